@@ -67,12 +67,21 @@ func mailAddress(into *string) func(string) error {
 	}
 }
 
+// server is the configuration of the mail server, or nil without a host.
+func (s *mailSettings) server() *email.Config {
+	if s.config.Host == "" {
+		return nil
+	}
+	config := s.config
+	config.TLS, config.Auth = email.TLSMode(s.tls), email.AuthMechanism(s.auth)
+	return &config
+}
+
 // variant is the handler of SEND_EMAIL, or nil without a host. A sender without a server is an error, because it is
 // more likely a mistake in the server's variable than a wish for no mail.
 func (s *mailSettings) variant() (handlers.Part, error) {
 	const host, from = "--smtp-host (TASKTABLE_SMTP_HOST)", "--smtp-from (TASKTABLE_SMTP_FROM)"
 	config := s.config
-	config.TLS, config.Auth = email.TLSMode(s.tls), email.AuthMechanism(s.auth)
 	switch {
 	case config.Host == "" && (config.From != "" || config.Username != "" || config.Password != ""):
 		return nil, options.Usage("%s is missing, though other SMTP options are given", host)
@@ -84,7 +93,7 @@ func (s *mailSettings) variant() (handlers.Part, error) {
 		return nil, options.Usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password " +
 			"(TASKTABLE_SMTP_PASSWORD) must be given together")
 	}
-	variant, err := email.Variant(config)
+	variant, err := email.Variant(*s.server())
 	if err != nil {
 		return nil, options.Usage("the options with smtp in their names: %w", err)
 	}

@@ -14,15 +14,17 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/handlers/logging"
+	"github.com/tasktable/tasktable/handlers/notice"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, and with
---community the types of the example community. Tasks of other types wait for other nodes. To run types of your own,
-write a program around the package scheduled.
+always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, with --notices or
+--notice-target also NOTICE, which tells people what happened to tasks (tasktable notices), and with --community the
+types of the example community. Tasks of other types wait for other nodes. To run types of your own, write a program
+around the package scheduled.
 
 HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
 --pause type:HTTP_REQUEST sends none.
@@ -56,6 +58,7 @@ type serve struct {
 	commands commandSettings
 	http     httpSettings
 	api      apiSettings
+	notices  noticeSettings
 	log      logSettings
 	metrics  *metrics
 
@@ -76,6 +79,7 @@ func (s *serve) options() []options.Option {
 	opts = append(opts, s.mail.options()...)
 	opts = append(opts, s.webhook.options()...)
 	opts = append(opts, s.commands.options()...)
+	opts = append(opts, s.notices.options()...)
 	opts = append(opts, s.http.options()...)
 	opts = append(opts, s.api.options()...)
 	return append(opts, s.log.options()...)
@@ -177,6 +181,11 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	} else if mail != nil {
 		parts = append(parts, mail)
 	}
+	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.schema)
+	if err != nil {
+		return nil, err
+	}
+	parts = append(parts, notices...)
 	return handlers.NewRegistry(parts...)
 }
 
@@ -210,6 +219,10 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	s.engine.apply(&config)
 	if s.community {
 		config.Recurring = community.Recurring()
+	}
+	if registry.Variant("NOTICE_WATCH") != nil {
+		s.notices.pool.opened.Store(d.pool)
+		config.Recurring = append(config.Recurring, notice.Recurring()...)
 	}
 	node, err := scheduled.New(config)
 	if err != nil {

@@ -590,6 +590,7 @@ BEGIN
     WHERE k.name = a.caller AND k.tenant_id = erase.tenant_id;
     DELETE FROM tasktable.notice_causes AS c USING unnest(ids, untils) AS past (id, until)
     WHERE c.task_id = past.id AND c.number < past.until;
+    DELETE FROM tasktable.notice_episodes AS p WHERE p.task_id = ANY (ids);
     WITH gone AS (
         DELETE FROM tasktable.scheduled_task_executions AS e USING unnest(ids, untils) AS past (id, until)
         WHERE e.task_id = past.id AND e.fence < past.until RETURNING 1

@@ -93,6 +93,21 @@ COMMENT ON INDEX tasktable.notice_causes_task IS 'The causes of one task, for er
 CREATE INDEX notice_causes_at ON tasktable.notice_causes USING brin (at);
 COMMENT ON INDEX tasktable.notice_causes_at IS 'The causes that are older than 30 days.';
 
+CREATE TABLE tasktable.notice_episodes (
+    rule      text COLLATE "C" NOT NULL REFERENCES tasktable.notice_rules ON DELETE CASCADE,
+    event     text             NOT NULL,
+    subject   text COLLATE "C" NOT NULL,
+    task_id   text COLLATE "C" NOT NULL,
+    type      text             NOT NULL,
+    queue     text             NOT NULL,
+    tenant_id text,
+    entity    text,
+    began_at  timestamptz      NOT NULL,
+    PRIMARY KEY (rule, event, subject)
+);
+COMMENT ON TABLE tasktable.notice_episodes IS 'What is late, missed or unsuccessful now, one row each. A row is made '
+    'when it is told, and removed when it has recovered. So each episode is told once.';
+
 -- It compares instants and not local times, because an hour of local time is repeated in autumn.
 CREATE FUNCTION tasktable.quiet_until(at timestamptz, quiet_from time, quiet_to time, quiet_zone text)
 RETURNS timestamptz LANGUAGE sql STABLE AS $$
@@ -315,6 +330,18 @@ BEGIN
             ('recipient', 'The recipient.')
         ) AS c (name, text)
         UNION ALL
+        SELECT 'notice_episodes', c.* FROM (VALUES
+            ('rule', 'The rule that tells it.'),
+            ('event', 'late, missed or unsuccessful.'),
+            ('subject', 'For late: the queue and the type. Else: the recurring task.'),
+            ('task_id', 'The first late task, or the recurring task.'),
+            ('type', 'Its type.'),
+            ('queue', 'Its queue.'),
+            ('tenant_id', 'Its tenant, or null.'),
+            ('entity', 'Its entity, or null.'),
+            ('began_at', 'When it was told.')
+        ) AS c (name, text)
+        UNION ALL
         SELECT 'notice_causes', c.* FROM (VALUES
             ('notice_id', 'The task that tells this cause. No foreign key, because the cause is kept apart.'),
             ('number', 'Number of the claim that ended, or else a number of its own.'),
@@ -334,5 +361,5 @@ END $$;
 DROP TRIGGER notice ON tasktable.scheduled_task_executions;
 DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.open_notice, tasktable.insert_notice,
     tasktable.notice_time, tasktable.quiet_until;
-DROP TABLE tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
+DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
     tasktable.notice_recipients;

@@ -122,7 +122,7 @@ GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.api_answers TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.notice_rules, tasktable.notice_recipients, tasktable.notice_rule_recipients
     TO "tasktable_engine";
-GRANT INSERT, DELETE ON tasktable.notice_causes TO "tasktable_engine";
+GRANT INSERT, DELETE ON tasktable.notice_causes, tasktable.notice_episodes TO "tasktable_engine";
 GRANT USAGE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine";
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
 DO $$

@@ -120,7 +120,7 @@ const withoutLast = `
 	DROP FUNCTION tasktable.after_death CASCADE;
 	DROP FUNCTION tasktable.add_cause, tasktable.open_notice, tasktable.insert_notice, tasktable.notice_time,
 		tasktable.quiet_until;
-	DROP TABLE tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
+	DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
 		tasktable.notice_recipients;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
 

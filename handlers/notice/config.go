@@ -91,7 +91,7 @@ func Variants(config Config) ([]handlers.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []handlers.Part{handlers.Handle(made.Send)}, nil
+	return []handlers.Part{handlers.Handle(made.Send), handlers.HandleTx(made.Watch)}, nil
 }
 
 var nameSyntax = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)

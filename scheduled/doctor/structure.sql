@@ -9,6 +9,7 @@ CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);
 CREATE INDEX notice_causes_at ON tasktable.notice_causes USING brin (at);
 CREATE UNIQUE INDEX notice_causes_pkey ON tasktable.notice_causes USING btree (notice_id, number);
 CREATE INDEX notice_causes_task ON tasktable.notice_causes USING btree (task_id);
+CREATE UNIQUE INDEX notice_episodes_pkey ON tasktable.notice_episodes USING btree (rule, event, subject);
 CREATE UNIQUE INDEX notice_recipients_pkey ON tasktable.notice_recipients USING btree (name);
 CREATE UNIQUE INDEX notice_rule_recipients_pkey ON tasktable.notice_rule_recipients USING btree (rule, recipient);
 CREATE INDEX notice_rule_recipients_recipient ON tasktable.notice_rule_recipients USING btree (recipient);

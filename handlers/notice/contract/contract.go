@@ -1,4 +1,4 @@
-// Package contract has the payload of package notice.
+// Package contract has the payloads of package notice.
 package contract
 
 // Notice tells a recipient what happened to tasks. The database schedules it, by the rules of package rules. Its causes
@@ -15,3 +15,9 @@ type Notice struct {
 
 // TaskType is NOTICE.
 func (Notice) TaskType() string { return "NOTICE" }
+
+// Watch looks for what is late, missed, unsuccessful or recovered. It is the payload of a recurring task.
+type Watch struct{}
+
+// TaskType is NOTICE_WATCH.
+func (Watch) TaskType() string { return "NOTICE_WATCH" }

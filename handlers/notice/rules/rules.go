@@ -220,6 +220,20 @@ func (r *Rules) RemoveRecipient(ctx context.Context, db store.DB, name string) e
 	return nil
 }
 
+const knowsRecipientSQL = `SELECT p.name AS value FROM tasktable.notice_recipients AS p WHERE p.name = $1::text`
+
+// Knows returns an error that wraps ErrUnknown if there is no recipient of the name.
+func (r *Rules) Knows(ctx context.Context, db store.DB, recipient string) error {
+	found, err := one(ctx, r, db, knowsRecipientSQL, strings.ReplaceAll(recipient, "\x00", ""))
+	if err == nil && found == "" {
+		err = ErrUnknown
+	}
+	if err != nil {
+		return fmt.Errorf("find notice recipient %.100q: %w", recipient, err)
+	}
+	return nil
+}
+
 // collect runs a statement that returns one column of text, named value.
 func collect(ctx context.Context, r *Rules, db store.DB, statement string, args ...any) ([]string, error) {
 	rows, err := db.Query(ctx, r.schema.SQL(statement), args...)

@@ -1,0 +1,257 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/handlers/notice/contract"
+	noticerules "github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/store"
+)
+
+const noticesHelp = `Notices tell people what happened to tasks, by e-mail, webhook, Slack, Teams, Discord or ntfy. A
+rule says which events make a notice, and who gets it. Nodes send notices: see --notices and --notice-target of tasktable
+serve.`
+
+func (p *program) noticesCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "notices",
+		Short: "Lists, sets, removes and tests the rules and recipients of notices",
+		Long:  noticesHelp,
+		Example: `  tasktable notices recipients set ops --target ops
+  tasktable notices set dead --event failed,expired --to ops --digest 5m
+  tasktable notices test ops
+  tasktable notices list`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	group.AddCommand(p.noticesListCommand(), p.noticesSetCommand(), p.noticesRemoveCommand(), p.noticesTestCommand(),
+		p.recipientsCommand())
+	return group
+}
+
+// rulesOf are the rules in the schema of the command.
+func (c *client) rulesOf() (*noticerules.Rules, error) {
+	schema, err := store.NewSchema(c.database.schema)
+	if err != nil {
+		return nil, err
+	}
+	return noticerules.New(noticerules.Config{Schema: schema}), nil
+}
+
+const noticesListHelp = `Lists the rules of notices, sorted by name. MATCHES is - for a rule that matches all tasks.
+DECLARED BY is the service whose code declares the rule.
+
+With --output json it prints an array of the rules.`
+
+// noticesList is the command notices list.
+type noticesList struct{ *client }
+
+func (p *program) noticesListCommand() *cobra.Command {
+	l := &noticesList{client: p.client()}
+	return p.Bind(&cobra.Command{
+		Use:     "list",
+		Short:   "Lists the rules",
+		Long:    noticesListHelp,
+		Example: "  tasktable notices list\n  tasktable notices list --output json | jq -r '.[] | select(.enabled) | .name'",
+	}, l.options(), l.opened(l.run))
+}
+
+func (l *noticesList) run(ctx context.Context) error {
+	all, err := l.rulesOf()
+	if err != nil {
+		return err
+	}
+	found, err := all.List(ctx, l.pool)
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("NAME", "EVENTS", "MATCHES", "RECIPIENTS", "DIGEST", "AFTER", "QUIET", "STATE", "DECLARED BY")
+	for _, rule := range found {
+		state := "enabled"
+		if rule.Disabled {
+			state = "disabled"
+		}
+		digest := "off"
+		if rule.Digest != noticerules.AtOnce {
+			digest = rule.Digest.String()
+		}
+		t.Add(rule.Name, eventsText(rule.Events), matchText(rule), strings.Join(rule.Recipients, ","), digest,
+			rule.After.String(), quietText(rule.Quiet), state, rule.DeclaredBy)
+	}
+	return l.List(found, t, "There are no rules of notices.")
+}
+
+func eventsText(events []noticerules.Event) string {
+	texts := make([]string, len(events))
+	for i, event := range events {
+		texts[i] = string(event)
+	}
+	return strings.Join(texts, ",")
+}
+
+func matchText(rule noticerules.Rule) string {
+	var parts []string
+	for _, one := range []struct {
+		name   string
+		values []string
+	}{{"type", rule.Types}, {"queue", rule.Queues}, {"tenant", rule.Tenants}, {"entity", rule.Entities}} {
+		if len(one.values) > 0 {
+			parts = append(parts, one.name+" "+strings.Join(one.values, ","))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+func quietText(quiet *noticerules.Quiet) string {
+	if quiet == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s-%s %s", quiet.From, quiet.To, quiet.Zone)
+}
+
+const noticesRemoveHelp = `Removes a rule of notices. Notices that it has scheduled are not sent. If no rule has the
+name, or the code of a service declares it, the exit code is 1.`
+
+// noticesRemove is the command notices remove, and the one for recipients.
+type noticesRemove struct {
+	*client
+	name string
+}
+
+func (p *program) noticesRemoveCommand() *cobra.Command {
+	r := &noticesRemove{client: p.client()}
+	return p.BindArguments(&cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Removes a rule",
+		Long:    noticesRemoveHelp,
+		Example: "  tasktable notices remove dead",
+	}, r.options(), keyName(&r.name, r.ruleNames), r.opened(func(ctx context.Context) error {
+		return r.run(ctx, (*noticerules.Rules).Remove)
+	}))
+}
+
+func (r *noticesRemove) run(
+	ctx context.Context, remove func(all *noticerules.Rules, ctx context.Context, db store.DB, name string) error,
+) error {
+	all, err := r.rulesOf()
+	if err != nil {
+		return err
+	}
+	if err := remove(all, ctx, r.pool, r.name); err != nil {
+		return err
+	}
+	return r.outcome(r.name, "removed")
+}
+
+// outcome prints the result of a command that changes one rule or recipient.
+func (c *client) outcome(name, outcome string) error {
+	t := term.NewTable("NAME", "OUTCOME")
+	t.Add(name, outcome)
+	return c.One(struct {
+		Name    string `json:"name"`
+		Outcome string `json:"outcome"`
+	}{name, outcome}, t)
+}
+
+// ruleNames completes the names of rules.
+func (c *client) ruleNames(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		all, err := c.rulesOf()
+		if err != nil {
+			return nil, err
+		}
+		found, err := all.List(ctx, db)
+		var names []string
+		for _, rule := range found {
+			names = append(names, rule.Name)
+		}
+		return options.Words(names...)(ctx, prefix), err
+	})
+}
+
+const noticesTestHelp = `Sends a test to a recipient, also in its quiet hours, and waits until a node has sent it. The
+exit code is 1 if no such recipient exists, if the message was not taken, or if no node has sent it in time.`
+
+// noticesTest is the command notices test.
+type noticesTest struct {
+	*client
+	name string
+	wait time.Duration
+}
+
+func (p *program) noticesTestCommand() *cobra.Command {
+	n := &noticesTest{client: p.client()}
+	opts := []options.Option{{Flag: "wait", Kind: "duration", Default: "30s",
+		Set:   options.Duration(&n.wait, time.Second, time.Hour),
+		Usage: "how long to wait for a node that sends the test"}}
+	return p.BindArguments(&cobra.Command{
+		Use:     "test RECIPIENT",
+		Short:   "Sends a test to a recipient",
+		Long:    noticesTestHelp,
+		Example: "  tasktable notices test ops\n  tasktable notices test ops --wait 2m --output json",
+	}, append(opts, n.options()...), recipientName(&n.name, n.recipientNames), n.opened(n.run))
+}
+
+var errNotSent = errors.New("the test was not sent")
+
+func (n *noticesTest) run(ctx context.Context) error {
+	all, err := n.rulesOf()
+	if err != nil {
+		return err
+	}
+	if err := all.Knows(ctx, n.pool, n.name); err != nil {
+		return err
+	}
+	receipt, err := n.tasks.Schedule(ctx, n.pool, store.Task{
+		Payload:  contract.Notice{Recipient: n.name, Test: true},
+		Priority: store.MaxPriority, MaxAttempts: 1, Expiration: n.wait, Retention: 24 * time.Hour,
+	})
+	if err != nil {
+		return err
+	}
+	row, err := n.ended(ctx, receipt.ID)
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("ID", "STATUS", "MESSAGE")
+	t.Add(row.ID, row.Status, row.Message)
+	if err := n.One(struct {
+		ID      string       `json:"id"`
+		Status  store.Status `json:"status"`
+		Message *string      `json:"message"`
+	}{row.ID, row.Status, row.Message}, t); err != nil {
+		return err
+	}
+	switch {
+	case row.Status == store.StatusCompleted:
+		return nil
+	case row.FinishedAt == nil:
+		return fmt.Errorf("%w: no node has sent it within %s; tasktable why %s tells why", errNotSent, n.wait, row.ID)
+	}
+	return errNotSent
+}
+
+// ended waits until the task has ended, or for as long as the caller wants to wait.
+func (n *noticesTest) ended(ctx context.Context, id string) (row store.Row, err error) {
+	const pause = 200 * time.Millisecond
+	limited, cancel := context.WithTimeout(ctx, n.wait)
+	defer cancel()
+	for {
+		if row, err = n.tasks.Get(ctx, n.pool, id); err != nil || row.FinishedAt != nil {
+			return row, err
+		}
+		select {
+		case <-limited.Done():
+			return row, ctx.Err() // nil, unless somebody has interrupted the command
+		case <-time.After(pause):
+		}
+	}
+}

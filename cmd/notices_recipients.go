@@ -1,0 +1,157 @@
+package cmd
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	noticerules "github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/store"
+)
+
+func (p *program) recipientsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "recipients",
+		Short: "Lists, sets and removes the recipients of notices",
+		Example: `  tasktable notices recipients set ann --email ann@example.org --quiet "22:00-07:00 Europe/Berlin"
+  tasktable notices recipients set ops --target ops
+  tasktable notices recipients list`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	group.AddCommand(p.recipientsListCommand(), p.recipientsSetCommand(), p.recipientsRemoveCommand())
+	return group
+}
+
+// recipientName takes the name of one recipient.
+func recipientName(into *string, complete options.Completion) options.Arguments {
+	arguments := keyName(into, complete)
+	arguments.Name = "RECIPIENT"
+	return arguments
+}
+
+// recipientsList is the command notices recipients list.
+type recipientsList struct{ *client }
+
+func (p *program) recipientsListCommand() *cobra.Command {
+	l := &recipientsList{client: p.client()}
+	return p.Bind(&cobra.Command{
+		Use:     "list",
+		Short:   "Lists the recipients and what they want",
+		Long:    "Lists the recipients of notices, sorted by name. EVENTS is - for a recipient that wants all events.",
+		Example: "  tasktable notices recipients list\n  tasktable notices recipients list --output json",
+	}, l.options(), l.opened(l.run))
+}
+
+func (l *recipientsList) run(ctx context.Context) error {
+	all, err := l.rulesOf()
+	if err != nil {
+		return err
+	}
+	found, err := all.Recipients(ctx, l.pool)
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("NAME", "EMAIL", "TARGET", "EVENTS", "MUTED UNTIL", "QUIET")
+	for _, one := range found {
+		t.Add(one.Name, one.Email, one.Target, eventsText(one.Events), l.When(one.MutedUntil), quietText(one.Quiet))
+	}
+	return l.List(found, t, "There are no recipients of notices.")
+}
+
+const recipientsSetHelp = `Creates a recipient of notices, or replaces it: what is not given has its default again.
+
+A recipient has an e-mail address, or the name of a target. The URLs and tokens of targets are in the configuration of
+the nodes: see --notice-target of tasktable serve.
+
+` + term.MomentHelp
+
+// recipientsSet is the command notices recipients set.
+type recipientsSet struct {
+	*client
+	recipient noticerules.Recipient
+	muted     term.Moment
+}
+
+func (p *program) recipientsSetCommand() *cobra.Command {
+	s := &recipientsSet{client: p.client()}
+	r := &s.recipient
+	opts := []options.Option{
+		{Flag: "email", Kind: "address", Set: mailAddress(&r.Email), Usage: "the address for e-mails"},
+		{Flag: "target", Kind: "name", Set: options.Text(&r.Target, 63), Usage: "the name of a target of the nodes"},
+		{Flag: "event", Kind: "event", Repeatable: true, Set: events(&r.Events),
+			Complete: options.Words(eventWords()...).Each(),
+			Usage:    "what the recipient wants to be told, one or several (default all events of the rules)"},
+		{Flag: "mute-until", Kind: "time", Set: options.Moment(&s.muted), Usage: "tells nothing until then, and not later either"},
+		{Flag: "quiet", Kind: "hours", Set: quietHours(&r.Quiet),
+			Usage: "hours without notices, and their zone, such as \"22:00-07:00 Europe/Berlin\" (default the rule's)"},
+	}
+	return p.BindArguments(&cobra.Command{
+		Use:   "set NAME",
+		Short: "Creates or replaces a recipient",
+		Long:  recipientsSetHelp,
+		Example: `  tasktable notices recipients set ann --email ann@example.org --quiet "22:00-07:00 Europe/Berlin"
+  tasktable notices recipients set ops --target ops --event failed,late,recovered
+  tasktable notices recipients set ann --email ann@example.org --mute-until +14d`,
+	}, append(opts, s.options()...), keyName(&r.Name, s.recipientNames), s.opened(s.run, s.check))
+}
+
+func (s *recipientsSet) check() error {
+	if _, err := options.Instant(s.printing.clock(), "mute-until", s.muted); err != nil {
+		return err
+	}
+	if (s.recipient.Email == "") == (s.recipient.Target == "") {
+		return options.Usage("give either --email or --target")
+	}
+	return s.recipient.Check()
+}
+
+func (s *recipientsSet) run(ctx context.Context) error {
+	all, err := s.rulesOf()
+	if err != nil {
+		return err
+	}
+	until, err := options.Instant(s.Clock, "mute-until", s.muted)
+	if err != nil {
+		return err
+	}
+	if !until.IsZero() {
+		s.recipient.MutedUntil = &until
+	}
+	outcome, err := all.SetRecipient(ctx, s.pool, s.recipient)
+	if err != nil {
+		return err
+	}
+	return s.outcome(s.recipient.Name, outcome)
+}
+
+func (p *program) recipientsRemoveCommand() *cobra.Command {
+	r := &noticesRemove{client: p.client()}
+	return p.BindArguments(&cobra.Command{
+		Use:   "remove NAME",
+		Short: "Removes a recipient",
+		Long: "Removes a recipient of notices. If there is none of the name, or a rule names it, the exit code is 1, " +
+			"and nothing is changed.",
+		Example: "  tasktable notices recipients remove ann",
+	}, r.options(), keyName(&r.name, r.recipientNames), r.opened(func(ctx context.Context) error {
+		return r.run(ctx, (*noticerules.Rules).RemoveRecipient)
+	}))
+}
+
+// recipientNames completes the names of recipients.
+func (c *client) recipientNames(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		all, err := c.rulesOf()
+		if err != nil {
+			return nil, err
+		}
+		found, err := all.Recipients(ctx, db)
+		var names []string
+		for _, one := range found {
+			names = append(names, one.Name)
+		}
+		return options.Words(names...)(ctx, prefix), err
+	})
+}

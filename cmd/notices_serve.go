@@ -1,0 +1,137 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/email"
+	"github.com/tasktable/tasktable/handlers/notice"
+	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/store"
+)
+
+// noticeSettings say whether the node sends notices, and where. With a target it does.
+type noticeSettings struct {
+	on      bool
+	targets map[string]notice.Target
+	tokens  map[string]string
+	pool    laterPool
+}
+
+func (s *noticeSettings) options() []options.Option {
+	return []options.Option{
+		{Flag: "notices", Variable: "TASKTABLE_NOTICES", Set: options.Bool(&s.on),
+			Usage: "also sends notices (tasktable notices), by e-mail if there is a mail server; --notice-target " +
+				"implies it"},
+		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
+			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
+			Set: noticeTargets(&s.targets),
+			Usage: "where notices are sent, by the name that recipients have; kind is " + notice.KindNames() + ". May " +
+				"be repeated, or separated by commas or lines. Better in the variable, because such a URL is a secret. " +
+				"A webhook is signed if --webhook-secret has a secret of the same name"},
+		{Flag: "notice-token", Variable: "TASKTABLE_NOTICE_TOKENS", Kind: "name=token", Repeatable: true,
+			Sample: "phone=tk_replace_this", Secret: true, Set: noticeTokens(&s.tokens),
+			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},
+	}
+}
+
+// noticeItems splits name=value, one or several separated by commas or white space.
+func noticeItems(given string, each func(name, value string) error) error {
+	split := func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' }
+	for _, item := range strings.FieldsFunc(given, split) {
+		name, value, _ := strings.Cut(item, "=")
+		if err := each(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func noticeTargets(into *map[string]notice.Target) func(string) error {
+	return func(given string) error {
+		found := map[string]notice.Target{}
+		err := noticeItems(given, func(name, value string) error {
+			kind, url, _ := strings.Cut(value, ":")
+			found[name] = notice.Target{Kind: notice.Kind(kind), URL: url}
+			return nil
+		})
+		if err == nil {
+			_, err = notice.New(notice.Config{DB: new(laterPool), Targets: found})
+		}
+		if err != nil {
+			return fmt.Errorf("must be name=kind:URL, or several separated by commas or lines: the name of 1 to 63 "+
+				"letters, digits or _.-, the kind %s, the URL with http:// or https://", notice.KindNames())
+		}
+		*into = found
+		return nil
+	}
+}
+
+func noticeTokens(into *map[string]string) func(string) error {
+	return func(given string) error {
+		found := map[string]string{}
+		if err := noticeItems(given, func(name, value string) error {
+			if name == "" || value == "" {
+				return errors.New("empty")
+			}
+			found[name] = value
+			return nil
+		}); err != nil {
+			return errors.New("must be name=token, or several separated by commas or lines")
+		}
+		*into = found
+		return nil
+	}
+}
+
+// variants are the handlers of notices. There are none if the node sends none.
+func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, schema string) ([]handlers.Part, error) {
+	for name := range s.tokens {
+		if _, known := s.targets[name]; !known {
+			return nil, options.Usage("--notice-token (TASKTABLE_NOTICE_TOKENS) has a name that no --notice-target " +
+				"(TASKTABLE_NOTICE_TARGETS) has")
+		}
+	}
+	if len(s.targets) == 0 && !s.on {
+		return nil, nil
+	}
+	checked, err := store.NewSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	config := notice.Config{DB: &s.pool, Schema: checked, Webhook: requests, Email: mail,
+		Targets: map[string]notice.Target{}}
+	for name, target := range s.targets {
+		target.Token = s.tokens[name]
+		if _, known := requests.Secrets[name]; known && target.Kind == notice.KindWebhook {
+			target.SignWith = name
+		}
+		config.Targets[name] = target
+	}
+	parts, err := notice.Variants(config)
+	if err != nil {
+		return nil, options.Usage("the options with notice in their names: %w", err)
+	}
+	return parts, nil
+}
+
+// laterPool is a database that is opened after the handlers are made, so that a wrong option does not open one. No
+// handler runs before it is open.
+type laterPool struct{ opened atomic.Pointer[pgxpool.Pool] }
+
+// Query runs on the pool.
+func (p *laterPool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	pool := p.opened.Load()
+	if pool == nil {
+		return nil, errors.New("the database is not open yet")
+	}
+	return pool.Query(ctx, sql, args...)
+}

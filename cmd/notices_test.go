@@ -1,0 +1,119 @@
+package cmd
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// someNotices are recipients and rules, one of which code has declared.
+const someNotices = `
+INSERT INTO tasktable.notice_recipients (name, email, target, events, muted_until, quiet_from, quiet_to, quiet_zone)
+	VALUES ('ann', 'ann@example.org', NULL, '{failed}', '2026-12-24 12:00Z', '22:00', '07:30', 'Europe/Berlin'),
+	('ops', NULL, 'ops', NULL, NULL, NULL, NULL, NULL), ('spare', NULL, 'spare', NULL, NULL, NULL, NULL, NULL);
+INSERT INTO tasktable.notice_rules (name, events, types, tenants, digest, after, quiet_from, quiet_to, quiet_zone,
+	details, enabled, declared_by) VALUES
+	('dead', '{failed,expired}', NULL, NULL, '1 minute', '5 minutes', NULL, NULL, NULL, true, true, NULL),
+	('payments', '{failed}', '{CAPTURE,REFUND}', '{acme}', NULL, '5 minutes', '22:00', '07:00', 'UTC', false, false, NULL),
+	('nightly', '{missed,recovered}', NULL, NULL, '1 hour', '26 hours', NULL, NULL, NULL, true, true, 'shop');
+INSERT INTO tasktable.notice_rule_recipients VALUES ('dead', 'ann'), ('dead', 'ops'), ('payments', 'ops'),
+	('nightly', 'ops')`
+
+func withNotices(t *testing.T) []string {
+	t.Helper()
+	url := storetest.URL(t)
+	mustExec(t, url, someNotices)
+	return []string{"DATABASE_URL=" + url}
+}
+
+func TestNoticesAsTablesAndJSON(t *testing.T) {
+	t.Parallel()
+	goldenCommands(t, "notices", withNotices, asItIs, []goldenCommand{
+		{"list", exitOK, []string{"notices", "list"}},
+		{"set", exitOK, []string{"notices", "set", "new", "--event=late,recovered", "--to=ann", "--to=ops",
+			"--queue=mail", "--digest=5m", "--after=10m", "--quiet=22:00-07:00 Europe/Berlin", "--no-details"}},
+		{"set_again", exitOK, []string{"notices", "set", "dead", "--event=lost", "--to=ops", "--digest=off"}},
+		{"set_declared", exitFailed, []string{"notices", "set", "nightly", "--event=lost", "--to=ops"}},
+		{"set_unknown", exitUsage, []string{"notices", "set", "new", "--event=lost", "--to=ops,nobody"}},
+		{"set_zone", exitUsage, []string{"notices", "set", "new", "--event=lost", "--to=ops", "--quiet=22:00-07:00 Mars"}},
+		{"remove", exitOK, []string{"notices", "remove", "dead"}},
+		{"remove_declared", exitFailed, []string{"notices", "remove", "nightly"}},
+		{"remove_unknown", exitFailed, []string{"notices", "remove", "nobody"}},
+		{"test_unknown", exitFailed, []string{"notices", "test", "nobody"}},
+		{"recipients", exitOK, []string{"notices", "recipients", "list"}},
+		{"recipients_set", exitOK, []string{"notices", "recipients", "set", "bob", "--email=bob@example.org",
+			"--event=failed", "--mute-until=+1d"}},
+		{"recipients_remove", exitOK, []string{"notices", "recipients", "remove", "spare"}},
+		{"recipients_remove_used", exitFailed, []string{"notices", "recipients", "remove", "ops"}},
+	})
+	none := func(t *testing.T) []string { return []string{"DATABASE_URL=" + storetest.URL(t)} }
+	goldenCommands(t, "notices", none, asItIs, []goldenCommand{
+		{"list_none", exitOK, []string{"notices", "list"}},
+		{"recipients_none", exitOK, []string{"notices", "recipients", "list"}},
+	})
+}
+
+// What set writes, list shows, and what is not given has its default again.
+func TestSetReplacesARule(t *testing.T) {
+	t.Parallel()
+	variables := withNotices(t)
+	runFixed(t, variables, "notices", "set", "payments", "--event=late", "--to=ann", "--entity=order:7").want(t, exitOK)
+	runFixed(t, variables, "notices", "recipients", "set", "ann", "--target=pager").want(t, exitOK)
+	got := runFixed(t, variables, "notices", "list")
+	if !strings.Contains(got.stdout, "payments  late              entity order:7  ann         1m0s    5m0s") {
+		t.Errorf("rules:\n%s", got.stdout)
+	}
+	got = runFixed(t, variables, "notices", "recipients", "list")
+	if !strings.Contains(got.stdout, "ann    -      pager   -       -            -\n") {
+		t.Errorf("recipients:\n%s", got.stdout)
+	}
+	completed := run(t, variables, "__complete", "notices", "test", "")
+	if completed.stdout != "ann\nops\nspare\n:4\n" {
+		t.Errorf("the shell completes %q", completed.stdout)
+	}
+}
+
+// A node tells a dead letter and a test, and shows neither the URL nor the token.
+func TestServeSendsNotices(t *testing.T) {
+	t.Parallel()
+	const canary = "cAnAry7x"
+	requests := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests <- r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
+	}))
+	t.Cleanup(receiver.Close)
+	url := storetest.URL(t)
+	variables := []string{"DATABASE_URL=" + url}
+	p := start(t, append(variables, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1",
+		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+receiver.URL+"/"+canary, "TASKTABLE_NOTICE_TOKENS=ops="+canary), "serve")
+	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
+	run(t, variables, "notices", "set", "dead", "--event=failed", "--to=ops", "--digest=1s").want(t, exitOK)
+	tested := run(t, variables, "notices", "test", "ops", "--wait=1m")
+	tested.want(t, exitOK)
+	if !strings.Contains(tested.stdout, "COMPLETED") {
+		t.Errorf("the test says %s", tested.stdout)
+	}
+	if got := <-requests; got != "/"+canary+" Bearer "+canary+" Notices reach ops." {
+		t.Errorf("the test sends %q", got)
+	}
+	execute(t, url, `SELECT tasktable.schedule('{"type": "HTTP_REQUEST", "url": "http://10.0.0.1"}', id => 'order-42')`)
+	if got := <-requests; !strings.Contains(got, "1 failed.\n") || !strings.Contains(got, "tasktable why order-42\n") {
+		t.Errorf("the notice says %q", got)
+	}
+	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks WHERE id = 'notice-watch' AND cron IS NOT NULL`, "1")
+	run(t, variables, "notices", "recipients", "set", "lost", "--target=nowhere").want(t, exitOK)
+	run(t, variables, "notices", "test", "lost", "--wait=1m").want(t, exitFailed, "the test was not sent")
+	p.signal(syscall.SIGTERM)
+	got := p.end()
+	got.want(t, exitOK, "NOTICE")
+	if strings.Contains(got.stderr+tested.stdout, canary) {
+		t.Errorf("shows a secret:\n%s", got.stderr)
+	}
+	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks AS t WHERE t::text LIKE '%`+canary+`%'`, "0")
+}

@@ -1,0 +1,118 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/notice/contract"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Recurring are the recurring tasks that notices need, for scheduled.Config.Recurring. Each minute the watch looks for
+// what is late, missed, unsuccessful or recovered, because nothing happens in the database at that time.
+func Recurring() []store.Task {
+	return []store.Task{{
+		ID: "notice-watch", Payload: contract.Watch{}, MaxAttempts: 1, Priority: store.MaxPriority,
+		Expiration: time.Minute, Retention: time.Hour, Recurrence: &store.Recurrence{Cron: "* * * * *"},
+	}}
+}
+
+// watchSQL opens an episode for each bad state that has none, and ends the episodes whose state is good again. Each
+// opened and each ended episode is a cause.
+//
+// Of a lane it reads 10,000 due tasks at most, the earliest first. So a rule for a tenant finds no late task behind
+// more than these. $1 is now, and $2 is the form of times.
+const watchSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT $1::text::timestamptz AS now, $2::text
+), pause AS MATERIALIZED (
+    SELECT p.scope, p.name FROM tasktable.pauses AS p, clock WHERE p.ends_at IS NULL OR p.ends_at > clock.now
+), lane AS MATERIALIZED (
+    SELECT l.queue, l.type, l.priority, l.next_attempt_at FROM tasktable.lanes AS l
+    WHERE l.type NOT IN ('NOTICE', 'NOTICE_WATCH') AND NOT EXISTS (SELECT FROM pause WHERE pause.scope = 'all'
+        OR pause.scope = 'queue' AND pause.name = l.queue OR pause.scope = 'type' AND pause.name = l.type)
+), rule AS MATERIALIZED (
+    SELECT r.name, r.events, r.types::text[] AS types, r.queues::text[] AS queues, r.tenants::text[] AS tenants,
+        r.entities::text[] AS entities, clock.now - r.after AS since
+    FROM tasktable.notice_rules AS r, clock WHERE r.enabled AND r.events && ARRAY['late', 'missed', 'unsuccessful']
+), late AS (
+    SELECT DISTINCT ON (r.name, l.queue, l.type) r.name AS rule, 'late' AS event, l.queue || ' ' || l.type AS subject,
+        t.*, 'due since ' || to_char(t.due AT TIME ZONE 'UTC', $2) || ' and not claimed' AS detail
+    FROM rule AS r JOIN lane AS l ON l.next_attempt_at < r.since
+        AND (r.types IS NULL OR l.type = ANY (r.types)) AND (r.queues IS NULL OR l.queue = ANY (r.queues))
+    CROSS JOIN LATERAL (
+        SELECT d.task_id, d.type, d.queue, d.tenant_id, d.entity, d.due FROM (
+            SELECT t.id::text AS task_id, t.type::text AS type, t.queue::text AS queue, t.tenant_id::text AS tenant_id,
+                t.entity::text AS entity, t.next_attempt_at::timestamptz AS due
+            FROM tasktable.scheduled_tasks AS t
+            WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
+                AND t.next_attempt_at < r.since
+            ORDER BY t.next_attempt_at LIMIT 10000
+        ) AS d
+        WHERE (r.tenants IS NULL OR d.tenant_id = ANY (r.tenants))
+            AND (r.entities IS NULL OR d.entity = ANY (r.entities))
+        ORDER BY d.due LIMIT 1
+    ) AS t
+    WHERE 'late' = ANY (r.events)
+    ORDER BY r.name, l.queue, l.type, t.due
+), recurring AS (
+    SELECT r.name AS rule, r.events, r.since, t.id::text AS task_id, t.type::text AS type, t.queue::text AS queue,
+        t.tenant_id::text AS tenant_id, t.entity::text AS entity, t.next_attempt_at::timestamptz AS due, t.created_at,
+        t.planned_revision = t.revision AS planned
+    FROM rule AS r JOIN tasktable.scheduled_tasks AS t ON t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
+        AND t.type NOT IN ('NOTICE', 'NOTICE_WATCH')
+        AND (r.types IS NULL OR t.type = ANY (r.types)) AND (r.queues IS NULL OR t.queue = ANY (r.queues))
+        AND (r.tenants IS NULL OR t.tenant_id = ANY (r.tenants)) AND (r.entities IS NULL OR t.entity = ANY (r.entities))
+    WHERE NOT EXISTS (SELECT FROM pause WHERE pause.scope = 'all' OR pause.scope = 'queue' AND pause.name = t.queue
+        OR pause.scope = 'type' AND pause.name = t.type)
+), missed AS (
+    SELECT c.rule, 'missed' AS event, c.task_id AS subject, c.task_id, c.type, c.queue, c.tenant_id, c.entity, c.due,
+        'its fire of ' || to_char(c.due AT TIME ZONE 'UTC', $2) || ' has not happened' AS detail
+    FROM recurring AS c WHERE 'missed' = ANY (c.events) AND c.planned AND c.due < c.since
+), unsuccessful AS (
+    -- An attempt lasts at most 7 days.
+    SELECT c.rule, 'unsuccessful' AS event, c.task_id AS subject, c.task_id, c.type, c.queue, c.tenant_id,
+        c.entity, c.due,
+        'no occurrence has completed since ' || to_char(c.since AT TIME ZONE 'UTC', $2) AS detail
+    FROM recurring AS c WHERE 'unsuccessful' = ANY (c.events) AND c.created_at < c.since AND NOT EXISTS (
+        SELECT FROM tasktable.scheduled_tasks AS o WHERE o.parent_id = c.task_id AND o.status = 'COMPLETED'
+            AND o.finished_at >= c.since AND o.scheduled_at > c.since - interval '168 hours')
+), bad AS MATERIALIZED (
+    SELECT * FROM late UNION ALL SELECT * FROM missed UNION ALL SELECT * FROM unsuccessful
+), opened AS (
+    INSERT INTO tasktable.notice_episodes (rule, event, subject, task_id, type, queue, tenant_id, entity, began_at)
+    SELECT b.rule, b.event, b.subject, b.task_id, b.type, b.queue, b.tenant_id, b.entity, clock.now FROM bad AS b, clock
+    ON CONFLICT DO NOTHING
+    RETURNING rule, event, subject
+), ended AS (
+    DELETE FROM tasktable.notice_episodes AS p WHERE NOT EXISTS (
+        SELECT FROM bad AS b WHERE b.rule = p.rule AND b.event = p.event AND b.subject = p.subject)
+    RETURNING p.*
+), cause AS (
+    SELECT b.event, b.task_id, b.type, b.queue, b.tenant_id, b.entity, b.detail, b.rule
+    FROM opened AS o JOIN bad AS b ON b.rule = o.rule AND b.event = o.event AND b.subject = o.subject
+    UNION ALL
+    SELECT 'recovered', e.task_id, e.type, e.queue, e.tenant_id, e.entity, 'was ' || e.event || ' since '
+        || to_char(e.began_at AT TIME ZONE 'UTC', $2), e.rule
+    FROM ended AS e
+)
+SELECT coalesce(sum(tasktable.add_cause(ARRAY[c.event], nextval('tasktable.task_numbers'), clock.now, c.task_id, c.type,
+    c.queue, c.tenant_id, c.entity, c.detail, c.rule)), 0)::text FROM cause AS c, clock`
+
+// Watch schedules the notices of what is late, missed, unsuccessful or recovered, in the transaction that settles it.
+func (n *Notices) Watch(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.Watch]) error {
+	var told string
+	err := tx.QueryRow(ctx, n.schema.SQL(watchSQL), t.StartedAt.UTC().Format(time.RFC3339Nano),
+		`YYYY-MM-DD HH24:MI:SS "UTC"`).Scan(&told)
+	if err != nil {
+		return fmt.Errorf("watch for notices: %w", err)
+	}
+	if told != "0" {
+		t.Note("%s causes", told)
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package migrations_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+const someRuleSQL = `
+	INSERT INTO tasktable.notice_recipients (name, target) VALUES ('ops', 'ops');
+	INSERT INTO tasktable.notice_rules (name, events) VALUES ('dead', '{failed}');
+	INSERT INTO tasktable.notice_rule_recipients VALUES ('dead', 'ops')`
+
+// The role of nodes writes the rules, and makes notices when it settles.
+func TestTheEngineMakesNotices(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	r := newRights(ctx, t)
+	apply(ctx, t, r.engine, someRuleSQL)
+	apply(ctx, t, r.engine, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, finished_at, outcome) VALUES (-1, 'one', 'TEST', 1, 1, now(), '2035-05-01 09:00Z', 'FAILED')`)
+	same(t, "notices", ids(ctx, t, r.engine), "notice/dead/ops/2035-05-01T09:01:00Z")
+}
+
+// An application of a service, and a tenant, can neither make a notice nor take the id of one.
+func TestNobodyForgesANotice(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	s := newServices(ctx, t)
+	for name, forge := range map[string]func() error{
+		"the id": func() error { _, err := s.mailTasks.Schedule(ctx, s.mailer, task("notice/dead/ops/1", 1)); return err },
+		"the type": func() error {
+			_, err := s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "x", Payload: store.JSON(
+				`{"type": "NOTICE", "recipient": "ops", "test": true}`)})
+			return err
+		},
+		"an edit": func() error {
+			_, err := s.mailTasks.Schedule(ctx, s.mailer, task("plain", 1))
+			check(t, err)
+			_, err = s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "plain", Payload: store.JSON(`{"type": "NOTICE_WATCH"}`)})
+			return err
+		},
+	} {
+		if err := forge(); !isDenied(err) || !strings.Contains(err.Error(), "would be a notice") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, table := range []string{"notice_rules", "notice_recipients", "notice_causes", "notice_episodes"} {
+		refused(ctx, t, s.mailer, `SELECT FROM tasktable.`+table)
+	}
+	if _, err := s.mailTasks.Schedule(ctx, s.engine, task("notice/dead/ops/1", 1)); err != nil {
+		t.Errorf("the engine: %v", err)
+	}
+	same(t, "tasks", ids(ctx, t, s.mailer), "notice/dead/ops/1 plain")
+}
