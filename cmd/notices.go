@@ -17,8 +17,8 @@ import (
 )
 
 const noticesHelp = `Notices tell people what happened to tasks, by e-mail, webhook, Slack, Teams, Discord or ntfy. A
-rule says which events make a notice, and who gets it. Nodes send notices: see --notices and --notice-target of tasktable
-serve.`
+rule says which events make a notice, and who gets it. Nodes send notices: see --notices and --notice-target of
+tasktable serve.`
 
 func (p *program) noticesCommand() *cobra.Command {
 	group := &cobra.Command{
@@ -57,10 +57,11 @@ type noticesList struct{ *client }
 func (p *program) noticesListCommand() *cobra.Command {
 	l := &noticesList{client: p.client()}
 	return p.Bind(&cobra.Command{
-		Use:     "list",
-		Short:   "Lists the rules",
-		Long:    noticesListHelp,
-		Example: "  tasktable notices list\n  tasktable notices list --output json | jq -r '.[] | select(.enabled) | .name'",
+		Use:   "list",
+		Short: "Lists the rules",
+		Long:  noticesListHelp,
+		Example: `  tasktable notices list
+  tasktable notices list --output json | jq -r '.[] | select(.enabled) | .name'`,
 	}, l.options(), l.opened(l.run))
 }
 

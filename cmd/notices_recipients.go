@@ -84,7 +84,8 @@ func (p *program) recipientsSetCommand() *cobra.Command {
 		{Flag: "event", Kind: "event", Repeatable: true, Set: events(&r.Events),
 			Complete: options.Words(eventWords()...).Each(),
 			Usage:    "what the recipient wants to be told, one or several (default all events of the rules)"},
-		{Flag: "mute-until", Kind: "time", Set: options.Moment(&s.muted), Usage: "tells nothing until then, and not later either"},
+		{Flag: "mute-until", Kind: "time", Set: options.Moment(&s.muted),
+			Usage: "tells nothing until then, and does not tell it later either"},
 		{Flag: "quiet", Kind: "hours", Set: quietHours(&r.Quiet),
 			Usage: "hours without notices, and their zone, such as \"22:00-07:00 Europe/Berlin\" (default the rule's)"},
 	}

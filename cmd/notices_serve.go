@@ -34,9 +34,9 @@ func (s *noticeSettings) options() []options.Option {
 		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
 			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
 			Set: noticeTargets(&s.targets),
-			Usage: "where notices are sent, by the name that recipients have; kind is " + notice.KindNames() + ". May " +
-				"be repeated, or separated by commas or lines. Better in the variable, because such a URL is a secret. " +
-				"A webhook is signed if --webhook-secret has a secret of the same name"},
+			Usage: "where notices are sent, by the name that recipients have; kind is " + notice.KindNames() +
+				". May be repeated, or separated by commas or lines. Better in the variable, because such a URL is a " +
+				"secret. A webhook is signed if --webhook-secret has a secret of the same name"},
 		{Flag: "notice-token", Variable: "TASKTABLE_NOTICE_TOKENS", Kind: "name=token", Repeatable: true,
 			Sample: "phone=tk_replace_this", Secret: true, Set: noticeTokens(&s.tokens),
 			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},

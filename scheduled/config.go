@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
@@ -73,6 +74,12 @@ type Config struct {
 	// Nil declares nothing, and does not touch the tasks that other nodes of the service declare. An empty list that
 	// is not nil declares that there are no recurring tasks.
 	Recurring []store.Task
+	// Notices are the rules of notices that the code declares, as Recurring are the recurring tasks. The node makes the
+	// service's rules agree with this list. A rule whose recipients do not exist yet is tried again twice a minute. To
+	// send notices, a node also needs the handlers of package notice and its recurring task.
+	//
+	// Nil declares nothing, and an empty list that is not nil declares that there are no rules.
+	Notices []rules.Rule
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
 	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
@@ -184,6 +191,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.RetentionByType = maps.Clone(c.RetentionByType)
 	c.Paused, c.Recurring = slices.Clone(c.Paused), slices.Clone(c.Recurring)
+	c.Notices = slices.Clone(c.Notices)
 	if c.Backoff == nil {
 		c.Backoff = DefaultBackoff
 	}
@@ -280,6 +288,11 @@ func (c Config) validate() error {
 			ids[id] = true
 		}
 	}
+	for i, rule := range c.Notices {
+		if err := rule.Check(); err != nil {
+			wrong("Notices[%d]: %w", i, err)
+		}
+	}
 	if c.EngineConns < 3 || c.EngineConns > 100 {
 		wrong("EngineConns must be between 3 and 100, got %d", c.EngineConns)
 	}
@@ -331,7 +344,7 @@ func (c Config) registration(quiet bool) (session.Registration, error) {
 	}
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
-		ShareSlots: c.ShareSlots, DeclarationHash: maintenance.DeclarationHash(c.Recurring),
+		ShareSlots: c.ShareSlots, DeclarationHash: maintenance.DeclarationHash(c.Recurring, c.Notices),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}, nil
 }

@@ -124,7 +124,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	})
 	i.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
 		Pool: i.pool, Statements: i.statements, Service: i.config.Service,
-		Declared: i.config.Recurring, Codec: i.config.Codec, Every: i.config.declareEvery, Log: i.log,
+		Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec, Every: i.config.declareEvery,
+		Log: i.log,
 	})
 	i.zoneWatch = maintenance.NewZoneWatch(maintenance.ZoneWatchConfig{
 		Pool: i.pool, Statements: i.statements, Node: i.session.Number, Leads: i.session.LeadsNow,

@@ -19,6 +19,8 @@ var (
 	ErrUnknown = errors.New("no such name")
 	// ErrDeclared is wrapped by the error about a rule that code declares. Only that code changes it.
 	ErrDeclared = errors.New("the rule is declared in code")
+	// ErrTaken is wrapped by the error about a rule that code cannot declare, because it is not the service's.
+	ErrTaken = errors.New("the name is taken")
 	// ErrInUse is wrapped by the error about a recipient that a rule names.
 	ErrInUse = errors.New("a rule names the recipient")
 )
@@ -106,13 +108,40 @@ func (r *Rules) set(ctx context.Context, db store.DB, rule Rule) (outcome string
 		return "", fmt.Errorf("%s: %w", doing, err)
 	}
 	outcome, err = one(ctx, r, db, setRuleSQL, string(encoded))
-	if err == nil && outcome == "" {
+	switch {
+	case err == nil && outcome == "" && rule.DeclaredBy != "":
+		err = fmt.Errorf("%w: an operator or another service has made a rule of this name", ErrTaken)
+	case err == nil && outcome == "":
 		err = ErrDeclared
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", doing, err)
 	}
 	return outcome, nil
+}
+
+const removeDeclaredSQL = `
+DELETE FROM tasktable.notice_rules AS r
+WHERE r.declared_by = $1::text AND NOT ($2::text::jsonb ? r.name)
+RETURNING r.name AS value`
+
+// Declare makes the rules that the code of a service declares agree with a list. It removes the service's rules that
+// are not in the list. The error wraps store.ErrInvalid for a bad field, and ErrTaken for the name of a rule that an
+// operator or another service has made. Call it in a transaction, so that an error changes nothing.
+func (r *Rules) Declare(ctx context.Context, db store.DB, service string, declared []Rule) error {
+	doing := fmt.Sprintf("declare the notice rules of %.100q", service)
+	names := make([]string, len(declared))
+	for i, rule := range declared {
+		rule.DeclaredBy, names[i] = service, rule.Name
+		if _, err := r.set(ctx, db, rule); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
+		}
+	}
+	encoded, _ := json.Marshal(names) // strings always encode
+	if _, err := collect(ctx, r, db, removeDeclaredSQL, service, string(encoded)); err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return nil
 }
 
 const listRulesSQL = `

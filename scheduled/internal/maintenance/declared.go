@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,15 +15,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// DeclarationHash is a hash of the recurring tasks that a program declares. It is "" if the program declares nothing.
-func DeclarationHash(tasks []store.Task) string {
-	if tasks == nil {
+// DeclarationHash is a hash of the recurring tasks and of the notice rules that a program declares. It is "" if the
+// program declares nothing.
+func DeclarationHash(tasks []store.Task, notices []rules.Rule) string {
+	if tasks == nil && notices == nil {
 		return ""
 	}
 	hash := sha256.New()
@@ -31,16 +34,21 @@ func DeclarationHash(tasks []store.Task) string {
 		encoded, _ := json.Marshal(task)
 		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IDOf(task), task.Payload.TaskType(), encoded)
 	}
+	if notices != nil {
+		encoded, _ := json.Marshal(notices) // texts and numbers always encode
+		fmt.Fprintf(hash, "notices %s\n", encoded)
+	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// Declarer makes a service's recurring tasks agree with the tasks that its code declares.
+// Declarer makes a service's recurring tasks and notice rules agree with those that its code declares.
 type Declarer struct {
 	config DeclarerConfig
 
-	hash   string // of the declared tasks
-	holds  bool   // this node's set was applied and still holds
-	others int64  // the newest node that declared another set when this set was applied
+	hash      string // of the declared tasks and rules
+	holds     bool   // this node's tasks were applied and still hold
+	rulesHold bool   // the same for its rules
+	others    int64  // the newest node that declared another set when this set was applied
 }
 
 // DeclarerConfig is the configuration of Declarer.
@@ -48,7 +56,8 @@ type DeclarerConfig struct {
 	Pool       *pgxpool.Pool
 	Statements taskdb.Queries
 	Service    string
-	Declared   []store.Task // nil: the code declares nothing
+	Declared   []store.Task // nil: the code declares none
+	Notices    []rules.Rule // nil: the code declares none
 	Codec      store.Codec
 	Every      time.Duration // the pause between two looks; 0: 30 s
 	Log        *slog.Logger
@@ -57,19 +66,19 @@ type DeclarerConfig struct {
 // NewDeclarer makes a declarer. It schedules nothing before Run.
 func NewDeclarer(config DeclarerConfig) *Declarer {
 	config.Every = cmp.Or(config.Every, declareEvery)
-	return &Declarer{config: config, hash: DeclarationHash(config.Declared)}
+	return &Declarer{config: config, hash: DeclarationHash(config.Declared, config.Notices)}
 }
 
 const declareEvery = 30 * time.Second
 
 // Run works until ctx is done.
 func (d *Declarer) Run(ctx context.Context) {
-	if d.config.Declared == nil {
+	if d.hash == "" {
 		return
 	}
 	loop.Repeat(ctx, 0, func() time.Duration {
 		if err := d.runOnce(ctx); err != nil && ctx.Err() == nil {
-			d.config.Log.Warn("declared recurring tasks could not be applied; the node tries again", "error", err)
+			d.config.Log.Warn("what the code declares could not be applied; the node tries again", "error", err)
 		}
 		return d.config.Every
 	})
@@ -114,13 +123,38 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 		return err
 	}
 	if newest.DeclarationHash != d.hash {
-		d.holds = false
+		d.holds, d.rulesHold = false, false
 		return nil
 	}
-	if d.holds && newest.Others == d.others {
-		return nil
+	if newest.Others != d.others {
+		d.holds, d.rulesHold = false, false
 	}
-	err = pgx.BeginFunc(ctx, d.config.Pool, func(tx pgx.Tx) error {
+	// Each is a transaction of its own. A rule may name a recipient that nobody has made yet, and that must not keep
+	// recurring tasks from being declared.
+	if d.config.Declared != nil && !d.holds {
+		d.holds, err = d.applied(ctx, &newest, d.apply)
+	}
+	if d.config.Notices != nil && !d.rulesHold {
+		var errRules error
+		d.rulesHold, errRules = d.applied(ctx, &newest, d.applyRules)
+		err = errors.Join(err, errRules)
+	}
+	d.others = newest.Others
+	return err
+}
+
+// applyRules makes the notice rules agree with the declared ones.
+func (d *Declarer) applyRules(ctx context.Context, tx pgx.Tx) error {
+	all := rules.New(rules.Config{Schema: d.config.Statements.Schema})
+	return all.Declare(ctx, tx, d.config.Service, d.config.Notices)
+}
+
+// applied runs apply in a transaction, unless a newer set was declared meanwhile. It reports whether this node's set
+// holds.
+func (d *Declarer) applied(
+	ctx context.Context, newest *newestSet, apply func(ctx context.Context, tx pgx.Tx) error,
+) (bool, error) {
+	err := pgx.BeginFunc(ctx, d.config.Pool, func(tx pgx.Tx) (err error) {
 		lock := pg.LockClass(d.config.Statements.Schema.String(), "declare")
 		if _, err := tx.Exec(
 			ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lock, d.config.Service,
@@ -128,13 +162,12 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
 		// Another node, for which this one waited, may have declared a newer set.
-		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
+		if *newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
 			return err
 		}
-		return d.apply(ctx, tx)
+		return apply(ctx, tx)
 	})
-	d.holds, d.others = err == nil && newest.DeclarationHash == d.hash, newest.Others
-	return err
+	return err == nil && newest.DeclarationHash == d.hash, err
 }
 
 // newest is the set that holds for the service. It is the zero newestSet if no live node declares a set.

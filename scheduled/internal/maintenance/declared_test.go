@@ -289,10 +289,10 @@ func TestDeclares(t *testing.T) {
 	t.Parallel()
 	base := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
 	same := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
-	if DeclarationHash(base) != DeclarationHash(same) || DeclarationHash(nil) != "" {
-		t.Errorf("%q, %q, %q", DeclarationHash(base), DeclarationHash(same), DeclarationHash(nil))
+	if DeclarationHash(base, nil) != DeclarationHash(same, nil) || DeclarationHash(nil, nil) != "" {
+		t.Errorf("%q, %q, %q", DeclarationHash(base, nil), DeclarationHash(same, nil), DeclarationHash(nil, nil))
 	}
-	seen := map[string]string{DeclarationHash(base): "the base"}
+	seen := map[string]string{DeclarationHash(base, nil): "the base"}
 	for name, set := range map[string][]store.Task{
 		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]},
 		"another time": {cron("a", "@weekly"), base[1]},
@@ -312,7 +312,7 @@ func TestDeclares(t *testing.T) {
 		},
 		"another type": {{ID: "a", Payload: renamedJob{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
 	} {
-		hash := DeclarationHash(set)
+		hash := DeclarationHash(set, nil)
 		if seen[hash] != "" {
 			t.Errorf("%s has the hash of %s", name, seen[hash])
 		}
