@@ -34,6 +34,8 @@ var documentedImports = map[string]string{
 	"webhook":       "github.com/tasktable/tasktable/handlers/webhook",
 	"command":       "github.com/tasktable/tasktable/handlers/command",
 	"statement":     "github.com/tasktable/tasktable/handlers/statement",
+	"notice":        "github.com/tasktable/tasktable/handlers/notice",
+	"rules":         "github.com/tasktable/tasktable/handlers/notice/rules",
 	"community":     "github.com/tasktable/tasktable/handlers/community",
 	"migrations":    "github.com/tasktable/tasktable/migrations",
 	"api":           "github.com/tasktable/tasktable/scheduled/api",

@@ -83,6 +83,19 @@ func confirmed(args []string) int {
 	return asProgramRuns(args)
 }
 
+// withRecipients makes what the examples of notices name, unless it is there.
+func withRecipients(args []string) int {
+	for _, made := range [][]string{
+		{"notices", "recipients", "set", "ann", "--email=ann@example.org"},
+		{"notices", "recipients", "set", "ops", "--target=ops"}, {"notices", "set", "dead", "--event=failed", "--to=ops"},
+	} {
+		cmd := programCommand(made)
+		cmd.Stdout, cmd.Stderr = nil, nil
+		_ = cmd.Run()
+	}
+	return asProgramRuns(args)
+}
+
 // seen asks the command for its help, which finds an option that there is not.
 func seen(args []string) int {
 	cmd := programCommand(append(slices.Clone(args), "--help"))

@@ -230,7 +230,8 @@ var waysIn = map[string][]string{
 	"handlers":       {"NewRegistry", "Handle", "HandleTx", "HandleSQLTx", "Func", "Permanent", "Use", "Alias"},
 	"handlers/email": {"Variant"}, "handlers/logging": {"Variant"}, "handlers/community": {""},
 	"handlers/webhook": {"Variant", "Sender_Send"}, "handlers/command": {"Variant"}, "handlers/statement": {"Variant"},
-	"scheduled": {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
+	"handlers/notice": {"Variants"},
+	"scheduled":       {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
 	"migrations": {"Up"},
 }
 
