@@ -137,21 +137,32 @@ func TestANoticeIsNotSentBeforeItsCausesAreThere(t *testing.T) {
 	}
 }
 
-// A settle that is rolled back leaves neither the cause nor the notice.
-func TestARolledBackSettleMakesNoNotice(t *testing.T) {
+// A settle that is rolled back, or whose node is killed before the commit, leaves neither the cause nor the notice.
+func TestASettleThatIsNotCommittedMakesNoNotice(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t)
-	settle := begin(t, pool)
-	exec(t, settle, dieNowSQL, "a", "ONE", nine)
-	if got := ids(t, settle, claimSQL); len(got) != 2 {
-		t.Fatalf("notices %q", got)
-	}
-	if err := settle.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := ids(t, pool, `SELECT id::text FROM tasktable.scheduled_tasks UNION ALL SELECT task_id FROM
-		tasktable.notice_causes UNION ALL SELECT task_id FROM tasktable.scheduled_task_executions`); len(got) != 0 {
-		t.Errorf("left: %q", got)
+	for name, end := range map[string]func(pool *pgxpool.Pool, settle pgx.Tx) error{
+		"rolled back": func(_ *pgxpool.Pool, settle pgx.Tx) error { return settle.Rollback(context.Background()) },
+		"killed": func(pool *pgxpool.Pool, settle pgx.Tx) error {
+			_, err := pool.Exec(context.Background(), `SELECT pg_terminate_backend($1, 60000)`, settle.Conn().PgConn().PID())
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := newPool(t)
+			settle := begin(t, pool)
+			exec(t, settle, dieNowSQL, "a", "ONE", nine)
+			if got := ids(t, settle, claimSQL); len(got) != 2 {
+				t.Fatalf("notices %q", got)
+			}
+			if err := end(pool, settle); err != nil {
+				t.Fatal(err)
+			}
+			if got := ids(t, pool, `SELECT id::text FROM tasktable.scheduled_tasks UNION ALL SELECT task_id FROM
+				tasktable.notice_causes UNION ALL SELECT task_id FROM tasktable.scheduled_task_executions`); len(got) != 0 {
+				t.Errorf("left: %q", got)
+			}
+		})
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 // the lines of executions as they were written, effects is what transactional handlers write, without any key, and
 // ops what writers write beside their tasks, in the same transaction. For the writers that work over HTTP, a trigger
 // writes it in the transaction that stores the answer of its call.
+//
+// A rule tells of each death. Its window is a week long, so the run makes one notice, or two, that no node has to run.
+// The tables leave these out, because no writer has asked for them.
 const auditSQL = `
 CREATE SCHEMA torture;
 CREATE TABLE torture.audit (
@@ -62,6 +65,9 @@ DECLARE
     task tasktable.scheduled_tasks := coalesce(NEW, OLD);
     led  boolean; -- null: no claim
 BEGIN
+    IF task.type = 'NOTICE' THEN
+        RETURN NULL;
+    END IF;
     IF TG_OP = 'UPDATE' AND (OLD.status, OLD.revision, OLD.fence, OLD.attempt, OLD.next_attempt_at,
     OLD.lease_expires_at, OLD.paused_until)
         IS NOT DISTINCT FROM (NEW.status, NEW.revision, NEW.fence, NEW.attempt, NEW.next_attempt_at,
@@ -103,7 +109,7 @@ BEGIN
         IF TG_OP = 'INSERT' THEN
             INSERT INTO torture.executions SELECT NEW.*;
         END IF;
-    ELSE
+    ELSIF NOT starts_with(coalesce(NEW, OLD).task_id, 'notice/') THEN
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
         SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text)
             FROM (SELECT (coalesce(NEW, OLD)).*) AS c;
@@ -124,7 +130,11 @@ BEGIN -- the key is the number of the call and its verb
     RETURN NULL;
 END $$;
 CREATE TRIGGER torture_answer AFTER INSERT OR UPDATE ON tasktable.api_answers
-    FOR EACH ROW EXECUTE FUNCTION torture.answer();`
+    FOR EACH ROW EXECUTE FUNCTION torture.answer();
+
+INSERT INTO tasktable.notice_recipients (name, target) VALUES ('nobody', 'nowhere');
+INSERT INTO tasktable.notice_rules (name, events, digest) VALUES ('deaths', '{failed,expired,lost}', '168 hours');
+INSERT INTO tasktable.notice_rule_recipients (rule, recipient) VALUES ('deaths', 'nobody');`
 
 // lockClass is the first key of the engine's advisory locks: of the leader's, whose second is 0, and of the nodes',
 // whose second is their number. Were it another, no claim at all would seem to be a leader's.

@@ -25,6 +25,7 @@ var checks = []check{
 	{"effects", effectsAreExactlyOnce, minute},
 	{"attempts", attemptsAreCounted, minute},
 	{"told of the dead", deathsAreTold, minute},
+	{"notice", deathsHaveNotices, minute},
 	{"given up", noneIsGivenUpTooSoon, minute},
 	{"application row", rowsAgreeWithTasks, minute},
 	{"content", contentIsKept, minute},

@@ -17,6 +17,7 @@ type history struct {
 	Ops        []opRow
 	Executions []execution // as they were written
 	Kept       []kept      // those that are there at the end
+	Causes     []cause     // of notices
 	Nodes      []nodeRow
 	Tasks      []taskRow
 	Changes    []int64 // the numbers of the lines of changes
@@ -189,6 +190,14 @@ type execution struct {
 type kept struct {
 	Fence int64
 	Hash  string
+}
+
+// cause is a death that a notice tells.
+type cause struct {
+	Fence     int64
+	TaskID    string
+	Event     string
+	Scheduled bool // its notice is in the table
 }
 
 // nodeRow is which process a node's number is of.

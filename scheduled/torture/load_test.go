@@ -27,8 +27,13 @@ SELECT fence, task_id, type, revision, attempt, scheduled_at, started_at, finish
 FROM torture.executions AS e`
 	keptSQL    = `SELECT fence, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
 	nodesSQL   = `SELECT number, split_part(host, '/', 2)::int AS pid FROM tasktable.nodes`
-	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks`
-	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes`
+	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks
+		WHERE type <> 'NOTICE'`
+	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes WHERE NOT starts_with(task_id, 'notice/')`
+	causesSQL  = `
+SELECT c.number AS fence, c.task_id, c.event,
+    EXISTS (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id = c.notice_id) AS scheduled
+FROM tasktable.notice_causes AS c`
 )
 
 // collect reads all rows of a statement.
@@ -56,6 +61,7 @@ func (h *history) load(ctx context.Context, pool *pgxpool.Pool) error {
 		func() error { return collect(ctx, pool, &h.Kept, pgx.RowToStructByName[kept], keptSQL) },
 		func() error { return collect(ctx, pool, &h.Nodes, pgx.RowToStructByName[nodeRow], nodesSQL) },
 		func() error { return collect(ctx, pool, &h.Tasks, pgx.RowToStructByName[taskRow], tasksSQL) },
+		func() error { return collect(ctx, pool, &h.Causes, pgx.RowToStructByName[cause], causesSQL) },
 		func() error { return collect(ctx, pool, &h.Changes, pgx.RowTo[int64], changesSQL) },
 	} {
 		if err := read(); err != nil {

@@ -182,6 +182,22 @@ var settleTales = []told{
 		fence := t.runs("b")
 		t.Dead = append(t.Dead, mark{ID: "b", Revision: *t.claimed(fence).Revision, How: "FAILED"})
 	}},
+	{name: "nobody has a notice of a dead letter", wrong: []string{"notice"}, tell: func(t *tale) {
+		failed(t)
+		t.Causes = nil
+	}},
+	{name: "the notice of a dead letter is not scheduled", wrong: []string{"notice"}, tell: func(t *tale) {
+		failed(t)
+		t.Causes[0].Scheduled = false
+	}},
+	{name: "a dead letter is told twice", wrong: []string{"notice"}, tell: func(t *tale) {
+		failed(t)
+		t.Causes = append(t.Causes, t.Causes...)
+	}},
+	{name: "a notice tells of a settle that was rolled back", wrong: []string{"notice"}, tell: func(t *tale) {
+		failed(t)
+		t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
+	}},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "FAILED")

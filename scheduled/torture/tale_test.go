@@ -205,6 +205,9 @@ func (t *tale) settle(fence int64, outcome string) {
 		line.StartedAt, line.Node = new(runs[0].Gate), new(nodeOf(runs[0].PID))
 	}
 	t.Executions, t.Kept = append(t.Executions, line), append(t.Kept, kept{fence, "as written"})
+	if events := eventsOf[outcome]; events != nil {
+		t.Causes = append(t.Causes, cause{Fence: fence, TaskID: id, Event: events[0], Scheduled: true})
+	}
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
 		t.Effects = append(t.Effects, effect{
 			TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx,
