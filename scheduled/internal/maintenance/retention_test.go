@@ -148,7 +148,8 @@ func TestRetainTheLastSuccess(t *testing.T) {
 	for _, parent := range []string{"monthly", "over"} {
 		for id, months := range map[string]int{"1": 5, "2 succeeded": 4, "3 failed": 3, "4 skipped": 2} {
 			b.old(parent+id, "JOB", time.Duration(months)*30*day, nil)
-			b.Exec(`UPDATE tasktable.scheduled_tasks SET parent_id = $1, status = CASE WHEN id LIKE '%failed' THEN 'FAILED'
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET parent_id = $1, status = CASE
+				WHEN id LIKE '%failed' THEN 'FAILED'
 				WHEN id LIKE '%skipped' THEN 'SKIPPED' ELSE 'COMPLETED' END WHERE id = $2`, parent, parent+id)
 		}
 	}
