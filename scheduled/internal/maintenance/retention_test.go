@@ -138,7 +138,7 @@ func TestRetainTasks(t *testing.T) {
 	}
 }
 
-// A task of each month succeeds more rarely than tasks are kept, perhaps. When it last did stays known, while it recurs.
+// A task of each month succeeds more rarely than tasks are kept. When it last did stays known.
 func TestRetainTheLastSuccess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
