@@ -41,9 +41,9 @@ func (p *program) print(text string) error {
 
 const alertsHelp = `Prints a rule file for Prometheus: alerts, and recording rules of three service level objectives.
 
-The objectives are that attempts begin within a time, that tasks succeed, and that the HTTP API does not answer with 5xx.
-Their alerts fire while the error budget of 30 days is spent too fast. A task that FAILED or EXPIRED and an attempt that
-was LOST count as bad. A cancelled task does not count.`
+The objectives are that attempts begin within a time, that tasks succeed, and that the HTTP API does not answer with
+5xx. Their alerts fire while the error budget of 30 days is spent too fast. A task that FAILED or EXPIRED and an attempt
+that was LOST count as bad. A cancelled task does not count.`
 
 func (p *program) alertsCommand() *cobra.Command {
 	t := monitoring.DefaultThresholds()

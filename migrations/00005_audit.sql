@@ -122,8 +122,8 @@ CREATE VIEW tasktable.queue_loads AS
         WHERE t.lease_expires_at IS NOT NULL GROUP BY t.queue
     ) AS q
     GROUP BY q.queue;
-COMMENT ON VIEW tasktable.queue_loads IS 'How much work each queue has now, for autoscalers. A queue without waiting or '
-    'claimed tasks has no row.';
+COMMENT ON VIEW tasktable.queue_loads IS 'How much work each queue has now, for autoscalers. A queue without waiting '
+    'or claimed tasks has no row.';
 
 CREATE VIEW tasktable.dead_letters AS
     SELECT t.id, t.type, t.queue, t.entity, t.tenant_id, t.status, t.attempt, t.message, t.scheduled_at, t.finished_at,
@@ -503,6 +503,7 @@ DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, taskta
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text;
-DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads, tasktable.running_tasks, tasktable.late_tasks,
+DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
+    tasktable.running_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
 DROP FUNCTION tasktable.lock_class;

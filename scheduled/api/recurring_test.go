@@ -85,10 +85,12 @@ func TestGetRecurring(t *testing.T) {
 			t.Errorf("%s of a: %s, want %s", field, got, want)
 		}
 	}
-	s.exec(`SELECT tasktable.fork_occurrence('a', '2100-01-01 08:00Z'), tasktable.fork_occurrence('a', '2100-01-02 08:00Z')`)
+	s.exec(`SELECT tasktable.fork_occurrence('a', '2100-01-01 08:00Z'),
+		tasktable.fork_occurrence('a', '2100-01-02 08:00Z')`)
 	s.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = NULL, finished_at = scheduled_at + interval '1 minute',
-		status = CASE WHEN id LIKE '%-01T%' THEN 'COMPLETED' ELSE 'FAILED' END, message = E'full\nat /' WHERE parent_id = 'a'`)
+		status = CASE WHEN id LIKE '%-01T%' THEN 'COMPLETED' ELSE 'FAILED' END, 
+		message = E'full\nat /' WHERE parent_id = 'a'`)
 	for field, want := range map[string]string{
 		"health": "failing", "failures_in_a_row": "1", "last_error": "full", "last_success": "2100-01-01T08:01:00Z",
 		"last_failure": "2100-01-02T08:01:00Z",

@@ -43,7 +43,8 @@ func (t Thresholds) Objectives() []objective { //nolint:revive // for the templa
 		Name: "start_late", Alert: "TasktableStartSLO", What: "Attempts that begin late",
 		Goal: fmt.Sprintf("%s %% of the attempts begin within %v of their due time.",
 			number(100*t.StartRatio), t.StartWithin),
-		Budget: number(1 - t.StartRatio), See: "SELECT * FROM tasktable.late_tasks ORDER BY due_at has the tasks that wait now.",
+		Budget: number(1 - t.StartRatio),
+		See:    "SELECT * FROM tasktable.late_tasks ORDER BY due_at has the tasks that wait now.",
 		bad: func(counts func(string) string) string {
 			return "(" + counts("tasktable_start_delay_seconds_count") + " - " +
 				counts(`tasktable_start_delay_seconds_bucket{le=~"`+bound+`"}`) + ")"

@@ -136,6 +136,9 @@ func (s *scene) node(slots int) {
 	}
 	s.t.Cleanup(s.stop)
 	s.until(`tasktable_river_jobs{state="available"}`)
+	// What came before is another situation. On a busy machine it takes long until the node leads.
+	*s.history = *newHistory()
+	s.scrape(s.t, s.registry)
 }
 
 // led has a result as long as the node leads: on a machine that is busy it may not, for a moment, and what then is

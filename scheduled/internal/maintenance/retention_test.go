@@ -138,7 +138,7 @@ func TestRetainTasks(t *testing.T) {
 	}
 }
 
-// A task of each month succeeds more rarely than tasks are kept, perhaps. When it last did stays known, while it recurs.
+// A task of each month succeeds more rarely than tasks are kept. When it last did stays known.
 func TestRetainTheLastSuccess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -148,7 +148,8 @@ func TestRetainTheLastSuccess(t *testing.T) {
 	for _, parent := range []string{"monthly", "over"} {
 		for id, months := range map[string]int{"1": 5, "2 succeeded": 4, "3 failed": 3, "4 skipped": 2} {
 			b.old(parent+id, "JOB", time.Duration(months)*30*day, nil)
-			b.Exec(`UPDATE tasktable.scheduled_tasks SET parent_id = $1, status = CASE WHEN id LIKE '%failed' THEN 'FAILED'
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET parent_id = $1, status = CASE
+				WHEN id LIKE '%failed' THEN 'FAILED'
 				WHEN id LIKE '%skipped' THEN 'SKIPPED' ELSE 'COMPLETED' END WHERE id = $2`, parent, parent+id)
 		}
 	}
