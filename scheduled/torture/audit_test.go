@@ -109,7 +109,7 @@ BEGIN
         IF TG_OP = 'INSERT' THEN
             INSERT INTO torture.executions SELECT NEW.*;
         END IF;
-    ELSIF NOT starts_with(coalesce(NEW, OLD).task_id, 'notice/') THEN
+    ELSIF NOT starts_with((coalesce(NEW, OLD)).task_id, 'notice/') THEN
         INSERT INTO torture.lines (history, op, number, task_id, revision, hash)
         SELECT 'changes', TG_OP, c.revision, c.task_id, c.revision, md5(c::text)
             FROM (SELECT (coalesce(NEW, OLD)).*) AS c;

@@ -25,9 +25,9 @@ FROM torture.audit ORDER BY seq`
 	executionsSQL = `
 SELECT fence, task_id, type, revision, attempt, scheduled_at, started_at, finished_at, outcome, error, node
 FROM torture.executions AS e`
-	keptSQL    = `SELECT fence, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
-	nodesSQL   = `SELECT number, split_part(host, '/', 2)::int AS pid FROM tasktable.nodes`
-	tasksSQL   = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks
+	keptSQL  = `SELECT fence, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
+	nodesSQL = `SELECT number, split_part(host, '/', 2)::int AS pid FROM tasktable.nodes`
+	tasksSQL = `SELECT id::text, status::text, revision, fence FROM tasktable.scheduled_tasks
 		WHERE type <> 'NOTICE'`
 	changesSQL = `SELECT revision FROM tasktable.scheduled_task_changes WHERE NOT starts_with(task_id, 'notice/')`
 	causesSQL  = `

@@ -343,7 +343,7 @@ var rowTales = []told{
 		t.runs("a")
 		t.Lines[1].TxID++
 	}},
-	{name: "a line of no claim", wrong: []string{"execution line"}, tell: func(t *tale) {
+	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.line("executions", "a", 999, 1)
