@@ -117,7 +117,7 @@ func changeLine(c store.Change) StoryLine {
 		case name == "payload":
 			line.Facts = append(line.Facts, payloadFacts(was[name], is[name])...)
 		default:
-			line.Facts = append(line.Facts, Fact{Name: name, Was: value(name, was[name]), Value: value(name, is[name])})
+			line.Facts = append(line.Facts, Fact{Name: name, Was: shown(name, was[name]), Value: shown(name, is[name])})
 		}
 	}
 	return line
@@ -134,7 +134,7 @@ func payloadFacts(was, is any) (facts []Fact) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		from, to := value("", before[name]), value("", after[name])
+		from, to := shown("", before[name]), shown("", after[name])
 		if encode(before[name]) != encode(after[name]) {
 			facts = append(facts, Fact{Name: "payload." + name, Was: from, Value: to})
 		}
@@ -156,8 +156,8 @@ func encode(v any) string {
 	return string(text)
 }
 
-// value returns the value of a changed field for people: a time, or a text.
-func value(name string, v any) any {
+// shown returns the value of a changed field for people: a time, or a text.
+func shown(name string, v any) any {
 	switch v := v.(type) {
 	case nil:
 		return nil
