@@ -12,6 +12,9 @@ PARALLEL ?= 4
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
 RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/torture ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
+# Of the others, these wait longest, so they begin first.
+WAITING := ./scheduled/monitoring ./cmd
+
 # The race detector would wait a second at the end of each process.
 export GORACE ?= atexit_sleep_ms=0
 TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
@@ -47,7 +50,7 @@ test: ## Check the format, vet, build, and run all tests
 	go vet ./...
 	go build ./...
 	go test $(RACE) $(TEST) $(RACED)
-	go test $(TEST) $$(go list ./... | grep -v -x -F "$$(go list $(RACED))")
+	go test -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING))")
 	go test -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
 
 race: ## Run all tests with the race detector
