@@ -29,7 +29,8 @@ nodes. The options of the rules fit their thresholds to your tasks.`,
 	}
 	dashboard := "Prints a dashboard for Grafana"
 	group.AddCommand(p.alertsCommand(), p.Bind(&cobra.Command{
-		Use: "dashboard", Short: dashboard, Long: dashboard + ".", Example: `  tasktable metrics dashboard > tasktable.json`,
+		Use: "dashboard", Short: dashboard, Long: dashboard + ".",
+		Example: `  tasktable metrics dashboard > tasktable.json`,
 	}, nil, func(*cobra.Command) error { return p.print(monitoring.Dashboard) }))
 	return group
 }

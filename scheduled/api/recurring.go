@@ -37,7 +37,7 @@ type Recurring struct {
 	DeclaredBy      string        `json:"declared_by,omitempty" doc:"The service whose code declares it."`
 	Message         string        `json:"message,omitempty" doc:"Why it has ended."`
 
-	Health         inspect.Health `json:"health" enum:"ok,new,failing,overdue,paused,ended" doc:"How its occurrences end."`
+	Health         inspect.Health `json:"health" enum:"ok,new,failing,overdue,paused,ended" doc:"How occurrences end."`
 	LastSuccess    *time.Time     `json:"last_success,omitempty" doc:"When the newest that COMPLETED ended."`
 	LastFailure    *time.Time     `json:"last_failure,omitempty" doc:"When the newest that FAILED or EXPIRED ended."`
 	LastError      string         `json:"last_error,omitempty" doc:"The first line of its message."`
