@@ -17,15 +17,19 @@ func TestACauseIsTold(t *testing.T) {
 	late := nine.Add(2 * time.Minute)
 	for event, c := range map[rules.Event]struct {
 		cause func(b *bench)
+		title string
 		tells string
 	}{
-		rules.Failed: {func(b *bench) { b.failing(nine, "one"); b.run(nine) },
+		rules.Failed: {func(b *bench) { b.failing(nine, "one"); b.run(nine) }, "1 failed",
 			"09:00:00 FAILING failed: out of paper\ntasktable why one\n"},
 		rules.Expired: {func(b *bench) {
 			b.schedule(store.Task{ID: "one", At: nine.Add(-time.Hour), Expiration: time.Minute,
 				Payload: store.JSON(`{"type": "FAILING"}`)})
 			b.run(nine)
-		}, "09:00:00 FAILING expired: expired before it could start\ntasktable why one\n"},
+		}, "1 expired", "09:00:00 FAILING expired: expired before it could start\ntasktable why one\n"},
+		// The line that the leader writes when it takes a claim back.
+		rules.Lost: {func(b *bench) { b.rows(dieSQL, "LOST", nine, 1) }, "1 lost an attempt",
+			"09:00:00 FAILING lost an attempt: out of paper\ntasktable why task-1\n"},
 	} {
 		t.Run(string(event), func(t *testing.T) {
 			t.Parallel()
@@ -35,11 +39,11 @@ func TestACauseIsTold(t *testing.T) {
 			c.cause(b)
 			b.want("notices", b.rows(noticesSQL), "notice/dead/ops/2035-05-01T09:01:00Z QUEUED 01 09:01:00 1")
 			if ran := b.run(late); len(ran) != 1 || ran[0].Outcome != "COMPLETED" || ran[0].Result != nil ||
-				ran[0].Note != "told ops: Tasktable: 1 "+string(event) {
+				ran[0].Note != "told ops: Tasktable: "+c.title {
 				t.Fatalf("ran %+v", ran)
 			}
 			if got := r.got(); len(got) != 1 || !strings.Contains(got[0].body, c.tells) ||
-				got[0].header.Get("Title") != "Tasktable: 1 "+string(event) {
+				got[0].header.Get("Title") != "Tasktable: "+c.title {
 				t.Errorf("got %+v, want %q", got, c.tells)
 			}
 		})
