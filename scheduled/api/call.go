@@ -169,6 +169,10 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		a.refuse(ctx, 403, fmt.Sprintf("the key lacks the scope %s", scope))
 		return
 	}
+	if unfit := exchangeOf(ctx.Context()).unfit; unfit.status != 0 {
+		a.refuse(ctx, unfit.status, unfit.detail)
+		return
+	}
 	next(huma.WithValue(ctx, callerKey{}, caller))
 }
 

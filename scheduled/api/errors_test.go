@@ -41,6 +41,7 @@ func TestErrors(t *testing.T) {
 		{"all", "PUT", "/v1/tasks/a", `{"payload": {"type": "LOG"}, "cron": "0 25 * * *"}`, "", ""},
 		{"all", "PUT", "/v1/tasks/a", `{"payload": {"type": "LOG"}, "time_zone": "UTC"}`, "", ""},
 		{"all", "PUT", "/v1/tasks/a", hello, "Content-Type", "text/plain"},
+		{"", "PUT", "/v1/tasks/a", hello, "Content-Type", "text/plain"}, // without a key that is all it is told
 		{"all", "PUT", "/v1/tasks/a", nested(65), "", ""},
 		{"all", "PUT", "/v1/tasks/a", padded(1<<20 + 1), "", ""},
 		{"all", "PUT", "/v1/tasks/a%0Ab", hello, "", ""},

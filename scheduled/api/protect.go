@@ -29,8 +29,15 @@ type exchange struct {
 	id     string
 	caller string
 	hash   []byte
+	unfit  unfitBody
 
 	operation string // "": not known
+}
+
+// unfitBody is why a body cannot be read as JSON. The caller is told once it has shown a key, because 401 comes first.
+type unfitBody struct {
+	status int // 0: the body can be read
+	detail string
 }
 
 type exchangeKey struct{}
@@ -150,12 +157,11 @@ func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused 
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); len(body) > 0 &&
 		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
-		writeProblem(w, http.StatusUnsupportedMediaType, "the body must be JSON; set Content-Type: application/json")
-		return true
-	}
-	if depthOf(body) > MaxDepth {
-		writeProblem(w, http.StatusBadRequest, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
-		return true
+		noted.unfit = unfitBody{http.StatusUnsupportedMediaType,
+			"the body must be JSON; set Content-Type: application/json"}
+	} else if depthOf(body) > MaxDepth {
+		noted.unfit = unfitBody{http.StatusBadRequest,
+			fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth)}
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"))

@@ -123,6 +123,8 @@ async function deadLetters(): Promise<void> {
     .tasks.map((task) => task.id);
   await failed();
   same(await dead(), ["fails"]);
+  const { groups } = await ok(client.GET("/v1/dead-letters/groups", { params: { query: { type: "JOB" } } }));
+  same(groups.map((group) => [group.type, group.status, group.count]), [["JOB", "FAILED", 1]]);
   same((await ok(client.POST("/v1/tasks/{id}/retry", on("fails")))).outcome, "queued");
   await failed();
   const retried = await ok(client.POST("/v1/dead-letters/retry", { body: { filter: { status: ["FAILED"] } } }));

@@ -152,6 +152,8 @@ def dead():
     tasks.put_task("fails", TaskRequest(payload=Payload(type="JOB", fail=True)))
     failed()
     same(listed(), ["fails"])
+    groups = dead_letters.group_dead_letters(type="JOB").groups
+    same([(one.type, one.status, one.count) for one in groups], [("JOB", "FAILED", 1)])
     same(outcome(tasks.retry_task, "fails"), "queued")
     failed()
     retried = dead_letters.retry_dead_letters(RetryRequest(filter=TaskFilter(status=["FAILED"])))
