@@ -41,7 +41,7 @@ func (p *program) healthCommand() *cobra.Command {
 			Set: listenAddress(&address), Usage: "where the node answers, as serve has it"},
 	}, func(command *cobra.Command) error {
 		if address == "" {
-			return options.Usage("health needs --http-addr (TASKTABLE_HTTP_ADDR), as serve has it")
+			return options.Usage("health needs --http-addr (TASKTABLE_HTTP_ADDR): the address that serve has")
 		}
 		return p.askHealth(command.Context(), dialed(address))
 	})

@@ -165,8 +165,8 @@ func CheckJSON(text []byte) error {
 type Result struct {
 	ExitCode int     `json:"exit_code"`
 	Seconds  float64 `json:"seconds"` // how long the command ran
-	// Stdout and Stderr are the ends of what the command wrote: as much of each as the configuration keeps. U+FFFD
-	// replaces NUL and all that is not UTF-8. "[NAME]" replaces the value of the secret NAME.
+	// Stdout and Stderr are the ends of the command's output. The configuration says how many bytes of each are kept.
+	// U+FFFD replaces NUL and all that is not UTF-8. "[NAME]" replaces the value of the secret NAME.
 	Stdout string `json:"stdout,omitempty"`
 	Stderr string `json:"stderr,omitempty"`
 	// StdoutBytes and StderrBytes are how much the command wrote.
