@@ -83,7 +83,7 @@ func confirmed(args []string) int {
 	return asProgramRuns(args)
 }
 
-// withRecipients makes what the examples of notices name, unless it is there.
+// withRecipients makes the recipients that the examples of notices name, unless they exist.
 func withRecipients(args []string) int {
 	for _, made := range [][]string{
 		{"notices", "recipients", "set", "ann", "--email=ann@example.org"},

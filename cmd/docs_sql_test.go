@@ -61,7 +61,7 @@ func TestSQLBlocks(t *testing.T) {
 	}
 }
 
-// The autoscaler's query counts what is due and what runs in a queue, and neither what is for later nor what is paused.
+// The autoscaler's query counts the due and the running tasks of a queue. It counts no later and no paused tasks.
 func TestAutoscalerQuery(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../scheduled/DEPLOYING.md")

@@ -18,7 +18,7 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// slack is what a busy machine may add to a limit.
+// slack is the time that a busy machine may add to a limit.
 const slack = 8 * time.Second
 
 // slowClient sends its beginning at once. If it drips, it sends a byte from time to time and reads nothing.

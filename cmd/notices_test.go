@@ -58,7 +58,7 @@ func TestNoticesAsTablesAndJSON(t *testing.T) {
 	})
 }
 
-// What set writes, list shows, and what is not given has its default again.
+// The command list shows the rule that set has written. An option that is not given has its default again.
 func TestSetReplacesARule(t *testing.T) {
 	t.Parallel()
 	variables := withNotices(t)

@@ -25,7 +25,7 @@ type apiCage struct {
 	node   *process
 	base   string
 	key    string
-	calls  *httptest.Server // what the tasks call
+	calls  *httptest.Server // receives the requests of the tasks
 	traces func() string
 }
 
@@ -74,7 +74,7 @@ func newAPICage(t *testing.T) *apiCage {
 		if r.URL.Path == "/fine" {
 			return
 		}
-		w.WriteHeader(http.StatusInternalServerError) // it repeats what it was sent
+		w.WriteHeader(http.StatusInternalServerError) // its body repeats the request
 		_ = r.Header.Write(w)
 		_, _ = io.Copy(w, r.Body)
 	}))

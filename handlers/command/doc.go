@@ -46,7 +46,7 @@
 // The program leads a process group of its own. When its time is over, or its task is cancelled, the whole group gets
 // SIGTERM. The program has the Grace to end, and then gets SIGKILL. Once the program has ended, by itself or by a
 // signal, the handler ends the rest of its group by SIGKILL. So a child that outlives the program does not hold up the
-// task, and does not go on unseen. A daemon that must go on starts a session of its own (setsid). What it writes later
+// task, and does not go on unseen. A daemon that must go on starts a session of its own (setsid). Its later output
 // is not kept.
 //
 // If the node itself is killed, even by SIGKILL, the Linux kernel kills the program. It does not kill the program's

@@ -78,15 +78,16 @@ func TestTheContextEndsTheGroup(t *testing.T) {
 	child := filepath.Join(t.TempDir(), "child")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the task was cancelled")
-	go func() {
-		for read(child) == "" && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
-		cancel(cause)
-	}()
 	c := shell("sleep 1000 & echo $! >$1; wait")
 	c.Args = append(c.Args, child)
-	if _, err := run(ctx, c, contract.Exec{}); !errors.Is(err, cause) {
+	ran := make(chan error, 1)
+	go func() {
+		_, err := run(ctx, c, contract.Exec{})
+		ran <- err
+	}()
+	waitFor(t, "the child runs", func() bool { return read(child) != "" })
+	cancel(cause)
+	if err := <-ran; !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 	waitFor(t, "the child has ended", func() bool { return ended(t, child) })

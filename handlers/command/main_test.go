@@ -90,8 +90,12 @@ func written(t *testing.T, text string) string {
 // waitFor waits until the condition holds.
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	deadline, look := time.After(patience), time.NewTicker(5*time.Millisecond)
+	defer look.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-deadline:
 			t.Fatalf("waited in vain until %s", what)
 		}
 	}

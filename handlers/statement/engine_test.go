@@ -92,18 +92,7 @@ func TestWhichErrorsAreRetried(t *testing.T) {
 	if row := end(t, pool, "typo"); row.Attempt != 1 {
 		t.Errorf("typo: attempt %d", row.Attempt)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		row, err := tasks.Get(t.Context(), pool, "slow")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if row.Status == store.StatusQueued && row.Attempt == 1 {
-			break
-		}
-		if row.FinishedAt != nil || time.Now().After(deadline) {
-			t.Fatalf("slow: %+v", row)
-		}
-	}
+	becomes(t, pool, "slow", func(row store.Row) bool { return row.Status == store.StatusQueued && row.Attempt == 1 })
 }
 
 // What the statement wrote and its task's completion are one transaction: where completing is refused, nothing was

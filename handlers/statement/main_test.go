@@ -95,16 +95,26 @@ func scheduleJSON(t *testing.T, pool *pgxpool.Pool, id, payload string) {
 // end waits until the task has ended.
 func end(t *testing.T, pool *pgxpool.Pool, id string) store.Row {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	return becomes(t, pool, id, func(row store.Row) bool { return row.FinishedAt != nil })
+}
+
+// becomes waits until the row of the task is as wanted.
+func becomes(t *testing.T, pool *pgxpool.Pool, id string, wanted func(store.Row) bool) store.Row {
+	t.Helper()
+	deadline, look := time.After(patience), time.NewTicker(10*time.Millisecond)
+	defer look.Stop()
+	for {
 		row, err := tasks.Get(t.Context(), pool, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if row.FinishedAt != nil {
+		if wanted(row) {
 			return row
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has not ended: %+v", id, row)
+		select {
+		case <-look.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s: %+v", id, row)
 		}
 	}
 }
