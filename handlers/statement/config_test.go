@@ -62,7 +62,7 @@ func TestCheckJSON(t *testing.T) {
 		`{"type": "RUN_SQL"}`:                           "payload field statement must be a name",
 		`{"statement": "DROP TABLE"}`:                   "payload field statement must be a name",
 		`{"statement": "old", "params": []}`:            "payload field params must not be a JSON array",
-		`{"statement": "old", "sql": "DROP"}`:           `payload field "sql" is not known; the fields are params, statement, type`,
+		`{"statement": "old", "sql": "DROP"}`:           `payload field "sql" is not known; the fields are params, statement`,
 		`7`:                                             "payload must be a JSON object",
 	} {
 		if err := contract.CheckJSON([]byte(text)); (err == nil) != (want == "") ||

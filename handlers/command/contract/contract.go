@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/handlers/internal/payload"
 )
 
 // Type is the type of the tasks. "EXEC:" and the name of a command is a type, too: see Exec.
@@ -49,7 +50,7 @@ func (Exec) TaskType() string { return Type }
 type exec Exec
 
 // fieldNames are the names of the fields in JSON.
-var fieldNames = []string{"args", "command", "timeout", "type"}
+var fieldNames = []string{"args", "command", "timeout"}
 
 // MarshalJSON returns the error of Check for a payload that breaks a rule.
 func (e Exec) MarshalJSON() ([]byte, error) {
@@ -64,16 +65,11 @@ func (e *Exec) UnmarshalJSON(text []byte) error {
 	var read struct {
 		exec
 
-		Type    string  `json:"type"`
-		Timeout timeout `json:"timeout"` // instead of exec's
+		Type    string          `json:"type"`
+		Timeout payload.Timeout `json:"timeout"` // instead of exec's
 	}
-	err := json.Unmarshal(text, &read)
-	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
-		return fmt.Errorf("payload field %s must not be a JSON %s",
-			wrong.Field[strings.LastIndex(wrong.Field, ".")+1:], wrong.Value)
-	}
-	if err != nil {
-		return err
+	if err := json.Unmarshal(text, &read); err != nil {
+		return payload.DecodeError(err)
 	}
 	*e = Exec(read.exec)
 	e.Timeout = string(read.Timeout)
@@ -86,28 +82,8 @@ func (e *Exec) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// timeout is a text, or in JSON a number of seconds.
-type timeout string
-
-// UnmarshalJSON takes a text or a number.
-func (t *timeout) UnmarshalJSON(text []byte) error {
-	if strings.HasPrefix(string(text), `"`) || string(text) == "null" {
-		return json.Unmarshal(text, (*string)(t))
-	}
-	*t = timeout(string(text) + "s")
-	return nil
-}
-
-// nameSyntax is the syntax of the names of commands. "EXEC:" and a name can be the type of a task.
-var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
-
 // CheckName returns an error if the text cannot be the name of a command. The error begins with the rule.
-func CheckName(name string) error {
-	if !nameSyntax.MatchString(name) {
-		return errors.New("must be a name of 1 to 64 of a-z, 0-9 and inner . _ -")
-	}
-	return nil
-}
+func CheckName(name string) error { return payload.CheckName(name) }
 
 // Check returns an error that names the first field that breaks a rule, and the rule. It does not contain the field's
 // value, because errors go to logs.
@@ -145,14 +121,8 @@ func (e Exec) TimeoutAtMost(most time.Duration) time.Duration {
 // CheckJSON returns the error with which every node would refuse the payload of a task. It also refuses a field that an
 // Exec does not have, because such a field is usually a typing mistake. It does not know the commands of the nodes.
 func CheckJSON(text []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return errors.New("payload must be a JSON object")
-	}
-	for name := range fields {
-		if !slices.Contains(fieldNames, name) {
-			return fmt.Errorf("payload field %q is not known; the fields are %s", name, strings.Join(fieldNames, ", "))
-		}
+	if err := payload.CheckFields(text, fieldNames); err != nil {
+		return err
 	}
 	var e Exec
 	if err := json.Unmarshal(text, &e); err != nil {

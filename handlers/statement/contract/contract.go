@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/tasktable/tasktable/handlers/internal/payload"
 )
 
 // Type is the type of the tasks. "RUN_SQL:" and the name of a statement is a type, too: see RunSQL.
@@ -38,7 +38,7 @@ func (RunSQL) TaskType() string { return Type }
 type runSQL RunSQL
 
 // fieldNames are the names of the fields in JSON.
-var fieldNames = []string{"params", "statement", "type"}
+var fieldNames = []string{"params", "statement"}
 
 // MarshalJSON returns the error of Check for a payload that breaks a rule.
 func (r RunSQL) MarshalJSON() ([]byte, error) {
@@ -56,12 +56,8 @@ func (r *RunSQL) UnmarshalJSON(text []byte) error {
 		Statement string                     `json:"statement"`
 		Params    map[string]json.RawMessage `json:"params"`
 	}
-	err := json.Unmarshal(text, &read)
-	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
-		return fmt.Errorf("payload field %s must not be a JSON %s", wrong.Field, wrong.Value)
-	}
-	if err != nil {
-		return err
+	if err := json.Unmarshal(text, &read); err != nil {
+		return payload.DecodeError(err)
 	}
 	if name, ok := strings.CutPrefix(read.Type, Type+":"); ok {
 		if read.Statement != "" && read.Statement != name {
@@ -79,16 +75,8 @@ func (r *RunSQL) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// nameSyntax is the syntax of the names of statements. "RUN_SQL:" and a name can be the type of a task.
-var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
-
 // CheckName returns an error if the text cannot be the name of a statement. The error begins with the rule.
-func CheckName(name string) error {
-	if !nameSyntax.MatchString(name) {
-		return errors.New("must be a name of 1 to 64 of a-z, 0-9 and inner . _ -")
-	}
-	return nil
-}
+func CheckName(name string) error { return payload.CheckName(name) }
 
 // Check returns an error that names the first field that breaks a rule, and the rule.
 func (r RunSQL) Check() error {
@@ -101,14 +89,8 @@ func (r RunSQL) Check() error {
 // CheckJSON returns the error with which every node would refuse the payload of a task. It also refuses a field that a
 // RunSQL does not have, because such a field is usually a typing mistake. It does not know the statements of the nodes.
 func CheckJSON(text []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return errors.New("payload must be a JSON object")
-	}
-	for name := range fields {
-		if !slices.Contains(fieldNames, name) {
-			return fmt.Errorf("payload field %q is not known; the fields are %s", name, strings.Join(fieldNames, ", "))
-		}
+	if err := payload.CheckFields(text, fieldNames); err != nil {
+		return err
 	}
 	var r RunSQL
 	if err := json.Unmarshal(text, &r); err != nil {

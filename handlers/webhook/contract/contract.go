@@ -5,11 +5,11 @@ package contract
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
+
+	"github.com/tasktable/tasktable/handlers/internal/payload"
 )
 
 // HTTPRequest is one HTTP request. It has no key, so each Schedule makes a task of its own with a new id. A caller
@@ -63,35 +63,30 @@ func (s *StatusRange) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// payload is an HTTPRequest without methods. Errors of encoding/json contain its name.
-type payload HTTPRequest
+// httpRequest is an HTTPRequest without methods. Errors of encoding/json contain its name.
+type httpRequest HTTPRequest
 
 // MarshalJSON returns the error of Check for a request that breaks a rule.
 func (r HTTPRequest) MarshalJSON() ([]byte, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	return json.Marshal(payload(r))
+	return json.Marshal(httpRequest(r))
 }
 
 // UnmarshalJSON keeps the body as it is written, because a float64 would round large numbers.
 func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	var body json.RawMessage
 	var read struct {
-		payload
+		httpRequest
 
-		Timeout timeout `json:"timeout"` // instead of the payload's
+		Timeout payload.Timeout `json:"timeout"` // instead of the request's
 	}
 	read.Body = &body // encoding/json writes to what a pointer in an interface points to
-	err := json.Unmarshal(text, &read)
-	if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
-		field := wrong.Field[strings.LastIndex(wrong.Field, ".")+1:]
-		return fmt.Errorf("payload field %s must not be a JSON %s", field, wrong.Value)
+	if err := json.Unmarshal(text, &read); err != nil {
+		return payload.DecodeError(err)
 	}
-	if err != nil {
-		return err
-	}
-	*r = HTTPRequest(read.payload)
+	*r = HTTPRequest(read.httpRequest)
 	r.Timeout, r.Body = string(read.Timeout), nil
 	if len(body) > 0 {
 		r.Body = body
@@ -99,29 +94,11 @@ func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// timeout is a text, or in JSON a number of seconds.
-type timeout string
-
-// UnmarshalJSON takes a text or a number.
-func (t *timeout) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(text, []byte(`"`)) || string(text) == "null" {
-		return json.Unmarshal(text, (*string)(t))
-	}
-	*t = timeout(string(text) + "s")
-	return nil
-}
-
 // CheckJSON returns the error with which the handler would refuse the payload of a task. It also refuses a field that a
 // request does not have, because such a field is usually a typing mistake.
 func CheckJSON(text []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return errors.New("payload must be a JSON object")
-	}
-	for name := range fields {
-		if name != "type" && !slices.Contains(fieldNames, name) {
-			return fmt.Errorf("payload field %q is not known; the fields are %s", name, strings.Join(fieldNames, ", "))
-		}
+	if err := payload.CheckFields(text, fieldNames); err != nil {
+		return err
 	}
 	var request HTTPRequest
 	if err := json.Unmarshal(text, &request); err != nil {
@@ -132,7 +109,7 @@ func CheckJSON(text []byte) error {
 
 // fieldNames are the names of the fields in JSON.
 var fieldNames = func() (names []string) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[payload]()) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[httpRequest]()) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}
