@@ -1,4 +1,5 @@
--- The HTTP API: the keys of its callers, and the answers of calls that a caller may repeat.
+-- HTTP: the keys of those who call the API, the answers of calls that a caller may repeat, and the sessions of those who
+-- are signed in to the dashboard.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -21,8 +22,8 @@ CREATE TABLE tasktable.api_keys (
     last_used_at timestamptz,
     CONSTRAINT "name must be 1 to 63 letters, digits or _.-" CHECK (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
     CONSTRAINT "secret_hash must be 32 bytes, a SHA-256" CHECK (octet_length(secret_hash) = 32),
-    CONSTRAINT "scopes must be one or more of read, schedule, operate"
-        CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'schedule', 'operate']),
+    CONSTRAINT "scopes must be one or more of read, schedule, operate, admin"
+        CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'schedule', 'operate', 'admin']),
     CONSTRAINT "rate must be over 0" CHECK (rate > 0),
     CONSTRAINT "expires_at must be after created_at" CHECK (expires_at > created_at),
     CONSTRAINT "revoked_at and revoked_by are set together" CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
@@ -49,6 +50,20 @@ COMMENT ON TABLE tasktable.api_answers IS 'The answers of the HTTP API to calls 
 CREATE INDEX api_answers_created_at ON tasktable.api_answers (created_at);
 COMMENT ON INDEX tasktable.api_answers_created_at IS 'The answers that are older than 24 hours.';
 
+CREATE TABLE tasktable.api_sessions (
+    token_hash bytea       PRIMARY KEY,
+    key_number bigint      NOT NULL REFERENCES tasktable.api_keys,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT "token_hash must be 32 bytes, a SHA-256" CHECK (octet_length(token_hash) = 32),
+    CONSTRAINT "expires_at must be after created_at" CHECK (expires_at > created_at)
+);
+COMMENT ON TABLE tasktable.api_sessions IS 'The browsers that are signed in to the dashboard. The token in the '
+    'browser''s cookie is nowhere. Only its hash is here. A row is removed when its person signs out, or after it has '
+    'expired.';
+CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions (expires_at);
+COMMENT ON INDEX tasktable.api_sessions_expires_at IS 'The sessions that have expired.';
+
 DO $$
 DECLARE
     one record;
@@ -59,7 +74,7 @@ BEGIN
             ('name', 'Chosen by the operator. A revoked key gives its name free.'),
             ('prefix', 'The first characters of the key, so that people recognize it.'),
             ('secret_hash', 'SHA-256 of the whole key.'),
-            ('scopes', 'What the key may do: one or more of read, schedule and operate.'),
+            ('scopes', 'What the key may do: one or more of read, schedule, operate and admin.'),
             ('service', 'The service in whose name tasks are scheduled, as in scheduled_by.'),
             ('tenant_id', 'The key has the tasks of this tenant alone. Null: of all tenants.'),
             ('rate', 'Calls a second that the key may make. Null: as many as the API gives to each key.'),
@@ -78,6 +93,13 @@ BEGIN
             ('answer', 'The status, the headers and the body of the answer.'),
             ('created_at', 'When the answer was given.')
         ) AS c (name, text)
+        UNION ALL
+        SELECT 'api_sessions', c.* FROM (VALUES
+            ('token_hash', 'SHA-256 of the token in the cookie.'),
+            ('key_number', 'The key by which the person signed in. If it is revoked or expires, so does the session.'),
+            ('created_at', 'When the person signed in.'),
+            ('expires_at', 'From then on the person must sign in again.')
+        ) AS c (name, text)
     LOOP
         EXECUTE format('COMMENT ON COLUMN tasktable.%I.%I IS %L', one.relation, one.name, one.text);
     END LOOP;
@@ -85,4 +107,4 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
-DROP TABLE tasktable.api_answers, tasktable.api_keys;
+DROP TABLE tasktable.api_sessions, tasktable.api_answers, tasktable.api_keys;

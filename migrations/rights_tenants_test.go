@@ -240,6 +240,7 @@ func TestATenantMayDoNothingElse(t *testing.T) {
 	for _, statement := range append([]string{
 		`SELECT tasktable.fork_occurrence('acme daily', now())`,
 		`SELECT tasktable.tenant_of('x')`, `SELECT FROM tasktable.api_keys`, `SELECT FROM tasktable.api_answers`,
+		`SELECT FROM tasktable.api_sessions`, `DELETE FROM tasktable.api_sessions`,
 		`DELETE FROM tasktable.api_answers`, `UPDATE tasktable.api_keys SET tenant_id = NULL`,
 		`UPDATE tasktable.scheduled_tasks SET tenant_id = 'globex'`,
 		`SET row_security = off; TABLE tasktable.scheduled_tasks`,

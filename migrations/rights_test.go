@@ -137,8 +137,8 @@ func TestRightsOfEachRole(t *testing.T) {
 		switch name, privilege, _ := strings.Cut(right, " "); {
 		case privilege == "TRUNCATE", privilege == "REFERENCES", privilege == "TRIGGER", privilege == "CREATE",
 			strings.HasPrefix(name, "scheduled_task_") && privilege == "UPDATE", // history
-			right == "api_keys DELETE", right == "api_answers UPDATE", right == "notice_causes UPDATE",
-			right == "notice_episodes UPDATE",
+			right == "api_keys DELETE", right == "api_answers UPDATE", right == "api_sessions UPDATE",
+			right == "notice_causes UPDATE", right == "notice_episodes UPDATE",
 			strings.HasSuffix(name, "_version") && privilege != "SELECT",
 			name == "river_migration" && privilege != "SELECT", name == "applications" && privilege != "SELECT":
 			t.Errorf("the engine has %s", right)

@@ -71,8 +71,8 @@ func explainedElsewhere(object object) bool {
 		return strings.HasSuffix(object.Name, "_number_seq")
 	case "column":
 		return table != "scheduled_tasks" && table != "scheduled_task_executions" &&
-			table != "scheduled_task_changes" && table != "nodes" && table != "api_keys" &&
-			table != "api_answers" && !strings.HasPrefix(table, "notice_")
+			table != "scheduled_task_changes" && table != "nodes" &&
+			!strings.HasPrefix(table, "api_") && !strings.HasPrefix(table, "notice_")
 	default:
 		return false
 	}

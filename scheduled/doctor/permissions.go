@@ -15,7 +15,7 @@ WITH wanted (relation, rights) AS (
         WHEN c.relkind = 'v' OR c.relname IN ('goose_db_version', 'river_migration', 'applications')
             THEN ARRAY['SELECT']
         WHEN c.relname IN ('scheduled_task_executions', 'scheduled_task_changes', 'api_answers',
-            'notice_causes', 'notice_episodes')
+            'api_sessions', 'notice_causes', 'notice_episodes')
             THEN ARRAY['SELECT', 'INSERT', 'DELETE']
         WHEN c.relname = 'api_keys' THEN ARRAY['SELECT', 'INSERT', 'UPDATE']
         ELSE ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE'] END
@@ -23,8 +23,8 @@ WITH wanted (relation, rights) AS (
     WHERE n.nspname = $1::text AND (c.relname LIKE 'river\_%' OR c.relname = 'task_numbers' OR c.relkind IN ('r', 'v')
         AND c.relname IN (
             'scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'nodes', 'pauses', 'applications',
-            'api_keys', 'api_answers', 'notice_rules', 'notice_recipients', 'notice_rule_recipients', 'notice_causes',
-            'notice_episodes', 'goose_db_version'))
+            'api_keys', 'api_answers', 'api_sessions', 'notice_rules', 'notice_recipients', 'notice_rule_recipients',
+            'notice_causes', 'notice_episodes', 'goose_db_version'))
         AND c.relkind IN ('r', 'v', 'S')
         AND NOT EXISTS (SELECT 1 FROM pg_depend AS d -- identities need no right of their own
             WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i' AND c.relkind = 'S')

@@ -3,6 +3,8 @@ CREATE UNIQUE INDEX api_answers_pkey ON tasktable.api_answers USING btree (calle
 CREATE UNIQUE INDEX api_keys_name ON tasktable.api_keys USING btree (name) WHERE (revoked_at IS NULL);
 CREATE UNIQUE INDEX api_keys_pkey ON tasktable.api_keys USING btree (number);
 CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secret_hash);
+CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions USING btree (expires_at);
+CREATE UNIQUE INDEX api_sessions_pkey ON tasktable.api_sessions USING btree (token_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);
 CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);

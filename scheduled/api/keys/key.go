@@ -20,10 +20,12 @@ const (
 	Read     Scope = "read"
 	Schedule Scope = "schedule"
 	Operate  Scope = "operate"
+	// Admin is for people who are signed in to the dashboard. It allows them to manage keys and notices.
+	Admin Scope = "admin"
 )
 
 // Scopes returns all scopes.
-func Scopes() []Scope { return []Scope{Read, Schedule, Operate} }
+func Scopes() []Scope { return []Scope{Read, Schedule, Operate, Admin} }
 
 // Key is a key without its secret.
 type Key struct {
@@ -59,7 +61,7 @@ const (
 type NewKey struct {
 	// Name has 1 to 63 letters, digits or _.-. No other key has it, unless that key is revoked.
 	Name string
-	// Scopes are one or more of Read, Schedule and Operate.
+	// Scopes are one or more of Read, Schedule, Operate and Admin.
 	Scopes []Scope
 	// Service is the service in whose name tasks are scheduled and changed. Default (""): the name, so that the history
 	// tells which key was used.
@@ -92,7 +94,7 @@ func (n NewKey) complete() (NewKey, error) {
 	case !nameSyntax.MatchString(n.Name):
 		return n, invalid("name must be 1 to 63 letters, digits or _.-, got %.100q", n.Name)
 	case len(n.Scopes) == 0:
-		return n, invalid("scopes must be one or more of read, schedule, operate, got none")
+		return n, invalid("scopes must be one or more of read, schedule, operate, admin, got none")
 	case n.Rate < 0 || n.Rate > MaxRate:
 		return n, invalid("rate must be 0 to %d calls a second, got %d", MaxRate, n.Rate)
 	case n.ExpiresIn != 0 && (n.ExpiresIn < time.Second || n.ExpiresIn > MaxExpiresIn):
@@ -113,7 +115,7 @@ func (n NewKey) complete() (NewKey, error) {
 	}
 	for _, scope := range n.Scopes {
 		if !slices.Contains(ordered, scope) {
-			return n, invalid("scopes must be one or more of read, schedule, operate, got %.100q", scope)
+			return n, invalid("scopes must be one or more of read, schedule, operate, admin, got %.100q", scope)
 		}
 	}
 	n.Scopes = ordered

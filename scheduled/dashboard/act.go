@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// act is a kind of change that a form asks for by POST.
+type act struct {
+	path   string // a pattern of net/http, such as /tasks/{id}/cancel
+	needs  Role
+	global bool // it is about the whole service, so a person with a tenant may not do it
+}
+
+// done tells what an act has done.
+type done struct {
+	text string // a sentence for the person
+	to   string // the page to go to; "" means the form's field back
+	// show asks the person first. It is the template of a page, whose .View is view. Nothing has been changed then.
+	show  string
+	title string
+	view  any
+}
+
+const (
+	saidCookie = "tasktable_said"
+	saidAge    = time.Minute
+	maxSaid    = 1000 // bytes; browsers refuse cookies of over 4 KB
+)
+
+// act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
+func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *visit) (done, error)) {
+	mux.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) {
+		person, err := d.whoIs(r)
+		if errors.Is(err, ErrUnauthenticated) {
+			d.refuseStranger(w, r)
+			return
+		}
+		var made done
+		v := &visit{board: d, request: r, person: person, look: lookOf(r)}
+		if err == nil {
+			err = readForm(r)
+		}
+		if err == nil {
+			err = allow(person, a.needs, a.global)
+		}
+		if err == nil {
+			err = d.begin(v, true, func(ctx context.Context) (err error) {
+				made, err = do(ctx, v)
+				return err
+			})
+		}
+		switch {
+		case err != nil:
+			told := d.errorAnswer(r, err)
+			d.write(w, r, told.status, v, told.template, told.title, told.view)
+		case made.show != "":
+			d.write(w, r, http.StatusOK, v, made.show, made.title, made.view)
+		default:
+			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
+			d.leadBack(w, r, made)
+		}
+	})
+}
+
+func readForm(r *http.Request) error {
+	err := r.ParseForm()
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
+	case err != nil:
+		return problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
+	}
+	return nil
+}
+
+// leadBack leads to the next page, which shows the sentence once.
+func (d *Dashboard) leadBack(w http.ResponseWriter, r *http.Request, made done) {
+	to := made.to
+	if to == "" {
+		to = d.localPath(r.PostFormValue("back"))
+	}
+	if len(made.text) > maxSaid {
+		made.text = made.text[:maxSaid]
+	}
+	d.setCookie(w, r, saidCookie, base64.RawURLEncoding.EncodeToString([]byte(made.text)), saidAge)
+	http.Redirect(w, r, d.link(to), http.StatusSeeOther)
+}
+
+// said returns the sentence of the act that led to this page, and removes it.
+func (d *Dashboard) said(w http.ResponseWriter, r *http.Request) string {
+	cookie, err := r.Cookie(saidCookie)
+	if err != nil {
+		return ""
+	}
+	d.setCookie(w, r, saidCookie, "", -time.Second)
+	text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+const lockTaskSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`
+
+// locked returns a task that nobody else can change until the act ends. The form's field revision is the one that the
+// person saw. If the task has another revision by now, the error tells what has changed since.
+func (v *visit) locked(ctx context.Context, id string) (store.Row, error) {
+	if _, err := v.tasks.Get(ctx, v.db, id); err != nil { // it checks the id
+		return store.Row{}, err
+	}
+	tx, _ := v.db.(pgx.Tx)
+	if _, err := tx.Exec(ctx, v.board.schema.SQL(lockTaskSQL), id); err != nil {
+		return store.Row{}, fmt.Errorf("lock task %s: %w", id, err)
+	}
+	row, err := v.tasks.Get(ctx, v.db, id)
+	if err != nil || v.form("revision") == strconv.FormatInt(row.Revision, 10) {
+		return row, err
+	}
+	seen, err := strconv.ParseInt(v.form("revision"), 10, 64)
+	if err != nil {
+		return row, problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form has no revision."}}
+	}
+	return row, v.changedSince(ctx, row.ID, seen)
+}
+
+// changedSince returns the error that tells which changes were made to a task after a revision.
+func (v *visit) changedSince(ctx context.Context, id string, seen int64) error {
+	history, err := v.tasks.RecentHistory(ctx, v.db, id, 20)
+	if err != nil {
+		return err
+	}
+	told := errorView{Text: "Somebody has changed " + id + " since you saw it. Nothing was done. Look at it again."}
+	for _, change := range history.Changes {
+		if change.Revision > seen {
+			told.Changes = append(told.Changes, changeViewOf(change))
+		}
+	}
+	return problem{http.StatusConflict, "Changed meanwhile", told}
+}

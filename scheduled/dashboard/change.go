@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// changeView is one change of a task, field by field.
+type changeView struct {
+	Revision int64
+	TaskID   string
+	Verb     string
+	Outcome  string
+	At       time.Time
+	By       string
+	Fields   []fieldView
+}
+
+// fieldView is a field before and after a change. "" stands for no value.
+type fieldView struct {
+	Name     string
+	Old, New string
+}
+
+func changeViewOf(change store.Change) changeView {
+	return changeView{
+		Revision: change.Revision, TaskID: change.TaskID, Verb: change.Verb, Outcome: change.Outcome,
+		At: change.ChangedAt, By: change.ChangedBy, Fields: fieldsOf(change.Old, change.New),
+	}
+}
+
+// fieldsOf lists the fields that differ. Payloads are named, but not shown, because they may be hidden from the person.
+func fieldsOf(before, after json.RawMessage) []fieldView {
+	var was, is map[string]json.RawMessage
+	_ = json.Unmarshal(before, &was) // null, or an object that Postgres made
+	_ = json.Unmarshal(after, &is)
+	names := map[string]bool{}
+	for _, fields := range []map[string]json.RawMessage{was, is} {
+		for name := range fields {
+			names[name] = true
+		}
+	}
+	var fields []fieldView
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		field := fieldView{Name: name, Old: plain(was[name]), New: plain(is[name])}
+		if bytes.Equal(was[name], is[name]) {
+			continue
+		}
+		if name == "payload" || name == "result" {
+			field.Old, field.New = "", "edited"
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// plain is a JSON value as people write it: a text without quotes, and nothing for null.
+func plain(value json.RawMessage) string {
+	var text string
+	if json.Unmarshal(value, &text) == nil {
+		return text
+	}
+	if string(value) == "null" {
+		return ""
+	}
+	return string(value)
+}

@@ -1,0 +1,95 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+// The defaults of Config.
+const (
+	DefaultTimeout  = 5 * time.Second
+	DefaultLifetime = 12 * time.Hour
+)
+
+// Config configures a Dashboard. Pool is required.
+type Config struct {
+	// Pool is the pool of connections for pages. It must not be the pool of a node. Open pages together use two of its
+	// connections at most.
+	Pool *pgxpool.Pool
+	// Store says which schema has the tasks, and how payloads are encoded. Its Service is not used, because changes are
+	// recorded in the name of the person.
+	Store store.Config
+	// Prefix is the path under which the service mounts the dashboard, such as /admin/tasks. Default (""): at /.
+	Prefix string
+	// Authenticate tells who sends a request. ByHeader authenticates by a header of a reverse proxy. A service may give
+	// a function of its own. Nil means that people sign in with a key of `tasktable keys`.
+	Authenticate Authenticate
+	// Keys finds keys and holds the pages of a tenant to its tasks. Nil means keys.New for the schema of Store.
+	Keys *keys.Keys
+	// Lifetime is how long somebody who has signed in with a key remains signed in. 0 means DefaultLifetime.
+	Lifetime time.Duration
+	// PayloadRole is the least role that sees payloads and results. Default (""): Read, or nobody if Store has a Codec,
+	// because encrypted payloads are meant to be hidden.
+	PayloadRole Role
+	// Timeout is how long the database may take for a page or an act. Then the page tells so. 0 means DefaultTimeout.
+	Timeout time.Duration
+	// Logger gets a line for each act, and for each page that failed. Nil means slog.Default.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults(schema store.Schema) Config {
+	if c.Keys == nil {
+		c.Keys = keys.New(keys.Config{Schema: schema})
+	}
+	if c.Lifetime == 0 {
+		c.Lifetime = DefaultLifetime
+	}
+	if c.PayloadRole == "" && c.Store.Codec == nil {
+		c.PayloadRole = Read
+	}
+	if c.Timeout == 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+var prefixSyntax = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+
+// validate names every field that is wrong.
+func (c Config) validate() error {
+	var errs []error
+	if c.Pool == nil {
+		errs = append(errs, errors.New("pool is required"))
+	}
+	if !prefixSyntax.MatchString(c.Prefix) {
+		errs = append(errs, fmt.Errorf("prefix must be a path such as /admin/tasks, without / at its end, got %.100q",
+			c.Prefix))
+	}
+	if c.Lifetime != 0 && (c.Lifetime < time.Second || c.Lifetime > keys.MaxExpiresIn) {
+		errs = append(errs, fmt.Errorf("lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime))
+	}
+	if c.PayloadRole != "" && c.PayloadRole.rank() == 0 {
+		errs = append(errs, fmt.Errorf("payload role must be one of read, operate, admin, got %.100q", c.PayloadRole))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("timeout must not be negative, got %v", c.Timeout))
+	}
+	if _, err := store.NewSchema(c.Store.Schema); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("dashboard: invalid configuration: %w", err)
+	}
+	return nil
+}

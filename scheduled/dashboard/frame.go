@@ -1,0 +1,172 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// frame is the value that a template works with. Its View is the value of the page's view. Within a range a template
+// reaches the frame by $.
+type frame struct {
+	visit *visit
+
+	Title string
+	View  any
+	Main  template.HTML // the page's own part; only the layout has it
+	Said  string        // what the last act has done; only the layout has it
+}
+
+// Link returns the address of a page: a path of the dashboard, and names and values of parameters by turns. Empty values
+// are left out.
+func (f frame) Link(path string, parameters ...any) string {
+	texts := make([]string, len(parameters))
+	for i, parameter := range parameters {
+		texts[i] = fmt.Sprint(parameter)
+	}
+	return f.visit.board.link(path, texts...)
+}
+
+// Task returns the address of a task's page.
+func (f frame) Task(id string) string { return f.visit.board.link("/tasks/" + url.PathEscape(id)) }
+
+// With returns the address of this page with a parameter changed, as links that sort or filter need it. "" removes it.
+func (f frame) With(name string, value any) string {
+	values := f.visit.values()
+	values.Del("after")
+	values.Del(name)
+	if text := fmt.Sprint(value); text != "" {
+		values.Set(name, text)
+	}
+	return f.visit.board.config.Prefix + f.visit.request.URL.EscapedPath() + question(values)
+}
+
+// Query returns a parameter of this page's address.
+func (f frame) Query(name string) string { return f.visit.query(name) }
+
+// Here returns the path and the parameters of this page, for the field back of forms.
+func (f frame) Here() string { return f.visit.request.URL.RequestURI() }
+
+// At reports whether this page is in a part of the dashboard, such as /tasks.
+func (f frame) At(path string) bool {
+	here := f.visit.request.URL.Path
+	return here == path || path != "/" && strings.HasPrefix(here, path+"/")
+}
+
+// May reports whether the person has a role.
+func (f frame) May(role Role) bool { return f.visit.may(role) }
+
+// Person returns who looks at the page. It is for the layout alone, because people of one role share their pages.
+func (f frame) Person() Person { return f.visit.person }
+
+// AllTenants reports whether the person sees the tasks of all tenants.
+func (f frame) AllTenants() bool { return f.visit.person.Tenant == "" }
+
+// SignsIn reports whether people sign in with a key here.
+func (f frame) SignsIn() bool { return f.visit.board.config.Authenticate == nil }
+
+// Zone returns the zone of times.
+func (f frame) Zone() string { return f.visit.look.zone.String() }
+
+// Theme returns light, dark or "".
+func (f frame) Theme() string { return f.visit.look.theme }
+
+// Now returns the database's time at which the page was read.
+func (f frame) Now() time.Time { return f.visit.now }
+
+// File returns the address of a file in static.
+func (f frame) File(name string) string {
+	return f.visit.board.link("/static/"+name, "v", f.visit.board.files[name].version)
+}
+
+// Live returns the address of the stream that tells when this page's main part changes.
+func (f frame) Live() string { return f.visit.board.link("/live", "page", f.Here()) }
+
+// Time shows a time relative to now, with the exact one at hand. It takes a time.Time or a *time.Time.
+func (f frame) Time(given any) template.HTML {
+	at, known := timeOf(given)
+	if !known {
+		return `<span class="faint">–</span>`
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, //nolint:gosec // no text of others
+		at.UTC().Format(time.RFC3339Nano), f.exact(at), relative(at.Sub(f.visit.now))))
+}
+
+// Exact shows a time in the person's zone, to the second.
+func (f frame) Exact(given any) template.HTML {
+	at, known := timeOf(given)
+	if !known {
+		return `<span class="faint">–</span>`
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-exact>%s</time>`, //nolint:gosec // no text of others
+		at.UTC().Format(time.RFC3339Nano), f.exact(at)))
+}
+
+func (f frame) exact(at time.Time) string {
+	return at.In(f.visit.look.zone).Format("2006-01-02 15:04:05 MST")
+}
+
+// Input shows a time as an input of type datetime-local takes it, in the person's zone.
+func (f frame) Input(given any) string {
+	at, known := timeOf(given)
+	if !known {
+		return ""
+	}
+	return at.In(f.visit.look.zone).Format("2006-01-02T15:04:05")
+}
+
+// Status shows a status or an outcome as a badge.
+func (f frame) Status(status any) template.HTML {
+	text := template.HTMLEscapeString(fmt.Sprint(status))
+	return template.HTML(`<span class="badge" data-status="` + text + `">` + text + `</span>`) //nolint:gosec // escaped
+}
+
+func timeOf(given any) (at time.Time, known bool) {
+	switch given := given.(type) {
+	case time.Time:
+		return given, !given.IsZero()
+	case *time.Time:
+		if given != nil {
+			return *given, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// link is Link without a frame.
+func (d *Dashboard) link(path string, parameters ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(parameters); i += 2 {
+		if parameters[i+1] != "" {
+			values.Set(parameters[i], parameters[i+1])
+		}
+	}
+	return d.config.Prefix + path + question(values)
+}
+
+func question(values url.Values) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
+}
+
+// taskPath is the path of a task's page, for done.to.
+func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
+
+// textOf is the text of a pointer, or "".
+func textOf[T ~string](text *T) string {
+	if text == nil {
+		return ""
+	}
+	return string(*text)
+}
+
+// isDead reports whether a task is a dead letter that nobody has archived.
+func isDead(row store.Row) bool {
+	return (row.Status == store.StatusFailed || row.Status == store.StatusExpired) && row.ArchivedAt == nil
+}

@@ -1,0 +1,201 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/tasktable/tasktable/store/storetest/leaks"
+)
+
+func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
+
+// board is a dashboard in a browser that keeps cookies. It is signed in as an admin unless the test says otherwise.
+type board struct {
+	*testing.T
+
+	pool   *pgxpool.Pool
+	tasks  *store.Store
+	url    string // with the prefix
+	client *http.Client
+	log    *logText
+}
+
+// newBoard serves a dashboard. Its people are authenticated by a key, or by the function of a change to its Config.
+func newBoard(t *testing.T, changes ...func(*dashboard.Config)) *board {
+	t.Helper()
+	log := &logText{}
+	config := dashboard.Config{Pool: storetest.Pool(t), Logger: slog.New(slog.NewTextHandler(log, nil))}
+	for _, change := range changes {
+		change(&config)
+	}
+	made, err := dashboard.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(made.Handler())
+	t.Cleanup(server.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := server.Client()
+	client.Jar = jar
+	return &board{
+		T: t, pool: config.Pool, tasks: store.New(store.Config{Service: "test"}), url: server.URL + config.Prefix,
+		client: client, log: log,
+	}
+}
+
+// newAdmin is newBoard, with somebody signed in by a key of all scopes.
+func newAdmin(t *testing.T, changes ...func(*dashboard.Config)) *board {
+	t.Helper()
+	b := newBoard(t, changes...)
+	b.signIn(keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+	return b
+}
+
+// signIn makes a key and signs in with it.
+func (b *board) signIn(key keys.NewKey) {
+	b.Helper()
+	secret, _, err := keys.New(keys.Config{}).Create(b.Context(), b.pool, key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.post("/sign-in", "key", secret).wants(b.T, http.StatusOK)
+}
+
+// reply is an answer, after redirects.
+type reply struct {
+	status int
+	header http.Header
+	path   string // at which redirects ended, with its parameters
+	text   string
+}
+
+var tags = regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<[^>]*>|\s+`)
+
+// words is the text of a page without its tags, with single spaces.
+func (r reply) words() string {
+	text := tags.ReplaceAllString(r.text, " ")
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func (r reply) wants(t *testing.T, status int, parts ...string) reply {
+	t.Helper()
+	if r.status != status {
+		t.Fatalf("%s: answer %d, want %d: %s", r.path, r.status, status, r.words())
+	}
+	for _, part := range parts {
+		if !strings.Contains(r.words(), part) && !strings.Contains(r.text, part) {
+			t.Errorf("%s: no %q in: %s", r.path, part, r.words())
+		}
+	}
+	return r
+}
+
+func (r reply) lacks(t *testing.T, parts ...string) reply {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(r.text, part) || strings.Contains(r.words(), part) {
+			t.Errorf("%s: has %q: %s", r.path, part, r.words())
+		}
+	}
+	return r
+}
+
+func (b *board) get(path string) reply {
+	b.Helper()
+	return b.send(http.MethodGet, path, nil)
+}
+
+// post sends a form of names and values by turns.
+func (b *board) post(path string, fields ...string) reply {
+	b.Helper()
+	form := url.Values{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		form.Add(fields[i], fields[i+1])
+	}
+	return b.send(http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded")
+}
+
+// send sends a request. The headers are pairs of a name and a value.
+func (b *board) send(method, path string, form url.Values, headers ...string) reply {
+	b.Helper()
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	request, err := http.NewRequestWithContext(b.Context(), method, b.url+path, body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := b.client.Do(request)
+	if err != nil {
+		b.Fatalf("%s %s: %v", method, path, err)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return reply{response.StatusCode, response.Header, response.Request.URL.RequestURI(), string(text)}
+}
+
+func (b *board) exec(sql string, args ...any) {
+	b.Helper()
+	if _, err := b.pool.Exec(b.Context(), sql, args...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *board) schedule(task store.Task) {
+	b.Helper()
+	if _, err := b.tasks.Schedule(b.Context(), b.pool, task); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *board) row(id string) store.Row {
+	b.Helper()
+	row, err := b.tasks.Get(b.Context(), b.pool, id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return row
+}
+
+// logText is a log that tests read.
+type logText struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logText) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

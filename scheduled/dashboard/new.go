@@ -1,0 +1,65 @@
+package dashboard
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// Dashboard shows tasks in a browser. It is safe for concurrent use.
+type Dashboard struct {
+	config    Config
+	schema    store.Schema
+	views     *http.ServeMux // it finds the page of a path; see page
+	templates *template.Template
+	files     map[string]staticFile
+	feeds     *feeds
+	handler   http.Handler
+}
+
+// New returns a Dashboard that is complete. It returns an error that names each wrong field of the Config.
+func New(config Config) (*Dashboard, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	schema, err := store.NewSchema(config.Store.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux()}
+	d.feeds = newFeeds(d)
+	if d.files, err = readFiles(); err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	if d.templates, err = readTemplates(); err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /static/{file}", d.serveFile)
+	mux.HandleFunc("POST /sign-in", d.signIn)
+	mux.HandleFunc("POST /sign-out", d.signOut)
+	mux.HandleFunc("POST /look", d.setLook)
+	mux.HandleFunc("GET /live", d.serveLive)
+	d.registerPages()
+	d.registerActs(mux)
+	mux.HandleFunc("GET /", d.servePage)
+	d.handler = protect(mux, d.config.Logger)
+	if config.Prefix != "" {
+		d.handler = http.StripPrefix(config.Prefix, d.handler)
+	}
+	return d, nil
+}
+
+// Handler returns the handler of all paths under the Prefix.
+func (d *Dashboard) Handler() http.Handler { return d.handler }
+
+// registerPages lists the pages.
+func (d *Dashboard) registerPages() {
+	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, overview)
+}
+
+// registerActs lists the acts.
+func (d *Dashboard) registerActs(*http.ServeMux) {
+}

@@ -1,0 +1,170 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// page is a kind of page.
+type page struct {
+	path     string // a pattern of net/http, such as /tasks/{id}
+	template string // the name of its file in templates, without .html
+	title    string // a view can answer with another one
+	needs    Role   // "" means Read
+	global   bool   // it is about the whole service, so a person with a tenant may not see it
+}
+
+// view reads the content of a page. Its value is the template's .View.
+type view func(context.Context, *visit) (any, error)
+
+// answer is the content of a page that was read.
+type answer struct {
+	status   int
+	template string
+	title    string
+	view     any
+}
+
+// titled is a view's value that has its own title.
+type titled interface{ Title() string }
+
+type visitKey struct{}
+
+// page adds a page. The handler that it adds to views does not write. It reads the content into the visit of the
+// request's context, so that servePage and a feed can both use it.
+func (d *Dashboard) page(p page, read view) {
+	if p.needs == "" {
+		p.needs = Read
+	}
+	d.views.HandleFunc("GET "+p.path, func(_ http.ResponseWriter, r *http.Request) {
+		v, _ := r.Context().Value(visitKey{}).(*visit)
+		v.request = r // it has the parts of the path
+		v.answer = answer{http.StatusOK, p.template, p.title, nil}
+		err := allow(v.person, p.needs, p.global)
+		if err == nil {
+			err = d.begin(v, false, func(ctx context.Context) (err error) {
+				v.answer.view, err = read(ctx, v)
+				return err
+			})
+		}
+		if own, ok := v.answer.view.(titled); ok && err == nil {
+			v.answer.title = own.Title()
+		}
+		if err != nil {
+			v.answer = d.errorAnswer(r, err)
+		}
+	})
+}
+
+func allow(person Person, needed Role, global bool) error {
+	switch {
+	case !person.Role.may(needed):
+		return roleError{needed}
+	case global && person.Tenant != "":
+		return errAllTenants
+	}
+	return nil
+}
+
+// read reads the page of a request for a person. v.answer has it.
+func (d *Dashboard) read(r *http.Request, person Person, look look) *visit {
+	v := &visit{board: d, request: r, person: person, look: look}
+	v.answer = answer{http.StatusNotFound, "error", "Not found", errorView{"There is no such page.", nil}}
+	d.views.ServeHTTP(nothing{}, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
+	return v
+}
+
+// nothing is the http.ResponseWriter of pages that are read, and not written. The mux writes to it if it has no page.
+type nothing struct{}
+
+func (nothing) Header() http.Header            { return http.Header{} }
+func (nothing) Write(text []byte) (int, error) { return len(text), nil }
+func (nothing) WriteHeader(int)                {}
+
+// servePage answers all GET requests but those of live streams and of files.
+func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
+	person, err := d.whoIs(r)
+	switch {
+	case errors.Is(err, ErrUnauthenticated):
+		d.refuseStranger(w, r)
+		return
+	case err != nil:
+		d.fail(w, r, fmt.Errorf("authenticate: %w", err))
+		return
+	}
+	v := d.read(r, person, lookOf(r))
+	d.write(w, r, v.answer.status, v, v.answer.template, v.answer.title, v.answer.view)
+}
+
+// whoIs authenticates. A person without a name or a role is nobody.
+func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
+	authenticate := d.config.Authenticate
+	if authenticate == nil {
+		authenticate = d.bySession
+	}
+	person, err := authenticate(r)
+	if err == nil && (!validName(person.Name) || person.Role.rank() == 0) {
+		return Person{}, fmt.Errorf("%w: a person needs a name and a role", ErrUnauthenticated)
+	}
+	return person, err
+}
+
+// errorView is the content of a page that could not be read, or of an act that was refused.
+type errorView struct {
+	Text    string
+	Changes []changeView // that somebody else has made meanwhile
+}
+
+// problem is an error whose text is for the person.
+type problem struct {
+	status int
+	title  string
+	view   errorView
+}
+
+func (p problem) Error() string { return p.view.Text }
+
+// errorAnswer tells a person about an error. What the person cannot help goes to the log alone.
+func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
+	say := func(status int, title, text string) answer {
+		return answer{status, "error", title, errorView{Text: text}}
+	}
+	var own problem
+	var role roleError
+	switch {
+	case errors.As(err, &own):
+		return answer{own.status, "error", own.title, own.view}
+	case errors.As(err, &role):
+		return say(http.StatusForbidden, "Not allowed", "This needs the role "+string(role.needed)+".")
+	case errors.Is(err, errAllTenants):
+		return say(http.StatusForbidden, "Not allowed", "This page is about all tenants. You see those of one.")
+	case errors.Is(err, store.ErrNotFound):
+		return say(http.StatusNotFound, "Not found", sentence(err))
+	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNotRecurring):
+		return say(http.StatusUnprocessableEntity, "Not valid", sentence(err))
+	case errors.Is(err, context.Canceled):
+		return say(http.StatusServiceUnavailable, "Cancelled", "The request was cancelled.")
+	case errors.Is(err, context.DeadlineExceeded):
+		d.config.Logger.Warn("a page took too long", "path", r.URL.Path, "error", err)
+		return say(http.StatusServiceUnavailable, "Not now", "The database took too long. Try again.")
+	}
+	d.config.Logger.Error("a page failed", "path", r.URL.Path, "error", err)
+	return say(http.StatusServiceUnavailable, "Not now", "The database gave no answer. The log has the reason. Try again.")
+}
+
+// sentence makes a sentence of an error's text.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+// fail writes the page of an error.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
+	told := d.errorAnswer(r, err)
+	d.write(w, r, told.status, &visit{board: d, request: r, look: lookOf(r)}, told.template, told.title, told.view)
+}

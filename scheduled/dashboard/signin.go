@@ -1,0 +1,125 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+)
+
+const sessionCookie = "tasktable_session"
+
+// bySession authenticates by the cookie that signIn sets.
+func (d *Dashboard) bySession(r *http.Request) (Person, error) {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return Person{}, ErrUnauthenticated
+	}
+	key, err := d.config.Keys.BySession(r.Context(), d.config.Pool, cookie.Value)
+	switch {
+	case errors.Is(err, keys.ErrNoSession):
+		return Person{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	case err != nil:
+		return Person{}, err
+	}
+	person, known := ownerOf(key)
+	if !known {
+		return Person{}, ErrUnauthenticated
+	}
+	return person, nil
+}
+
+// signInView is shown to somebody who is not signed in. It has no data.
+type signInView struct {
+	Next  string // the page to go to
+	Error string
+	ByKey bool // false: the service or a proxy signs people in
+}
+
+func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request, status int, view signInView) {
+	view.ByKey = d.config.Authenticate == nil
+	d.write(w, r, status, &visit{board: d, request: r, look: lookOf(r)}, "sign-in", "Sign in", view)
+}
+
+// refuseStranger leads somebody who is not signed in to the page at which one signs in.
+func (d *Dashboard) refuseStranger(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case d.config.Authenticate != nil || r.Method != http.MethodGet && r.Method != http.MethodHead:
+		d.showSignIn(w, r, http.StatusUnauthorized, signInView{Next: "/"})
+	case r.URL.Path == "/":
+		d.showSignIn(w, r, http.StatusOK, signInView{Next: d.localPath(r.URL.Query().Get("next"))})
+	default:
+		http.Redirect(w, r, d.link("/", "next", r.URL.RequestURI()), http.StatusSeeOther)
+	}
+}
+
+// signIn opens a session. The token is new each time, so that nobody can prepare one for somebody else.
+func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
+	if d.config.Authenticate != nil {
+		http.NotFound(w, r)
+		return
+	}
+	view := signInView{Next: d.localPath(r.PostFormValue("next"))}
+	ctx, cancel := context.WithTimeout(r.Context(), d.config.Timeout)
+	defer cancel()
+	secret := strings.TrimSpace(r.PostFormValue("key"))
+	key, err := d.config.Keys.Authenticate(ctx, d.config.Pool, secret)
+	switch {
+	case keys.IsRefusal(err):
+		view.Error = "The key is not valid."
+		d.showSignIn(w, r, http.StatusUnauthorized, view)
+		return
+	case err != nil:
+		d.fail(w, r, fmt.Errorf("sign in: %w", err))
+		return
+	}
+	if _, known := ownerOf(key); !known {
+		view.Error = "The key lacks the scope read."
+		d.showSignIn(w, r, http.StatusForbidden, view)
+		return
+	}
+	token, _, err := d.config.Keys.OpenSession(ctx, d.config.Pool, secret, d.config.Lifetime)
+	if err != nil {
+		d.fail(w, r, fmt.Errorf("sign in: %w", err))
+		return
+	}
+	d.config.Logger.Info("somebody signed in to the dashboard", "key", key.Name)
+	d.setCookie(w, r, sessionCookie, token, d.config.Lifetime)
+	http.Redirect(w, r, d.link(view.Next), http.StatusSeeOther)
+}
+
+func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		ctx, cancel := context.WithTimeout(r.Context(), d.config.Timeout)
+		defer cancel()
+		if err := d.config.Keys.CloseSession(ctx, d.config.Pool, cookie.Value); err != nil {
+			d.fail(w, r, fmt.Errorf("sign out: %w", err))
+			return
+		}
+	}
+	d.setCookie(w, r, sessionCookie, "", -time.Second)
+	http.Redirect(w, r, d.link("/"), http.StatusSeeOther)
+}
+
+// setCookie sets a cookie of the dashboard's paths, which no script can read. A negative age removes it.
+func (d *Dashboard) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
+	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: d.config.Prefix + "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		// Lax, because a link in a mail must lead a person who is signed in to the page.
+		Secure: secure, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// localPath returns a path of the dashboard that a form or an address has named. Anything else becomes /, so that no
+// link can lead from here to another site.
+func (d *Dashboard) localPath(given string) string {
+	if !strings.HasPrefix(given, "/") || strings.HasPrefix(given, "//") || strings.ContainsAny(given, "\\\r\n\t") {
+		return "/"
+	}
+	return given
+}

@@ -1,0 +1,105 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// visit is one look of a person at a page, or one act. A view and an act work with it.
+type visit struct {
+	board   *Dashboard
+	request *http.Request
+	person  Person
+	look    look
+	now     time.Time // the database's
+
+	db        store.DB // the pool, or a transaction
+	tasks     *store.Store
+	inspector *inspect.Inspector
+
+	answer answer // of the view
+}
+
+// query returns a parameter of the page's address.
+func (v *visit) query(name string) string { return v.request.URL.Query().Get(name) }
+
+// values returns all parameters of the page's address.
+func (v *visit) values() url.Values { return v.request.URL.Query() }
+
+// path returns a part of the page's path, such as {id}.
+func (v *visit) path(name string) string { return v.request.PathValue(name) }
+
+// form returns a field of the form that was sent.
+func (v *visit) form(name string) string { return v.request.PostFormValue(name) }
+
+// may reports whether the person has a role.
+func (v *visit) may(needed Role) bool { return v.person.Role.may(needed) }
+
+// payload returns the payload of a task as indented text. shown is false if the person may not see it.
+func (v *visit) payload(ctx context.Context, row store.Row) (text string, shown bool, err error) {
+	if !v.may(v.board.config.PayloadRole) {
+		return "", false, nil
+	}
+	decoded, err := v.tasks.Payload(ctx, row)
+	if err != nil {
+		return "", true, err
+	}
+	indented, err := json.MarshalIndent(decoded, "", "  ")
+	if err != nil {
+		return "", true, fmt.Errorf("indent the payload: %w", err)
+	}
+	return string(indented), true, nil
+}
+
+// errAllTenants refuses a page about the whole service to a person with a tenant.
+var errAllTenants = errors.New("the page is about all tenants")
+
+// errRole refuses an act, or a page, for which the person's role is too low.
+type roleError struct{ needed Role }
+
+func (e roleError) Error() string { return "this needs the role " + string(e.needed) }
+
+const nowSQL = `SELECT clock_timestamp()`
+
+// begin calls do with a visit that can read. A person with a tenant reads in a transaction that Postgres holds to the
+// tenant. An act has a transaction in any case.
+func (d *Dashboard) begin(v *visit, acts bool, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(v.request.Context(), d.config.Timeout)
+	defer cancel()
+	own := d.config.Store
+	own.Service = v.person.Name
+	v.tasks, v.inspector = store.New(own), inspect.New(own)
+	if v.person.Tenant == "" && !acts {
+		v.db = d.config.Pool
+		if err := d.config.Pool.QueryRow(ctx, nowSQL).Scan(&v.now); err != nil {
+			return fmt.Errorf("read the time: %w", err)
+		}
+		return do(ctx)
+	}
+	mode := pgx.ReadOnly
+	if acts {
+		mode = pgx.ReadWrite
+	}
+	return pgx.BeginTxFunc(ctx, d.config.Pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
+		v.db = tx
+		if v.person.Tenant != "" {
+			if err := d.config.Keys.Enter(ctx, tx, v.person.Tenant); err != nil {
+				return err
+			}
+		}
+		if err := tx.QueryRow(ctx, nowSQL).Scan(&v.now); err != nil {
+			return fmt.Errorf("read the time: %w", err)
+		}
+		return do(ctx)
+	})
+}
