@@ -12,7 +12,7 @@
 // The template of the same name shows the value. An act is a form that is sent by POST. It changes tasks by a verb of
 // package store, in one transaction and in the name of the person, and then leads back to a page.
 //
-//   - new.go lists all pages and all acts. Each kind of page has a file, such as tasks.go, and a template.
+//   - Each kind of page has a file, such as tasks.go, and a template. Its register function adds its pages and acts.
 //   - person.go tells who somebody is, and signin.go signs people in by a key.
 //   - visit.go has the things that a view works with, and frame.go those that a template works with.
 //   - live.go reads an open page again after a change, once for all who look at it.

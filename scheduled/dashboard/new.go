@@ -42,8 +42,16 @@ func New(config Config) (*Dashboard, error) {
 	mux.HandleFunc("POST /sign-out", d.signOut)
 	mux.HandleFunc("POST /look", d.setLook)
 	mux.HandleFunc("GET /live", d.serveLive)
-	d.registerPages()
-	d.registerActs(mux)
+	d.registerOverview()
+	d.registerTasks(mux)
+	d.registerTask(mux)
+	d.registerDeadLetters(mux)
+	d.registerRecurring(mux)
+	d.registerQueues(mux)
+	d.registerNodes(mux)
+	d.registerChanges(mux)
+	d.registerKeys(mux)
+	d.registerNotices(mux)
 	mux.HandleFunc("GET /", d.servePage)
 	d.handler = protect(mux, d.config.Logger)
 	if config.Prefix != "" {
@@ -54,12 +62,3 @@ func New(config Config) (*Dashboard, error) {
 
 // Handler returns the handler of all paths under the Prefix.
 func (d *Dashboard) Handler() http.Handler { return d.handler }
-
-// registerPages lists the pages.
-func (d *Dashboard) registerPages() {
-	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, overview)
-}
-
-// registerActs lists the acts.
-func (d *Dashboard) registerActs(*http.ServeMux) {
-}

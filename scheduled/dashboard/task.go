@@ -1,0 +1,5 @@
+package dashboard
+
+import "net/http"
+
+func (d *Dashboard) registerTask(*http.ServeMux) {}
