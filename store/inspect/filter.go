@@ -130,11 +130,17 @@ func (f Filter) statuses() (string, error) {
 	return strings.Join(words, ","), nil
 }
 
+// The sizes of a page.
+const (
+	defaultLimit = 100
+	maxLimit     = 10000
+)
+
 // limit returns the size of a page, as text.
 func (f Filter) limit(most int) (string, error) {
 	switch {
 	case f.Limit == 0:
-		return "100", nil
+		return strconv.Itoa(defaultLimit), nil
 	case f.Limit < 0 || f.Limit > most:
 		return "", check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", most), f.Limit)
 	}

@@ -1,0 +1,99 @@
+package inspect
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// Attention tells what an operator should look at.
+type Attention struct {
+	// At is the database's time of the answer.
+	At time.Time `json:"at"`
+	// Late are the tasks that have been due for more than a minute and are not claimed. Their At is when they were
+	// due. Tasks that a pause of everything, of their queue or of their type holds back are included.
+	Late Several `json:"late"`
+	// Dead are the dead letters that nobody has archived. Their At is when they ended.
+	Dead Several `json:"dead"`
+	// Paused are the tasks that are paused by themselves. Their At is when they were paused.
+	Paused Several `json:"paused"`
+	// Stuck are the claimed tasks whose lease has ended. Their At is when it ended.
+	Stuck Several `json:"stuck"`
+	// Pauses are the pauses of everything, of queues and of types that hold now.
+	Pauses []store.Pause `json:"pauses"`
+}
+
+// Several counts tasks, and names the oldest of them.
+type Several struct {
+	Count int `json:"count"`
+	// More tells that there are more than Count.
+	More bool `json:"more,omitempty"`
+	// OldestID and OldestAt are nil if Count is 0.
+	OldestID *string    `json:"oldest_id,omitempty"`
+	OldestAt *time.Time `json:"oldest_at,omitempty"`
+}
+
+// attentionMost is up to which number Attention counts the tasks of each kind.
+const attentionMost = 10000
+
+const severalSQL = `
+SELECT count(*) AS count, false AS more, (array_agg(one.id ORDER BY one.at, one.id COLLATE "C"))[1] AS oldest_id,
+    min(one.at) AS oldest_at
+FROM (`
+
+const lateSQL = lanesCTE + severalSQL + `
+    SELECT t.id::text AS id, t.at FROM lane CROSS JOIN LATERAL (
+        SELECT t.id, t.next_attempt_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+            AND t.next_attempt_at < statement_timestamp() - interval '1 minute'
+        ORDER BY t.next_attempt_at LIMIT $1::text::int) AS t
+    ORDER BY t.at LIMIT $1::text::int
+) AS one`
+
+const deadSQL = severalSQL + `
+    SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL
+    ORDER BY t.finished_at LIMIT $1::text::int
+) AS one`
+
+const pausedSQL = severalSQL + `
+    SELECT t.id::text AS id, t.last_status_update AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'PAUSED'
+    ORDER BY t.last_status_update LIMIT $1::text::int
+) AS one`
+
+const stuckSQL = severalSQL + `
+    SELECT t.id::text AS id, t.lease_expires_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.lease_expires_at < statement_timestamp() ORDER BY t.lease_expires_at LIMIT $1::text::int
+) AS one`
+
+// Attention tells what an operator should look at: late tasks, dead letters, paused tasks, stuck tasks and pauses. It
+// counts up to 10,000 of each kind.
+func (i *Inspector) Attention(ctx context.Context, db store.DB) (found Attention, err error) {
+	for _, one := range []struct {
+		sql, doing string
+		into       *Several
+	}{
+		{lateSQL, "count late tasks", &found.Late},
+		{deadSQL, "count dead letters", &found.Dead},
+		{pausedSQL, "count paused tasks", &found.Paused},
+		{stuckSQL, "count stuck tasks", &found.Stuck},
+	} {
+		rows, err := query.Collect[Several](ctx, i.source, db, one.doing, one.sql, strconv.Itoa(attentionMost+1))
+		if err != nil {
+			return found, err
+		}
+		*one.into = rows[0]
+		if rows[0].Count > attentionMost {
+			one.into.Count, one.into.More = attentionMost, true
+		}
+	}
+	if found.Pauses, err = i.tasks.Pauses(ctx, db); err != nil {
+		return found, err
+	}
+	found.At, err = i.tasks.Now(ctx, db)
+	return found, err
+}
