@@ -208,6 +208,13 @@ func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, d.direct.Config().ConnConfig)
 }
 
+// ownPool makes a pool with the settings of the handlers' pool, so that requests over HTTP take none of its connections.
+func (d *database) ownPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+	config := d.pool.Config()
+	config.MaxConns, config.MinConns, config.MinIdleConns = int32(conns), 0, 0
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
 // close returns when all connections are closed and the private Postgres, if it had no other users, has stopped.
 func (d *database) close() error { return d.closeWithin(closeLimit) }
 

@@ -25,7 +25,7 @@ func (s *httpSettings) options() []options.Option {
 		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
 			Set: listenAddress(&s.address),
 			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password " +
-				"and without TLS, and with --api the API (default nowhere)"},
+				"and without TLS, with --api the API, and with --dashboard the dashboard (default nowhere)"},
 	}
 }
 
@@ -71,7 +71,7 @@ type httpServer struct {
 
 // listen begins to answer. An address that is taken is an error before anything is claimed.
 func (s *httpSettings) listen(
-	ctx context.Context, metrics http.Handler, api *apiServer, logger *slog.Logger,
+	ctx context.Context, metrics http.Handler, api, board *startingHandler, logger *slog.Logger,
 ) (*httpServer, error) {
 	h := &httpServer{since: time.Now(), ended: make(chan struct{}), log: logger}
 	if s.address == "" {
@@ -83,7 +83,7 @@ func (s *httpSettings) listen(
 		return nil, fmt.Errorf("--http-addr (TASKTABLE_HTTP_ADDR): %w", err)
 	}
 	h.server = &http.Server{
-		Handler:           h.handler(metrics, api),
+		Handler:           h.handler(metrics, api, board),
 		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin,
 		IdleTimeout:    httpIdleFor,
 		MaxHeaderBytes: httpHeaderBytes, ConnState: newOpenConns(maxHTTPConns).changed,
@@ -100,7 +100,8 @@ func (s *httpSettings) listen(
 	return h, nil
 }
 
-func (h *httpServer) handler(metrics http.Handler, api *apiServer) http.Handler {
+// handler answers the paths of the program. api and board are nil if the program does not serve them.
+func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, r *http.Request) { h.live().ServeHTTP(w, r) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { h.ready().ServeHTTP(w, r) })
@@ -111,6 +112,10 @@ func (h *httpServer) handler(metrics http.Handler, api *apiServer) http.Handler 
 			mux.Handle(path, api)
 		}
 		index += httpAPIIndex
+	}
+	if board != nil {
+		mux.Handle("/", board)
+		return mux
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

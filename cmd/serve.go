@@ -34,8 +34,11 @@ EXEC runs programs, and RUN_SQL runs SQL statements, but only those that the fil
 With --api the program also serves the HTTP API on --http-addr, without TLS, to callers with a key. Its page /docs lists
 the calls.
 
+With --dashboard the program also serves the dashboard on --http-addr, to people who sign in with a key that has the
+scope read. The dashboard shows tasks, tells why they do or do not run, and acts on them if the key allows it.
+
 A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and two more.
-The API needs its own (--api-conns). Run as many nodes as you like.
+The API and the dashboard need their own (--api-conns, --dashboard-conns). Run as many nodes as you like.
 
 With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
 when the node stops, and fire while some node works their types.
@@ -58,6 +61,7 @@ type serve struct {
 	commands commandSettings
 	http     httpSettings
 	api      apiSettings
+	board    dashboardSettings
 	notices  noticeSettings
 	log      logSettings
 	metrics  *metrics
@@ -82,6 +86,7 @@ func (s *serve) options() []options.Option {
 	opts = append(opts, s.notices.options()...)
 	opts = append(opts, s.http.options()...)
 	opts = append(opts, s.api.options()...)
+	opts = append(opts, s.board.options()...)
 	return append(opts, s.log.options()...)
 }
 
@@ -93,6 +98,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Long:  serveHelp,
 		Example: `  tasktable serve --migrate                 # on a private Postgres, for a first look
   DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
+  tasktable serve --dashboard --http-addr 127.0.0.1:8080
   TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve
   tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1`,
 	}, s.options(), func(command *cobra.Command) error { return s.run(command.Context()) })
@@ -112,12 +118,12 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer flush()
-	calls, err := s.apiServer()
+	calls, pages, err := s.handlers()
 	if err != nil {
 		return err
 	}
 	// It answers until everything else has ended.
-	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, logger)
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, pages, logger)
 	if err != nil {
 		return err
 	}
@@ -137,6 +143,13 @@ func (s *serve) run(ctx context.Context) (err error) {
 		}
 		defer stop()
 	}
+	if s.board.on {
+		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, pages, logger)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	node, err := s.node(d, registry, tracer, logger)
 	if err != nil {
 		return err
@@ -146,15 +159,21 @@ func (s *serve) run(ctx context.Context) (err error) {
 	return s.serve(ctx, node, logger)
 }
 
-// apiServer returns nil if the program is not asked to serve the API.
-func (s *serve) apiServer() (*apiServer, error) {
-	switch {
-	case !s.api.on:
-		return nil, nil
-	case s.http.address == "":
-		return nil, options.Usage("--api (TASKTABLE_API) needs --http-addr (TASKTABLE_HTTP_ADDR)")
+// handlers returns the handlers of the API and of the dashboard. They are nil if the program is not asked to serve them.
+func (s *serve) handlers() (calls, pages *startingHandler, err error) {
+	if s.api.on {
+		if s.http.address == "" {
+			return nil, nil, options.Usage("--api (TASKTABLE_API) needs --http-addr (TASKTABLE_HTTP_ADDR)")
+		}
+		calls = newStartingHandler()
 	}
-	return newAPIServer(), nil
+	if s.board.on {
+		if err := s.board.check(s.http.address); err != nil {
+			return nil, nil, err
+		}
+		pages = newStartingHandler()
+	}
+	return calls, pages, nil
 }
 
 // registry holds the handlers of this program.

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync/atomic"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
@@ -102,42 +98,16 @@ func networks(into *[]netip.Prefix) func(string) error {
 	}
 }
 
-// apiServer answers the paths of the API. Until there is a database it answers 503.
-type apiServer struct {
-	handler atomic.Pointer[http.Handler]
-	calls   context.Context //nolint:containedctx // it ends the calls under way, however many there are
-	end     context.CancelFunc
-}
-
-func newAPIServer() *apiServer {
-	calls, end := context.WithCancel(context.Background())
-	return &apiServer{calls: calls, end: end}
-}
-
-func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if handler := a.handler.Load(); handler != nil {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(a.calls, cancel)()
-		(*handler).ServeHTTP(w, r.WithContext(ctx))
-		return
-	}
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "the service is starting", http.StatusServiceUnavailable)
-}
-
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *apiSettings) start(
-	ctx context.Context, d *database, schemaName string, server *apiServer, tracer trace.TracerProvider,
+	ctx context.Context, d *database, schemaName string, server *startingHandler, tracer trace.TracerProvider,
 	metrics *metrics, logger *slog.Logger,
 ) (stop func(), err error) {
 	schema, err := store.NewSchema(schemaName)
 	if err != nil {
 		return nil, err
 	}
-	config := d.pool.Config()
-	config.MaxConns, config.MinConns, config.MinIdleConns = int32(s.conns), 0, 0
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := d.ownPool(ctx, s.conns)
 	if err != nil {
 		return nil, fmt.Errorf("make a pool of connections for the API: %w", err)
 	}
@@ -154,16 +124,8 @@ func (s *apiSettings) start(
 		pool.Close()
 		return nil, err
 	}
-	handler := served.Handler()
-	server.handler.Store(&handler)
-	return func() {
-		server.handler.Store(nil) // calls that come now get 503
-		// Calls under way are answered, unless they take long. A stream has no end.
-		timer := time.AfterFunc(httpStopWithin, server.end)
-		defer timer.Stop()
-		pool.Close()
-		server.end()
-	}, nil
+	server.begin(served.Handler())
+	return func() { server.stop(pool.Close) }, nil
 }
 
 // checkPayload refuses payloads of the ready-made types that break their rules.

@@ -125,7 +125,7 @@ func TestDocumentedDeployment(t *testing.T) {
 		pod.Metadata.Annotations["prometheus.io/port"] != strconv.Itoa(port.ContainerPort) {
 		t.Errorf("port %d, arguments %q, annotations %v", port.ContainerPort, container.Args, pod.Metadata.Annotations)
 	}
-	handler := (&httpServer{}).handler(newMetrics().metricsHandler(), nil)
+	handler := (&httpServer{}).handler(newMetrics().metricsHandler(), nil, nil)
 	for path, code := range map[string]int{
 		container.LivenessProbe.HTTPGet.Path:           http.StatusOK,
 		container.ReadinessProbe.HTTPGet.Path:          http.StatusServiceUnavailable,

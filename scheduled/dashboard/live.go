@@ -200,7 +200,8 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		case <-again.C:
-			if now, err := d.whoIs(r); err != nil || now != person {
+			// The comment keeps proxies from ending a stream that is silent.
+			if now, err := d.whoIs(r); err != nil || now != person || !send([]byte(": live\n\n")) {
 				return
 			}
 		}
