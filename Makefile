@@ -44,9 +44,20 @@ bench: ## Measure the engine: drain, precise, herd, schedule, idle, recover
 	@go build -o .bin/tasktable .
 	@for bench in drain precise herd schedule idle recover crowd; do .bin/tasktable bench $$bench || exit 1; done
 
-test: ## Check the format, vet, build, and run all tests
+# The checks of accessibility, for the tests of the dashboard in a browser. Without npm these are left out.
+AXE_VERSION := 4.14.1
+AXE         := .bin/axe-core-$(AXE_VERSION).js
+
+$(AXE):
+	@mkdir -p .bin
+	@(cd .bin && npm pack --silent axe-core@$(AXE_VERSION) && tar -xzf axe-core-$(AXE_VERSION).tgz -O package/axe.min.js > axe.part && \
+		mv axe.part axe-core-$(AXE_VERSION).js) >/dev/null 2>&1 || \
+		echo "npm does not give axe-core: THE DASHBOARD'S ACCESSIBILITY IS NOT TESTED"
+
+test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
+	@if ! command -v chromium >/dev/null; then echo "no chromium on the PATH: THE DASHBOARD IS NOT TESTED IN A BROWSER"; fi
 	go vet ./...
 	go build ./...
 	go test $(RACE) $(TEST) $(RACED)

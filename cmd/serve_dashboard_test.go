@@ -1,0 +1,111 @@
+package cmd
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// Somebody signs in at / and sees why a task does not run. Without a session no page has data.
+func TestServeDashboard(t *testing.T) {
+	t.Parallel()
+	variables := []string{"DATABASE_URL=" + storetest.URL(t)}
+	made := run(t, variables, "keys", "create", "ann", "--scope", "read")
+	made.want(t, exitOK)
+	secret := strings.TrimSpace(made.stdout)
+	run(t, variables, "tasks", "schedule", "--type=LOG", "--id=mail-42", "--at=+2h").want(t, exitOK)
+	node, base := probed(t, variables, "--dashboard")
+	becomes(t, base+"/readyz", http.StatusOK)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	defer browser.CloseIdleConnections()
+	for _, path := range []string{"/", "/tasks", "/tasks/mail-42", "/queues", "/nodes", "/search?q=mail-42"} {
+		code, text := browse(t, browser, http.MethodGet, base+path, nil)
+		if code != http.StatusOK || !strings.Contains(text, "Sign in") || strings.Contains(text, "LOG") {
+			t.Errorf("%s without a session: %d %s", path, code, text)
+		}
+	}
+	code, text := browse(t, browser, http.MethodPost, base+"/sign-in", url.Values{"key": {secret}})
+	if code != http.StatusOK || !strings.Contains(text, "<h1>Overview</h1>") {
+		t.Fatalf("signed in: %d %s", code, text)
+	}
+	for path, want := range map[string]string{
+		"/tasks":         `href="/tasks/mail-42"`,
+		"/tasks/mail-42": "It waits until",
+		"/queues":        "default",
+	} {
+		if code, text := browse(t, browser, http.MethodGet, base+path, nil); code != http.StatusOK ||
+			!strings.Contains(text, want) {
+			t.Errorf("%s: %d, no %q in %s", path, code, want, text)
+		}
+	}
+	if code, text := get(t, base+"/livez"); code != http.StatusOK {
+		t.Errorf("/livez: %d %s", code, text)
+	}
+	node.signal(syscall.SIGTERM)
+	node.end().want(t, exitOK)
+}
+
+func browse(t *testing.T, browser *http.Client, method, address string, form url.Values) (code int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if form != nil {
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	read, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(read)
+}
+
+func TestDashboardOptions(t *testing.T) {
+	t.Parallel()
+	proxy := []string{"--dashboard-user-header", "X-User", "--dashboard-trusted-proxy", "10.0.0.0/8"}
+	for given, want := range map[string]string{
+		"--dashboard": "needs --http-addr",
+		"--dashboard --http-addr :8080 --dashboard-open":                                   "such as 127.0.0.1:8080",
+		"--dashboard --http-addr 0.0.0.0:8080 --dashboard-open":                            "such as 127.0.0.1:8080",
+		"--dashboard --http-addr :0 --dashboard-user-header X-User":                        "need each other",
+		"--dashboard --http-addr :0 --dashboard-trusted-proxy 10.0.0.0/8":                  "need each other",
+		"--dashboard --http-addr :0 --dashboard-role-header X-Role":                        "needs --dashboard-user-header",
+		"--dashboard --http-addr 127.0.0.1:0 --dashboard-open " + strings.Join(proxy, " "): "exclude each other",
+		"--dashboard --http-addr :0 --dashboard-user-header X_User:":                       "must be the name of a header",
+		"--dashboard --http-addr :0 --dashboard-conns 1":                                   "--dashboard-conns",
+	} {
+		run(t, nil, append([]string{"serve"}, strings.Fields(given)...)...).want(t, exitUsage, want)
+	}
+}
+
+// Only an address of this machine may be open, and only a host name of this machine is answered then.
+func TestDashboardOpen(t *testing.T) {
+	t.Parallel()
+	open := dashboardSettings{open: true}
+	for host, known := range map[string]bool{
+		"127.0.0.1:8080": true, "localhost:8080": true, "[::1]:8080": true, "127.0.0.1": true, "localhost": true,
+		"evil.example:8080": false, "localhost.evil.example": false, "": false, "10.0.0.7:80": false, "0.0.0.0:80": false,
+	} {
+		person, err := open.authenticate()(&http.Request{Host: host})
+		if (err == nil) != known || known && person.Role != dashboard.Admin {
+			t.Errorf("%q: %+v, %v", host, person, err)
+		}
+	}
+}
