@@ -25,10 +25,13 @@ TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## Migrate and serve, on DATABASE_URL or a private Postgres
+# Where the dashboard of make run is. On a private Postgres it needs no key.
+HTTP_ADDR ?= 127.0.0.1:8080
+
+run: ## Migrate and serve, with the dashboard, on DATABASE_URL or a private Postgres
 	@test -e .bin/tasktable || echo "building … (the first time takes a minute or two)"
 	@go build -o .bin/tasktable .
-	@exec .bin/tasktable serve --migrate
+	@exec .bin/tasktable serve --migrate --http-addr $(HTTP_ADDR) --dashboard $(if $(DATABASE_URL),,--dashboard-open)
 
 migrate: ## Bring the database's schema up to date
 	go run . migrate

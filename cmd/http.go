@@ -91,6 +91,9 @@ func (s *httpSettings) listen(
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 	logger.Info("answering HTTP", "address", listener.Addr().String())
+	if board != nil {
+		logger.Info("the dashboard is at http://" + reachable(listener.Addr().String()) + "/")
+	}
 	go func() {
 		defer close(h.ended)
 		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -98,6 +101,15 @@ func (s *httpSettings) listen(
 		}
 	}()
 	return h, nil
+}
+
+// reachable is an address at which a browser on this machine finds the listener.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return address
+	}
+	return net.JoinHostPort("localhost", port)
 }
 
 // handler answers the paths of the program. api and board are nil if the program does not serve them.

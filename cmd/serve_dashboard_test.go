@@ -109,3 +109,15 @@ func TestDashboardOpen(t *testing.T) {
 		}
 	}
 }
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"0.0.0.0:8080": "localhost:8080", "[::]:8080": "localhost:8080", "127.0.0.1:80": "127.0.0.1:80",
+		"[::1]:80": "[::1]:80", "10.0.0.7:80": "10.0.0.7:80",
+	} {
+		if got := reachable(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
