@@ -105,8 +105,8 @@ CREATE TABLE tasktable.notice_episodes (
     began_at  timestamptz      NOT NULL,
     PRIMARY KEY (rule, event, subject)
 );
-COMMENT ON TABLE tasktable.notice_episodes IS 'What is late, missed or unsuccessful now, one row each. A row is made '
-    'when it is told, and removed when it has recovered. So each episode is told once.';
+COMMENT ON TABLE tasktable.notice_episodes IS 'What is late, missed, unsuccessful or a dead letter now, one row each. '
+    'A row is made when it is told, and removed when it has recovered. So each episode is told once.';
 
 -- It compares instants and not local times, because an hour of local time is repeated in autumn.
 CREATE FUNCTION tasktable.quiet_until(at timestamptz, quiet_from time, quiet_to time, quiet_zone text)
@@ -227,7 +227,7 @@ BEGIN
         RETURN 0; -- a notice that fails must not make a notice
     END IF;
     FOR one IN
-        SELECT r.name AS rule, p.name AS recipient, e.event, r.digest,
+        SELECT r.name AS rule, p.name AS recipient, e.event, r.digest, 'recovered' = ANY (r.events) AS recovers,
             CASE WHEN p.quiet_zone IS NULL THEN r.quiet_from ELSE p.quiet_from END AS quiet_from,
             CASE WHEN p.quiet_zone IS NULL THEN r.quiet_to ELSE p.quiet_to END AS quiet_to,
             coalesce(p.quiet_zone, r.quiet_zone) AS quiet_zone
@@ -254,6 +254,14 @@ BEGIN
             VALUES (notice, add_cause.number, one.event, add_cause.task_id, add_cause.type, add_cause.at,
                 add_cause.detail);
             told := told + 1;
+            -- The watch ends it when the task has completed after all. A task without a queue is gone.
+            IF one.recovers AND one.event IN ('failed', 'expired') AND add_cause.queue IS NOT NULL THEN
+                INSERT INTO tasktable.notice_episodes (rule, event, subject, task_id, type, queue, tenant_id, entity,
+                    began_at)
+                VALUES (one.rule, one.event, add_cause.task_id, add_cause.task_id, add_cause.type, add_cause.queue,
+                    add_cause.tenant_id, add_cause.entity, add_cause.at)
+                ON CONFLICT DO NOTHING;
+            END IF;
         END IF;
     END LOOP;
     RETURN told;
@@ -308,7 +316,8 @@ BEGIN
             ('name', 'Chosen by the operator or by the code.'),
             ('events', 'failed (for good), expired, lost (an attempt), late (due since more than "after"), missed (a '
                 'recurring task has not fired for more than "after" since its fire was due), unsuccessful (a recurring '
-                'task has not succeeded for more than "after") and recovered (late, missed or unsuccessful no more).'),
+                'task has not succeeded for more than "after") and recovered (late, missed or unsuccessful no more, or '
+                'a task that had failed or expired has completed).'),
             ('types', 'The types of the tasks. Null: all.'),
             ('queues', 'Their queues. Null: all.'),
             ('tenants', 'Their tenants. Null: all, and tasks without one.'),
@@ -332,9 +341,10 @@ BEGIN
         UNION ALL
         SELECT 'notice_episodes', c.* FROM (VALUES
             ('rule', 'The rule that tells it.'),
-            ('event', 'late, missed or unsuccessful.'),
-            ('subject', 'For late: the queue and the type. Else: the recurring task.'),
-            ('task_id', 'The first late task, or the recurring task.'),
+            ('event', 'late, missed, unsuccessful, failed or expired. The last two are only of rules that have the '
+                'event recovered.'),
+            ('subject', 'For late: the queue and the type. Else: the task.'),
+            ('task_id', 'The first late task, the recurring task or the dead letter.'),
             ('type', 'Its type.'),
             ('queue', 'Its queue.'),
             ('tenant_id', 'Its tenant, or null.'),

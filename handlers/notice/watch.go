@@ -13,7 +13,8 @@ import (
 )
 
 // Recurring are the recurring tasks that notices need, for scheduled.Config.Recurring. Each minute the watch looks for
-// what is late, missed, unsuccessful or recovered, because nothing happens in the database at that time.
+// what is late, missed, unsuccessful or recovered, because nothing happens in the database at that time. A dead letter
+// that completes is found here, too, so that the settle of a completed task has nothing to do with notices.
 func Recurring() []store.Task {
 	return []store.Task{{
 		ID: "notice-watch", Payload: contract.Watch{}, MaxAttempts: 1, Priority: store.MaxPriority,
@@ -22,7 +23,8 @@ func Recurring() []store.Task {
 }
 
 // watchSQL opens an episode for each bad state that has none, and ends the episodes whose state is good again. Each
-// opened and each ended episode is a cause.
+// opened and each ended episode is a cause. The function add_cause opens the episodes of dead letters. They end here
+// when the task has completed, or without a cause when it was cancelled or deleted.
 //
 // Of a lane it reads 10,000 due tasks at most, the earliest first. So a rule for a tenant finds no late task behind
 // more than these. $1 is now, and $2 is the form of times.
@@ -89,9 +91,21 @@ WITH clock AS MATERIALIZED (
     ON CONFLICT DO NOTHING
     RETURNING rule, event, subject
 ), ended AS (
-    DELETE FROM tasktable.notice_episodes AS p WHERE NOT EXISTS (
+    DELETE FROM tasktable.notice_episodes AS p WHERE p.event NOT IN ('failed', 'expired') AND NOT EXISTS (
         SELECT FROM bad AS b WHERE b.rule = p.rule AND b.event = p.event AND b.subject = p.subject)
     RETURNING p.*
+), dead AS MATERIALIZED (
+    SELECT p.rule, p.event, p.subject,
+        (SELECT t.status::text FROM tasktable.scheduled_tasks AS t WHERE t.id = p.task_id) AS status
+    FROM tasktable.notice_episodes AS p WHERE p.event IN ('failed', 'expired')
+), settled AS (
+    DELETE FROM tasktable.notice_episodes AS p USING dead AS d
+    WHERE p.rule = d.rule AND p.event = d.event AND p.subject = d.subject
+        AND (d.status IS NULL OR d.status IN ('COMPLETED', 'CANCELLED'))
+    RETURNING p.*, d.status
+), mended AS ( -- a task that had failed and later expired is told once
+    SELECT DISTINCT ON (s.rule, s.task_id) s.* FROM settled AS s WHERE s.status = 'COMPLETED'
+    ORDER BY s.rule, s.task_id, s.began_at DESC
 ), cause AS (
     SELECT b.event, b.task_id, b.type, b.queue, b.tenant_id, b.entity, b.detail, b.rule
     FROM opened AS o JOIN bad AS b ON b.rule = o.rule AND b.event = o.event AND b.subject = o.subject
@@ -99,6 +113,10 @@ WITH clock AS MATERIALIZED (
     SELECT 'recovered', e.task_id, e.type, e.queue, e.tenant_id, e.entity, 'was ' || e.event || ' since '
         || to_char(e.began_at AT TIME ZONE 'UTC', $2), e.rule
     FROM ended AS e
+    UNION ALL
+    SELECT 'recovered', m.task_id, m.type, m.queue, m.tenant_id, m.entity, 'completed; had ' || m.event || ' at '
+        || to_char(m.began_at AT TIME ZONE 'UTC', $2), m.rule
+    FROM mended AS m
 )
 SELECT coalesce(sum(tasktable.add_cause(ARRAY[c.event], nextval('tasktable.task_numbers'), clock.now, c.task_id, c.type,
     c.queue, c.tenant_id, c.entity, c.detail, c.rule)), 0)::text FROM cause AS c, clock`

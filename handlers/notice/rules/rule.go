@@ -22,7 +22,7 @@ const (
 	Late         Event = "late"         // tasks of a type are due since more than Rule.After and were not claimed
 	Missed       Event = "missed"       // a fire of a recurring task is due since more than Rule.After
 	Unsuccessful Event = "unsuccessful" // no occurrence of a recurring task has completed for more than Rule.After
-	Recovered    Event = "recovered"    // something is late, missed or unsuccessful no more
+	Recovered    Event = "recovered"    // late, missed or unsuccessful no more, or a dead letter has completed
 )
 
 // Events returns all events.
