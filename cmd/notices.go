@@ -11,6 +11,7 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/handlers/notice"
 	"github.com/tasktable/tasktable/handlers/notice/contract"
 	noticerules "github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/store"
@@ -211,8 +212,12 @@ func (n *noticesTest) run(ctx context.Context) error {
 	if err := all.Knows(ctx, n.pool, n.name); err != nil {
 		return err
 	}
+	watch, err := n.tasks.Get(ctx, n.pool, notice.WatchID) // notices run in its queue
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
 	receipt, err := n.tasks.Schedule(ctx, n.pool, store.Task{
-		Payload:  contract.Notice{Recipient: n.name, Test: true},
+		Payload: contract.Notice{Recipient: n.name, Test: true}, Queue: watch.Queue,
 		Priority: store.MaxPriority, MaxAttempts: 1, Expiration: n.wait, Retention: 24 * time.Hour,
 	})
 	if err != nil {

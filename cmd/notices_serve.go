@@ -21,6 +21,7 @@ import (
 // noticeSettings say whether the node sends notices, and where. With a target it does.
 type noticeSettings struct {
 	on      bool
+	queue   string
 	targets map[string]notice.Target
 	tokens  map[string]string
 	pool    laterPool
@@ -31,6 +32,10 @@ func (s *noticeSettings) options() []options.Option {
 		{Flag: "notices", Variable: "TASKTABLE_NOTICES", Set: options.Bool(&s.on),
 			Usage: "also sends notices (tasktable notices), by e-mail if there is a mail server; --notice-target " +
 				"implies it"},
+		{Flag: "notice-queue", Variable: "TASKTABLE_NOTICE_QUEUE", Kind: "name", Set: queueName(&s.queue),
+			Default: store.DefaultQueue,
+			Usage: "the queue that all notices run in. Nodes that send notices need it among their --queue, and all " +
+				"nodes with notices the same"},
 		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
 			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
 			Set: noticeTargets(&s.targets),
@@ -121,6 +126,15 @@ func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, s
 		return nil, options.Usage("the options with notice in their names: %w", err)
 	}
 	return parts, nil
+}
+
+// recurring are the recurring tasks of notices.
+func (s *noticeSettings) recurring() []store.Task {
+	tasks := notice.Recurring()
+	for i := range tasks {
+		tasks[i].Queue = s.queue
+	}
+	return tasks
 }
 
 // laterPool is a database that is opened after the handlers are made, so that a wrong option does not open one. No

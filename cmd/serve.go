@@ -14,7 +14,6 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/handlers/logging"
-	"github.com/tasktable/tasktable/handlers/notice"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
@@ -241,7 +240,7 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	}
 	if registry.Variant("NOTICE_WATCH") != nil {
 		s.notices.pool.opened.Store(d.pool)
-		config.Recurring = append(config.Recurring, notice.Recurring()...)
+		config.Recurring = append(config.Recurring, s.notices.recurring()...)
 	}
 	node, err := scheduled.New(config)
 	if err != nil {

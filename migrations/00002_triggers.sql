@@ -377,13 +377,13 @@ BEGIN
     -- Otherwise a caller could take the id of a notice in advance, so that it is not sent, or send notices to others.
     IF TG_OP = 'INSERT' THEN
         SELECT i.id INTO other FROM inserted AS i
-        WHERE starts_with(i.id, 'notice/') OR i.type IN ('NOTICE', 'NOTICE_WATCH') LIMIT 1;
+        WHERE starts_with(i.id, 'notice/') OR i.id = 'notice-watch' OR i.type IN ('NOTICE', 'NOTICE_WATCH') LIMIT 1;
     ELSIF TG_OP = 'UPDATE' THEN
         SELECT NEW.id INTO other WHERE NEW.type IN ('NOTICE', 'NOTICE_WATCH') AND NEW.type <> OLD.type;
     END IF;
     IF TG_OP <> 'DELETE' AND FOUND THEN
-        RAISE EXCEPTION 'task "%" would be a notice: ids that begin with notice/, and the types NOTICE and '
-            'NOTICE_WATCH, are the engine''s', other.id USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+        RAISE EXCEPTION 'task "%" would be a notice: ids that begin with notice/, the id notice-watch, and the types '
+            'NOTICE and NOTICE_WATCH are the engine''s', other.id USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
     END IF;
     tenant := tasktable.tenant_of(caller);
     IF tenant IS NOT NULL THEN

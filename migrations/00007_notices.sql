@@ -145,9 +145,10 @@ DECLARE
         + interval '2 seconds');
     made   boolean;
 BEGIN
-    INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, expiration, max_attempts,
+    INSERT INTO tasktable.scheduled_tasks AS t (id, payload, queue, scheduled_at, priority, expiration, max_attempts,
         scheduled_by)
-    VALUES (insert_notice.id, jsonb_build_object('type', 'NOTICE', 'rule', rule, 'recipient', recipient), at, 100,
+    VALUES (insert_notice.id, jsonb_build_object('type', 'NOTICE', 'rule', rule, 'recipient', recipient),
+        coalesce((SELECT w.queue FROM tasktable.scheduled_tasks AS w WHERE w.id = 'notice-watch'), 'default'), at, 100,
         interval '168 hours', 10, 'notices')
     ON CONFLICT ON CONSTRAINT scheduled_tasks_pkey DO NOTHING;
     made := FOUND;
@@ -164,8 +165,8 @@ EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'notice "%" could not be scheduled: %', insert_notice.id, SQLERRM;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION tasktable.insert_notice IS 'Schedules a notice. False: there is a task with its id. Null: an error '
-    'that would come again, which is in the log of Postgres.';
+COMMENT ON FUNCTION tasktable.insert_notice IS 'Schedules a notice, in the queue of the recurring task notice-watch. '
+    'False: there is a task with its id. Null: an error that would come again, which is in the log of Postgres.';
 
 CREATE FUNCTION tasktable.open_notice(
     rule text, recipient text, number bigint, at timestamptz, digest interval, quiet_from time, quiet_to time,

@@ -30,6 +30,10 @@ func TestNobodyForgesANotice(t *testing.T) {
 	s := newServices(ctx, t)
 	for name, forge := range map[string]func() error{
 		"the id": func() error { _, err := s.mailTasks.Schedule(ctx, s.mailer, task("notice/dead/ops/1", 1)); return err },
+		"the id of the watch": func() error {
+			_, err := s.mailTasks.Schedule(ctx, s.mailer, task("notice-watch", 1))
+			return err
+		},
 		"the type": func() error {
 			_, err := s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "x", Payload: store.JSON(
 				`{"type": "NOTICE", "recipient": "ops", "test": true}`)})
