@@ -81,12 +81,7 @@ func TestSetReplacesARule(t *testing.T) {
 // With a queue of its own, a notice and a test go to a node that works no other.
 func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	requests := make(chan string, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		requests <- string(body)
-	}))
-	t.Cleanup(receiver.Close)
+	box := newMailbox(t)
 	url := storetest.URL(t)
 	variables := []string{"DATABASE_URL=" + url}
 	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
@@ -94,15 +89,13 @@ func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
 	run(t, variables, "serve", "--notices", "--notice-queue=No Queue").want(t, exitUsage,
 		"(TASKTABLE_NOTICE_QUEUE) must be 1 to 64 of a-z")
 	p := start(t, append(variables, "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1", "TASKTABLE_NOTICE_QUEUE=notices",
-		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+receiver.URL+"/topic"), "serve", "--queue=notices=2")
+		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+box.URL+"/topic"), "serve", "--queue=notices=2")
 	ask(t, url, `SELECT queue FROM tasktable.scheduled_tasks WHERE id = 'notice-watch'`, "notices")
-	run(t, variables, "notices", "test", "ops", "--wait=1m").want(t, exitOK)
-	<-requests
+	run(t, variables, "notices", "test", "ops", "--wait=10s").want(t, exitOK)
+	box.gets(says("Notices reach ops."), nil)
 	execute(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', now() - interval '1 hour', expiration => '1 minute',
 		queue => 'notices', id => 'one')`)
-	if got := <-requests; !strings.Contains(got, "tasktable why one") {
-		t.Errorf("the notice says %q", got)
-	}
+	box.gets(says("tasktable why one"), nil)
 	ask(t, url, `SELECT string_agg(DISTINCT queue, ' ') FROM tasktable.scheduled_tasks`, "notices")
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
