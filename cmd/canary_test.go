@@ -30,13 +30,15 @@ const (
 	mailCanary     = "cAnAry-of-the-mail-server-7x"
 	payloadCanary  = "cAnAry-of-a-payload-7x"
 	webhookCanary  = "cAnAry-of-the-webhook-secret-7x"
+	noticeCanary   = "cAnAry-of-a-notice-target-7x"
 	numberCanary   = "7700112233.445566"
 )
 
 // escaped lists canaries that are in a text, also as base64 has them behind a name and a zero byte, and URLs.
 func escaped(text string) []string {
 	var found []string
-	for _, canary := range []string{databaseCanary, mailCanary, payloadCanary, webhookCanary, numberCanary} {
+	for _, canary := range []string{databaseCanary, mailCanary, payloadCanary, webhookCanary, noticeCanary,
+		numberCanary} {
 		forms := []string{canary, url.QueryEscape(canary)}
 		// of three places in a group of base64 the canary has one; its ends depend on what is beside it
 		for shift := range 3 {
