@@ -39,8 +39,9 @@ func TestNoticesTellNoSecrets(t *testing.T) {
 		if strings.HasPrefix(one.path, "/refuses/calls") {
 			continue // the requests of the tasks have the payload
 		}
-		noCanary(t, "a message to "+one.path[:5], one.body)
-		if strings.Contains(one.body, detailCanary) {
+		body := strings.ReplaceAll(one.body, `\`, "") // Discord's markup has one before each hyphen
+		noCanary(t, "a message to "+one.path[:5], body)
+		if strings.Contains(body, detailCanary) {
 			t.Errorf("a detail is in the message to %s: %s", one.path[:5], one.body)
 		}
 		if strings.Contains(one.header, webhookCanary) || strings.Contains(one.header, payloadCanary) ||
