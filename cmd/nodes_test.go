@@ -92,3 +92,26 @@ func TestSchedulingATypeThatNoNodeHas(t *testing.T) {
 		}
 	}
 }
+
+// A command or a statement that no node has is told, too, and scheduled all the same.
+func TestSchedulingANameThatNoNodeHas(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	withNodesIn(t, url)
+	mustExec(t, url, `UPDATE tasktable.nodes SET types = types || '{EXEC,EXEC:backup,RUN_SQL,RUN_SQL:old-sessions}'`)
+	for payload, want := range map[string]string{
+		`{"type": "EXEC", "command": "backup"}`: "",
+		`{"type": "EXEC:backup"}`:               "",
+		`{"type": "EXEC", "command": "backpu"}`: "Warning: no running node has command backpu, so the task will fail; did " +
+			"you mean backup?\n",
+		`{"type": "RUN_SQL", "statement": "refresh-all"}`: "Warning: no running node has statement refresh-all, so the " +
+			"task will fail.\n",
+		`{"type": "EXEC", "command": 7}`: "",
+	} {
+		got := run(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--payload="+payload, "--at=+1h")
+		got.want(t, exitOK)
+		if got.stderr != want {
+			t.Errorf("%s: %q, want %q", payload, got.stderr, want)
+		}
+	}
+}

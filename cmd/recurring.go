@@ -17,10 +17,12 @@ func (p *program) recurringCommand() *cobra.Command {
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
 		Long: `A recurring task never runs itself. Each fire of its cron expression makes an occurrence, which is a task
-of its own. To pause, resume, run or cancel recurring tasks and occurrences, use tasktable tasks, as for any task.`,
+of its own. To list the occurrences of a task, and to pause, resume, run or cancel recurring tasks and occurrences, use
+tasktable tasks, as for any task.`,
 		Example: `  tasktable recurring list
   tasktable recurring next nightly --count 5
-  tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin`,
+  tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
+  tasktable tasks list --parent nightly --desc   # the occurrences, the latest first`,
 		Args: options.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}

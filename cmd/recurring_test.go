@@ -1,8 +1,10 @@
 package cmd
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -127,5 +129,36 @@ func TestRecurringListSelects(t *testing.T) {
 			strings.Fields(args)...)...)); got != want {
 			t.Errorf("%s: got  %s\nwant %s", args, got, want)
 		}
+	}
+}
+
+// Whoever schedules a recurring task is told its next fire, and not its start. It is that of the command recurring next.
+func TestSchedulingTellsTheNextFire(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	variables := []string{"DATABASE_URL=" + url}
+	var scheduled struct {
+		NextFire time.Time `json:"next_fire"`
+	}
+	var next struct{ Fires []struct{ At time.Time } }
+	decode := func(into any, args ...string) {
+		t.Helper()
+		got := run(t, variables, append(args, "--output=json")...)
+		got.want(t, exitOK)
+		if err := json.Unmarshal([]byte(got.stdout), into); err != nil {
+			t.Fatalf("%v: %s", err, got.stdout)
+		}
+	}
+	decode(&scheduled, "tasks", "schedule", "--id=leap", "--type=LOG", "--cron=0 3 29 2 *", "--cron-time-zone=Europe/Berlin")
+	decode(&next, "recurring", "next", "leap", "--count=1")
+	if len(next.Fires) != 1 || !scheduled.NextFire.Equal(next.Fires[0].At) || scheduled.NextFire.UTC().Hour() != 2 {
+		t.Errorf("schedule says %s, and next says %v", scheduled.NextFire, next.Fires)
+	}
+	mustExec(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, parent_id) VALUES
+		('leap@2028-02-29T02:00:00Z', '{"type": "LOG"}', 'leap'), ('other', '{"type": "LOG"}', NULL)`)
+	var listed []struct{ ID string }
+	decode(&listed, "tasks", "list", "--parent=leap")
+	if len(listed) != 1 || listed[0].ID != "leap@2028-02-29T02:00:00Z" {
+		t.Errorf("occurrences %v", listed)
 	}
 }

@@ -37,6 +37,8 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 			Usage: "only tasks whose id begins with this"},
 		{Flag: "spawned-by", Kind: "id", Set: options.Text(&f.filter.SpawnedBy, store.MaxIDBytes), Complete: c.ids(),
 			Usage: "only follow-ups of this task"},
+		{Flag: "parent", Kind: "id", Set: options.Text(&f.filter.ParentID, store.MaxIDBytes), Complete: c.recurringIDs,
+			Usage: "only occurrences of this recurring task"},
 		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096),
 			Usage: "only tasks whose message, such as the last error, contains this"},
 		{Flag: "scheduled-from", Kind: "time", Set: options.Moment(&f.scheduledFrom),
@@ -53,7 +55,7 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 // given reports whether the filter has any condition.
 func (f *taskFilter) given() bool {
 	s := f.filter
-	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.Message +
+	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.ParentID + s.Message +
 		string(f.scheduledFrom+f.scheduledTo+f.finishedFrom+f.finishedTo)
 	return texts != "" || len(s.Statuses) > 0
 }

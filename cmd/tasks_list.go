@@ -25,6 +25,7 @@ const tasksListExample = `  tasktable tasks list --status FAILED --finished-from
   tasktable tasks list --type SEND_EMAIL --message "connection refused"
   tasktable tasks list --scheduled-from "2026-11-21 18:00" --scheduled-to +1d --time-zone Europe/Berlin
   tasktable tasks list --spawned-by task-SEND_EVENT_REMINDER-42   # its follow-ups
+  tasktable tasks list --parent nightly --desc --limit 10         # the last occurrences of a recurring task
   tasktable tasks list --entity event:42 --output json | jq -r '.[].id'
   tasktable tasks list --status COMPLETED --desc --limit 10   # the latest`
 

@@ -1,23 +1,19 @@
 package cmd
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/inspect"
 )
 
 const tasksScheduleHelp = `Schedules a task: makes it, or edits the task that has the id. The options describe the whole
@@ -232,66 +228,4 @@ func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
 		return nil, options.Usage("--payload must be at most %d bytes", most)
 	}
 	return body, nil
-}
-
-// scheduledTask is the output of the command.
-type scheduledTask struct {
-	store.Receipt
-	Status      store.Status `json:"status"`
-	ScheduledAt time.Time    `json:"scheduled_at"`
-}
-
-func (s *tasksSchedule) run(ctx context.Context) error {
-	if err := s.times(s.Clock); err != nil {
-		return err
-	}
-	var done scheduledTask
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-		if done.Receipt, err = s.tasks.Schedule(ctx, tx, s.task); err != nil {
-			return err
-		}
-		row, err := s.tasks.Get(ctx, tx, done.ID)
-		done.Status, done.ScheduledAt = row.Status, row.ScheduledAt
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	t := term.NewTable("ID", "OUTCOME", "STATUS", "SCHEDULED AT")
-	t.Add(done.ID, done.Outcome, done.Status, s.When(&done.ScheduledAt))
-	if err := s.One(done, t); err != nil {
-		return err
-	}
-	if done.Status == store.StatusQueued {
-		s.warnOfUnknownType(ctx)
-	}
-	return nil
-}
-
-// warnOfUnknownType notes that no node runs the type, because this is usually a typing mistake. The task is scheduled
-// all the same, because its node may start later. If the database role may not read the nodes, there is no note.
-func (s *tasksSchedule) warnOfUnknownType(ctx context.Context) {
-	nodes, err := s.inspector.Nodes(ctx, s.pool, inspect.NodeFilter{})
-	if err != nil {
-		return
-	}
-	name := s.task.Payload.TaskType()
-	var types []string
-	live := false
-	for _, node := range nodes {
-		if node.State == inspect.NodeSilent || node.State == inspect.NodeEnded {
-			continue
-		}
-		live = true
-		types = append(types, node.Types...)
-	}
-	switch near := term.Nearest(name, types); {
-	case slices.Contains(types, name):
-	case !live:
-		s.Note("Warning: no node is running, so the task waits.")
-	case near != "":
-		s.Note("Warning: no running node has a handler for type %s, so the task waits; did you mean %s?", name, near)
-	default:
-		s.Note("Warning: no running node has a handler for type %s, so the task waits.", name)
-	}
 }

@@ -42,11 +42,11 @@ type Action struct {
 const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($15::text::jsonb))) AND ` + filterSQL + `
+    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($16::text::jsonb))) AND ` + filterSQL + `
     ORDER BY t.id FOR UPDATE
 ), given AS (
-    SELECT $16::text AS by, $17::text::boolean AS wake, nullif($18::text, '')::timestamptz AS until,
-        nullif($19::text, '') AS note
+    SELECT $17::text AS by, $18::text::boolean AS wake, nullif($19::text, '')::timestamptz AS until,
+        nullif($20::text, '') AS note
 )
 SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
 FROM given CROSS JOIN chosen CROSS JOIN LATERAL `

@@ -231,6 +231,7 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		"tenant_id must be at most":           {{TenantID: "a\nb"}},
 		"id must be at most":                  {{IDPrefix: "a\x00"}},
 		"spawned_by must be at most":          {{SpawnedBy: "\xff"}},
+		"parent_id must be at most":           {{ParentID: "\xff"}},
 		"message must be UTF-8":               {{Message: "a\x00b"}, {Message: "\xff"}},
 		"finished from must be in the years":  {{FinishedFrom: year10000}},
 		"finished to must be in the years":    {{FinishedTo: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}},

@@ -24,6 +24,8 @@ type Filter struct {
 	IDPrefix string
 	// SpawnedBy is the id of a task. It selects the follow-ups that the handler of this task asked for.
 	SpawnedBy string
+	// ParentID is the id of a recurring task. It selects its occurrences.
+	ParentID string
 	// Message is a text that the task's message contains. Upper and lower case letters differ.
 	Message string
 	// ScheduledFrom and ScheduledTo bound scheduled_at: ScheduledFrom <= scheduled_at < ScheduledTo.
@@ -63,7 +65,7 @@ func DeadLetters() Filter {
 
 func deadStatuses() []store.Status { return []store.Status{store.StatusFailed, store.StatusExpired} }
 
-// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $14.
+// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $15.
 const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
     AND ($3::text = '' OR t.queue = $3::text)
@@ -77,14 +79,15 @@ const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($11::text = '' OR t.finished_at >= $11::text::timestamptz)
     AND ($12::text = '' OR t.finished_at < $12::text::timestamptz)
     AND ($13::text = '' OR (t.archived_at IS NOT NULL) = $13::text::boolean)
-    AND ($14::text = '' OR t.spawned_by = $14::text)`
+    AND ($14::text = '' OR t.spawned_by = $14::text)
+    AND ($15::text = '' OR t.parent_id = $15::text)`
 
 // args returns the filter as filterSQL takes it. It checks the fields, because a text that Postgres refuses would
 // abort the caller's transaction.
 func (f Filter) args() ([]any, error) {
 	for _, field := range []struct{ name, value string }{
 		{"type", f.Type}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID}, {"id", f.IDPrefix},
-		{"spawned_by", f.SpawnedBy},
+		{"spawned_by", f.SpawnedBy}, {"parent_id", f.ParentID},
 	} {
 		if err := check.Text(field.name, field.value); err != nil {
 			return nil, err
@@ -115,7 +118,7 @@ func (f Filter) args() ([]any, error) {
 	if f.Archived != nil {
 		archived = strconv.FormatBool(*f.Archived)
 	}
-	return append(args, archived, f.SpawnedBy), nil
+	return append(args, archived, f.SpawnedBy, f.ParentID), nil
 }
 
 // statuses returns the statuses as one text, because every driver can bind text.

@@ -26,6 +26,7 @@ func TestListFilters(t *testing.T) {
 	ended := b.Get("FAILED").FinishedAt.Add(-time.Minute)
 	b.Exec(b.Pool, `SELECT tasktable.archive('EXPIRED')`)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET spawned_by = 'COMPLETED' WHERE id = 'FAILED'`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET parent_id = 'recurs' WHERE id IN ('FAILED', 'SKIPPED')`)
 	for name, c := range map[string]struct {
 		filter inspect.Filter
 		want   string
@@ -59,6 +60,7 @@ func TestListFilters(t *testing.T) {
 		"before":     {inspect.Filter{FinishedTo: ended}, ""},
 		"after":      {inspect.Filter{FinishedFrom: ended.Add(time.Hour)}, ""},
 		"spawned by": {inspect.Filter{SpawnedBy: "COMPLETED"}, "FAILED"},
+		"parent":     {inspect.Filter{ParentID: "recurs"}, "FAILED SKIPPED"},
 		"archived":   {inspect.Filter{Archived: new(false), Statuses: []store.Status{"FAILED", "EXPIRED"}}, "FAILED"},
 		"latest":     {inspect.Filter{LatestFirst: true, Limit: 3}, "held QUEUED held CANCELLED QUEUED"},
 		"everything": {

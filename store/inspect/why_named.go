@@ -14,6 +14,20 @@ import (
 // node announces the type TYPE:NAME for each name that it has.
 var named = map[string]string{"EXEC": "command", "RUN_SQL": "statement"}
 
+// NamedIn returns what a payload names in the configuration of nodes: the field, such as command, the name, and the type
+// that the nodes with the name announce, such as EXEC:backup. They are empty for a payload that names nothing.
+func NamedIn(taskType string, payload json.RawMessage) (field, name, announced string) {
+	if field = named[taskType]; field == "" {
+		return "", "", ""
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(payload, &fields); err != nil {
+		return "", "", "" // a sealed payload
+	}
+	name, _ = fields[field].(string)
+	return field, name, taskType + ":" + name
+}
+
 const nodesWithTypeSQL = `
 SELECT n.number, n.service, n.version, n.host, n.started_at, NULL::timestamptz AS gone_at, true AS able
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND $1::text = ANY (n.types)
@@ -27,16 +41,10 @@ const maxNamedNodes = 3
 func (i *Inspector) elsewhere(
 	ctx context.Context, db store.DB, row store.Row, detail string, may mayRead,
 ) (string, error) {
-	field := named[row.Type]
+	field, name, kind := NamedIn(row.Type, row.Payload)
 	if field == "" || !may.Nodes || !strings.HasPrefix(detail, "this node has no "+field+" ") {
 		return "", nil
 	}
-	var payload map[string]any
-	if err := json.Unmarshal(row.Payload, &payload); err != nil {
-		return "", nil //nolint:nilerr // a sealed payload; the sentence goes without this part
-	}
-	name, _ := payload[field].(string)
-	kind := row.Type + ":" + name
 	nodes, err := query.Collect[nodeLife](ctx, i.source, db, "explain task "+row.ID, nodesWithTypeSQL, kind)
 	switch {
 	case err != nil:
