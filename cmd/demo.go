@@ -25,10 +25,11 @@ recurring tasks run.
 It prints the events as they happen, from the table and its history. At the end it audits them by SQL, and prints the
 queries.
 
-With --week it first empties the schema ` + demo.Schema + `, and writes a generated week of history into it: some 20,000
-tasks with their attempts and changes, a rolling update, a downtime, a node that died, dead letters, recurring tasks of
-every health, pauses, notices and keys of the HTTP API. So "tasks list", "dead list", "recurring list", "stats" and "why"
-have much to say, with --schema ` + demo.Schema + `. It refuses while another demo runs on the database.
+With --week it first empties the schema ` + demo.Schema + `, and writes a generated week of history into it. The week
+has some 20,000 tasks with their attempts and changes, a rolling update, a downtime, a node that died, dead letters,
+recurring tasks that are overdue, that fail and that are paused, notices and keys of the HTTP API. Then commands such
+as "tasks list", "dead list", "recurring list", "stats --since 7d" and "why" have much to say, with --schema
+` + demo.Schema + `. It refuses while another demo runs on the same database.
 
 It makes the schemas ` + demo.Schema + ` and community. The exit code is 0 if everything happened as it
 should, and 1 if not.`
@@ -52,10 +53,11 @@ func (p *program) demoCommand() *cobra.Command {
 			Usage: "first empty the schema " + demo.Schema + ", and write a generated week of history"})
 	d.log.level = "warn"
 	return p.Bind(&cobra.Command{
-		Use:     "demo",
-		Short:   "Plays the example community live, and audits it by SQL",
-		Long:    demoHelp,
-		Example: "  tasktable demo --for 30s\n  tasktable demo --week\n  DATABASE_URL=postgres://user@host/db tasktable demo",
+		Use:   "demo",
+		Short: "Plays the example community live, and audits it by SQL",
+		Long:  demoHelp,
+		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo\n" +
+			"  tasktable demo --week",
 	}, opts, func(command *cobra.Command) error { return d.play(command.Context()) })
 }
 

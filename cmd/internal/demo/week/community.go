@@ -15,21 +15,26 @@ type event struct {
 	before   time.Duration
 }
 
-// forgetSQL removes what an earlier week wrote to the community's tables. Members stay, because messages and
-// notifications that were sent to them may.
+// The first two remove what an earlier week wrote. Members and communities stay, because messages and notifications
+// refer to them.
 const (
-	forgetPostsSQL    = `DELETE FROM community.scheduled_posts WHERE community_id = ANY ($1)`
-	forgetEventsSQL   = `DELETE FROM community.events WHERE community_id = ANY ($1)`
-	addMembersSQL     = `INSERT INTO community.members (id, email) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`
-	addCommunitiesSQL = `INSERT INTO community.communities (id, title, host) SELECT id, id, $2 FROM unnest($1::text[]) AS id
+	forgetPostsSQL  = `DELETE FROM community.scheduled_posts WHERE community_id = ANY ($1)`
+	forgetEventsSQL = `DELETE FROM community.events WHERE community_id = ANY ($1)`
+	addMembersSQL   = `
+INSERT INTO community.members (id, email) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`
+	addCommunitiesSQL = `
+INSERT INTO community.communities (id, title, host) SELECT id, id, $2 FROM unnest($1::text[]) AS id
 ON CONFLICT DO NOTHING`
-	addMembershipsSQL = `INSERT INTO community.memberships (community_id, member_id)
+	addMembershipsSQL = `
+INSERT INTO community.memberships (community_id, member_id)
 SELECT c.id, m.id FROM unnest($1::text[]) WITH ORDINALITY AS c (id, place)
 JOIN unnest($2::text[]) WITH ORDINALITY AS m (id, place) ON m.place % 6 = c.place % 6 ON CONFLICT DO NOTHING`
-	addEventSQL = `INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days,
+	addEventSQL = `
+INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, repeat_days,
     reminder_before, publish_at, published_at)
 VALUES ($1, $2, 'Event ' || $1, $3, $3::timestamptz AT TIME ZONE 'UTC', 'UTC', 0, $4, $5, $5)`
-	addPostSQL = `INSERT INTO community.scheduled_posts (id, community_id, author, body, publish_at)
+	addPostSQL = `
+INSERT INTO community.scheduled_posts (id, community_id, author, body, publish_at)
 VALUES ($1, $2, $3, 'A post of the week.', $4)`
 )
 
@@ -46,7 +51,8 @@ func (w *week) writeCommunity(ctx context.Context, tx pgx.Tx) error {
 	batch.Queue(addCommunitiesSQL, tenants, memberID(host))
 	batch.Queue(addMembershipsSQL, tenants, ids)
 	for _, e := range w.events {
-		batch.Queue(addEventSQL, e.id, e.reminder.tenant, e.reminder.scheduledAt.Add(e.before), e.before, e.reminder.createdAt)
+		r := e.reminder
+		batch.Queue(addEventSQL, e.id, r.tenant, r.scheduledAt.Add(e.before), e.before, r.createdAt)
 	}
 	for _, t := range w.posts {
 		batch.Queue(addPostSQL, t.payload["scheduled_post_id"], t.tenant, memberID(host), t.scheduledAt)

@@ -27,7 +27,8 @@ func (w *week) writeKeys(ctx context.Context, tx pgx.Tx, schema store.Schema) er
 	}{
 		{keys.NewKey{Name: partnerKey, Scopes: []keys.Scope{keys.Read, keys.Schedule}, Rate: 50, By: ops},
 			w.now.Add(-90 * time.Second), false},
-		{keys.NewKey{Name: "status-page", Scopes: []keys.Scope{keys.Read}, By: ops}, w.now.Add(-20 * time.Second), false},
+		{keys.NewKey{Name: "status-page", Scopes: []keys.Scope{keys.Read}, By: ops},
+			w.now.Add(-20 * time.Second), false},
 		{keys.NewKey{Name: "former-agency", Scopes: []keys.Scope{keys.Read, keys.Operate}, By: ops},
 			w.now.Add(-4 * 24 * time.Hour), true},
 	} {

@@ -129,7 +129,8 @@ func (w *week) archive(t *task, at time.Time, by, note string) {
 func (w *week) remove(t *task, at time.Time, by string) {
 	t.deleted = true
 	w.changes = append(w.changes, &change{
-		revision: w.number(at), taskID: t.id, verb: "delete", outcome: string(store.Deleted), by: by, before: t.content(),
+		revision: w.number(at), taskID: t.id, verb: "delete", outcome: string(store.Deleted), by: by,
+		before: t.content(),
 	})
 }
 
@@ -155,7 +156,11 @@ func (w *week) run(t *task, endings ...ending) {
 		if e.took == 0 {
 			e.took = w.took(t.kind)
 		}
-		start := w.start(t.next).Add(e.lag)
+		ready := t.next
+		if ready.Before(t.revision.at) { // it was resumed after its time
+			ready = t.revision.at
+		}
+		start := w.start(ready).Add(e.lag)
 		if t.expiration > 0 && !start.Before(t.due().Add(t.expiration)) {
 			e.outcome, e.took = "EXPIRED", 0
 		}

@@ -21,19 +21,22 @@ const deadAfter = 5 * time.Second
 
 // calendar is what happened to all in the week.
 type calendar struct {
-	rollout    time.Time // of 2.4.0, one node after another
-	down, up   time.Time // nobody works
-	death      time.Time // of a node
-	burst      time.Time // a newsletter goes to all
-	mailThrows time.Time // the mail server refuses much for an hour
+	held, freed time.Time // everything is paused
+	rollout     time.Time // of 2.4.0, one node after another
+	down, up    time.Time // nobody works
+	death       time.Time // of a node
+	burst       time.Time // a newsletter goes to all
+	mailThrows  time.Time // the mail server refuses much for an hour
 }
 
 func calendarOf(now time.Time) calendar {
 	day := func(ago, hour int) time.Time {
 		return now.UTC().Truncate(24 * time.Hour).Add(time.Duration(hour-24*ago) * time.Hour)
 	}
-	down := day(3, 11).Add(20 * time.Minute)
+	down := day(3, 11).Add(20*time.Minute + 30*time.Second)
+	held := day(5, 8).Add(51 * time.Minute) // no occurrence that is kept has its fire in these minutes
 	return calendar{
+		held: held, freed: held.Add(3 * time.Minute),
 		rollout: day(5, 9), down: down, up: down.Add(40 * time.Minute), death: day(1, 15).Add(7 * time.Minute),
 		burst: day(2, 18), mailThrows: day(4, 16),
 	}
@@ -51,8 +54,8 @@ func (w *week) makeNodes() {
 		{version: "2.4.0", host: "worker-b/12", hash: "90b7e2d4415fc836", start: second.Add(10 * time.Second),
 			end: c.down.Add(time.Second), leads: true},
 		{version: "2.4.1", host: "worker-a/13", hash: "90b7e2d4415fc836", start: c.up, end: w.until, leads: true},
-		{version: "2.4.1", host: "worker-b/13", hash: "90b7e2d4415fc836", start: c.up.Add(2 * time.Second), end: c.death,
-			killed: true},
+		{version: "2.4.1", host: "worker-b/13", hash: "90b7e2d4415fc836", start: c.up.Add(2 * time.Second),
+			end: c.death, killed: true},
 		{version: "2.4.1", host: "worker-b/14", hash: "90b7e2d4415fc836", start: c.death.Add(40 * time.Second),
 			end: w.until},
 	}
@@ -86,7 +89,10 @@ func (w *week) killed() *node {
 // due times when it is over.
 func (w *week) start(due time.Time) time.Time {
 	c := w.calendar
-	// A claim just before the downtime is lost to it.
+	if !due.Before(c.held) && due.Before(c.freed) {
+		due = c.freed
+	}
+	// What is due just before the downtime no longer starts.
 	if !due.Before(c.down.Add(-5*time.Second)) && due.Before(c.up) {
 		late := float64(due.Sub(c.down)) / float64(c.up.Sub(c.down))
 		due = c.up.Add(3*time.Second + time.Duration(max(late, 0)*float64(100*time.Second)))

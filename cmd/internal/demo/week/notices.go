@@ -25,8 +25,9 @@ func notices() ([]rules.Recipient, []rules.Rule) {
 			{Name: "dead-letters", Events: []rules.Event{rules.Failed}, Recipients: []string{"ops"},
 				Types: []string{"SEND_EMAIL", "PUBLISH_SCHEDULED_POST"}, Digest: digest},
 			{Name: "lost-attempts", Events: []rules.Event{rules.Lost}, Recipients: []string{"ops"}, Digest: digest},
-			{Name: "partners", Events: []rules.Event{rules.Failed, rules.Expired}, Recipients: []string{"partners", "ops"},
-				Types: []string{"HTTP_REQUEST", PartnerSync}, Digest: digest, Disabled: true},
+			{Name: "partners", Events: []rules.Event{rules.Failed, rules.Expired},
+				Recipients: []string{"partners", "ops"}, Types: []string{"HTTP_REQUEST", PartnerSync},
+				Digest: digest, Disabled: true},
 		}
 }
 
@@ -70,7 +71,8 @@ func (w *week) tell() {
 		if strings.HasPrefix(id, "notice/lost") {
 			said = "lost an attempt"
 		}
-		w.run(told[id], ending{note: fmt.Sprintf("told %s: Tasktable: %d %s", told[id].payload["recipient"], counts[id], said)})
+		to := told[id].payload["recipient"]
+		w.run(told[id], ending{note: fmt.Sprintf("told %s: Tasktable: %d %s", to, counts[id], said)})
 	}
 }
 

@@ -28,23 +28,27 @@ type series struct {
 
 // Ids of the recurring tasks about which there is more to say.
 const (
-	failingID = "partner-calendar-sync"
+	failingID = "partner-prices"        // failed last time
+	stuckID   = "partner-calendar-sync" // has failed so often that it is overdue
 	overdueID = "export-statistics"
 	pausedID  = "weekly-newsletter"
+	probeID   = "uptime-probe" // fires soon after live nodes have come
 )
 
 func (w *week) recurring() {
 	for _, declared := range community.Recurring() {
-		t := task{id: declared.ID, kind: declared.Payload.TaskType(), retention: declared.Retention, scheduledBy: "demo"}
+		t := task{id: declared.ID, kind: declared.Payload.TaskType(), retention: declared.Retention}
 		w.repeat(series{task: t, cron: declared.Recurrence.Cron, zone: "UTC", by: "demo", declaredBy: "demo",
 			endings: func(time.Time) []ending { return []ending{{result: w.swept(t.kind)}} }})
 	}
 	day := func(kind, id, cron string, payload map[string]any) series {
-		return series{task: task{id: id, kind: kind, payload: payload}, cron: cron, zone: "Europe/Berlin", by: eventsAPI}
+		t := task{id: id, kind: kind, payload: payload}
+		return series{task: t, cron: cron, zone: "Europe/Berlin", by: eventsAPI}
 	}
 	w.repeat(day("LOG", "daily-digest", "0 7 * * *", map[string]any{"message": "the digest of the day"}))
 	w.repeat(day("LOG", "monday-report", "30 8 * * 1", map[string]any{"message": "the report of the week"}))
-	feed := day("HTTP_REQUEST", "partner-feed", "*/15 * * * *", map[string]any{"url": "https://feed.partner.example/v1/events"})
+	feed := day("HTTP_REQUEST", "partner-feed", "*/15 * * * *",
+		map[string]any{"url": "https://feed.partner.example/v1/events"})
 	feed.task.queue, feed.by = webhookQueue, partnerKey
 	feed.endings = func(time.Time) []ending {
 		if w.chance(6) {
@@ -53,22 +57,27 @@ func (w *week) recurring() {
 		return nil
 	}
 	w.repeat(feed)
-	w.repeat(w.failing(day(PartnerSync, failingID, "25 * * * *", nil)))
+	probe := day("LOG", probeID, "@every 15s", map[string]any{"message": "alive"})
+	probe.task.retention = time.Hour
+	w.repeat(probe)
+	w.repeat(w.failing(day(PartnerSync, stuckID, "25 * * * *", nil), 9*time.Hour))
+	w.repeat(w.failing(day(PartnerSync, failingID, "40 4 * * *", nil), 24*time.Hour))
 	export := day(exportStatistics, overdueID, "15 2 * * *", nil)
 	export.task.expected, export.fires = 30*time.Minute, w.calendar.rollout
 	w.repeat(export)
-	parent := w.repeat(day("LOG", pausedID, "0 17 * * 5", map[string]any{"message": "the newsletter of the week"}))
-	w.pause(parent, w.now.Add(-20*time.Hour), ops, time.Time{})
+	weekly := day("LOG", pausedID, "0 17 * * 5", map[string]any{"message": "the newsletter of the week"})
+	weekly.fires = w.now.Add(-20 * time.Hour)
+	w.pause(w.repeat(weekly), weekly.fires, ops, time.Time{})
 }
 
 // PartnerDown is the error of the recurring task that fails.
 const PartnerDown = "calendar of the partner: 503 Service Unavailable"
 
-// failing makes the occurrences of the last hours fail.
-func (w *week) failing(s series) series {
+// failing makes the latest occurrences fail.
+func (w *week) failing(s series, latest time.Duration) series {
 	s.task.queue, s.task.maxAttempts = webhookQueue, 3
 	s.endings = func(fire time.Time) []ending {
-		if fire.Before(w.now.Add(-9 * time.Hour)) {
+		if fire.Before(w.now.Add(-latest)) {
 			return nil
 		}
 		again := ending{outcome: "RETRIED", err: PartnerDown}
@@ -81,7 +90,10 @@ func (w *week) failing(s series) series {
 func (w *week) swept(kind string) map[string]any {
 	switch kind {
 	case "TOKEN_CLEANUP":
-		return map[string]any{"refresh_tokens": w.random.IntN(90), "one_time_passwords": w.random.IntN(40), "sessions": w.random.IntN(200)}
+		return map[string]any{
+			"refresh_tokens": w.random.IntN(90), "one_time_passwords": w.random.IntN(40),
+			"sessions": w.random.IntN(200),
+		}
 	case "MESSAGE_EXPIRY":
 		return map[string]any{"direct_messages": w.random.IntN(3)}
 	}
@@ -101,6 +113,7 @@ func (w *week) repeat(s series) *task {
 	if s.declaredBy != "" {
 		t.recurs.catchUpPaused = "latest"
 	}
+	rule = rule.Anchored(since)
 	parent := w.insert(since, "schedule", s.by, &t)
 	until := w.until
 	if !s.fires.IsZero() {
@@ -123,7 +136,10 @@ func (w *week) repeat(s series) *task {
 func (w *week) plan(parent *task, rule *rules.Rule, next, last time.Time) {
 	parent.next = next
 	r := parent.recurs
-	r.planned, r.wall, r.zoneData, r.openFrom = parent.revision, rule.Wall(next), rule.ZoneData(), last
+	r.planned, r.openFrom = parent.revision, last
+	if r.wall = rule.Wall(next); !r.wall.IsZero() { // @every does not look at clocks
+		r.zoneData = rule.ZoneData()
+	}
 }
 
 const missedText = "missed, and catch_up runs only the latest"
@@ -145,7 +161,8 @@ func (w *week) fork(parent *task, s series, fire, next time.Time) {
 	one := &task{
 		id: parent.id + "@" + fire.UTC().Format(time.RFC3339), kind: parent.kind, payload: parent.payload,
 		queue: parent.queue, priority: parent.priority, scheduledAt: fire, expected: parent.expected,
-		maxAttempts: parent.maxAttempts, retention: parent.retention, parent: parent.id, scheduledBy: parent.scheduledBy,
+		maxAttempts: parent.maxAttempts, retention: parent.retention, parent: parent.id,
+		scheduledBy: parent.scheduledBy,
 	}
 	if skipped {
 		one.status, one.message = store.StatusSkipped, missedText

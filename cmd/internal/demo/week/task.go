@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -94,14 +93,16 @@ func (t *task) waits() bool { return t.status == store.StatusQueued || t.status 
 // content is what the function task_content gives: the fields that a change records.
 func (t *task) content() map[string]any {
 	content := map[string]any{
-		"status": string(t.status), "payload": json.RawMessage(t.payloadJSON()), "scheduled_at": timeJSON(t.scheduledAt),
-		"run_now_at": timeJSON(t.runNowAt), "priority": t.priority, "queue": t.queue,
+		"status": string(t.status), "payload": json.RawMessage(t.payloadJSON()),
+		"scheduled_at": timeJSON(t.scheduledAt), "run_now_at": timeJSON(t.runNowAt), "priority": t.priority,
+		"queue":      t.queue,
 		"expiration": intervalJSON(t.expiration), "expected_execution_time": intervalJSON(t.expected),
 		"max_attempts": t.maxAttempts, "entity": textJSON(t.entity), "tenant_id": textJSON(t.tenant),
 	}
 	optional := map[string]any{
-		"parent_id": textJSON(t.parent), "paused_until": timeJSON(t.pausedUntil), "retention": intervalJSON(t.retention),
-		"archived_at": timeJSON(t.archivedAt), "archived_note": textJSON(t.archivedNote),
+		"parent_id": textJSON(t.parent), "paused_until": timeJSON(t.pausedUntil),
+		"retention": intervalJSON(t.retention), "archived_at": timeJSON(t.archivedAt),
+		"archived_note": textJSON(t.archivedNote),
 	}
 	if r := t.recurs; r != nil {
 		optional["cron"], optional["time_zone"], optional["overlap"] = r.cron, r.zone, "skip"
@@ -140,8 +141,7 @@ func intervalJSON(d time.Duration) any {
 	if d == 0 {
 		return nil
 	}
-	seconds := fmt.Sprintf("%02d", int(d.Seconds())%60)
-	return strings.Join([]string{fmt.Sprintf("%02d", int(d.Hours())), fmt.Sprintf("%02d", int(d.Minutes())%60), seconds}, ":")
+	return fmt.Sprintf("%02d:%02d:%02d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60)
 }
 
 func textJSON(text string) any {

@@ -28,7 +28,7 @@ func Queues() map[string]int {
 // usual writes the everyday tasks: past ones, and those of the next days.
 func (w *week) usual() {
 	soon, last := w.now.Add(quietStart), w.now.Add(72*time.Hour)
-	for i, at := range append(w.moments(3200, w.from, w.until), w.moments(280, soon, last)...) {
+	for i, at := range append(w.moments(3200, w.from, w.now.Add(-quietEnd)), w.moments(280, soon, last)...) {
 		w.reminder(i, at)
 	}
 	for i, at := range append(w.moments(650, w.from, w.until), w.moments(60, soon, last)...) {
@@ -44,16 +44,28 @@ func (w *week) usual() {
 		w.webhook(at)
 	}
 	for _, at := range append(w.moments(120, w.from, w.until), w.moments(40, soon, last)...) {
-		w.run(w.insert(at.Add(-w.between(time.Minute, 5*time.Hour)), "schedule", ops, &task{
-			id: w.newID(at), kind: "LOG", scheduledAt: at, priority: -10,
-			payload: map[string]any{"message": "the backup of " + w.tenant() + " is due"},
+		tenant := w.tenant()
+		w.run(w.insert(w.earlier(at, time.Minute, 5*time.Hour), "schedule", ops, &task{
+			id: w.newID(at), kind: "LOG", scheduledAt: at, priority: -10, tenant: tenant,
+			payload: map[string]any{"message": "the backup of " + tenant + " is due"},
 		}))
 	}
 }
 
-// quietStart keeps reminders and posts of the future from running while the demo's script plays. The script compares
-// the reminders with the events.
-const quietStart = 2 * time.Minute
+// No reminder is due in quietEnd before the end of the week, nor in quietStart after it. The demo's script compares the
+// waiting reminders with the events in the meantime.
+const (
+	quietEnd   = 5 * time.Minute
+	quietStart = 2 * time.Minute
+)
+
+// outsideQuiet is a time, or a later one if no reminder is due then.
+func (w *week) outsideQuiet(at time.Time) time.Time {
+	if at.After(w.now.Add(-quietEnd)) && at.Before(w.now.Add(quietStart)) {
+		return at.Add(quietEnd + quietStart)
+	}
+	return at
+}
 
 // reminder is the reminder of an event, at a time.
 func (w *week) reminder(i int, at time.Time) {
@@ -67,19 +79,16 @@ func (w *week) reminder(i int, at time.Time) {
 		id: "task-SEND_EVENT_REMINDER-" + id, kind: "SEND_EVENT_REMINDER", payload: map[string]any{"event_id": id},
 		entity: "event:" + id, tenant: tenant, scheduledAt: at, expiration: before,
 	})
-	if at.Sub(created) < time.Hour {
-		w.events = append(w.events, event{id, t, before})
-		return
-	}
 	edit := created.Add(w.between(time.Minute, at.Sub(created)/2))
 	switch number := w.random.IntN(100); {
 	case !edit.Before(w.until): // nobody has changed it yet
 	case number < 7:
-		w.move(t, edit, eventsAPI, at.Add(w.between(0, 2*time.Hour).Truncate(5*time.Minute)+5*time.Minute))
+		later := 5*time.Minute + w.between(0, 2*time.Hour).Truncate(5*time.Minute)
+		w.move(t, edit, eventsAPI, w.outsideQuiet(at.Add(later)))
 	case number < 10:
 		w.cancel(t, edit, "sync", eventsAPI)
 		return
-	case number < 11 && at.Before(w.until):
+	case number < 11 && at.Before(w.now.Add(-2*time.Hour)):
 		w.supersede(t, 3*time.Second, eventsAPI, at.Add(time.Hour))
 	}
 	if t.scheduledAt.After(w.until) {
@@ -130,7 +139,7 @@ const mailBusy = "451 4.3.2 the mail server is not accepting messages just now"
 
 func (w *week) mail(at time.Time) {
 	member := w.member()
-	t := w.insert(w.earlier(at, 0+time.Millisecond, time.Hour), "schedule", accountsAPI, &task{
+	t := w.insert(w.earlier(at, time.Millisecond, time.Hour), "schedule", accountsAPI, &task{
 		id: w.newID(at), kind: "SEND_EMAIL", queue: mailQueue, scheduledAt: at, tenant: w.tenant(),
 		entity: "member:" + member, expiration: 24 * time.Hour,
 		payload: map[string]any{
@@ -174,7 +183,8 @@ func (w *week) welcome(i int, at time.Time) {
 	w.run(follow(&task{
 		id: w.newID(t.finishedAt), kind: "SEND_EMAIL", scheduledAt: t.finishedAt,
 		payload: map[string]any{
-			"email": addressOf(member), "subject": "Welcome to " + tenant, "body": "You are a member of " + tenant + " now.\n",
+			"email": addressOf(member), "subject": "Welcome to " + tenant,
+			"body": "You are a member of " + tenant + " now.\n",
 		},
 	}), w.mailFaults(at)...)
 	message := follow(&task{
@@ -192,7 +202,9 @@ func (w *week) welcome(i int, at time.Time) {
 func (w *week) webhook(at time.Time) {
 	tenant := w.tenant()
 	t := w.insert(w.earlier(at, time.Millisecond, time.Second), "schedule", partnerKey, w.request(at, tenant))
-	answer := ending{result: map[string]any{"status": 200, "headers": map[string]string{"Content-Type": "application/json"}}}
+	answer := ending{result: map[string]any{
+		"status": 200, "headers": map[string]string{"Content-Type": "application/json"},
+	}}
 	if w.chance(4) {
 		w.run(t, ending{outcome: "RETRIED", err: partnerAway}, answer)
 		return

@@ -80,8 +80,9 @@ func (w *week) registerNodes(ctx context.Context, tx pgx.Tx, schema store.Schema
 		if n.version < "2.4" {
 			types = append(types, exportStatistics)
 		}
-		if err := tx.QueryRow(ctx, schema.SQL(registerSQL), n.version, n.host, queues, types, n.hash, n.start, elected, seen,
-			dead).Scan(&n.number); err != nil {
+		row := tx.QueryRow(ctx, schema.SQL(registerSQL), n.version, n.host, queues, types, n.hash, n.start, elected,
+			seen, dead)
+		if err := row.Scan(&n.number); err != nil {
 			return fmt.Errorf("register the nodes: %w", err)
 		}
 	}
@@ -203,7 +204,9 @@ func (w *week) copyCauses(ctx context.Context, tx pgx.Tx, schema store.Schema) e
 }
 
 func (w *week) copyPauses(ctx context.Context, tx pgx.Tx, schema store.Schema) error {
-	columns := []string{"number", "scope", "name", "paused_at", "paused_by", "ends_at", "resumed_by", "reason", "planned_end"}
+	columns := []string{
+		"number", "scope", "name", "paused_at", "paused_by", "ends_at", "resumed_by", "reason", "planned_end",
+	}
 	return copyRows(ctx, tx, schema, "pauses", columns, w.pauses, func(p pause) []any {
 		return []any{p.number.value, p.scope, p.name, p.number.at, ops, p.endsAt, orNull(p.resumedBy), p.reason,
 			orNull(p.plannedEnd)}
