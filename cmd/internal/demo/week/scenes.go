@@ -27,6 +27,7 @@ func (w *week) scenes() {
 	w.deadLetters()
 	w.poison()
 	w.paused()
+	w.tooLate()
 	w.deleted()
 	w.large()
 	w.soon()
@@ -177,6 +178,17 @@ func (w *week) paused() {
 	longer := away
 	longer.wait = 2 * time.Hour
 	w.run(w.insert(at, "schedule", partnerKey, t), away, away, longer)
+}
+
+// tooLate are reminders that expired in the downtime.
+func (w *week) tooLate() {
+	for i := range 14 {
+		at, id := w.calendar.down.Add(time.Duration(i)*time.Minute), fmt.Sprintf("8%03d", i)
+		w.run(w.insert(at.Add(-5*time.Hour), "sync", eventsAPI, &task{
+			id: "task-SEND_EVENT_REMINDER-" + id, kind: "SEND_EVENT_REMINDER", payload: map[string]any{"event_id": id},
+			entity: "event:" + id, tenant: w.tenant(), scheduledAt: at, expiration: 15 * time.Minute,
+		}))
+	}
 }
 
 // deleted are tasks of which only the history is left.

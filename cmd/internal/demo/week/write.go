@@ -26,7 +26,7 @@ var clearSQL = []string{
 	`TRUNCATE tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
     tasktable.nodes, tasktable.pauses, tasktable.notice_recipients, tasktable.notice_rules,
     tasktable.notice_rule_recipients, tasktable.notice_causes, tasktable.notice_episodes, tasktable.api_keys,
-    tasktable.api_answers, tasktable.river_job`,
+    tasktable.api_sessions, tasktable.api_answers, tasktable.river_job`,
 }
 
 // clearSchema removes all tasks and their history, and turns the triggers off until enableSQL.
