@@ -25,6 +25,12 @@ recurring tasks run.
 It prints the events as they happen, from the table and its history. At the end it audits them by SQL, and prints the
 queries.
 
+With --week it first empties the schema ` + demo.Schema + `, and writes a generated week of history into it. The week
+has some 20,000 tasks with their attempts and changes, a rolling update, a downtime, a node that died, dead letters,
+recurring tasks that are overdue, that fail and that are paused, notices and keys of the HTTP API. Then commands such
+as "tasks list", "dead list", "recurring list", "stats --since 7d" and "why" have much to say, with --schema
+` + demo.Schema + `. It refuses while another demo runs on the same database.
+
 It makes the schemas ` + demo.Schema + ` and community. The exit code is 0 if everything happened as it
 should, and 1 if not.`
 
@@ -34,6 +40,7 @@ type demoRun struct {
 	database databaseSettings
 	log      logSettings
 	length   time.Duration
+	week     bool
 }
 
 func (p *program) demoCommand() *cobra.Command {
@@ -41,13 +48,16 @@ func (p *program) demoCommand() *cobra.Command {
 	// The demo has a schema of its own.
 	opts := slices.DeleteFunc(d.database.options(), func(o options.Option) bool { return o.Flag == "schema" })
 	opts = append(opts, options.Option{Flag: "for", Variable: "TASKTABLE_DEMO_FOR", Kind: "duration", Default: "30s",
-		Usage: "how long it plays before the audit", Set: options.Duration(&d.length, demo.MinLength, time.Hour)})
+		Usage: "how long it plays before the audit", Set: options.Duration(&d.length, demo.MinLength, time.Hour)},
+		options.Option{Flag: "week", Variable: "TASKTABLE_DEMO_WEEK", Set: options.Bool(&d.week),
+			Usage: "first empty the schema " + demo.Schema + ", and write a generated week of history"})
 	d.log.level = "warn"
 	return p.Bind(&cobra.Command{
-		Use:     "demo",
-		Short:   "Plays the example community live, and audits it by SQL",
-		Long:    demoHelp,
-		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo",
+		Use:   "demo",
+		Short: "Plays the example community live, and audits it by SQL",
+		Long:  demoHelp,
+		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo\n" +
+			"  tasktable demo --week",
 	}, opts, func(command *cobra.Command) error { return d.play(command.Context()) })
 }
 
@@ -65,7 +75,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 			open.pool.Config().ConnString())
 	}
 	return demo.Play(ctx, demo.Config{
-		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Out: d.stdout, Logger: logger,
-		Version: version(),
+		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Week: d.week, Out: d.stdout,
+		Logger: logger, Version: version(),
 	})
 }

@@ -7,17 +7,58 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // The demo checks itself: its audit compares each answer with what should have happened.
 func TestDemo(t *testing.T) {
 	t.Parallel()
+	checkDemo(t, storetest.EmptyURL(t))
+}
+
+// The audit has the same answers with a week of history, and the node goes on where the week ends. Another demo clears
+// what the week left.
+func TestDemoWithAWeek(t *testing.T) {
+	t.Parallel()
+	url := storetest.EmptyURL(t)
+	checkDemo(t, url, "--week")
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, sql := range []string{
+		// The node fires the recurring tasks, and runs what was scheduled.
+		`SELECT count(*) > 0 FROM tasktable_demo.scheduled_tasks
+WHERE id = 'backup-soon-02' AND status = 'COMPLETED' AND attempt = 1`,
+		`SELECT count(*) > 0 FROM tasktable_demo.scheduled_tasks AS t
+JOIN tasktable_demo.scheduled_task_executions AS e ON e.task_id = t.id
+WHERE t.parent_id = 'uptime-probe'
+    AND e.node = (SELECT max(number) FROM tasktable_demo.nodes)`,
+		// It leaves alone what is paused, and what the code declares is as the week has it.
+		`SELECT count(*) = 240 FROM tasktable_demo.scheduled_tasks WHERE queue = 'newsletter' AND status = 'QUEUED'`,
+		`SELECT count(*) = 0 FROM tasktable_demo.scheduled_task_changes AS c
+JOIN tasktable_demo.scheduled_tasks AS t ON t.id = c.task_id
+WHERE t.declared_by = 'demo' AND c.outcome <> 'created'`,
+		`SELECT count(*) > 200 FROM tasktable_demo.scheduled_tasks WHERE type = 'SEND_EVENT_REMINDER' AND status = 'QUEUED'`,
+	} {
+		var holds bool
+		if err := pool.QueryRow(t.Context(), sql).Scan(&holds); err != nil || !holds {
+			t.Errorf("%s: %t, %v", sql, holds, err)
+		}
+	}
+	checkDemo(t, url)
+}
+
+func checkDemo(t *testing.T, url string, options ...string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := newProgram([]string{"DATABASE_URL=" + storetest.EmptyURL(t)}, &stdout, &stderr)
+	p := newProgram([]string{"DATABASE_URL=" + url}, &stdout, &stderr)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	if code := p.run(ctx, []string{"demo", "--for", "20s"}); code != exitOK {
+	if code := p.run(ctx, append([]string{"demo", "--for", "20s"}, options...)); code != exitOK {
 		t.Fatalf("exit code %d; stderr:\n%s\nstdout:\n%s", code, stderr.String(), stdout.String())
 	}
 	for _, line := range []string{"rescheduled  by demo: +6.0s → +9.0s", "SUPERSEDED", "RETRIED", "EXPIRED",

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/cmd/internal/demo/week"
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/migrations"
@@ -30,12 +31,13 @@ const Schema = "tasktable_demo"
 // MinLength is some seconds longer than the script.
 const MinLength = 20 * time.Second
 
-// Config says where the demo plays, and for how long. All fields must be set.
+// Config says where the demo plays, and for how long. All fields but Week must be set.
 type Config struct {
 	Pool    *pgxpool.Pool
 	Direct  *pgxpool.Pool                            // past any pooler; may be Pool
 	Connect func(context.Context) (*pgx.Conn, error) // opens the session of the node
 	Length  time.Duration                            // before the audit; at least MinLength
+	Week    bool                                     // first empty the schema and write a week of history
 	Out     io.Writer
 	Logger  *slog.Logger
 	Version string // of the node
@@ -66,7 +68,7 @@ func Play(ctx context.Context, config Config) error {
 	if err := d.migrate(ctx); err != nil {
 		return err
 	}
-	if err := d.clear(ctx); err != nil {
+	if err := d.prepare(ctx); err != nil {
 		return err
 	}
 	if err := d.clock(ctx); err != nil { // before the node, because handlers go by it
@@ -83,6 +85,25 @@ func Play(ctx context.Context, config Config) error {
 	return d.audit(ctx)
 }
 
+// prepare makes the schema ready for the script.
+func (d *demo) prepare(ctx context.Context) error {
+	if !d.Week {
+		return d.clear(ctx)
+	}
+	now, err := d.now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := week.Fill(ctx, d.Direct, Schema, now, weekSeed); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.Out, "The schema %s has a generated week of history.\n\n", Schema)
+	return nil
+}
+
+// weekSeed decides about the details of the week.
+const weekSeed = 7
+
 func (d *demo) migrate(ctx context.Context) error {
 	if err := migrations.Up(ctx, d.Direct, Schema); err != nil {
 		return err
@@ -96,9 +117,11 @@ func (d *demo) serve(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
+	queues := week.Queues()
+	queues[store.DefaultQueue], queues[letters] = scheduled.DefaultSlots, 1
 	node, err := scheduled.New(scheduled.Config{
 		Pool: d.Pool, Connect: d.Connect, Handlers: registry, Schema: Schema, Service: "demo", Version: d.Version,
-		Queues:    map[string]int{store.DefaultQueue: scheduled.DefaultSlots, letters: 1},
+		Queues:    queues,
 		Recurring: community.Recurring(),
 		Logger:    d.Logger,
 		Backoff:   func(int, error) time.Duration { return 2 * time.Second }, // the default, 10 s, is long in a demo
@@ -119,14 +142,22 @@ func (d *demo) reminderOf(name string) string { return "task-SEND_EVENT_REMINDER
 // clock sets the demo's beginning by the database's clock. All times of the script count from it. It is a whole
 // second, because recurring tasks fire at whole seconds, and it leaves the node a moment to start.
 func (d *demo) clock(ctx context.Context) error {
-	var now time.Time
-	if err := d.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
-		return fmt.Errorf("ask the database's time: %w", err)
+	now, err := d.now(ctx)
+	if err != nil {
+		return err
 	}
 	d.start = now.Add(2 * time.Second).Truncate(time.Second)
 	d.began = time.Now().Add(d.start.Sub(now))
 	d.run = strconv.FormatInt(d.start.Unix(), 36)
 	return nil
+}
+
+// now is the time of the database.
+func (d *demo) now(ctx context.Context) (now time.Time, err error) {
+	if err := d.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return now, fmt.Errorf("ask the database's time: %w", err)
+	}
+	return now, nil
 }
 
 // at is an instant of the script.
