@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,17 +26,20 @@ type act struct {
 // done tells what an act has done.
 type done struct {
 	text string // a sentence for the person
-	to   string // the page to go to; "" means the form's field back
+	// tasks are a few tasks that the sentence is about. Their ids follow it, as links.
+	tasks []string
+	to    string // the page to go to; "" means the form's field back
 	// show asks the person first. It is the template of a page, whose .View is view. Nothing has been changed then.
-	show  string
-	title string
-	view  any
+	show   string
+	status int // of that page; 0 means 200
+	title  string
+	view   any
 }
 
 const (
 	saidCookie = "tasktable_said"
 	saidAge    = time.Minute
-	maxSaid    = 1000 // bytes; browsers refuse cookies of over 4 KB
+	maxSaid    = 3000 // bytes; browsers refuse cookies of over 4 KB
 )
 
 // act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
@@ -64,7 +69,7 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			told := d.errorAnswer(r, err)
 			d.write(w, r, told.status, v, told.template, told.title, told.view)
 		case made.show != "":
-			d.write(w, r, http.StatusOK, v, made.show, made.title, made.view)
+			d.write(w, r, cmp.Or(made.status, http.StatusOK), v, made.show, made.title, made.view)
 		default:
 			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
 			d.leadBack(w, r, made)
@@ -90,25 +95,38 @@ func (d *Dashboard) leadBack(w http.ResponseWriter, r *http.Request, made done) 
 	if to == "" {
 		to = d.localPath(r.PostFormValue("back"))
 	}
-	if len(made.text) > maxSaid {
-		made.text = made.text[:maxSaid]
-	}
-	d.setCookie(w, r, saidCookie, base64.RawURLEncoding.EncodeToString([]byte(made.text)), saidAge)
+	d.setCookie(w, r, saidCookie, encodeSaid(said{made.text, made.tasks}), saidAge)
 	http.Redirect(w, r, d.link(to), http.StatusSeeOther)
 }
 
-// said returns the sentence of the act that led to this page, and removes it.
-func (d *Dashboard) said(w http.ResponseWriter, r *http.Request) string {
+// said is what the last act has done.
+type said struct {
+	Text  string
+	Tasks []string // ids
+}
+
+// encodeSaid leaves out the tasks, and then the text, if a cookie cannot hold them.
+func encodeSaid(told said) string {
+	for _, shorter := range []said{told, {Text: told.Text}, {Text: "It was done."}} {
+		if encoded, err := json.Marshal(shorter); err == nil && len(encoded) <= maxSaid {
+			return base64.RawURLEncoding.EncodeToString(encoded)
+		}
+	}
+	return ""
+}
+
+// said returns what the act that led to this page has done, and removes it.
+func (d *Dashboard) said(w http.ResponseWriter, r *http.Request) (told said) {
 	cookie, err := r.Cookie(saidCookie)
 	if err != nil {
-		return ""
+		return said{}
 	}
 	d.setCookie(w, r, saidCookie, "", -time.Second)
-	text, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-	if err != nil {
-		return ""
+	encoded, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil || json.Unmarshal(encoded, &told) != nil {
+		return said{}
 	}
-	return string(text)
+	return told
 }
 
 const lockTaskSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`

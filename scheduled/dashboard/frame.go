@@ -18,7 +18,7 @@ type frame struct {
 	Title string
 	View  any
 	Main  template.HTML // the page's own part; only the layout has it
-	Said  string        // what the last act has done; only the layout has it
+	Said  said          // what the last act has done; only the layout has it
 }
 
 // Link returns the address of a page: a path of the dashboard, and names and values of parameters by turns. Empty values
@@ -30,6 +30,9 @@ func (f frame) Link(path string, parameters ...any) string {
 	}
 	return f.visit.board.link(path, texts...)
 }
+
+// Local returns the address of a path of the dashboard that a form has named, such as its field back.
+func (f frame) Local(path string) string { return f.visit.board.link(f.visit.board.localPath(path)) }
 
 // Task returns the address of a task's page.
 func (f frame) Task(id string) string { return f.visit.board.link("/tasks/" + url.PathEscape(id)) }

@@ -1,5 +1,262 @@
 package dashboard
 
-import "net/http"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
-func (d *Dashboard) registerTasks(*http.ServeMux) {}
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+func (d *Dashboard) registerTasks(mux *http.ServeMux) {
+	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasks)
+	mux.HandleFunc("GET /search", d.search)
+	d.act(mux, act{path: "/tasks/act", needs: Operate}, actOnTasks)
+	d.page(page{path: "/tasks/new", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTask)
+	d.act(mux, act{path: "/tasks/new", needs: Operate}, scheduleTask)
+}
+
+const (
+	pageRows    = 100    // tasks in a page of the list
+	countUpTo   = 10000  // beyond it people do not tell numbers apart
+	countWithin = "50ms" // a number is not worth a page that is late
+)
+
+// tasksView is the list of tasks.
+type tasksView struct {
+	Chips    []chip
+	Fields   []input
+	More     []input // the rarer ones
+	MoreOpen bool    // one of the rarer ones is used, or wrong
+	Statuses []choice
+	Archived []choice
+	Orders   []choice
+	Errors   fieldErrors
+
+	Types, Queues []string // suggestions
+
+	Heads   []head
+	Rows    []taskRow
+	About   bool   // a task has an entity or a tenant
+	Showing string // how many tasks there are
+	Cut     bool   // Search stopped before the page was full
+	First   string // the addresses of pages; "" if there is none
+	Next    string
+
+	Filter  string // the parameters of the address, for acts on all that match
+	Back    string // this page, without its place in the list
+	MaxBulk int
+	Verbs   []bulkVerb
+}
+
+// chip is a link to a usual look at the list.
+type chip struct {
+	Label, Href string
+	Current     bool
+}
+
+// head is the head of a column.
+type head struct {
+	Label string
+	Href  string // it sorts by the column; "" if the list cannot
+	Sort  string // ascending or descending, if the list is sorted by the column
+}
+
+func tasks(ctx context.Context, v *visit) (any, error) {
+	values := v.values()
+	filter, wrong := filterOf(values, v.now, v.look.zone)
+	view := tasksForm(values, wrong)
+	view.Chips, view.Heads = v.chips(values), v.heads(values)
+	view.Verbs, view.MaxBulk = bulkVerbs, maxBulk
+	var err error
+	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
+		return nil, err
+	}
+	if len(wrong) > 0 {
+		v.answer.status = http.StatusUnprocessableEntity
+		return view, nil
+	}
+	filter.Limit = pageRows
+	page, err := v.inspector.Search(ctx, v.db, filter)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range page.Rows {
+		view.Rows = append(view.Rows, taskRowOf(row))
+		view.About = view.About || row.Entity != nil || row.TenantID != nil
+	}
+	view.Cut = page.Cut
+	if page.After != nil {
+		view.Next = v.tasksAt(values, "after", encodeCursor(*page.After))
+	}
+	if filter.After != nil {
+		view.First = v.tasksAt(values, "after", "")
+	}
+	view.Showing, err = v.showing(ctx, filter, page)
+	return view, err
+}
+
+// tasksAt returns the address of the list with a parameter changed, and without its place unless it is that.
+func (v *visit) tasksAt(values url.Values, name, value string) string {
+	return v.board.config.Prefix + "/tasks" + question(with(values, name, value))
+}
+
+// with returns parameters with one changed, and without the empty ones and the place in the list.
+func with(values url.Values, name, value string) url.Values {
+	made := url.Values{}
+	for other, texts := range values {
+		for _, text := range texts {
+			if text != "" && other != "after" && other != name {
+				made.Add(other, text)
+			}
+		}
+	}
+	if value != "" {
+		made.Set(name, value)
+	}
+	return made
+}
+
+// tasksForm fills in the form with what the person has typed.
+func tasksForm(values url.Values, wrong fieldErrors) tasksView {
+	view := tasksView{Errors: wrong, Filter: question(with(values, "", ""))}
+	view.Back = "/tasks" + view.Filter
+	made := func(name, label, hint, list string) input {
+		return input{Name: name, Label: label, Value: values.Get(name), Error: wrong[name], Hint: hint, List: list}
+	}
+	view.Fields = []input{
+		made("type", "Type", "", "types"), made("queue", "Queue", "", "queues"),
+		made("id_prefix", "Id begins with", "", ""), made("message", "Message contains", "", ""),
+	}
+	view.More = []input{
+		made("entity", "Entity", "", ""), made("tenant_id", "Tenant", "", ""),
+		made("spawned_by", "Follow-up of", "", ""),
+		made("scheduled_from", "Scheduled from", "", "moments"), made("scheduled_to", "Scheduled before", "", "moments"),
+		made("finished_from", "Ended from", "", "moments"), made("finished_to", "Ended before", "", "moments"),
+	}
+	for _, one := range view.More {
+		view.MoreOpen = view.MoreOpen || one.Value != ""
+	}
+	view.MoreOpen = view.MoreOpen || values.Get("archived") != ""
+	statuses, _ := statusesOf(values["status"])
+	for _, status := range store.Statuses() {
+		one := choice{Value: string(status), Label: strings.ToLower(string(status))}
+		for _, given := range statuses {
+			one.Chosen = one.Chosen || given == status
+		}
+		view.Statuses = append(view.Statuses, one)
+	}
+	view.Archived, view.Orders = chosen(archivedWords, values.Get("archived")), chosen(taskOrders, orderOf(values))
+	return view
+}
+
+// typesAndQueues reads the types and queues in use, as suggestions. The role of tenants may not read them.
+func (v *visit) typesAndQueues(ctx context.Context) (types, queues []string, err error) {
+	if v.person.Tenant != "" {
+		return nil, nil, nil
+	}
+	if types, err = v.inspector.Types(ctx, v.db); err != nil {
+		return nil, nil, err
+	}
+	queues, err = v.inspector.Queues(ctx, v.db)
+	return types, queues, err
+}
+
+// chips are the usual looks.
+func (v *visit) chips(values url.Values) []chip {
+	today := v.now.In(v.look.zone).Format(time.DateOnly)
+	looks := []struct{ label, query string }{
+		{"All", ""},
+		{"Waiting", "status=QUEUED&order=scheduled_at"},
+		{"Running", "status=EXECUTING&order=scheduled_at"},
+		{"Failed", "status=FAILED&order=-finished_at"},
+		{"Expired", "status=EXPIRED&order=-finished_at"},
+		{"Paused", "status=PAUSED&order=scheduled_at"},
+		{"Completed today", "status=COMPLETED&finished_from=" + today + "&order=-finished_at"},
+		{"Cancelled", "status=CANCELLED&order=-finished_at"},
+		{"Skipped", "status=SKIPPED&order=-scheduled_at"},
+	}
+	here := with(values, "", "").Encode()
+	made := make([]chip, len(looks))
+	for i, look := range looks {
+		parsed, _ := url.ParseQuery(look.query)
+		made[i] = chip{look.label, v.tasksAt(parsed, "", ""), parsed.Encode() == here}
+	}
+	return made
+}
+
+// heads are the heads of the columns after the one with the boxes. A second click turns the order around.
+func (v *visit) heads(values url.Values) []head {
+	order := orderOf(values)
+	sorted := func(label, column, first string) head {
+		made := head{Label: label, Href: v.tasksAt(values, "order", first+column)}
+		switch order {
+		case column:
+			made.Sort, made.Href = "ascending", v.tasksAt(values, "order", "-"+column)
+		case "-" + column:
+			made.Sort, made.Href = "descending", v.tasksAt(values, "order", column)
+		}
+		return made
+	}
+	return []head{
+		sorted("Id", "id", ""), {Label: "Type"}, {Label: "Status"}, {Label: "Queue"},
+		sorted("Scheduled", "scheduled_at", "-"), sorted("Ended, or next", "finished_at", "-"), {Label: "Attempts"},
+	}
+}
+
+// showing tells how many tasks there are.
+func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect.Page) (string, error) {
+	rows := len(page.Rows)
+	if page.After == nil && filter.After == nil {
+		return amount(rows, "task", "tasks"), nil
+	}
+	found, more, err := v.countQuickly(ctx, filter)
+	switch {
+	case errors.Is(err, errTooSlow):
+		return fmt.Sprintf("Showing %s. How many match has not been counted, because it takes too long.",
+			amount(rows, "task", "tasks")), nil
+	case err != nil:
+		return "", err
+	case more:
+		return fmt.Sprintf("Showing %s; more than %s match.", count(rows, false), count(found, false)), nil
+	}
+	return fmt.Sprintf("Showing %s of %s.", count(rows, false), amount(found, "task", "tasks")), nil
+}
+
+var errTooSlow = errors.New("counting takes too long")
+
+// countQuickly counts in a transaction of its own, because Postgres ends the count after countWithin.
+func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter) (found int, more bool, err error) {
+	begins, _ := v.db.(interface {
+		Begin(ctx context.Context) (pgx.Tx, error)
+	})
+	tx, err := begins.Begin(ctx)
+	if err != nil {
+		return 0, false, fmt.Errorf("count tasks: %w", err)
+	}
+	// Within a transaction the end of a savepoint would leave the setting. Undoing it does not.
+	defer func() { _ = tx.Rollback(ctx) }() // the context's end has ended it, too
+	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '"+countWithin+"'"); err != nil {
+		return 0, false, fmt.Errorf("count tasks: %w", err)
+	}
+	found, more, err = v.inspector.CountUpTo(ctx, tx, filter, countUpTo)
+	if hasCode(err, "57014") { // query_canceled
+		return 0, false, errTooSlow
+	}
+	return found, more, err
+}
+
+// amount is a number of things, such as 1 task or 1 204 tasks.
+func amount(number int, one, several string) string {
+	if number == 1 {
+		return "1 " + one
+	}
+	return count(number, false) + " " + several
+}

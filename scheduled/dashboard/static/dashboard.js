@@ -113,6 +113,12 @@
   addEventListener("pagehide", unfollow);
   addEventListener("pageshow", follow);
 
+  // Empty fields do not go into the address.
+  document.addEventListener("formdata", (event) => {
+    if (event.target.method !== "get") return;
+    for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+  });
+
   // Choose all rows of a table.
   document.addEventListener("change", (event) => {
     if (!event.target.matches("[data-all]")) return;

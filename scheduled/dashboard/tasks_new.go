@@ -1,0 +1,240 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// newTaskView is the form that schedules a task.
+type newTaskView struct {
+	Task    []input // what it is
+	When    []input
+	Rules   []input
+	Recurs  []input
+	Payload input
+	Errors  fieldErrors
+	Types   []string // suggestions
+	Queues  []string
+	Exists  string // the id of a task that the form would edit
+	Replace bool
+}
+
+// newTaskForm fills in the form. get returns a field.
+func newTaskForm(get func(string) string, wrong fieldErrors, tenant string) newTaskView {
+	made := func(name, label, hint, list string) input {
+		return input{Name: name, Label: label, Value: get(name), Error: wrong[name], Hint: hint, List: list}
+	}
+	view := newTaskView{
+		Task: []input{
+			made("type", "Type", "Needed unless the payload has a field type.", "types"),
+			made("id", "Id", "Default: a new one. A task that recurs needs one.", ""),
+			made("entity", "Entity", "The thing that it is about, such as event:42.", ""),
+		},
+		When: []input{
+			made("at", "At", "Default: now. Such as 2026-11-21 18:00, or +10m.", "moments"),
+			made("expiration", "Expiration", "How long after its time it may still start. Default: for ever.", ""),
+		},
+		Rules: []input{
+			made("queue", "Queue", "Default: default.", "queues"),
+			made("priority", "Priority", "From -100 to 100. The higher runs first. Default: 0.", ""),
+			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.", ""),
+			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 5.", ""),
+		},
+		Recurs: []input{
+			made("cron", "Cron expression", "5 fields, 6 with seconds first, @daily and its like, or @every 90s.", ""),
+			made("cron_time_zone", "Zone of the expression", "Such as Europe/Berlin. Default: UTC.", ""),
+		},
+		Payload: made("payload", "Payload", "", ""), Errors: wrong, Replace: get("replace") != "",
+	}
+	if tenant == "" {
+		view.Task = append(view.Task, made("tenant", "Tenant", "The owner.", ""))
+	}
+	return view
+}
+
+// newTask is the page of the form. Parameters of the address fill in its fields.
+func newTask(ctx context.Context, v *visit) (any, error) {
+	view := newTaskForm(v.query, fieldErrors{}, v.person.Tenant)
+	return view, v.suggestFor(ctx, &view)
+}
+
+func (v *visit) suggestFor(ctx context.Context, view *newTaskView) (err error) {
+	view.Types, view.Queues, err = v.typesAndQueues(ctx)
+	return err
+}
+
+var errTaskExists = errors.New("there is a task with this id")
+
+// scheduleTask schedules the task of the form. It edits a task that has the id only if the person has asked for that.
+func scheduleTask(ctx context.Context, v *visit) (done, error) {
+	task, wrong := taskOf(v)
+	if len(wrong) > 0 {
+		return v.showNewTask(ctx, wrong, "")
+	}
+	var receipt store.Receipt
+	tx, _ := v.db.(pgx.Tx)
+	// The savepoint undoes what a refused task has done, so that the form can be read and shown again.
+	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
+		receipt, err = v.tasks.Schedule(ctx, savepoint, task)
+		if err == nil && receipt.Outcome != store.Created && v.form("replace") == "" {
+			err = errTaskExists
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errTaskExists):
+		wrong.note("id", errors.New("must be a new one: there is a task with this id"))
+		return v.showNewTask(ctx, wrong, receipt.ID)
+	case errors.Is(err, store.ErrInvalid):
+		noteInvalid(wrong, err)
+		return v.showNewTask(ctx, wrong, "")
+	case hasCode(err, "42501"): // insufficient_privilege: a trigger of the database has refused it
+		wrong.note("id", errors.New("must not be that of the engine or of another tenant"))
+		return v.showNewTask(ctx, wrong, "")
+	case err != nil:
+		return done{}, err
+	}
+	return done{text: scheduledText(receipt), to: taskPath(receipt.ID)}, nil
+}
+
+func scheduledText(receipt store.Receipt) string {
+	switch receipt.Outcome {
+	case store.Created:
+		return "Scheduled the task."
+	case store.Rescheduled:
+		return "Edited the task."
+	case store.Rearmed:
+		return "Edited the task. It had ended, and waits again."
+	case store.Finished:
+		return "Nothing was changed: the task has ended, and its time is the same."
+	}
+	return "Nothing was changed: the task is like that already."
+}
+
+// showNewTask shows the form with its errors.
+func (v *visit) showNewTask(ctx context.Context, wrong fieldErrors, exists string) (done, error) {
+	view := newTaskForm(v.form, wrong, v.person.Tenant)
+	view.Exists = exists
+	asked := done{show: "tasks-new", status: http.StatusUnprocessableEntity, title: "Schedule a task"}
+	if exists != "" {
+		asked.status = http.StatusConflict
+	}
+	err := v.suggestFor(ctx, &view)
+	asked.view = view
+	return asked, err
+}
+
+// taskOf reads the task of the form.
+func taskOf(v *visit) (store.Task, fieldErrors) {
+	wrong := fieldErrors{}
+	text := func(name string) string { return strings.TrimSpace(v.form(name)) }
+	task := store.Task{
+		ID: v.form("id"), Queue: text("queue"), Entity: v.form("entity"), TenantID: v.form("tenant"),
+	}
+	if v.person.Tenant != "" {
+		task.TenantID = v.person.Tenant
+	}
+	task.Payload = payloadOf(text("payload"), text("type"), wrong)
+	var err error
+	task.At, err = typedTime(text("at"), v.now, v.look.zone)
+	wrong.note("at", err)
+	for name, into := range map[string]*int{"priority": &task.Priority, "max_attempts": &task.MaxAttempts} {
+		if given := text(name); given != "" {
+			if *into, err = strconv.Atoi(given); err != nil {
+				wrong.note(name, errors.New("must be a whole number"))
+			}
+		}
+	}
+	for name, into := range map[string]*time.Duration{
+		"expiration": &task.Expiration, "expected_execution_time": &task.ExpectedExecutionTime,
+	} {
+		if given := text(name); given != "" {
+			*into, err = typedLength(given)
+			wrong.note(name, err)
+		}
+	}
+	switch {
+	case text("cron") != "":
+		task.Recurrence = &store.Recurrence{Cron: text("cron"), TimeZone: text("cron_time_zone")}
+		if task.ID == "" {
+			wrong.note("id", errors.New("must be given for a task that recurs"))
+		}
+	case text("cron_time_zone") != "":
+		wrong.note("cron_time_zone", errors.New("must be empty unless there is a cron expression"))
+	}
+	if len(wrong) == 0 {
+		noteInvalid(wrong, task.Check())
+	}
+	return task, wrong
+}
+
+// typedPayload is a payload that was typed as JSON, and its type.
+type typedPayload struct {
+	name string
+	body json.RawMessage
+}
+
+func (t typedPayload) TaskType() string             { return t.name }
+func (t typedPayload) MarshalJSON() ([]byte, error) { return t.body, nil }
+
+// payloadOf reads the payload. Its errors never quote it, because it may be secret.
+func payloadOf(body, name string, wrong fieldErrors) store.Payload {
+	if body == "" {
+		body = "{}"
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(body), &fields); err != nil || fields == nil {
+		rule := "must be a JSON object"
+		if where := new(json.SyntaxError); errors.As(err, &where) {
+			rule += fmt.Sprintf(": it is wrong at byte %d", where.Offset)
+		}
+		wrong.note("payload", errors.New(rule))
+	}
+	if name == "" {
+		name = store.JSON(body).TaskType()
+	}
+	if name == "" {
+		wrong.note("type", errors.New("must be given, because the payload has no field type that says it"))
+	}
+	return typedPayload{name, json.RawMessage(body)}
+}
+
+// formNames are the fields of the form whose names differ from those in the errors of package store.
+var formNames = map[string]string{"scheduled_at": "at", "tenant_id": "tenant", "time_zone": "cron_time_zone"}
+
+// noteInvalid notes an error of package store at the field that it names: "…: invalid: field must be …".
+func noteInvalid(wrong fieldErrors, err error) {
+	if err == nil {
+		return
+	}
+	_, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+	if !found {
+		rule = err.Error()
+	}
+	name, rest, _ := strings.Cut(rule, " ")
+	name = strings.TrimSuffix(name, ":")
+	if other, known := formNames[name]; known {
+		name = other
+	}
+	switch name {
+	case "id", "type", "payload", "entity", "tenant", "at", "queue", "priority", "expiration",
+		"expected_execution_time", "max_attempts", "cron", "cron_time_zone":
+		if strings.HasPrefix(rest, "must") {
+			wrong.note(name, errors.New(rest))
+			return
+		}
+		wrong[name] = sentence(errors.New(rest))
+	default:
+		wrong["form"] = sentence(errors.New(rule))
+	}
+}

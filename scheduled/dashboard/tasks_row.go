@@ -1,0 +1,70 @@
+package dashboard
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// taskRow is a task in a list. The template task-row shows it.
+type taskRow struct {
+	ID, Type string
+	Status   store.Status
+	Queue    string
+	Priority int
+	Cron     string // of a recurring task
+	At       *time.Time
+	Event    string // the other time that matters, in a word: started, ended, …
+	EventAt  *time.Time
+	Attempts string
+	Entity   string
+	Tenant   string
+	Message  string // its first line
+	Archived bool
+	// Seen is the value of the box that selects the task. It tells what the person saw of it.
+	Seen string
+}
+
+func taskRowOf(row store.Row) taskRow {
+	made := taskRow{
+		ID: row.ID, Type: row.Type, Status: row.Status, Queue: row.Queue, Priority: row.Priority, Cron: textOf(row.Cron),
+		At: &row.ScheduledAt, Attempts: fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), Entity: textOf(row.Entity),
+		Tenant: textOf(row.TenantID), Archived: row.ArchivedAt != nil,
+		Seen: seenTask{row.ID, row.Revision, row.Status}.String(),
+	}
+	made.Message, _, _ = strings.Cut(textOf(row.Message), "\n")
+	made.Event, made.EventAt = eventOf(row)
+	if row.Cron != nil {
+		made.At, made.Attempts = nextFire(row), ""
+	}
+	return made
+}
+
+// eventOf returns the time that matters for a task besides the one that it is scheduled for.
+func eventOf(row store.Row) (event string, at *time.Time) {
+	switch {
+	case row.FinishedAt != nil:
+		return "ended", row.FinishedAt
+	case row.Status == store.StatusPaused && row.PausedUntil != nil:
+		return "resumes", row.PausedUntil
+	case row.Status == store.StatusExecuting && row.StartedAt != nil:
+		return "started", row.StartedAt
+	case row.Status == store.StatusQueued && row.Cron == nil && row.NextAttemptAt != nil &&
+		!row.NextAttemptAt.Equal(row.ScheduledAt):
+		return "next attempt", row.NextAttemptAt
+	}
+	return "", nil
+}
+
+// nextFire returns when a recurring task fires next. Its scheduled_at is its start, and would look overdue.
+func nextFire(row store.Row) *time.Time {
+	switch {
+	case row.Status != store.StatusQueued:
+		return nil
+	case row.NextAttemptAt != nil && row.PlannedRevision != nil && *row.PlannedRevision == row.Revision:
+		return row.NextAttemptAt
+	}
+	return &row.ScheduledAt
+}

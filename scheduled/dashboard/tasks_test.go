@@ -1,0 +1,306 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// soon is when the tasks of these tests are due. No node runs them.
+var soon = time.Now().UTC().Truncate(time.Hour).Add(24 * time.Hour)
+
+// plain is a task of the type LOG.
+func plain(id string) store.Task {
+	return store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: soon}
+}
+
+// asEngine runs a statement as the engine does, so that tasks keep their revisions.
+func (b *board) asEngine(sql string, args ...any) {
+	b.Helper()
+	err := pgx.BeginFunc(b.Context(), b.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(b.Context(), `SELECT set_config('tasktable_change.context', 'engine', true)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(b.Context(), sql, args...)
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// inStatus makes a task of a status, as the engine leaves it.
+func (b *board) inStatus(id string, status store.Status) {
+	b.Helper()
+	b.schedule(plain(id))
+	switch status {
+	case store.StatusQueued:
+	case store.StatusExecuting:
+		b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL,
+			fence = nextval('tasktable.task_numbers'), lease_expires_at = now() + interval '1 hour',
+			started_at = now() WHERE id = $1`, id)
+	case store.StatusPaused:
+		if _, err := b.tasks.Pause(b.Context(), b.pool, id); err != nil {
+			b.Fatal(err)
+		}
+	default:
+		b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = $2, next_attempt_at = NULL, finished_at = now(),
+			message = 'oh' WHERE id = $1`, id, status)
+	}
+}
+
+var rowKey = regexp.MustCompile(`<tr data-key="([^"]*)"`)
+
+// ids are the tasks of a list.
+func (r reply) ids() []string {
+	ids := []string{}
+	for _, found := range rowKey.FindAllStringSubmatch(r.text, -1) {
+		ids = append(ids, html.UnescapeString(found[1]))
+	}
+	return ids
+}
+
+func TestTasksFilter(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.schedule(store.Task{ID: "a", Payload: store.JSON(`{"type": "MAIL"}`), At: soon, Queue: "mails", Priority: 7,
+		Entity: "event:1", TenantID: "acme"})
+	b.schedule(store.Task{ID: "b", Payload: store.JSON(`{"type": "LOG"}`), At: soon.Add(time.Hour)})
+	b.inStatus("failed", store.StatusFailed)
+	b.inStatus("archived", store.StatusFailed)
+	b.inStatus("done", store.StatusCompleted)
+	b.exec(`SELECT tasktable.archive('archived', 'seen to')`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET message = E'no route to host\nand more' WHERE id = 'failed'`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'a' WHERE id = 'b'`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = now() - interval '3 days' WHERE id = 'done'`)
+	for query, want := range map[string]string{
+		"":                                 "b failed done archived a",
+		"order=id":                         "a archived b done failed",
+		"order=-id":                        "failed done b archived a",
+		"order=scheduled_at":               "a archived done failed b",
+		"order=finished_at&status=FAILED":  "failed archived",
+		"type=MAIL":                        "a",
+		"queue=mails":                      "a",
+		"entity=event%3A1":                 "a",
+		"tenant_id=acme":                   "a",
+		"spawned_by=a":                     "b",
+		"id_prefix=a&order=id":             "a archived",
+		"message=to+host":                  "failed",
+		"status=queued&status=&order=id":   "a b",
+		"status=QUEUED,COMPLETED&order=id": "a b done",
+		"archived=true":                    "archived",
+		"archived=false&status=FAILED":     "failed",
+		"finished_from=-1d&order=id":       "archived failed",
+		"finished_to=-1d":                  "done",
+		"scheduled_from=" + soon.Add(time.Minute).Format("2006-01-02T15:04"):        "b",
+		"order=id&scheduled_to=" + soon.Add(time.Minute).Format("2006-01-02T15:04"): "a archived done failed",
+		"type=NOTHING": "",
+	} {
+		got := b.get("/tasks?"+query).wants(t, http.StatusOK)
+		if text := strings.Join(got.ids(), " "); text != want {
+			t.Errorf("%s: %q, want %q", query, text, want)
+		}
+	}
+	b.get("/tasks?order=id").wants(t, http.StatusOK, "5 tasks", "priority 7", "event:1", "acme", "no route to host",
+		`aria-sort="ascending"`).lacks(t, "and more", "<details open")
+	b.get("/tasks?entity=x").wants(t, http.StatusOK, "No task matches.", "<details open")
+	b.get("/tasks?status=FAILED&order=-finished_at").wants(t, http.StatusOK, `aria-current="page">Failed</a>`)
+}
+
+func TestTasksFilterIsInTheZone(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.schedule(store.Task{ID: "noon", Payload: store.JSON(`{"type": "LOG"}`),
+		At: time.Date(2030, 7, 1, 12, 0, 0, 0, time.UTC)})
+	b.post("/look", "zone", "Asia/Tokyo", "theme", "", "back", "/tasks").wants(t, http.StatusOK)
+	for query, want := range map[string]int{"scheduled_from=2030-07-01+21:00": 1, "scheduled_from=2030-07-01+21:01": 0} {
+		if got := b.get("/tasks?"+query).wants(t, http.StatusOK).ids(); len(got) != want {
+			t.Errorf("%s: %q", query, got)
+		}
+	}
+}
+
+func TestTasksFilterIsChecked(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.schedule(plain("a"))
+	for query, want := range map[string]string{
+		"type=x":                                "It must be 2 to 127 letters",
+		"queue=A":                               "It must be 1 to 64 of a-z",
+		"status=LATE":                           "It must be one of the eight statuses.",
+		"entity=%00":                            "It must be at most 512 bytes",
+		"tenant_id=%ff":                         "It must be at most 512 bytes",
+		"id_prefix=" + strings.Repeat("x", 513): "It must be at most 512 bytes",
+		"spawned_by=%0a":                        "It must be at most 512 bytes",
+		"message=%00":                           "It must be at most 4096 bytes",
+		"scheduled_from=soon":                   "It must be a time, such as",
+		"scheduled_to=9":                        "It must be a time, such as",
+		"finished_from=2026-02-30":              "It must be a time, such as",
+		"finished_to=-1x":                       "It must be a time, such as",
+		"archived=yes":                          "It must be true, false or empty.",
+		"order=type":                            "It must be scheduled_at, finished_at or id",
+		"after=x":                               "It must be that of the page before.",
+	} {
+		got := b.get("/tasks?"+query).wants(t, http.StatusUnprocessableEntity, want, "no task is listed")
+		if len(got.ids()) > 0 {
+			t.Errorf("%s lists tasks", query)
+		}
+	}
+	b.get("/tasks?type=x").wants(t, http.StatusUnprocessableEntity, `name="type" value="x" list="types" aria-invalid="true"`)
+}
+
+var nextPage = regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
+
+func TestTasksPages(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = "/admin/tasks" })
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		SELECT 't' || i, '{"type": "LOG"}', now() + i / 7 * interval '1 minute' FROM generate_series(1, 250) AS i`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now()`)
+	for _, order := range []string{"", "scheduled_at", "-finished_at", "finished_at", "id", "-id"} {
+		path, seen := "/tasks?type=LOG&order="+order, []string{}
+		for pages := 1; ; pages++ {
+			got := b.get(path).wants(t, http.StatusOK)
+			seen = append(seen, got.ids()...)
+			next := nextPage.FindStringSubmatch(got.text)
+			if next == nil || pages > 3 {
+				got.wants(t, http.StatusOK, "Showing 50 of 250 tasks.", "First page")
+				break
+			}
+			path = strings.TrimPrefix(html.UnescapeString(next[1]), "/admin/tasks")
+		}
+		slices.Sort(seen)
+		if n := len(slices.Compact(slices.Clone(seen))); n != 250 || len(seen) != 250 {
+			t.Errorf("%q: %d tasks in pages, %d of them different", order, len(seen), n)
+		}
+	}
+}
+
+// Counting has a limit, and a time that a busy machine may exceed.
+func TestTasksAreCounted(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		SELECT 't' || i, '{"type": "LOG"}', now() FROM generate_series(1, 10001) AS i`)
+	const want = "Showing 100; more than 10 000 match."
+	for end := time.Now().Add(20 * time.Second); ; {
+		got := b.get("/tasks").wants(t, http.StatusOK)
+		if strings.Contains(got.words(), want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %q in: %s", want, got.words())
+		}
+	}
+}
+
+func TestTasksAreEscaped(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	const id = `../x?#<script>alert(1)</script>"'&`
+	b.schedule(store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: soon, Entity: "<b>e", TenantID: "<b>t"})
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET message = '<img src=x onerror=alert(1)>'`)
+	got := b.get("/tasks").wants(t, http.StatusOK, `href="/tasks/..%2Fx%3F%23%3Cscript%3E`, "&lt;img src=x").
+		lacks(t, "<script>alert", "<img", "<b>e", "<b>t")
+	if ids := got.ids(); !slices.Equal(ids, []string{id}) {
+		t.Errorf("the list has %q", ids)
+	}
+	box := html.UnescapeString(regexp.MustCompile(`name="task" value="([^"]*)"`).FindStringSubmatch(got.text)[1])
+	b.post("/tasks/act", "verb", "cancel", "task", box).wants(t, http.StatusOK, "Cancel 1 task?").
+		lacks(t, "<script>alert")
+}
+
+func TestTasksForThoseWhoRead(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t)
+	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
+	b.schedule(plain("a"))
+	b.get("/tasks").wants(t, http.StatusOK, "1 task").lacks(t, `type="checkbox" name="task"`, `name="verb"`, "/tasks/new")
+	b.get("/tasks/new").wants(t, http.StatusForbidden, "This needs the role operate.")
+	seen := fmt.Sprintf("%d QUEUED a", b.row("a").Revision)
+	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden)
+	b.post("/tasks/new", "type", "LOG").wants(t, http.StatusForbidden)
+	if b.row("a").Status != store.StatusQueued {
+		t.Error("the task was cancelled")
+	}
+}
+
+// tenantBoard is signed in by a key of the tenant acme, on the database roles of `tasktable migrate roles`.
+func tenantBoard(t *testing.T) *board {
+	t.Helper()
+	roles := migrations.Roles{
+		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
+		Tenant: storetest.Role(t),
+	}
+	var secret string
+	b := newBoard(t, func(c *dashboard.Config) {
+		var script strings.Builder
+		if err := migrations.PrintRoles(&script, "", roles); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+		address, err := url.Parse(c.Pool.Config().ConnString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		address.User = url.UserPassword(roles.Engine, storetest.RolePassword)
+		if c.Pool, err = pgxpool.New(t.Context(), address.String()); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Pool.Close)
+		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
+		secret, _, err = c.Keys.Create(t.Context(), c.Pool,
+			keys.NewKey{Name: "ann", TenantID: "acme", Scopes: keys.Scopes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	b.post("/sign-in", "key", secret)
+	return b
+}
+
+func TestTasksOfATenant(t *testing.T) {
+	t.Parallel()
+	b := tenantBoard(t)
+	for _, tenant := range []string{"acme", "globex"} {
+		task := plain("of-" + tenant)
+		task.TenantID = tenant
+		b.schedule(task)
+	}
+	got := b.get("/tasks").wants(t, http.StatusOK)
+	if ids := got.ids(); !slices.Equal(ids, []string{"of-acme"}) {
+		t.Fatalf("the tenant sees %q", ids)
+	}
+	got.lacks(t, "globex")
+	b.get("/search?q=of-globex").wants(t, http.StatusOK, "No task matches.")
+	seen := func(id string) string { return fmt.Sprintf("%d QUEUED %s", b.row(id).Revision, id) }
+	b.post("/tasks/act", "verb", "cancel", "task", seen("of-acme"), "task", seen("of-globex"), "confirmed", "1",
+		"back", "/tasks").wants(t, http.StatusOK, "Cancelled 1 task; 1 was changed meanwhile and left alone")
+	if b.row("of-acme").Status != store.StatusCancelled || b.row("of-globex").Status != store.StatusQueued {
+		t.Error("the tenant cancelled the wrong task")
+	}
+	b.get("/tasks/new").wants(t, http.StatusOK).lacks(t, `name="tenant"`)
+	b.post("/tasks/new", "id", "of-globex", "type", "LOG", "replace", "1", "tenant", "globex").
+		wants(t, http.StatusUnprocessableEntity, "another tenant")
+	b.post("/tasks/new", "id", "new", "type", "LOG", "tenant", "globex")
+	if row := b.row("new"); row.TenantID == nil || *row.TenantID != "acme" {
+		t.Errorf("the new task is of %v", row.TenantID)
+	}
+}
