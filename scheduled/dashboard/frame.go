@@ -85,9 +85,9 @@ func (f frame) File(name string) string {
 }
 
 // Live returns the address of the stream that tells when this page's main part changes. It is "" for the answer to a
-// form, because a stream would read the form's address as a page, and show that instead.
+// form, because a stream would read the form's address as a page, and show that instead. A stranger has none, either.
 func (f frame) Live() string {
-	if f.visit.request.Method != http.MethodGet {
+	if f.visit.request.Method != http.MethodGet || f.visit.person.Name == "" {
 		return ""
 	}
 	return f.visit.board.link("/live", "page", f.Here())

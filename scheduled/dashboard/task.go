@@ -68,7 +68,7 @@ func viewTask(ctx context.Context, v *visit) (any, error) {
 		return nil, err
 	}
 	if e.Row != nil {
-		if err := view.readRow(ctx, v); err != nil {
+		if err := view.readRow(ctx, v, e.Reason.Detail); err != nil {
 			return nil, err
 		}
 	}
@@ -77,8 +77,8 @@ func viewTask(ctx context.Context, v *visit) (any, error) {
 	return view, nil
 }
 
-// readRow reads the parts of the page for which the task must exist.
-func (v *taskView) readRow(ctx context.Context, on *visit) (err error) {
+// readRow reads the parts of the page for which the task must exist. detail is what the reason tells already.
+func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err error) {
 	row := *v.Row
 	v.Verbs, v.Fields, v.Logs = verbsOf(row), fieldsOfRow(row), logFields(row)
 	if v.FollowUps, err = on.inspector.FollowUps(ctx, on.db, row.ID); err != nil {
@@ -93,8 +93,8 @@ func (v *taskView) readRow(ctx context.Context, on *visit) (err error) {
 	case row.ParentID != nil:
 		v.Recurring = "/recurring/" + url.PathEscape(*row.ParentID)
 	}
-	if row.Message != nil && strings.TrimSpace(*row.Message) != v.Why.Detail {
-		v.Message = blockOf(*row.Message)
+	if row.Message != nil && strings.TrimSpace(*row.Message) != strings.TrimSpace(detail) {
+		v.Message = blockOf(*row.Message, maxBlockLines)
 	}
 	payload, shown, err := on.payload(ctx, row)
 	switch {
@@ -104,22 +104,16 @@ func (v *taskView) readRow(ctx context.Context, on *visit) (err error) {
 	case err != nil: // it is encoded by a codec that the dashboard does not have
 		v.Unread, err = sentence(err), nil
 	}
-	v.Payload = blockOf(payload)
+	v.Payload = blockOf(payload, maxBlockLines)
 	var result bytes.Buffer
 	if len(row.Result) > 0 && json.Indent(&result, row.Result, "", "  ") == nil {
-		v.Result = blockOf(result.String())
+		v.Result = blockOf(result.String(), maxBlockLines)
 	}
 	return err
 }
 
-// Verb returns a verb by its name, if it makes sense now.
-func (v taskView) Verb(name string) *verbView {
-	i := slices.IndexFunc(v.Verbs, func(verb verbView) bool { return verb.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &v.Verbs[i]
-}
+// Entity is the entity of the task, or "".
+func (v taskView) Entity() string { return textOf(v.Row.Entity) }
 
 // OpenAttempts are the attempts that are not folded away.
 func (v taskView) OpenAttempts() []attemptView {
@@ -183,14 +177,14 @@ const (
 	maxBlockLines = 18
 )
 
-func blockOf(text string) blockView {
+func blockOf(text string, maxLines int) blockView {
 	b := blockView{Text: text, Size: len(text)}
 	head, lines := text, 0
 	for i, char := range text {
 		if char == '\n' {
 			lines++
 		}
-		if lines == maxBlockLines || i >= maxBlock {
+		if lines == maxLines || i >= maxBlock {
 			head = text[:i]
 			break
 		}

@@ -218,7 +218,11 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	view.written(v)
 	if changed {
 		view.Changes, view.Conflict = stale.view.Changes, true
-		return done{}, view.again(http.StatusConflict, stale.view.Text)
+		text := "Somebody else has changed " + row.ID + " since you began. Nothing was saved."
+		if len(view.Changes) == 0 { // it has ended
+			text = stale.view.Text
+		}
+		return done{}, view.again(http.StatusConflict, text)
 	}
 	task, err := view.task(ctx, v)
 	if err != nil {
@@ -228,7 +232,8 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
 	switch {
 	case errors.Is(err, store.ErrInvalid):
-		return done{}, view.again(http.StatusUnprocessableEntity, sentence(err))
+		_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ") // it names the field
+		return done{}, view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
 	case err != nil:
 		return done{}, err
 	}

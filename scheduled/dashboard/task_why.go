@@ -26,7 +26,7 @@ type told struct {
 type whyView struct {
 	Code     string
 	Sentence told
-	Detail   string // the last error, if it is too long for the sentence
+	Detail   blockView // the last error, if it is too long for the sentence
 	More     []told
 	Next     []inspect.Upcoming
 }
@@ -39,8 +39,10 @@ var tones = map[string]string{
 	"running": "busy", "edited": "busy", "in_line": "busy", "firing": "busy", "planning": "busy",
 }
 
-// maxDetail is the greatest length of an error that stands in the sentence.
-const maxDetail = 200
+const (
+	maxDetail      = 200 // the greatest length of an error that stands in the sentence
+	maxDetailLines = 6   // of a longer one that are shown at once
+)
 
 // whyOf makes sentences of an explanation: one of the reason, and one of each circumstance.
 func whyOf(e inspect.Explanation) whyView {
@@ -48,7 +50,7 @@ func whyOf(e inspect.Explanation) whyView {
 	w := whyView{Code: r.Code, Next: e.Next}
 	main := inspect.Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Further: r.Further}
 	if detail := strings.TrimSpace(r.Detail); len(detail) > maxDetail || strings.Contains(detail, "\n") {
-		main.Detail, w.Detail = "", detail
+		main.Detail, w.Detail = "", blockOf(detail, maxDetailLines)
 	}
 	w.Sentence = told{tones[r.Code], sentenceOf(main)}
 	if w.Sentence.Tone == "" && (r.Obstacle != "" || r.Trouble != nil) {
@@ -63,13 +65,21 @@ func whyOf(e inspect.Explanation) whyView {
 		{r.Obstacle != "", "warn", inspect.Reason{Obstacle: r.Obstacle}},
 		{r.Elsewhere != "", "", inspect.Reason{Elsewhere: r.Elsewhere}},
 		{r.Trouble != nil, "bad", inspect.Reason{Trouble: r.Trouble}},
-		{r.FollowUp != "", "warn", inspect.Reason{FollowUp: r.FollowUp}},
+		{r.FollowUp != "", followUpTone(r.FollowUp), inspect.Reason{FollowUp: r.FollowUp}},
 	} {
 		if one.given {
 			w.More = append(w.More, told{one.tone, sentenceOf(one.reason)})
 		}
 	}
 	return w
+}
+
+// followUpTone is "" while the follow-up may still run.
+func followUpTone(text string) string {
+	if strings.Contains(text, ") is FAILED") || strings.Contains(text, ") is EXPIRED") {
+		return "bad"
+	}
+	return ""
 }
 
 // sentenceOf is the sentence of a reason, with its times apart from its texts. Sentence writes times as texts, so this
