@@ -74,7 +74,7 @@ func TestBeside(t *testing.T) {
 		{day("01"), "", day("02")}, {day("02"), day("01"), day("03")}, {day("03"), day("02"), ""}, {"daily", "", ""},
 	} {
 		for driver, db := range b.Readers() {
-			row, err := b.Store.Get(b.Ctx, db, c.id)
+			row, err := b.Tasks.Get(b.Ctx, db, c.id)
 			b.Check(err)
 			beside, err := b.Inspector.Beside(b.Ctx, db, row)
 			b.Check(err)
