@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -86,8 +87,14 @@ func (f frame) File(name string) string {
 	return f.visit.board.link("/static/"+name, "v", f.visit.board.files[name].version)
 }
 
-// Live returns the address of the stream that tells when this page's main part changes.
-func (f frame) Live() string { return f.visit.board.link("/live", "page", f.Here()) }
+// Live returns the address of the stream that tells when this page's main part changes. It is "" for the answer to a
+// form, because a stream would read the form's address as a page, and show that instead. A stranger has none, either.
+func (f frame) Live() string {
+	if f.visit.request.Method != http.MethodGet || f.visit.person.Name == "" {
+		return ""
+	}
+	return f.visit.board.link("/live", "page", f.Here())
+}
 
 // Time shows a time relative to now, with the exact one at hand. It takes a time.Time or a *time.Time.
 func (f frame) Time(given any) template.HTML {

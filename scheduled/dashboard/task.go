@@ -1,5 +1,196 @@
 package dashboard
 
-import "net/http"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
 
-func (d *Dashboard) registerTask(*http.ServeMux) {}
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+func (d *Dashboard) registerTask(mux *http.ServeMux) {
+	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, viewTask)
+	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Operate}, viewEdit)
+	d.act(mux, act{path: "/tasks/{id}/edit", needs: Operate}, saveEdit)
+	d.registerVerbs(mux)
+}
+
+// The greatest numbers of attempts and of follow-ups that are shown at once. The rest folds away.
+const (
+	maxAttempts  = 100
+	attemptsOpen = 20
+)
+
+// taskView is the page of one task.
+type taskView struct {
+	ID        string
+	Row       *store.Row // nil if the task no longer exists, or never did
+	Known     bool
+	Nearest   []string // similar ids, if the id was never scheduled
+	Why       whyView
+	Verbs     []verbView
+	Story     storyView
+	Attempts  []attemptView // the newest first
+	Fields    []pairView
+	Logs      []pairView
+	Payload   blockView
+	Hidden    bool   // the person may not see the payload and the result
+	Unread    string // why the payload cannot be decoded
+	Result    blockView
+	Message   blockView
+	FollowUps []inspect.FollowUp
+	Beside    inspect.Beside
+	Recurring string // the path of the page of the recurring task
+}
+
+// Title is the title of the page.
+func (v taskView) Title() string { return v.ID }
+
+func viewTask(ctx context.Context, v *visit) (any, error) {
+	id := v.path("id")
+	e, err := v.inspector.Why(ctx, v.db, id)
+	if err != nil {
+		return nil, err
+	}
+	view := taskView{ID: id, Row: e.Row, Known: e.Known(), Nearest: e.Nearest, Why: whyOf(e)}
+	if !view.Known {
+		v.answer.status = http.StatusNotFound
+		return view, nil
+	}
+	executions, err := v.tasks.Executions(ctx, v.db, id, "", maxAttempts)
+	if err != nil {
+		return nil, err
+	}
+	if e.Row != nil {
+		if err := view.readRow(ctx, v, e.Reason.Detail); err != nil {
+			return nil, err
+		}
+	}
+	view.Attempts = attemptsOf(e.Row, executions)
+	view.Story = storyOf(e, executions, view.FollowUps, v.may(v.board.config.PayloadRole))
+	return view, nil
+}
+
+// readRow reads the parts of the page for which the task must exist. detail is what the reason tells already.
+func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err error) {
+	row := *v.Row
+	v.Verbs, v.Fields, v.Logs = verbsOf(row), fieldsOfRow(row), logFields(row)
+	if v.FollowUps, err = on.inspector.FollowUps(ctx, on.db, row.ID); err != nil {
+		return err
+	}
+	if v.Beside, err = on.inspector.Beside(ctx, on.db, row); err != nil {
+		return err
+	}
+	switch {
+	case row.Cron != nil:
+		v.Recurring = "/recurring/" + url.PathEscape(row.ID)
+	case row.ParentID != nil:
+		v.Recurring = "/recurring/" + url.PathEscape(*row.ParentID)
+	}
+	if row.Message != nil && strings.TrimSpace(*row.Message) != strings.TrimSpace(detail) {
+		v.Message = blockOf(*row.Message, maxBlockLines)
+	}
+	payload, shown, err := on.payload(ctx, row)
+	switch {
+	case !shown:
+		v.Hidden = true
+		return nil
+	case err != nil: // it is encoded by a codec that the dashboard does not have
+		v.Unread, err = sentence(err), nil
+	}
+	v.Payload = blockOf(payload, maxBlockLines)
+	var result bytes.Buffer
+	if len(row.Result) > 0 && json.Indent(&result, row.Result, "", "  ") == nil {
+		v.Result = blockOf(result.String(), maxBlockLines)
+	}
+	return err
+}
+
+// Entity is the entity of the task, or "".
+func (v taskView) Entity() string { return textOf(v.Row.Entity) }
+
+// OpenAttempts are the attempts that are not folded away.
+func (v taskView) OpenAttempts() []attemptView {
+	return v.Attempts[:min(len(v.Attempts), attemptsOpen)]
+}
+
+// OlderAttempts are those that are.
+func (v taskView) OlderAttempts() []attemptView {
+	return v.Attempts[min(len(v.Attempts), attemptsOpen):]
+}
+
+// attemptView is a row of the table of attempts.
+type attemptView struct {
+	Key     int64
+	Number  int
+	Due     *time.Time
+	Began   *time.Time
+	Delay   *time.Duration
+	Took    *time.Duration
+	Node    *int64
+	Outcome string
+	Error   string
+	Long    bool // the error has more than the table shows
+}
+
+// attemptsOf lists the attempts, the newest first. The history has no line of the attempt that goes on.
+func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemptView) {
+	for _, x := range slices.Backward(executions) {
+		one := attemptView{Key: x.Fence, Number: x.Attempt, Due: x.DueAt, Began: x.StartedAt, Node: x.Node, Outcome: x.Outcome}
+		if x.StartedAt != nil {
+			one.Took = new(x.FinishedAt.Sub(*x.StartedAt))
+			if x.DueAt != nil {
+				one.Delay = new(x.StartedAt.Sub(*x.DueAt))
+			}
+		}
+		if x.Error != nil {
+			one.Error = strings.TrimSpace(*x.Error)
+			one.Long = len(one.Error) > maxDetail || strings.Contains(one.Error, "\n")
+		}
+		attempts = append(attempts, one)
+	}
+	if row != nil && row.Fence != nil && row.Status == store.StatusExecuting {
+		now := attemptView{Key: *row.Fence, Number: row.Attempt, Outcome: string(row.Status)}
+		if row.StartedFence != nil && *row.StartedFence == *row.Fence { // else they are of an earlier attempt
+			now.Began, now.Node = row.StartedAt, row.Node
+		}
+		attempts = append([]attemptView{now}, attempts...)
+	}
+	return attempts
+}
+
+// blockView is a text of several lines, of which a page shows the beginning if it is long.
+type blockView struct {
+	Text string
+	Head string // its beginning, if it is long; otherwise ""
+	Size int    // in bytes
+}
+
+const (
+	maxBlock      = 1500 // bytes
+	maxBlockLines = 18
+)
+
+func blockOf(text string, maxLines int) blockView {
+	b := blockView{Text: text, Size: len(text)}
+	head, lines := text, 0
+	for i, char := range text {
+		if char == '\n' {
+			lines++
+		}
+		if lines == maxLines || i >= maxBlock {
+			head = text[:i]
+			break
+		}
+	}
+	if len(head) < len(text) {
+		b.Head = head
+	}
+	return b
+}

@@ -57,3 +57,35 @@ func TestOccurrences(t *testing.T) {
 		}
 	}
 }
+
+func TestBeside(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(recurs("daily"))
+	b.Schedule(recurs("other"))
+	for _, fire := range []string{"2026-01-01", "2026-01-02", "2026-01-03"} {
+		b.Exec(b.Pool, `SELECT tasktable.fork_occurrence(parent, $1::text::timestamptz)
+			FROM unnest('{daily,other}'::text[]) AS parent`, fire+" 00:00Z")
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = '2026-01-02 00:00Z'
+		WHERE id = 'daily@2026-01-03T00:00:00Z'`) // two have the same time
+	day := func(n string) string { return "daily@2026-01-" + n + "T00:00:00Z" }
+	for _, c := range []struct{ id, previous, next string }{
+		{day("01"), "", day("02")}, {day("02"), day("01"), day("03")}, {day("03"), day("02"), ""}, {"daily", "", ""},
+	} {
+		for driver, db := range b.Readers() {
+			row, err := b.Tasks.Get(b.Ctx, db, c.id)
+			b.Check(err)
+			beside, err := b.Inspector.Beside(b.Ctx, db, row)
+			b.Check(err)
+			for name, one := range map[string]struct {
+				found *inspect.Occurrence
+				want  string
+			}{"previous": {beside.Previous, c.previous}, "next": {beside.Next, c.next}} {
+				if got := one.found; got == nil && one.want != "" || got != nil && got.ID != one.want {
+					t.Errorf("%s, %s: %s is %s, want %q", driver, c.id, name, pretty(got), one.want)
+				}
+			}
+		}
+	}
+}
