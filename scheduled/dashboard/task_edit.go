@@ -82,7 +82,7 @@ var editKinds = []editKind{
 		set: func(task *store.Task, text string) (err error) {
 			task.Expiration = 0
 			if text != "" {
-				task.Expiration, err = distanceOf(text)
+				task.Expiration, err = typedLength(text)
 			}
 			return err
 		}},
@@ -98,7 +98,7 @@ var editKinds = []editKind{
 		Hint: "after that an attempt counts as lost, such as 5m", Type: "text",
 		text: func(_ *visit, row store.Row, _ string) string { return distanceText(row.ExpectedExecutionTime) },
 		set: func(task *store.Task, text string) (err error) {
-			task.ExpectedExecutionTime, err = distanceOf(text)
+			task.ExpectedExecutionTime, err = typedLength(text)
 			return err
 		}},
 	{Name: "payload", Label: "Payload", Hint: "a JSON object with the field type", Type: "textarea",
@@ -136,8 +136,8 @@ func markOf(name, value string) string {
 func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 	view := editView{Row: row}
 	if _, err := v.tasks.Payload(ctx, row); errors.Is(err, store.ErrUnknownCodec) { // Schedule takes whole tasks alone
-		return view, notValid("the task cannot be edited here, because the dashboard does not have the codec of its " +
-			"payload. It can be moved, paused and cancelled")
+		return view, notValid("The task cannot be edited here, because the dashboard does not have the codec of its " +
+			"payload. It can be moved, paused and cancelled.")
 	}
 	payload, shown, err := v.payload(ctx, row)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestEditChecks(t *testing.T) {
 		"great priority": {"priority", "101", "priority must be between -100 and 100"},
 		"attempts":       {"max_attempts", "0", "Max_attempts must be 1 to 1000."},
 		"queue":          {"queue", "a b", "queue"},
-		"expiration":     {"expiration", "an hour", "Expiration must be a duration, such as 90s, 1h30m or 2d12h."},
+		"expiration":     {"expiration", "an hour", "Expiration must be a length of time, such as 1500ms, 90s, 1h30m or 2d."},
 		"expected":       {"expected_execution_time", "8d", "Nothing was saved: expected_execution_time must be"},
 		"no JSON":        {"payload", "{", "Payload must be a JSON object: unexpected end"},
 		"no object":      {"payload", "null", "Payload must be a JSON object"},

@@ -113,7 +113,7 @@ func pauseTask(ctx context.Context, v *visit, id string) (store.Receipt, error) 
 	case until.IsZero():
 		return v.tasks.Pause(ctx, v.db, id)
 	case !until.After(v.now):
-		return store.Receipt{}, notValid("until must be later than now")
+		return store.Receipt{}, notValid("Until must be later than now.")
 	}
 	return v.tasks.PauseUntil(ctx, v.db, id, until)
 }
@@ -124,7 +124,7 @@ func moveTask(ctx context.Context, v *visit, id string) (store.Receipt, error) {
 	case err != nil:
 		return store.Receipt{}, err
 	case at.IsZero():
-		return store.Receipt{}, notValid("at must be given")
+		return store.Receipt{}, notValid("At must be given.")
 	}
 	return v.tasks.Reschedule(ctx, v.db, id, at)
 }
@@ -155,7 +155,7 @@ func (d *Dashboard) taskVerb(mux *http.ServeMux, name string, asks func(store.Ro
 		if err != nil {
 			return done{}, err
 		}
-		text, err := effect(row, name, receipt)
+		text, err := outcomeText(row, name, receipt)
 		made := done{text: text, to: taskPath(row.ID)}
 		if v.form("back") != "" {
 			made.to = "" // the form says where to
@@ -197,8 +197,8 @@ func hasEnded(status store.Status) bool {
 	return true
 }
 
-// effect tells what a verb has done. It returns an error if that is nothing.
-func effect(row store.Row, verb string, receipt store.Receipt) (string, error) {
+// outcomeText tells what a verb has done. It returns an error if that is nothing.
+func outcomeText(row store.Row, verb string, receipt store.Receipt) (string, error) {
 	nothing := func(why string) (string, error) {
 		return "", problem{http.StatusConflict, "Nothing was done", errorView{Text: why}}
 	}

@@ -77,7 +77,7 @@ var errTaskExists = errors.New("there is a task with this id")
 
 // scheduleTask schedules the task of the form. It edits a task that has the id only if the person has asked for that.
 func scheduleTask(ctx context.Context, v *visit) (done, error) {
-	task, wrong := taskOf(v)
+	task, wrong := typedTask(v)
 	if len(wrong) > 0 {
 		return v.showNewTask(ctx, wrong, "")
 	}
@@ -134,8 +134,8 @@ func (v *visit) showNewTask(ctx context.Context, wrong fieldErrors, exists strin
 	return asked, err
 }
 
-// taskOf reads the task of the form.
-func taskOf(v *visit) (store.Task, fieldErrors) {
+// typedTask reads the task of the form.
+func typedTask(v *visit) (store.Task, fieldErrors) {
 	wrong := fieldErrors{}
 	text := func(name string) string { return strings.TrimSpace(v.form(name)) }
 	task := store.Task{

@@ -45,7 +45,7 @@ func (i *Inspector) Search(ctx context.Context, db store.DB, filter Filter) (Pag
 
 const countUpToSQL = `
 SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + ` LIMIT $15::text::bigint) AS one`
+    SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + ` LIMIT $16::text::bigint) AS one`
 
 // MaxCountUpTo is the greatest number up to which CountUpTo counts.
 const MaxCountUpTo = 1000000
