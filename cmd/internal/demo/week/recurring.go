@@ -61,7 +61,7 @@ func (w *week) recurring() {
 	probe.task.retention = time.Hour
 	w.repeat(probe)
 	w.repeat(w.failing(day(PartnerSync, stuckID, "25 * * * *", nil), 9*time.Hour))
-	w.repeat(w.failing(day(PartnerSync, failingID, "40 4 * * *", nil), 24*time.Hour))
+	w.repeat(w.failing(day(PartnerSync, failingID, "40 4 * * *", nil), 24*time.Hour+time.Minute))
 	export := day(exportStatistics, overdueID, "15 2 * * *", nil)
 	export.task.expected, export.fires = 30*time.Minute, w.calendar.rollout
 	w.repeat(export)
