@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ recurring tasks that are overdue, that fail and that are paused, notices and key
 as "tasks list", "dead list", "recurring list", "stats --since 7d" and "why" have much to say, with --schema
 ` + demo.Schema + `. It refuses while another demo runs on the same database.
 
+With --dashboard it also writes that week, and serves the dashboard, without a key, on --http-addr. After the audit the
+node runs on, so that the pages live, until a signal.
+
 It makes the schemas ` + demo.Schema + ` and community. The exit code is 0 if everything happened as it
 should, and 1 if not.`
 
@@ -39,25 +43,32 @@ type demoRun struct {
 	*program
 	database databaseSettings
 	log      logSettings
+	http     httpSettings
+	board    dashboardSettings
 	length   time.Duration
 	week     bool
 }
 
 func (p *program) demoCommand() *cobra.Command {
-	d := &demoRun{program: p}
+	d := &demoRun{program: p, board: dashboardSettings{open: true, conns: defaultDashboardConns}}
 	// The demo has a schema of its own.
 	opts := slices.DeleteFunc(d.database.options(), func(o options.Option) bool { return o.Flag == "schema" })
 	opts = append(opts, options.Option{Flag: "for", Variable: "TASKTABLE_DEMO_FOR", Kind: "duration", Default: "30s",
 		Usage: "how long it plays before the audit", Set: options.Duration(&d.length, demo.MinLength, time.Hour)},
 		options.Option{Flag: "week", Variable: "TASKTABLE_DEMO_WEEK", Set: options.Bool(&d.week),
-			Usage: "first empty the schema " + demo.Schema + ", and write a generated week of history"})
+			Usage: "first empty the schema " + demo.Schema + ", and write a generated week of history"},
+		options.Option{Flag: "dashboard", Variable: "TASKTABLE_DEMO_DASHBOARD", Set: options.Bool(&d.board.on),
+			Usage: "also serve the dashboard with such a week, until a signal"},
+		options.Option{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Default: "127.0.0.1:8080",
+			Set:   listenAddress(&d.http.address),
+			Usage: "where the dashboard is; only an address of this machine alone, because it needs no key"})
 	d.log.level = "warn"
 	return p.Bind(&cobra.Command{
 		Use:   "demo",
 		Short: "Plays the example community live, and audits it by SQL",
 		Long:  demoHelp,
 		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo\n" +
-			"  tasktable demo --week",
+			"  tasktable demo --week\n  tasktable demo --dashboard",
 	}, opts, func(command *cobra.Command) error { return d.play(command.Context()) })
 }
 
@@ -65,6 +76,18 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 	logger := d.log.logger(d.stderr)
 	d.WarnUnknown(logger)
 	d.database.schema = demo.Schema
+	var pages *startingHandler
+	if d.board.on {
+		if err := d.board.check(d.http.address); err != nil {
+			return err
+		}
+		pages = newStartingHandler()
+		answering, err := d.http.listen(ctx, http.NotFoundHandler(), nil, pages, logger)
+		if err != nil {
+			return err
+		}
+		defer answering.close()
+	}
 	open, err := d.database.open(ctx, logger)
 	if err != nil {
 		return err
@@ -74,8 +97,20 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 		fmt.Fprintf(d.stdout, "No DATABASE_URL: on a private Postgres. To look into it:\n  psql '%s'\n\n",
 			open.pool.Config().ConnString())
 	}
-	return demo.Play(ctx, demo.Config{
+	config := demo.Config{
 		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Week: d.week, Out: d.stdout,
 		Logger: logger, Version: version(),
-	})
+	}
+	if d.board.on {
+		stop, err := d.board.start(ctx, open, demo.Schema, "", pages, logger)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		config.Week, config.Stay = true, true
+		config.Began = func() {
+			fmt.Fprintf(d.stdout, "The dashboard is at http://%s/\n\n", reachable(d.http.address))
+		}
+	}
+	return demo.Play(ctx, config)
 }

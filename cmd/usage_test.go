@@ -219,7 +219,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"no scope", nil, []string{"keys", "create", "a"}, []string{"--scope is missing"}},
 		{"scope of a key", nil, []string{"keys", "create", "a", "--scope=read,write"},
 			[]string{
-				`--scope must be of read, schedule, operate, one or several separated by commas, got "read,write"`,
+				`--scope must be of read, schedule, operate, admin, one or several separated by commas, got "read,write"`,
 			}},
 		{"rate of a key", nil, []string{"keys", "create", "a", "--scope=read", "--rate=0"},
 			[]string{"--rate must be a whole number from 1 to 1000000"}},

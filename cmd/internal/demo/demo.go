@@ -31,13 +31,15 @@ const Schema = "tasktable_demo"
 // MinLength is some seconds longer than the script.
 const MinLength = 20 * time.Second
 
-// Config says where the demo plays, and for how long. All fields but Week must be set.
+// Config says where the demo plays, and for how long. All fields but Week, Stay and Began must be set.
 type Config struct {
 	Pool    *pgxpool.Pool
 	Direct  *pgxpool.Pool                            // past any pooler; may be Pool
 	Connect func(context.Context) (*pgx.Conn, error) // opens the session of the node
 	Length  time.Duration                            // before the audit; at least MinLength
 	Week    bool                                     // first empty the schema and write a week of history
+	Stay    bool                                     // run the node on after the audit, until the context ends
+	Began   func()                                   // it is called when the script begins
 	Out     io.Writer
 	Logger  *slog.Logger
 	Version string // of the node
@@ -78,11 +80,29 @@ func Play(ctx context.Context, config Config) error {
 	if err != nil {
 		return err
 	}
+	if d.Began != nil {
+		d.Began()
+	}
 	err = d.playScript(ctx)
 	if err = errors.Join(err, stop()); err != nil || ctx.Err() != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	return d.audit(ctx)
+	err = d.audit(ctx)
+	if d.Stay {
+		err = errors.Join(err, d.stay(ctx))
+	}
+	return err
+}
+
+// stay runs a node until the context ends.
+func (d *demo) stay(ctx context.Context) error {
+	stop, err := d.serve(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(d.Out, "\nThe node runs on. Ctrl-C ends it.")
+	<-ctx.Done()
+	return stop()
 }
 
 // prepare makes the schema ready for the script.
