@@ -14,8 +14,8 @@ import (
 // node announces the type TYPE:NAME for each name that it has.
 var named = map[string]string{"EXEC": "command", "RUN_SQL": "statement"}
 
-// NamedIn returns what a payload names in the configuration of nodes: the field, such as command, the name, and the type
-// that the nodes with the name announce, such as EXEC:backup. They are empty for a payload that names nothing.
+// NamedIn returns what a payload names in the configuration of nodes: the field, such as command, the name, and the
+// type that the nodes with the name announce, such as EXEC:backup. They are empty for a payload that names nothing.
 func NamedIn(taskType string, payload json.RawMessage) (field, name, announced string) {
 	if field = named[taskType]; field == "" {
 		return "", "", ""
