@@ -95,7 +95,7 @@ func TestBulkLeavesChangedTasksAlone(t *testing.T) {
 	}
 	b.exec(`SELECT tasktable.reschedule('before', now() + interval '2 days')`)
 	asked := b.post("/tasks/act", fields...).wants(t, http.StatusOK, "Cancel 5 tasks?",
-		`Changed since the list was drawn, and therefore left alone: <a class="id" href="/tasks/before">before</a>`)
+		"Changed since the list was drawn, and therefore left alone: before .", `href="/tasks/before"`)
 	b.exec(`SELECT tasktable.reschedule('between', now() + interval '2 days')`)
 	b.exec(`SELECT tasktable.delete('deleted')`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now()
@@ -178,7 +178,7 @@ func TestBulkArguments(t *testing.T) {
 		"must be a revision, a status":       {"verb", "cancel", "task", "1 LATE a", "confirmed", "1"},
 		"It must be a time, such as":         {"verb", "pause", "task", b.seen("a"), "until", "soon", "confirmed", "1"},
 		"It must be a time to come.":         {"verb", "pause", "task", b.seen("a"), "until", "-1h", "confirmed", "1"},
-		"It must be at most 4096 bytes of U": {"verb", "archive", "task", b.seen("dead"), "note", "\x00", "confirmed", "1"},
+		"It must be at most 4096 bytes of U": {"verb", "archive", "task", b.seen("dead"), "note", strings.Repeat("x", 4097), "confirmed", "1"},
 	} {
 		b.post("/tasks/act", fields...).wants(t, http.StatusUnprocessableEntity, want)
 	}

@@ -47,7 +47,8 @@ func newTaskForm(get func(string) string, wrong fieldErrors, tenant string) newT
 		Rules: []input{
 			made("queue", "Queue", "Default: default.", "queues"),
 			made("priority", "Priority", "From -100 to 100. The higher runs first. Default: 0.", ""),
-			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.", ""),
+			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.",
+				""),
 			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 5.", ""),
 		},
 		Recurs: []input{
@@ -172,9 +173,6 @@ func typedTask(v *visit) (store.Task, fieldErrors) {
 	case text("cron_time_zone") != "":
 		wrong.note("cron_time_zone", errors.New("must be empty unless there is a cron expression"))
 	}
-	if len(wrong) == 0 {
-		noteInvalid(wrong, task.Check())
-	}
 	return task, wrong
 }
 
@@ -214,9 +212,6 @@ var formNames = map[string]string{"scheduled_at": "at", "tenant_id": "tenant", "
 
 // noteInvalid notes an error of package store at the field that it names: "…: invalid: field must be …".
 func noteInvalid(wrong fieldErrors, err error) {
-	if err == nil {
-		return
-	}
 	_, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
 	if !found {
 		rule = err.Error()
