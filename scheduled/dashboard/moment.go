@@ -37,7 +37,8 @@ func moment(text string, now time.Time, zone *time.Location) (time.Time, error) 
 		if err != nil {
 			continue
 		}
-		if asked, err := time.Parse(layout, text); err == nil && at.Format(time.DateTime) != asked.Format(time.DateTime) {
+		asked, err := time.Parse(layout, text)
+		if err == nil && at.Format(time.DateTime) != asked.Format(time.DateTime) {
 			return time.Time{}, fmt.Errorf("must be a time that clocks in %s show: they are set forward over it", zone)
 		}
 		return at, nil
