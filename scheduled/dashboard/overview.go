@@ -133,15 +133,15 @@ func nodesSummaryOf(nodes []inspect.Node) nodesSummary {
 		}
 	}
 	var told []string
-	for _, state := range []inspect.NodeState{inspect.NodeWorks, inspect.NodeQuiet, inspect.NodeSilent} {
-		if n := counts[state]; n > 0 {
-			told = append(told, fmt.Sprintf("%d %s", n, state))
+	for _, one := range []struct {
+		state inspect.NodeState
+		word  string
+	}{{inspect.NodeWorks, "working"}, {inspect.NodeQuiet, "quiet"}, {inspect.NodeSilent, "silent"}} {
+		if n := counts[one.state]; n > 0 {
+			told = append(told, fmt.Sprintf("%d %s", n, one.word))
 		}
 	}
-	others := ""
-	if len(told) > 0 {
-		others = "Other nodes: " + strings.Join(told, ", ") + "."
-	}
+	others := strings.Join(told, ", ")
 	switch {
 	case len(nodes) == 0:
 		return nodesSummary{Text: "No node runs. Tasks wait until one does.", Tone: "bad"}
@@ -149,9 +149,11 @@ func nodesSummaryOf(nodes []inspect.Node) nodesSummary {
 		return nodesSummary{Tone: "warn", Text: fmt.Sprintf("This database is a standby. It does not know which nodes "+
 			"run. %d have not ended.", counts[inspect.NodeUnknown])}
 	case summary.Leader == nil:
-		summary.Text, summary.Tone = strings.TrimSpace("No node leads, so nobody claims due tasks. "+others), "bad"
+		summary.Text, summary.Tone = "No node leads, so nobody claims due tasks. Nodes: "+others+".", "bad"
 	default:
-		summary.Text = others
+		if others != "" {
+			summary.Text = "Other nodes: " + others + "."
+		}
 		if counts[inspect.NodeSilent] > 0 {
 			summary.Tone = "warn"
 		}

@@ -13,6 +13,7 @@ func TaskCountsUpTo(ctx context.Context, i *Inspector, db store.DB, pages int64)
 
 // Statements whose plans are tested.
 const (
+	LateSQL         = lateSQL
 	LaneCountsSQL   = laneCountsSQL
 	LaneRunningSQL  = laneRunningSQL
 	OldestDueSQL    = oldestDueSQL

@@ -47,6 +47,7 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 		}{
 			"due and waiting": {inspect.LaneCountsSQL, []any{"", "101"}},
 			"running":         {inspect.LaneRunningSQL, []any{""}},
+			"late":            {inspect.LateSQL, []any{"101"}},
 			"oldest due":      {inspect.OldestDueSQL, []any{""}},
 			"coming fires":    {inspect.ComingFiresSQL, []any{"", "5"}},
 			"coming tasks":    {inspect.ComingTasksSQL, []any{"5"}},

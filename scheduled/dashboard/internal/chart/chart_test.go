@@ -148,7 +148,7 @@ func TestLines(t *testing.T) {
 		Line{"half", "line", []*time.Duration{some(time.Second), some(2 * time.Second), nil, some(0)}},
 		Line{"most", "line second", make([]*time.Duration, 4)}))
 	wellFormed(t, svg)
-	contains(t, svg, `d="M104.8 43h.1L210.3 32.5M421.3 148h.1"`, "<title>13:00 – 14:00: half 2 s</title>")
+	contains(t, svg, `d="M104.8 43L210.3 32.5"`, `<circle class="line" cx="421.3" cy="148" r="2"/>`, "<title>13:00 – 14:00: half 2 s</title>")
 	if strings.Contains(svg, "second") {
 		t.Errorf("a line without values is drawn: %s", svg)
 	}

@@ -31,26 +31,29 @@ func Lines(axis Axis, summary string, lines ...Line) template.HTML {
 	return d.end()
 }
 
-// line draws one line, with a gap where a bucket has no value. A value between two gaps becomes a dot.
+// line draws one line, with a gap where a bucket has no value. A value between two gaps becomes a dot, because a line
+// of one point would not be seen.
 func (d *drawing) line(axis Axis, line Line, y func(float64) float64) {
 	var path strings.Builder
-	draws := false
+	known := func(bucket int) bool {
+		return bucket >= 0 && bucket < len(line.Values) && line.Values[bucket] != nil
+	}
 	for bucket, value := range line.Values {
 		if value == nil {
-			draws = false
 			continue
 		}
-		at := number(axis.x(float64(bucket)+0.5)) + " " + number(y(value.Seconds()))
+		atX, atY := number(axis.x(float64(bucket)+0.5)), number(y(value.Seconds()))
 		switch {
-		case draws:
-			path.WriteString("L" + at)
+		case known(bucket - 1):
+			path.WriteString("L" + atX + " " + atY)
+		case known(bucket + 1):
+			path.WriteString("M" + atX + " " + atY)
 		default:
-			path.WriteString("M" + at + "h.1") // a line without length is not drawn
+			d.add(`<circle class="%s" cx="%s" cy="%s" r="2"/>`, escape(line.Class), atX, atY)
 		}
-		draws = true
 	}
 	if path.Len() > 0 {
-		d.add(`<path class="%s" stroke-linecap="round" stroke-linejoin="round" d="%s"/>`, escape(line.Class), path.String())
+		d.add(`<path class="%s" stroke-linejoin="round" d="%s"/>`, escape(line.Class), path.String())
 	}
 }
 
