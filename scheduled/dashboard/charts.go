@@ -44,7 +44,7 @@ const (
 	bucketSettles = 10 * time.Second
 	// maxTypesRead is how many attempts are read to tell which types are the busiest.
 	maxTypesRead = 20000
-	typesFresh   = 10 * time.Second
+	typesFresh   = 2 * time.Second
 )
 
 // history keeps what the charts of a window show. It has as many buckets as the window, so its size is bounded.

@@ -21,7 +21,7 @@ const (
 	maxChanges = 8
 )
 
-const troubleFresh = 5 * time.Second
+const troubleFresh = 2 * time.Second
 
 func (d *Dashboard) registerOverview() {
 	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overview)
