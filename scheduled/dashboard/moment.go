@@ -44,7 +44,12 @@ func (v *visit) momentOf(name string) (time.Time, error) {
 			return time.Time{}, notValid("Zone must be an IANA time zone, such as Europe/Berlin.")
 		}
 	}
-	at, err := typedTime(text, v.now, zone)
+	return typedField(name, text, v.now, zone)
+}
+
+// typedField is typedTime for a field of a form, or for a parameter of an address. Its error names the field.
+func typedField(name, text string, now time.Time, zone *time.Location) (time.Time, error) {
+	at, err := typedTime(text, now, zone)
 	if err != nil {
 		return time.Time{}, notValid(fmt.Sprintf("%s %v, got %.100q.", upper(name), err, text))
 	}

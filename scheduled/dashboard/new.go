@@ -16,6 +16,8 @@ type Dashboard struct {
 	templates *template.Template
 	files     map[string]staticFile
 	feeds     *feeds
+	histories map[string]history // of the overview, by the name of the window
+	trouble   *kept[troubleRead]
 	handler   http.Handler
 }
 
@@ -28,7 +30,8 @@ func New(config Config) (*Dashboard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux()}
+	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux(),
+		histories: newHistories(), trouble: newKept[troubleRead]()}
 	d.feeds = newFeeds(d)
 	if d.files, err = readFiles(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)

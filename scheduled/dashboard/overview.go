@@ -1,12 +1,235 @@
 package dashboard
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// How much of each list the overview shows.
+const (
+	maxTypes   = 10
+	maxComing  = 10
+	maxTrouble = 10
+	maxDead    = 5
+	maxChanges = 8
+)
+
+const troubleFresh = 2 * time.Second
 
 func (d *Dashboard) registerOverview() {
-	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, overview)
+	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overview)
 }
 
 // overviewView is the first page.
-type overviewView struct{}
+type overviewView struct {
+	Cards     []attentionCard
+	Calm      bool // nothing needs a person
+	Nodes     nodesSummary
+	Window    window
+	Windows   []window
+	Charts    chartsView
+	Types     []inspect.TypeStats // the busiest first
+	TypesMore bool
+	// TypesSince is set if the numbers of the types reach back less far than the window.
+	TypesSince  *time.Time
+	Coming      []coming
+	Trouble     []inspect.RecurringTask
+	TroubleMore bool
+	Dead        []store.Row
+	Changes     []changeView
+}
 
-func overview(context.Context, *visit) (any, error) { return overviewView{}, nil }
+// attentionCard is a kind of tasks that a person should look at.
+type attentionCard struct {
+	Name  string
+	Means string
+	inspect.Several
+	Tone string
+	Path string // of the list
+	List string
+}
+
+// coming is a task that becomes due, or a recurring task that fires.
+type coming struct {
+	inspect.ComingTask
+	Fires bool
+}
+
+// troubleRead is what RecurringTrouble returns.
+type troubleRead struct {
+	tasks []inspect.RecurringTask
+	more  bool
+}
+
+func (d *Dashboard) overview(ctx context.Context, v *visit) (any, error) {
+	chosen, err := windowOf(v.query("window"))
+	if err != nil {
+		return nil, err
+	}
+	view := overviewView{Window: chosen, Windows: windows}
+	for _, read := range []func(context.Context, *visit, *overviewView) error{
+		readAttention, d.readHistory, readComing, d.readTrouble, readLatest,
+	} {
+		if err := read(ctx, v, &view); err != nil {
+			return nil, err
+		}
+	}
+	return view, nil
+}
+
+func readAttention(ctx context.Context, v *visit, view *overviewView) error {
+	found, err := v.inspector.Attention(ctx, v.db)
+	if err != nil {
+		return err
+	}
+	nodes, err := v.inspector.Nodes(ctx, v.db, inspect.NodeFilter{})
+	if err != nil {
+		return err
+	}
+	view.Cards, view.Nodes = cardsOf(found), nodesSummaryOf(nodes)
+	view.Calm = view.Nodes.Tone == "good" && !slices.ContainsFunc(view.Cards,
+		func(card attentionCard) bool { return card.Tone != "" })
+	return nil
+}
+
+func cardsOf(found inspect.Attention) []attentionCard {
+	scopes := inspect.Several{Count: len(found.Pauses)}
+	cards := []attentionCard{
+		{"Late", "due for over a minute", found.Late, "warn", "/tasks?status=QUEUED", "Waiting tasks"},
+		{"Dead letters", "failed or expired", found.Dead, "bad", "/dead", "Dead letters"},
+		{"Paused tasks", "paused one by one", found.Paused, "warn", "/tasks?status=PAUSED", "Paused tasks"},
+		{"Paused scopes", "everything, queues, types", scopes, "warn", "/queues#pauses", "Pauses"},
+		{"Stuck", "claimed, and the lease has ended", found.Stuck, "bad", "/tasks?status=EXECUTING", "Executing tasks"},
+	}
+	for i := range cards {
+		if cards[i].Count == 0 {
+			cards[i].Tone = ""
+		}
+	}
+	return cards
+}
+
+// nodesSummary tells in short which nodes there are.
+type nodesSummary struct {
+	Leader *inspect.Node
+	Text   string // about the others, or that nobody leads
+	Tone   string
+}
+
+func nodesSummaryOf(nodes []inspect.Node) nodesSummary {
+	summary := nodesSummary{Tone: "good"}
+	counts := map[inspect.NodeState]int{}
+	for i := range nodes {
+		counts[nodes[i].State]++
+		if nodes[i].State == inspect.NodeLeads {
+			summary.Leader = &nodes[i]
+		}
+	}
+	var told []string
+	for _, one := range []struct {
+		state inspect.NodeState
+		word  string
+	}{{inspect.NodeWorks, "working"}, {inspect.NodeQuiet, "quiet"}, {inspect.NodeSilent, "silent"}} {
+		if n := counts[one.state]; n > 0 {
+			told = append(told, fmt.Sprintf("%d %s", n, one.word))
+		}
+	}
+	others := strings.Join(told, ", ")
+	switch {
+	case len(nodes) == 0:
+		return nodesSummary{Text: "No node runs. Tasks wait until one does.", Tone: "bad"}
+	case counts[inspect.NodeUnknown] > 0:
+		return nodesSummary{Tone: "warn", Text: fmt.Sprintf("This database is a standby. It does not know which nodes "+
+			"run. %d have not ended.", counts[inspect.NodeUnknown])}
+	case summary.Leader == nil:
+		summary.Text, summary.Tone = "No node leads, so nobody claims due tasks. Nodes: "+others+".", "bad"
+	default:
+		if others != "" {
+			summary.Text = "Other nodes: " + others + "."
+		}
+		if counts[inspect.NodeSilent] > 0 {
+			summary.Tone = "warn"
+		}
+	}
+	return summary
+}
+
+func (d *Dashboard) readHistory(ctx context.Context, v *visit, view *overviewView) error {
+	buckets, err := d.series(ctx, v, view.Window)
+	if err != nil {
+		return err
+	}
+	view.Charts = chartsOf(buckets, view.Window, v.look.zone)
+	found, err := d.busiest(ctx, v, view.Window)
+	if err != nil {
+		return err
+	}
+	if found.Bounded {
+		view.TypesSince = &found.Since
+	}
+	view.Types = slices.SortedFunc(slices.Values(found.Types), func(a, b inspect.TypeStats) int {
+		return cmp.Or(cmp.Compare(endedAttempts(b), endedAttempts(a)), cmp.Compare(a.Type, b.Type))
+	})
+	if len(view.Types) > maxTypes {
+		view.Types, view.TypesMore = view.Types[:maxTypes], true
+	}
+	return nil
+}
+
+func endedAttempts(of inspect.TypeStats) int64 {
+	return of.Completed + of.Failed + of.Retried + of.Lost + of.Expired + of.Other
+}
+
+func readComing(ctx context.Context, v *visit, view *overviewView) error {
+	tasks, err := v.inspector.ComingTasks(ctx, v.db, maxComing)
+	if err != nil {
+		return err
+	}
+	fires, err := v.inspector.ComingFires(ctx, v.db, "", maxComing)
+	if err != nil {
+		return err
+	}
+	for _, task := range tasks {
+		view.Coming = append(view.Coming, coming{ComingTask: task})
+	}
+	for _, fire := range fires {
+		view.Coming = append(view.Coming, coming{inspect.ComingTask{
+			ID: fire.ID, Type: fire.Type, Queue: fire.Queue, At: fire.At}, true})
+	}
+	slices.SortStableFunc(view.Coming, func(a, b coming) int { return a.At.Compare(b.At) })
+	view.Coming = view.Coming[:min(len(view.Coming), maxComing)]
+	return nil
+}
+
+func (d *Dashboard) readTrouble(ctx context.Context, v *visit, view *overviewView) error {
+	found, err := d.trouble.get(ctx, troubleFresh, func(troubleRead) (read troubleRead, err error) {
+		read.tasks, read.more, err = v.inspector.RecurringTrouble(ctx, v.db)
+		return read, err
+	})
+	view.Trouble = found.tasks[:min(len(found.tasks), maxTrouble)]
+	view.TroubleMore = found.more || len(found.tasks) > maxTrouble
+	return err
+}
+
+// readLatest reads the last dead letters and the last changes.
+func readLatest(ctx context.Context, v *visit, view *overviewView) error {
+	filter := inspect.DeadLetters()
+	filter.LatestFirst, filter.Limit = true, maxDead
+	dead, err := v.inspector.Search(ctx, v.db, filter)
+	if err != nil {
+		return err
+	}
+	view.Dead = dead.Rows
+	latest, err := v.inspector.Changes(ctx, v.db, inspect.ChangesFilter{Limit: maxChanges})
+	for _, change := range latest.Changes {
+		view.Changes = append(view.Changes, changeViewOf(change))
+	}
+	return err
+}

@@ -96,6 +96,9 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		d.fail(w, r, fmt.Errorf("authenticate: %w", err))
 		return
+	case person.Tenant != "" && r.URL.Path == "/": // the overview is about all tenants
+		http.Redirect(w, r, d.link("/tasks"), http.StatusSeeOther)
+		return
 	}
 	v := d.read(r, person, lookOf(r))
 	d.write(w, r, v.answer.status, v, v.answer.template, v.answer.title, v.answer.view)

@@ -44,14 +44,28 @@ SELECT count(*) AS count, false AS more, (array_agg(one.id ORDER BY one.at, one.
     min(one.at) AS oldest_at
 FROM (`
 
-const lateSQL = lanesCTE + severalSQL + `
-    SELECT t.id::text AS id, t.at FROM lane CROSS JOIN LATERAL (
-        SELECT t.id, t.next_attempt_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-            AND t.next_attempt_at < statement_timestamp() - interval '1 minute'
-        ORDER BY t.next_attempt_at LIMIT $1::text::int) AS t
-    ORDER BY t.at LIMIT $1::text::int
-) AS one`
+// lateSQL counts entries of the index, and stops when it has counted enough. Only of the oldest task it reads the row.
+const lateSQL = lanesCTE + `, late AS (
+    SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute'
+)
+SELECT counted.count, false AS more, oldest.id AS oldest_id, oldest.at AS oldest_at
+FROM (
+    SELECT count(*) AS count FROM (
+        SELECT FROM late CROSS JOIN LATERAL (
+            SELECT FROM tasktable.scheduled_tasks AS t
+            WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
+                AND t.next_attempt_at < statement_timestamp() - interval '1 minute'
+            LIMIT $1::text::int) AS t
+        LIMIT $1::text::int) AS one
+) AS counted
+LEFT JOIN (
+    SELECT t.id::text AS id, first.head AS at
+    FROM (SELECT * FROM late ORDER BY late.head LIMIT 1) AS first
+    JOIN tasktable.scheduled_tasks AS t
+        ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
+            AND t.next_attempt_at = first.head
+    ORDER BY t.id::text COLLATE "C" LIMIT 1
+) AS oldest ON true`
 
 const deadSQL = severalSQL + `
     SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t

@@ -13,11 +13,15 @@ func TaskCountsUpTo(ctx context.Context, i *Inspector, db store.DB, pages int64)
 
 // Statements whose plans are tested.
 const (
-	LaneCountsSQL  = laneCountsSQL
-	LaneRunningSQL = laneRunningSQL
-	OldestDueSQL   = oldestDueSQL
-	ComingFiresSQL = comingFiresSQL
-	ClaimBoundSQL  = claimBoundSQL
-	TypeStatsSQL   = typeStatsSQL
-	NewestStatsSQL = newestStatsSQL
+	LateSQL         = lateSQL
+	LaneCountsSQL   = laneCountsSQL
+	LaneRunningSQL  = laneRunningSQL
+	OldestDueSQL    = oldestDueSQL
+	ComingFiresSQL  = comingFiresSQL
+	ComingTasksSQL  = comingTasksSQL
+	RunningTasksSQL = runningTasksSQL
+	TroubleSQL      = troubleSQL
+	ClaimBoundSQL   = claimBoundSQL
+	TypeStatsSQL    = typeStatsSQL
+	NewestStatsSQL  = newestStatsSQL
 )

@@ -47,13 +47,17 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 		}{
 			"due and waiting": {inspect.LaneCountsSQL, []any{"", "101"}},
 			"running":         {inspect.LaneRunningSQL, []any{""}},
+			"late":            {inspect.LateSQL, []any{"101"}},
 			"oldest due":      {inspect.OldestDueSQL, []any{""}},
 			"coming fires":    {inspect.ComingFiresSQL, []any{"", "5"}},
+			"coming tasks":    {inspect.ComingTasksSQL, []any{"5"}},
+			"running tasks":   {inspect.RunningTasksSQL, nil},
+			"trouble":         {inspect.TroubleSQL, []any{"501"}},
 			"bound":           {inspect.ClaimBoundSQL, []any{"100", "1 hour"}},
 			"throughput":      {inspect.TypeStatsSQL, []any{b.Now().Add(-time.Hour).Format(time.RFC3339), ""}},
 			"of the newest":   {inspect.NewestStatsSQL, []any{"2020-01-01Z", "", "100"}},
 		} {
-			if (name == "running" || name == "throughput") && statistics == "never taken" {
+			if (name == "running" || name == "running tasks" || name == "throughput") && statistics == "never taken" {
 				continue
 			}
 			rows, err := b.Pool.Query(b.Ctx, `EXPLAIN (ANALYZE, TIMING OFF) `+read.sql, read.args...)

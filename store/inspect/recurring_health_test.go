@@ -102,6 +102,18 @@ func TestRecurringHealth(t *testing.T) {
 			all, err := b.Inspector.ListRecurring(b.Ctx, b.Pool, inspect.RecurringFilter{})
 			b.Check(err)
 			same(b, "in the list", all[0].Health, one.Health)
+			trouble, more, err := b.Inspector.RecurringTrouble(b.Ctx, b.Pool)
+			b.Check(err)
+			told := ""
+			for _, task := range trouble {
+				told += task.ID + string(task.Health)
+			}
+			if troubled := one.Health == inspect.HealthFailing || one.Health == inspect.HealthOverdue; troubled {
+				same(b, "in trouble", told, "r"+string(one.Health))
+			} else {
+				same(b, "in trouble", told, "")
+			}
+			same(b, "more in trouble", more, false)
 			if c.view == "" {
 				c.view = string(one.Health)
 			}

@@ -60,7 +60,7 @@ type RecurringTask struct {
 	HealthBasis `json:"-"`
 }
 
-const recurringTaskSQL = `
+const recurringColumnsSQL = `
 SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zone, t.scheduled_at AS starts_at,
     CASE WHEN t.planned_revision = t.revision AND t.planned_zone_data IS DISTINCT
         FROM '' THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
@@ -74,7 +74,9 @@ SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zo
         CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN t.next_attempt_at END AS plan_from,
     h.last_success, h.last_failure, h.last_error, h.failures_in_a_row, '' AS health, h.expected_since,
     (extract(epoch FROM t.expected_execution_time + coalesce(t.jitter, interval '0')) * 1000000000)::bigint
-        AS allowance, clock_timestamp() AS read_at
+        AS allowance, clock_timestamp() AS read_at`
+
+const recurringTaskSQL = recurringColumnsSQL + `
 FROM tasktable.scheduled_tasks AS t
 CROSS JOIN LATERAL tasktable.recurring_health(t.id::text, t.revision, t.queue::text, t.type::text) AS h
 WHERE t.cron IS NOT NULL`

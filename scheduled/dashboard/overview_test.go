@@ -1,0 +1,206 @@
+package dashboard_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+)
+
+const poison = `<script>alert("1")</script>`
+
+// as lets everybody in as one person, without a page for signing in.
+func as(name string, role dashboard.Role, tenant string) func(*dashboard.Config) {
+	return func(c *dashboard.Config) {
+		c.Authenticate = func(*http.Request) (dashboard.Person, error) {
+			return dashboard.Person{Name: name, Role: role, Tenant: tenant}, nil
+		}
+	}
+}
+
+// node inserts a node, whose session holds its locks until the test ends.
+func (b *board) node(service, version, queues, types string, leads bool) (number int64) {
+	b.Helper()
+	conn, err := pgx.ConnectConfig(b.Context(), b.pool.Config().ConnConfig.Copy())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = conn.Close(b.Context()) })
+	if err := conn.QueryRow(b.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types, elected_at)
+		VALUES ($1, $2, 'host/1', $3::text::jsonb, $4::text::text[], CASE WHEN $5 THEN clock_timestamp() END)
+		RETURNING number`, service, version, queues, types, leads).Scan(&number); err != nil {
+		b.Fatal(err)
+	}
+	for kind, key := range map[string]int64{"node": number, "leader": 0} {
+		if kind == "leader" && !leads {
+			continue
+		}
+		if _, err := conn.Exec(b.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+			ELSE 0 END)::int, $2::int) FROM tasktable.lock_class($1) AS class`, kind, key); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return number
+}
+
+// asEngine changes tasks without triggers, as the engine's own statements do.
+func (b *board) asEngine(sql string, args ...any) {
+	b.Helper()
+	err := pgx.BeginFunc(b.Context(), b.pool, func(tx pgx.Tx) error {
+		for _, one := range []struct {
+			sql  string
+			args []any
+		}{
+			{`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`, nil}, {sql, args},
+			{`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`, nil},
+		} {
+			if _, err := tx.Exec(b.Context(), one.sql, one.args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// execution adds an attempt that ended so long ago.
+func (b *board) execution(fence int64, kind, outcome string, ago, delay time.Duration) {
+	b.Helper()
+	b.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+		due_at, started_at, finished_at, outcome)
+		SELECT $1::bigint, 'x', $2::text, 1, 1, at - $5::interval, at - $5::interval, at, at, $3::text
+		FROM (SELECT clock_timestamp() - $4::interval AS at) AS one`, fence, kind, outcome, ago, delay)
+}
+
+func task(id, kind string, at time.Time) store.Task {
+	return store.Task{ID: id, Payload: store.JSON(`{"type": "` + kind + `"}`), At: at}
+}
+
+func TestOverviewOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.get("/").wants(t, http.StatusOK, "No node runs. Tasks wait until one does.", "No attempt ended in this time.",
+		"No task is dead.", "No recurring task is failing or overdue.", "No task waits for its time.").
+		lacks(t, "Nothing needs you", `data-tone="warn"`)
+	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
+	b.get("/").wants(t, http.StatusOK, "Nothing needs you. Node 1 of events leads").lacks(t, `data-tone="bad"`)
+	b.get("/?window=3h").wants(t, http.StatusUnprocessableEntity, "window must be 1h, 6h, 24h or 7d.")
+}
+
+func TestOverview(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, as("ann", dashboard.Admin, ""), func(c *dashboard.Config) { c.Prefix = "/admin/tasks" })
+	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
+	now := time.Now()
+	b.schedule(task("late/"+poison, "TEST", now.Add(-time.Hour)))
+	for _, id := range []string{"dead", "paused", "stuck", "next"} {
+		b.schedule(task(id, "TEST", now.Add(time.Hour)))
+	}
+	recurs := store.Cron("RECURS", "@every 1h")
+	recurs.ID, recurs.At = "recurs", now.Add(-5*time.Hour)
+	b.schedule(recurs)
+	if _, err := b.tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Queue("mail"), time.Time{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp(), next_attempt_at = NULL,
+		message = $1 WHERE id = 'dead'`, "no paper "+poison)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1, next_attempt_at = NULL,
+		lease_expires_at = clock_timestamp() - interval '1 hour' WHERE id = 'stuck'`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
+		next_attempt_at = clock_timestamp() + interval '10 minutes' WHERE id = 'recurs'`)
+	b.asEngine(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status, scheduled_at,
+		finished_at, message) SELECT 'recurs@1', '{"type": "RECURS"}', 'RECURS', 1, 'recurs', 'FAILED', at, at, 'out of toner'
+		FROM (SELECT clock_timestamp() - interval '1 hour' AS at) AS one`)
+	b.execution(1, "TEST", "COMPLETED", time.Hour, 20*time.Millisecond)
+	b.execution(2, "OTHER", "COMPLETED", time.Hour, 3*time.Second)
+	b.execution(3, "OTHER", "FAILED", time.Hour, 3*time.Second)
+	page := b.get("/").wants(t, http.StatusOK, "Late 1", "Dead letters 2", "Paused tasks 1", "Paused scopes 1", "Stuck 1",
+		`href="/admin/tasks/tasks/late%2F%3Cscript%3E`, `href="/admin/tasks/tasks?status=PAUSED"`,
+		`href="/admin/tasks/queues#pauses"`, "Bars of the attempts that ended in the last 6h: 2 completed, 1 failed.",
+		"95 of 100 attempts started within 3.00 s or less", "no paper &lt;script&gt;", "is due · TEST", "fires · RECURS",
+		"out of toner", "test : pause, paused", "failing recurs", "OTHER 1 0 1", "Node 1 of events leads").
+		lacks(t, poison, "Nothing needs you", "style=")
+	if other, first := strings.Index(page.text, ">OTHER<"), strings.Index(page.text, ">TEST</a>"); other < 0 || other > first {
+		t.Errorf("OTHER, which is busier, is at %d, and TEST at %d", other, first)
+	}
+	b.get("/?window=1h").wants(t, http.StatusOK, "No attempt ended in this time.", "No attempt ended")
+}
+
+// countSeries counts how often the series is read.
+type countSeries struct{ count *atomic.Int64 }
+
+func (c countSeries) TraceQueryStart(ctx context.Context, _ *pgx.Conn, query pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(query.SQL, "AS delay_max") {
+		c.count.Add(1)
+	}
+	return ctx
+}
+
+func (countSeries) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Buckets that have ended are read once. The newest bucket, which is still filled, is read again.
+func TestOverviewFollows(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	b := newBoard(t, as("ann", dashboard.Read, ""), func(c *dashboard.Config) {
+		config := c.Pool.Config()
+		config.ConnConfig.Tracer = countSeries{&asked}
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		c.Pool = pool
+	})
+	b.execution(1, "TEST", "COMPLETED", 0, time.Millisecond)
+	var pages sync.WaitGroup
+	for range 8 {
+		pages.Go(func() { b.get("/?window=1h").wants(t, http.StatusOK, "1 completed") })
+	}
+	pages.Wait()
+	if n := asked.Load(); n > 3 { // a read is fresh for a second
+		t.Errorf("eight pages read %d times", n)
+	}
+	b.execution(2, "TEST", "COMPLETED", 0, time.Millisecond)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if strings.Contains(b.get("/?window=1h").text, "2 completed") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the chart does not follow")
+		}
+	}
+}
+
+// A person of one tenant has no overview, and is led on. The pages of the whole service are refused.
+func TestOverviewOfATenant(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, as("tina", dashboard.Operate, "acme"))
+	if got := b.get("/"); got.path != "/tasks" {
+		t.Errorf("led to %s", got.path)
+	}
+	for _, path := range []string{"/queues", "/queues/default", "/nodes", "/changes"} {
+		b.get(path).wants(t, http.StatusForbidden, "This page is about all tenants.")
+	}
+	b.post("/queues/pause", "kind", "queue", "name", "mail").wants(t, http.StatusForbidden, "about all tenants")
+	b.post("/queues/resume", "scope", "queue:mail").wants(t, http.StatusForbidden, "about all tenants")
+	pauses, err := b.tasks.Pauses(t.Context(), b.pool)
+	if err != nil || len(pauses) > 0 {
+		t.Errorf("%s, %v", fmt.Sprint(pauses), err)
+	}
+}

@@ -1,0 +1,182 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// pauseForm is the form that pauses a scope.
+type pauseForm struct {
+	Kind, Name    string // as chosen by a link
+	Queues, Types []string
+}
+
+// pauseFormOf fills the form with the scope of the parameter pause, such as type:SEND_EMAIL.
+func pauseFormOf(ctx context.Context, v *visit) (form pauseForm, err error) {
+	if !v.may(Operate) {
+		return form, nil
+	}
+	form.Kind, form.Name, _ = strings.Cut(v.query("pause"), ":")
+	if form.Queues, err = v.inspector.Queues(ctx, v.db); err != nil {
+		return form, err
+	}
+	form.Types, err = v.inspector.Types(ctx, v.db)
+	return form, err
+}
+
+// confirmPause asks before everything is paused, and before a pause replaces another one.
+type confirmPause struct {
+	Scope, Name string
+	Until       *time.Time
+	Present     *pauseLine // it is replaced
+	// Due, Waiting and Running count the tasks of the scope. Counted is false for a type, because nothing counts the
+	// tasks of a type.
+	Counted               bool
+	Due, Waiting, Running int
+	DueMore, WaitingMore  bool
+	// The fields of the form.
+	FormKind, FormName, UntilField, Reason, Back, Confirmed string
+}
+
+func pauseScope(ctx context.Context, v *visit) (done, error) {
+	scope, err := scopeOf(v)
+	if err != nil {
+		return done{}, err
+	}
+	until, err := untilOf(v)
+	if err != nil {
+		return done{}, err
+	}
+	present, err := presentPause(ctx, v, scope)
+	if err != nil {
+		return done{}, err
+	}
+	// What was confirmed counts only while it is so.
+	confirmed := "nothing"
+	if present != nil {
+		confirmed = pauseKey(*present)
+	}
+	if (scope == store.Everything() || present != nil) && v.form("confirmed") != confirmed {
+		view, err := askToPause(ctx, v, scope, until, present)
+		view.Confirmed = confirmed
+		return done{show: "confirm-pause", title: "Pause " + strings.ToLower(view.Name[:1]) + view.Name[1:] + "?",
+			view: view}, err
+	}
+	outcome, err := v.tasks.PauseScope(ctx, v.db, scope, until, v.form("reason"))
+	if err != nil {
+		return done{}, err
+	}
+	if outcome == store.Unchanged {
+		return done{text: scopeName(scope) + " was paused in just this way before."}, nil
+	}
+	unknown, err := unknownScope(ctx, v, scope)
+	return done{text: strings.TrimSpace(scopeName(scope) + " is paused. " + unknown)}, err
+}
+
+func askToPause(ctx context.Context, v *visit, scope store.Scope, until time.Time, present *store.Pause,
+) (confirmPause, error) {
+	view := confirmPause{
+		Scope: scope.String(), Name: scopeName(scope), Reason: v.form("reason"), UntilField: v.form("until"),
+		FormKind: v.form("kind"), FormName: v.form("name"), Back: v.form("back"),
+	}
+	if !until.IsZero() {
+		view.Until = &until
+	}
+	if present != nil {
+		view.Present = &pauseLines([]store.Pause{*present})[0]
+	}
+	kind, name, _ := strings.Cut(scope.String(), ":")
+	if kind == "type" {
+		return view, nil
+	}
+	states, err := v.inspector.QueueStates(ctx, v.db, inspect.QueueFilter{Queue: name})
+	view.Counted = true
+	for _, state := range states {
+		view.Due, view.DueMore = view.Due+state.Due, view.DueMore || state.DueMore
+		view.Waiting, view.WaitingMore = view.Waiting+state.Waiting, view.WaitingMore || state.WaitingMore
+		view.Running += state.Running
+	}
+	return view, err
+}
+
+func resumeScope(ctx context.Context, v *visit) (done, error) {
+	scope, err := store.ParseScope(v.form("scope"))
+	if err != nil {
+		return done{}, err
+	}
+	present, err := presentPause(ctx, v, scope)
+	if err != nil {
+		return done{}, err
+	}
+	if present != nil && pauseKey(*present) != v.form("paused_at") {
+		return done{}, problem{http.StatusConflict, "Changed meanwhile", errorView{Text: present.PausedBy +
+			" has paused this anew since you saw it. Nothing was done. Look at it again."}}
+	}
+	outcome, err := v.tasks.ResumeScope(ctx, v.db, scope)
+	switch {
+	case err != nil:
+		return done{}, err
+	case outcome == store.Unchanged:
+		return done{text: scopeName(scope) + " was not paused any more."}, nil
+	}
+	return done{text: scopeName(scope) + " is resumed. Its due tasks start unless another pause holds them."}, nil
+}
+
+// scopeOf reads the fields kind and name. Of everything there is no name.
+func scopeOf(v *visit) (store.Scope, error) {
+	switch kind, name := v.form("kind"), strings.TrimSpace(v.form("name")); kind {
+	case "all":
+		return store.Everything(), nil
+	case "queue":
+		return store.Queue(name), store.CheckQueue(name)
+	case "type":
+		return store.Type(name), store.CheckType(name)
+	}
+	return store.Scope{}, notValid("kind must be all, queue or type.")
+}
+
+// untilOf reads the field until. If it is empty, the pause holds until somebody ends it.
+func untilOf(v *visit) (time.Time, error) {
+	until, err := typedField("until", v.form("until"), v.now, v.look.zone)
+	if err == nil && !until.IsZero() && !until.After(v.now) {
+		err = notValid("until must be a time to come.")
+	}
+	return until, err
+}
+
+// presentPause returns the pause that holds for just this scope, or nil.
+func presentPause(ctx context.Context, v *visit, scope store.Scope) (*store.Pause, error) {
+	pauses, err := v.tasks.Pauses(ctx, v.db)
+	for i := range pauses {
+		if pauses[i].Of() == scope {
+			return &pauses[i], err
+		}
+	}
+	return nil, err
+}
+
+// unknownScope tells that nothing has the name of the scope. It may be a mistake, or be meant for later.
+func unknownScope(ctx context.Context, v *visit, scope store.Scope) (string, error) {
+	kind, name, _ := strings.Cut(scope.String(), ":")
+	switch kind {
+	case "queue":
+		names, err := v.inspector.Queues(ctx, v.db)
+		if err != nil || slices.Contains(names, name) {
+			return "", err
+		}
+		return "No node works this queue, and no task waits in it.", nil
+	case "type":
+		names, err := v.inspector.Types(ctx, v.db)
+		if err != nil || slices.Contains(names, name) {
+			return "", err
+		}
+		return "No node has this type, and no task of it waits.", nil
+	}
+	return "", nil
+}
