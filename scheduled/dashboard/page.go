@@ -129,14 +129,22 @@ type problem struct {
 
 func (p problem) Error() string { return p.view.Text }
 
+// answered is an error that has a page of its own, such as a form that is shown again with what the person has written.
+type answered struct{ answer }
+
+func (a answered) Error() string { return a.title }
+
 // errorAnswer tells a person about an error. What the person cannot help goes to the log alone.
 func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	say := func(status int, title, text string) answer {
 		return answer{status, "error", title, errorView{Text: text}}
 	}
+	var again answered
 	var own problem
 	var role roleError
 	switch {
+	case errors.As(err, &again):
+		return again.answer
 	case errors.As(err, &own):
 		return answer{own.status, "error", own.title, own.view}
 	case errors.As(err, &role):
