@@ -134,6 +134,7 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, view.refuse(err)
 	}
+	view.Form.EndsAt = frame{visit: v}.Input(task.Recurrence.EndsAt) // in the zone of the page that follows
 	if v.form("confirmed") != "" {
 		receipt, err := v.tasks.Schedule(ctx, v.db, task)
 		text := "Saved. The next fires are planned anew."

@@ -281,8 +281,8 @@ func TestEditOfARecurringTask(t *testing.T) {
 	b.post("/look", "zone", "Asia/Tokyo", "back", "/recurring")
 	b.get("/recurring/broken/edit").wants(t, http.StatusOK, `value="*/15 * * * *"`, `value="30s"`, "Preview").lacks(t, "Save")
 	before := b.row("broken")
-	edited := append(b.editing("broken"), "cron", "30 12 * * *", "jitter", "1m", "ends_at", "2100-01-01T09:00", "zone",
-		"Asia/Tokyo", "max_occurrences", "3")
+	edited := append(b.editing("broken"), "cron", "30 12 * * *", "jitter", "1m", "ends_at", "2100-01-01T00:00", "zone",
+		"UTC", "max_occurrences", "3")
 	preview := b.post("/recurring/broken/edit", edited...).wants(t, http.StatusOK, "Now, in UTC", "After the change, in UTC",
 		"Now, in Asia/Tokyo", "12:30:00 UTC", "21:30:00 JST", "<del>*/15 * * * *</del>", "<ins>30 12 * * *</ins>",
 		"After the change there are no more then: it ends after 3 occurrences")

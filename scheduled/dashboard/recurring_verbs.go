@@ -107,8 +107,6 @@ type confirmBackfillView struct {
 	ID              string
 	Revision        int64
 	From, To        time.Time
-	FromText        string // as the form has it
-	ToText          string
 	Most            int
 	Count           int
 	Exist           int // fires that have an occurrence already
@@ -126,7 +124,7 @@ func backfill(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	view := confirmBackfillView{ID: row.ID, Revision: row.Revision, FromText: v.form("from"), ToText: v.form("to")}
+	view := confirmBackfillView{ID: row.ID, Revision: row.Revision}
 	if err := view.read(v); err != nil {
 		return done{}, err
 	}
