@@ -21,7 +21,10 @@ type act struct {
 	path   string // a pattern of net/http, such as /tasks/{id}/cancel
 	needs  Role
 	global bool // it is about the whole service, so a person with a tenant may not do it
+	many   bool // it may change thousands of tasks, so it has manyTimes the Timeout
 }
+
+const manyTimes = 6
 
 // done tells what an act has done.
 type done struct {
@@ -51,7 +54,11 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			return
 		}
 		var made done
-		v := &visit{board: d, request: r, person: person, look: lookOf(r)}
+		v := &visit{board: d, request: r, person: person, look: lookOf(r), timeout: d.config.Timeout}
+		if a.many {
+			v.timeout *= manyTimes
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * v.timeout)) // a server may have less
+		}
 		if err == nil {
 			err = readForm(r)
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,8 @@ type visit struct {
 	request *http.Request
 	person  Person
 	look    look
-	now     time.Time // the database's
+	now     time.Time     // the database's
+	timeout time.Duration // 0: that of the Config
 
 	db        store.DB // the pool, or a transaction
 	tasks     *store.Store
@@ -74,7 +76,7 @@ const nowSQL = `SELECT clock_timestamp()`
 // begin calls do with a visit that can read. A person with a tenant reads in a transaction that Postgres holds to the
 // tenant. An act has a transaction in any case.
 func (d *Dashboard) begin(v *visit, acts bool, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(v.request.Context(), d.config.Timeout)
+	ctx, cancel := context.WithTimeout(v.request.Context(), cmp.Or(v.timeout, d.config.Timeout))
 	defer cancel()
 	own := d.config.Store
 	own.Service = v.person.Name

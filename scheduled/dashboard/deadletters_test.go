@@ -1,0 +1,275 @@
+package dashboard_test
+
+import (
+	"cmp"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+)
+
+// someDead are dead letters, put there past the triggers. Their errors differ behind the first 60 characters.
+const someDead = `
+ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, entity, tenant_id, status, attempt, revision, message,
+	finished_at, archived_at, archived_note)
+SELECT id, kind, jsonb_build_object('type', kind, 'secret', 'in the payload'), queue, entity, tenant, status, 5,
+	nextval('tasktable.task_numbers'), message, now() - ago::interval,
+	CASE WHEN note <> '' THEN now() END, nullif(note, '')
+FROM (VALUES
+	('mail-1', 'MAIL', 'mail', 'event:42', 'acme', 'FAILED', '421 try later', '30 minutes', ''),
+	('mail-2', 'MAIL', 'mail', 'event:43', 'acme', 'FAILED', E'421 try later\nat smtp.go:99', '2 hours', ''),
+	('mail-3', 'MAIL', 'mail', NULL, 'other', 'FAILED', 'it said 421 try later', '3 hours', ''),
+	('mail-4', 'MAIL', 'mail', 'event:42', 'other', 'EXPIRED', 'was not started within 1h', '2 days', ''),
+	('../x?y#z <b>', 'LOG', 'default', NULL, NULL, 'FAILED', '<script>alert(1)</script>', '3 days', ''),
+	('silent', 'LOG', 'default', NULL, NULL, 'FAILED', NULL, '4 days', ''),
+	('old', 'MAIL', 'mail', NULL, 'acme', 'FAILED', '421 try later', '5 days', 'the server <i>was</i> down'),
+	('fine', 'MAIL', 'mail', NULL, NULL, 'COMPLETED', NULL, '1 minute', '')
+) AS t (id, kind, queue, entity, tenant, status, message, ago, note);
+ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;`
+
+var rowsOf = regexp.MustCompile(`<tr data-key="([^"]*)"`)
+
+// keysOf are the rows of a page, in order.
+func keysOf(r reply) string {
+	var found []string
+	for _, row := range rowsOf.FindAllStringSubmatch(r.text, -1) {
+		found = append(found, html.UnescapeString(row[1]))
+	}
+	return strings.Join(found, " | ")
+}
+
+// hidden are the hidden fields of a page's forms, as names and values by turns. It leaves out those without a name.
+func hidden(r reply) []string {
+	var fields []string
+	for _, field := range hiddenFields.FindAllStringSubmatch(r.text, -1) {
+		fields = append(fields, field[1], html.UnescapeString(field[2]))
+	}
+	return fields
+}
+
+var hiddenFields = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+
+// author is who made the latest change of a task, and by which verb.
+func (b *board) author(id string) string {
+	b.Helper()
+	history, err := b.tasks.History(b.Context(), b.pool, id)
+	if err != nil || len(history.Changes) == 0 {
+		b.Fatalf("%s has no changes: %v", id, err)
+	}
+	last := slices.MaxFunc(history.Changes, func(a, b store.Change) int { return cmp.Compare(a.Revision, b.Revision) })
+	return last.Verb + " by " + last.ChangedBy
+}
+
+func TestDeadLettersAreShown(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.get("/dead").wants(t, http.StatusOK, "No dead letters.")
+	b.exec(someDead)
+	for path, want := range map[string]string{
+		"/dead": "MAIL FAILED   421 try later | MAIL FAILED   it said 421 try later | MAIL EXPIRED   was not started within 1h" +
+			" | LOG FAILED   <script>alert(1)</script> | LOG FAILED   ",
+		"/dead?by=entity&type=MAIL&status=EXPIRED":              "MAIL EXPIRED event:42  was not started within 1h",
+		"/dead?by=tenant&since=1d&type=MAIL":                    "MAIL FAILED  acme 421 try later | MAIL FAILED  other it said 421 try later",
+		"/dead?by=task":                                         "mail-1 | mail-2 | mail-3 | mail-4 | ../x?y#z <b> | silent",
+		"/dead?type=MAIL&status=FAILED&message=421+try+later":   "mail-1 | mail-2 | mail-3",
+		"/dead?by=task&since=1h":                                "mail-1",
+		"/dead?by=task&queue=default":                           "../x?y#z <b> | silent",
+		"/dead?by=task&tenant=other":                            "mail-3 | mail-4",
+		"/dead?by=task&entity=event:42":                         "mail-1 | mail-4",
+		"/dead?by=task&archived=1":                              "old",
+		"/dead?by=task&type=NONE":                               "",
+		"/dead?by=task&after=2100-01-01T00:00:00Z/x&type=LOG":   "../x?y#z <b> | silent",
+		"/dead?by=task&after=2000-01-01T00:00:00Z/x&type=LOG":   "",
+		"/dead?by=task&queue=mail&status=EXPIRED&tenant=nobody": "",
+	} {
+		got := b.get(path).wants(t, http.StatusOK).lacks(t, "<script>alert", "in the payload", "<b>")
+		if rows := keysOf(got); rows != want {
+			t.Errorf("%s: got  %s\nwant %s", path, rows, want)
+		}
+	}
+	b.get("/dead").wants(t, http.StatusOK, "6 dead letters.", "Retry 2 FAILED of MAIL", `href="/tasks/mail-1"`,
+		`href="/tasks/..%2Fx%3Fy%23z%20%3Cb%3E"`)
+	b.get("/dead?type=NONE").wants(t, http.StatusOK, "No dead letters like that.")
+	b.get("/dead?archived=1&by=task").wants(t, http.StatusOK, "the server &lt;i&gt;was&lt;/i&gt; down").lacks(t, "Retry")
+	for path, rule := range map[string]string{
+		"/dead?status=QUEUED": "Status must be FAILED or EXPIRED.", "/dead?since=2y": "Since must be 1h, 1d, 7d or 30d.",
+		"/dead?by=colour": "must be entity or tenant", "/dead?by=task&after=x": "After must be",
+		"/dead?queue=%00": "queue",
+	} {
+		b.get(path).wants(t, http.StatusUnprocessableEntity, rule)
+	}
+}
+
+// Those who may only read have no forms.
+func TestDeadLettersForReaders(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, func(c *dashboard.Config) { c.Prefix = "/admin" })
+	b.exec(someDead)
+	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
+	b.get("/dead").wants(t, http.StatusOK, "421 try later", `href="/admin/tasks/mail-1"`).lacks(t, "<button>Retry", "checkbox")
+	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusForbidden, "This needs the role operate.")
+}
+
+func TestDeadLettersOfATenant(t *testing.T) {
+	t.Parallel()
+	b := newTenant(t)
+	b.exec(someDead)
+	got := b.get("/dead?by=task").wants(t, http.StatusOK, "2 dead letters.").lacks(t, "Tenant")
+	if rows := keysOf(got); rows != "mail-1 | mail-2" {
+		t.Errorf("a tenant sees %s", rows)
+	}
+	confirm := b.post("/dead/retry", "all", "1").wants(t, http.StatusOK, "Retry 2 dead letters?")
+	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK, "Retried 2 dead letters.")
+	if got := b.author("mail-1"); got != "retry by acme-ops" {
+		t.Errorf("retried: %s", got)
+	}
+	// The ids of another tenant's dead letters are left alone, even if somebody knows them.
+	b.post("/dead/retry", "confirmed", "1", "as_of", "2100-01-01T00:00:00Z", "ids", `["mail-3"]`).wants(t,
+		http.StatusOK, "Retried 0 dead letters. 1 had changed meanwhile and were left alone: mail-3.")
+}
+
+func TestActsOnDeadLetters(t *testing.T) {
+	t.Parallel()
+	group := "type=MAIL&status=FAILED&message=421+try+later&by=task"
+	for name, c := range map[string]struct {
+		chosen []string
+		asked  string // of how many the page asks
+		left   string // those that are dead letters afterwards
+	}{
+		"a group":        {[]string{"only", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
+		"two groups":     {[]string{"group", group, "group", "type=MAIL&status=EXPIRED&message=was+not+started+within+1h"}, "3 dead letters", "../x?y#z <b> mail-3 silent"},
+		"no message":     {[]string{"group", "type=LOG&status=FAILED"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
+		"of a tenant":    {[]string{"group", "type=MAIL&status=FAILED&message=it+said+421+try+later&tenant=other"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-4 silent"},
+		"one by one":     {[]string{"id", "mail-1", "id", "../x?y#z <b>", "id", "mail-1"}, "2 dead letters", "mail-2 mail-3 mail-4 silent"},
+		"all like that":  {[]string{"all", "1", "type", "MAIL", "since", "1d"}, "3 dead letters", "../x?y#z <b> mail-4 silent"},
+		"not archived":   {[]string{"all", "1", "archived", "1", "message", "421"}, "3 dead letters", "../x?y#z <b> mail-4 silent"},
+		"some are alive": {[]string{"id", "silent", "id", "fine", "id", "nobody", "id", "old"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
+	} {
+		for verb, does := range map[string]string{"retry": "Retry ", "archive": "Archive "} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				t.Parallel()
+				b := newAdmin(t)
+				b.exec(someDead)
+				confirm := b.post("/dead/"+verb, append(c.chosen, "back", "/dead?by=task")...).wants(t, http.StatusOK, does+c.asked+"?")
+				if b.dead() != "../x?y#z <b> mail-1 mail-2 mail-3 mail-4 silent" {
+					t.Fatalf("asked, and %s are left", b.dead())
+				}
+				got := b.post("/dead/"+verb, append(hidden(confirm), "note", "dealt with")...).wants(t, http.StatusOK,
+					map[string]string{"retry": "Retried ", "archive": "Archived "}[verb]+c.asked+".").lacks(t, "alone")
+				if got.path != "/dead?by=task" {
+					t.Errorf("led to %s", got.path)
+				}
+				if left := b.dead(); left != c.left {
+					t.Errorf("left: %s, want %s", left, c.left)
+				}
+			})
+		}
+	}
+}
+
+// dead lists the ids of the dead letters that nobody has archived.
+func (b *board) dead() (ids string) {
+	b.Helper()
+	err := b.pool.QueryRow(b.Context(), `SELECT coalesce(string_agg(id, ' ' ORDER BY id COLLATE "C"), '')
+		FROM tasktable.scheduled_tasks WHERE status IN ('FAILED', 'EXPIRED') AND archived_at IS NULL`).Scan(&ids)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return ids
+}
+
+func TestArchiveKeepsNoteAndAuthor(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(someDead)
+	confirm := b.post("/dead/archive", "id", "mail-1").wants(t, http.StatusOK, "Note")
+	b.post("/dead/archive", append(hidden(confirm), "note", "refunded & told")...).wants(t, http.StatusOK)
+	row := b.row("mail-1")
+	if row.ArchivedAt == nil || *row.ArchivedNote != "refunded & told" || b.author("mail-1") != "archive by ann" {
+		t.Errorf("archived with %v, %s", row.ArchivedNote, b.author("mail-1"))
+	}
+}
+
+// What has changed between the question and the answer is left alone and named, also if it failed once more.
+func TestDeadLettersThatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(someDead)
+	confirm := b.post("/dead/retry", "all", "1", "type", "MAIL").wants(t, http.StatusOK, "Retry 4 dead letters?")
+	if _, err := b.tasks.Retry(t.Context(), b.pool, "mail-1"); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`UPDATE tasktable.scheduled_tasks SET finished_at = clock_timestamp() WHERE id = 'mail-2'`)
+	if _, err := b.tasks.Delete(t.Context(), b.pool, "mail-4"); err != nil {
+		t.Fatal(err)
+	}
+	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK,
+		"Retried 1 dead letter. 3 had changed meanwhile and were left alone: mail-4, mail-2, mail-1.")
+	if b.row("mail-3").Status != store.StatusQueued || b.row("mail-2").Status != store.StatusFailed {
+		t.Error("the wrong ones were retried")
+	}
+	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusOK, "None of them is a dead letter any more.")
+}
+
+func TestBadFormsOfDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(someDead)
+	many := url.Values{}
+	for range 101 {
+		many.Add("group", "type=MAIL")
+	}
+	for rule, fields := range map[string][]string{
+		"At least one of them must be selected.": {"type", "MAIL"},
+		"Status must be FAILED or EXPIRED.":      {"all", "1", "status", "QUEUED"},
+		"Group must be as the page has it.":      {"only", "%zz"},
+		"Ids must be a list of 1 to 10000 ids.":  {"confirmed", "1", "ids", "[]"},
+		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
+		"Note must be at most 4096 bytes.":       {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
+		"note must be UTF-8 without NUL":         {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", "\x00"},
+		"id must be 1 to 512 bytes":              {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},
+	} {
+		b.post("/dead/archive", fields...).wants(t, http.StatusUnprocessableEntity, rule)
+	}
+	b.send(http.MethodPost, "/dead/retry", many, "Content-Type", "application/x-www-form-urlencoded").wants(t,
+		http.StatusUnprocessableEntity, "Group must be given at most 100 times.")
+	if b.dead() != "../x?y#z <b> mail-1 mail-2 mail-3 mail-4 silent" {
+		t.Errorf("left: %s", b.dead())
+	}
+}
+
+// One act takes 10,000 and says so. The list has pages.
+func TestManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t, func(c *dashboard.Config) { c.Timeout = time.Minute })
+	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at, message)
+			SELECT 'dead-' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z'::timestamptz + i * interval '1 second',
+				'no ' || i % 30
+			FROM generate_series(1, 10001) AS i;
+		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
+		SELECT setval('tasktable.task_numbers', 20000)`)
+	page := b.get("/dead?by=task").wants(t, http.StatusOK, "more than 10 000 dead letters.", "Next page")
+	if rows := keysOf(page); !strings.HasPrefix(rows, "dead-10001 | dead-10000 |") || !strings.HasSuffix(rows, "| dead-9952") {
+		t.Errorf("the first page has %s", rows)
+	}
+	next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`).FindStringSubmatch(page.text)
+	if got := keysOf(b.get(html.UnescapeString(next[1]))); !strings.HasPrefix(got, "dead-9951 |") {
+		t.Errorf("the next page has %s", got)
+	}
+	confirm := b.post("/dead/archive", "all", "1").wants(t, http.StatusOK, "Archive 10 000 dead letters?",
+		"One act changes at most 10 000: those that ended first.", "And 10 more kinds.", "The first 20 of them")
+	b.post("/dead/archive", hidden(confirm)...).wants(t, http.StatusOK, "Archived 10 000 dead letters.")
+	if got := b.dead(); got != "dead-10001" {
+		t.Errorf("left: %s", got)
+	}
+}

@@ -1,0 +1,231 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+const (
+	calendarDays    = 7
+	maxCalendarDays = 31
+	maxCalendar     = 500   // tasks
+	firesEach       = 50    // a task that fires more often in the time is shown in one line
+	firesCounted    = 1000  // for that line
+	firesInAll      = 20000 // beyond these only firesEach of a task are computed
+	fewFires        = 8
+)
+
+// calendarView shows when recurring tasks fire.
+type calendarView struct {
+	Days   int
+	More   bool // there are more tasks than were read
+	ByHour calendar
+	ByDay  calendar
+}
+
+// calendar has the fires of a time, by hours or by days.
+type calendar struct {
+	Slots []calendarSlot
+	Often []oftenFiring
+}
+
+// calendarSlot is an hour or a day. Entries are in the order of their first fire.
+type calendarSlot struct {
+	Key     string
+	Label   string
+	Entries []calendarEntry
+}
+
+type calendarEntry struct {
+	ID     string
+	Times  []string
+	Paused bool // a pause holds at least one of the fires
+}
+
+// oftenFiring is a task with too many fires to show each.
+type oftenFiring struct {
+	ID, Words string
+	Count     int
+	More      bool
+	Paused    bool
+}
+
+func recurringCalendar(ctx context.Context, v *visit) (any, error) {
+	view := calendarView{Days: calendarDays}
+	if text := v.query("days"); text != "" {
+		days, err := strconv.Atoi(text)
+		if err != nil || days < 1 || days > maxCalendarDays {
+			return nil, notValid(fmt.Sprintf("days must be a number from 1 to %d", maxCalendarDays))
+		}
+		view.Days = days
+	}
+	tasks, err := v.inspector.ListRecurring(ctx, v.db, inspect.RecurringFilter{Limit: maxCalendar + 1})
+	if err != nil {
+		return nil, err
+	}
+	view.More = len(tasks) > maxCalendar
+	tasks = tasks[:min(len(tasks), maxCalendar)]
+	pauses, err := v.tasks.Pauses(ctx, v.db)
+	if err != nil {
+		return nil, err
+	}
+	zone := v.look.zone
+	view.ByHour = calendar{Slots: hoursFrom(v.now, zone)}
+	view.ByHour.fill(tasks, pauses, v.now, v.now.Add(24*time.Hour), zone, hourKey)
+	view.ByDay = calendar{Slots: daysFrom(v.now, zone, view.Days)}
+	view.ByDay.fill(tasks, pauses, v.now, midnightAfter(v.now, zone, view.Days), zone, dayKey)
+	return view, nil
+}
+
+// hourKey tells the two hours apart that have the same name when clocks go back.
+const (
+	hourKey = "2006-01-02 15 -0700"
+	dayKey  = "2006-01-02"
+)
+
+// midnightAfter is the end of the last of some days. Some zones have days that begin at 01:00.
+func midnightAfter(now time.Time, zone *time.Location, days int) time.Time {
+	today := now.In(zone)
+	end := time.Date(today.Year(), today.Month(), today.Day()+days, 0, 0, 0, 0, zone)
+	if end.Hour() == 23 {
+		end = end.Add(time.Hour)
+	}
+	return end
+}
+
+// hoursFrom returns the hours of the next day, the present one included. An hour that a zone leaves out is not there,
+// and one that it has twice is there twice.
+func hoursFrom(now time.Time, zone *time.Location) []calendarSlot {
+	var slots []calendarSlot
+	for at := now; at.Before(now.Add(24 * time.Hour)); at = at.Add(30 * time.Minute) { // some zones have half hours
+		local := at.In(zone)
+		key := local.Format(hourKey)
+		if len(slots) == 0 || slots[len(slots)-1].Key != key {
+			slots = append(slots, calendarSlot{Key: key, Label: local.Format("Mon 15:00")})
+		}
+	}
+	for i := range slots { // both have the same label
+		same := func(other calendarSlot) bool { return other.Label == slots[i].Label }
+		if first := slices.IndexFunc(slots, same); first != i && slots[first].Key[:13] == slots[i].Key[:13] {
+			slots[first].Label += " (" + slots[first].Key[14:] + ")"
+			slots[i].Label += " (" + slots[i].Key[14:] + ")"
+		}
+	}
+	return slots
+}
+
+// daysFrom returns the coming days, today included.
+func daysFrom(now time.Time, zone *time.Location, days int) []calendarSlot {
+	today := now.In(zone)
+	slots := make([]calendarSlot, days)
+	for i := range slots {
+		noon := time.Date(today.Year(), today.Month(), today.Day()+i, 12, 0, 0, 0, zone) // each day has a noon
+		slots[i] = calendarSlot{Key: noon.Format(dayKey), Label: noon.Format("Mon 2 January")}
+	}
+	return slots
+}
+
+// fill puts the fires after from, and before to, into their slots. layout makes a slot's key of a time.
+func (c *calendar) fill(
+	tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time, zone *time.Location, layout string,
+) {
+	slotOf := map[string]int{}
+	for i, slot := range c.Slots {
+		slotOf[slot.Key] = i
+	}
+	computed := 0
+	for _, task := range tasks {
+		fires := firesBetween(task, pauses, from, to)
+		if len(fires) <= firesEach {
+			for _, fire := range fires {
+				local := later(fire.At, from).In(zone)
+				if at, known := slotOf[local.Format(layout)]; known {
+					c.Slots[at].add(task.ID, fire, local)
+				}
+			}
+			continue
+		}
+		one := oftenFiring{ID: task.ID, Words: wordsOrCron(task), Count: firesEach, More: true}
+		one.Paused = len(fires[0].Paused) > 0
+		if computed < firesInAll {
+			one.Count, one.More = countFires(task, from, to)
+			computed += one.Count
+		}
+		c.Often = append(c.Often, one)
+	}
+	for _, slot := range c.Slots {
+		slices.SortStableFunc(slot.Entries, func(a, b calendarEntry) int { return strings.Compare(a.Times[0], b.Times[0]) })
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// add adds a fire. The fires of one task are one entry.
+func (s *calendarSlot) add(id string, fire inspect.Fire, local time.Time) {
+	if last := len(s.Entries) - 1; last < 0 || s.Entries[last].ID != id {
+		s.Entries = append(s.Entries, calendarEntry{ID: id})
+	}
+	entry := &s.Entries[len(s.Entries)-1]
+	layout := "15:04"
+	if local.Second() != 0 {
+		layout = "15:04:05"
+	}
+	entry.Times = append(entry.Times, local.Format(layout))
+	entry.Paused = entry.Paused || len(fire.Paused) > 0
+}
+
+// firesBetween returns the fires of a task, and one more than firesEach if there are so many. Most tasks fire seldom, so
+// it asks for few first.
+func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to time.Time) []inspect.Fire {
+	for _, most := range []int{fewFires, firesEach + 1} {
+		forecast, err := task.Forecast(from, pauses, most)
+		if err != nil {
+			return nil // the leader makes the task FAILED
+		}
+		end := slices.IndexFunc(forecast.Fires, func(fire inspect.Fire) bool { return !fire.At.Before(to) })
+		if end >= 0 {
+			return forecast.Fires[:end]
+		}
+		if len(forecast.Fires) < most || most > fewFires {
+			return forecast.Fires
+		}
+	}
+	return nil
+}
+
+func countFires(task inspect.RecurringTask, from, to time.Time) (n int, more bool) {
+	rule, err := recurrence.Parse(task.Cron, task.TimeZone)
+	if err != nil {
+		return 0, false
+	}
+	if task.EndsAt != nil && task.EndsAt.Before(to) {
+		to = task.EndsAt.Add(time.Nanosecond)
+	}
+	most := firesCounted
+	if task.MaxOccurrences != nil {
+		most = min(most, *task.MaxOccurrences-task.OccurrenceCount)
+	}
+	fires, more := rule.Anchored(task.StartsAt).Between(from, to.Add(-time.Nanosecond), most)
+	return len(fires), more && most == firesCounted
+}
+
+// wordsOrCron says when a task fires.
+func wordsOrCron(task inspect.RecurringTask) string {
+	if words := cronWords(task.Cron); words != "" {
+		return words
+	}
+	return task.Cron
+}
