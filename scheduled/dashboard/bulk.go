@@ -45,11 +45,6 @@ func seenTaskOf(text string) (seenTask, error) {
 	return seenTask{}, notValid("The field task must be a revision, a status and an id.")
 }
 
-// notValid is the problem of a form that breaks a rule. The text is a sentence that names the field and the rule.
-func notValid(text string) problem {
-	return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: text}}
-}
-
 // bulkView asks whether to act on many tasks.
 type bulkView struct {
 	Verb    bulkVerb

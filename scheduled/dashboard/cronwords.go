@@ -164,13 +164,13 @@ func setWords(field string, name func(int) string) (words string, ok bool) {
 	var parts []string
 	for member := range strings.SplitSeq(field, ",") {
 		from, to, isRange := strings.Cut(member, "-")
-		first, ok := valueOf(from)
+		first, ok := cronNumber(from)
 		if !ok {
 			return "", false
 		}
 		text := name(first)
 		if isRange {
-			last, ok := valueOf(to)
+			last, ok := cronNumber(to)
 			if !ok {
 				return "", false
 			}
@@ -187,8 +187,8 @@ func setWords(field string, name func(int) string) (words string, ok bool) {
 	return parts[0], true
 }
 
-// valueOf reads a number, or the name of a month or of a day of the week.
-func valueOf(text string) (value int, ok bool) {
+// cronNumber reads a number, or the name of a month or of a day of the week.
+func cronNumber(text string) (value int, ok bool) {
 	if plainNumber.MatchString(text) {
 		value, err := strconv.Atoi(text)
 		return value, err == nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -165,6 +166,21 @@ func (b *board) send(method, path string, form url.Values, headers ...string) re
 func (b *board) exec(sql string, args ...any) {
 	b.Helper()
 	if _, err := b.pool.Exec(b.Context(), sql, args...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// asEngine runs a statement as the engine does, so that tasks keep their revisions.
+func (b *board) asEngine(sql string, args ...any) {
+	b.Helper()
+	err := pgx.BeginFunc(b.Context(), b.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(b.Context(), `SELECT set_config('tasktable_change.context', 'engine', true)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(b.Context(), sql, args...)
+		return err
+	})
+	if err != nil {
 		b.Fatal(err)
 	}
 }

@@ -53,28 +53,6 @@ func (b *board) node(service, version, queues, types string, leads bool) (number
 	return number
 }
 
-// asEngine changes tasks without triggers, as the engine's own statements do.
-func (b *board) asEngine(sql string, args ...any) {
-	b.Helper()
-	err := pgx.BeginFunc(b.Context(), b.pool, func(tx pgx.Tx) error {
-		for _, one := range []struct {
-			sql  string
-			args []any
-		}{
-			{`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`, nil}, {sql, args},
-			{`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`, nil},
-		} {
-			if _, err := tx.Exec(b.Context(), one.sql, one.args...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
 // execution adds an attempt that ended so long ago.
 func (b *board) execution(fence int64, kind, outcome string, ago, delay time.Duration) {
 	b.Helper()

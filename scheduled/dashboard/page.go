@@ -137,6 +137,12 @@ type answered struct{ answer }
 
 func (a answered) Error() string { return a.title }
 
+// notValid is the problem of a form, or of an address, that breaks a rule. The text names the field and the rule.
+func notValid(text string) problem {
+	text = upper(strings.TrimSuffix(text, ".")) + "."
+	return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: text}}
+}
+
 // errorAnswer tells a person about an error. What the person cannot help goes to the log alone.
 func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	say := func(status int, title, text string) answer {

@@ -29,21 +29,6 @@ func plain(id string) store.Task {
 	return store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: soon}
 }
 
-// asEngine runs a statement as the engine does, so that tasks keep their revisions.
-func (b *board) asEngine(sql string, args ...any) {
-	b.Helper()
-	err := pgx.BeginFunc(b.Context(), b.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(b.Context(), `SELECT set_config('tasktable_change.context', 'engine', true)`); err != nil {
-			return err
-		}
-		_, err := tx.Exec(b.Context(), sql, args...)
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
 // inStatus makes a task of a status, as the engine leaves it.
 func (b *board) inStatus(id string, status store.Status) {
 	b.Helper()
