@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,7 +26,8 @@ type act struct {
 type done struct {
 	text string // a sentence for the person
 	to   string // the page to go to; "" means the form's field back
-	// show asks the person first. It is the template of a page, whose .View is view. Nothing has been changed then.
+	// show is the template of a page to show at once, whose .View is view. Without a text nothing has been changed, and
+	// the page asks the person first. With one, the page tells what has been done, such as a key that is shown once.
 	show  string
 	title string
 	view  any
@@ -39,6 +41,7 @@ const (
 
 // act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
 func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *visit) (done, error)) {
+	d.acts = append(d.acts, a)
 	mux.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) {
 		person, err := d.whoIs(r)
 		if errors.Is(err, ErrUnauthenticated) {
@@ -59,6 +62,9 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 				return err
 			})
 		}
+		if err == nil && (made.show == "" || made.text != "") {
+			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
+		}
 		switch {
 		case err != nil:
 			told := d.errorAnswer(r, err)
@@ -66,7 +72,6 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 		case made.show != "":
 			d.write(w, r, http.StatusOK, v, made.show, made.title, made.view)
 		default:
-			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
 			d.leadBack(w, r, made)
 		}
 	})
@@ -74,11 +79,14 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 
 func readForm(r *http.Request) error {
 	err := r.ParseForm()
+	if err == nil {
+		err = r.ParseMultipartForm(maxFormBytes)
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
-	case err != nil:
+	case err != nil && !errors.Is(err, http.ErrNotMultipart):
 		return problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
 	}
 	return nil
@@ -91,7 +99,7 @@ func (d *Dashboard) leadBack(w http.ResponseWriter, r *http.Request, made done) 
 		to = d.localPath(r.PostFormValue("back"))
 	}
 	if len(made.text) > maxSaid {
-		made.text = made.text[:maxSaid]
+		made.text = strings.ToValidUTF8(made.text[:maxSaid], "") + "…"
 	}
 	d.setCookie(w, r, saidCookie, base64.RawURLEncoding.EncodeToString([]byte(made.text)), saidAge)
 	http.Redirect(w, r, d.link(to), http.StatusSeeOther)

@@ -127,9 +127,10 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	}
 }
 
-// markSQL returns the next transaction id of the server. It changes with each transaction that has written something,
-// and it costs the same whatever the size of the tables. Writes of other programs on the server change it, too.
-const markSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text`
+// markSQL returns which transactions of the server have ended. It changes with each transaction that has written
+// something, and it costs the same whatever the size of the tables. Writes of other programs on the server change it,
+// too. The next transaction id alone would not do: it remains the same if the older of two transactions ends last.
+const markSQL = `SELECT pg_current_snapshot()::text`
 
 func (s *feeds) mark(ctx context.Context) (mark string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.board.config.Timeout)

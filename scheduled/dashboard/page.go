@@ -41,6 +41,7 @@ func (d *Dashboard) page(p page, read view) {
 	if p.needs == "" {
 		p.needs = Read
 	}
+	d.pages = append(d.pages, p)
 	d.views.HandleFunc("GET "+p.path, func(_ http.ResponseWriter, r *http.Request) {
 		v, _ := r.Context().Value(visitKey{}).(*visit)
 		v.request = r // it has the parts of the path
@@ -74,7 +75,7 @@ func allow(person Person, needed Role, global bool) error {
 // read reads the page of a request for a person. v.answer has it.
 func (d *Dashboard) read(r *http.Request, person Person, look look) *visit {
 	v := &visit{board: d, request: r, person: person, look: look}
-	v.answer = answer{http.StatusNotFound, "error", "Not found", errorView{"There is no such page.", nil}}
+	v.answer = answer{http.StatusNotFound, "error", "Not found", errorView{Text: "There is no such page."}}
 	d.views.ServeHTTP(nothing{}, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 	return v
 }
@@ -97,6 +98,10 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, fmt.Errorf("authenticate: %w", err))
 		return
 	}
+	if r.URL.Path == "/" && person.Tenant != "" { // the overview is about all tenants
+		http.Redirect(w, r, d.link("/tasks"), http.StatusSeeOther)
+		return
+	}
 	v := d.read(r, person, lookOf(r))
 	d.write(w, r, v.answer.status, v, v.answer.template, v.answer.title, v.answer.view)
 }
@@ -117,7 +122,8 @@ func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
 // errorView is the content of a page that could not be read, or of an act that was refused.
 type errorView struct {
 	Text    string
-	Changes []changeView // that somebody else has made meanwhile
+	Changes []changeView // that somebody else has made to a task meanwhile
+	Fields  []fieldView  // that somebody else has changed in anything else
 }
 
 // problem is an error whose text is for the person.
@@ -129,14 +135,22 @@ type problem struct {
 
 func (p problem) Error() string { return p.view.Text }
 
+// refused is the error of an act that shows a page of its own, such as the form with an error beside its field.
+type refused struct{ answer answer }
+
+func (r refused) Error() string { return r.answer.title }
+
 // errorAnswer tells a person about an error. What the person cannot help goes to the log alone.
 func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	say := func(status int, title, text string) answer {
 		return answer{status, "error", title, errorView{Text: text}}
 	}
 	var own problem
+	var again refused
 	var role roleError
 	switch {
+	case errors.As(err, &again):
+		return again.answer
 	case errors.As(err, &own):
 		return answer{own.status, "error", own.title, own.view}
 	case errors.As(err, &role):
