@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -88,6 +89,14 @@ func readForm(r *http.Request) error {
 		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
 	case err != nil && !errors.Is(err, http.ErrNotMultipart):
 		return problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
+	}
+	for name, values := range r.Form {
+		for _, value := range values {
+			if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // Postgres takes neither
+				text := fmt.Sprintf("The field %.100q must be UTF-8 without NUL.", name)
+				return problem{http.StatusBadRequest, "Not valid", errorView{Text: text}}
+			}
+		}
 	}
 	return nil
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -20,16 +18,6 @@ type keyFormView struct {
 	Scopes                                 []choiceView
 	Errors                                 formErrors
 }
-
-// choiceView is a box that somebody can check.
-type choiceView struct {
-	Name    string
-	Text    string
-	Checked bool
-}
-
-// formErrors are the errors of a form by its fields. "" has those about no field.
-type formErrors map[string]string
 
 func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
 
@@ -95,50 +83,11 @@ func (f keyFormView) rate() int {
 	return rate
 }
 
-var lifetimeParts = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,8})m)?(?:(\d{1,10})s)?$`)
-
-// expiresIn reads a duration in weeks, days, hours, minutes and seconds, such as 90d or 1d12h.
-func (f keyFormView) expiresIn() (lifetime time.Duration) {
-	if f.ExpiresIn == "" {
-		return 0
-	}
-	parts := lifetimeParts.FindStringSubmatch(f.ExpiresIn)
-	if parts != nil {
-		for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second} {
-			number, _ := strconv.Atoi(parts[i+1]) // "" is 0
-			lifetime += time.Duration(number) * unit
-		}
-	}
-	if lifetime < time.Second || lifetime > keys.MaxExpiresIn {
+func (f keyFormView) expiresIn() time.Duration {
+	lifetime, ok := readDuration(f.ExpiresIn)
+	if f.ExpiresIn != "" && (!ok || lifetime < time.Second || lifetime > keys.MaxExpiresIn) {
 		f.Errors["expires_in"] = "expires in must be a duration from 1s to 100 years, such as 12h, 90d or 52w"
 		return 0
 	}
 	return lifetime
-}
-
-// add puts an error that wraps store.ErrInvalid beside the field that its text names first. renamed has the names of
-// fields that have another name in the form.
-func (e formErrors) add(err error, renamed map[string]string) {
-	_, text, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
-	if !found {
-		text = err.Error()
-	}
-	field, _, _ := strings.Cut(text, " ")
-	if name, ok := renamed[field]; ok {
-		field = name
-	}
-	if e[field] == "" {
-		e[field] = text
-	}
-}
-
-// Others are the errors about no field of the form, of which known are the names.
-func (e formErrors) Others(known ...string) (texts []string) {
-	for field, text := range e {
-		if !slices.Contains(known, field) {
-			texts = append(texts, text)
-		}
-	}
-	slices.Sort(texts)
-	return texts
 }
