@@ -26,6 +26,8 @@ const (
 type feeds struct {
 	board *Dashboard
 
+	maxStreams, maxFeeds int
+
 	mutex   sync.Mutex
 	open    map[feedKey]*feed
 	streams int
@@ -48,7 +50,9 @@ type feed struct {
 	stop    context.CancelFunc
 }
 
-func newFeeds(d *Dashboard) *feeds { return &feeds{board: d, open: map[feedKey]*feed{}} }
+func newFeeds(d *Dashboard) *feeds {
+	return &feeds{board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, open: map[feedKey]*feed{}}
+}
 
 var errTooManyStreams = errors.New("too many pages are open")
 
@@ -57,7 +61,7 @@ func (s *feeds) join(key feedKey, zone *time.Location) (content chan []byte, lea
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	f := s.open[key]
-	if s.streams >= maxStreams || f == nil && len(s.open) >= maxFeeds {
+	if s.streams >= s.maxStreams || f == nil && len(s.open) >= s.maxFeeds {
 		return nil, nil, errTooManyStreams
 	}
 	if f == nil {
