@@ -11,8 +11,6 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
-	"github.com/tasktable/tasktable/handlers/notice"
-	"github.com/tasktable/tasktable/handlers/notice/contract"
 	noticerules "github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/store"
 )
@@ -209,17 +207,7 @@ func (n *noticesTest) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := all.Knows(ctx, n.pool, n.name); err != nil {
-		return err
-	}
-	watch, err := n.tasks.Get(ctx, n.pool, notice.WatchID) // notices run in its queue
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	receipt, err := n.tasks.Schedule(ctx, n.pool, store.Task{
-		Payload: contract.Notice{Recipient: n.name, Test: true}, Queue: watch.Queue,
-		Priority: store.MaxPriority, MaxAttempts: 1, Expiration: n.wait, Retention: 24 * time.Hour,
-	})
+	receipt, err := all.SendTest(ctx, n.pool, n.tasks, n.name, n.wait)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// WatchID is the id of the recurring task that Recurring returns.
-const WatchID = "notice-watch"
-
 // Recurring are the recurring tasks that notices need, for scheduled.Config.Recurring. Each minute the watch looks for
 // what is late, missed, unsuccessful or recovered, because nothing happens in the database at that time. A dead letter
 // that completes is found here, too, so that the settle of a completed task has nothing to do with notices.
@@ -23,7 +20,7 @@ const WatchID = "notice-watch"
 // caller changes it.
 func Recurring() []store.Task {
 	return []store.Task{{
-		ID: WatchID, Payload: contract.Watch{}, MaxAttempts: 1, Priority: store.MaxPriority,
+		ID: contract.WatchID, Payload: contract.Watch{}, MaxAttempts: 1, Priority: store.MaxPriority,
 		Expiration: time.Minute, Retention: time.Hour, Recurrence: &store.Recurrence{Cron: "* * * * *"},
 	}}
 }

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,7 +34,8 @@ type done struct {
 	// tasks are a few tasks that the sentence is about. Their ids follow it, as links.
 	tasks []string
 	to    string // the page to go to; "" means the form's field back
-	// show asks the person first. It is the template of a page, whose .View is view. Nothing has been changed then.
+	// show is the template of a page to show at once, whose .View is view. Without a text nothing has been changed, and
+	// the page asks the person first. With one, the page tells what has been done, such as a key that is shown once.
 	show   string
 	status int // of that page; 0 means 200
 	title  string
@@ -47,6 +50,7 @@ const (
 
 // act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
 func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *visit) (done, error)) {
+	d.acts = append(d.acts, a)
 	mux.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) {
 		person, err := d.whoIs(r)
 		if errors.Is(err, ErrUnauthenticated) {
@@ -71,6 +75,9 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 				return err
 			})
 		}
+		if err == nil && (made.show == "" || made.text != "") {
+			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
+		}
 		switch {
 		case err != nil:
 			told := d.errorAnswer(r, err)
@@ -78,7 +85,6 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 		case made.show != "":
 			d.write(w, r, cmp.Or(made.status, http.StatusOK), v, made.show, made.title, made.view)
 		default:
-			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
 			d.leadBack(w, r, made)
 		}
 	})
@@ -86,12 +92,23 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 
 func readForm(r *http.Request) error {
 	err := r.ParseForm()
+	if err == nil {
+		err = r.ParseMultipartForm(maxFormBytes)
+	}
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
-	case err != nil:
+	case err != nil && !errors.Is(err, http.ErrNotMultipart):
 		return problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
+	}
+	for name, values := range r.Form {
+		for _, value := range values {
+			if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // Postgres takes neither
+				text := fmt.Sprintf("The field %.100q must be UTF-8 without NUL.", name)
+				return problem{http.StatusBadRequest, "Not valid", errorView{Text: text}}
+			}
+		}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func TestChanges(t *testing.T) {
 	for i := range 60 {
 		b.schedule(task(fmt.Sprintf("task-%02d", i), "TEST", at))
 	}
-	other := store.New(store.Config{Service: "bob" + poison})
+	other := store.New(store.Config{Service: "bob" + markup})
 	for i := range 55 {
 		if _, err := other.Reschedule(t.Context(), b.pool, fmt.Sprintf("task-%02d", i), at.Add(time.Hour)); err != nil {
 			t.Fatal(err)
@@ -31,7 +31,7 @@ func TestChanges(t *testing.T) {
 	}
 	first := b.get("/changes").wants(t, http.StatusOK, "cancel cancelled task-59", "bob&lt;script&gt;",
 		`href="/admin/tasks/task-59"`, "T12:00:00&#43;00:00 → 2100-01-01T13:00:00&#43;00:00", "Earlier").
-		lacks(t, poison, ">created<", "Latest")
+		lacks(t, markup, ">created<", "Latest")
 	next := regexp.MustCompile(`href="/admin(/changes\?after=[0-9]+)"`).FindStringSubmatch(first.text)
 	if next == nil {
 		t.Fatal("no next page")

@@ -36,7 +36,7 @@ func (f frame) Link(path string, parameters ...any) string {
 func (f frame) Local(path string) string { return f.visit.board.link(f.visit.board.localPath(path)) }
 
 // Task returns the address of a task's page.
-func (f frame) Task(id string) string { return f.visit.board.link("/tasks/" + url.PathEscape(id)) }
+func (f frame) Task(id string) string { return f.visit.board.link(taskPath(id)) }
 
 // With returns the address of this page with a parameter changed, as links that sort or filter need it. "" removes it.
 func (f frame) With(name string, value any) string {
@@ -52,8 +52,17 @@ func (f frame) With(name string, value any) string {
 // Query returns a parameter of this page's address.
 func (f frame) Query(name string) string { return f.visit.query(name) }
 
-// Here returns the path and the parameters of this page, for the field back of forms.
-func (f frame) Here() string { return f.visit.request.URL.RequestURI() }
+// Here returns the path and the parameters of this page, for the field back of forms. The answer of an act has the
+// address of a form, which is no page. So Here is then the page to which the act would have led back.
+func (f frame) Here() string {
+	if f.isAct() {
+		return f.visit.board.localPath(f.visit.form("back"))
+	}
+	return f.visit.request.URL.RequestURI()
+}
+
+// isAct reports whether this is the answer of an act, and not a page that can be read again.
+func (f frame) isAct() bool { return f.visit.request.Method == http.MethodPost }
 
 // At reports whether this page is in a part of the dashboard, such as /tasks.
 func (f frame) At(path string) bool {
@@ -165,8 +174,16 @@ func question(values url.Values) string {
 	return "?" + values.Encode()
 }
 
-// taskPath is the path of a task's page, for done.to.
-func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
+// taskPath is the path of a task's page, for done.to. Browsers take the parts . and .. out of a path, also if they are
+// escaped. So such an id has idMark before it, which no id has, because it is a control character.
+func taskPath(id string) string {
+	if id == "." || id == ".." {
+		id = idMark + id
+	}
+	return "/tasks/" + url.PathEscape(id)
+}
+
+const idMark = "\x7f"
 
 // textOf is the text of a pointer, or "".
 func textOf[T ~string](text *T) string {

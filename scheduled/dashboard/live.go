@@ -26,6 +26,8 @@ const (
 type feeds struct {
 	board *Dashboard
 
+	maxStreams, maxFeeds int
+
 	mutex   sync.Mutex
 	open    map[feedKey]*feed
 	streams int
@@ -48,7 +50,9 @@ type feed struct {
 	stop    context.CancelFunc
 }
 
-func newFeeds(d *Dashboard) *feeds { return &feeds{board: d, open: map[feedKey]*feed{}} }
+func newFeeds(d *Dashboard) *feeds {
+	return &feeds{board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, open: map[feedKey]*feed{}}
+}
 
 var errTooManyStreams = errors.New("too many pages are open")
 
@@ -57,7 +61,7 @@ func (s *feeds) join(key feedKey, zone *time.Location) (content chan []byte, lea
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	f := s.open[key]
-	if s.streams >= maxStreams || f == nil && len(s.open) >= maxFeeds {
+	if s.streams >= s.maxStreams || f == nil && len(s.open) >= s.maxFeeds {
 		return nil, nil, errTooManyStreams
 	}
 	if f == nil {
@@ -127,9 +131,10 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	}
 }
 
-// markSQL returns the next transaction id of the server. It changes with each transaction that has written something,
-// and it costs the same whatever the size of the tables. Writes of other programs on the server change it, too.
-const markSQL = `SELECT pg_snapshot_xmax(pg_current_snapshot())::text`
+// markSQL returns which transactions of the server have ended. It changes with each transaction that has written
+// something, and it costs the same whatever the size of the tables. Writes of other programs on the server change it,
+// too. The next transaction id alone would not do: it remains the same if the older of two transactions ends last.
+const markSQL = `SELECT pg_current_snapshot()::text`
 
 func (s *feeds) mark(ctx context.Context) (mark string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.board.config.Timeout)

@@ -47,12 +47,19 @@ func zoneOf(name string) (*time.Location, error) {
 
 // setLook keeps the zone and the theme in a cookie.
 func (d *Dashboard) setLook(w http.ResponseWriter, r *http.Request) {
+	if err := readForm(r); err != nil {
+		d.fail(w, r, err)
+		return
+	}
 	zone, err := zoneOf(r.PostFormValue("zone"))
 	if err != nil {
 		http.Error(w, "zone must be an IANA time zone, such as Europe/Berlin", http.StatusUnprocessableEntity)
 		return
 	}
-	values := url.Values{"zone": {zone.String()}, "theme": {r.PostFormValue("theme")}}
+	values := url.Values{"zone": {zone.String()}}
+	if theme := r.PostFormValue("theme"); theme == "light" || theme == "dark" {
+		values.Set("theme", theme)
+	}
 	d.setCookie(w, r, lookCookie, values.Encode(), lookAge)
 	http.Redirect(w, r, d.link(d.localPath(r.PostFormValue("back"))), http.StatusSeeOther)
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -199,6 +200,11 @@ func (b *board) row(id string) store.Row {
 		b.Fatal(err)
 	}
 	return row
+}
+
+func (b *board) revision(id string) string {
+	b.Helper()
+	return strconv.FormatInt(b.row(id).Revision, 10)
 }
 
 // logText is a log that tests read.

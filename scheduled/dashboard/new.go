@@ -12,6 +12,8 @@ import (
 type Dashboard struct {
 	config    Config
 	schema    store.Schema
+	pages     []page         // all that are registered
+	acts      []act          // all that are registered
 	views     *http.ServeMux // it finds the page of a path; see page
 	templates *template.Template
 	files     map[string]staticFile
@@ -56,10 +58,7 @@ func New(config Config) (*Dashboard, error) {
 	d.registerKeys(mux)
 	d.registerNotices(mux)
 	mux.HandleFunc("GET /", d.servePage)
-	d.handler = protect(mux, d.config.Logger)
-	if config.Prefix != "" {
-		d.handler = http.StripPrefix(config.Prefix, d.handler)
-	}
+	d.handler = protect(mount(config.Prefix, mux), d.config.Logger)
 	return d, nil
 }
 

@@ -13,7 +13,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t, as("ann", dashboard.Read, ""))
 	b.get("/nodes").wants(t, http.StatusOK, "There is no node: nothing is run.", "No node runs.")
-	leads := b.node("events", "v1"+poison, `{"default": 10, "mail": 2}`, `{BB,AA}`, true)
+	leads := b.node("events", "v1"+markup, `{"default": 10, "mail": 2}`, `{BB,AA}`, true)
 	works := b.node("events", "v2", `{"default": 4}`, `{A1,A2,A3,A4,A5}`, false)
 	b.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at) VALUES
 		('gone', 'v0', 'host/9', '{}', '{}', clock_timestamp() - interval '1 hour'),
@@ -27,6 +27,6 @@ func TestNodes(t *testing.T) {
 	b.get("/nodes").wants(t, http.StatusOK, fmt.Sprintf("Node %d of events leads. Other nodes: 1 working.", leads),
 		"The nodes of events have several versions: v1&lt;script&gt;", "v2 (1).", "default 10, mail 2", "30 for 12 slots",
 		`max="12" value="12"`, "1 run for over a second", `href="/tasks/long%2F..%2Fone"`, "AA since 12 min ago", "AA, BB",
-		"5 types A1, A2, A3, A4, A5", fmt.Sprintf("%d works", works), "0 for 4 slots").lacks(t, poison, "gone")
+		"5 types A1, A2, A3, A4, A5", fmt.Sprintf("%d works", works), "0 for 4 slots").lacks(t, markup, "gone")
 	b.get("/nodes?ended=1").wants(t, http.StatusOK, "gone v0 host/9").lacks(t, "forgotten")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const poison = `<script>alert("1")</script>`
+const markup = `<script>alert("1")</script>`
 
 // as lets everybody in as one person, without a page for signing in.
 func as(name string, role dashboard.Role, tenant string) func(*dashboard.Config) {
@@ -82,7 +82,7 @@ func TestOverview(t *testing.T) {
 	b := newBoard(t, as("ann", dashboard.Admin, ""), func(c *dashboard.Config) { c.Prefix = "/admin/tasks" })
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
-	b.schedule(task("late/"+poison, "TEST", now.Add(-time.Hour)))
+	b.schedule(task("late/"+markup, "TEST", now.Add(-time.Hour)))
 	for _, id := range []string{"dead", "paused", "stuck", "next"} {
 		b.schedule(task(id, "TEST", now.Add(time.Hour)))
 	}
@@ -96,7 +96,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp(), next_attempt_at = NULL,
-		message = $1 WHERE id = 'dead'`, "no paper "+poison)
+		message = $1 WHERE id = 'dead'`, "no paper "+markup)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1, next_attempt_at = NULL,
 		lease_expires_at = clock_timestamp() - interval '1 hour' WHERE id = 'stuck'`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
@@ -112,7 +112,7 @@ func TestOverview(t *testing.T) {
 		`href="/admin/tasks/queues#pauses"`, "Bars of the attempts that ended in the last 6h: 2 completed, 1 failed.",
 		"95 of 100 attempts started within 3.00 s or less", "no paper &lt;script&gt;", "is due · TEST", "fires · RECURS",
 		"out of toner", "test : pause, paused", "failing recurs", "OTHER 1 0 1", "Node 1 of events leads").
-		lacks(t, poison, "Nothing needs you", "style=")
+		lacks(t, markup, "Nothing needs you", "style=")
 	if other, first := strings.Index(page.text, ">OTHER<"), strings.Index(page.text, ">TEST</a>"); other < 0 || other > first {
 		t.Errorf("OTHER, which is busier, is at %d, and TEST at %d", other, first)
 	}

@@ -41,6 +41,7 @@ func (d *Dashboard) page(p page, read view) {
 	if p.needs == "" {
 		p.needs = Read
 	}
+	d.pages = append(d.pages, p)
 	d.views.HandleFunc("GET "+p.path, func(_ http.ResponseWriter, r *http.Request) {
 		v, _ := r.Context().Value(visitKey{}).(*visit)
 		v.request = r // it has the parts of the path
@@ -74,7 +75,7 @@ func allow(person Person, needed Role, global bool) error {
 // read reads the page of a request for a person. v.answer has it.
 func (d *Dashboard) read(r *http.Request, person Person, look look) *visit {
 	v := &visit{board: d, request: r, person: person, look: look}
-	v.answer = answer{http.StatusNotFound, "error", "Not found", errorView{"There is no such page.", nil}}
+	v.answer = answer{http.StatusNotFound, "error", "Not found", errorView{Text: "There is no such page."}}
 	d.views.ServeHTTP(nothing{}, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 	return v
 }
@@ -120,7 +121,8 @@ func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
 // errorView is the content of a page that could not be read, or of an act that was refused.
 type errorView struct {
 	Text    string
-	Changes []changeView // that somebody else has made meanwhile
+	Changes []changeView // that somebody else has made to a task meanwhile
+	Fields  []fieldView  // that somebody else has changed in anything else
 }
 
 // problem is an error whose text is for the person.

@@ -66,6 +66,10 @@ func ByHeader(config HeaderConfig) Authenticate {
 	}
 	return func(r *http.Request) (Person, error) {
 		person := Person{Name: r.Header.Get(config.User), Role: config.DefaultRole}
+		// Of several headers of one name, one may be the browser's own, which the proxy has not overwritten.
+		if len(r.Header.Values(config.User)) > 1 || len(r.Header.Values(config.Role)) > 1 {
+			return Person{}, ErrUnauthenticated
+		}
 		if !sentBy(r, config.TrustedProxies) || !validName(person.Name) {
 			return Person{}, ErrUnauthenticated
 		}

@@ -3,7 +3,9 @@ package dashboard
 import (
 	"log/slog"
 	"net/http"
+	"path"
 	"runtime/debug"
+	"strings"
 )
 
 // maxFormBytes bounds a form. A bulk act names up to maxBulk tasks.
@@ -18,7 +20,11 @@ func protect(next http.Handler, logger *slog.Logger) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
-			if panicked := recover(); panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // a value
+			panicked := recover()
+			if panicked == http.ErrAbortHandler { //nolint:errorlint // a value
+				panic(panicked) // the server ends the connection
+			}
+			if panicked != nil {
 				logger.Error("a page panicked", "path", r.URL.Path, "panic", panicked, "stack", string(debug.Stack()))
 				http.Error(w, "something went wrong; the log has more", http.StatusInternalServerError)
 			}
@@ -34,4 +40,20 @@ func protect(next http.Handler, logger *slog.Logger) http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		guarded.ServeHTTP(w, r)
 	})
+}
+
+// mount serves the paths under a prefix. It refuses a path with // or .. in it, because the mux would lead to a path
+// without the prefix, which is another part of the service.
+func mount(prefix string, next http.Handler) http.Handler {
+	return http.StripPrefix(prefix, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := r.URL.EscapedPath()
+		switch clean := path.Clean(given); {
+		case given == "":
+			http.Redirect(w, r, prefix+"/", http.StatusSeeOther)
+		case !strings.HasPrefix(given, "/"), given != clean && given != clean+"/":
+			http.NotFound(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	}))
 }

@@ -49,7 +49,7 @@ func TestQueues(t *testing.T) {
 	b.get("/queues").wants(t, http.StatusOK, "In no queue does a task wait or run", "Nothing is paused here.")
 	number := b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
-	b.schedule(task("runs "+poison, "TEST", now.Add(-time.Hour)))
+	b.schedule(task("runs "+markup, "TEST", now.Add(-time.Hour)))
 	b.schedule(task("waits", "TEST", now.Add(-time.Hour)))
 	lost := task("lost", "TEST", now.Add(-2*time.Hour))
 	lost.Queue, lost.Priority = "mail", -100
@@ -60,7 +60,7 @@ func TestQueues(t *testing.T) {
 	b.get("/queues").wants(t, http.StatusOK,
 		"default The only slot is busy. One task has run for 12 min. The oldest due task has waited for 1 h. 1 1 h ago 0 1 of 1 slots",
 		"mail No node works this queue. The oldest due task has waited for 2 h. 1 2 h ago 0 0, no slots",
-		`max="1" value="1" aria-label="1 of 1 slots of default"`, `href="/tasks/runs%20%3Cscript%3E`).lacks(t, poison)
+		`max="1" value="1" aria-label="1 of 1 slots of default"`, `href="/tasks/runs%20%3Cscript%3E`).lacks(t, markup)
 }
 
 func TestQueuePages(t *testing.T) {
@@ -71,11 +71,11 @@ func TestQueuePages(t *testing.T) {
 	one := task("one", "KIND_A", time.Now().Add(-time.Hour))
 	one.Queue, one.Priority = "mail", 7
 	b.schedule(one)
-	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Type("KIND_A"), time.Time{}, poison); err != nil {
+	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Type("KIND_A"), time.Time{}, markup); err != nil {
 		t.Fatal(err)
 	}
 	b.get("/queues/mail").wants(t, http.StatusOK, "KIND_A 7 Type KIND_A is paused by test: &lt;script&gt;",
-		"Type KIND_A", "somebody resumes it").lacks(t, poison, "<form method=\"post\" action=\"/queues", "Pause …")
+		"Type KIND_A", "somebody resumes it").lacks(t, markup, "<form method=\"post\" action=\"/queues", "Pause …")
 }
 
 func TestPauseAndResume(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPauseAndResume(t *testing.T) {
 	b.wantPauses("queue:mail by ann until 2100-01-31T11:00:00Z: it moves", "type:SEND_EMAIL by ann")
 	b.post("/queues/resume", "scope", "queue:mail", "paused_at", "2020-01-01T00:00:00Z").
 		wants(t, http.StatusConflict, "ann has paused this anew since you saw it. Nothing was done.")
-	seen := hidden(t, b.get("/queues").text, "paused_at")
+	seen := fieldOf(t, b.get("/queues").text, "paused_at")
 	b.post("/queues/resume", "scope", "queue:mail", "paused_at", seen, "back", "/queues").
 		wants(t, http.StatusOK, "Queue mail is resumed.")
 	b.wantPauses("type:SEND_EMAIL by ann")
@@ -111,8 +111,8 @@ func TestPauseAndResume(t *testing.T) {
 		wants(t, http.StatusOK, "Queue mail was not paused any more.")
 }
 
-// hidden returns the value of the first hidden field of a name.
-func hidden(t *testing.T, page, name string) string {
+// fieldOf returns the value of the first hidden field of a name.
+func fieldOf(t *testing.T, page, name string) string {
 	t.Helper()
 	found := regexp.MustCompile(`name="` + name + `" value="([^"]*)"`).FindStringSubmatch(page)
 	if found == nil {
@@ -128,11 +128,11 @@ func TestPauseAsksFirst(t *testing.T) {
 	b := newBoard(t, as("ann", dashboard.Operate, ""))
 	b.schedule(task("due", "TEST", time.Now().Add(-time.Hour)))
 	b.schedule(task("waits", "TEST", time.Now().Add(time.Hour)))
-	asked := b.post("/queues/pause", "kind", "all", "reason", poison, "back", "/queues").
+	asked := b.post("/queues/pause", "kind", "all", "reason", markup, "back", "/queues").
 		wants(t, http.StatusOK, "This pauses all tasks of all services until somebody resumes everything.", "Due now 1:",
-			"Waiting 1:", "data-still").lacks(t, poison)
+			"Waiting 1:", "data-still").lacks(t, markup)
 	b.wantPauses()
-	confirmed := hidden(t, asked.text, "confirmed")
+	confirmed := fieldOf(t, asked.text, "confirmed")
 	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Everything(), time.Time{}, "meanwhile"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestPauseAsksFirst(t *testing.T) {
 		wants(t, http.StatusOK, "It replaces the pause by test", "meanwhile")
 	b.wantPauses("all by test: meanwhile")
 	b.post("/queues/pause", "kind", "all", "reason", "mine", "back", "/queues", "confirmed",
-		hidden(t, again.text, "confirmed")).wants(t, http.StatusOK, "Everything is paused.")
+		fieldOf(t, again.text, "confirmed")).wants(t, http.StatusOK, "Everything is paused.")
 	b.wantPauses("all by ann: mine")
 	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Type("TEST"), time.Time{}, "theirs"); err != nil {
 		t.Fatal(err)

@@ -153,11 +153,6 @@ func TestRecurringOfATenant(t *testing.T) {
 	b.post("/recurring/broken/cancel", "revision", "2", "confirmed", "1").wants(t, http.StatusNotFound)
 }
 
-func (b *board) revision(id string) string {
-	b.Helper()
-	return strconv.FormatInt(b.row(id).Revision, 10)
-}
-
 func TestVerbsOfARecurringTask(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)

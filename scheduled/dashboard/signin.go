@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 )
@@ -19,7 +21,9 @@ func (d *Dashboard) bySession(r *http.Request) (Person, error) {
 	if err != nil {
 		return Person{}, ErrUnauthenticated
 	}
-	key, err := d.config.Keys.BySession(r.Context(), d.config.Pool, cookie.Value)
+	ctx, cancel := context.WithTimeout(r.Context(), d.config.Timeout)
+	defer cancel()
+	key, err := d.config.Keys.BySession(ctx, d.config.Pool, cookie.Value)
 	switch {
 	case errors.Is(err, keys.ErrNoSession):
 		return Person{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
@@ -61,6 +65,10 @@ func (d *Dashboard) refuseStranger(w http.ResponseWriter, r *http.Request) {
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	if d.config.Authenticate != nil {
 		http.NotFound(w, r)
+		return
+	}
+	if err := readForm(r); err != nil {
+		d.fail(w, r, err)
 		return
 	}
 	view := signInView{Next: d.localPath(r.PostFormValue("next"))}
@@ -118,7 +126,8 @@ func (d *Dashboard) setCookie(w http.ResponseWriter, r *http.Request, name, valu
 // localPath returns a path of the dashboard that a form or an address has named. Anything else becomes /, so that no
 // link can lead from here to another site.
 func (d *Dashboard) localPath(given string) string {
-	if !strings.HasPrefix(given, "/") || strings.HasPrefix(given, "//") || strings.ContainsAny(given, "\\\r\n\t") {
+	if !strings.HasPrefix(given, "/") || strings.HasPrefix(given, "//") || strings.Contains(given, `\`) ||
+		!utf8.ValidString(given) || strings.ContainsFunc(given, unicode.IsControl) {
 		return "/"
 	}
 	return given

@@ -6,13 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/migrations"
-	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 func TestTaskVerbs(t *testing.T) {
@@ -127,34 +122,6 @@ func TestTaskForWhoeverMay(t *testing.T) {
 	}
 	role = dashboard.Admin
 	b.get("/tasks/one").wants(t, 200, "secret-3", "secret-4", "<del>secret-2</del>")
-}
-
-// newTenant is newBoard, with somebody signed in by a key of the tenant acme.
-func newTenant(t *testing.T) *board {
-	t.Helper()
-	roles := migrations.Roles{ // before the database, because they have rights in it
-		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
-		Tenant: storetest.Role(t),
-	}
-	var secret string
-	b := newBoard(t, func(c *dashboard.Config) {
-		var script strings.Builder
-		if err := migrations.PrintRoles(&script, "", roles); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
-		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
-		var err error
-		if secret, _, err = c.Keys.Create(t.Context(), c.Pool, keys.NewKey{
-			Name: "ann", TenantID: "acme", Scopes: keys.Scopes(),
-		}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	b.post("/sign-in", "key", secret)
-	return b
 }
 
 func TestTaskOfATenant(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"html"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -117,11 +116,6 @@ func TestTaskOfAnyID(t *testing.T) {
 			}
 		}
 	}
-}
-
-func (b *board) revision(id string) string {
-	b.Helper()
-	return strconv.FormatInt(b.row(id).Revision, 10)
 }
 
 // changes counts the changes that somebody has made.

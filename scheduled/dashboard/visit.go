@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,7 +40,9 @@ func (v *visit) query(name string) string { return v.request.URL.Query().Get(nam
 func (v *visit) values() url.Values { return v.request.URL.Query() }
 
 // path returns a part of the page's path, such as {id}.
-func (v *visit) path(name string) string { return v.request.PathValue(name) }
+func (v *visit) path(name string) string {
+	return strings.TrimPrefix(v.request.PathValue(name), idMark)
+}
 
 // form returns a field of the form that was sent.
 func (v *visit) form(name string) string { return v.request.PostFormValue(name) }

@@ -1,0 +1,93 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+// keyFormView is the form of a new key, as somebody has filled it in.
+type keyFormView struct {
+	Name, Service, Tenant, Rate, ExpiresIn string
+	Scopes                                 []choiceView
+	Errors                                 formErrors
+}
+
+func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
+
+func scopeChoices(chosen []string) (choices []choiceView) {
+	texts := map[keys.Scope]string{
+		keys.Read:     "read: look at tasks, in the API and here",
+		keys.Schedule: "schedule: schedule, edit and cancel tasks in the API",
+		keys.Operate:  "operate: pause, retry, run now and delete, in the API and here",
+		keys.Admin:    "admin: manage keys and notices here",
+	}
+	for _, scope := range keys.Scopes() {
+		choices = append(choices, choiceView{string(scope), texts[scope], slices.Contains(chosen, string(scope))})
+	}
+	return choices
+}
+
+// keyCreatedView has the only copy of a secret. It must get into no log, cookie or address.
+type keyCreatedView struct {
+	Secret string
+	Key    keyView
+}
+
+func createKey(ctx context.Context, v *visit) (done, error) {
+	form := keyFormView{
+		Name: v.form("name"), Service: v.form("service"), Tenant: v.form("tenant"), Rate: v.form("rate"),
+		ExpiresIn: v.form("expires_in"), Scopes: scopeChoices(v.request.PostForm["scope"]), Errors: formErrors{},
+	}
+	wanted := keys.NewKey{
+		Name: form.Name, Service: form.Service, TenantID: form.Tenant, By: v.person.Name,
+		Rate: form.rate(), ExpiresIn: form.expiresIn(),
+	}
+	for _, scope := range v.request.PostForm["scope"] {
+		wanted.Scopes = append(wanted.Scopes, keys.Scope(scope))
+	}
+	if err := wanted.Check(); err != nil {
+		form.Errors.add(err, map[string]string{"tenant_id": "tenant"})
+	}
+	if len(form.Errors) == 0 {
+		secret, key, err := v.board.config.Keys.Create(ctx, v.db, wanted)
+		switch {
+		case err == nil:
+			return done{
+				text: "created", show: "keys-created", title: "Key " + key.Name,
+				view: keyCreatedView{secret, keyViewOf(key, v.now)},
+			}, nil
+		case errors.Is(err, keys.ErrNoTenantRole):
+			form.Errors["tenant"] = sentence(err)
+		case errors.Is(err, store.ErrInvalid):
+			form.Errors.add(err, nil)
+		default:
+			return done{}, err
+		}
+	}
+	return done{}, answered{answer{http.StatusUnprocessableEntity, "keys-new", "New key", form}}
+}
+
+func (f keyFormView) rate() int {
+	rate, err := strconv.Atoi(f.Rate)
+	if f.Rate != "" && (err != nil || rate < 1) {
+		f.Errors["rate"] = "rate must be a number of calls a second from 1 to " + strconv.Itoa(keys.MaxRate)
+		return 0
+	}
+	return rate
+}
+
+func (f keyFormView) expiresIn() time.Duration {
+	lifetime, ok := readDuration(f.ExpiresIn)
+	if f.ExpiresIn != "" && (!ok || lifetime < time.Second || lifetime > keys.MaxExpiresIn) {
+		f.Errors["expires_in"] = "expires in must be a duration from 1s to 100 years, such as 12h, 90d or 52w"
+		return 0
+	}
+	return lifetime
+}

@@ -1,0 +1,42 @@
+package dashboard
+
+import "context"
+
+// Route is a page or an act.
+type Route struct {
+	Method, Path string
+	Needs        Role
+	Global       bool
+}
+
+// Routes returns all pages and acts that are registered.
+func (d *Dashboard) Routes() (routes []Route) {
+	for _, p := range d.pages {
+		routes = append(routes, Route{"GET", p.path, p.needs, p.global})
+	}
+	for _, a := range d.acts {
+		routes = append(routes, Route{"POST", a.path, a.needs, a.global})
+	}
+	return routes
+}
+
+// LimitStreams changes how many streams, and how many different pages, can be open.
+func (d *Dashboard) LimitStreams(streams, pages int) {
+	d.feeds.maxStreams, d.feeds.maxFeeds = streams, pages
+}
+
+// OpenFeeds returns how many streams, and how many different pages, are open.
+func (d *Dashboard) OpenFeeds() (streams, pages int) {
+	d.feeds.mutex.Lock()
+	defer d.feeds.mutex.Unlock()
+	return d.feeds.streams, len(d.feeds.open)
+}
+
+// TaskPath returns the path of a task's page.
+func TaskPath(id string) string { return taskPath(id) }
+
+// Mark returns the mark by which feeds notice a change.
+func (d *Dashboard) Mark(ctx context.Context) (string, error) { return d.feeds.mark(ctx) }
+
+// LookEach is how often the database is asked whether anything has changed.
+const LookEach = lookEach

@@ -1,0 +1,195 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/store"
+)
+
+// setting is a kind of thing that somebody edits here: a rule or a recipient. It has no revision. So each form has the
+// JSON of the thing as it was drawn, in the field seen.
+type setting[T any] struct {
+	what string
+	lock string // the statement that locks the thing of a name
+	list func(*rules.Rules, context.Context, store.DB) ([]T, error)
+	name func(T) string
+}
+
+var ruleSetting = setting[rules.Rule]{
+	"rule", `SELECT FROM tasktable.notice_rules WHERE name = $1::text FOR UPDATE`, (*rules.Rules).List,
+	func(rule rules.Rule) string { return rule.Name },
+}
+
+var recipientSetting = setting[rules.Recipient]{
+	"recipient", `SELECT FROM tasktable.notice_recipients WHERE name = $1::text FOR UPDATE`, (*rules.Rules).Recipients,
+	func(recipient rules.Recipient) string { return recipient.Name },
+}
+
+// find returns the thing of a name.
+func (s setting[T]) find(ctx context.Context, v *visit, name string) (found T, known bool, err error) {
+	all, err := s.list(v.rules(), ctx, v.db)
+	if err != nil {
+		return found, false, err
+	}
+	at := slices.IndexFunc(all, func(one T) bool { return s.name(one) == name })
+	if at < 0 {
+		return found, false, nil
+	}
+	return all[at], true, nil
+}
+
+// page returns the thing that the parameter name of an address asks for. Without a name it is a new one.
+func (s setting[T]) page(ctx context.Context, v *visit) (found T, known bool, err error) {
+	name := v.query("name")
+	if name == "" {
+		return found, false, nil
+	}
+	found, known, err = s.find(ctx, v, name)
+	if err == nil && !known {
+		text := fmt.Sprintf("There is no %s %.100q.", s.what, name)
+		err = problem{http.StatusNotFound, "Not found", errorView{Text: text}}
+	}
+	return found, known, err
+}
+
+// locked returns the thing of a name, which nobody else can change until the act ends. The error tells what somebody
+// has changed since the person saw it.
+func (s setting[T]) locked(ctx context.Context, v *visit, name string) (found T, err error) {
+	tx, _ := v.db.(pgx.Tx)
+	_, known, err := s.find(ctx, v, name) // a name that is known can be bound
+	if err == nil && known {
+		_, err = tx.Exec(ctx, v.board.schema.SQL(s.lock), name)
+	}
+	if err == nil && known {
+		found, known, err = s.find(ctx, v, name)
+	}
+	switch {
+	case err != nil:
+		return found, fmt.Errorf("lock %s %.100q: %w", s.what, name, err)
+	case !known:
+		return found, s.conflict(fmt.Sprintf("There is no %s %.100q any more. Nothing was done.", s.what, name), nil)
+	case asJSON(found) != v.form("seen"):
+		return found, s.conflict("Somebody has changed the "+s.what+" "+name+" since you saw it. Nothing was done. "+
+			"Look at it again.", fieldsOf([]byte(v.form("seen")), []byte(asJSON(found))))
+	}
+	return found, nil
+}
+
+func (s setting[T]) conflict(text string, fields []fieldView) error {
+	return problem{http.StatusConflict, "Changed meanwhile", errorView{Text: text, Fields: fields}}
+}
+
+// written returns the error of a form that was written, if another person has made a thing of the same name meanwhile.
+func (s setting[T]) written(v *visit, outcome, name string) error {
+	if v.form("seen") == "" && outcome != rules.Created {
+		return s.conflict("There is a "+s.what+" "+name+" already. Nothing was done.", nil)
+	}
+	return nil
+}
+
+func enableRule(ctx context.Context, v *visit) (done, error) {
+	rule, err := ruleSetting.locked(ctx, v, v.form("name"))
+	if err != nil {
+		return done{}, err
+	}
+	said := "disabled"
+	if rule.Disabled = v.form("enabled") != "true"; !rule.Disabled {
+		said = "enabled"
+	}
+	if _, err := v.rules().Set(ctx, v.db, rule); err != nil {
+		return done{}, noticeProblem(err)
+	}
+	return done{text: "The rule " + rule.Name + " is " + said + ".", to: "/notices"}, nil
+}
+
+// removeView asks before a rule or a recipient is removed.
+type removeView struct {
+	What, Name, Seen, Path string
+	Tells                  string // what the removal means
+}
+
+func removeRule(ctx context.Context, v *visit) (done, error) {
+	return ruleSetting.remove(ctx, v, "/notices/rule/remove", "Notices that it has scheduled are not sent.",
+		(*rules.Rules).Remove)
+}
+
+func removeRecipient(ctx context.Context, v *visit) (done, error) {
+	return recipientSetting.remove(ctx, v, "/notices/recipient/remove", "Nothing is sent to it any more.",
+		(*rules.Rules).RemoveRecipient)
+}
+
+func (s setting[T]) remove(
+	ctx context.Context, v *visit, path, tells string, remove func(*rules.Rules, context.Context, store.DB, string) error,
+) (done, error) {
+	found, err := s.locked(ctx, v, v.form("name"))
+	if err != nil {
+		return done{}, err
+	}
+	name := s.name(found)
+	if err := remove(v.rules(), ctx, v.db, name); err != nil {
+		return done{}, noticeProblem(err)
+	}
+	if v.form("confirmed") == "" {
+		// The transaction that has tried it is undone, so that the question comes only if the answer can be yes.
+		asked := removeView{s.what, name, v.form("seen"), path, tells}
+		return done{}, answered{answer{http.StatusOK, "confirm-notices-remove", "Remove " + name, asked}}
+	}
+	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
+}
+
+// quietOf reads quiet hours. They are nil if all three fields are empty.
+func quietOf(v *visit) *rules.Quiet {
+	quiet := rules.Quiet{
+		From: v.form("quiet_from"), To: v.form("quiet_to"), Zone: strings.TrimSpace(v.form("quiet_zone")),
+	}
+	if quiet == (rules.Quiet{}) {
+		return nil
+	}
+	return &quiet
+}
+
+func eventsOf(v *visit) (events []rules.Event) {
+	for _, event := range v.request.PostForm["event"] {
+		events = append(events, rules.Event(event))
+	}
+	return events
+}
+
+func eventChoices(chosen []rules.Event) (choices []choiceView) {
+	texts := map[rules.Event]string{
+		rules.Failed:       "failed: a task failed for good",
+		rules.Expired:      "expired: a task expired before an attempt could start",
+		rules.Lost:         "lost: the node of an attempt died, or its lease ended",
+		rules.Late:         "late: tasks are due and were not claimed",
+		rules.Missed:       "missed: a fire of a recurring task is due and has not come",
+		rules.Unsuccessful: "unsuccessful: no occurrence of a recurring task has completed",
+		rules.Recovered:    "recovered: late, missed or unsuccessful no more",
+	}
+	for _, event := range rules.Events() {
+		choices = append(choices, choiceView{string(event), texts[event], slices.Contains(chosen, event)})
+	}
+	return choices
+}
+
+// renamedFields are the fields of forms for those that errors name.
+var renamedFields = map[string]string{
+	"types,": "types", "type": "types", "queue": "queues", "tenant_id": "tenants", "entity": "entities",
+	"quiet_from,": "quiet", "quiet_zone": "quiet", "recipient": "email", "a": "email",
+}
+
+// formError adds an error of Set to a form, or returns it if it is not about a field.
+func formError(errs formErrors, err error) error {
+	if errors.Is(err, store.ErrInvalid) {
+		errs.add(err, renamedFields)
+		return nil
+	}
+	return noticeProblem(err)
+}

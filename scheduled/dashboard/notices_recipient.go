@@ -1,0 +1,96 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers/notice/rules"
+)
+
+// recipientFormView is the form of a recipient.
+type recipientFormView struct {
+	Seen       string // the recipient as it is drawn; "" for a new one
+	Recipient  rules.Recipient
+	MutedUntil string
+	Quiet      rules.Quiet
+	Events     []choiceView
+	Errors     formErrors
+}
+
+func recipientPage(ctx context.Context, v *visit) (any, error) {
+	recipient, known, err := recipientSetting.page(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	form := recipientFormOf(recipient)
+	form.MutedUntil = frame{visit: v}.Input(recipient.MutedUntil)
+	if known {
+		form.Seen = asJSON(recipient)
+	}
+	return form, nil
+}
+
+func recipientFormOf(recipient rules.Recipient) recipientFormView {
+	form := recipientFormView{Recipient: recipient, Events: eventChoices(recipient.Events), Errors: formErrors{}}
+	if recipient.Quiet != nil {
+		form.Quiet = *recipient.Quiet
+	}
+	return form
+}
+
+// setRecipient creates a recipient, or replaces the one that the person saw.
+func setRecipient(ctx context.Context, v *visit) (done, error) {
+	recipient := rules.Recipient{
+		Name: v.form("name"), Email: strings.TrimSpace(v.form("email")), Target: strings.TrimSpace(v.form("target")),
+		Events: eventsOf(v), Quiet: quietOf(v),
+	}
+	form := recipientFormOf(recipient)
+	form.Seen, form.MutedUntil = v.form("seen"), v.form("muted_until")
+	var former rules.Recipient
+	var err error
+	if form.Seen != "" {
+		if former, err = recipientSetting.locked(ctx, v, recipient.Name); err != nil {
+			return done{}, err
+		}
+	}
+	switch at, ok := v.moment(form.MutedUntil); {
+	case form.MutedUntil == "":
+	case form.MutedUntil == (frame{visit: v}).Input(former.MutedUntil):
+		recipient.MutedUntil = former.MutedUntil // to the microsecond
+	case !ok:
+		form.Errors["muted_until"] = "muted until must be a time, such as 2030-12-24T18:00"
+	default:
+		recipient.MutedUntil = &at
+	}
+	if err := recipient.Check(); err != nil {
+		form.Errors.add(err, renamedFields)
+	}
+	var outcome string
+	if len(form.Errors) == 0 {
+		if outcome, err = v.rules().SetRecipient(ctx, v.db, recipient); err == nil {
+			err = recipientSetting.written(v, outcome, recipient.Name)
+		}
+		if err != nil {
+			err = formError(form.Errors, err)
+		}
+	}
+	switch {
+	case err != nil:
+		return done{}, err
+	case len(form.Errors) > 0:
+		return done{}, answered{answer{http.StatusUnprocessableEntity, "notices-recipient", "Recipient", form}}
+	}
+	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
+}
+
+// moment reads a time as an input of type datetime-local sends it, in the person's zone.
+func (v *visit) moment(text string) (at time.Time, ok bool) {
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if at, err := time.ParseInLocation(layout, text, v.look.zone); err == nil && at.Year() > 0 && at.Year() < 10000 {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
