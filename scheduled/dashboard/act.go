@@ -105,8 +105,8 @@ func readForm(r *http.Request) error {
 	for name, values := range r.Form {
 		for _, value := range values {
 			if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // Postgres takes neither
-				text := fmt.Sprintf("The field %.100q must be UTF-8 without NUL.", name)
-				return problem{http.StatusBadRequest, "Not valid", errorView{Text: text}}
+				text := fmt.Sprintf("%.100s must be UTF-8 without NUL.", strings.ToValidUTF8(name, ""))
+				return notValid(text)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func TestChanges(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?from=yesterday": "From must be a time, such as", "?to=2020": "To must be a time, such as",
-		"?after=x": "after must be the number of a change.", "?after=-1": "after", "?by=a%00b": "by", "?id=%ff": "id",
+		"?after=x": "After must be the number of a change.", "?after=-1": "after", "?by=a%00b": "by", "?id=%ff": "id",
 	} {
 		b.get("/changes"+query).wants(t, http.StatusUnprocessableEntity, want)
 	}

@@ -235,7 +235,7 @@ func TestBadFormsOfDeadLetters(t *testing.T) {
 		"Ids must be a list of 1 to 10000 ids.":  {"confirmed", "1", "ids", "[]"},
 		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
 		"Note must be at most 4096 bytes.":       {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
-		"note must be UTF-8 without NUL":         {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", "\x00"},
+		"Note must be UTF-8 without NUL":         {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", "\x00"},
 		"id must be 1 to 512 bytes":              {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},
 	} {
 		b.post("/dead/archive", fields...).wants(t, http.StatusUnprocessableEntity, rule)

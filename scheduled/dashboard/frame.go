@@ -177,7 +177,7 @@ func question(values url.Values) string {
 // taskPath is the path of a task's page, for done.to. Browsers take the parts . and .. out of a path, also if they are
 // escaped. So such an id has idMark before it, which no id has, because it is a control character.
 func taskPath(id string) string {
-	if id == "." || id == ".." {
+	if id == "." || id == ".." || id == "/" {
 		id = idMark + id
 	}
 	return "/tasks/" + url.PathEscape(id)

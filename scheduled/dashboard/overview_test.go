@@ -74,7 +74,7 @@ func TestOverviewOfNothing(t *testing.T) {
 		lacks(t, "Nothing needs you", `data-tone="warn"`)
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	b.get("/").wants(t, http.StatusOK, "Nothing needs you. Node 1 of events leads").lacks(t, `data-tone="bad"`)
-	b.get("/?window=3h").wants(t, http.StatusUnprocessableEntity, "window must be 1h, 6h, 24h or 7d.")
+	b.get("/?window=3h").wants(t, http.StatusUnprocessableEntity, "Window must be 1h, 6h, 24h or 7d.")
 }
 
 func TestOverview(t *testing.T) {

@@ -19,8 +19,8 @@ func (d *Dashboard) registerTasks(mux *http.ServeMux) {
 	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasks)
 	mux.HandleFunc("GET /search", d.search)
 	d.act(mux, act{path: "/tasks/act", needs: Operate}, actOnTasks)
-	d.page(page{path: "/tasks/new", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTask)
-	d.act(mux, act{path: "/tasks/new", needs: Operate}, scheduleTask)
+	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTask)
+	d.act(mux, act{path: "/schedule", needs: Operate}, scheduleTask)
 }
 
 const (

@@ -11,8 +11,8 @@ func TestNewTask(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
 	b.post("/look", "zone", "Europe/Berlin")
-	b.get("/tasks/new?type=MAIL&queue=mails").wants(t, http.StatusOK, `value="MAIL"`, `value="mails"`, "data-still")
-	got := b.post("/tasks/new", "id", "a/b", "type", "MAIL", "payload", `{"to": "x@example.org"}`, "at",
+	b.get("/schedule?type=MAIL&queue=mails").wants(t, http.StatusOK, `value="MAIL"`, `value="mails"`, "data-still")
+	got := b.post("/schedule", "id", "a/b", "type", "MAIL", "payload", `{"to": "x@example.org"}`, "at",
 		"2030-07-01 12:00", "queue", "mails", "priority", "7", "entity", "event:1", "tenant", "acme", "expiration",
 		"2d", "expected_execution_time", "90s", "max_attempts", "3")
 	if got.path != "/tasks/a%2Fb" {
@@ -25,12 +25,12 @@ func TestNewTask(t *testing.T) {
 		!row.ScheduledAt.Equal(time.Date(2030, 7, 1, 10, 0, 0, 0, time.UTC)) {
 		t.Errorf("the task is %+v", row)
 	}
-	b.post("/tasks/new", "id", "nightly", "payload", `{"type": "LOG"}`, "cron", "0 3 * * *", "cron_time_zone",
+	b.post("/schedule", "id", "nightly", "payload", `{"type": "LOG"}`, "cron", "0 3 * * *", "cron_time_zone",
 		"Europe/Berlin")
 	if row := b.row("nightly"); *row.Cron != "0 3 * * *" || *row.TimeZone != "Europe/Berlin" {
 		t.Errorf("the recurring task is %+v", row)
 	}
-	if got := b.post("/tasks/new", "type", "LOG"); !strings.HasPrefix(got.path, "/tasks/0") {
+	if got := b.post("/schedule", "type", "LOG"); !strings.HasPrefix(got.path, "/tasks/0") {
 		t.Errorf("a task with a new id led to %s", got.path)
 	}
 }
@@ -41,13 +41,13 @@ func TestNewTaskWithAKnownID(t *testing.T) {
 	b := newAdmin(t)
 	b.schedule(plain("a"))
 	before := b.row("a").Revision
-	b.post("/tasks/new", "id", "a", "type", "MAIL").wants(t, http.StatusConflict,
+	b.post("/schedule", "id", "a", "type", "MAIL").wants(t, http.StatusConflict,
 		"It must be a new one: there is a task with this id.", `href="/tasks/a"`, `name="replace"`, `value="MAIL"`)
-	b.post("/tasks/new", "id", "a", "type", "LOG").wants(t, http.StatusConflict) // it is like that already
+	b.post("/schedule", "id", "a", "type", "LOG").wants(t, http.StatusConflict) // it is like that already
 	if row := b.row("a"); row.Revision != before || row.Type != "LOG" {
 		t.Fatalf("the task was edited: %+v", row)
 	}
-	b.post("/tasks/new", "id", "a", "type", "MAIL", "replace", "1")
+	b.post("/schedule", "id", "a", "type", "MAIL", "replace", "1")
 	if row := b.row("a"); row.Revision == before || row.Type != "MAIL" {
 		t.Errorf("the task was not edited: %+v", row)
 	}
@@ -80,7 +80,7 @@ func TestNewTaskIsChecked(t *testing.T) {
 			"cron_time_zone", "Mars"},
 		"It must be empty unless there is a cron expression.": {"type", "LOG", "cron_time_zone", "UTC"},
 	} {
-		b.post("/tasks/new", fields...).wants(t, http.StatusUnprocessableEntity, want, "Nothing was scheduled.")
+		b.post("/schedule", fields...).wants(t, http.StatusUnprocessableEntity, want, "Nothing was scheduled.")
 	}
 	b.get("/tasks").wants(t, http.StatusOK, "No task matches.", "Tasks appear here as soon as")
 }

@@ -215,11 +215,11 @@ func TestTasksForThoseWhoRead(t *testing.T) {
 	b := newBoard(t)
 	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
 	b.schedule(plain("a"))
-	b.get("/tasks").wants(t, http.StatusOK, "1 task").lacks(t, `type="checkbox" name="task"`, `name="verb"`, "/tasks/new")
-	b.get("/tasks/new").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.get("/tasks").wants(t, http.StatusOK, "1 task").lacks(t, `type="checkbox" name="task"`, `name="verb"`, "/schedule")
+	b.get("/schedule").wants(t, http.StatusForbidden, "This needs the role operate.")
 	seen := fmt.Sprintf("%d QUEUED a", b.row("a").Revision)
 	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden)
-	b.post("/tasks/new", "type", "LOG").wants(t, http.StatusForbidden)
+	b.post("/schedule", "type", "LOG").wants(t, http.StatusForbidden)
 	if b.row("a").Status != store.StatusQueued {
 		t.Error("the task was cancelled")
 	}
@@ -281,10 +281,10 @@ func TestTasksOfATenant(t *testing.T) {
 	if b.row("of-acme").Status != store.StatusCancelled || b.row("of-globex").Status != store.StatusQueued {
 		t.Error("the tenant cancelled the wrong task")
 	}
-	b.get("/tasks/new").wants(t, http.StatusOK).lacks(t, `name="tenant"`)
-	b.post("/tasks/new", "id", "of-globex", "type", "LOG", "replace", "1", "tenant", "globex").
+	b.get("/schedule").wants(t, http.StatusOK).lacks(t, `name="tenant"`)
+	b.post("/schedule", "id", "of-globex", "type", "LOG", "replace", "1", "tenant", "globex").
 		wants(t, http.StatusUnprocessableEntity, "another tenant")
-	b.post("/tasks/new", "id", "new", "type", "LOG", "tenant", "globex")
+	b.post("/schedule", "id", "new", "type", "LOG", "tenant", "globex")
 	if row := b.row("new"); row.TenantID == nil || *row.TenantID != "acme" {
 		t.Errorf("the new task is of %v", row.TenantID)
 	}

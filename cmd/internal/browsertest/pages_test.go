@@ -54,7 +54,7 @@ var pages = []shown{
 	{name: "overview-7d", path: "/?window=7d", want: "Overview"},
 	{name: "tasks", path: "/tasks", want: "Tasks"},
 	{name: "tasks-failed", path: "/tasks?status=FAILED", want: "FAILED"},
-	{name: "tasks-new", path: "/tasks/new", want: "Schedule"},
+	{name: "tasks-new", path: "/schedule", want: "Schedule"},
 	{name: "task-completed", path: "/tasks/{id}", want: "COMPLETED",
 		idSQL: `SELECT t.id FROM tasktable_demo.scheduled_tasks AS t WHERE status = 'COMPLETED' AND t.attempt > 1 LIMIT 1`},
 	{name: "task-failed", path: "/tasks/{id}", want: "FAILED",
