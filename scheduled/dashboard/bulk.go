@@ -63,8 +63,7 @@ type bulkView struct {
 	MaxBulk int
 	Seen    []seenTask // for the form
 	Exact   bool       // the status must be the same, too
-	Until   string
-	Note    string
+	Input   input      // the argument of the verb, if it takes one
 	Errors  fieldErrors
 	Back    string
 }
@@ -91,24 +90,40 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 		return done{}, notValid("The field verb must be cancel, pause, resume, run_now, retry, archive or delete.")
 	}
 	view := bulkView{
-		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Until: v.form("until"),
-		Note: v.form("note"), Errors: fieldErrors{}, Back: v.form("back"),
+		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Errors: fieldErrors{},
+		Back: v.form("back"),
 	}
 	if err := v.selected(ctx, &view); err != nil {
 		return done{}, err
 	}
-	until, err := typedTime(view.Until, v.now, v.look.zone)
-	if err == nil && !until.IsZero() && !until.After(v.now) {
-		err = errors.New("must be a time to come")
-	}
-	view.Errors.note("until", err)
-	if len(view.Note) > maxMessageBytes || strings.Contains(view.Note, "\x00") {
-		view.Errors.note("note", errLongText)
-	}
+	action := inspect.Action{Verb: verb.Verb}
+	view.Input = v.argumentOf(&action, view.Errors)
 	if v.form("confirmed") == "" || len(view.Errors) > 0 {
 		return v.ask(ctx, view)
 	}
-	return v.applyTo(ctx, view, inspect.Action{Verb: verb.Verb, Until: until, Note: view.Note})
+	return v.applyTo(ctx, view, action)
+}
+
+// argumentOf reads the argument of the verb, if it takes one, and returns its field.
+func (v *visit) argumentOf(action *inspect.Action, wrong fieldErrors) (one input) {
+	switch action.Verb {
+	case inspect.Pause:
+		one = input{Name: "until", Label: "Paused until", List: "moments", Hint: "Empty: until somebody resumes " +
+			"them. Otherwise a time in the zone " + v.look.zone.String() + ", such as 2026-11-21 18:00, or +1h."}
+		var err error
+		action.Until, err = typedTime(v.form("until"), v.now, v.look.zone)
+		if err == nil && !action.Until.IsZero() && !action.Until.After(v.now) {
+			err = errors.New("must be a time to come")
+		}
+		wrong.note("until", err)
+	case inspect.Archive:
+		one = input{Name: "note", Label: "Note", Hint: "What was done about it, for those who ask later."}
+		if action.Note = v.form("note"); !validLongText(action.Note) {
+			wrong.note("note", errLongText)
+		}
+	}
+	one.Value, one.Error = v.form(one.Name), wrong[one.Name]
+	return one
 }
 
 // selected reads which tasks the person has selected: each by its box, or all that match the filter.

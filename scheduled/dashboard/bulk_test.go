@@ -95,7 +95,7 @@ func TestBulkLeavesChangedTasksAlone(t *testing.T) {
 	}
 	b.exec(`SELECT tasktable.reschedule('before', now() + interval '2 days')`)
 	asked := b.post("/tasks/act", fields...).wants(t, http.StatusOK, "Cancel 5 tasks?",
-		`Changed since the list was drawn, and therefore left alone: <a class="id" href="/tasks/before">before</a>`)
+		"Changed since the list was drawn, and therefore left alone: before .", `href="/tasks/before"`)
 	b.exec(`SELECT tasktable.reschedule('between', now() + interval '2 days')`)
 	b.exec(`SELECT tasktable.delete('deleted')`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now()

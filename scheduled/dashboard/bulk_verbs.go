@@ -21,8 +21,8 @@ type bulkVerb struct {
 	statuses []store.Status
 	// Danger tells that it cannot be undone.
 	Danger bool
-	// restarts tells that the verb works on tasks that have ended. It leaves a task alone whose status has changed since
-	// the person saw it, because the person meant a task that waits.
+	// restarts tells that the verb works on tasks that have ended. It leaves a task alone whose status has changed
+	// since the person saw it, because the person meant a task that waits.
 	restarts bool
 	effects  []effect
 }
@@ -50,8 +50,8 @@ var bulkVerbs = []bulkVerb{
 			"were cancelled already"}, statuses: livingStatuses,
 		effects: []effect{
 			{waitingStatuses, "They become CANCELLED and do not run."},
-			{only(store.StatusExecuting), "They become CANCELLED, and the context of the handler ends. What the handler " +
-				"has done so far stays."},
+			{only(store.StatusExecuting), "They become CANCELLED, and the context of the handler ends. What the " +
+				"handler has done so far stays."},
 			{only(store.StatusCancelled), "They stay as they are."},
 			{nil, "They have ended, and stay as they are."},
 		},
@@ -60,10 +60,10 @@ var bulkVerbs = []bulkVerb{
 		Verb: inspect.Pause, Label: "Pause", did: "Paused", already: [2]string{"was paused already",
 			"were paused already"}, statuses: only(store.StatusQueued),
 		effects: []effect{
-			{only(store.StatusQueued), "They become PAUSED and do not start until somebody resumes them, or until the " +
-				"time below."},
-			{only(store.StatusExecuting), "The running attempt goes on, and its outcome counts. A retry waits for the " +
-				"resume."},
+			{only(store.StatusQueued), "They become PAUSED and do not start until somebody resumes them, or until " +
+				"the time below."},
+			{only(store.StatusExecuting), "The running attempt goes on, and its outcome counts. A retry waits for " +
+				"the resume."},
 			{only(store.StatusPaused), "They stay paused, but until the time below."},
 			{nil, "They have ended, and stay as they are."},
 		},
@@ -81,8 +81,8 @@ var bulkVerbs = []bulkVerb{
 		Verb: inspect.RunNow, Label: "Run now", did: "Queued", as: "to run now", already: [2]string{"", ""},
 		statuses: waitingStatuses, restarts: true,
 		effects: []effect{
-			{waitingStatuses, "They run at once, with all their attempts. Their expiration counts from now. A recurring " +
-				"task stays as it is, and gets one more occurrence."},
+			{waitingStatuses, "They run at once, with all their attempts. Their expiration counts from now. A " +
+				"recurring task stays as it is, and gets one more occurrence."},
 			{only(store.StatusExecuting), "They run already, and stay as they are."},
 			{nil, "They have ended, and run again at once, with all their attempts."},
 		},
@@ -100,8 +100,8 @@ var bulkVerbs = []bulkVerb{
 			"was archived already or was no dead letter", "were archived already or were no dead letters"},
 		statuses: deadStatuses,
 		effects: []effect{
-			{deadStatuses, "They are marked as dealt with, and are no longer counted. They and their history stay until " +
-				"their retention ends."},
+			{deadStatuses, "They are marked as dealt with, and are no longer counted. They and their history stay " +
+				"until their retention ends."},
 			{nil, "They are no dead letters, and stay as they are."},
 		},
 	},

@@ -5,7 +5,6 @@ type input struct {
 	Name, Label, Value, Error string
 	Hint                      string // what the field takes
 	List                      string // the id of a list with suggestions
-	Type                      string // of the input; "" means text
 }
 
 // choice is one of several values of a field.

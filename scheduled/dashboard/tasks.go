@@ -138,8 +138,10 @@ func tasksForm(values url.Values, wrong fieldErrors) tasksView {
 	view.More = []input{
 		made("entity", "Entity", "", ""), made("tenant_id", "Tenant", "", ""),
 		made("spawned_by", "Follow-up of", "", ""),
-		made("scheduled_from", "Scheduled from", "", "moments"), made("scheduled_to", "Scheduled before", "", "moments"),
-		made("finished_from", "Ended from", "", "moments"), made("finished_to", "Ended before", "", "moments"),
+		made("scheduled_from", "Scheduled from", "", "moments"),
+		made("scheduled_to", "Scheduled before", "", "moments"),
+		made("finished_from", "Ended from", "", "moments"),
+		made("finished_to", "Ended before", "", "moments"),
 	}
 	for _, one := range view.More {
 		view.MoreOpen = view.MoreOpen || one.Value != ""

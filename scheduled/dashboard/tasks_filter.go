@@ -64,7 +64,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 			wrong.note(name, errShortText)
 		}
 	}
-	if text := filter.Message; len(text) > maxMessageBytes || !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+	if !validLongText(filter.Message) {
 		wrong.note("message", errLongText)
 	}
 	var err error
@@ -94,6 +94,11 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 		wrong.note("after", err)
 	}
 	return filter, wrong
+}
+
+// validLongText is the rule of texts that people write.
+func validLongText(text string) bool {
+	return len(text) <= maxMessageBytes && utf8.ValidString(text) && !strings.Contains(text, "\x00")
 }
 
 // orderOf returns the order of the list. Without one the latest time comes first, because most tasks of a large table

@@ -47,7 +47,8 @@ func newTaskForm(get func(string) string, wrong fieldErrors, tenant string) newT
 		Rules: []input{
 			made("queue", "Queue", "Default: default.", "queues"),
 			made("priority", "Priority", "From -100 to 100. The higher runs first. Default: 0.", ""),
-			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.", ""),
+			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.",
+				""),
 			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 5.", ""),
 		},
 		Recurs: []input{

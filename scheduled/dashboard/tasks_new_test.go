@@ -12,16 +12,16 @@ func TestNewTask(t *testing.T) {
 	b := newAdmin(t)
 	b.post("/look", "zone", "Europe/Berlin")
 	b.get("/tasks/new?type=MAIL&queue=mails").wants(t, http.StatusOK, `value="MAIL"`, `value="mails"`, "data-still")
-	got := b.post("/tasks/new", "id", "a/b", "type", "MAIL", "payload", `{"to": "x@example.org"}`, "at", "2030-07-01 12:00",
-		"queue", "mails", "priority", "7", "entity", "event:1", "tenant", "acme", "expiration", "2d",
-		"expected_execution_time", "90s", "max_attempts", "3")
+	got := b.post("/tasks/new", "id", "a/b", "type", "MAIL", "payload", `{"to": "x@example.org"}`, "at",
+		"2030-07-01 12:00", "queue", "mails", "priority", "7", "entity", "event:1", "tenant", "acme", "expiration",
+		"2d", "expected_execution_time", "90s", "max_attempts", "3")
 	if got.path != "/tasks/a%2Fb" {
 		t.Errorf("led to %s", got.path)
 	}
 	row := b.row("a/b")
 	if string(row.Payload) != `{"to": "x@example.org", "type": "MAIL"}` || row.Queue != "mails" || row.Priority != 7 ||
-		*row.Entity != "event:1" || *row.TenantID != "acme" || *row.Expiration != 48*time.Hour || row.MaxAttempts != 3 ||
-		row.ExpectedExecutionTime != 90*time.Second || *row.ScheduledBy != "ann" ||
+		*row.Entity != "event:1" || *row.TenantID != "acme" || *row.Expiration != 48*time.Hour ||
+		row.MaxAttempts != 3 || row.ExpectedExecutionTime != 90*time.Second || *row.ScheduledBy != "ann" ||
 		!row.ScheduledAt.Equal(time.Date(2030, 7, 1, 10, 0, 0, 0, time.UTC)) {
 		t.Errorf("the task is %+v", row)
 	}

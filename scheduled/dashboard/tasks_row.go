@@ -29,9 +29,9 @@ type taskRow struct {
 
 func taskRowOf(row store.Row) taskRow {
 	made := taskRow{
-		ID: row.ID, Type: row.Type, Status: row.Status, Queue: row.Queue, Priority: row.Priority, Cron: textOf(row.Cron),
-		At: &row.ScheduledAt, Attempts: fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), Entity: textOf(row.Entity),
-		Tenant: textOf(row.TenantID), Archived: row.ArchivedAt != nil,
+		ID: row.ID, Type: row.Type, Status: row.Status, Queue: row.Queue, Priority: row.Priority,
+		Cron: textOf(row.Cron), At: &row.ScheduledAt, Attempts: fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts),
+		Entity: textOf(row.Entity), Tenant: textOf(row.TenantID), Archived: row.ArchivedAt != nil,
 		Seen: seenTask{row.ID, row.Revision, row.Status}.String(),
 	}
 	made.Message, _, _ = strings.Cut(textOf(row.Message), "\n")
