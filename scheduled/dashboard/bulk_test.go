@@ -178,7 +178,7 @@ func TestBulkArguments(t *testing.T) {
 		"must be a revision, a status":       {"verb", "cancel", "task", "1 LATE a", "confirmed", "1"},
 		"It must be a time, such as":         {"verb", "pause", "task", b.seen("a"), "until", "soon", "confirmed", "1"},
 		"It must be a time to come.":         {"verb", "pause", "task", b.seen("a"), "until", "-1h", "confirmed", "1"},
-		"It must be at most 4096 bytes of U": {"verb", "archive", "task", b.seen("dead"), "note", "\x00", "confirmed", "1"},
+		"It must be at most 4096 bytes of U": {"verb", "archive", "task", b.seen("dead"), "note", strings.Repeat("x", 4097), "confirmed", "1"},
 	} {
 		b.post("/tasks/act", fields...).wants(t, http.StatusUnprocessableEntity, want)
 	}

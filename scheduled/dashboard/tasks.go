@@ -136,7 +136,7 @@ func tasksForm(values url.Values, wrong fieldErrors) tasksView {
 		made("id_prefix", "Id begins with", "", ""), made("message", "Message contains", "", ""),
 	}
 	view.More = []input{
-		made("entity", "Entity", "", ""), made("tenant_id", "Tenant", "", ""),
+		made("entity", "Entity", "", ""), made("tenant", "Tenant", "", ""),
 		made("spawned_by", "Follow-up of", "", ""),
 		made("scheduled_from", "Scheduled from", "", "moments"),
 		made("scheduled_to", "Scheduled before", "", "moments"),

@@ -50,7 +50,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 	wrong := fieldErrors{}
 	filter := inspect.Filter{
 		Type: values.Get("type"), Queue: values.Get("queue"), Entity: values.Get("entity"),
-		TenantID: values.Get("tenant_id"), IDPrefix: values.Get("id_prefix"), SpawnedBy: values.Get("spawned_by"),
+		TenantID: values.Get("tenant"), IDPrefix: values.Get("id_prefix"), SpawnedBy: values.Get("spawned_by"),
 		Message: values.Get("message"),
 	}
 	if filter.Type != "" && store.CheckType(filter.Type) != nil {
@@ -59,7 +59,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 	if filter.Queue != "" && store.CheckQueue(filter.Queue) != nil {
 		wrong.note("queue", errQueueName)
 	}
-	for _, name := range []string{"entity", "tenant_id", "id_prefix", "spawned_by"} {
+	for _, name := range []string{"entity", "tenant", "id_prefix", "spawned_by"} {
 		if text := values.Get(name); text != "" && !validName(text) {
 			wrong.note(name, errShortText)
 		}

@@ -173,9 +173,6 @@ func typedTask(v *visit) (store.Task, fieldErrors) {
 	case text("cron_time_zone") != "":
 		wrong.note("cron_time_zone", errors.New("must be empty unless there is a cron expression"))
 	}
-	if len(wrong) == 0 {
-		noteInvalid(wrong, task.Check())
-	}
 	return task, wrong
 }
 
@@ -215,9 +212,6 @@ var formNames = map[string]string{"scheduled_at": "at", "tenant_id": "tenant", "
 
 // noteInvalid notes an error of package store at the field that it names: "…: invalid: field must be …".
 func noteInvalid(wrong fieldErrors, err error) {
-	if err == nil {
-		return
-	}
 	_, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
 	if !found {
 		rule = err.Error()
