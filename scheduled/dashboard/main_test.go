@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -40,7 +41,9 @@ type board struct {
 func newBoard(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	t.Helper()
 	log := &logText{}
-	config := dashboard.Config{Pool: storetest.Pool(t), Logger: slog.New(slog.NewTextHandler(log, nil))}
+	config := dashboard.Config{
+		Pool: storetest.Pool(t), Logger: slog.New(slog.NewTextHandler(log, nil)), Timeout: time.Minute, // a busy machine
+	}
 	for _, change := range changes {
 		change(&config)
 	}

@@ -129,7 +129,6 @@ func (v taskView) OlderAttempts() []attemptView {
 type attemptView struct {
 	Key     int64
 	Number  int
-	Due     *time.Time
 	Began   *time.Time
 	Delay   *time.Duration
 	Took    *time.Duration
@@ -142,7 +141,7 @@ type attemptView struct {
 // attemptsOf lists the attempts, the newest first. The history has no line of the attempt that goes on.
 func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemptView) {
 	for _, x := range slices.Backward(executions) {
-		one := attemptView{Key: x.Fence, Number: x.Attempt, Due: x.DueAt, Began: x.StartedAt, Node: x.Node, Outcome: x.Outcome}
+		one := attemptView{Key: x.Fence, Number: x.Attempt, Began: x.StartedAt, Node: x.Node, Outcome: x.Outcome}
 		if x.StartedAt != nil {
 			one.Took = new(x.FinishedAt.Sub(*x.StartedAt))
 			if x.DueAt != nil {

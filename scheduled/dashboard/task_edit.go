@@ -72,8 +72,9 @@ var editKinds = []editKind{
 	{Name: "entity", Label: "Entity", Hint: "what the task is about, such as event:42", Type: "text",
 		text: func(_ *visit, row store.Row, _ string) string { return textOf(row.Entity) },
 		set:  func(task *store.Task, text string) error { task.Entity = text; return nil }},
-	{Name: "expiration", Label: "Expiration", Hint: "how long after its time it may still start, such as 1h; empty: for ever",
-		Type: "text", text: func(_ *visit, row store.Row, _ string) string {
+	{Name: "expiration", Label: "Expiration", Type: "text",
+		Hint: "how long after its time it may still start, such as 1h; empty: for ever",
+		text: func(_ *visit, row store.Row, _ string) string {
 			if row.Expiration == nil {
 				return ""
 			}
@@ -298,8 +299,8 @@ func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
 	}
 	if row.Cron != nil {
 		task.Recurrence = &store.Recurrence{
-			Cron: *row.Cron, TimeZone: textOf(row.TimeZone), Overlap: valueOr(row.Overlap), CatchUp: valueOr(row.CatchUp),
-			CatchUpPaused: valueOr(row.CatchUpPaused), CatchUpLimit: valueOr(row.CatchUpLimit),
+			Cron: *row.Cron, TimeZone: textOf(row.TimeZone), Overlap: valueOr(row.Overlap),
+			CatchUp: valueOr(row.CatchUp), CatchUpPaused: valueOr(row.CatchUpPaused), CatchUpLimit: valueOr(row.CatchUpLimit),
 			EndsAt: valueOr(row.EndsAt), MaxOccurrences: valueOr(row.MaxOccurrences),
 		}
 	}

@@ -48,7 +48,10 @@ type valueView struct {
 // None reports whether there is no value.
 func (v valueView) None() bool { return v.Text == "" && v.At == nil }
 
-func storyOf(e inspect.Explanation, executions []store.Execution, followUps []inspect.FollowUp, payload bool) storyView {
+// storyOf shows a story. payload tells whether the person may see payloads.
+func storyOf(
+	e inspect.Explanation, executions []store.Execution, followUps []inspect.FollowUp, payload bool,
+) storyView {
 	ended := map[int64]store.Execution{} // by the time at which they ended
 	for _, x := range executions {
 		ended[x.FinishedAt.UnixMicro()] = x

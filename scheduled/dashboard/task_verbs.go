@@ -218,7 +218,8 @@ func outcomeText(row store.Row, verb string, receipt store.Receipt) (string, err
 		return row.ID + " has a new time.", nil
 	}
 	said := map[string]string{
-		"run-now": " is due now.", "retry": " is due now, with all its attempts.", "resume": " waits for its time again.",
+		"run-now": " is due now.", "retry": " is due now, with all its attempts.",
+		"resume": " waits for its time again.",
 		"cancel": " is cancelled.", "delete": " is deleted.", "archive": " is archived.", "pause": " is paused.",
 	}
 	if verb == "run-now" && row.Cron != nil {

@@ -48,7 +48,9 @@ const (
 func whyOf(e inspect.Explanation) whyView {
 	r := e.Reason
 	w := whyView{Code: r.Code, Next: e.Next}
-	main := inspect.Reason{Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Further: r.Further}
+	main := inspect.Reason{
+		Code: r.Code, Text: r.Text, Detail: r.Detail, Since: r.Since, Until: r.Until, Further: r.Further,
+	}
 	if detail := strings.TrimSpace(r.Detail); len(detail) > maxDetail || strings.Contains(detail, "\n") {
 		main.Detail, w.Detail = "", blockOf(detail, maxDetailLines)
 	}
