@@ -300,8 +300,9 @@ func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
 	if row.Cron != nil {
 		task.Recurrence = &store.Recurrence{
 			Cron: *row.Cron, TimeZone: textOf(row.TimeZone), Overlap: valueOr(row.Overlap),
-			CatchUp: valueOr(row.CatchUp), CatchUpPaused: valueOr(row.CatchUpPaused), CatchUpLimit: valueOr(row.CatchUpLimit),
-			EndsAt: valueOr(row.EndsAt), MaxOccurrences: valueOr(row.MaxOccurrences),
+			CatchUp: valueOr(row.CatchUp), CatchUpPaused: valueOr(row.CatchUpPaused),
+			CatchUpLimit: valueOr(row.CatchUpLimit),
+			EndsAt:       valueOr(row.EndsAt), MaxOccurrences: valueOr(row.MaxOccurrences),
 		}
 	}
 	return task, nil
