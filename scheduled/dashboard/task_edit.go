@@ -149,6 +149,9 @@ func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 		if kind.Name == "payload" && !shown {
 			continue
 		}
+		if kind.Name == "at" && row.Cron != nil {
+			kind.Label = "Fires from"
+		}
 		value := kind.text(v, row, payload)
 		view.Fields = append(view.Fields, editField{editKind: kind, Value: value, Was: markOf(kind.Name, value)})
 	}

@@ -98,7 +98,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
 	full := store.Task{
-		ID: "one", Payload: reminder{"one", "Bonn"}, At: may2030, Expiration: 90 * time.Minute, ExpectedExecutionTime: time.Hour,
+		ID: "one", Payload: reminder{"one", "Bonn"}, At: may2030.Add(-5 * time.Second), Expiration: 90 * time.Minute, ExpectedExecutionTime: time.Hour,
 		MaxAttempts: 9, Priority: -3, Queue: "mail", Entity: "event:1", TenantID: "acme", Jitter: time.Minute, Retention: time.Hour,
 	}
 	b.schedule(full)
@@ -107,6 +107,7 @@ func TestEditKeepsTheRest(t *testing.T) {
 		CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, EndsAt: may2030.AddDate(1, 0, 0), MaxOccurrences: 99,
 	}
 	b.schedule(full)
+	b.get("/tasks/daily/edit").wants(t, 200, "Fires from, in UTC", `href="/recurring/daily"`)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	b.exec(`UPDATE tasktable.scheduled_tasks SET trace = '` + trace + `'`)
 	for _, id := range []string{"one", "daily"} {
