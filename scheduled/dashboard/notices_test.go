@@ -207,7 +207,7 @@ func TestBadRuleIsNamedByItsField(t *testing.T) {
 	}
 	b.post("/notices/recipient", "name", "new", "email", "no address").
 		wants(t, http.StatusUnprocessableEntity, `id="email-error">email must be one address`)
-	b.post("/notices/rule", "name", "new", "entities", "a\x00b").wants(t, http.StatusBadRequest, "without NUL")
+	b.post("/notices/rule", "name", "new", "entities", "a\x00b").wants(t, http.StatusUnprocessableEntity, "without NUL")
 	if b.rule("new").Name != "" || b.recipient("new").Name != "" {
 		t.Error("something was written")
 	}

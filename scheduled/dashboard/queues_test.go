@@ -93,9 +93,9 @@ func TestPauseAndResume(t *testing.T) {
 		"queue":                       {"kind", "queue", "name", "Not a queue"},
 		"type":                        {"kind", "type", "name", "?"},
 		"Kind must be":                {"kind", "", "name", "mail"},
-		"Until must be a time, such":   {"kind", "queue", "name", "x", "until", "soon"},
+		"Until must be a time, such":  {"kind", "queue", "name", "x", "until", "soon"},
 		"Until must be a time to com": {"kind", "queue", "name", "x", "until", "2020-01-01T00:00"},
-		"reason":                      {"kind", "queue", "name", "x", "reason", "a\x00b"},
+		"Reason must be":              {"kind", "queue", "name", "x", "reason", "a\x00b"},
 	} {
 		b.post("/queues/pause", form...).wants(t, http.StatusUnprocessableEntity, field)
 	}

@@ -343,7 +343,7 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 		"Max_occurrences must be a number from 1 to 1000000":    {"max_occurrences", "x", "aria-invalid"},
 		"Jitter must be a duration such as 30s or 5m, or empty": {"jitter", "soon", "aria-invalid"},
 		"Jitter must be between 1µs and 24h":                    {"jitter", "25h", "aria-invalid"},
-		"Ends_at must be a time, such as":      {"ends_at", "<script>", "aria-invalid"},
+		"Ends_at must be a time, such as":                       {"ends_at", "<script>", "aria-invalid"},
 	} {
 		for _, confirmed := range []string{"", "1"} {
 			fields := url.Values{"cron": {"0 3 * * *"}, "confirmed": {confirmed}}
