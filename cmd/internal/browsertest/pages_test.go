@@ -67,7 +67,7 @@ var pages = []shown{
 	{name: "recurring", path: "/recurring", want: "Recurring"},
 	{name: "recurring-task", path: "/recurring/{id}", want: "fires",
 		idSQL: `SELECT t.id FROM tasktable_demo.scheduled_tasks AS t WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
-	{name: "calendar", path: "/recurring/calendar", want: "Calendar"},
+	{name: "calendar", path: "/recurring/calendar", want: "Coming fires"},
 	{name: "queues", path: "/queues", want: "Queues"},
 	{name: "nodes", path: "/nodes", want: "Nodes"},
 	{name: "nodes-ended", path: "/nodes?ended=1", want: "Nodes"},
