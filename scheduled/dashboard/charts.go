@@ -164,6 +164,6 @@ func delaysSummary(total inspect.Bucket, w window) string {
 	if total.DelayP95 == nil {
 		return fmt.Sprintf("Lines of the start delay. No attempt started in the last %s.", w.Name)
 	}
-	return fmt.Sprintf("Lines of the start delay in the last %s. In each %s, 95 of 100 attempts started within %s or less.",
-		w.Name, short(w.Bucket), took(*total.DelayP95))
+	return fmt.Sprintf("Lines of the start delay in the last %s. In each %s, 95 of 100 attempts started within %s or "+
+		"less.", w.Name, short(w.Bucket), took(*total.DelayP95))
 }

@@ -32,7 +32,8 @@ type RunningTasks struct {
 // inHandSQL reads River's jobs. Somebody else's job may have any metadata, and counts as one task.
 const inHandSQL = `
 SELECT substring(j.attempted_by[array_length(j.attempted_by, 1)] FROM '-([0-9]{1,18})$')::bigint AS number,
-    sum(CASE WHEN j.metadata ->> 'tasks' ~ '^[0-9]{1,6}$' THEN (j.metadata ->> 'tasks')::int ELSE 1 END)::bigint AS count
+    sum(CASE WHEN j.metadata ->> 'tasks' ~ '^[0-9]{1,6}$' THEN (j.metadata ->> 'tasks')::int ELSE 1 END)::bigint
+        AS count
 FROM tasktable.river_job AS j
 WHERE j.state = 'running' AND j.attempted_by[array_length(j.attempted_by, 1)] ~ '-[0-9]{1,18}$'
 GROUP BY 1`

@@ -13,7 +13,7 @@ import (
 // The size of a chart in its own units. The page scales it. Room for the labels of the axes is at the left and below.
 const (
 	width, height            = 480.0, 170.0
-	left, right, top, bottom = 52.0, 6.0, 8.0, 22.0
+	left, right, top, bottom = 58.0, 6.0, 8.0, 22.0
 )
 
 // Axis is the time that a chart shows. The first bucket begins at From, and each is Bucket long.
@@ -64,8 +64,8 @@ func (a Axis) labels() (at []time.Time, layout string) {
 	if step >= 24*time.Hour {
 		layout = "Mon 2"
 	}
-	// The wall clock is counted in steps from midnight, because zones differ by quarters of an hour, and days have 23 to
-	// 25 hours.
+	// The wall clock is counted in steps from midnight, because zones differ by quarters of an hour, and days have 23
+	// to 25 hours.
 	local := a.From.In(a.Zone)
 	midnight := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, a.Zone)
 	for i := 0; i < 1000; i++ {
@@ -113,7 +113,8 @@ type tick struct {
 func (d *drawing) axes(axis Axis, ticks []tick, y func(float64) float64) {
 	for _, one := range ticks {
 		d.add(`<path class="axis" d="M%s %sH%s"/>`, number(left), number(y(one.value)), number(width-right))
-		d.add(`<text x="%s" y="%s" text-anchor="end">%s</text>`, number(left-5), number(y(one.value)+4), escape(one.text))
+		d.add(`<text x="%s" y="%s" text-anchor="end">%s</text>`, number(left-5), number(y(one.value)+4),
+			escape(one.text))
 	}
 	labels, layout := axis.labels()
 	for _, at := range labels {
