@@ -119,13 +119,11 @@ func (d *drawing) axes(axis Axis, ticks []tick, y func(float64) float64) {
 	labels, layout := axis.labels()
 	for _, at := range labels {
 		x := axis.x(float64(at.Sub(axis.From)) / float64(axis.Bucket))
-		anchor := "middle"
-		if x > width-right-16 {
-			anchor = "end"
-		}
 		d.add(`<path class="axis" d="M%s %sv4"/>`, number(x), number(height-bottom))
-		d.add(`<text x="%s" y="%s" text-anchor="%s">%s</text>`, number(x), number(height-bottom+16), anchor,
-			at.Format(layout))
+		if x <= width-right-16 { // beyond, half of the label would be cut off
+			d.add(`<text x="%s" y="%s" text-anchor="middle">%s</text>`, number(x), number(height-bottom+16),
+				at.Format(layout))
+		}
 	}
 }
 
