@@ -19,8 +19,9 @@ func cronWords(expression string) string {
 	}
 	if len(fields) == 1 {
 		return map[string]string{
-			"@YEARLY": "at 00:00 on day 1 of the month in January", "@ANNUALLY": "at 00:00 on day 1 of the month in January",
-			"@MONTHLY": "at 00:00 on day 1 of the month", "@WEEKLY": "at 00:00 on Sunday",
+			"@YEARLY":   "at 00:00 on day 1 of the month in January",
+			"@ANNUALLY": "at 00:00 on day 1 of the month in January",
+			"@MONTHLY":  "at 00:00 on day 1 of the month", "@WEEKLY": "at 00:00 on Sunday",
 			"@DAILY": "at 00:00 every day", "@MIDNIGHT": "at 00:00 every day", "@HOURLY": "every hour",
 		}[fields[0]]
 	}
@@ -78,7 +79,8 @@ func clockWords(second, minute, hour string) (words string, atTimes, ok bool) {
 	}
 	hours, ok := setWords(hour, func(h int) string { return fmt.Sprintf("%02d:%02d", h, at) })
 	if strings.Contains(hours, " to ") {
-		return "every hour from " + hours, true, ok && !strings.Contains(hours, ",") && !strings.Contains(hours, " and ")
+		return "every hour from " + hours, true, ok && !strings.Contains(hours, ",") && !strings.Contains(hours,
+			" and ")
 	}
 	return "at " + hours, true, ok
 }

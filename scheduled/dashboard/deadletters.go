@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,6 +116,8 @@ type deadView struct {
 	Rows  []store.Row
 	After string // where the next page begins
 	Cut   bool   // the page is not full, because the search has read enough
+
+	HaveEntity, HaveTenant bool // at least one of the Rows has one
 }
 
 // deadGroup is a group of dead letters, with the address of its list.
@@ -154,6 +157,9 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	}
 	found, err := v.inspector.Search(ctx, v.db, filter)
 	view.Rows, view.Cut = found.Rows, found.Cut
+	view.HaveEntity = slices.ContainsFunc(view.Rows, func(row store.Row) bool { return row.Entity != nil })
+	view.HaveTenant = v.person.Tenant == "" &&
+		slices.ContainsFunc(view.Rows, func(row store.Row) bool { return row.TenantID != nil })
 	if found.After != nil {
 		view.After = found.After.FinishedAt.UTC().Format(time.RFC3339Nano) + "/" + found.After.ID
 	}
@@ -172,7 +178,8 @@ func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter
 			group.Type, string(group.Status), valueOr(group.Entity), valueOr(group.TenantID), group.Message,
 		}, " ")}
 		// No filter finds the tasks without an entity or a tenant.
-		if by := view.Query.By; by == "" || by == "entity" && group.Entity != nil || by == "tenant" && group.TenantID != nil {
+		by := view.Query.By
+		if by == "" || by == "entity" && group.Entity != nil || by == "tenant" && group.TenantID != nil {
 			one.Key = valuesOf(of.pairs()).Encode()
 			if group.Message != "" {
 				one.Link = v.board.link("/dead", of.pairs()...)

@@ -75,11 +75,14 @@ func TestDeadLettersAreShown(t *testing.T) {
 	b.get("/dead").wants(t, http.StatusOK, "No dead letters.")
 	b.exec(someDead)
 	for path, want := range map[string]string{
-		"/dead": "MAIL FAILED   421 try later | MAIL FAILED   it said 421 try later | MAIL EXPIRED   was not started within 1h" +
+		"/dead": "MAIL FAILED   421 try later | MAIL FAILED   it said 421 try later" +
+			" | MAIL EXPIRED   was not started within 1h" +
 			" | LOG FAILED   <script>alert(1)</script> | LOG FAILED   ",
-		"/dead?by=entity&type=MAIL&status=EXPIRED":              "MAIL EXPIRED event:42  was not started within 1h",
-		"/dead?by=tenant&since=1d&type=MAIL":                    "MAIL FAILED  acme 421 try later | MAIL FAILED  other it said 421 try later",
-		"/dead?by=task":                                         "mail-1 | mail-2 | mail-3 | mail-4 | ../x?y#z <b> | silent",
+		"/dead?by=entity&type=MAIL&status=EXPIRED": "MAIL EXPIRED event:42  was not started within 1h",
+		"/dead?by=tenant&since=1d&type=MAIL": "MAIL FAILED  acme 421 try later" +
+			" | MAIL FAILED  other it said 421 try later",
+		"/dead?by=task": "mail-1 | mail-2 | mail-3 | mail-4" +
+			" | ../x?y#z <b> | silent",
 		"/dead?type=MAIL&status=FAILED&message=421+try+later":   "mail-1 | mail-2 | mail-3",
 		"/dead?by=task&since=1h":                                "mail-1",
 		"/dead?by=task&queue=default":                           "../x?y#z <b> | silent",
@@ -99,10 +102,12 @@ func TestDeadLettersAreShown(t *testing.T) {
 	b.get("/dead").wants(t, http.StatusOK, "6 dead letters.", "Retry 2 FAILED of MAIL", `href="/tasks/mail-1"`,
 		`href="/tasks/..%2Fx%3Fy%23z%20%3Cb%3E"`)
 	b.get("/dead?type=NONE").wants(t, http.StatusOK, "No dead letters like that.")
-	b.get("/dead?archived=1&by=task").wants(t, http.StatusOK, "the server &lt;i&gt;was&lt;/i&gt; down").lacks(t, "Retry")
+	b.get("/dead?archived=1&by=task").wants(t, http.StatusOK, "the server &lt;i&gt;was&lt;/i&gt; down").lacks(t,
+		"Retry")
 	for path, rule := range map[string]string{
-		"/dead?status=QUEUED": "Status must be FAILED or EXPIRED.", "/dead?since=2y": "Since must be 1h, 1d, 7d or 30d.",
-		"/dead?by=colour": "must be entity or tenant", "/dead?by=task&after=x": "After must be",
+		"/dead?status=QUEUED": "Status must be FAILED or EXPIRED.",
+		"/dead?since=2y":      "Since must be 1h, 1d, 7d or 30d.",
+		"/dead?by=colour":     "must be entity or tenant", "/dead?by=task&after=x": "After must be",
 		"/dead?queue=%00": "queue",
 	} {
 		b.get(path).wants(t, http.StatusUnprocessableEntity, rule)
@@ -115,7 +120,8 @@ func TestDeadLettersForReaders(t *testing.T) {
 	b := newBoard(t, func(c *dashboard.Config) { c.Prefix = "/admin" })
 	b.exec(someDead)
 	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
-	b.get("/dead").wants(t, http.StatusOK, "421 try later", `href="/admin/tasks/mail-1"`).lacks(t, "<button>Retry", "checkbox")
+	b.get("/dead").wants(t, http.StatusOK, "421 try later", `href="/admin/tasks/mail-1"`).lacks(t, "<button>Retry",
+		"checkbox")
 	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusForbidden, "This needs the role operate.")
 }
 
@@ -145,21 +151,30 @@ func TestActsOnDeadLetters(t *testing.T) {
 		asked  string // of how many the page asks
 		left   string // those that are dead letters afterwards
 	}{
-		"a group":        {[]string{"only", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
-		"two groups":     {[]string{"group", group, "group", "type=MAIL&status=EXPIRED&message=was+not+started+within+1h"}, "3 dead letters", "../x?y#z <b> mail-3 silent"},
-		"no message":     {[]string{"group", "type=LOG&status=FAILED"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
-		"of a tenant":    {[]string{"group", "type=MAIL&status=FAILED&message=it+said+421+try+later&tenant=other"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-4 silent"},
-		"one by one":     {[]string{"id", "mail-1", "id", "../x?y#z <b>", "id", "mail-1"}, "2 dead letters", "mail-2 mail-3 mail-4 silent"},
-		"all like that":  {[]string{"all", "1", "type", "MAIL", "since", "1d"}, "3 dead letters", "../x?y#z <b> mail-4 silent"},
-		"not archived":   {[]string{"all", "1", "archived", "1", "message", "421"}, "3 dead letters", "../x?y#z <b> mail-4 silent"},
-		"some are alive": {[]string{"id", "silent", "id", "fine", "id", "nobody", "id", "old"}, "1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
+		"a group": {[]string{"only", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
+		"two groups": {[]string{"group", group, "group",
+			"type=MAIL&status=EXPIRED&message=was+not+started+within+1h"}, "3 dead letters",
+			"../x?y#z <b> mail-3 silent"},
+		"no message": {[]string{"group", "type=LOG&status=FAILED"}, "1 dead letter",
+			"../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
+		"of a tenant": {[]string{"group", "type=MAIL&status=FAILED&message=it+said+421+try+later&tenant=other"},
+			"1 dead letter", "../x?y#z <b> mail-1 mail-2 mail-4 silent"},
+		"one by one": {[]string{"id", "mail-1", "id", "../x?y#z <b>", "id", "mail-1"}, "2 dead letters",
+			"mail-2 mail-3 mail-4 silent"},
+		"all like that": {[]string{"all", "1", "type", "MAIL", "since", "1d"}, "3 dead letters",
+			"../x?y#z <b> mail-4 silent"},
+		"not archived": {[]string{"all", "1", "archived", "1", "message", "421"}, "3 dead letters",
+			"../x?y#z <b> mail-4 silent"},
+		"some are alive": {[]string{"id", "silent", "id", "fine", "id", "nobody", "id", "old"}, "1 dead letter",
+			"../x?y#z <b> mail-1 mail-2 mail-3 mail-4"},
 	} {
 		for verb, does := range map[string]string{"retry": "Retry ", "archive": "Archive "} {
 			t.Run(name+"/"+verb, func(t *testing.T) {
 				t.Parallel()
 				b := newAdmin(t)
 				b.exec(someDead)
-				confirm := b.post("/dead/"+verb, append(c.chosen, "back", "/dead?by=task")...).wants(t, http.StatusOK, does+c.asked+"?")
+				confirm := b.post("/dead/"+verb, append(c.chosen, "back", "/dead?by=task")...).wants(t, http.StatusOK,
+					does+c.asked+"?")
 				if b.dead() != "../x?y#z <b> mail-1 mail-2 mail-3 mail-4 silent" {
 					t.Fatalf("asked, and %s are left", b.dead())
 				}
@@ -234,9 +249,11 @@ func TestBadFormsOfDeadLetters(t *testing.T) {
 		"Group must be as the page has it.":      {"only", "%zz"},
 		"Ids must be a list of 1 to 10000 ids.":  {"confirmed", "1", "ids", "[]"},
 		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
-		"Note must be at most 4096 bytes.":       {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
-		"Note must be UTF-8 without NUL":         {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "note", "\x00"},
-		"id must be 1 to 512 bytes":              {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},
+		"Note must be at most 4096 bytes.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+			"2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
+		"Note must be UTF-8 without NUL": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+			"2100-01-01T00:00:00Z", "note", "\x00"},
+		"id must be 1 to 512 bytes": {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},
 	} {
 		b.post("/dead/archive", fields...).wants(t, http.StatusUnprocessableEntity, rule)
 	}
@@ -253,13 +270,15 @@ func TestManyDeadLetters(t *testing.T) {
 	b := newAdmin(t, func(c *dashboard.Config) { c.Timeout = time.Minute })
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at, message)
-			SELECT 'dead-' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z'::timestamptz + i * interval '1 second',
+			SELECT 'dead-' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i,
+				'2026-11-01Z'::timestamptz + i * interval '1 second',
 				'no ' || i % 30
 			FROM generate_series(1, 10001) AS i;
 		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
 		SELECT setval('tasktable.task_numbers', 20000)`)
 	page := b.get("/dead?by=task").wants(t, http.StatusOK, "more than 10 000 dead letters.", "Next page")
-	if rows := keysOf(page); !strings.HasPrefix(rows, "dead-10001 | dead-10000 |") || !strings.HasSuffix(rows, "| dead-9952") {
+	if rows := keysOf(page); !strings.HasPrefix(rows, "dead-10001 | dead-10000 |") || !strings.HasSuffix(rows,
+		"| dead-9952") {
 		t.Errorf("the first page has %s", rows)
 	}
 	next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`).FindStringSubmatch(page.text)

@@ -162,7 +162,10 @@ func (c *calendar) fill(
 		c.Often = append(c.Often, one)
 	}
 	for _, slot := range c.Slots {
-		slices.SortStableFunc(slot.Entries, func(a, b calendarEntry) int { return strings.Compare(a.Times[0], b.Times[0]) })
+		slices.SortStableFunc(slot.Entries, func(a, b calendarEntry) int {
+			return strings.Compare(a.Times[0],
+				b.Times[0])
+		})
 	}
 }
 
@@ -187,7 +190,7 @@ func (s *calendarSlot) add(id string, fire inspect.Fire, local time.Time) {
 	entry.Paused = entry.Paused || len(fire.Paused) > 0
 }
 
-// firesBetween returns the fires of a task, and one more than firesEach if there are so many. Most tasks fire seldom, so
+// firesBetween returns the fires of a task, and one more than firesEach if there are more. Most tasks fire seldom, so
 // it asks for few first.
 func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to time.Time) []inspect.Fire {
 	for _, most := range []int{fewFires, firesEach + 1} {

@@ -82,7 +82,8 @@ func editViewOf(ctx context.Context, v *visit, row store.Row) (recurringEditView
 func recurringFormOf(v *visit, row store.Row) recurringForm {
 	form := recurringForm{
 		Cron: textOf(row.Cron), TimeZone: textOf(row.TimeZone), Overlap: textOf(row.Overlap),
-		CatchUp: textOf(row.CatchUp), CatchUpPaused: textOf(row.CatchUpPaused), EndsAt: frame{visit: v}.Input(row.EndsAt),
+		CatchUp: textOf(row.CatchUp), CatchUpPaused: textOf(row.CatchUpPaused),
+		EndsAt: frame{visit: v}.Input(row.EndsAt),
 	}
 	if row.CatchUpLimit != nil {
 		form.CatchUpLimit = strconv.Itoa(*row.CatchUpLimit)
@@ -123,7 +124,8 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	view.Form = recurringForm{
-		strings.TrimSpace(v.form("cron")), strings.TrimSpace(v.form("time_zone")), v.form("overlap"), v.form("catch_up"),
+		strings.TrimSpace(v.form("cron")), strings.TrimSpace(v.form("time_zone")), v.form("overlap"),
+		v.form("catch_up"),
 		v.form("catch_up_paused"), v.form("catch_up_limit"), strings.TrimSpace(v.form("jitter")), v.form("ends_at"),
 		v.form("max_occurrences"),
 	}

@@ -67,7 +67,8 @@ func (view recurringTaskView) SameZone(zone string) bool { return zone == view.T
 
 func recurringTask(ctx context.Context, v *visit) (any, error) {
 	id := v.path("id")
-	row, err := v.tasks.Get(ctx, v.db, id) // before the task, so that a change between the two is told when somebody acts
+	// The revision is read first, so that a change between the two reads is told when somebody acts.
+	row, err := v.tasks.Get(ctx, v.db, id)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ const (
 )
 
 func chartOf(occurrences []inspect.Occurrence) durationChart {
-	chart := durationChart{Width: max(20, len(occurrences)) * barStep}
+	chart := durationChart{Width: occurrencesShown * barStep}
 	ran := 0
 	for _, one := range occurrences {
 		if took := occurrenceViewOf(one).Took; took != nil {

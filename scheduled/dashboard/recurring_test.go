@@ -20,10 +20,12 @@ INSERT INTO tasktable.scheduled_tasks (id, type, payload, queue, tenant_id, stat
 	planned_revision, next_attempt_at, finished_at, message, cron, time_zone, overlap, catch_up, catch_up_paused,
 	catch_up_limit, jitter, declared_by)
 SELECT id, kind, jsonb_build_object('type', kind), queue, tenant, status, now() - interval '1 day', number, number,
-	CASE WHEN status = 'QUEUED' THEN now() + interval '1 hour' END, CASE WHEN status = 'COMPLETED' THEN now() END, message,
+	CASE WHEN status = 'QUEUED' THEN now() + interval '1 hour' END,
+	CASE WHEN status = 'COMPLETED' THEN now() END, message,
 	cron, zone, 'skip', 'latest', 'none', 100, jitter, declared
 FROM (VALUES
-	(1, 'nightly', 'CLEANUP', 'default', 'acme', 'QUEUED', NULL, '0 3 * * *', 'Europe/Berlin', NULL::interval, 'events-api'),
+	(1, 'nightly', 'CLEANUP', 'default', 'acme', 'QUEUED', NULL, '0 3 * * *', 'Europe/Berlin',
+		NULL::interval, 'events-api'),
 	(2, 'broken', 'CLEANUP', 'default', NULL, 'QUEUED', NULL, '*/15 * * * *', 'UTC', '30 seconds', NULL),
 	(3, 'late', 'DIGEST', 'mail', NULL, 'QUEUED', NULL, '@every 90s', 'UTC', NULL, NULL),
 	(4, 'stopped', 'DIGEST', 'mail', NULL, 'PAUSED', NULL, '0 9 * * MON-FRI', 'America/New_York', NULL, NULL),
@@ -81,7 +83,8 @@ func TestRecurringListHasPages(t *testing.T) {
 	b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
 		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, cron, time_zone, overlap, catch_up,
 			catch_up_paused, catch_up_limit, next_attempt_at)
-		SELECT 'r-' || to_char(i, 'FM0000'), 'LOG', '{"type": "LOG"}', CASE WHEN i % 300 = 0 THEN 'PAUSED' ELSE 'QUEUED' END,
+		SELECT 'r-' || to_char(i, 'FM0000'), 'LOG', '{"type": "LOG"}',
+			CASE WHEN i % 300 = 0 THEN 'PAUSED' ELSE 'QUEUED' END,
 			i, '@yearly', 'UTC', 'skip', 'latest', 'none', 100, CASE WHEN i % 300 > 0 THEN now() END
 		FROM generate_series(1, 1100) AS i;
 		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
@@ -102,19 +105,24 @@ func TestARecurringTaskIsShown(t *testing.T) {
 	b := newAdmin(t)
 	b.exec(someRecurring)
 	b.post("/look", "zone", "Asia/Tokyo", "back", "/recurring").wants(t, http.StatusOK)
-	b.get("/recurring/broken").wants(t, http.StatusOK, "2 occurrences in a row failed", "the disk &lt;b&gt;is&lt;/b&gt; full",
-		`data-tone="bad"`, "In Asia/Tokyo", "every 15 minutes", "up to 30.00 s after its fire", "3.00 s", "<svg",
+	b.get("/recurring/broken").wants(t, http.StatusOK, "2 occurrences in a row failed",
+		"the disk &lt;b&gt;is&lt;/b&gt; full",
+		`data-tone="bad"`, "In Asia/Tokyo", "every 15 minutes", "up to 30 s after its fire", "3.00 s", "<svg",
 		"How long the newest occurrences took", "JST", `value="2"`, "/recurring/broken/backfill").lacks(t, "<b>is")
-	b.get("/recurring/stopped").wants(t, http.StatusOK, "the task is paused", "Resume", "In America/New_York").lacks(t, ">Pause<")
-	b.get("/recurring/done").wants(t, http.StatusOK, "There is no coming fire: it is COMPLETED: ended after 3 occurrences",
+	b.get("/recurring/stopped").wants(t, http.StatusOK, "the task is paused", "Resume", "In America/New_York").lacks(t,
+		">Pause<")
+	b.get("/recurring/done").wants(t, http.StatusOK,
+		"There is no coming fire: it is COMPLETED: ended after 3 occurrences",
 		"No occurrence yet.").lacks(t, ">Pause<", ">Cancel…<")
 	b.get("/recurring/nightly").wants(t, http.StatusOK, "the code of events-api")
 	b.get("/recurring/..%2Fr%3Fa%23b%20%3Cb%3E").wants(t, http.StatusOK, "../r?a#b &lt;b&gt;")
 	b.get("/recurring/calendar/task").wants(t, http.StatusOK, "at 00:00 on day 1 of the month in January")
 	b.get("/recurring/nobody").wants(t, http.StatusNotFound, "no such task")
 	b.get("/recurring/broken@1").wants(t, http.StatusUnprocessableEntity, "not a recurring one")
-	b.exec(`INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by) VALUES (11, 'queue', 'mail', now(), 'ann')`)
-	b.get("/recurring/late").wants(t, http.StatusOK, "queue:mail is paused", "everything, its queue or its type is paused")
+	b.exec(`INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by)
+		VALUES (11, 'queue', 'mail', now(), 'ann')`)
+	b.get("/recurring/late").wants(t, http.StatusOK, "queue:mail is paused",
+		"everything, its queue or its type is paused")
 }
 
 func TestRecurringForReaders(t *testing.T) {
@@ -122,7 +130,8 @@ func TestRecurringForReaders(t *testing.T) {
 	b := newBoard(t)
 	b.exec(someRecurring)
 	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
-	b.get("/recurring/nightly").wants(t, http.StatusOK, "Next fires").lacks(t, "Run now</button>", "Edit when", "Backfill")
+	b.get("/recurring/nightly").wants(t, http.StatusOK, "Next fires").lacks(t, "Run now</button>", "Edit when",
+		"Backfill")
 	b.get("/recurring/nightly/edit").wants(t, http.StatusForbidden, "This needs the role operate.")
 	for _, name := range []string{"pause", "resume", "run-now", "cancel", "edit", "backfill"} {
 		b.post("/recurring/nightly/"+name, "revision", "1").wants(t, http.StatusForbidden)
@@ -144,9 +153,11 @@ func TestRecurringOfATenant(t *testing.T) {
 	if got := b.author("nightly"); got != "pause by acme-ops" {
 		t.Error(got)
 	}
-	edit := b.post("/recurring/nightly/edit", append(b.editing("nightly"), "cron", "0 4 * * *")...).wants(t, http.StatusOK, "Save")
+	edit := b.post("/recurring/nightly/edit", append(b.editing("nightly"), "cron", "0 4 * * *")...).wants(t,
+		http.StatusOK, "Save")
 	b.post("/recurring/nightly/edit", hidden(edit)...).wants(t, http.StatusOK, "Saved.")
-	if row := b.row("nightly"); *row.Cron != "0 4 * * *" || *row.TenantID != "acme" || row.Status != store.StatusPaused {
+	row := b.row("nightly")
+	if *row.Cron != "0 4 * * *" || *row.TenantID != "acme" || row.Status != store.StatusPaused {
 		t.Errorf("edited: %+v", row)
 	}
 	b.post("/recurring/nightly/backfill", "revision", "1").wants(t, http.StatusForbidden)
@@ -161,13 +172,15 @@ func TestVerbsOfARecurringTask(t *testing.T) {
 		return b.post("/recurring/"+id+"/"+verb, append(fields, "revision", b.revision(id))...)
 	}
 	got := post("nightly", "pause").wants(t, http.StatusOK, "Paused.")
-	if row := b.row("nightly"); got.path != "/recurring/nightly" || row.Status != store.StatusPaused || b.author("nightly") != "pause by ann" {
-		t.Errorf("paused: %s, %s, %s", got.path, row.Status, b.author("nightly"))
+	row, author := b.row("nightly"), b.author("nightly")
+	if got.path != "/recurring/nightly" || row.Status != store.StatusPaused || author != "pause by ann" {
+		t.Errorf("paused: %s, %s, %s", got.path, row.Status, author)
 	}
 	post("nightly", "pause").wants(t, http.StatusOK, "It was paused already.")
 	b.post("/look", "zone", "Europe/Berlin", "back", "/recurring")
 	post("nightly", "pause", "until", "2100-07-01T12:00", "zone", "Asia/Tokyo").wants(t, http.StatusOK, "Paused.")
-	if until := b.row("nightly").PausedUntil; until == nil || !until.Equal(time.Date(2100, 7, 1, 3, 0, 0, 0, time.UTC)) {
+	if until := b.row("nightly").PausedUntil; until == nil || !until.Equal(time.Date(2100, 7, 1, 3, 0, 0, 0,
+		time.UTC)) {
 		t.Errorf("paused until %v", until)
 	}
 	post("nightly", "resume").wants(t, http.StatusOK, "Resumed.")
@@ -208,7 +221,8 @@ func TestStaleRevisionOfARecurringTask(t *testing.T) {
 	}
 	before := b.row("nightly").Revision
 	for _, verb := range []string{"pause", "resume", "run-now", "cancel", "edit", "backfill"} {
-		b.post("/recurring/nightly/"+verb, "revision", "1", "confirmed", "1").wants(t, http.StatusConflict, "Changed meanwhile",
+		b.post("/recurring/nightly/"+verb, "revision", "1", "confirmed", "1").wants(t, http.StatusConflict,
+			"Changed meanwhile",
 			"test : pause")
 	}
 	b.post("/recurring/nightly/resume").wants(t, http.StatusBadRequest, "The form has no revision.")
@@ -225,10 +239,12 @@ func TestBackfill(t *testing.T) {
 		return []string{"revision", b.revision("broken"), "from", from, "to", to, "most", most, "zone", "Europe/Berlin"}
 	}
 	const path = "/recurring/broken/backfill"
-	asked := b.post(path, fields("2026-07-01T12:00", "2026-07-01T13:00", "100")...).wants(t, http.StatusOK, "Create 4 occurrences?",
+	asked := b.post(path, fields("2026-07-01T12:00", "2026-07-01T13:00", "100")...).wants(t, http.StatusOK,
+		"Create 4 occurrences?",
 		"from 2026-07-01 10:15:00 UTC to 2026-07-01 11:00:00 UTC")
 	count := func() (n int) {
-		if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'broken'
+		if err := b.pool.QueryRow(t.Context(),
+			`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'broken'
 			AND scheduled_at < '2026-07-02Z'`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -243,12 +259,14 @@ func TestBackfill(t *testing.T) {
 	}
 	b.post(path, fields("2026-07-01T12:00", "2026-07-01T13:00", "100")...).wants(t, http.StatusOK,
 		"There is nothing to create: each fire of that time has an occurrence already.")
-	b.post(path, fields("2026-07-01T11:00", "2026-07-01T14:00", "10")...).wants(t, http.StatusOK, "Create 6 occurrences?",
+	b.post(path, fields("2026-07-01T11:00", "2026-07-01T14:00", "10")...).wants(t, http.StatusOK,
+		"Create 6 occurrences?",
 		"4 fires of that time have occurrences already.", "The earliest 10 are taken.")
 	b.post(path, fields("2100-07-01T11:00", "2100-07-01T14:00", "10")...).wants(t, http.StatusOK,
 		"There is nothing to create: the task has no fire in that time.")
 	for rule, given := range map[string][]string{
-		"From must be given.": fields("", "2026-07-01T13:00", "1"), "To must be given.": fields("2026-07-01T13:00", "", "1"),
+		"From must be given.": fields("", "2026-07-01T13:00", "1"), "To must be given.": fields("2026-07-01T13:00", "",
+			"1"),
 		"From must be before to.":                   fields("2026-07-01T13:00", "2026-07-01T13:00", "1"),
 		"At most must be a number from 1 to 10000.": fields("2026-07-01T12:00", "2026-07-01T13:00", "0"),
 		"From must be a time":                       fields("x", "2026-07-01T13:00", "1"),
@@ -264,7 +282,8 @@ func TestBackfill(t *testing.T) {
 func (b *board) editing(id string) []string {
 	b.Helper()
 	row := b.row(id)
-	return []string{"revision", strconv.FormatInt(row.Revision, 10), "time_zone", *row.TimeZone, "overlap", string(*row.Overlap),
+	return []string{"revision", strconv.FormatInt(row.Revision, 10), "time_zone", *row.TimeZone, "overlap",
+		string(*row.Overlap),
 		"catch_up", string(*row.CatchUp), "catch_up_paused", string(*row.CatchUpPaused), "catch_up_limit",
 		strconv.Itoa(*row.CatchUpLimit)}
 }
@@ -274,11 +293,13 @@ func TestEditOfARecurringTask(t *testing.T) {
 	b := newAdmin(t)
 	b.exec(someRecurring)
 	b.post("/look", "zone", "Asia/Tokyo", "back", "/recurring")
-	b.get("/recurring/broken/edit").wants(t, http.StatusOK, `value="*/15 * * * *"`, `value="30s"`, "Preview").lacks(t, "Save")
+	b.get("/recurring/broken/edit").wants(t, http.StatusOK, `value="*/15 * * * *"`, `value="30s"`, "Preview").lacks(t,
+		"Save")
 	before := b.row("broken")
 	edited := append(b.editing("broken"), "cron", "30 12 * * *", "jitter", "1m", "ends_at", "2100-01-01T00:00", "zone",
 		"UTC", "max_occurrences", "3")
-	preview := b.post("/recurring/broken/edit", edited...).wants(t, http.StatusOK, "Now, in UTC", "After the change, in UTC",
+	preview := b.post("/recurring/broken/edit", edited...).wants(t, http.StatusOK, "Now, in UTC",
+		"After the change, in UTC",
 		"Now, in Asia/Tokyo", "12:30:00 UTC", "21:30:00 JST", "<del>*/15 * * * *</del>", "<ins>30 12 * * *</ins>",
 		"After the change there are no more then: it ends after 3 occurrences")
 	if row := b.row("broken"); row.Revision != before.Revision || *row.Cron != "*/15 * * * *" {
@@ -286,15 +307,18 @@ func TestEditOfARecurringTask(t *testing.T) {
 	}
 	got := b.post("/recurring/broken/edit", hidden(preview)...).wants(t, http.StatusOK, "Saved.", "at 12:30 every day")
 	row := b.row("broken")
-	if got.path != "/recurring/broken" || *row.Cron != "30 12 * * *" || *row.Jitter != time.Minute || *row.MaxOccurrences != 3 ||
+	if got.path != "/recurring/broken" || *row.Cron != "30 12 * * *" || *row.Jitter != time.Minute ||
+		*row.MaxOccurrences != 3 ||
 		!row.EndsAt.Equal(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)) || b.author("broken") != "schedule by ann" {
 		t.Errorf("saved: %s, %+v, %s", got.path, row, b.author("broken"))
 	}
-	if row.Queue != before.Queue || row.MaxAttempts != before.MaxAttempts || !row.ScheduledAt.Equal(before.ScheduledAt) ||
+	if row.Queue != before.Queue || row.MaxAttempts != before.MaxAttempts ||
+		!row.ScheduledAt.Equal(before.ScheduledAt) ||
 		string(row.Payload) != string(before.Payload) {
 		t.Errorf("other fields changed: %+v", row)
 	}
-	same := append(b.editing("broken"), "cron", "30 12 * * *", "jitter", "1m0s", "ends_at", "2100-01-01T09:00:00", "max_occurrences", "3")
+	same := append(b.editing("broken"), "cron", "30 12 * * *", "jitter", "1m0s", "ends_at", "2100-01-01T09:00:00",
+		"max_occurrences", "3")
 	b.post("/recurring/broken/edit", same...).wants(t, http.StatusOK, "Nothing would change").lacks(t, "Save<")
 	b.get("/recurring/nightly/edit").wants(t, http.StatusOK, "The code of events-api declares this task.")
 }
@@ -303,13 +327,15 @@ func TestEditOfARecurringTask(t *testing.T) {
 func TestPreviewOfAnotherZone(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
-	b.schedule(store.Task{ID: "r", Payload: store.JSON(`{"type":"LOG"}`), At: time.Date(2100, 3, 27, 0, 0, 0, 0, time.UTC),
+	b.schedule(store.Task{ID: "r", Payload: store.JSON(`{"type":"LOG"}`),
+		At:         time.Date(2100, 3, 27, 0, 0, 0, 0, time.UTC),
 		Recurrence: &store.Recurrence{Cron: "30 2 * * *", TimeZone: "UTC"}})
 	// Summer time begins in Berlin on 2100-03-28: 02:30 does not exist there.
 	preview := b.post("/recurring/r/edit", "revision", b.revision("r"), "cron", "30 2 * * *",
 		"time_zone", "Europe/Berlin")
 	preview.wants(t, http.StatusOK, "After the change, in Europe/Berlin", "Sat 2100-03-27 02:30:00 UTC",
-		"Sun 2100-03-28 02:30:00 UTC", "Sat 2100-03-27 02:30:00 CET", "2100-03-27 01:30:00 UTC", "Sun 2100-03-28 03:00:00 CEST",
+		"Sun 2100-03-28 02:30:00 UTC", "Sat 2100-03-27 02:30:00 CET", "2100-03-27 01:30:00 UTC",
+		"Sun 2100-03-28 03:00:00 CEST",
 		"Mon 2100-03-29 02:30:00 CEST", "<del>UTC</del>", "<ins>Europe/Berlin</ins>")
 }
 
@@ -318,7 +344,8 @@ func TestAnEndedRecurringTaskStartsAgain(t *testing.T) {
 	b := newAdmin(t)
 	b.exec(someRecurring)
 	b.get("/recurring/done/edit").wants(t, http.StatusOK, "This task has ended. If you save, it starts again now")
-	preview := b.post("/recurring/done/edit", append(b.editing("done"), "cron", "@daily")...).wants(t, http.StatusOK, "Save")
+	preview := b.post("/recurring/done/edit", append(b.editing("done"), "cron", "@daily")...).wants(t, http.StatusOK,
+		"Save")
 	b.post("/recurring/done/edit", hidden(preview)...).wants(t, http.StatusOK, "Saved.")
 	if row := b.row("done"); row.Status != store.StatusQueued || time.Since(row.ScheduledAt) > time.Hour {
 		t.Errorf("started again: %+v", row)
@@ -352,7 +379,8 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 				fields.Set(given[i], given[i+1])
 			}
 			fields.Set(c.field, c.value)
-			b.send(http.MethodPost, "/recurring/nightly/edit", fields, "Content-Type", "application/x-www-form-urlencoded").wants(t,
+			b.send(http.MethodPost, "/recurring/nightly/edit", fields, "Content-Type",
+				"application/x-www-form-urlencoded").wants(t,
 				http.StatusUnprocessableEntity, rule, c.again, "Edit nightly").lacks(t, "<script>")
 		}
 	}
@@ -370,6 +398,7 @@ func TestCalendar(t *testing.T) {
 		`href="/recurring/nightly"`)
 	b.get("/recurring/calendar?days=1").wants(t, http.StatusOK, "The next day")
 	for _, days := range []string{"0", "32", "x"} {
-		b.get("/recurring/calendar?days="+days).wants(t, http.StatusUnprocessableEntity, "Days must be a number from 1 to 31.")
+		b.get("/recurring/calendar?days="+days).wants(t, http.StatusUnprocessableEntity,
+			"Days must be a number from 1 to 31.")
 	}
 }
