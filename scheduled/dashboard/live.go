@@ -165,6 +165,16 @@ func (s *feeds) read(ctx context.Context, f *feed) ([]byte, error) {
 	return fmt.Appendf(nil, "data: %s\n\n", encoded), nil
 }
 
+// isPage reports whether there is a page at an address, so that nobody can open feeds of addresses without one.
+func (d *Dashboard) isPage(address string) bool {
+	parsed, err := url.ParseRequestURI(address)
+	if err != nil {
+		return false
+	}
+	_, pattern := d.views.Handler(&http.Request{Method: http.MethodGet, URL: parsed})
+	return pattern != ""
+}
+
 // serveLive streams the main part of a page, now and after each change. The stream ends when the person may no longer
 // see the page. The browser then asks again.
 func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request) {
@@ -174,7 +184,7 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	address := d.localPath(r.URL.Query().Get("page"))
-	if parsed, err := url.ParseRequestURI(address); err != nil || parsed.Path == "/live" {
+	if !d.isPage(address) {
 		http.Error(w, "no such page", http.StatusNotFound)
 		return
 	}

@@ -112,10 +112,13 @@ func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
 		authenticate = d.bySession
 	}
 	person, err := authenticate(r)
-	if err == nil && (!validName(person.Name) || person.Role.rank() == 0) {
+	if err != nil {
+		return Person{}, err // no page may show a person of whom nobody is sure
+	}
+	if !validName(person.Name) || person.Role.rank() == 0 {
 		return Person{}, fmt.Errorf("%w: a person needs a name and a role", ErrUnauthenticated)
 	}
-	return person, err
+	return person, nil
 }
 
 // errorView is the content of a page that could not be read, or of an act that was refused.

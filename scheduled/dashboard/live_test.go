@@ -1,0 +1,338 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+const patience = 60 * time.Second
+
+// stream is an open page that is kept up to date.
+type stream struct {
+	t      *testing.T
+	events chan string // the main part of the page; closed when the stream has ended
+	close  func()
+}
+
+// open opens the stream of a page. The headers are pairs of a name and a value.
+func open(t *testing.T, client *http.Client, base, page string, headers ...string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/live?page="+url.QueryEscape(page), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		t.Fatalf("the stream of %s: answer %d, %s", page, response.StatusCode, kind)
+	}
+	s := &stream{t, make(chan string, 1000), cancel}
+	t.Cleanup(cancel)
+	go func() {
+		defer close(s.events)
+		defer func() { _ = response.Body.Close() }()
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			var main string
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && json.Unmarshal([]byte(data), &main) == nil {
+				s.events <- main
+			}
+		}
+	}()
+	return s
+}
+
+// until returns the first event that has a text.
+func (s *stream) until(text string) string {
+	s.t.Helper()
+	timer := time.After(patience)
+	for {
+		select {
+		case event, open := <-s.events:
+			if !open {
+				s.t.Fatalf("the stream has ended before it had %q", text)
+			}
+			if strings.Contains(event, text) {
+				return event
+			}
+		case <-timer:
+			s.t.Fatalf("no event has %q", text)
+		}
+	}
+}
+
+// ended waits for the end of the stream.
+func (s *stream) ended() {
+	s.t.Helper()
+	timer := time.After(patience)
+	for {
+		select {
+		case _, open := <-s.events:
+			if !open {
+				return
+			}
+		case <-timer:
+			s.t.Fatal("the stream has not ended")
+		}
+	}
+}
+
+// readsOfRules counts the statements that read the page of notices.
+type readsOfRules struct{ n atomic.Int64 }
+
+func (r *readsOfRules) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(data.SQL, "tasktable.notice_rules AS r ORDER BY r.name") {
+		r.n.Add(1)
+	}
+	return ctx
+}
+
+func (*readsOfRules) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// watched is a dashboard that tests look into.
+type watched struct {
+	*dashboard.Dashboard
+	pool   *pgxpool.Pool
+	reads  readsOfRules
+	server *httptest.Server
+}
+
+// newWatched serves a dashboard to the people of the matrix, or to those with a key.
+func newWatched(t *testing.T, byKey bool) *watched {
+	t.Helper()
+	w := &watched{}
+	config := storetest.Pool(t).Config()
+	config.ConnConfig.Tracer = &w.reads
+	var err error
+	if w.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pool.Close)
+	settings := dashboard.Config{Pool: w.pool, Authenticate: func(r *http.Request) (dashboard.Person, error) {
+		return people[r.Header.Get("X-Person")], nil
+	}}
+	if byKey {
+		settings.Authenticate = nil
+	}
+	if w.Dashboard, err = dashboard.New(settings); err != nil {
+		t.Fatal(err)
+	}
+	w.server = httptest.NewServer(w.Handler())
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+func (w *watched) schedule(t *testing.T, id string) {
+	t.Helper()
+	payload := store.JSON(`{"type":"NOTICE","rule":"dead","recipient":"ops"}`)
+	if _, err := store.New(store.Config{}).Schedule(t.Context(), w.pool, store.Task{ID: id, Payload: payload}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// empty waits until no stream is open.
+func (w *watched) empty(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		streams, pages := w.OpenFeeds()
+		if streams == 0 && pages == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d streams of %d pages are open", streams, pages)
+		}
+	}
+}
+
+// Ten open pages cost the database what one costs, and each gets a change.
+func TestTenReadersCostOneRead(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	var streams []*stream
+	began := time.Now()
+	for range 10 {
+		streams = append(streams, open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", "admin"))
+	}
+	if n, pages := w.OpenFeeds(); n != 10 || pages != 1 {
+		t.Errorf("%d streams of %d pages", n, pages)
+	}
+	for change := range 5 {
+		id := fmt.Sprintf("notice-%d", change)
+		w.schedule(t, id)
+		for _, one := range streams {
+			one.until(id)
+		}
+	}
+	if reads, most := w.reads.n.Load(), int64(time.Since(began)/dashboard.LookEach)+2; reads > most || reads < 5 {
+		t.Errorf("%d reads in %v, want 5 to %d", reads, time.Since(began), most)
+	}
+	for _, one := range streams {
+		one.close()
+	}
+	w.empty(t)
+	before := w.reads.n.Load()
+	w.schedule(t, "nobody looks")
+	open(t, w.server.Client(), w.server.URL, "/keys", "X-Person", "admin").until("Keys")
+	if after := w.reads.n.Load(); after != before {
+		t.Errorf("a page that nobody looks at was read %d times", after-before)
+	}
+}
+
+// The machine may be busy, so it is enough that one of some changes arrives in time.
+func TestChangeArrivesWithinASecond(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	one := open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", "admin")
+	one.until("Notices")
+	fastest := time.Hour
+	for change := range 10 {
+		id := fmt.Sprintf("notice-%d", change)
+		w.schedule(t, id)
+		began := time.Now()
+		one.until(id)
+		if fastest = min(fastest, time.Since(began)); fastest < time.Second {
+			return
+		}
+	}
+	t.Errorf("the fastest change has arrived after %v", fastest)
+}
+
+// A change is noticed also if a younger transaction has ended before it.
+func TestMarkOfOverlappingTransactions(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	older, err := w.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := older.Exec(t.Context(), `CREATE TABLE public.older ()`); err != nil {
+		t.Fatal(err)
+	}
+	w.schedule(t, "younger")
+	before, err := w.Mark(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := older.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := w.Mark(t.Context()); err != nil || after == before {
+		t.Errorf("the mark is still %s, %v", after, err)
+	}
+}
+
+// A stream shows each person what a page would show: no more, and nothing without a page.
+func TestStreamShowsWhatItsPersonMaySee(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	w.schedule(t, "secret")
+	admin := open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", "admin")
+	admin.until("secret")
+	for _, name := range []string{"read", "operate", "tenant admin"} {
+		first := open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", name).until("Not allowed")
+		if strings.Contains(first, "secret") {
+			t.Errorf("%s sees %s", name, first)
+		}
+	}
+	for _, page := range []string{"", "/nowhere", "/live", "/live?page=/notices", "//notices", "https://evil.example/", "/static/style.css",
+		"/notices/../keys", "notices", "/keys/revoke"} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page="+url.QueryEscape(page), nil)
+		request.Header.Set("X-Person", "read")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		answer := httptest.NewRecorder()
+		if page == "" || strings.HasPrefix(page, "//") || !strings.HasPrefix(page, "/") {
+			cancel() // it is the first page, whose stream does not end by itself
+		}
+		w.Handler().ServeHTTP(answer, request.WithContext(ctx))
+		cancel()
+		if strings.Contains(answer.Body.String(), "secret") || answer.Code != http.StatusNotFound && answer.Code != http.StatusOK {
+			t.Errorf("the stream of %q: answer %d: %s", page, answer.Code, answer.Body)
+		}
+		if strings.HasPrefix(page, "/") && !strings.HasPrefix(page, "//") && !strings.Contains(page, "..") && answer.Code != http.StatusNotFound {
+			t.Errorf("there is a stream of %q", page)
+		}
+	}
+}
+
+// A stream ends when the person may no longer see the page, and not only when the browser goes.
+func TestRevokedKeyEndsTheStream(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, true)
+	all := keys.New(keys.Config{})
+	secret, _, err := all.Create(t.Context(), w.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := all.OpenSession(t.Context(), w.pool, secret, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie := []string{"Cookie", "tasktable_session=" + token}
+	one := open(t, w.server.Client(), w.server.URL, "/notices", cookie...)
+	one.until("Notices")
+	if _, err := all.Revoke(t.Context(), w.pool, "ann", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	one.ended()
+	w.empty(t)
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page=/notices", nil)
+	request.Header.Set(cookie[0], cookie[1])
+	answer := httptest.NewRecorder()
+	w.Handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusUnauthorized {
+		t.Errorf("answer %d", answer.Code)
+	}
+}
+
+func TestTooManyStreams(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	w.LimitStreams(3, 2)
+	ask := func(page string) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page="+url.QueryEscape(page), nil)
+		request.Header.Set("X-Person", "admin")
+		answer := httptest.NewRecorder()
+		w.Handler().ServeHTTP(answer, request)
+		return answer
+	}
+	var streams []*stream
+	for _, page := range []string{"/notices", "/keys"} {
+		streams = append(streams, open(t, w.server.Client(), w.server.URL, page, "X-Person", "admin"))
+	}
+	if answer := ask("/keys/new"); answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Retry-After") == "" {
+		t.Errorf("a third page: answer %d", answer.Code)
+	}
+	streams = append(streams, open(t, w.server.Client(), w.server.URL, "/keys", "X-Person", "admin"))
+	if answer := ask("/keys"); answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("a fourth stream: answer %d", answer.Code)
+	}
+	for _, one := range streams {
+		one.close()
+	}
+	w.empty(t)
+	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "admin").until("New key")
+}

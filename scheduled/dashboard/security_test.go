@@ -1,0 +1,501 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// checkHeaders fails the test if an answer lacks a header that keeps other sites out.
+func checkHeaders(t *testing.T, where string, header http.Header) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+		"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+			"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+	} {
+		if got := header.Values(name); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: %s is %q", where, name, got)
+		}
+	}
+}
+
+// Every answer has the headers: pages, forms, errors, files and refusals, with a session and without.
+func TestEachAnswerKeepsOthersOut(t *testing.T) {
+	t.Parallel()
+	all := routes(t)
+	for _, b := range []*board{newAdmin(t).noRedirects(), newBoard(t).noRedirects(),
+		newAdmin(t, func(c *dashboard.Config) { c.Prefix = "/admin/tasks" }).noRedirects()} {
+		for _, route := range all {
+			got := b.send(route.Method, example(t, route.Path, examples), nil, "Content-Type", formType)
+			checkHeaders(t, route.Method+" "+route.Path, got.header)
+			if got.header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s may be kept", route.Path)
+			}
+		}
+		for _, one := range []string{"GET /static/style.css", "GET /static/nowhere", "GET /nowhere", "GET /live?page=/nowhere", "PUT /",
+			"GET /tasks/../x", "GET //x", "POST /look", "POST /sign-in", "POST /sign-out", "GET /search?q=x", "HEAD /", "TRACE /"} {
+			method, path, _ := strings.Cut(one, " ")
+			checkHeaders(t, one, b.send(method, path, nil).header)
+		}
+		checkHeaders(t, "of another site", b.send(http.MethodPost, "/keys/new", nil, "Sec-Fetch-Site", "cross-site").header)
+	}
+}
+
+// Without a session nothing is shown and nothing is done, whoever authenticates, on every page and act.
+func TestStrangersSeeAndDoNothing(t *testing.T) {
+	t.Parallel()
+	all := routes(t)
+	refuse := func(person dashboard.Person, err error) func(*dashboard.Config) {
+		return func(c *dashboard.Config) {
+			c.Authenticate = func(*http.Request) (dashboard.Person, error) { return person, err }
+		}
+	}
+	for name, change := range map[string]func(*dashboard.Config){
+		"no session":           func(*dashboard.Config) {},
+		"unauthenticated":      refuse(dashboard.Person{Name: "x", Role: dashboard.Admin}, dashboard.ErrUnauthenticated),
+		"a failure":            refuse(dashboard.Person{Name: "x", Role: dashboard.Admin}, errors.New("no answer of poison")),
+		"no name":              refuse(dashboard.Person{Role: dashboard.Admin}, nil),
+		"no role":              refuse(dashboard.Person{Name: "x"}, nil),
+		"an unknown role":      refuse(dashboard.Person{Name: "x", Role: "root"}, nil),
+		"a name with controls": refuse(dashboard.Person{Name: "x\ny", Role: dashboard.Admin}, nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBoard(t, change).noRedirects()
+			b.addPoison()
+			b.exec(`DELETE FROM tasktable.pauses`)
+			before := b.fingerprint()
+			paths := []string{"GET /", "GET /search?q=poison", "GET /live?page=/notices", "GET /nowhere", "POST /nowhere"}
+			for _, route := range all {
+				path := route.Method + " " + example(t, route.Path, examples)
+				paths = append(paths, path, strings.Replace(path, "GET", "HEAD", 1))
+				if route.Method == http.MethodGet {
+					paths = append(paths, "GET /live?page="+url.QueryEscape(strings.TrimPrefix(path, "GET ")))
+				}
+			}
+			for _, one := range paths {
+				method, path, _ := strings.Cut(one, " ")
+				got := b.send(method, path, url.Values{"confirmed": {"1"}, "name": {"new"}}, "Content-Type", formType)
+				leads := got.status == http.StatusSeeOther // the answer has the address that was asked for
+				if !leads && strings.Contains(got.text, "poison") || strings.Contains(got.text, `class="person"`) {
+					t.Errorf("%s %s shows something: %s", method, path, got.text)
+				}
+				wanted := []int{http.StatusUnauthorized, http.StatusSeeOther, http.StatusServiceUnavailable}
+				if path == "/" {
+					wanted = append(wanted, http.StatusOK)
+				}
+				if strings.HasSuffix(path, "/nowhere") && method == http.MethodPost {
+					wanted = append(wanted, http.StatusNotFound, http.StatusMethodNotAllowed)
+				}
+				if strings.HasPrefix(path, "/search") { // its form is in the frame, and its page may lead on
+					wanted = append(wanted, http.StatusNotFound)
+				}
+				if !slices.Contains(wanted, got.status) {
+					t.Errorf("%s %s: answer %d", method, path, got.status)
+				}
+				if to := got.header.Get("Location"); to != "" && !strings.HasPrefix(to, "/?next=") && to != "/" {
+					t.Errorf("%s %s leads to %s", method, path, to)
+				}
+			}
+			b.unchanged(before, name)
+		})
+	}
+}
+
+// people are those of the matrix. A header of the test says who asks.
+var people = map[string]dashboard.Person{
+	"read": {Name: "read", Role: dashboard.Read}, "operate": {Name: "operate", Role: dashboard.Operate},
+	"admin":          {Name: "admin", Role: dashboard.Admin},
+	"tenant read":    {Name: "tenant read", Role: dashboard.Read, Tenant: "acme"},
+	"tenant operate": {Name: "tenant operate", Role: dashboard.Operate, Tenant: "acme"},
+	"tenant admin":   {Name: "tenant admin", Role: dashboard.Admin, Tenant: "acme"},
+}
+
+// newMatrix is a dashboard with a role of tenants, for people who say who they are.
+func newMatrix(t *testing.T) *board {
+	t.Helper()
+	roles := migrations.Roles{Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t),
+		Auditor: storetest.Role(t), Tenant: storetest.Role(t)}
+	b := newBoard(t, func(c *dashboard.Config) {
+		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
+		c.Authenticate = func(r *http.Request) (dashboard.Person, error) {
+			person, known := people[r.Header.Get("X-Person")]
+			if !known {
+				return person, dashboard.ErrUnauthenticated
+			}
+			return person, nil
+		}
+	}).noRedirects()
+	var script strings.Builder
+	if err := migrations.PrintRoles(&script, "", roles); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(script.String(), pgx.QueryExecModeSimpleProtocol)
+	for _, tenant := range []string{"acme", "globex"} {
+		payload := store.JSON(fmt.Sprintf(`{"type": "REPORT", "of": %q}`, tenant+"-payload"))
+		b.schedule(store.Task{ID: tenant + "-task", Payload: payload, TenantID: tenant, Entity: tenant + "-entity"})
+		b.schedule(store.Task{ID: tenant + "-recurring", Payload: payload, TenantID: tenant, Recurrence: &store.Recurrence{
+			Cron: "@hourly"}})
+		b.schedule(store.Task{ID: tenant + "-dead", Payload: payload, TenantID: tenant})
+		b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp(), next_attempt_at = NULL,
+			message = $2 WHERE id = $1`, tenant+"-dead", tenant+"-error")
+	}
+	return b
+}
+
+// Every page and act is for those alone who may see and do it. A tenant's people see nothing of another tenant.
+func TestWhoMay(t *testing.T) {
+	t.Parallel()
+	all := routes(t)
+	own := map[string]string{"id": "acme-task", "recurring id": "acme-recurring", "dead id": "acme-dead", "name": "default"}
+	others := map[string]string{"id": "globex-task", "recurring id": "globex-recurring", "dead id": "globex-dead", "name": "default"}
+	b := newMatrix(t)
+	slices.SortStableFunc(all, func(one, two dashboard.Route) int { // deletes come last
+		return strings.Compare(fmt.Sprint(strings.Contains(one.Path, "delete")), fmt.Sprint(strings.Contains(two.Path, "delete")))
+	})
+	for _, allowed := range []bool{false, true} {
+		for _, route := range all {
+			if route.Method == http.MethodPost && route.Needs == dashboard.Read {
+				t.Errorf("the act %s needs no more than the role read", route.Path)
+			}
+			for name, person := range people {
+				rank := map[dashboard.Role]int{dashboard.Read: 1, dashboard.Operate: 2, dashboard.Admin: 3}
+				may := rank[person.Role] >= rank[route.Needs] && (!route.Global || person.Tenant == "")
+				if may != allowed {
+					continue
+				}
+				before := ""
+				if !may {
+					before = b.fingerprint()
+				}
+				form := url.Values{"confirmed": {"1"}, "name": {"new"}, "back": {"/"}}
+				got := b.send(route.Method, example(t, route.Path, own), form, "X-Person", name, "Content-Type", formType)
+				where := fmt.Sprintf("%s %s as %s", route.Method, route.Path, name)
+				switch {
+				case !may && got.status != http.StatusForbidden && !leadsTenant(route, person, got):
+					t.Errorf("%s: answer %d, want 403", where, got.status)
+				case may && route.Method == http.MethodGet && got.status != http.StatusOK:
+					t.Errorf("%s: answer %d: %s", where, got.status, got.words())
+				case may && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized || got.status >= 500):
+					t.Errorf("%s: answer %d: %s", where, got.status, got.words())
+				}
+				if person.Tenant != "" && strings.Contains(got.text, "globex") {
+					t.Errorf("%s shows another tenant: %s", where, got.words())
+				}
+				if !may {
+					b.unchanged(before, where)
+				} else if person.Tenant != "" && part.MatchString(route.Path) {
+					b.touchesNoOther(t, route, name, example(t, route.Path, others))
+				}
+			}
+		}
+	}
+}
+
+// leadsTenant reports whether a person with a tenant was led from the overview to the tasks.
+func leadsTenant(route dashboard.Route, person dashboard.Person, got reply) bool {
+	return route.Path == "/{$}" && person.Tenant != "" && got.header.Get("Location") == "/tasks"
+}
+
+// touchesNoOther asks for the page or the act of another tenant's task.
+func (b *board) touchesNoOther(t *testing.T, route dashboard.Route, name, path string) {
+	t.Helper()
+	before := b.fingerprint()
+	for _, form := range []url.Values{{"confirmed": {"1"}}, {"confirmed": {"1"}, "revision": {"1"}}} {
+		got := b.send(route.Method, path, form, "X-Person", name, "Content-Type", formType)
+		if got.status != http.StatusNotFound || strings.Contains(strings.ReplaceAll(got.text, path, ""), "globex-payload") {
+			t.Errorf("%s %s as %s: answer %d: %s", route.Method, path, name, got.status, got.words())
+		}
+	}
+	b.unchanged(before, route.Method+" "+path+" as "+name)
+}
+
+// outside are addresses that must not be led to.
+var outside = []string{"//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "https://evil.example", "https:evil.example",
+	"javascript:alert(1)", "/\t/evil.example", "/\n/evil.example", "/\r/evil.example", "\t//evil.example", " //evil.example", "evil.example",
+	"/\x0b/evil.example", "/\x00/evil.example", "/\x7f/evil.example", "/x\r\nSet-Cookie: a=b", "@evil.example", ".evil.example", "", "?x",
+	"/\xff", "/a\\..\\evil.example"}
+
+func TestNothingLeadsToAnotherSite(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "/admin/tasks"} {
+		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
+		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
+			keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range outside {
+			for path, form := range map[string]url.Values{
+				"/sign-in": {"key": {secret}, "next": {to}}, "/look": {"zone": {"UTC"}, "back": {to}},
+			} {
+				got := b.send(http.MethodPost, path, form, "Content-Type", formType)
+				if location := got.header.Get("Location"); location != prefix+"/" && got.status != http.StatusBadRequest {
+					t.Errorf("%s to %q: answer %d, leads to %q", path, to, got.status, location)
+				}
+			}
+			stranger := newBoardOn(b)
+			got := stranger.get("/?next="+url.QueryEscape(to)).wants(t, http.StatusOK, "Sign in")
+			if !strings.Contains(got.text, `name="next" value="/"`) {
+				t.Errorf("the form for signing in has kept %q: %s", to, got.text)
+			}
+		}
+		// A path that a mux would clean must not lead out of the prefix.
+		for _, path := range []string{"//evil.example", "//evil.example/..", "/../evil", "/./x", "/x/../../evil", "/tasks//x", "/%2e%2e/x"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			request.URL.Path, request.URL.RawPath, request.URL.Host = prefix+path, "", ""
+			answer := httptest.NewRecorder()
+			b.handler().ServeHTTP(answer, request)
+			if to := answer.Header().Get("Location"); to != "" && !strings.HasPrefix(to, prefix+"/?next=%2F") {
+				t.Errorf("%s leads to %q", path, to)
+			}
+		}
+		for path, to := range map[string]string{"/tasks?status=FAILED": "/tasks?status=FAILED", "/x%2F..": "/x%2F.."} {
+			got := b.send(http.MethodPost, "/look", url.Values{"zone": {"UTC"}, "back": {path}}, "Content-Type", formType)
+			if got.header.Get("Location") != prefix+to {
+				t.Errorf("%s leads to %q", path, got.header.Get("Location"))
+			}
+		}
+	}
+}
+
+// newBoardOn is another browser on the same dashboard, without a session.
+func newBoardOn(b *board) *board {
+	other := *b
+	other.client = &http.Client{Transport: b.client.Transport, CheckRedirect: b.client.CheckRedirect}
+	return &other
+}
+
+// handler is a handler of the same database under the same prefix.
+func (b *board) handler() http.Handler {
+	b.Helper()
+	parsed, err := url.Parse(b.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	made, err := dashboard.New(dashboard.Config{Pool: b.pool, Prefix: parsed.Path})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return made.Handler()
+}
+
+func TestByHeaderBelievesTheProxyAlone(t *testing.T) {
+	t.Parallel()
+	authenticate := dashboard.ByHeader(dashboard.HeaderConfig{
+		User: "X-Forwarded-User", Role: "X-Forwarded-Role",
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+	})
+	long := strings.Repeat("x", 513)
+	for _, one := range []struct {
+		from  string
+		users []string
+		roles []string
+		want  dashboard.Person
+	}{
+		{"10.1.2.3:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{""}, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{"admin"}, dashboard.Person{Name: "ann", Role: dashboard.Admin}},
+		{"[::ffff:10.1.2.3]:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"[fd00::1%eth0]:1", []string{"Änn <b>"}, nil, dashboard.Person{Name: "Änn <b>", Role: dashboard.Read}},
+		{from: "11.1.2.3:1", users: []string{"ann"}}, // no proxy
+		{from: "127.0.0.1:1", users: []string{"ann"}, roles: []string{"admin"}},
+		{from: "@", users: []string{"ann"}}, // a socket
+		{from: "", users: []string{"ann"}},
+		{from: "10.1.2.3", users: []string{"ann"}}, // no port
+		{from: "10.1.2.3:1"},
+		{from: "10.1.2.3:1", users: []string{""}},
+		{from: "10.1.2.3:1", users: []string{"ann", "admin"}}, // one is the browser's own
+		{from: "10.1.2.3:1", users: []string{"", "ann"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"admin", "read"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"Admin"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"read,admin"}},
+		{from: "10.1.2.3:1", users: []string{"a\x00nn"}},
+		{from: "10.1.2.3:1", users: []string{"a\nnn"}},
+		{from: "10.1.2.3:1", users: []string{"a\xffnn"}},
+		{from: "10.1.2.3:1", users: []string{long}},
+	} {
+		r := &http.Request{RemoteAddr: one.from, Header: http.Header{
+			"X-Forwarded-User": one.users, "X-Forwarded-Role": one.roles, "X-Forwarded-For": {"10.1.2.3"}, "X-Real-Ip": {"10.1.2.3"}}}
+		got, err := authenticate(r)
+		if got != one.want || (one.want.Name == "") != errors.Is(err, dashboard.ErrUnauthenticated) {
+			t.Errorf("%q %q %q: %+v, %v", one.from, one.users, one.roles, got, err)
+		}
+	}
+	// Without the name of a header of roles, a header does not give one.
+	plain := dashboard.ByHeader(dashboard.HeaderConfig{User: "X-User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0"),
+		netip.MustParsePrefix("0.0.0.0/0")}})
+	r := &http.Request{RemoteAddr: "1.2.3.4:1", Header: http.Header{"X-User": {"ann"}, "Role": {"admin"}, "": {"admin"}}}
+	if got, err := plain(r); err != nil || got.Role != dashboard.Read {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestSessionCookie(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		prefix, proto string
+		secure        bool
+	}{{"", "", false}, {"/admin/tasks", "", false}, {"", "https", true}, {"/admin/tasks", "HTTPS", true}, {"", "http", false}} {
+		b := newBoard(t, func(c *dashboard.Config) { c.Prefix = one.prefix }).noRedirects()
+		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := b.send(http.MethodPost, "/sign-in", url.Values{"key": {" " + secret + "\n"}}, "Content-Type", formType,
+			"X-Forwarded-Proto", one.proto)
+		cookies := (&http.Response{Header: got.header}).Cookies()
+		if len(cookies) != 1 {
+			t.Fatalf("cookies %v", cookies)
+		}
+		c := cookies[0]
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != one.secure || c.Path != one.prefix+"/" ||
+			c.Domain != "" || c.MaxAge != 12*3600 || strings.Contains(c.Value, secret) {
+			t.Errorf("%+v: the cookie is %s", one, c.Raw)
+		}
+		if strings.Contains(b.log.String(), secret) || strings.Contains(b.log.String(), c.Value) {
+			t.Errorf("the log has a secret: %s", b.log)
+		}
+		// The session ends on the server, so that a copy of the cookie is worth nothing.
+		with := []string{"Cookie", "tasktable_session=" + c.Value}
+		b.send(http.MethodGet, "/keys", nil, with...).wants(t, http.StatusOK, "ann")
+		b.send(http.MethodPost, "/sign-out", nil, with...).wants(t, http.StatusSeeOther)
+		b.send(http.MethodGet, "/keys", nil, with...).wants(t, http.StatusSeeOther)
+		for _, value := range []string{"", "x", secret, c.Value + "x", "tt_" + strings.Repeat("A", 43), "%00", strings.Repeat("x", 9000)} {
+			b.send(http.MethodGet, "/keys", nil, "Cookie", "tasktable_session="+value).wants(t, http.StatusSeeOther)
+		}
+	}
+}
+
+// A key that is revoked, or that expires, ends the sessions that it has opened.
+func TestSessionEndsWithItsKey(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t).noRedirects()
+	b.get("/keys").wants(t, http.StatusOK)
+	b.exec(`UPDATE tasktable.api_keys SET created_at = created_at - interval '1 hour', expires_at = clock_timestamp()`)
+	b.get("/keys").wants(t, http.StatusSeeOther)
+	b.exec(`UPDATE tasktable.api_keys SET expires_at = NULL`)
+	b.get("/keys").wants(t, http.StatusOK)
+	if _, err := keys.New(keys.Config{}).Revoke(t.Context(), b.pool, "ann", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	b.get("/keys").wants(t, http.StatusSeeOther)
+	b.post("/keys/new", "name", "new", "scope", "read").wants(t, http.StatusUnauthorized).lacks(t, "tt_")
+}
+
+func TestFormsThatAreTooLargeOrBroken(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	before := b.fingerprint()
+	huge := strings.Repeat("x", 9<<20)
+	var parts bytes.Buffer
+	writer := multipart.NewWriter(&parts)
+	_ = writer.WriteField("name", huge)
+	_ = writer.Close()
+	for _, path := range []string{"/keys/new", "/notices/rule", "/sign-in", "/look"} {
+		for _, one := range []struct {
+			kind   string
+			body   string
+			status int
+		}{
+			{formType, "name=" + huge, http.StatusRequestEntityTooLarge},
+			{writer.FormDataContentType(), parts.String(), http.StatusRequestEntityTooLarge},
+			{formType, "name=%zz&scope=read", http.StatusBadRequest},
+			{formType, "name=new&scope=read&x=%00", http.StatusBadRequest},
+			{formType, "name=new&scope=read&x=%ff", http.StatusBadRequest},
+			{"multipart/form-data", "name=new", http.StatusBadRequest},
+			{"multipart/form-data; boundary=x", "--x\r\nContent-Dis", http.StatusBadRequest},
+		} {
+			if status, err := b.sendRaw(path, one.kind, one.body); err == nil && status != one.status {
+				t.Errorf("%s with %s of %d bytes: answer %d, want %d", path, one.kind, len(one.body), status, one.status)
+			}
+		}
+	}
+	b.unchanged(before, "a broken form")
+}
+
+// sendRaw posts a body. The server may end the connection before it has read all.
+func (b *board) sendRaw(path, kind, body string) (status int, err error) {
+	b.Helper()
+	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.url+path, strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	request.Header.Set("Content-Type", kind)
+	response, err := b.client.Do(request)
+	var ended *net.OpError
+	if errors.As(err, &ended) {
+		return 0, err
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, response.Body.Close()
+}
+
+func TestOddRequests(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "/admin/tasks"} {
+		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
+		for _, path := range []string{"/keys", "/keys/new", "/notices", "/static/style.css"} {
+			if got := b.send(http.MethodHead, path, nil); got.status != http.StatusOK || got.text != "" {
+				t.Errorf("HEAD %s: answer %d %q", path, got.status, got.text)
+			}
+			for _, method := range []string{"PUT", "DELETE", "PATCH", "PROPFIND", "X"} {
+				if got := b.send(method, path, nil); got.status != http.StatusMethodNotAllowed {
+					t.Errorf("%s %s: answer %d", method, path, got.status)
+				}
+			}
+		}
+		for _, path := range []string{"..%2fnew.go", "%2e%2e/new.go", "..%5cnew.go", "%2fetc%2fpasswd", "style.css%00", "style.css/", "", ".",
+			"%2e%2e%2f%2e%2e%2fetc%2fpasswd", "Style.css", "templates%2flayout.html"} {
+			got := b.get("/static/" + path)
+			if got.status != http.StatusNotFound && got.status != http.StatusSeeOther || strings.Contains(got.text, "package ") {
+				t.Errorf("%s: answer %d: %.100s", path, got.status, got.text)
+			}
+		}
+		file := b.get("/static/style.css").wants(t, http.StatusOK)
+		if file.header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(file.header.Get("Content-Type"), "text/css") {
+			t.Errorf("the file has %v", file.header)
+		}
+		if kind := b.get("/static/dashboard.js").header.Get("Content-Type"); !strings.HasPrefix(kind, "text/javascript") {
+			t.Errorf("the script is %s", kind)
+		}
+	}
+}
+
+// An id of . or .. has a page of its own, because browsers would take it out of the path.
+func TestPathOfAnOddID(t *testing.T) {
+	t.Parallel()
+	for _, id := range append(append([]string{}, oddIDs...), poison...) {
+		parsed, err := url.Parse("http://host/prefix" + dashboard.TaskPath(id))
+		if err != nil {
+			t.Fatalf("%q: %v", id, err)
+		}
+		if resolved := parsed.ResolveReference(&url.URL{}).EscapedPath(); !strings.HasPrefix(resolved, "/prefix/tasks/") ||
+			strings.Count(resolved, "/") != 3 || parsed.RawQuery != "" || parsed.Fragment != "" {
+			t.Errorf("%q is at %s", id, resolved)
+		}
+	}
+}
