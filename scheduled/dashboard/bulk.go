@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -106,7 +107,7 @@ func (v *visit) argumentOf(action *inspect.Action, wrong fieldErrors) (one input
 		one = input{Name: "until", Label: "Paused until", List: "moments", Hint: "Empty: until somebody resumes " +
 			"them. Otherwise a time in the zone " + v.look.zone.String() + ", such as 2026-11-21 18:00, or +1h."}
 		var err error
-		action.Until, err = typedTime(v.form("until"), v.now, v.look.zone)
+		action.Until, err = words.Time(v.form("until"), v.now, v.look.zone)
 		if err == nil && !action.Until.IsZero() && !action.Until.After(v.now) {
 			err = errors.New("must be a time to come")
 		}
@@ -139,7 +140,7 @@ func (v *visit) selected(ctx context.Context, view *bulkView) error {
 	case len(view.Seen) == 0:
 		return notValid("No task is selected. Select at least one. Nothing was done.")
 	case len(view.Seen) > maxBulk:
-		return notValid(fmt.Sprintf("Select at most %s tasks. Nothing was done.", count(maxBulk, false)))
+		return notValid(fmt.Sprintf("Select at most %s tasks. Nothing was done.", words.Count(maxBulk, false)))
 	}
 	return nil
 }

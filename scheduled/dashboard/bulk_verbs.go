@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -152,7 +153,7 @@ func (b bulkVerb) told(receipts []store.Receipt, changed int) string {
 		case number == 1:
 			parts = append(parts, "1 "+one)
 		case number > 1:
-			parts = append(parts, count(number, false)+" "+several)
+			parts = append(parts, words.Count(number, false)+" "+several)
 		}
 	}
 	note(counts[store.Unchanged], b.already[0], b.already[1])

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/chart"
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -154,7 +155,7 @@ func attemptsSummary(total inspect.Bucket, w window) string {
 	}{{"completed", total.Completed}, {"retried", total.Retried}, {"failed", total.Failed}, {"lost", total.Lost},
 		{"ended otherwise", total.Other}} {
 		if one.count > 0 || one.name == "completed" {
-			told = append(told, count(one.count, false)+" "+one.name)
+			told = append(told, words.Count(one.count, false)+" "+one.name)
 		}
 	}
 	return fmt.Sprintf("Bars of the attempts that ended in the last %s: %s.", w.Name, strings.Join(told, ", "))
@@ -165,5 +166,5 @@ func delaysSummary(total inspect.Bucket, w window) string {
 		return fmt.Sprintf("Lines of the start delay. No attempt started in the last %s.", w.Name)
 	}
 	return fmt.Sprintf("Lines of the start delay in the last %s. In each %s, 95 of 100 attempts started within %s or "+
-		"less.", w.Name, short(w.Bucket), took(*total.DelayP95))
+		"less.", w.Name, words.Short(w.Bucket), words.Took(*total.DelayP95))
 }

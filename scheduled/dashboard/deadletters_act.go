@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -98,7 +99,7 @@ func deadLettersCounted(n int) string {
 	if n == 1 {
 		return "1 dead letter"
 	}
-	return count(n, false) + " dead letters"
+	return words.Count(n, false) + " dead letters"
 }
 
 // choose returns the dead letters that the form selects, those that ended first first.

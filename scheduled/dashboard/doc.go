@@ -17,4 +17,5 @@
 //   - visit.go has the things that a view works with, and frame.go those that a template works with.
 //   - live.go reads an open page again after a change, once for all who look at it.
 //   - protect.go keeps pages of other sites out.
+//   - internal/words writes times and numbers for people, and internal/chart draws.
 package dashboard

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -112,7 +113,7 @@ func (f frame) Time(given any) template.HTML {
 		return `<span class="faint">–</span>`
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, //nolint:gosec // no text of others
-		at.UTC().Format(time.RFC3339Nano), f.exact(at), relative(at.Sub(f.visit.now))))
+		at.UTC().Format(time.RFC3339Nano), f.exact(at), words.Relative(at.Sub(f.visit.now))))
 }
 
 // Exact shows a time in the person's zone, to the second.

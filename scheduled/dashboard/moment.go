@@ -2,30 +2,11 @@ package dashboard
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-)
 
-// distanceText writes a duration as typedLength reads it.
-func distanceText(d time.Duration) string {
-	text := ""
-	if days := d / (24 * time.Hour); days > 0 {
-		text = strconv.FormatInt(int64(days), 10) + "d"
-		d %= 24 * time.Hour
-	}
-	if d == 0 && text != "" {
-		return text
-	}
-	rest := d.String()
-	if strings.HasSuffix(rest, "m0s") {
-		rest = strings.TrimSuffix(rest, "0s")
-	}
-	if strings.HasSuffix(rest, "h0m") {
-		rest = strings.TrimSuffix(rest, "0m")
-	}
-	return text + rest
-}
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+)
 
 // momentOf reads the time of a form. The field name has it as a browser's input writes it, in the zone of the field
 // zone. The field name-in has it relative to now, and wins. The zero time means that the form has neither.
@@ -49,7 +30,7 @@ func (v *visit) momentOf(name string) (time.Time, error) {
 
 // typedField is typedTime for a field of a form, or for a parameter of an address. Its error names the field.
 func typedField(name, text string, now time.Time, zone *time.Location) (time.Time, error) {
-	at, err := typedTime(text, now, zone)
+	at, err := words.Time(text, now, zone)
 	if err != nil {
 		return time.Time{}, notValid(fmt.Sprintf("%s %v, got %.100q.", upper(name), err, text))
 	}

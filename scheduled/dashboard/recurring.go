@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -53,7 +54,7 @@ func (f frame) RecurringAct(id, name string) string {
 }
 
 // Cron says in words when an expression fires. "" means that there are no words for it.
-func (f frame) Cron(expression string) string { return cronWords(expression) }
+func (f frame) Cron(expression string) string { return words.Cron(expression) }
 
 // recurringListView lists recurring tasks in the order of their ids.
 type recurringListView struct {

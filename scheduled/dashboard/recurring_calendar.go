@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -227,7 +228,7 @@ func countFires(task inspect.RecurringTask, from, to time.Time) (n int, more boo
 
 // wordsOrCron says when a task fires.
 func wordsOrCron(task inspect.RecurringTask) string {
-	if words := cronWords(task.Cron); words != "" {
+	if words := words.Cron(task.Cron); words != "" {
 		return words
 	}
 	return task.Cron

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -174,14 +175,14 @@ func chartOf(occurrences []inspect.Occurrence) durationChart {
 		one := occurrenceViewOf(occurrences[len(occurrences)-1-i])
 		bar := durationBar{X: i * barStep, Height: 2, Class: barClass(one.Status), Text: string(one.Status)}
 		if one.Took != nil {
-			bar.Text += ", " + took(*one.Took)
+			bar.Text += ", " + words.Took(*one.Took)
 			bar.Height = max(2, int(int64(chartHeight)*one.Took.Microseconds()/max(1, chart.Max.Microseconds())))
 		}
 		bar.Y = chartHeight - bar.Height
 		chart.Bars = append(chart.Bars, bar)
 	}
 	chart.Label = fmt.Sprintf("How long the newest occurrences took: %s at most. The table below has each of them.",
-		took(chart.Max))
+		words.Took(chart.Max))
 	return chart
 }
 

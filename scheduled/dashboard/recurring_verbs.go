@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -149,7 +150,7 @@ func occurrencesCounted(n int) string {
 	if n == 1 {
 		return "1 occurrence"
 	}
-	return count(n, false) + " occurrences"
+	return words.Count(n, false) + " occurrences"
 }
 
 // read reads the form.

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 )
 
 //go:embed templates
@@ -23,8 +25,8 @@ var staticFiles embed.FS
 // readTemplates reads all templates. The file tasks.html is the template tasks.
 func readTemplates() (*template.Template, error) {
 	all := template.New("").Funcs(template.FuncMap{
-		"took": took, "short": short, "count": count, "join": strings.Join,
-		"exactly": func(number any) string { return count(number, false) },
+		"took": words.Took, "short": words.Short, "count": words.Count, "join": strings.Join,
+		"exactly": func(number any) string { return words.Count(number, false) },
 		"dict":    dict,
 	})
 	names, err := fs.Glob(templateFiles, "templates/*.html")

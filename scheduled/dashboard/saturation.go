@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -29,7 +30,7 @@ func (s saturation) sentence() (text, tone string) {
 	}
 	oldest := ""
 	if s.OldestDue != nil {
-		oldest = " The oldest due task has waited for " + short(s.Now.Sub(*s.OldestDue)) + "."
+		oldest = " The oldest due task has waited for " + words.Short(s.Now.Sub(*s.OldestDue)) + "."
 	}
 	scope, byType := s.pauses()
 	switch {
@@ -38,7 +39,7 @@ func (s saturation) sentence() (text, tone string) {
 	case s.Slots == 0 && s.Due > 0:
 		return "No node works this " + of + "." + oldest, "bad"
 	case s.Slots == 0 && s.Waiting > 0:
-		return "No node works this " + of + ". Its first task is due in " + short(s.NextDue.Sub(s.Now)) + ".", "warn"
+		return "No node works this " + of + ". Its first task is due in " + words.Short(s.NextDue.Sub(s.Now)) + ".", "warn"
 	case s.Slots == 0:
 		return "No node works this " + of + ".", "warn"
 	case s.Due > 0 && !s.Led:
@@ -52,7 +53,7 @@ func (s saturation) sentence() (text, tone string) {
 	case s.Due > 0 || s.Running > 0:
 		return "Its tasks start as they become due.", "busy"
 	case s.Waiting > 0:
-		return "Nothing is due. The next task is due in " + short(s.NextDue.Sub(s.Now)) + ".", "good"
+		return "Nothing is due. The next task is due in " + words.Short(s.NextDue.Sub(s.Now)) + ".", "good"
 	}
 	return "Nothing is due, and nothing waits.", "good"
 }
@@ -63,7 +64,7 @@ func (s saturation) full() string {
 		text = "The only slot is busy."
 	}
 	if s.Longest != nil {
-		text += " One task has run for " + short(s.Now.Sub(s.Longest.Since)) + "."
+		text += " One task has run for " + words.Short(s.Now.Sub(s.Longest.Since)) + "."
 	}
 	return text
 }

@@ -250,7 +250,7 @@ func TestNothingLeadsToAnotherSite(t *testing.T) {
 				"/sign-in": {"key": {secret}, "next": {to}}, "/look": {"zone": {"UTC"}, "back": {to}},
 			} {
 				got := b.send(http.MethodPost, path, form, "Content-Type", formType)
-				if location := got.header.Get("Location"); location != prefix+"/" && got.status != http.StatusBadRequest {
+				if location := got.header.Get("Location"); location != prefix+"/" && got.status != http.StatusUnprocessableEntity {
 					t.Errorf("%s to %q: answer %d, leads to %q", path, to, got.status, location)
 				}
 			}
@@ -421,8 +421,8 @@ func TestFormsThatAreTooLargeOrBroken(t *testing.T) {
 			{formType, "name=" + huge, http.StatusRequestEntityTooLarge},
 			{writer.FormDataContentType(), parts.String(), http.StatusRequestEntityTooLarge},
 			{formType, "name=%zz&scope=read", http.StatusBadRequest},
-			{formType, "name=new&scope=read&x=%00", http.StatusBadRequest},
-			{formType, "name=new&scope=read&x=%ff", http.StatusBadRequest},
+			{formType, "name=new&scope=read&x=%00", http.StatusUnprocessableEntity},
+			{formType, "name=new&scope=read&x=%ff", http.StatusUnprocessableEntity},
 			{"multipart/form-data", "name=new", http.StatusBadRequest},
 			{"multipart/form-data; boundary=x", "--x\r\nContent-Dis", http.StatusBadRequest},
 		} {

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -78,12 +79,12 @@ var editKinds = []editKind{
 			if row.Expiration == nil {
 				return ""
 			}
-			return distanceText(*row.Expiration)
+			return words.LengthText(*row.Expiration)
 		},
 		set: func(task *store.Task, text string) (err error) {
 			task.Expiration = 0
 			if text != "" {
-				task.Expiration, err = typedLength(text)
+				task.Expiration, err = words.Length(text)
 			}
 			return err
 		}},
@@ -97,9 +98,9 @@ var editKinds = []editKind{
 		}},
 	{Name: "expected_execution_time", Label: "Expected execution time",
 		Hint: "after that an attempt counts as lost, such as 5m", Type: "text",
-		text: func(_ *visit, row store.Row, _ string) string { return distanceText(row.ExpectedExecutionTime) },
+		text: func(_ *visit, row store.Row, _ string) string { return words.LengthText(row.ExpectedExecutionTime) },
 		set: func(task *store.Task, text string) (err error) {
-			task.ExpectedExecutionTime, err = typedLength(text)
+			task.ExpectedExecutionTime, err = words.Length(text)
 			return err
 		}},
 	{Name: "payload", Label: "Payload", Hint: "a JSON object with the field type", Type: "textarea",

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -29,7 +30,7 @@ func fieldsOfRow(row store.Row) (fields []pairView) {
 	at := func(name string, value *time.Time) { add(pairView{Name: name, At: value}) }
 	length := func(name string, value *time.Duration) {
 		if value != nil {
-			text(name, distanceText(*value))
+			text(name, words.LengthText(*value))
 		}
 	}
 	add(pairView{Name: "queue", Text: row.Queue, List: "queue"})

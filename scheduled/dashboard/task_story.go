@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -157,7 +158,7 @@ func valueOf(value any) valueView {
 	case time.Time:
 		return valueView{At: &value}
 	case time.Duration:
-		return valueView{Text: took(value)}
+		return valueView{Text: words.Took(value)}
 	}
 	return valueView{Text: fmt.Sprint(value)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -227,9 +228,9 @@ func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect
 	case err != nil:
 		return "", err
 	case more:
-		return fmt.Sprintf("Showing %s; more than %s match.", count(rows, false), count(found, false)), nil
+		return fmt.Sprintf("Showing %s; more than %s match.", words.Count(rows, false), words.Count(found, false)), nil
 	}
-	return fmt.Sprintf("Showing %s of %s.", count(rows, false), amount(found, "task", "tasks")), nil
+	return fmt.Sprintf("Showing %s of %s.", words.Count(rows, false), amount(found, "task", "tasks")), nil
 }
 
 var errTooSlow = errors.New("counting takes too long")
@@ -260,5 +261,5 @@ func amount(number int, one, several string) string {
 	if number == 1 {
 		return "1 " + one
 	}
-	return count(number, false) + " " + several
+	return words.Count(number, false) + " " + several
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -74,7 +75,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 		"scheduled_from": &filter.ScheduledFrom, "scheduled_to": &filter.ScheduledTo,
 		"finished_from": &filter.FinishedFrom, "finished_to": &filter.FinishedTo,
 	} {
-		*into, err = typedTime(values.Get(name), now, zone)
+		*into, err = words.Time(values.Get(name), now, zone)
 		wrong.note(name, err)
 	}
 	switch values.Get("archived") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -147,7 +148,7 @@ func typedTask(v *visit) (store.Task, fieldErrors) {
 	}
 	task.Payload = payloadOf(text("payload"), text("type"), wrong)
 	var err error
-	task.At, err = typedTime(text("at"), v.now, v.look.zone)
+	task.At, err = words.Time(text("at"), v.now, v.look.zone)
 	wrong.note("at", err)
 	for name, into := range map[string]*int{"priority": &task.Priority, "max_attempts": &task.MaxAttempts} {
 		if given := text(name); given != "" {
@@ -160,7 +161,7 @@ func typedTask(v *visit) (store.Task, fieldErrors) {
 		"expiration": &task.Expiration, "expected_execution_time": &task.ExpectedExecutionTime,
 	} {
 		if given := text(name); given != "" {
-			*into, err = typedLength(given)
+			*into, err = words.Length(given)
 			wrong.note(name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package dashboard
+package words
 
 import (
 	"testing"
@@ -36,7 +36,7 @@ func TestTypedTimes(t *testing.T) {
 		"2026-13-01":                errMoment.Error(),
 		"2026-11-21 18":             errMoment.Error(),
 	} {
-		at, err := typedTime(given, now, zone)
+		at, err := Time(given, now, zone)
 		got := ""
 		switch {
 		case err != nil:

@@ -1,4 +1,4 @@
-package dashboard
+package words
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// cronWords says in words when an expression fires, such as "every 15 minutes" or "at 03:00 on Monday". It returns ""
+// Cron says in words when an expression fires, such as "every 15 minutes" or "at 03:00 on Monday". It returns ""
 // for an expression that has no short words. The expression must be one that package recurrence accepts.
-func cronWords(expression string) string {
+func Cron(expression string) string {
 	fields := strings.Fields(strings.ToUpper(expression))
 	if len(fields) == 2 && fields[0] == "@EVERY" {
 		if period, err := time.ParseDuration(strings.ToLower(fields[1])); err == nil {

@@ -1,4 +1,6 @@
-package dashboard
+// Package words writes times, lengths of time, numbers and cron expressions as people read them, and reads times and
+// lengths as people type them. Its functions are pure.
+package words
 
 import (
 	"fmt"
@@ -7,9 +9,9 @@ import (
 	"time"
 )
 
-// relative says how far away a time is. dashboard.js has the same rule, because it keeps the words true.
-func relative(distance time.Duration) string {
-	text, after := short(distance.Abs()), distance > 0
+// Relative says how far away a time is. dashboard.js has the same rule, because it keeps the words true.
+func Relative(distance time.Duration) string {
+	text, after := Short(distance.Abs()), distance > 0
 	switch {
 	case distance.Abs() < time.Second:
 		return "now"
@@ -19,8 +21,8 @@ func relative(distance time.Duration) string {
 	return text + " ago"
 }
 
-// short is a duration in its two greatest units at most, such as 3 min, 2 h 5 min or 4 d.
-func short(d time.Duration) string {
+// Short is a duration in its two greatest units at most, such as 3 min, 2 h 5 min or 4 d.
+func Short(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + " ms"
@@ -36,8 +38,8 @@ func short(d time.Duration) string {
 	return strconv.FormatInt(int64(d/(24*time.Hour)), 10) + " d"
 }
 
-// took is the length of an attempt, to three digits: 340 ms, 1.25 s, 3 min.
-func took(given any) string {
+// Took is the length of an attempt, to three digits: 340 ms, 1.25 s, 3 min.
+func Took(given any) string {
 	var d time.Duration
 	switch given := given.(type) {
 	case time.Duration:
@@ -56,11 +58,11 @@ func took(given any) string {
 	case d >= time.Second && d < time.Minute:
 		return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
 	}
-	return short(d)
+	return Short(d)
 }
 
-// count writes a number with spaces between thousands. more says that there are more than were counted.
-func count(number any, more bool) string {
+// Count writes a number with spaces between thousands. more says that there are more than were counted.
+func Count(number any, more bool) string {
 	digits := fmt.Sprint(number)
 	var parts []string
 	for len(digits) > 3 {

@@ -1,4 +1,4 @@
-package dashboard
+package words
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ var (
 	errLength = errors.New("must be a length of time, such as 1500ms, 90s, 1h30m or 2d")
 )
 
-// typedTime reads a time as a person types it, and as the commands of tasktable take it. It is in the person's zone, or
+// Time reads a time as a person types it, and as the commands of tasktable take it. It is in the person's zone, or
 // has a zone of its own, or is relative to now. "" is the zero time.
-func typedTime(text string, now time.Time, zone *time.Location) (time.Time, error) {
+func Time(text string, now time.Time, zone *time.Location) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
@@ -24,7 +24,7 @@ func typedTime(text string, now time.Time, zone *time.Location) (time.Time, erro
 	case text == "now":
 		return now, nil
 	case text[0] == '+' || text[0] == '-':
-		distance, err := typedLength(text[1:])
+		distance, err := Length(text[1:])
 		if err != nil {
 			return time.Time{}, errMoment
 		}
@@ -70,8 +70,8 @@ var lengthParts = regexp.MustCompile(`^(?:(\d{1,4})w)?(?:(\d{1,5})d)?(.*)$`)
 
 const maxLength = 100 * 365 * 24 * time.Hour
 
-// typedLength reads a length of time without a sign, such as 90s or 2d12h. A day is 24 hours.
-func typedLength(text string) (time.Duration, error) {
+// Length reads a length of time without a sign, such as 90s or 2d12h. A day is 24 hours.
+func Length(text string) (time.Duration, error) {
 	parts := lengthParts.FindStringSubmatch(text)
 	if parts == nil || text == "" || strings.ContainsAny(parts[3], "+-") {
 		return 0, errLength
@@ -89,4 +89,24 @@ func typedLength(text string) (time.Duration, error) {
 		return 0, errLength
 	}
 	return time.Duration(days)*24*time.Hour + rest, nil
+}
+
+// LengthText writes a duration as Length reads it.
+func LengthText(d time.Duration) string {
+	text := ""
+	if days := d / (24 * time.Hour); days > 0 {
+		text = strconv.FormatInt(int64(days), 10) + "d"
+		d %= 24 * time.Hour
+	}
+	if d == 0 && text != "" {
+		return text
+	}
+	rest := d.String()
+	if strings.HasSuffix(rest, "m0s") {
+		rest = strings.TrimSuffix(rest, "0s")
+	}
+	if strings.HasSuffix(rest, "h0m") {
+		rest = strings.TrimSuffix(rest, "0m")
+	}
+	return text + rest
 }
