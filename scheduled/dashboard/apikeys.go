@@ -100,7 +100,8 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 	if errors.Is(err, keys.ErrUnknownKey) || err == nil && revoked.Number != asked.Key.Number {
 		return done{}, alreadyRevoked(asked.Key.Key)
 	}
-	return done{text: "The key " + revoked.Name + " is revoked. Nodes may accept it for 5 more seconds.", to: "/keys"}, err
+	said := "The key " + revoked.Name + " is revoked. Nodes may accept it for 5 more seconds."
+	return done{text: said, to: "/keys"}, err
 }
 
 func alreadyRevoked(key keys.Key) error {

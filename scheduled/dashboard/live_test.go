@@ -42,7 +42,7 @@ func open(t *testing.T, client *http.Client, base, page string, headers ...strin
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := client.Do(request)
+	response, err := client.Do(request) //nolint:bodyclose // the goroutine that reads it closes it
 	if err != nil {
 		t.Fatal(err)
 	}

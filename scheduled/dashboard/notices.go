@@ -158,9 +158,8 @@ func sendTest(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, noticeProblem(err)
 	}
-	return done{
-		text: "A test to " + name + " is scheduled. Its page tells whether a node has sent it.", to: taskPath(receipt.ID),
-	}, nil
+	said := "A test to " + name + " is scheduled. Its page tells whether a node has sent it."
+	return done{text: said, to: taskPath(receipt.ID)}, nil
 }
 
 // noticeProblem tells a person about an error of package rules.

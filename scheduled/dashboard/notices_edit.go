@@ -127,7 +127,8 @@ func removeRecipient(ctx context.Context, v *visit) (done, error) {
 }
 
 func (s setting[T]) remove(
-	ctx context.Context, v *visit, path, tells string, remove func(*rules.Rules, context.Context, store.DB, string) error,
+	ctx context.Context, v *visit, path, tells string,
+	remove func(*rules.Rules, context.Context, store.DB, string) error,
 ) (done, error) {
 	found, err := s.locked(ctx, v, v.form("name"))
 	if err != nil {

@@ -176,7 +176,8 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 		return say(http.StatusServiceUnavailable, "Not now", "The database took too long. Try again.")
 	}
 	d.config.Logger.Error("a page failed", "path", r.URL.Path, "error", err)
-	return say(http.StatusServiceUnavailable, "Not now", "The database gave no answer. The log has the reason. Try again.")
+	return say(http.StatusServiceUnavailable, "Not now",
+		"The database gave no answer. The log has the reason. Try again.")
 }
 
 // sentence makes a sentence of an error's text.

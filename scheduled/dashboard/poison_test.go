@@ -19,7 +19,7 @@ var poison = []string{
 	`<!--<poison>`, `--><poison>`, `]]><poison>`, `<svg/onload=poison()>`, `<style>poison{}</style>`, `<base href=//poison.example>`,
 	`{{poison}}`, `&lt;poison&gt;`, `&#60;poison&#62;`, `%3Cpoison%3E`, `\u003cpoison\u003e`, "\u202epoison\u2066",
 	"\u2028poison\u2029<poison>", `<poison `, `＜poison＞`, `<math><mtext><poison>`, `poison" style="background:red`,
-	"poison \U0001F4A3 \U0001F468‍\U0001F469‍\U0001F467",
+	"poison \U0001F4A3 \U0001F468\u200d\U0001F469\u200d\U0001F467",
 }
 
 // oddIDs are ids with which paths and addresses go wrong. Browsers take . and .. out of a path.

@@ -1,0 +1,187 @@
+package dashboard_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard"
+)
+
+// outside are addresses that must not be led to.
+var outside = []string{"//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "https://evil.example", "https:evil.example",
+	"javascript:alert(1)", "/\t/evil.example", "/\n/evil.example", "/\r/evil.example", "\t//evil.example", " //evil.example", "evil.example",
+	"/\x0b/evil.example", "/\x00/evil.example", "/\x7f/evil.example", "/x\r\nSet-Cookie: a=b", "@evil.example", ".evil.example", "", "?x",
+	"/\xff", "/a\\..\\evil.example"}
+
+func TestNothingLeadsToAnotherSite(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "/admin/tasks"} {
+		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
+		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
+			keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, to := range outside {
+			for path, form := range map[string]url.Values{
+				"/sign-in": {"key": {secret}, "next": {to}}, "/look": {"zone": {"UTC"}, "back": {to}},
+			} {
+				got := b.send(http.MethodPost, path, form, "Content-Type", formType)
+				if location := got.header.Get("Location"); location != prefix+"/" && got.status != http.StatusUnprocessableEntity {
+					t.Errorf("%s to %q: answer %d, leads to %q", path, to, got.status, location)
+				}
+			}
+			stranger := newBoardOn(b)
+			got := stranger.get("/?next="+url.QueryEscape(to)).wants(t, http.StatusOK, "Sign in")
+			if !strings.Contains(got.text, `name="next" value="/"`) {
+				t.Errorf("the form for signing in has kept %q: %s", to, got.text)
+			}
+		}
+		// A path that a mux would clean must not lead out of the prefix.
+		for _, path := range []string{"//evil.example", "//evil.example/..", "/../evil", "/./x", "/x/../../evil", "/tasks//x", "/%2e%2e/x"} {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+			request.URL.Path, request.URL.RawPath, request.URL.Host = prefix+path, "", ""
+			answer := httptest.NewRecorder()
+			b.handler().ServeHTTP(answer, request)
+			if to := answer.Header().Get("Location"); to != "" && !strings.HasPrefix(to, prefix+"/?next=%2F") {
+				t.Errorf("%s leads to %q", path, to)
+			}
+		}
+		for path, to := range map[string]string{"/tasks?status=FAILED": "/tasks?status=FAILED", "/x%2F..": "/x%2F.."} {
+			got := b.send(http.MethodPost, "/look", url.Values{"zone": {"UTC"}, "back": {path}}, "Content-Type", formType)
+			if got.header.Get("Location") != prefix+to {
+				t.Errorf("%s leads to %q", path, got.header.Get("Location"))
+			}
+		}
+	}
+}
+
+// newBoardOn is another browser on the same dashboard, without a session.
+func newBoardOn(b *board) *board {
+	other := *b
+	other.client = &http.Client{Transport: b.client.Transport, CheckRedirect: b.client.CheckRedirect}
+	return &other
+}
+
+// handler is a handler of the same database under the same prefix.
+func (b *board) handler() http.Handler {
+	b.Helper()
+	parsed, err := url.Parse(b.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	made, err := dashboard.New(dashboard.Config{Pool: b.pool, Prefix: parsed.Path})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return made.Handler()
+}
+
+func TestByHeaderBelievesTheProxyAlone(t *testing.T) {
+	t.Parallel()
+	authenticate := dashboard.ByHeader(dashboard.HeaderConfig{
+		User: "X-Forwarded-User", Role: "X-Forwarded-Role",
+		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
+	})
+	long := strings.Repeat("x", 513)
+	for _, one := range []struct {
+		from  string
+		users []string
+		roles []string
+		want  dashboard.Person
+	}{
+		{"10.1.2.3:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{""}, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{"admin"}, dashboard.Person{Name: "ann", Role: dashboard.Admin}},
+		{"[::ffff:10.1.2.3]:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
+		{"[fd00::1%eth0]:1", []string{"Änn <b>"}, nil, dashboard.Person{Name: "Änn <b>", Role: dashboard.Read}},
+		{from: "11.1.2.3:1", users: []string{"ann"}}, // no proxy
+		{from: "127.0.0.1:1", users: []string{"ann"}, roles: []string{"admin"}},
+		{from: "@", users: []string{"ann"}}, // a socket
+		{from: "", users: []string{"ann"}},
+		{from: "10.1.2.3", users: []string{"ann"}}, // no port
+		{from: "10.1.2.3:1"},
+		{from: "10.1.2.3:1", users: []string{""}},
+		{from: "10.1.2.3:1", users: []string{"ann", "admin"}}, // one is the browser's own
+		{from: "10.1.2.3:1", users: []string{"", "ann"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"admin", "read"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"Admin"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"read,admin"}},
+		{from: "10.1.2.3:1", users: []string{"a\x00nn"}},
+		{from: "10.1.2.3:1", users: []string{"a\nnn"}},
+		{from: "10.1.2.3:1", users: []string{"a\xffnn"}},
+		{from: "10.1.2.3:1", users: []string{long}},
+	} {
+		r := &http.Request{RemoteAddr: one.from, Header: http.Header{
+			"X-Forwarded-User": one.users, "X-Forwarded-Role": one.roles, "X-Forwarded-For": {"10.1.2.3"}, "X-Real-Ip": {"10.1.2.3"}}}
+		got, err := authenticate(r)
+		if got != one.want || (one.want.Name == "") != errors.Is(err, dashboard.ErrUnauthenticated) {
+			t.Errorf("%q %q %q: %+v, %v", one.from, one.users, one.roles, got, err)
+		}
+	}
+	// Without the name of a header of roles, a header does not give one.
+	plain := dashboard.ByHeader(dashboard.HeaderConfig{User: "X-User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0"),
+		netip.MustParsePrefix("0.0.0.0/0")}})
+	r := &http.Request{RemoteAddr: "1.2.3.4:1", Header: http.Header{"X-User": {"ann"}, "Role": {"admin"}, "": {"admin"}}}
+	if got, err := plain(r); err != nil || got.Role != dashboard.Read {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestSessionCookie(t *testing.T) {
+	t.Parallel()
+	for _, one := range []struct {
+		prefix, proto string
+		secure        bool
+	}{{"", "", false}, {"/admin/tasks", "", false}, {"", "https", true}, {"/admin/tasks", "HTTPS", true}, {"", "http", false}} {
+		b := newBoard(t, func(c *dashboard.Config) { c.Prefix = one.prefix }).noRedirects()
+		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := b.send(http.MethodPost, "/sign-in", url.Values{"key": {" " + secret + "\n"}}, "Content-Type", formType,
+			"X-Forwarded-Proto", one.proto)
+		cookies := (&http.Response{Header: got.header}).Cookies()
+		if len(cookies) != 1 {
+			t.Fatalf("cookies %v", cookies)
+		}
+		c := cookies[0]
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != one.secure || c.Path != one.prefix+"/" ||
+			c.Domain != "" || c.MaxAge != 12*3600 || strings.Contains(c.Value, secret) {
+			t.Errorf("%+v: the cookie is %s", one, c.Raw)
+		}
+		if strings.Contains(b.log.String(), secret) || strings.Contains(b.log.String(), c.Value) {
+			t.Errorf("the log has a secret: %s", b.log)
+		}
+		// The session ends on the server, so that a copy of the cookie is worth nothing.
+		with := []string{"Cookie", "tasktable_session=" + c.Value}
+		b.send(http.MethodGet, "/keys", nil, with...).wants(t, http.StatusOK, "ann")
+		b.send(http.MethodPost, "/sign-out", nil, with...).wants(t, http.StatusSeeOther)
+		b.send(http.MethodGet, "/keys", nil, with...).wants(t, http.StatusSeeOther)
+		for _, value := range []string{"", "x", secret, c.Value + "x", "tt_" + strings.Repeat("A", 43), "%00", strings.Repeat("x", 9000)} {
+			b.send(http.MethodGet, "/keys", nil, "Cookie", "tasktable_session="+value).wants(t, http.StatusSeeOther)
+		}
+	}
+}
+
+// A key that is revoked, or that expires, ends the sessions that it has opened.
+func TestSessionEndsWithItsKey(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t).noRedirects()
+	b.get("/keys").wants(t, http.StatusOK)
+	b.exec(`UPDATE tasktable.api_keys SET created_at = created_at - interval '1 hour', expires_at = clock_timestamp()`)
+	b.get("/keys").wants(t, http.StatusSeeOther)
+	b.exec(`UPDATE tasktable.api_keys SET expires_at = NULL`)
+	b.get("/keys").wants(t, http.StatusOK)
+	if _, err := keys.New(keys.Config{}).Revoke(t.Context(), b.pool, "ann", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	b.get("/keys").wants(t, http.StatusSeeOther)
+	b.post("/keys/new", "name", "new", "scope", "read").wants(t, http.StatusUnauthorized).lacks(t, "tt_")
+}
