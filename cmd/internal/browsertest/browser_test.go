@@ -248,6 +248,22 @@ func (b *tab) shows(text string) {
 	b.is("document.body.innerText.includes(" + strconv.Quote(text) + ")")
 }
 
+// press presses keys where no field has the focus.
+func (b *tab) press(keys string) {
+	b.Helper()
+	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement && document.activeElement.blur(); undefined`),
+		chromedp.KeyEvent(keys))
+}
+
+// withoutScript makes a browser that runs no JavaScript.
+func (b *tab) withoutScript() {
+	b.Helper()
+	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		return cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
+	})
+}
+
 // submit presses the first button with a text.
 func (b *tab) submit(text string) {
 	b.Helper()

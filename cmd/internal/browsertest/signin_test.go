@@ -1,11 +1,8 @@
 package browsertest
 
 import (
-	"context"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -32,10 +29,7 @@ func TestWithoutScript(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	b := s.open()
-	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		return cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled,
-			emulation.SetScriptExecutionDisabledParams{Value: true})
-	})
+	b.withoutScript()
 	b.signIn(s.key("ann", "", keys.Read))
 	b.do(chromedp.SetValue(chromedp.CSS(`input[name="zone"]`), "Europe/Berlin"))
 	b.submit("Apply")
