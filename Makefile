@@ -20,7 +20,7 @@ export GORACE ?= atexit_sleep_ms=0
 TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,17 @@ $(AXE):
 	@(cd .bin && npm pack --silent axe-core@$(AXE_VERSION) && tar -xzf axe-core-$(AXE_VERSION).tgz -O package/axe.min.js > axe.part && \
 		mv axe.part axe-core-$(AXE_VERSION).js) >/dev/null 2>&1 || \
 		echo "npm does not give axe-core: THE DASHBOARD'S ACCESSIBILITY IS NOT TESTED"
+
+# Some of the pictures that the browser tests take. They show the demo's week.
+PICTURES := scheduled/dashboard/pictures
+
+pictures: ## Take the pictures of the dashboard anew
+	@mkdir -p $(PICTURES) .bin/pictures
+	TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -count=1 -timeout 10m -run 'TestPages/1280' ./cmd/internal/browsertest
+	cp .bin/pictures/task-failed-1280-light.png $(PICTURES)/task.png
+	cp .bin/pictures/overview-1280-light.png $(PICTURES)/overview.png
+	cp .bin/pictures/recurring-1280-dark.png $(PICTURES)/recurring.png
+	cp .bin/pictures/tasks-failed-1280-dark.png $(PICTURES)/tasks.png
 
 test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
