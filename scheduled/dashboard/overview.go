@@ -102,7 +102,8 @@ func readAttention(ctx context.Context, v *visit, view *overviewView) error {
 func cardsOf(found inspect.Attention) []attentionCard {
 	scopes := inspect.Several{Count: len(found.Pauses)}
 	cards := []attentionCard{
-		{"Late", "due for over a minute", found.Late, "warn", "/tasks?status=QUEUED", "Waiting tasks"},
+		{"Late", "due for over a minute", found.Late, "warn",
+			"/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", "Waiting tasks"},
 		{"Dead letters", "failed or expired", found.Dead, "bad", "/dead", "Dead letters"},
 		{"Paused tasks", "paused one by one", found.Paused, "warn", "/tasks?status=PAUSED", "Paused tasks"},
 		{"Paused scopes", "everything, queues, types", scopes, "warn", "/queues#pauses", "Pauses"},

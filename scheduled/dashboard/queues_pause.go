@@ -82,11 +82,11 @@ func pauseScope(ctx context.Context, v *visit) (done, error) {
 func askToPause(ctx context.Context, v *visit, scope store.Scope, until time.Time, present *store.Pause,
 ) (confirmPause, error) {
 	view := confirmPause{
-		Scope: scope.String(), Name: scopeName(scope), Reason: v.form("reason"), UntilField: v.form("until"),
+		Scope: scope.String(), Name: scopeName(scope), Reason: v.form("reason"),
 		FormKind: v.form("kind"), FormName: v.form("name"), Back: v.form("back"),
 	}
-	if !until.IsZero() {
-		view.Until = &until
+	if !until.IsZero() { // +1h must not mean a later time when it is confirmed
+		view.Until, view.UntilField = &until, until.UTC().Format(time.RFC3339)
 	}
 	if present != nil {
 		view.Present = &pauseLines([]store.Pause{*present})[0]

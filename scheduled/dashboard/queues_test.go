@@ -128,16 +128,19 @@ func TestPauseAsksFirst(t *testing.T) {
 	b := newBoard(t, as("ann", dashboard.Operate, ""))
 	b.schedule(task("due", "TEST", time.Now().Add(-time.Hour)))
 	b.schedule(task("waits", "TEST", time.Now().Add(time.Hour)))
-	asked := b.post("/queues/pause", "kind", "all", "reason", markup, "back", "/queues").
-		wants(t, http.StatusOK, "This pauses all tasks of all services until somebody resumes everything.", "Due now 1:",
+	asked := b.post("/queues/pause", "kind", "all", "reason", markup, "until", "+1h", "back", "/queues").
+		wants(t, http.StatusOK, "This pauses all tasks of all services until", "Due now 1:",
 			"Waiting 1:", "data-still").lacks(t, markup)
 	b.wantPauses()
 	confirmed := fieldOf(t, asked.text, "confirmed")
+	if until, err := time.Parse(time.RFC3339, fieldOf(t, asked.text, "until")); err != nil || time.Until(until) > time.Hour {
+		t.Errorf("until %s: %v", until, err)
+	}
 	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Everything(), time.Time{}, "meanwhile"); err != nil {
 		t.Fatal(err)
 	}
 	again := b.post("/queues/pause", "kind", "all", "back", "/queues", "confirmed", confirmed).
-		wants(t, http.StatusOK, "It replaces the pause by test", "meanwhile")
+		wants(t, http.StatusOK, "until somebody resumes everything.", "It replaces the pause by test", "meanwhile")
 	b.wantPauses("all by test: meanwhile")
 	b.post("/queues/pause", "kind", "all", "reason", "mine", "back", "/queues", "confirmed",
 		fieldOf(t, again.text, "confirmed")).wants(t, http.StatusOK, "Everything is paused.")

@@ -39,7 +39,8 @@ func (s saturation) sentence() (text, tone string) {
 	case s.Slots == 0 && s.Due > 0:
 		return "No node works this " + of + "." + oldest, "bad"
 	case s.Slots == 0 && s.Waiting > 0:
-		return "No node works this " + of + ". Its first task is due in " + words.Short(s.NextDue.Sub(s.Now)) + ".", "warn"
+		return "No node works this " + of + ". Its first task is due in " + words.Short(s.NextDue.Sub(s.Now)) + ".",
+			"warn"
 	case s.Slots == 0:
 		return "No node works this " + of + ".", "warn"
 	case s.Due > 0 && !s.Led:
