@@ -204,6 +204,28 @@ CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks (leas
     WHERE lease_expires_at IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_lease_expires_at IS 'Claims by the end of their lease. Views and the doctor '
     'find running and stuck tasks by it. The engine does not read it.';
+-- The condition keeps the leader, which looks only at tasks with a next fire, away from it.
+CREATE INDEX scheduled_tasks_resting ON tasktable.scheduled_tasks (id)
+    WHERE cron IS NOT NULL AND next_attempt_at IS NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_resting IS 'Recurring tasks that are paused or have ended.';
+-- The indexes below are for lists. A list walks an index in its own order, so that it reads little more than its page.
+-- A row is in the index of waiting tasks, or in that of ended ones. Otherwise a list of waiting tasks would step over
+-- all that have ended. These indexes do not have the id, so that their entries are small, and equal ones are stored
+-- once. They take no HOT updates away: the claim changes next_attempt_at and both claim and settle change
+-- lease_expires_at, so no update of the engine is HOT. Each of them costs claim and settle 1 to 2 %.
+CREATE INDEX scheduled_tasks_waiting ON tasktable.scheduled_tasks (scheduled_at)
+    WHERE finished_at IS NULL AND lease_expires_at IS NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_waiting IS 'Tasks that wait and are not claimed, by the time that was asked '
+    'for.';
+CREATE INDEX scheduled_tasks_ended ON tasktable.scheduled_tasks (scheduled_at) WHERE finished_at IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_ended IS 'Tasks that have ended, by the time that was asked for.';
+CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks (finished_at) WHERE finished_at IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_finished IS 'Tasks that have ended, by the time of their end.';
+-- A task that runs as planned is never in it.
+CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks (status, finished_at, id)
+    WHERE status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED');
+COMMENT ON INDEX tasktable.scheduled_tasks_rare IS 'Dead letters and the tasks of other rare statuses, by the time of '
+    'their end.';
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks (paused_until) WHERE paused_until IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_paused_until IS 'Paused tasks that the leader resumes at a time.';
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks (entity) WHERE entity IS NOT NULL;

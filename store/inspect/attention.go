@@ -67,16 +67,22 @@ LEFT JOIN (
     ORDER BY t.id::text COLLATE "C" LIMIT 1
 ) AS oldest ON true`
 
+// deadSQL and pausedSQL read the index scheduled_tasks_rare.
 const deadSQL = severalSQL + `
-    SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL
-    ORDER BY t.finished_at LIMIT $1::text::int
+    (SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'FAILED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.archived_at IS NULL
+    ORDER BY t.finished_at LIMIT $1::text::int)
+    UNION ALL
+    (SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'EXPIRED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.archived_at IS NULL
+    ORDER BY t.finished_at LIMIT $1::text::int)
+    ORDER BY at LIMIT $1::text::int
 ) AS one`
 
 const pausedSQL = severalSQL + `
     SELECT t.id::text AS id, t.last_status_update AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'PAUSED'
-    ORDER BY t.last_status_update LIMIT $1::text::int
+    WHERE t.status = 'PAUSED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED')
+    LIMIT $1::text::int
 ) AS one`
 
 const stuckSQL = severalSQL + `
@@ -85,7 +91,7 @@ const stuckSQL = severalSQL + `
 ) AS one`
 
 // Attention tells what an operator should look at: late tasks, dead letters, paused tasks, stuck tasks and pauses. It
-// counts up to 10,000 of each kind.
+// counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and names one of them.
 func (i *Inspector) Attention(ctx context.Context, db store.DB) (found Attention, err error) {
 	for _, one := range []struct {
 		sql, doing string

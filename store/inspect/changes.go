@@ -1,8 +1,10 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -40,20 +42,42 @@ type ChangesPage struct {
 	Cut bool `json:"cut,omitempty"`
 }
 
-const changesSQL = `
+// changesMost is how many lines Changes reads at most.
+const changesMost = 100000
+
+const (
+	changesColumns = `
 SELECT c.revision, c.task_id, c.verb, c.outcome, c.changed_at, c.changed_by, c.old::text AS old, c.new::text AS new
-FROM tasktable.scheduled_task_changes AS c
+FROM `
+	changesWhere = ` AS c
 WHERE ($1::text = '' OR c.changed_by = $1::text) AND ($2::text = '' OR c.verb = $2::text)
     AND ($3::text = '' OR c.task_id = $3::text)
     AND ($4::text = '' OR c.task_id >= $4::text) AND ($5::text = '' OR c.task_id < $5::text)
     AND ($6::text = '' OR c.changed_at >= $6::text::timestamptz)
     AND ($7::text = '' OR c.changed_at < $7::text::timestamptz)
     AND ($8::text::boolean OR c.outcome <> 'created')
-    AND ($9::text = '0' OR c.revision < $9::text::bigint)
 ORDER BY c.revision DESC LIMIT $10::text::int`
 
+	// changesSQL walks the primary key, and reads at most $11 lines.
+	changesSQL = changesColumns + `(
+    SELECT * FROM tasktable.scheduled_task_changes AS c WHERE c.revision < $9::text::bigint
+    ORDER BY c.revision DESC LIMIT $11::text::bigint
+)` + changesWhere
+
+	// changesOfTaskSQL goes by the index of one task's changes.
+	changesOfTaskSQL = changesColumns + `(
+    SELECT * FROM tasktable.scheduled_task_changes AS c
+    WHERE c.task_id = $3::text AND c.revision < $9::text::bigint OFFSET 0
+)` + changesWhere
+
+	// reachedChangeSQL finds the last line that changesSQL reads. It returns no row if there are fewer.
+	reachedChangeSQL = `
+SELECT c.revision FROM tasktable.scheduled_task_changes AS c WHERE c.revision < $1::text::bigint
+ORDER BY c.revision DESC OFFSET $2::text::bigint - 1 LIMIT 1`
+)
+
 // Changes lists the edits of all tasks, the latest first by their revisions: who did what, by verbs and by plain SQL.
-// The error wraps store.ErrInvalid for a bad filter.
+// It reads at most 100,000 lines, unless the filter has an ID. The error wraps store.ErrInvalid for a bad filter.
 func (i *Inspector) Changes(ctx context.Context, db store.DB, filter ChangesFilter) (ChangesPage, error) {
 	if filter.Limit == 0 {
 		filter.Limit = defaultLimit
@@ -62,12 +86,27 @@ func (i *Inspector) Changes(ctx context.Context, db store.DB, filter ChangesFilt
 	if err != nil {
 		return ChangesPage{}, fmt.Errorf("list changes: %w", err)
 	}
-	changes, err := query.Collect[store.Change](ctx, i.source, db, "list changes", changesSQL,
-		append(args, strconv.FormatInt(filter.After, 10), strconv.Itoa(filter.Limit+1))...)
+	before := strconv.FormatInt(cmp.Or(filter.After, math.MaxInt64), 10)
+	args = append(args, before, strconv.Itoa(filter.Limit+1))
+	statement := changesOfTaskSQL
+	if filter.ID == "" {
+		statement = changesSQL
+		args = append(args, strconv.Itoa(changesMost))
+	}
+	changes, err := query.Collect[store.Change](ctx, i.source, db, "list changes", statement, args...)
 	page := ChangesPage{Changes: changes}
-	if len(changes) > filter.Limit {
+	switch {
+	case err != nil || filter.ID != "" && len(changes) <= filter.Limit:
+		return page, err
+	case len(changes) > filter.Limit:
 		page.Changes = changes[:filter.Limit]
 		page.After = page.Changes[filter.Limit-1].Revision
+		return page, nil
+	}
+	reached, err := query.Values[int64](ctx, i.source, db, "list changes", reachedChangeSQL, before,
+		strconv.Itoa(changesMost))
+	if len(reached) > 0 {
+		page.After, page.Cut = reached[0], true
 	}
 	return page, err
 }

@@ -11,6 +11,35 @@ func TaskCountsUpTo(ctx context.Context, i *Inspector, db store.DB, pages int64)
 	return i.taskCounts(ctx, db, "", false, pages)
 }
 
+// Limited returns an Inspector whose walks and heaps are at most so large.
+func Limited(i *Inspector, walkMost, heapMost int) *Inspector {
+	limited := *i
+	limited.walkMost, limited.heapMost = walkMost, heapMost
+	return &limited
+}
+
+// Ways returns the heaps and the walk of a filter, as text, or "nothing".
+func Ways(f Filter) (text string) {
+	if f.Order == "" {
+		f.Order = ByScheduled
+	}
+	f, nothing := f.narrowed()
+	if nothing {
+		return "nothing"
+	}
+	for _, heap := range f.heaps() {
+		text += string(heap) + "; "
+	}
+	return text + string(f.walk())
+}
+
+// SampledSeries returns an Inspector whose Series reads about so many claims at most.
+func SampledSeries(i *Inspector, most int) *Inspector {
+	limited := *i
+	limited.seriesMost = most
+	return &limited
+}
+
 // Statements whose plans are tested.
 const (
 	LateSQL         = lateSQL

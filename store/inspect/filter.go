@@ -139,21 +139,24 @@ const (
 	maxLimit     = 10000
 )
 
-// limit returns the size of a page, as text.
-func (f Filter) limit(most int) (string, error) {
+// limit returns the size of a page.
+func (f Filter) limit(most int) (int, error) {
 	switch {
 	case f.Limit == 0:
-		return strconv.Itoa(defaultLimit), nil
+		return defaultLimit, nil
 	case f.Limit < 0 || f.Limit > most:
-		return "", check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", most), f.Limit)
+		return 0, check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", most), f.Limit)
 	}
-	return strconv.Itoa(f.Limit), nil
+	return f.Limit, nil
 }
 
-// prefixUpperBound returns the first text, in the order of bytes, after all texts that begin with the prefix. It
-// returns "" if there is none. Postgres can use an index for such a range, but not for a LIKE whose pattern it learns
-// only when the statement runs.
+// prefixUpperBound returns the first text, in the order of bytes, after all texts that begin with the prefix. If there
+// is none, it returns a text after all ids. It returns "" for no prefix. Postgres can use an index for such a range,
+// but not for a LIKE whose pattern it learns only when the statement runs.
 func prefixUpperBound(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
 		prefix = prefix[:len(prefix)-size]
@@ -165,5 +168,5 @@ func prefixUpperBound(prefix string) string {
 		}
 		return prefix + string(last)
 	}
-	return ""
+	return afterAllIDs
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -69,5 +70,6 @@ func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by G
 	if err != nil {
 		return nil, fmt.Errorf("group tasks: %w", err)
 	}
-	return query.Collect[Group](ctx, i.source, db, "group tasks", groupsSQL, append(args, string(by), limit)...)
+	return query.Collect[Group](ctx, i.source, db, "group tasks", groupsSQL,
+		append(args, string(by), strconv.Itoa(limit))...)
 }

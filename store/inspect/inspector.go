@@ -12,6 +12,8 @@ type Inspector struct {
 	config store.Config
 	source query.Source // each call returns its Err
 	tasks  *store.Store
+
+	walkMost, heapMost, seriesMost int
 }
 
 // New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
@@ -21,5 +23,8 @@ func New(config store.Config) *Inspector {
 	if err == nil {
 		err = check.Text("service", config.Service)
 	}
-	return &Inspector{config: config, source: query.Source{Schema: schema, Err: err}, tasks: store.New(config)}
+	return &Inspector{
+		config: config, source: query.Source{Schema: schema, Err: err}, tasks: store.New(config),
+		walkMost: walkMost, heapMost: heapMost, seriesMost: seriesExact,
+	}
 }

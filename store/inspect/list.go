@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -60,7 +61,7 @@ func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, e
 	if f.LatestFirst {
 		sql = statement.latest
 	}
-	return sql, append(args, at, id, limit), err
+	return sql, append(args, at, id, strconv.Itoa(limit)), err
 }
 
 // after returns the place at which the previous page ended.
@@ -94,15 +95,28 @@ var listSQL = orders{
 	ByID:        {listedSQL + byIDSQL, listedSQL + latestByIDSQL},
 }
 
-// List returns the tasks that a filter selects, in the filter's order. Most filters make it read the whole table. It
-// is therefore meant for people and reports, not for each request of an application. The error wraps store.ErrInvalid
-// for a bad filter.
+var listTexts = texts{query.TaskColumns, listSQL}
+
+// List returns the tasks that a filter selects, in the filter's order. It reads few tasks if many match the filter, or
+// if the filter has an entity, a tenant or rare statuses. Otherwise it may read the whole table. Search never does. The
+// error wraps store.ErrInvalid for a bad filter.
 func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]store.Row, error) {
-	statement, args, err := filter.page(listSQL, 10000)
+	return listed[store.Row](ctx, i, db, "list tasks", filter, maxLimit, listTexts)
+}
+
+// listed reads the tasks of a filter. It reads the whole table if a search is cut.
+func listed[T any](
+	ctx context.Context, i *Inspector, db store.DB, doing string, filter Filter, most int, t texts,
+) ([]T, error) {
+	s, err := newSearch(filter, most)
 	if err != nil {
-		return nil, fmt.Errorf("list tasks: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	return query.Collect[store.Row](ctx, i.source, db, "list tasks", statement, args...)
+	found, cut, err := find[T](ctx, i, db, doing, s, t)
+	if err == nil && cut != nil {
+		return whole[T](ctx, i, db, doing, s, t)
+	}
+	return found, err
 }
 
 // MaxNames is the greatest Limit that Names accepts.
@@ -129,15 +143,15 @@ var namesSQL = orders{
 	ByID:        {namedSQL + byIDSQL, namedSQL + latestByIDSQL},
 }
 
-// Names lists the tasks that a filter selects, without their content, so that somebody can choose among them. With
-// the order ByID, and no other fields than IDPrefix and Limit, it reads no more of the table than it lists. Otherwise
-// it may read the whole table.
+const namesColumns = `
+    t.id, t.type, t.status, ` + messageSQL
+
+var namesTexts = texts{namesColumns, namesSQL}
+
+// Names lists the tasks that a filter selects, without their content, so that somebody can choose among them. It reads
+// as much as List does.
 func (i *Inspector) Names(ctx context.Context, db store.DB, filter Filter) ([]Name, error) {
-	statement, args, err := filter.page(namesSQL, MaxNames)
-	if err != nil {
-		return nil, fmt.Errorf("list names: %w", err)
-	}
-	return query.Collect[Name](ctx, i.source, db, "list names", statement, args...)
+	return listed[Name](ctx, i, db, "list names", filter, MaxNames, namesTexts)
 }
 
 // Total is the number of tasks that a filter selected at a time.

@@ -1,12 +1,17 @@
 package inspect_test
 
 import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -76,4 +81,88 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A list reads little more than its page: by which index each way goes, and that it sorts no more than equal times.
+func TestListsGoByIndexes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, revision, status,
+				scheduled_at, finished_at, next_attempt_at)
+			SELECT 'task ' || i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'entity ' || i % 5000, 'tenant ' || i % 7, i,
+				s.status, a.at, CASE WHEN s.status NOT IN ('QUEUED', 'PAUSED') THEN a.at END,
+				CASE WHEN s.status = 'QUEUED' THEN a.at END
+			FROM generate_series(1, 20000) AS i
+			CROSS JOIN LATERAL (SELECT CASE WHEN i % 20 = 0 THEN 'QUEUED' WHEN i % 200 = 1 THEN 'FAILED'
+				WHEN i % 500 = 2 THEN 'PAUSED' ELSE 'COMPLETED' END AS status) AS s
+			CROSS JOIN LATERAL (SELECT '2026-01-01 00:00Z'::timestamptz + i * interval '1 second' AS at) AS a`)
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	})
+	b.Exec(b.Pool, `ANALYZE tasktable.scheduled_tasks`)
+	failed := []store.Status{store.StatusFailed}
+	for name, c := range map[string]struct {
+		filter inspect.Filter
+		index  string
+		most   int
+	}{
+		"none":         {inspect.Filter{}, "ended", 100},
+		"waiting":      {inspect.Filter{Statuses: []store.Status{store.StatusQueued}}, "waiting", 60},
+		"dead letters": {inspect.DeadLetters(), "rare", 40},
+		"rare":         {inspect.Filter{Statuses: failed}, "rare", 200},
+		"finished":     {inspect.Filter{Order: inspect.ByFinished}, "finished", 60},
+		"id":           {inspect.Filter{Order: inspect.ByID}, "pkey", 20},
+		"tenant":       {inspect.Filter{TenantID: "tenant 3"}, "tenant", 20},
+		"entity":       {inspect.Filter{Entity: "entity 77"}, "entity", 20},
+	} {
+		for _, latest := range []bool{false, true} {
+			for _, plans := range []string{"force_custom_plan", "auto"} {
+				tx := b.Begin(pgx.TxOptions{})
+				b.Exec(tx, `SELECT set_config('plan_cache_mode', $1, true)`, plans)
+				filter := c.filter
+				filter.LatestFirst, filter.Limit = latest, 10
+				db := &planner{tx: tx}
+				_, err := b.Inspector.Search(b.Ctx, db, filter)
+				b.Check(err)
+				if read := readBy(db.plan); read > c.most || !strings.Contains(db.plan, "scheduled_tasks_"+c.index) ||
+					strings.Contains(db.plan, "Seq Scan on scheduled_tasks") {
+					t.Errorf("%s, latest first %v, %s: reads %d tasks, not %d by the index %s:\n%s", name, latest, plans,
+						read, c.most, c.index, db.plan)
+				}
+				b.Check(tx.Rollback(b.Ctx))
+			}
+		}
+	}
+}
+
+// planner keeps the plan of the last query.
+type planner struct {
+	tx   pgx.Tx
+	plan string
+}
+
+// Query explains, and runs.
+func (p *planner) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	rows, err := p.tx.Query(ctx, "EXPLAIN (ANALYZE, TIMING OFF) "+sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	p.plan = strings.Join(lines, "\n")
+	return p.tx.Query(ctx, sql, args...) //nolint:wrapcheck // the caller names it
+}
+
+// readBy is how many rows the scans of a plan have read.
+func readBy(plan string) (rows int) {
+	scans := regexp.MustCompile(`on scheduled_tasks t\S* .*actual rows=(\d+)|Rows Removed by Filter: (\d+)`).
+		FindAllStringSubmatch(plan, -1)
+	for _, scan := range scans {
+		number, _ := strconv.Atoi(scan[1] + scan[2])
+		rows += number
+	}
+	return rows
 }

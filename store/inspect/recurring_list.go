@@ -76,8 +76,7 @@ SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zo
     (extract(epoch FROM t.expected_execution_time + coalesce(t.jitter, interval '0')) * 1000000000)::bigint
         AS allowance, clock_timestamp() AS read_at`
 
-const recurringTaskSQL = recurringColumnsSQL + `
-FROM tasktable.scheduled_tasks AS t
+const recurringWhereSQL = ` AS t
 CROSS JOIN LATERAL tasktable.recurring_health(t.id::text, t.revision, t.queue::text, t.type::text) AS h
 WHERE t.cron IS NOT NULL`
 
@@ -97,18 +96,23 @@ type RecurringFilter struct {
 	Limit int
 }
 
-// listRecurringSQL sorts by an expression that the index on id does not have. If it sorted by id, Postgres might read
-// the whole table in the order of that index.
-const listRecurringSQL = recurringTaskSQL + `
+// listRecurringSQL goes by the two indexes of recurring tasks. It sorts by an expression that the index on id does not
+// have, because Postgres might otherwise read the whole table in the order of that index.
+const listRecurringSQL = recurringColumnsSQL + `
+FROM (
+    SELECT * FROM tasktable.scheduled_tasks AS fires WHERE fires.cron IS NOT NULL AND fires.next_attempt_at IS NOT NULL
+    UNION ALL
+    SELECT * FROM tasktable.scheduled_tasks AS rests WHERE rests.cron IS NOT NULL AND rests.next_attempt_at IS NULL
+)` + recurringWhereSQL + `
     AND ($1::text = '' OR t.type = $1::text) AND ($2::text = '' OR t.queue = $2::text)
         AND ($3::text = '' OR t.status = $3::text)
     AND ($4::text = '' OR t.entity = $4::text) AND ($5::text = '' OR t.tenant_id = $5::text)
         AND ($6::text = '' OR t.declared_by = $6::text)
-    AND ($7::text = '' OR t.id::text COLLATE "C" > $7::text)
+    AND ($7::text = '' OR t.id > $7::text)
 ORDER BY (t.id || '') COLLATE "C" LIMIT $8::text::int`
 
 // ListRecurring lists recurring tasks in the order of their ids, including tasks that are paused or have ended. It
-// reads the whole table.
+// reads only recurring tasks.
 func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter RecurringFilter) ([]RecurringTask, error) {
 	if filter.Limit == 0 {
 		filter.Limit = 100
@@ -135,7 +139,8 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 	return tasks, err
 }
 
-const getRecurringSQL = recurringTaskSQL + ` AND t.id = $1::text`
+const getRecurringSQL = recurringColumnsSQL + `
+FROM tasktable.scheduled_tasks` + recurringWhereSQL + ` AND t.id = $1::text`
 
 const isTaskSQL = `SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = $1::text)`
 

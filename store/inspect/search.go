@@ -3,7 +3,9 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/internal/check"
@@ -17,50 +19,212 @@ type Page struct {
 	// ended.
 	After *store.Row `json:"-"`
 	// Cut tells that Search stopped before the page was full, because it had read as many tasks as it reads at most.
-	// More tasks may match. After is then the last task that it read, which need not match itself.
+	// More tasks may match. After is then the last task that it read. Of that row only the id and the times are set,
+	// and it need not match the filter.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// Search is List for a page that a person waits for.
+// Search is List for a page that a person waits for. The order and the rows are those of List, but Search reads at
+// most 30,000 tasks. If the page is not full by then, Page.Cut is set, and the search continues with Page.After. A
+// page that is cut may be empty.
 func (i *Inspector) Search(ctx context.Context, db store.DB, filter Filter) (Page, error) {
-	most := filter.Limit
-	if most == 0 {
-		most = defaultLimit
+	search, err := newSearch(filter, maxLimit)
+	if err != nil {
+		return Page{}, fmt.Errorf("search tasks: %w", err)
 	}
-	filter.Limit = most + 1
-	if most == maxLimit {
-		filter.Limit = most
-	}
-	rows, err := i.List(ctx, db, filter)
+	most := search.limit
+	search.limit++ // one more task tells that there is a next page
+	rows, cut, err := find[store.Row](ctx, i, db, "search tasks", search, listTexts)
 	if err != nil {
 		return Page{}, err
 	}
-	page := Page{Rows: rows}
-	if len(rows) > most || most == maxLimit && len(rows) == most {
-		page.Rows = rows[:most]
-		page.After = &page.Rows[most-1]
+	page := Page{Rows: rows, After: cut, Cut: cut != nil}
+	if len(rows) > most || len(rows) == most && cut != nil {
+		page = Page{Rows: rows[:most], After: &rows[most-1]}
 	}
 	return page, nil
 }
 
-const countUpToSQL = `
-SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + ` LIMIT $16::text::bigint) AS one`
+// search is a filter that was checked.
+type search struct {
+	filter  Filter // narrowed
+	nothing bool   // no task can match
+	args    []any  // those of filterSQL
+	bounds  bounds
+	limit   int
+}
+
+// newSearch checks a filter.
+func newSearch(f Filter, maxLimit int) (s search, err error) {
+	if f.Order == "" {
+		f.Order = ByScheduled
+	}
+	if _, known := orderings[f.Order]; !known {
+		const rule = "must be scheduled_at, finished_at or id"
+		return s, check.Invalid("order", rule, fmt.Sprintf("%q", string(f.Order)))
+	}
+	if _, err := f.statuses(); err != nil { // before it is narrowed
+		return s, err
+	}
+	s.filter, s.nothing = f.narrowed()
+	if s.args, err = s.filter.args(); err != nil {
+		return s, err
+	}
+	if s.limit, err = f.limit(maxLimit); err != nil {
+		return s, err
+	}
+	s.bounds, err = f.bounds()
+	return s, err
+}
+
+// direction is the place of the filter's direction in pairs of statements.
+func (s search) direction() int {
+	if s.filter.LatestFirst {
+		return 1
+	}
+	return 0
+}
+
+// A tenant's role goes by the index of tenants, as the row level security of the table makes Postgres do.
+const isTenantSQL = `
+SELECT row_security_active('tasktable.scheduled_tasks'::regclass)
+    AND coalesce(current_setting('tasktable.tenant', true), '') <> ''`
+
+// texts are the statements of a list: its columns, and the statements that read the whole table if need be.
+type texts struct {
+	columns string
+	whole   orders
+}
+
+// find reads the tasks of a search. cut is not nil if it stopped before it had read all. It is then the last task that
+// it read.
+func find[T any](
+	ctx context.Context, i *Inspector, db store.DB, doing string, s search, t texts,
+) (found []T, cut *store.Row, err error) {
+	if s.nothing {
+		return []T{}, nil, i.source.Err
+	}
+	tenant, err := query.Value[bool](ctx, i.source, db, doing, isTenantSQL)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tenant || s.limit > i.walkMost {
+		found, err = whole[T](ctx, i, db, doing, s, t)
+		return found, nil, err
+	}
+	one, err := i.way(ctx, db, doing, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	for most := s.limit; ; most *= walkMore {
+		most = min(most, i.walkMost)
+		sql, args := s.statement(one, t.columns, most)
+		found, err = query.Collect[T](ctx, i.source, db, doing, sql, args...)
+		if err != nil || len(found) >= s.limit || one.isHeap() {
+			return found, nil, err
+		}
+		if most == i.walkMost {
+			cut, err = i.reached(ctx, db, doing, s)
+			return found, cut, err
+		}
+	}
+}
+
+// whole reads the tasks of a search by the statement that may read the whole table.
+func whole[T any](ctx context.Context, i *Inspector, db store.DB, doing string, s search, t texts) ([]T, error) {
+	filter := s.filter
+	filter.Limit = s.limit
+	sql, args, err := filter.page(t.whole, MaxNames)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	return query.Collect[T](ctx, i.source, db, doing, sql, args...)
+}
+
+// way returns the first heap that is small enough, or else the walk.
+func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search) (way, error) {
+	for _, one := range s.filter.heaps() {
+		n, err := query.Value[int](ctx, i.source, db, doing, heaps[one].count,
+			counted(one, s.args, strconv.Itoa(i.heapMost+1))...)
+		if err != nil {
+			return "", err
+		}
+		if n <= i.heapMost {
+			return one, nil
+		}
+	}
+	return s.filter.walk(), nil
+}
+
+// statement returns the statement of a way, and its arguments. most is how many tasks a walk may read.
+func (s search) statement(one way, columns string, most int) (sql string, args []any) {
+	order, direction := orderings[s.filter.Order], s.direction()
+	args = append(slices.Clone(s.args), strconv.Itoa(s.limit), s.bounds.lowAt, s.bounds.lowID, s.bounds.highAt,
+		s.bounds.highID)
+	ends := order.ends[direction] + ` LIMIT $16::text::bigint`
+	if one.isHeap() {
+		return `SELECT` + columns + heaps[one].from + ` AS t WHERE ` + filterSQL + order.within + ends, args
+	}
+	sql = `SELECT` + columns + walks[one][direction] + ` AS t WHERE ` + filterSQL + ends
+	return sql, append(args, strconv.Itoa(most))
+}
+
+// reached is the last task that a walk has read.
+type reached struct {
+	ID          string
+	ScheduledAt time.Time
+	FinishedAt  *time.Time
+}
+
+// reachedColumns begins the statement that finds it. Postgres sees that its filter is true.
+const (
+	reachedColumns = ` t.id, t.scheduled_at, t.finished_at`
+	reachedWhere   = ` AS t WHERE true OR ` + filterSQL
+)
+
+// reached returns the last task that a walk read, or nil if the walk has read all.
+func (i *Inspector) reached(ctx context.Context, db store.DB, doing string, s search) (*store.Row, error) {
+	s.limit = 1
+	_, args := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
+	order, direction := orderings[s.filter.Order], s.direction()
+	from := walks[s.filter.walk()][direction] + reachedWhere + order.ends[direction]
+	sql := `SELECT` + (reachedColumns + from + ` OFFSET $21::text::bigint - 1 LIMIT $16::text::bigint`)
+	rows, err := query.Collect[reached](ctx, i.source, db, doing, sql, args...)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &store.Row{ID: rows[0].ID, ScheduledAt: rows[0].ScheduledAt, FinishedAt: rows[0].FinishedAt}, nil
+}
+
+const countColumns = ` count(*) FROM (SELECT 1`
 
 // MaxCountUpTo is the greatest number up to which CountUpTo counts.
-const MaxCountUpTo = 1000000
+const MaxCountUpTo = 100000
 
-// CountUpTo counts the tasks that a filter selects, up to a number from 1 to MaxCountUpTo. more tells that there are
-// more tasks than that.
+// CountUpTo counts the tasks that a filter selects, up to a number from 1 to MaxCountUpTo. more tells that there may
+// be more: it has counted that many, or it has read 30,000 tasks.
 func (i *Inspector) CountUpTo(ctx context.Context, db store.DB, filter Filter, most int) (n int, more bool, err error) {
-	if most < 1 || most > MaxCountUpTo {
-		return 0, false, fmt.Errorf("count tasks: %w", check.Invalid("most",
-			fmt.Sprintf("must be between 1 and %d", MaxCountUpTo), most))
+	filter.After, filter.LatestFirst, filter.Limit = nil, false, 0
+	s, err := newSearch(filter, maxLimit)
+	if err == nil && (most < 1 || most > MaxCountUpTo) {
+		err = check.Invalid("most", fmt.Sprintf("must be between 1 and %d", MaxCountUpTo), most)
 	}
-	args, err := filter.args()
 	if err != nil {
 		return 0, false, fmt.Errorf("count tasks: %w", err)
 	}
-	n, err = query.Value[int](ctx, i.source, db, "count tasks", countUpToSQL, append(args, strconv.Itoa(most+1))...)
-	return min(n, most), n > most, err
+	if s.nothing {
+		return 0, false, i.source.Err
+	}
+	one, err := i.way(ctx, db, "count tasks", s)
+	if err != nil {
+		return 0, false, err
+	}
+	s.limit = most + 1
+	sql, args := s.statement(one, countColumns, i.walkMost)
+	n, err = query.Value[int](ctx, i.source, db, "count tasks", sql+`) AS one`, args...)
+	if err != nil || n > most || one.isHeap() {
+		return min(n, most), n > most, err
+	}
+	cut, err := i.reached(ctx, db, "count tasks", s)
+	return n, cut != nil, err
 }

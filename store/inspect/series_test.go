@@ -59,3 +59,31 @@ func TestSeries(t *testing.T) {
 		}
 	}
 }
+
+// Of a busy time Series reads a part, and estimates. It finds the fences of the time, also if the history is longer.
+func TestSeriesOfABusyTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	from := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	// Three attempts a second for six hours. Every third fence is a claim, and every tenth attempt is retried.
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+			scheduled_at, due_at, started_at, finished_at, outcome)
+		SELECT 3 * n, n, 'A', n, 1, at, at, at + interval '20 milliseconds', at + interval '1 second',
+			CASE WHEN n % 10 = 0 THEN 'RETRIED' ELSE 'COMPLETED' END
+		FROM generate_series(0, 64799) AS n
+			CROSS JOIN LATERAL (SELECT $1::timestamptz - interval '3 hours' + n * interval '1 second' / 3 AS at) AS d`, from)
+	b.Exec(b.Pool, `ANALYZE tasktable.scheduled_task_executions`)
+	filter := inspect.SeriesFilter{From: from, To: from.Add(2 * time.Hour), Bucket: 30 * time.Minute}
+	for most, estimated := range map[int]bool{4000: true, 100000: false} {
+		got, err := inspect.SampledSeries(b.Inspector, most).Series(b.Ctx, b.Pool, filter)
+		b.Check(err)
+		for _, one := range got {
+			// A bucket has 5400 attempts, of which a sample of 4000 in three hours has about 670.
+			slack := map[bool]int64{true: 500, false: 2}[estimated]
+			if one.Estimated != estimated || max(one.Completed-4860, 4860-one.Completed) > slack ||
+				max(one.Retried-540, 540-one.Retried) > slack || *one.DelayP50 != 20*time.Millisecond {
+				t.Errorf("most %d: %s", most, pretty(one))
+			}
+		}
+	}
+}

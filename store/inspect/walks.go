@@ -1,0 +1,160 @@
+package inspect
+
+// The statements of ways take the filter as $1 to $15, the number of tasks to return as $16, and the bounds as $17 to
+// $20. Those of walks also take the number of tasks to read as $21. Both directions are written out, because Postgres
+// walks an index only for an ORDER BY that it knows.
+const (
+	byScheduled       = ` ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C"`
+	byScheduledLatest = ` ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC`
+	byFinished        = ` ORDER BY t.finished_at, t.id::text COLLATE "C"`
+	byFinishedLatest  = ` ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC`
+	byID              = ` ORDER BY t.id`
+	byIDLatest        = ` ORDER BY t.id DESC`
+
+	readMost = ` LIMIT $21::text::bigint)`
+
+	// Postgres uses the first two conditions for an index that does not have the id.
+	withinScheduled = `
+    AND t.scheduled_at >= $17::text::timestamptz AND t.scheduled_at <= $19::text::timestamptz
+    AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") >= ($17::text::timestamptz, $18::text COLLATE "C")
+    AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($19::text::timestamptz, $20::text COLLATE "C")`
+	withinFinished = `
+    AND t.finished_at >= $17::text::timestamptz AND t.finished_at <= $19::text::timestamptz
+    AND (t.finished_at, t.id::text COLLATE "C") >= ($17::text::timestamptz, $18::text COLLATE "C")
+    AND (t.finished_at, t.id::text COLLATE "C") < ($19::text::timestamptz, $20::text COLLATE "C")`
+	// The times are empty, but Postgres must know the types of all arguments.
+	withinIDs = `
+    AND t.id >= $18::text AND t.id < $20::text AND $17::text = '' AND $19::text = ''`
+)
+
+// An ordering is what the statements of an order have in common: the end, for both directions, and the bounds.
+type ordering struct {
+	ends   [2]string
+	within string
+}
+
+var orderings = map[Order]ordering{
+	ByScheduled: {[2]string{byScheduled, byScheduledLatest}, withinScheduled},
+	ByFinished:  {[2]string{byFinished, byFinishedLatest}, withinFinished},
+	ByID:        {[2]string{byID, byIDLatest}, withinIDs},
+}
+
+// walkScheduled merges three indexes, each of which has the tasks of another state. It leaves out those of which the
+// filter selects none. Without that, a list of the earliest waiting tasks would step over all that have ended.
+const (
+	waitingTasks = `(SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.finished_at IS NULL AND t.lease_expires_at IS NULL
+    AND ($2::text = '' OR string_to_array($2::text, ',') && ARRAY['QUEUED', 'PAUSED'])` + withinScheduled
+	heldTasks = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.finished_at IS NULL AND t.lease_expires_at IS NOT NULL
+    AND ($2::text = '' OR string_to_array($2::text, ',') && ARRAY['QUEUED', 'PAUSED', 'EXECUTING'])` + withinScheduled
+	endedTasks = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.finished_at IS NOT NULL
+    AND ($2::text = '' OR string_to_array($2::text, ',')
+        && ARRAY['COMPLETED', 'FAILED', 'EXPIRED', 'CANCELLED', 'SKIPPED'])` + withinScheduled
+
+	fromScheduled = ` FROM (SELECT t.* FROM (` + waitingTasks + byScheduled + readMost + heldTasks + byScheduled +
+		readMost + endedTasks + byScheduled + readMost + `) AS t` + byScheduled + readMost
+	fromScheduledLatest = ` FROM (SELECT t.* FROM (` + waitingTasks + byScheduledLatest + readMost + heldTasks +
+		byScheduledLatest + readMost + endedTasks + byScheduledLatest + readMost + `) AS t` + byScheduledLatest +
+		readMost
+)
+
+// walkRare merges one range of the index scheduled_tasks_rare a status.
+const (
+	rareTasks = `t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.finished_at IS NOT NULL` + withinFinished
+	failed    = `(SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'FAILED' AND 'FAILED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+	expired = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'EXPIRED' AND 'EXPIRED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+	cancelled = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'CANCELLED' AND 'CANCELLED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+	skipped = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = 'SKIPPED' AND 'SKIPPED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+
+	fromRare = ` FROM (SELECT t.* FROM (` + failed + byFinished + readMost + expired + byFinished + readMost +
+		cancelled + byFinished + readMost + skipped + byFinished + readMost + `) AS t` + byFinished + readMost
+	fromRareLatest = ` FROM (SELECT t.* FROM (` + failed + byFinishedLatest + readMost + expired + byFinishedLatest +
+		readMost + cancelled + byFinishedLatest + readMost + skipped + byFinishedLatest + readMost + `) AS t` +
+		byFinishedLatest + readMost
+)
+
+// The other walks go by one index.
+const (
+	ofTenant = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = $5::text` + withinScheduled
+	ended    = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE t.finished_at IS NOT NULL` + withinFinished
+
+	withIDs = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE true` + withinIDs
+
+	fromTenant         = ofTenant + byScheduled + readMost
+	fromTenantLatest   = ofTenant + byScheduledLatest + readMost
+	fromFinished       = ended + byFinished + readMost
+	fromFinishedLatest = ended + byFinishedLatest + readMost
+	fromIDs            = withIDs + byID + readMost
+	fromIDsLatest      = withIDs + byIDLatest + readMost
+)
+
+// walks has the FROM clause of each walk, for both directions.
+var walks = map[way][2]string{
+	walkScheduled: {fromScheduled, fromScheduledLatest},
+	walkTenant:    {fromTenant, fromTenantLatest},
+	walkFinished:  {fromFinished, fromFinishedLatest},
+	walkRare:      {fromRare, fromRareLatest},
+	walkID:        {fromIDs, fromIDsLatest},
+}
+
+// OFFSET 0 keeps Postgres from walking an index in the order of the list instead.
+const (
+	heapBegins = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE `
+	heapEnds   = ` OFFSET 0)`
+	rareHeap   = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array($2::text, ','))
+    UNION ALL SELECT t.* FROM tasktable.scheduled_tasks AS t
+    WHERE t.lease_expires_at IS NOT NULL AND t.status = 'EXECUTING'
+        AND 'EXECUTING' = ANY (string_to_array($2::text, ',')))`
+)
+
+// The counts of heaps take the number up to which to count as $1.
+const (
+	countEntitySQL = `
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.entity = $2::text LIMIT $1::text::int) AS t`
+	countSpawnedSQL = `
+SELECT count(*) FROM (
+    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.spawned_by = $2::text LIMIT $1::text::int) AS t`
+	countOccurrencesSQL = `
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $2::text LIMIT $1::text::int) AS t`
+	countTenantSQL = `
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = $2::text LIMIT $1::text::int) AS t`
+	countPrefixSQL = `
+SELECT count(*) FROM (
+    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id >= $2::text AND t.id < $3::text
+    ORDER BY t.id LIMIT $1::text::int) AS t`
+	countFinishedSQL = `
+SELECT count(*) FROM (
+    SELECT FROM tasktable.scheduled_tasks AS t
+    WHERE t.finished_at >= $2::text::timestamptz AND t.finished_at < $3::text::timestamptz
+    ORDER BY t.finished_at LIMIT $1::text::int) AS t`
+	countStatusesSQL = `
+SELECT count(*) FROM (
+    (SELECT FROM tasktable.scheduled_tasks AS t
+    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array($2::text, ','))
+    LIMIT $1::text::int)
+    UNION ALL
+    (SELECT FROM tasktable.scheduled_tasks AS t
+    WHERE t.lease_expires_at IS NOT NULL AND 'EXECUTING' = ANY (string_to_array($2::text, ','))
+    LIMIT $1::text::int)) AS t`
+)
+
+// heaps has the FROM clause of each heap, and the statement that counts its tasks.
+var heaps = map[way]struct{ from, count string }{
+	heapEntity:   {heapBegins + `t.entity = $4::text` + heapEnds, countEntitySQL},
+	heapSpawned:  {heapBegins + `t.spawned_by = $14::text` + heapEnds, countSpawnedSQL},
+	heapParent:   {heapBegins + `t.parent_id = $15::text` + heapEnds, countOccurrencesSQL},
+	heapTenant:   {heapBegins + `t.tenant_id = $5::text` + heapEnds, countTenantSQL},
+	heapPrefix:   {heapBegins + `t.id >= $6::text AND t.id < $7::text` + heapEnds, countPrefixSQL},
+	heapFinished: {heapBegins + finishedRange + heapEnds, countFinishedSQL},
+	heapStatuses: {rareHeap, countStatusesSQL},
+}
+
+const finishedRange = `t.finished_at >= $11::text::timestamptz
+    AND t.finished_at < coalesce(nullif($12::text, ''), 'infinity')::timestamptz`

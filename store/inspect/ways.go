@@ -1,0 +1,191 @@
+package inspect
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/internal/check"
+)
+
+// A way is how a list finds its tasks. A walk reads an index in the order of the list until the page is full, which is
+// quick if many tasks match. A heap reads all tasks that have one field, and sorts them, which is quick if few tasks
+// have it. Each way has a statement of its own, so that Postgres has no choice that it could make badly.
+type way string
+
+// The walks.
+const (
+	walkScheduled way = "all tasks, by scheduled_at"
+	walkTenant    way = "the tasks of a tenant, by scheduled_at"
+	walkFinished  way = "the tasks that have ended, by finished_at"
+	walkRare      way = "the tasks of rare final statuses, by finished_at"
+	walkID        way = "all tasks, by id"
+)
+
+// The heaps.
+const (
+	heapEntity   way = "the tasks of an entity"
+	heapSpawned  way = "the follow-ups of a task"
+	heapParent   way = "the occurrences of a recurring task"
+	heapStatuses way = "the tasks of rare statuses"
+	heapPrefix   way = "the tasks whose ids begin alike"
+	heapFinished way = "the tasks that ended within a time"
+	heapTenant   way = "the tasks of a tenant"
+)
+
+// isHeap reports whether the way is a heap.
+func (w way) isHeap() bool {
+	_, is := heaps[w]
+	return is
+}
+
+const (
+	// walkMost is how many tasks a walk reads at most. It takes about 100 ms.
+	walkMost = 30000
+	// walkMore is how many times as many tasks a walk reads next. It begins with as many as the page has, so that
+	// Postgres sees how little it needs, and does not read and sort a whole range.
+	walkMore = 20
+	// heapMost is how many tasks a heap has at most. A larger one is not read.
+	heapMost = 40000
+)
+
+// rareStatuses are the statuses of which most tables have few tasks. QUEUED tasks have walks of their own.
+func rareStatuses() []store.Status {
+	return append([]store.Status{store.StatusExecuting, store.StatusPaused}, endedRarely()...)
+}
+
+// endedRarely are the final statuses but COMPLETED. The index scheduled_tasks_rare has their tasks.
+func endedRarely() []store.Status {
+	return []store.Status{store.StatusFailed, store.StatusExpired, store.StatusCancelled, store.StatusSkipped}
+}
+
+// among reports whether the filter selects only tasks of these statuses.
+func (f Filter) among(statuses []store.Status) bool {
+	return len(f.Statuses) > 0 &&
+		!slices.ContainsFunc(f.Statuses, func(s store.Status) bool { return !slices.Contains(statuses, s) })
+}
+
+// narrowed adds the statuses that the other fields of the filter imply. nothing tells that no task can match.
+func (f Filter) narrowed() (narrowed Filter, nothing bool) {
+	implied := store.Statuses()
+	keep := func(statuses ...store.Status) {
+		implied = slices.DeleteFunc(implied, func(s store.Status) bool { return !slices.Contains(statuses, s) })
+	}
+	if f.Archived != nil && *f.Archived {
+		keep(deadStatuses()...)
+	}
+	if f.Order == ByFinished || !f.FinishedFrom.IsZero() || !f.FinishedTo.IsZero() {
+		keep(append(endedRarely(), store.StatusCompleted)...)
+	}
+	if len(f.Statuses) > 0 {
+		keep(f.Statuses...)
+	}
+	if len(implied) < len(store.Statuses()) {
+		f.Statuses = implied
+	}
+	return f, len(implied) == 0
+}
+
+// heaps returns the heaps that have all tasks that the filter selects, the one that is likely the smallest first.
+func (f Filter) heaps() (found []way) {
+	walk := f.walk()
+	for _, one := range []struct {
+		heap way
+		has  bool
+	}{
+		{heapEntity, f.Entity != ""},
+		{heapSpawned, f.SpawnedBy != ""},
+		{heapParent, f.ParentID != ""},
+		{heapStatuses, f.among(rareStatuses()) && walk != walkRare},
+		{heapPrefix, f.IDPrefix != "" && walk != walkID},
+		{heapFinished, !f.FinishedFrom.IsZero() && f.Order != ByFinished},
+		{heapTenant, f.TenantID != "" && walk != walkTenant},
+	} {
+		if one.has {
+			found = append(found, one.heap)
+		}
+	}
+	return found
+}
+
+// counted returns the arguments of the statement that counts the tasks of a heap up to most. args are those of the
+// filter.
+func counted(heap way, args []any, most string) []any {
+	switch heap {
+	case heapEntity:
+		return []any{most, args[3]}
+	case heapSpawned:
+		return []any{most, args[13]}
+	case heapParent:
+		return []any{most, args[14]}
+	case heapStatuses:
+		return []any{most, args[1]}
+	case heapPrefix:
+		return []any{most, args[5], args[6]}
+	case heapFinished:
+		return []any{most, args[10], cmp.Or(args[11].(string), "infinity")}
+	default:
+		return []any{most, args[4]}
+	}
+}
+
+// walk returns the walk in the order of the list.
+func (f Filter) walk() way {
+	switch {
+	case f.Order == ByID:
+		return walkID
+	case f.Order == ByFinished && f.among(endedRarely()):
+		return walkRare
+	case f.Order == ByFinished:
+		return walkFinished
+	case f.TenantID != "" && len(f.Statuses) == 0:
+		return walkTenant
+	}
+	return walkScheduled
+}
+
+// bounds are where a walk goes: keys of the list's order, as text. low is included, high is not.
+type bounds struct{ lowAt, lowID, highAt, highID string }
+
+// afterAllIDs comes after all ids.
+var afterAllIDs = strings.Repeat("\U0010ffff", 1+check.MaxIDBytes/4)
+
+// bounds returns the part of the order in which tasks can match: the range of the filter, without the pages before.
+func (f Filter) bounds() (b bounds, err error) {
+	if f.Order == ByID {
+		b = bounds{lowID: f.IDPrefix, highID: afterAllIDs}
+		if f.IDPrefix != "" {
+			b.highID = prefixUpperBound(f.IDPrefix)
+		}
+	} else {
+		from, to := f.ScheduledFrom, f.ScheduledTo
+		if f.Order == ByFinished {
+			from, to = f.FinishedFrom, f.FinishedTo
+		}
+		if b.lowAt, err = check.BoundText("from", from); err != nil {
+			return b, err
+		}
+		if b.highAt, err = check.BoundText("to", to); err != nil {
+			return b, err
+		}
+		b.lowAt, b.highAt = cmp.Or(b.lowAt, "-infinity"), cmp.Or(b.highAt, "infinity")
+	}
+	if f.After == nil {
+		return b, nil
+	}
+	at, id, err := f.after()
+	if err != nil {
+		return b, err
+	}
+	if f.Order == ByID {
+		at = ""
+	}
+	if f.LatestFirst {
+		b.highAt, b.highID = at, id
+	} else {
+		// No id lies between the two, because ids have no control characters.
+		b.lowAt, b.lowID = at, id+"\x01"
+	}
+	return b, nil
+}
