@@ -12,4 +12,5 @@ var All = []Bench{
 	recoverBench,
 	scaleBench,
 	snapshotBench,
+	readsBench,
 }
