@@ -42,7 +42,11 @@ CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executio
     (autosummarize='on');
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at)
     WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
+CREATE INDEX scheduled_tasks_ended ON tasktable.scheduled_tasks USING btree (scheduled_at) WHERE (finished_at IS NOT
+    NULL);
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
+CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks USING btree (finished_at) WHERE (finished_at IS NOT
+    NULL);
 CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE
     (lease_expires_at IS NOT NULL);
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (parent_id, scheduled_at) WHERE (parent_id
@@ -50,12 +54,18 @@ CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (pa
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS
     NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);
+CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks USING btree (status, finished_at, id) WHERE
+    ((status)::text <> ALL (ARRAY['QUEUED'::text, 'EXECUTING'::text, 'COMPLETED'::text]));
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree (queue, type, next_attempt_at) WHERE
     ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
+CREATE INDEX scheduled_tasks_resting ON tasktable.scheduled_tasks USING btree (id) WHERE ((cron IS NOT NULL) AND
+    (next_attempt_at IS NULL));
 CREATE INDEX scheduled_tasks_spawned_by ON tasktable.scheduled_tasks USING btree (spawned_by) WHERE (spawned_by IS NOT
     NULL);
 CREATE INDEX scheduled_tasks_tenant ON tasktable.scheduled_tasks USING btree (tenant_id, scheduled_at, id) WHERE
     (tenant_id IS NOT NULL);
+CREATE INDEX scheduled_tasks_waiting ON tasktable.scheduled_tasks USING btree (scheduled_at) WHERE ((finished_at IS
+    NULL) AND (lease_expires_at IS NULL));
 CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION
     tasktable.after_task_change();
 CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCING NEW TABLE AS inserted FOR EACH
