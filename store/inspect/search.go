@@ -202,7 +202,7 @@ const countColumns = ` count(*) FROM (SELECT 1`
 const MaxCountUpTo = 100000
 
 // CountUpTo counts the tasks that a filter selects, up to a number from 1 to MaxCountUpTo. more tells that there may
-// be more: it has counted that many, or it has read 30,000 tasks.
+// be more: it has counted that many, or it has read 20,000 tasks.
 func (i *Inspector) CountUpTo(ctx context.Context, db store.DB, filter Filter, most int) (n int, more bool, err error) {
 	filter.After, filter.LatestFirst, filter.Limit = nil, false, 0
 	s, err := newSearch(filter, maxLimit)

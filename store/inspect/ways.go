@@ -42,7 +42,7 @@ func (w way) isHeap() bool {
 
 const (
 	// walkMost is how many tasks a walk reads at most. It takes about 100 ms.
-	walkMost = 30000
+	walkMost = 20000
 	// walkMore is how many times as many tasks a walk reads next. It begins with as many as the page has, so that
 	// Postgres sees how little it needs, and does not read and sort a whole range.
 	walkMore = 20
