@@ -50,7 +50,7 @@ func TestEachBench(t *testing.T) {
 		"snapshot": {2000, []string{"before_per_s", "after_per_s", "snapshot_ratio"}},
 		"idle":     {0, []string{"transactions_per_minute", "statements_per_minute", "transactions_per_minute_3"}},
 		"recover":  {20, []string{"seconds", "seconds_leader"}},
-		"reads":    {5000, []string{"list_p50_ms", "list_p95_ms", "list_message_p95_ms", "series_p95_ms", "why_p95_ms"}},
+		"reads":    {2000, []string{"list_p50_ms", "list_p95_ms", "list_message_p95_ms", "series_p95_ms", "why_p95_ms"}},
 		"crowd":    {200, []string{"at_once", "seconds"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,9 +15,9 @@ var readsBench = Bench{
 	Name: "reads", Short: "How long the reads of operators take in a table of five million tasks", Default: readsTasks,
 	Long: `Makes a table as it is after a busy month: of 1,000 tasks 4 have failed, 40 wait for a later time, one
 waits to be claimed, and most are COMPLETED. There are 50 types, 8 queues, 40 tenants, and 300 recurring tasks with
-occurrences. Then it measures the reads that a page needs: lists with each filter, dead letters, recurring tasks, queues,
-changes and series. The figures are milliseconds, the median and the 95th percentile of 20 calls. To make the table
-takes minutes, and about 1,300 bytes of disk for each task.`,
+occurrences. Then it measures the reads that a page needs: lists with each filter, dead letters, recurring tasks,
+queues, changes and series. The figures are milliseconds, the median and the 95th percentile of 20 calls. To make the
+table takes minutes, and about 1,300 bytes of disk for each task.`,
 	Run: runReads,
 }
 

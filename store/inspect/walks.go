@@ -13,15 +13,16 @@ const (
 
 	readMost = ` LIMIT $21::text::bigint)`
 
-	// Postgres uses the first two conditions for an index that does not have the id.
+	// The ids count only at the times of the bounds. They are asked first, because Postgres reads the times of the last
+	// two conditions from their texts for each row, which takes longer than all else.
 	withinScheduled = `
     AND t.scheduled_at >= $17::text::timestamptz AND t.scheduled_at <= $19::text::timestamptz
-    AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") >= ($17::text::timestamptz, $18::text COLLATE "C")
-    AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($19::text::timestamptz, $20::text COLLATE "C")`
+    AND (t.id >= $18::text OR t.scheduled_at <> $17::text::timestamptz)
+    AND (t.id < $20::text OR t.scheduled_at <> $19::text::timestamptz)`
 	withinFinished = `
     AND t.finished_at >= $17::text::timestamptz AND t.finished_at <= $19::text::timestamptz
-    AND (t.finished_at, t.id::text COLLATE "C") >= ($17::text::timestamptz, $18::text COLLATE "C")
-    AND (t.finished_at, t.id::text COLLATE "C") < ($19::text::timestamptz, $20::text COLLATE "C")`
+    AND (t.id >= $18::text OR t.finished_at <> $17::text::timestamptz)
+    AND (t.id < $20::text OR t.finished_at <> $19::text::timestamptz)`
 	// The times are empty, but Postgres must know the types of all arguments.
 	withinIDs = `
     AND t.id >= $18::text AND t.id < $20::text AND $17::text = '' AND $19::text = ''`

@@ -169,7 +169,9 @@ func (f Filter) bounds() (b bounds, err error) {
 		if b.highAt, err = check.BoundText("to", to); err != nil {
 			return b, err
 		}
-		b.lowAt, b.highAt = cmp.Or(b.lowAt, "-infinity"), cmp.Or(b.highAt, "infinity")
+		if b.lowAt = cmp.Or(b.lowAt, "-infinity"); b.highAt == "" {
+			b.highAt, b.highID = "infinity", afterAllIDs
+		}
 	}
 	if f.After == nil {
 		return b, nil
