@@ -107,6 +107,7 @@ func (q deadQuery) filter(now time.Time) (inspect.Filter, error) {
 // deadView shows dead letters, by what went wrong or one by one.
 type deadView struct {
 	Query deadQuery
+	Chips []deadChip
 	Count int
 	More  bool // there are more than Count
 
@@ -120,6 +121,32 @@ type deadView struct {
 	HaveEntity, HaveTenant bool // at least one of the Rows has one
 }
 
+// deadChip leads to another look at the same dead letters.
+type deadChip struct {
+	Text    string
+	Link    string
+	Current bool
+}
+
+func (q deadQuery) chips(v *visit) []deadChip {
+	var chips []deadChip
+	for _, by := range []struct{ name, text string }{
+		{"", "By error"}, {"entity", "By error and entity"}, {"tenant", "By error and tenant"}, {"task", "One by one"},
+	} {
+		if by.name == "tenant" && v.person.Tenant != "" {
+			continue
+		}
+		other := q
+		if other.By = by.name; by.name != "task" {
+			other.Message = "" // it is that of a list
+		}
+		chips = append(chips, deadChip{by.text, v.board.link("/dead", other.pairs()...), q.By == by.name})
+	}
+	other := q
+	other.Archived = !q.Archived
+	return append(chips, deadChip{"Archived", v.board.link("/dead", other.pairs()...), q.Archived})
+}
+
 // deadGroup is a group of dead letters, with the address of its list.
 type deadGroup struct {
 	inspect.Group
@@ -131,6 +158,7 @@ type deadGroup struct {
 
 func deadLetters(ctx context.Context, v *visit) (any, error) {
 	view := deadView{Query: deadQueryOf(v.values())}
+	view.Chips = view.Query.chips(v)
 	filter, err := view.Query.filter(v.now)
 	if err != nil {
 		return nil, err

@@ -221,28 +221,14 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return changed[id] })
 	did := map[inspect.Verb]string{inspect.Retry: "Retried ", inspect.Archive: "Archived "}[verb]
 	text := did + deadLettersCounted(len(receipts)) + "."
-	if len(left) > 0 {
-		text += fmt.Sprintf(" %d had changed meanwhile and were left alone: %s.", len(left), named(left))
+	switch {
+	case len(left) > deadNamed:
+		text += fmt.Sprintf(" %s had changed meanwhile and were left alone, among them", words.Count(len(left), false))
+	case len(left) > 0:
+		text += fmt.Sprintf(" %d had changed meanwhile and were left alone", len(left))
 	}
-	return done{text: text, to: deadBack(v)}, nil
+	return done{text: text, tasks: left[:min(len(left), deadNamed)], to: deadBack(v)}, nil
 }
 
 // deadBack is the page from which the dead letters were selected.
 func deadBack(v *visit) string { return v.board.localPath(cmp.Or(v.form("back"), "/dead")) }
-
-// named lists the first ids of many.
-func named(ids []string) string {
-	const most = 10
-	var text strings.Builder
-	for i, id := range ids {
-		if i == most || text.Len()+len(id) > maxSaid/2 && i > 0 {
-			fmt.Fprintf(&text, " and %d more", len(ids)-i)
-			break
-		}
-		if i > 0 {
-			text.WriteString(", ")
-		}
-		text.WriteString(id)
-	}
-	return text.String()
-}

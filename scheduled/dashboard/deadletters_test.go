@@ -101,6 +101,9 @@ func TestDeadLettersAreShown(t *testing.T) {
 	}
 	b.get("/dead").wants(t, http.StatusOK, "6 dead letters.", "Retry 2 FAILED of MAIL", `href="/tasks/mail-1"`,
 		`href="/tasks/..%2Fx%3Fy%23z%20%3Cb%3E"`)
+	b.get("/dead?type=MAIL&message=421").wants(t, http.StatusOK, `<a href="/dead?type=MAIL">By error</a>`,
+		`<a href="/dead?by=task&amp;message=421&amp;type=MAIL" aria-current="true">One by one</a>`,
+		`<a href="/dead?archived=1&amp;by=task&amp;message=421&amp;type=MAIL">Archived</a>`)
 	b.get("/dead?type=NONE").wants(t, http.StatusOK, "No dead letters like that.")
 	b.get("/dead?archived=1&by=task").wants(t, http.StatusOK, "the server &lt;i&gt;was&lt;/i&gt; down").lacks(t,
 		"Retry")
@@ -140,7 +143,7 @@ func TestDeadLettersOfATenant(t *testing.T) {
 	}
 	// The ids of another tenant's dead letters are left alone, even if somebody knows them.
 	b.post("/dead/retry", "confirmed", "1", "as_of", "2100-01-01T00:00:00Z", "ids", `["mail-3"]`).wants(t,
-		http.StatusOK, "Retried 0 dead letters. 1 had changed meanwhile and were left alone: mail-3.")
+		http.StatusOK, "Retried 0 dead letters. 1 had changed meanwhile and were left alone: mail-3")
 }
 
 func TestActsOnDeadLetters(t *testing.T) {
@@ -228,7 +231,7 @@ func TestDeadLettersThatChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK,
-		"Retried 1 dead letter. 3 had changed meanwhile and were left alone: mail-4, mail-2, mail-1.")
+		"Retried 1 dead letter. 3 had changed meanwhile and were left alone: mail-4 , mail-2 , mail-1")
 	if b.row("mail-3").Status != store.StatusQueued || b.row("mail-2").Status != store.StatusFailed {
 		t.Error("the wrong ones were retried")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -89,7 +90,7 @@ func recurringFormOf(v *visit, row store.Row) recurringForm {
 		form.CatchUpLimit = strconv.Itoa(*row.CatchUpLimit)
 	}
 	if row.Jitter != nil {
-		form.Jitter = row.Jitter.String()
+		form.Jitter = words.LengthText(*row.Jitter)
 	}
 	if row.MaxOccurrences != nil {
 		form.MaxOccurrences = strconv.Itoa(*row.MaxOccurrences)
@@ -179,23 +180,17 @@ func (view recurringEditView) refuse(err error) error {
 // task is the whole task as the form wants it. The fields that the form does not have stay as they are. A task that has
 // ended starts again now.
 func (f recurringForm) task(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
-	recurs := store.Recurrence{
-		Cron: f.Cron, TimeZone: f.TimeZone, Overlap: store.Overlap(f.Overlap), CatchUp: store.CatchUp(f.CatchUp),
-		CatchUpPaused: store.CatchUp(f.CatchUpPaused),
-	}
-	payload, err := v.tasks.Payload(ctx, row)
+	task, err := taskOf(ctx, v, row)
 	if err != nil {
-		return store.Task{}, err
-	}
-	task := store.Task{
-		ID: row.ID, Payload: store.JSON(payload), Expiration: valueOr(row.Expiration),
-		ExpectedExecutionTime: row.ExpectedExecutionTime, MaxAttempts: row.MaxAttempts, Priority: row.Priority,
-		Queue: row.Queue, Entity: textOf(row.Entity), TenantID: textOf(row.TenantID), Retention: valueOr(row.Retention),
-		Recurrence: &recurs,
+		return task, err
 	}
 	if row.FinishedAt != nil {
-		task.IfFinished = store.Rearm
+		task.At, task.IfFinished = time.Time{}, store.Rearm
 	}
+	task.Jitter = 0
+	recurs := task.Recurrence
+	recurs.Cron, recurs.TimeZone, recurs.Overlap = f.Cron, f.TimeZone, store.Overlap(f.Overlap)
+	recurs.CatchUp, recurs.CatchUpPaused = store.CatchUp(f.CatchUp), store.CatchUp(f.CatchUpPaused)
 	if recurs.CatchUpLimit, err = numberOr(f.CatchUpLimit, "catch_up_limit", store.MaxCatchUpLimit); err != nil {
 		return task, err
 	}
@@ -203,13 +198,12 @@ func (f recurringForm) task(ctx context.Context, v *visit, row store.Row) (store
 		return task, err
 	}
 	if f.Jitter != "" {
-		if task.Jitter, err = time.ParseDuration(f.Jitter); err != nil {
-			return task, notValid("jitter must be a duration such as 30s or 5m, or empty")
+		if task.Jitter, err = words.Length(f.Jitter); err != nil {
+			return task, notValid("jitter " + err.Error())
 		}
 	}
 	if row.EndsAt != nil && f.EndsAt == (frame{visit: v}).Input(row.EndsAt) {
-		recurs.EndsAt = *row.EndsAt // the input has no fractions of a second
-		return task, nil
+		return task, nil // the input has no fractions of a second
 	}
 	recurs.EndsAt, err = v.momentOf("ends_at")
 	return task, err

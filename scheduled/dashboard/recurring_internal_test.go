@@ -76,6 +76,7 @@ func TestMidnightAfter(t *testing.T) {
 		{"UTC", "2027-05-01T12:00:00Z", "2027-05-03T00:00:00Z"},
 		{"Europe/Berlin", "2027-10-30T22:30:00Z", "2027-11-02T00:00:00+01:00"},
 		{"Asia/Beirut", "2022-03-25T12:00:00Z", "2022-03-27T01:00:00+03:00"}, // that day has no midnight
+		{"America/Sao_Paulo", "2018-11-02T12:00:00Z", "2018-11-04T01:00:00-02:00"},
 	} {
 		zone, err := time.LoadLocation(c.zone)
 		if err != nil {

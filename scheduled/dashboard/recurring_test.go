@@ -368,7 +368,7 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 		"Catch_up_paused must be latest, all or none":           {"catch_up_paused", "sometimes", ""},
 		"Catch_up_limit must be a number from 1 to 10000":       {"catch_up_limit", "0", "aria-invalid"},
 		"Max_occurrences must be a number from 1 to 1000000":    {"max_occurrences", "x", "aria-invalid"},
-		"Jitter must be a duration such as 30s or 5m, or empty": {"jitter", "soon", "aria-invalid"},
+		"Jitter must be a length of time":                       {"jitter", "soon", "aria-invalid"},
 		"Jitter must be between 1µs and 24h":                    {"jitter", "25h", "aria-invalid"},
 		"Ends_at must be a time, such as":                       {"ends_at", "<script>", "aria-invalid"},
 	} {

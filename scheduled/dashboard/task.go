@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -89,9 +88,9 @@ func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err e
 	}
 	switch {
 	case row.Cron != nil:
-		v.Recurring = "/recurring/" + url.PathEscape(row.ID)
+		v.Recurring = recurringPath(row.ID)
 	case row.ParentID != nil:
-		v.Recurring = "/recurring/" + url.PathEscape(*row.ParentID)
+		v.Recurring = recurringPath(*row.ParentID)
 	}
 	if row.Message != nil && strings.TrimSpace(*row.Message) != strings.TrimSpace(detail) {
 		v.Message = blockOf(*row.Message, maxBlockLines)

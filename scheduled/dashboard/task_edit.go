@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -34,7 +33,7 @@ func (v editView) Revision() string { return strconv.FormatInt(v.Row.Revision, 1
 func (v editView) Ended() bool { return v.Row.FinishedAt != nil }
 
 // RecurringPath is the path of the page of the recurring task.
-func (v editView) RecurringPath() string { return "/recurring/" + url.PathEscape(v.Row.ID) }
+func (v editView) RecurringPath() string { return recurringPath(v.Row.ID) }
 
 // Recurs reports whether the task recurs.
 func (v editView) Recurs() bool { return v.Row.Cron != nil }
