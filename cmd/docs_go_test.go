@@ -40,6 +40,7 @@ var documentedImports = map[string]string{
 	"migrations":    "github.com/tasktable/tasktable/migrations",
 	"api":           "github.com/tasktable/tasktable/scheduled/api",
 	"keys":          "github.com/tasktable/tasktable/scheduled/api/keys",
+	"dashboard":     "github.com/tasktable/tasktable/scheduled/dashboard",
 	"scheduled":     "github.com/tasktable/tasktable/scheduled",
 	"scheduledtest": "github.com/tasktable/tasktable/scheduled/scheduledtest",
 	"store":         "github.com/tasktable/tasktable/store",

@@ -233,7 +233,7 @@ var waysIn = map[string][]string{
 	"handlers/webhook": {"Variant", "Sender_Send"}, "handlers/command": {"Variant"}, "handlers/statement": {"Variant"},
 	"handlers/notice": {"Variants"},
 	"scheduled":       {"Node_Run", "Config_onDead", "_recurring"}, "scheduled/scheduledtest": {"Harness_RunDueAt"},
-	"migrations": {"Up"},
+	"scheduled/dashboard": {"New"}, "migrations": {"Up"},
 }
 
 func TestEachWayInHasAnExample(t *testing.T) {

@@ -41,7 +41,7 @@ func TestServeDashboard(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/tasks":         `href="/tasks/mail-42"`,
-		"/tasks/mail-42": "It waits until",
+		"/tasks/mail-42": "Its time has not come",
 		"/queues":        "default",
 	} {
 		if code, text := browse(t, browser, http.MethodGet, base+path, nil); code != http.StatusOK ||
