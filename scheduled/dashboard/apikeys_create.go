@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -84,8 +85,8 @@ func (f keyFormView) rate() int {
 }
 
 func (f keyFormView) expiresIn() time.Duration {
-	lifetime, ok := readDuration(f.ExpiresIn)
-	if f.ExpiresIn != "" && (!ok || lifetime < time.Second || lifetime > keys.MaxExpiresIn) {
+	lifetime, err := words.Length(f.ExpiresIn)
+	if f.ExpiresIn != "" && (err != nil || lifetime < time.Second || lifetime > keys.MaxExpiresIn) {
 		f.Errors["expires_in"] = "expires in must be a duration from 1s to 100 years, such as 12h, 90d or 52w"
 		return 0
 	}

@@ -1,5 +1,5 @@
-// Package dashboard shows tasks in a browser. It tells why a task does or does not run, and lets people act on tasks. It
-// is an http.Handler for the mux of a service. `tasktable serve --dashboard` serves it, too.
+// Package dashboard shows tasks in a browser. It tells why a task does or does not run, and lets people act on tasks.
+// It is an http.Handler for the mux of a service. `tasktable serve --dashboard` serves it, too.
 //
 //	board, err := dashboard.New(dashboard.Config{Pool: pool, Prefix: "/admin/tasks"})
 //	mux.Handle("/admin/tasks/", board.Handler())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -73,11 +74,11 @@ func (r ruleView) DigestText() string {
 	if r.Digest == rules.AtOnce {
 		return "off"
 	}
-	return durationText(r.Digest)
+	return words.LengthText(r.Digest)
 }
 
 // AfterText is how long something lasts before it is late, missed or unsuccessful.
-func (r ruleView) AfterText() string { return durationText(r.After) }
+func (r ruleView) AfterText() string { return words.LengthText(r.After) }
 
 type recipientView struct {
 	rules.Recipient

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 )
 
 // recipientFormView is the form of a recipient.
@@ -55,15 +56,11 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 			return done{}, err
 		}
 	}
-	switch at, ok := v.moment(form.MutedUntil); {
-	case form.MutedUntil == "":
-	case form.MutedUntil == (frame{visit: v}).Input(former.MutedUntil):
-		recipient.MutedUntil = former.MutedUntil // to the microsecond
-	case !ok:
-		form.Errors["muted_until"] = "muted until must be a time, such as 2030-12-24T18:00"
-	default:
-		recipient.MutedUntil = &at
+	until, wrong := v.mutedUntil(former.MutedUntil)
+	if wrong != nil {
+		form.Errors["muted_until"] = "muted until " + wrong.Error()
 	}
+	recipient.MutedUntil = until
 	if err := recipient.Check(); err != nil {
 		form.Errors.add(err, renamedFields)
 	}
@@ -85,12 +82,19 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
 }
 
-// moment reads a time as an input of type datetime-local sends it, in the person's zone.
-func (v *visit) moment(text string) (at time.Time, ok bool) {
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if at, err := time.ParseInLocation(layout, text, v.look.zone); err == nil && at.Year() > 0 && at.Year() < 10000 {
-			return at, true
-		}
+// mutedUntil reads the time of the form, in the zone in which the page was drawn. The form has it to the second, so a
+// time that nobody has changed remains as it was.
+func (v *visit) mutedUntil(former *time.Time) (*time.Time, error) {
+	zone, err := zoneOf(v.form("zone"))
+	if err != nil {
+		zone = v.look.zone
 	}
-	return time.Time{}, false
+	at, err := words.Time(v.form("muted_until"), v.now, zone)
+	switch {
+	case err != nil || at.IsZero():
+		return nil, err
+	case former != nil && former.Truncate(time.Second).Equal(at):
+		return former, nil
+	}
+	return &at, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 )
 
 // ruleFormView is the form of a rule.
@@ -102,18 +103,18 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 // readTimes reads the durations of a rule. An empty field has the default.
 func readTimes(v *visit, rule *rules.Rule) formErrors {
 	errs := formErrors{}
-	var ok bool
+	var err error
 	switch text := v.form("digest"); text {
 	case "":
 	case "off":
 		rule.Digest = rules.AtOnce
 	default:
-		if rule.Digest, ok = readDuration(text); !ok || rule.Digest == 0 {
+		if rule.Digest, err = words.Length(text); err != nil || rule.Digest == 0 {
 			errs["digest"], rule.Digest = "digest must be off or a duration from 1s to 7d, such as 5m", 0
 		}
 	}
 	if text := v.form("after"); text != "" {
-		if rule.After, ok = readDuration(text); !ok || rule.After == 0 {
+		if rule.After, err = words.Length(text); err != nil || rule.After == 0 {
 			errs["after"], rule.After = "after must be a duration from 1s to 366d, such as 5m or 26h", 0
 		}
 	}

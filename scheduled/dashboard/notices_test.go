@@ -217,7 +217,9 @@ func TestRecipientIsCreatedEditedAndRemoved(t *testing.T) {
 	t.Parallel()
 	b := newNotices(t)
 	b.post("/look", "zone", "Europe/Berlin", "back", "/notices")
-	b.post("/notices/recipient", "name", "bob", "email", "bob@example.org", "event", "lost", "muted_until",
+	b.get("/notices/recipient?name=ann").wants(t, http.StatusOK, `name="zone" value="Europe/Berlin"`, `value="2035-05-01T11:00:00"`)
+	b.post("/look", "zone", "Asia/Tokyo", "back", "/notices") // the time is in the zone of the form, which is older
+	b.post("/notices/recipient", "zone", "Europe/Berlin", "name", "bob", "email", "bob@example.org", "event", "lost", "muted_until",
 		"2035-07-01T12:00", "quiet_from", "22:00", "quiet_to", "07:00", "quiet_zone", "UTC").
 		wants(t, http.StatusOK, "The recipient bob is created.")
 	bob := b.recipient("bob")
@@ -226,7 +228,7 @@ func TestRecipientIsCreatedEditedAndRemoved(t *testing.T) {
 		t.Errorf("recipient %+v", bob)
 	}
 	ann := b.recipient("ann")
-	b.post("/notices/recipient", "seen", seen(ann), "name", "ann", "target", "pager", "muted_until", "2035-05-01T11:00:00").
+	b.post("/notices/recipient", "zone", "Europe/Berlin", "seen", seen(ann), "name", "ann", "target", "pager", "muted_until", "2035-05-01T11:00:00").
 		wants(t, http.StatusOK, "The recipient ann is updated.")
 	if got := b.recipient("ann"); got.Target != "pager" || got.Email != "" || !got.MutedUntil.Equal(*ann.MutedUntil) {
 		t.Errorf("recipient %+v", got)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -85,19 +86,21 @@ type walker struct {
 	prefix string
 	routes *http.ServeMux // of all pages and acts
 	seen   map[string]bool
+	first  map[string]bool // those with which the walk begins
 	todo   []string
-	fields map[string][]string // the names of an act's or a page's fields, by the form's address
+	fields map[string][]string // the names of the fields of a form, by its method and address
+	forms  map[string]string   // the first such address of each method and pattern, because one of many is enough
 	shown  map[string]int      // how often poison is in the text of the pages of a pattern
 }
 
 func newWalker(b *board, prefix string, all []dashboard.Route) *walker {
 	w := &walker{board: b, prefix: prefix, routes: http.NewServeMux(), seen: map[string]bool{},
-		fields: map[string][]string{}, shown: map[string]int{}}
+		fields: map[string][]string{}, forms: map[string]string{}, shown: map[string]int{}}
 	for _, route := range all {
 		w.routes.Handle(route.Method+" "+route.Path, http.NotFoundHandler())
 	}
 	for _, raw := range rawHandlers {
-		if raw != "GET /" && raw != "GET /search" {
+		if raw != "GET /" {
 			w.routes.Handle(raw, http.NotFoundHandler())
 		}
 	}
@@ -114,17 +117,6 @@ func (w *walker) pattern(method, path string) string {
 	return pattern
 }
 
-// toCome are the parts of the dashboard that a build may lack, although pages lead to them.
-var toCome = []string{"/tasks", "/dead", "/recurring", "/queues", "/nodes", "/changes", "/search"}
-
-// isToCome reports whether a path is in a part of which no page is registered yet.
-func (w *walker) isToCome(path string) bool {
-	at := slices.IndexFunc(toCome, func(part string) bool {
-		return path == part || strings.HasPrefix(path, part+"/") || strings.HasPrefix(path, part+"?")
-	})
-	return at >= 0 && w.pattern(http.MethodGet, toCome[at]) == ""
-}
-
 func (w *walker) add(path string) {
 	if !w.seen[path] {
 		w.seen[path] = true
@@ -132,8 +124,8 @@ func (w *walker) add(path string) {
 	}
 }
 
-// maxOfPattern bounds the pages of one pattern that a walk visits.
-const maxOfPattern = 60
+// maxOfPattern bounds the pages of one pattern that a walk visits because others lead to them.
+const maxOfPattern = 15
 
 // walk visits pages until it knows no more. Each must be there, whatever is in its address.
 func (w *walker) walk() {
@@ -143,17 +135,11 @@ func (w *walker) walk() {
 		path := w.todo[0]
 		w.todo = w.todo[1:]
 		pattern := w.pattern(http.MethodGet, path)
-		if pattern == "" && w.isToCome(path) {
-			continue
-		}
 		if pattern == "" {
 			w.Errorf("a page leads to %.200s, which is no page", path)
 			continue
 		}
-		if visited[pattern]++; visited[pattern] > maxOfPattern && !strings.Contains(path, "/tasks/") {
-			continue
-		}
-		if visited[pattern] > 4*maxOfPattern {
+		if visited[pattern]++; visited[pattern] > maxOfPattern && !w.first[path] {
 			continue
 		}
 		got := w.get(path)
@@ -203,10 +189,15 @@ func (w *walker) learn(form *html.Node, attributes map[string]string) {
 	if method == "" {
 		method = http.MethodGet
 	}
-	if w.pattern(method, path) == "" && !w.isToCome(path) {
+	if w.pattern(method, path) == "" {
 		w.Errorf("a form is sent by %s to %.200s, which is nothing", method, path)
 	}
 	key := method + " " + path
+	pattern := method + " " + w.pattern(method, path)
+	if first, known := w.forms[pattern]; known {
+		key = first
+	}
+	w.forms[pattern] = key
 	for node := range form.Descendants() {
 		for _, attribute := range node.Attr {
 			named := node.Data == "input" || node.Data == "select" || node.Data == "textarea" || node.Data == "button"
@@ -235,6 +226,7 @@ func TestPoisonIsShownAsText(t *testing.T) {
 			w.add(dashboard.TaskPath(id))
 		}
 	}
+	w.first = maps.Clone(w.seen)
 	w.walk()
 	for pattern, shown := range w.shown {
 		if shown == 0 && slices.Contains(poisoned, pattern) {
@@ -264,20 +256,18 @@ func (w *walker) askWithPoison() {
 		if !isPage {
 			continue
 		}
-		for _, text := range poison {
-			for _, name := range append(names, "") {
-				values := url.Values{"after": {text}, "nothing": {text}}
-				for _, each := range names {
-					if name == "" || name == each {
-						values.Set(each, text)
-					}
+		for i, text := range poison {
+			values := url.Values{"after": {text}, "nothing": {text}}
+			for k, name := range names {
+				if alone := i % (len(names) + 1); alone == len(names) || alone == k { // one field, or all
+					values.Set(name, text)
 				}
-				got := w.get(path + "?" + values.Encode())
-				if got.status >= 500 {
-					w.Errorf("GET %s with %q: answer %d: %s", path, values, got.status, got.words())
-				}
-				checkMarkup(w.T, got.path, w.prefix, got.text)
 			}
+			got := w.get(path + "?" + values.Encode())
+			if got.status >= 500 {
+				w.Errorf("GET %s with %q: answer %d: %s", path, values, got.status, got.words())
+			}
+			checkMarkup(w.T, got.path, w.prefix, got.text)
 		}
 	}
 }
@@ -285,12 +275,15 @@ func (w *walker) askWithPoison() {
 // actWithPoison sends each form with poison in all its fields. It comes last, because some acts do what they are asked.
 func (w *walker) actWithPoison() {
 	w.Helper()
+	number := 0 // each form gets other texts
 	for form, names := range w.fields {
+		number++
 		path, isAct := strings.CutPrefix(form, "POST ")
 		if !isAct || path == "/sign-out" || path == "/look" {
 			continue
 		}
-		for _, text := range poison[:len(poison)/3] {
+		for i := range 4 {
+			text := poison[(number*4+i)%len(poison)]
 			values := url.Values{"back": {"/"}}
 			for _, name := range names {
 				values.Set(name, text)
@@ -310,7 +303,7 @@ func (w *walker) streamPoison() {
 	patterns := map[string]bool{}
 	for path := range w.seen {
 		pattern := w.pattern(http.MethodGet, path)
-		if patterns[pattern] || strings.HasPrefix(path, "/search") {
+		if pattern == "" || patterns[pattern] || strings.HasPrefix(path, "/search") {
 			continue
 		}
 		patterns[pattern] = true

@@ -16,8 +16,8 @@ type Notice struct {
 // TaskType is NOTICE.
 func (Notice) TaskType() string { return "NOTICE" }
 
-// WatchID is the id of the recurring task that looks for what is late, missed, unsuccessful or recovered. Notices run in
-// its queue.
+// WatchID is the id of the recurring task that looks for what is late, missed, unsuccessful or recovered. Notices run
+// in its queue.
 const WatchID = "notice-watch"
 
 // Watch looks for what is late, missed, unsuccessful or recovered. It is the payload of a recurring task.
