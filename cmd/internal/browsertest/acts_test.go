@@ -14,15 +14,20 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// serve runs a node until the test ends. It runs tasks of the type GREET.
-func (s *site) serve() {
+// serve runs a node until the test ends. Its handlers of the types do nothing.
+func (s *site) serve(schema string, queues map[string]int, types ...string) {
 	s.Helper()
-	registry, err := handlers.NewRegistry(handlers.Func("GREET", func(context.Context) error { return nil }))
+	var parts []handlers.Part
+	for _, one := range types {
+		parts = append(parts, handlers.Func(one, func(context.Context) error { return nil }))
+	}
+	registry, err := handlers.NewRegistry(parts...)
 	if err != nil {
 		s.Fatal(err)
 	}
 	node, err := scheduled.New(scheduled.Config{
-		Pool: s.pool, Handlers: registry, Service: "greeter", Logger: slog.New(slog.DiscardHandler),
+		Pool: s.pool, Handlers: registry, Service: "community", Schema: schema, Queues: queues,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -83,7 +88,7 @@ func TestPagesAreLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	task.shows("the greeter moves")
-	s.serve()
+	s.serve("", nil, "GREET")
 	task.is(`!document.body.innerText.includes("No node is running")`)
 	if got := s.status("greet"); got != store.StatusQueued {
 		t.Errorf("in a paused queue it is %s", got)
@@ -215,7 +220,7 @@ func TestPausedQueue(t *testing.T) {
 		t.Run(script+" JavaScript", func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.serve()
+			s.serve("", nil, "GREET")
 			b := s.open()
 			if script == "without" {
 				b.withoutScript()

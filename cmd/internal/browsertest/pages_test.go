@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/cmd/internal/demo"
 	"github.com/tasktable/tasktable/cmd/internal/demo/week"
@@ -21,7 +22,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// newWeek is a site that shows a week of the example community.
+// newWeek is a site that shows a week of the example community, and on which a node runs.
 func newWeek(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, func(c *dashboard.Config) {
@@ -40,7 +41,25 @@ func newWeek(t *testing.T) *site {
 			t.Fatal(err)
 		}
 	})
+	queues := week.Queues()
+	queues[store.DefaultQueue] = 10
+	s.serve(demo.Schema, queues, s.types()...)
+	s.waitFor(`SELECT count(*) > 0 FROM tasktable_demo.nodes WHERE dead_at IS NULL AND elected_at IS NOT NULL`)
 	return s
+}
+
+// types are the types of the week's tasks.
+func (s *site) types() []string {
+	s.Helper()
+	rows, err := s.pool.Query(s.Context(), `SELECT DISTINCT type::text FROM tasktable_demo.scheduled_tasks`)
+	if err != nil {
+		s.Fatal(err)
+	}
+	types, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return types
 }
 
 // shown is a page, or a view of it. Path may have the id of a task that a query finds, instead of {id}.
