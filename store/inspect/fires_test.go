@@ -262,6 +262,16 @@ func TestListRecurring(t *testing.T) {
 				tidyRecurring(b, &tasks[i])
 			}
 			same(b, name+": "+driver, tasks, want)
+			c.filter.WithoutHealth = true
+			plain, err := b.Inspector.ListRecurring(b.Ctx, db, c.filter)
+			b.Check(err)
+			for i := range plain {
+				plain[i].ExpectedSince = &plain[i].ReadAt // not read
+				tidyRecurring(b, &plain[i])
+				want[i].Health = ""
+			}
+			same(b, name+" without health: "+driver, plain, want)
+			c.filter.WithoutHealth = false
 		}
 	}
 	one, err := b.Inspector.GetRecurring(b.Ctx, b.Pool, "full")

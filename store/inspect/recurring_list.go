@@ -94,22 +94,39 @@ type RecurringFilter struct {
 	After string
 	// Limit is the maximum number of tasks in a page, from 1 to 10000. 0 means 100.
 	Limit int
+	// WithoutHealth leaves out the fields about successes, failures and health, which take longest to read.
+	WithoutHealth bool
 }
 
-// listRecurringSQL goes by the two indexes of recurring tasks. It sorts by an expression that the index on id does not
-// have, because Postgres might otherwise read the whole table in the order of that index.
-const listRecurringSQL = recurringColumnsSQL + `
+// listedRecurringSQL goes by the two indexes of recurring tasks. It sorts by an expression that the index on id does not
+// have, because Postgres might otherwise read the whole table in the order of that index. It cuts the list before the
+// health of its tasks is read, because that takes longest.
+const listedRecurringSQL = `
 FROM (
-    SELECT * FROM tasktable.scheduled_tasks AS fires WHERE fires.cron IS NOT NULL AND fires.next_attempt_at IS NOT NULL
-    UNION ALL
-    SELECT * FROM tasktable.scheduled_tasks AS rests WHERE rests.cron IS NOT NULL AND rests.next_attempt_at IS NULL
-)` + recurringWhereSQL + `
-    AND ($1::text = '' OR t.type = $1::text) AND ($2::text = '' OR t.queue = $2::text)
-        AND ($3::text = '' OR t.status = $3::text)
-    AND ($4::text = '' OR t.entity = $4::text) AND ($5::text = '' OR t.tenant_id = $5::text)
-        AND ($6::text = '' OR t.declared_by = $6::text)
-    AND ($7::text = '' OR t.id > $7::text)
-ORDER BY (t.id || '') COLLATE "C" LIMIT $8::text::int`
+    SELECT * FROM (
+        SELECT * FROM tasktable.scheduled_tasks AS fires
+        WHERE fires.cron IS NOT NULL AND fires.next_attempt_at IS NOT NULL
+        UNION ALL
+        SELECT * FROM tasktable.scheduled_tasks AS rests
+        WHERE rests.cron IS NOT NULL AND rests.next_attempt_at IS NULL
+    ) AS l
+    WHERE ($1::text = '' OR l.type = $1::text) AND ($2::text = '' OR l.queue = $2::text)
+        AND ($3::text = '' OR l.status = $3::text)
+        AND ($4::text = '' OR l.entity = $4::text) AND ($5::text = '' OR l.tenant_id = $5::text)
+        AND ($6::text = '' OR l.declared_by = $6::text)
+        AND ($7::text = '' OR l.id > $7::text)
+    ORDER BY (l.id || '') COLLATE "C" LIMIT $8::text::int
+)`
+
+const recurringOrderSQL = `
+ORDER BY (t.id || '') COLLATE "C"`
+
+const listRecurringSQL = recurringColumnsSQL + listedRecurringSQL + recurringWhereSQL + recurringOrderSQL
+
+// listPlansSQL is listRecurringSQL without the health.
+const listPlansSQL = recurringColumnsSQL + listedRecurringSQL + ` AS t
+CROSS JOIN (SELECT NULL::timestamptz AS last_success, NULL::timestamptz AS last_failure, NULL::text AS last_error,
+    0 AS failures_in_a_row, NULL::timestamptz AS expected_since) AS h` + recurringOrderSQL
 
 // ListRecurring lists recurring tasks in the order of their ids, including tasks that are paused or have ended. It
 // reads only recurring tasks.
@@ -131,8 +148,15 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 		}
 		args = append(args, field.value)
 	}
-	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", listRecurringSQL,
+	sql := listRecurringSQL
+	if filter.WithoutHealth {
+		sql = listPlansSQL
+	}
+	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", sql,
 		append(args, strconv.Itoa(filter.Limit))...)
+	if filter.WithoutHealth {
+		return tasks, err
+	}
 	for at := range tasks {
 		tasks[at].Health = tasks[at].health()
 	}
