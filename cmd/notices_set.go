@@ -17,9 +17,9 @@ import (
 const noticesSetHelp = `Creates a rule of notices, or replaces it: what is not given has its default again.
 
 The events are failed (for good), expired, lost (an attempt), late (due since more than --after), missed (a fire of a
-recurring task is due since more than --after), unsuccessful (no occurrence of a recurring task has completed for more
-than --after) and recovered (late, missed or unsuccessful no more, or a task that had failed or expired has completed
-after a retry).
+recurring task is more than --after late, or came so late), unsuccessful (no occurrence of a recurring task has
+completed for more than --after) and recovered (late, missed or unsuccessful no more, or a task that had failed or
+expired has completed after a retry).
 
 All causes of a window of --digest are one notice for each recipient, however many they are. With --digest off each
 cause is a notice of its own. What happens in quiet hours is one notice at their end.

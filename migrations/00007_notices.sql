@@ -316,7 +316,7 @@ BEGIN
         SELECT 'notice_rules', c.* FROM (VALUES
             ('name', 'Chosen by the operator or by the code.'),
             ('events', 'failed (for good), expired, lost (an attempt), late (due since more than "after"), missed (a '
-                'recurring task has not fired for more than "after" since its fire was due), unsuccessful (a recurring '
+                'fire of a recurring task is more than "after" late, or came so late), unsuccessful (a recurring '
                 'task has not succeeded for more than "after") and recovered (late, missed or unsuccessful no more, or '
                 'a task that had failed or expired has completed).'),
             ('types', 'The types of the tasks. Null: all.'),

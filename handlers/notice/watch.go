@@ -31,6 +31,10 @@ func Recurring() []store.Task {
 //
 // Of a lane it reads 10,000 due tasks at most, the earliest first. So a rule for a tenant finds no late task behind
 // more than these. $1 is now, and $2 is the form of times.
+//
+// The watch rarely sees a fire that was missed because no node was there, because the next leader forks it first. So
+// the watch also looks at the occurrences that the leader has made late, back to ten minutes ago, because a look may be
+// delayed. It knows from notice_causes what it has told.
 const watchSQL = `
 WITH clock AS MATERIALIZED (
     SELECT $1::text::timestamptz AS now, $2::text
@@ -42,7 +46,7 @@ WITH clock AS MATERIALIZED (
         OR pause.scope = 'queue' AND pause.name = l.queue OR pause.scope = 'type' AND pause.name = l.type)
 ), rule AS MATERIALIZED (
     SELECT r.name, r.events, r.types::text[] AS types, r.queues::text[] AS queues, r.tenants::text[] AS tenants,
-        r.entities::text[] AS entities, clock.now - r.after AS since
+        r.entities::text[] AS entities, r.after, clock.now - r.after AS since
     FROM tasktable.notice_rules AS r, clock WHERE r.enabled AND r.events && ARRAY['late', 'missed', 'unsuccessful']
 ), late AS (
     SELECT DISTINCT ON (r.name, l.queue, l.type) r.name AS rule, 'late' AS event, l.queue || ' ' || l.type AS subject,
@@ -74,10 +78,54 @@ WITH clock AS MATERIALIZED (
         AND (r.tenants IS NULL OR t.tenant_id = ANY (r.tenants)) AND (r.entities IS NULL OR t.entity = ANY (r.entities))
     WHERE NOT EXISTS (SELECT FROM pause WHERE pause.scope = 'all' OR pause.scope = 'queue' AND pause.name = t.queue
         OR pause.scope = 'type' AND pause.name = t.type)
+), made_late AS MATERIALIZED (
+    -- The first lines repeat the condition of the index scheduled_tasks_made_late.
+    SELECT o.parent_id::text AS task_id, o.type::text AS type, o.queue::text AS queue, o.tenant_id::text AS tenant_id,
+        o.entity::text AS entity, f.fire, o.created_at, f.skipped
+    FROM tasktable.scheduled_tasks AS o CROSS JOIN LATERAL (
+        SELECT c.changed_by, (c.new ->> 'scheduled_at')::timestamptz AS fire, c.new ->> 'status' = 'SKIPPED' AS skipped
+        FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = o.id AND c.outcome = 'created'
+        ORDER BY c.revision DESC LIMIT 1
+    ) AS f
+    WHERE o.parent_id IS NOT NULL AND o.created_at - o.scheduled_at > interval '1 second'
+        AND o.created_at > (SELECT clock.now - interval '10 minutes' FROM clock)
+        AND o.created_at - o.scheduled_at > (SELECT min(r.after) FROM rule AS r WHERE 'missed' = ANY (r.events))
+        AND o.type NOT IN ('NOTICE', 'NOTICE_WATCH')
+        AND f.changed_by = 'leader' -- nobody has missed what was made by hand, such as by a backfill
+        AND NOT EXISTS (SELECT FROM tasktable.pauses AS p
+            WHERE p.paused_at <= f.fire AND coalesce(p.ends_at > f.fire, true) AND (p.scope = 'all'
+                OR p.scope = 'queue' AND p.name = o.queue OR p.scope = 'type' AND p.name = o.type))
+        -- The recurring task itself was resumed after the fire.
+        AND NOT EXISTS (SELECT FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = o.parent_id
+            AND c.old ->> 'status' = 'PAUSED' AND c.changed_at BETWEEN f.fire AND o.created_at)
 ), missed AS (
     SELECT c.rule, 'missed' AS event, c.task_id AS subject, c.task_id, c.type, c.queue, c.tenant_id, c.entity, c.due,
         'its fire of ' || to_char(c.due AT TIME ZONE 'UTC', $2) || ' has not happened' AS detail
     FROM recurring AS c WHERE 'missed' = ANY (c.events) AND c.planned AND c.due < c.since
+), caught_up AS (
+    SELECT DISTINCT ON (m.rule, m.task_id) m.rule, 'missed' AS event, m.task_id AS subject, m.task_id, m.type, m.queue,
+        m.tenant_id, m.entity, m.first AS due,
+        CASE m.fires WHEN 1 THEN 'its fire of ' || to_char(m.first AT TIME ZONE 'UTC', $2)
+            ELSE 'its fires of ' || to_char(m.first AT TIME ZONE 'UTC', $2) || ' to '
+                || to_char(m.last AT TIME ZONE 'UTC', $2) END
+            || CASE WHEN m.skipped < m.fires THEN ' happened at ' WHEN m.fires = 1 THEN ' was skipped at '
+                ELSE ' were skipped at ' END || to_char(m.made_at AT TIME ZONE 'UTC', $2)
+            || CASE WHEN m.skipped > 0 AND m.skipped < m.fires THEN ', and some were skipped' ELSE '' END AS detail
+    FROM (
+        SELECT r.name AS rule, l.task_id, l.type, l.queue, l.tenant_id, l.entity, min(l.fire) AS first,
+            max(l.fire) AS last, max(l.created_at) AS made_at, count(*) AS fires,
+            count(*) FILTER (WHERE l.skipped) AS skipped
+        FROM rule AS r JOIN made_late AS l ON l.created_at - l.fire > r.after
+            AND (r.types IS NULL OR l.type = ANY (r.types)) AND (r.queues IS NULL OR l.queue = ANY (r.queues))
+            AND (r.tenants IS NULL OR l.tenant_id = ANY (r.tenants))
+            AND (r.entities IS NULL OR l.entity = ANY (r.entities))
+        WHERE 'missed' = ANY (r.events)
+        GROUP BY r.name, l.task_id, l.type, l.queue, l.tenant_id, l.entity
+    ) AS m
+    WHERE NOT EXISTS (SELECT FROM missed AS d WHERE d.rule = m.rule AND d.task_id = m.task_id)
+        AND NOT EXISTS (SELECT FROM tasktable.notice_causes AS c WHERE c.task_id = m.task_id AND c.event = 'missed'
+            AND starts_with(c.notice_id, 'notice/' || m.rule || '/') AND c.at > m.first)
+    ORDER BY m.rule, m.task_id, m.first
 ), unsuccessful AS (
     -- An attempt lasts at most 7 days.
     SELECT c.rule, 'unsuccessful' AS event, c.task_id AS subject, c.task_id, c.type, c.queue, c.tenant_id,
@@ -87,7 +135,8 @@ WITH clock AS MATERIALIZED (
         SELECT FROM tasktable.scheduled_tasks AS o WHERE o.parent_id = c.task_id AND o.status = 'COMPLETED'
             AND o.finished_at >= c.since AND o.scheduled_at > c.since - interval '168 hours')
 ), bad AS MATERIALIZED (
-    SELECT * FROM late UNION ALL SELECT * FROM missed UNION ALL SELECT * FROM unsuccessful
+    SELECT * FROM late UNION ALL SELECT * FROM missed UNION ALL SELECT * FROM caught_up
+    UNION ALL SELECT * FROM unsuccessful
 ), opened AS (
     INSERT INTO tasktable.notice_episodes (rule, event, subject, task_id, type, queue, tenant_id, entity, began_at)
     SELECT b.rule, b.event, b.subject, b.task_id, b.type, b.queue, b.tenant_id, b.entity, clock.now FROM bad AS b, clock

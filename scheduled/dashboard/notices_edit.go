@@ -170,7 +170,7 @@ func eventChoices(chosen []rules.Event) (choices []choiceView) {
 		rules.Expired:      "expired: a task expired before an attempt could start",
 		rules.Lost:         "lost: the node of an attempt died, or its lease ended",
 		rules.Late:         "late: tasks are due and were not claimed",
-		rules.Missed:       "missed: a fire of a recurring task is due and has not come",
+		rules.Missed:       "missed: a fire of a recurring task has not come in time",
 		rules.Unsuccessful: "unsuccessful: no occurrence of a recurring task has completed",
 		rules.Recovered:    "recovered: late, missed or unsuccessful no more",
 	}

@@ -49,6 +49,8 @@ CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks USING btree (
     NULL);
 CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE
     (lease_expires_at IS NOT NULL);
+CREATE INDEX scheduled_tasks_made_late ON tasktable.scheduled_tasks USING btree (created_at) WHERE ((parent_id IS NOT
+    NULL) AND ((created_at - (scheduled_at)::timestamp with time zone) > '00:00:01'::interval));
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (parent_id, scheduled_at) WHERE (parent_id
     IS NOT NULL);
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS

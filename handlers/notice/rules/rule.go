@@ -20,7 +20,7 @@ const (
 	Expired      Event = "expired"      // a task expired before an attempt could start
 	Lost         Event = "lost"         // the node of an attempt died, or its lease ended
 	Late         Event = "late"         // tasks of a type are due since more than Rule.After and were not claimed
-	Missed       Event = "missed"       // a fire of a recurring task is due since more than Rule.After
+	Missed       Event = "missed"       // a fire of a recurring task is more than Rule.After late, or came so late
 	Unsuccessful Event = "unsuccessful" // no occurrence of a recurring task has completed for more than Rule.After
 	Recovered    Event = "recovered"    // late, missed or unsuccessful no more, or a dead letter has completed
 )
