@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -19,6 +20,7 @@ const (
 	streamWrite = 10 * time.Second       // how long a browser may take to read an event
 	maxStreams  = 500
 	maxFeeds    = 100
+	maxReading  = 2 // feeds that use a connection at once, so that people can act however slow the open pages are
 )
 
 // feeds keeps open pages up to date. All people who may see the same content of a page share one feed. So a page costs
@@ -27,6 +29,9 @@ type feeds struct {
 	board *Dashboard
 
 	maxStreams, maxFeeds int
+
+	turns chan struct{} // full while maxReading feeds use a connection
+	marks *kept[string] // asked for once, for all feeds
 
 	mutex   sync.Mutex
 	open    map[feedKey]*feed
@@ -51,7 +56,10 @@ type feed struct {
 }
 
 func newFeeds(d *Dashboard) *feeds {
-	return &feeds{board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, open: map[feedKey]*feed{}}
+	return &feeds{
+		board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, turns: make(chan struct{}, maxReading),
+		marks: newKept[string](), open: map[feedKey]*feed{},
+	}
 }
 
 var errTooManyStreams = errors.New("too many pages are open")
@@ -113,15 +121,22 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	var seen string
 	var read time.Time
 	for {
+		select {
+		case s.turns <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
 		began := time.Now()
-		mark, err := s.mark(ctx)
+		mark, err := s.marks.get(ctx, lookEach, func(string) (string, error) { return s.mark(ctx) })
 		if err == nil && (mark != seen || began.Sub(read) >= readAnyway) {
 			if content, err := s.read(ctx, f); err == nil {
 				s.publish(f, content)
 				seen, read = mark, began
 			}
 		}
-		timer := time.NewTimer(max(lookEach, 3*time.Since(began)))
+		<-s.turns
+		// Another feed may have asked for the mark just before. So each looks at it twice as often as anybody asks.
+		timer := time.NewTimer(max(lookEach/2, 3*time.Since(began)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -143,8 +158,16 @@ func (s *feeds) mark(ctx context.Context) (mark string, err error) {
 	return mark, err
 }
 
-// read renders the main part of the page as one event.
-func (s *feeds) read(ctx context.Context, f *feed) ([]byte, error) {
+// read renders the main part of the page as one event. A page that panics is an error, because in a goroutine without
+// a request the panic would end the program.
+func (s *feeds) read(ctx context.Context, f *feed) (event []byte, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			s.board.config.Logger.Error("an open page panicked", "path", f.key.page, "panic", panicked,
+				"stack", string(debug.Stack()))
+			err = errors.New("the page panicked")
+		}
+	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.key.page, nil)
 	if err != nil {
 		return nil, err

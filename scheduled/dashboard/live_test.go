@@ -101,12 +101,15 @@ func (s *stream) ended() {
 	}
 }
 
-// readsOfRules counts the statements that read the page of notices.
-type readsOfRules struct{ n atomic.Int64 }
+// readsOfRules counts the statements that read the page of notices, and those that ask whether anything was written.
+type readsOfRules struct{ n, marks atomic.Int64 }
 
 func (r *readsOfRules) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, "tasktable.notice_rules AS r ORDER BY r.name") {
 		r.n.Add(1)
+	}
+	if strings.Contains(data.SQL, "pg_current_snapshot()") {
+		r.marks.Add(1)
 	}
 	return ctx
 }
@@ -335,4 +338,112 @@ func TestTooManyStreams(t *testing.T) {
 	}
 	w.empty(t)
 	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "admin").until("New key")
+}
+
+// brokenCodec panics, as code of a service may.
+type brokenCodec struct{ broken atomic.Bool }
+
+func (*brokenCodec) Encode(_ context.Context, _, _ string, plain []byte) (string, []byte, error) {
+	return "broken", plain, nil
+}
+
+func (c *brokenCodec) Decode(_ context.Context, _, _, _ string, data []byte) ([]byte, error) {
+	if c.broken.Load() {
+		panic("the codec is broken")
+	}
+	return data, nil
+}
+
+// A page that panics must not end the program, also when an open page reads it again without a request.
+func TestOpenPagePanics(t *testing.T) {
+	t.Parallel()
+	codec := &brokenCodec{}
+	b := newAdmin(t, func(c *dashboard.Config) {
+		c.Store = store.Config{Codec: codec}
+		c.PayloadRole = dashboard.Read
+	})
+	b.tasks = store.New(store.Config{Service: "test", Codec: codec})
+	b.schedule(store.Task{ID: "sealed", Payload: store.JSON(`{"type": "REPORT", "of": "gold"}`), At: time.Now().Add(time.Hour)})
+	page := open(t, b.client, b.url, "/tasks/sealed")
+	page.until("gold")
+	codec.broken.Store(true)
+	b.schedule(store.Task{ID: "other", Payload: store.JSON(`{"type": "REPORT"}`)}) // so that the page is read again
+	for deadline := time.Now().Add(patience); !strings.Contains(b.log.String(), "an open page panicked"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the log is %s", b.log)
+		}
+	}
+	codec.broken.Store(false)
+	if _, err := b.tasks.Pause(t.Context(), b.pool, "sealed"); err != nil {
+		t.Fatal(err)
+	}
+	page.until("PAUSED")
+}
+
+// Open pages that are slow must leave connections to people who act.
+func TestSlowOpenPagesLeaveConnections(t *testing.T) {
+	t.Parallel()
+	config := storetest.Pool(t).Config()
+	config.MaxConns = 4
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	board, err := dashboard.New(dashboard.Config{Pool: pool, Timeout: patience,
+		Authenticate: func(*http.Request) (dashboard.Person, error) { return people["admin"], nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(board.Handler())
+	t.Cleanup(server.Close)
+	blocker, err := pgx.ConnectConfig(t.Context(), config.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = blocker.Close(context.Background()) })
+	if _, err := blocker.Exec(t.Context(), `BEGIN; LOCK TABLE tasktable.notice_rules IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		open(t, server.Client(), server.URL, fmt.Sprintf("/notices?x=%d", i))
+	}
+	waits := 0 // pages that wait for the lock
+	for began := time.Now(); waits < 2 || time.Since(began) < 4*dashboard.LookEach; time.Sleep(5 * time.Millisecond) {
+		if err := blocker.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		if waits > 2 || time.Since(began) > patience {
+			t.Fatalf("%d connections are used by open pages, want 2", waits)
+		}
+	}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/keys", nil)
+	answer := httptest.NewRecorder()
+	board.Handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK {
+		t.Errorf("another page: answer %d", answer.Code)
+	}
+}
+
+// Open pages together ask twice a second whether anything was written, however many they are.
+func TestManyPagesAskOnce(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	began := time.Now()
+	for i := range 20 {
+		open(t, w.server.Client(), w.server.URL, fmt.Sprintf("/keys/new?x=%d", i), "X-Person", "admin").until("New key")
+	}
+	before, from := w.reads.marks.Load(), time.Now()
+	for change := range 5 {
+		id := fmt.Sprintf("notice-%d", change)
+		w.schedule(t, id)
+		open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", "admin").until(id)
+	}
+	for time.Since(from) < 4*dashboard.LookEach {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if asked, most := w.reads.marks.Load(), int64(time.Since(began)/dashboard.LookEach)+2; asked > most || asked <= before {
+		t.Errorf("asked %d times in %v, want at most %d", asked, time.Since(began), most)
+	}
 }
