@@ -67,6 +67,14 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			err = readForm(r)
 		}
 		if err == nil {
+			// The form may have arrived slowly, and the key may have been revoked since.
+			if person, err = d.whoIs(r); errors.Is(err, ErrUnauthenticated) {
+				d.refuseStranger(w, r)
+				return
+			}
+			v.person = person
+		}
+		if err == nil {
 			err = allow(person, a.needs, a.global)
 		}
 		if err == nil {

@@ -11,6 +11,9 @@ import (
 // maxFormBytes bounds a form. A bulk act names up to maxBulk tasks.
 const maxFormBytes = 8 << 20
 
+// maxAddressBytes bounds an address. Pages repeat their address in links, so a long one would fill the memory.
+const maxAddressBytes = 16 << 10
+
 // contentPolicy allows the dashboard's own files and nothing else: no inline script, no other host, no frame.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -37,6 +40,10 @@ func protect(next http.Handler, logger *slog.Logger) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
+		if len(r.URL.RequestURI()) > maxAddressBytes {
+			http.Error(w, "the address is too long", http.StatusRequestURITooLong)
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		guarded.ServeHTTP(w, r)
 	})

@@ -8,10 +8,12 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -322,5 +324,61 @@ func TestPathOfAnOddID(t *testing.T) {
 			strings.Count(resolved, "/") != 3 || parsed.RawQuery != "" || parsed.Fragment != "" {
 			t.Errorf("%q is at %s", id, resolved)
 		}
+	}
+}
+
+// Pages have links with their own address, so an address of a megabyte would make a page of many.
+func TestAddressesAreBounded(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	for length, status := range map[int]int{12 << 10: http.StatusOK, 17 << 10: http.StatusRequestURITooLong,
+		900 << 10: http.StatusRequestURITooLong} {
+		for _, path := range []string{"/changes?x=", "/tasks?message=&x=", "/live?page=/nowhere%3F"} {
+			if strings.HasPrefix(path, "/live") && status == http.StatusOK {
+				continue // its stream has no end
+			}
+			b.get(path+strings.Repeat("x", length)).wants(t, status)
+		}
+	}
+}
+
+// slowForm is the body of a form that arrives after something has happened.
+type slowForm struct {
+	io.Reader
+	before func()
+}
+
+func (s slowForm) Read(into []byte) (int, error) {
+	s.before()
+	return s.Reader.Read(into)
+}
+
+// Who has signed in may send the beginning of a form, and its end after the key was revoked.
+func TestKeyRevokedWhileAFormArrives(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t)
+	all := keys.New(keys.Config{})
+	secret, _, err := all.Create(t.Context(), b.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := all.OpenSession(t.Context(), b.pool, secret, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := slowForm{strings.NewReader("name=new&scope=read"), func() {
+		b.exec(`UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = 'bob'
+		WHERE name = 'ann' AND revoked_at IS NULL`)
+	}}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/keys/new", form)
+	request.Header.Set("Content-Type", formType)
+	request.Header.Set("Cookie", "tasktable_session="+token)
+	answer := httptest.NewRecorder()
+	b.handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusUnauthorized || strings.Contains(answer.Body.String(), "tt_") {
+		t.Errorf("answer %d: %s", answer.Code, answer.Body)
+	}
+	if found, err := all.List(t.Context(), b.pool, false); err != nil || len(found) != 0 {
+		t.Errorf("keys %v, %v", found, err)
 	}
 }
