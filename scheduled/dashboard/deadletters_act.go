@@ -126,7 +126,8 @@ func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Tim
 		return nil, notValid(fmt.Sprintf("group must be given at most %d times", maxDeadGroups))
 	}
 	var names []inspect.Name
-	for _, key := range keys {
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) { // a form may have one twice
 		values, err := url.ParseQuery(key)
 		if err != nil {
 			return nil, notValid("group must be as the page has it")
@@ -146,6 +147,9 @@ func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Tim
 			if name.Message == q.Message {
 				names = append(names, name)
 			}
+		}
+		if len(names) > maxDeadAct { // one act takes no more, and all groups together may fill the memory
+			break
 		}
 	}
 	return names, nil
