@@ -19,6 +19,7 @@ const (
 	askAgain    = 5 * time.Second        // how often a stream asks whether its person may still see the page
 	streamWrite = 10 * time.Second       // how long a browser may take to read an event
 	maxStreams  = 500
+	maxOfPerson = 25 // streams, so that one person cannot take those of all; a browser has six
 	maxFeeds    = 100
 	maxReading  = 2 // feeds that use a connection at once, so that people can act however slow the open pages are
 )
@@ -36,6 +37,7 @@ type feeds struct {
 	mutex   sync.Mutex
 	open    map[feedKey]*feed
 	streams int
+	persons map[Person]int // the streams of each
 }
 
 // feedKey has everything on which the content of a page depends.
@@ -58,18 +60,21 @@ type feed struct {
 func newFeeds(d *Dashboard) *feeds {
 	return &feeds{
 		board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, turns: make(chan struct{}, maxReading),
-		marks: newKept[string](), open: map[feedKey]*feed{},
+		marks: newKept[string](), open: map[feedKey]*feed{}, persons: map[Person]int{},
 	}
 }
 
 var errTooManyStreams = errors.New("too many pages are open")
 
 // join returns a channel on which the content of a page arrives, now and after each change. The caller must call leave.
-func (s *feeds) join(key feedKey, zone *time.Location) (content chan []byte, leave func(), err error) {
+func (s *feeds) join(
+	page string, person Person, zone *time.Location,
+) (content chan []byte, leave func(), err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	key := feedKey{page, person.Role, person.Tenant, zone.String()}
 	f := s.open[key]
-	if s.streams >= s.maxStreams || f == nil && len(s.open) >= s.maxFeeds {
+	if s.streams >= s.maxStreams || s.persons[person] >= maxOfPerson || f == nil && len(s.open) >= s.maxFeeds {
 		return nil, nil, errTooManyStreams
 	}
 	if f == nil {
@@ -81,17 +86,21 @@ func (s *feeds) join(key feedKey, zone *time.Location) (content chan []byte, lea
 	content = make(chan []byte, 1)
 	f.readers[content] = true
 	s.streams++
+	s.persons[person]++
 	if f.latest != nil {
 		content <- f.latest
 	}
-	return content, func() { s.leave(f, content) }, nil
+	return content, func() { s.leave(f, person, content) }, nil
 }
 
-func (s *feeds) leave(f *feed, content chan []byte) {
+func (s *feeds) leave(f *feed, person Person, content chan []byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(f.readers, content)
 	s.streams--
+	if s.persons[person]--; s.persons[person] == 0 {
+		delete(s.persons, person)
+	}
 	if len(f.readers) == 0 {
 		f.stop()
 		delete(s.open, f.key)
@@ -212,7 +221,7 @@ func (d *Dashboard) serveLive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	zone := lookOf(r).zone
-	content, leave, err := d.feeds.join(feedKey{address, person.Role, person.Tenant, zone.String()}, zone)
+	content, leave, err := d.feeds.join(address, person, zone)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

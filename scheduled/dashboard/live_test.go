@@ -447,3 +447,33 @@ func TestManyPagesAskOnce(t *testing.T) {
 		t.Errorf("asked %d times in %v, want at most %d", asked, time.Since(began), most)
 	}
 }
+
+// One person cannot take the streams of all.
+func TestTooManyStreamsOfOnePerson(t *testing.T) {
+	t.Parallel()
+	w := newWatched(t, false)
+	var streams []*stream
+	for i := range 25 {
+		streams = append(streams, open(t, w.server.Client(), w.server.URL, fmt.Sprintf("/keys/new?x=%d", i), "X-Person", "tenant read"))
+	}
+	for range 2 {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page=/tasks", nil)
+		request.Header.Set("X-Person", "tenant read")
+		answer := httptest.NewRecorder()
+		w.Handler().ServeHTTP(answer, request)
+		if answer.Code != http.StatusServiceUnavailable {
+			t.Fatalf("one more stream: answer %d", answer.Code)
+		}
+	}
+	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "admin").until("New key")
+	streams[0].close()
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if n, _ := w.OpenFeeds(); n == 25 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the stream has not ended")
+		}
+	}
+	open(t, w.server.Client(), w.server.URL, "/tasks", "X-Person", "tenant read")
+}
