@@ -52,6 +52,9 @@ func (s *dashboardSettings) options() []options.Option {
 	}
 }
 
+// proxyHeaders are headers that proxies add to requests. A proxy that adds none is not noticed.
+var proxyHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
+
 var headerSyntax = regexp.MustCompile(`^[A-Za-z0-9-]{1,100}$`)
 
 func headerName(into *string) func(string) error {
@@ -96,10 +99,16 @@ func isLoopback(address string) bool {
 func (s *dashboardSettings) authenticate() dashboard.Authenticate {
 	switch {
 	case s.open:
-		// A page of another site could lead its own host name to this address. Its requests name that host.
+		// A page of another site could lead its own host name to this address. Its requests name that host. A proxy on
+		// this machine could pass on requests of other machines.
 		return func(r *http.Request) (dashboard.Person, error) {
 			if !isLoopback(r.Host) {
 				return dashboard.Person{}, fmt.Errorf("%w: the host is not of this machine", dashboard.ErrUnauthenticated)
+			}
+			for _, header := range proxyHeaders {
+				if r.Header.Get(header) != "" {
+					return dashboard.Person{}, fmt.Errorf("%w: a proxy sent %s", dashboard.ErrUnauthenticated, header)
+				}
 			}
 			return dashboard.Person{Name: "dashboard", Role: dashboard.Admin}, nil
 		}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -106,6 +107,13 @@ func TestDashboardOpen(t *testing.T) {
 		person, err := open.authenticate()(&http.Request{Host: host})
 		if (err == nil) != known || known && person.Role != dashboard.Admin {
 			t.Errorf("%q: %+v, %v", host, person, err)
+		}
+	}
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"} {
+		r := &http.Request{Host: "127.0.0.1:8080", Header: http.Header{}}
+		r.Header.Set(header, "203.0.113.7")
+		if person, err := open.authenticate()(r); !errors.Is(err, dashboard.ErrUnauthenticated) {
+			t.Errorf("a proxy that sends %s: %+v, %v", header, person, err)
 		}
 	}
 }
