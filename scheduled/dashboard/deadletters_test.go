@@ -154,7 +154,7 @@ func TestActsOnDeadLetters(t *testing.T) {
 		asked  string // of how many the page asks
 		left   string // those that are dead letters afterwards
 	}{
-		"a group": {[]string{"only", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
+		"a group":       {[]string{"only", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
 		"a group twice": {[]string{"group", group, "group", group}, "2 dead letters", "../x?y#z <b> mail-3 mail-4 silent"},
 		"two groups": {[]string{"group", group, "group",
 			"type=MAIL&status=EXPIRED&message=was+not+started+within+1h"}, "3 dead letters",

@@ -154,6 +154,8 @@ func (r Rule) Check() error {
 		return invalid("events must have one or more of %s", eventNames())
 	case len(r.Recipients) == 0:
 		return invalid("recipients must have one or more names")
+	case slices.Contains(r.Recipients, ""):
+		return invalid("recipients must be names of recipients, and one of them is empty")
 	case r.Digest != AtOnce && !isWholeSeconds(r.Digest, maxDigest):
 		return invalid("digest must be whole seconds from 1s to %s, or at once, got %s", maxDigest, r.Digest)
 	case !isWholeSeconds(r.After, maxAfter):

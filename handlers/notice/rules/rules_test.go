@@ -87,6 +87,7 @@ func TestABadRuleIsRefused(t *testing.T) {
 		"events must have one or more of":     func(r *rules.Rule) { r.Events = nil },
 		"events must be of failed, expired":   func(r *rules.Rule) { r.Events = []rules.Event{"dead"} },
 		"recipients must have one or more":    func(r *rules.Rule) { r.Recipients = nil },
+		"one of them is empty":                func(r *rules.Rule) { r.Recipients = []string{"ops", ""} },
 		"there is no nobody":                  func(r *rules.Rule) { r.Recipients = []string{"nobody"} },
 		"types: ":                             func(r *rules.Rule) { r.Types = []string{"a b"} },
 		"queues: ":                            func(r *rules.Rule) { r.Queues = []string{"A"} },
