@@ -457,7 +457,7 @@ func TestTooManyStreamsOfOnePerson(t *testing.T) {
 		streams = append(streams, open(t, w.server.Client(), w.server.URL, fmt.Sprintf("/keys/new?x=%d", i), "X-Person", "tenant read"))
 	}
 	for range 2 {
-		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page=/tasks", nil)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/live?page=/keys/new", nil)
 		request.Header.Set("X-Person", "tenant read")
 		answer := httptest.NewRecorder()
 		w.Handler().ServeHTTP(answer, request)
@@ -475,5 +475,5 @@ func TestTooManyStreamsOfOnePerson(t *testing.T) {
 			t.Fatal("the stream has not ended")
 		}
 	}
-	open(t, w.server.Client(), w.server.URL, "/tasks", "X-Person", "tenant read")
+	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "tenant read").until("Not allowed")
 }

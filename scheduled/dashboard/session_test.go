@@ -17,7 +17,7 @@ import (
 var outside = []string{"//evil.example", "///evil.example", `/\evil.example`, `\\evil.example`, "https://evil.example", "https:evil.example",
 	"javascript:alert(1)", "/\t/evil.example", "/\n/evil.example", "/\r/evil.example", "\t//evil.example", " //evil.example", "evil.example",
 	"/\x0b/evil.example", "/\x00/evil.example", "/\x7f/evil.example", "/x\r\nSet-Cookie: a=b", "@evil.example", ".evil.example", "", "?x",
-	"/\xff", "/a\\..\\evil.example"}
+	"/\xff", "/a\\..\\evil.example", "/../evil", "/../../evil?x=1", "/tasks/../../evil", "/./x", "/..", "/x//y"}
 
 func TestNothingLeadsToAnotherSite(t *testing.T) {
 	t.Parallel()

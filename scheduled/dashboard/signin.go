@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strings"
 	"time"
 	"unicode"
@@ -126,8 +127,11 @@ func (d *Dashboard) setCookie(w http.ResponseWriter, r *http.Request, name, valu
 // localPath returns a path of the dashboard that a form or an address has named. Anything else becomes /, so that no
 // link can lead from here to another site.
 func (d *Dashboard) localPath(given string) string {
+	of, _, _ := strings.Cut(given, "?")
+	clean := path.Clean(of) // .. would lead out of the prefix
 	if !strings.HasPrefix(given, "/") || strings.HasPrefix(given, "//") || strings.Contains(given, `\`) ||
-		!utf8.ValidString(given) || strings.ContainsFunc(given, unicode.IsControl) {
+		!utf8.ValidString(given) || strings.ContainsFunc(given, unicode.IsControl) ||
+		of != clean && of != clean+"/" {
 		return "/"
 	}
 	return given
