@@ -23,8 +23,8 @@ type frame struct {
 	Said  said          // what the last act has done; only the layout has it
 }
 
-// Link returns the address of a page: a path of the dashboard, and names and values of parameters by turns. Empty
-// values are left out.
+// Link returns the address of a page. It takes a path of the dashboard, and then names and values of parameters by
+// turns. Empty values are left out.
 func (f frame) Link(path string, parameters ...any) string {
 	texts := make([]string, len(parameters))
 	for i, parameter := range parameters {
