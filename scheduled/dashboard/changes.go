@@ -20,7 +20,6 @@ type changesView struct {
 	Changes []changeView
 	After   int64 // where the next page begins; 0: there is none
 	Cut     bool  // the search stopped before the page was full
-	Later   bool  // this is not the first page
 	Filters bool
 	Verbs   []string // to choose from
 }
@@ -39,7 +38,7 @@ func changes(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := changesView{After: found.After, Cut: found.Cut, Later: filter.After > 0, Verbs: knownVerbs}
+	view := changesView{After: found.After, Cut: found.Cut, Verbs: knownVerbs}
 	for _, name := range []string{"by", "verb", "id", "from", "to"} {
 		view.Filters = view.Filters || v.query(name) != ""
 	}

@@ -16,6 +16,7 @@ import (
 const (
 	maxTypes   = 10
 	maxComing  = 10
+	maxOverdue = 90 // fires that are read besides, because those that are overdue come first
 	maxTrouble = 10
 	maxDead    = 5
 	maxChanges = 8
@@ -193,7 +194,7 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 	if err != nil {
 		return err
 	}
-	fires, err := v.inspector.ComingFires(ctx, v.db, "", maxComing)
+	fires, err := v.inspector.ComingFires(ctx, v.db, "", maxOverdue+maxComing)
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,9 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 		view.Coming = append(view.Coming, coming{ComingTask: task})
 	}
 	for _, fire := range fires {
+		if fire.At.Before(v.now) { // the list of recurring tasks in trouble has it, unless it fires within moments
+			continue
+		}
 		view.Coming = append(view.Coming, coming{inspect.ComingTask{
 			ID: fire.ID, Type: fire.Type, Queue: fire.Queue, At: fire.At}, true})
 	}

@@ -48,8 +48,7 @@ type tasksView struct {
 	About   bool   // a task has an entity or a tenant
 	Showing string // how many tasks there are
 	Cut     bool   // Search stopped before the page was full
-	First   string // the addresses of pages; "" if there is none
-	Next    string
+	After   string // where the next page begins; "" if there is none
 
 	Filter  string // the parameters of the address, for acts on all that match
 	Back    string // this page, without its place in the list
@@ -95,10 +94,7 @@ func tasks(ctx context.Context, v *visit) (any, error) {
 	}
 	view.Cut = page.Cut
 	if page.After != nil {
-		view.Next = v.tasksAt(values, "after", encodeCursor(*page.After))
-	}
-	if filter.After != nil {
-		view.First = v.tasksAt(values, "after", "")
+		view.After = encodeCursor(*page.After)
 	}
 	view.Showing, err = v.showing(ctx, filter, page)
 	return view, err
