@@ -72,7 +72,7 @@ func createKey(ctx context.Context, v *visit) (done, error) {
 			return done{}, err
 		}
 	}
-	return done{}, answered{answer{http.StatusUnprocessableEntity, "keys-new", "New key", form}}
+	return done{show: "keys-new", status: http.StatusUnprocessableEntity, title: "New key", view: form}, nil
 }
 
 func (f keyFormView) rate() int {

@@ -43,7 +43,7 @@ func changes(ctx context.Context, v *visit) (any, error) {
 		view.Filters = view.Filters || v.query(name) != ""
 	}
 	for _, change := range found.Changes {
-		view.Changes = append(view.Changes, changeViewOf(change))
+		view.Changes = append(view.Changes, v.changeViewOf(change))
 	}
 	return view, nil
 }

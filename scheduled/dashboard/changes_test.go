@@ -30,7 +30,7 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := b.get("/changes").wants(t, http.StatusOK, "cancel cancelled task-59", "bob&lt;script&gt;",
-		`href="/admin/tasks/task-59"`, "T12:00:00&#43;00:00 → 2100-01-01T13:00:00&#43;00:00", "Next page").
+		`href="/admin/tasks/task-59"`, "12:00:00 UTC → 2100-01-01 13:00:00 UTC", "Next page").
 		lacks(t, markup, ">created<", "First page")
 	next := regexp.MustCompile(`href="/admin(/changes\?after=[0-9]+)"`).FindStringSubmatch(first.text)
 	if next == nil {

@@ -175,13 +175,9 @@ func deadLetters(ctx context.Context, v *visit) (any, error) {
 // list reads one page, the latest first.
 func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter) error {
 	filter.LatestFirst, filter.Limit = true, deadPage
-	if after := v.query("after"); after != "" {
-		at, id, _ := strings.Cut(after, "/")
-		finished, err := time.Parse(time.RFC3339Nano, at)
-		if err != nil {
-			return notValid("after must be the time and the id of a task, as the link to the next page has it")
-		}
-		filter.After = &store.Row{ID: id, FinishedAt: &finished}
+	var err error
+	if filter.After, err = decodeCursor(v.query("after"), inspect.ByFinished); err != nil {
+		return notValid("after " + err.Error())
 	}
 	found, err := v.inspector.Search(ctx, v.db, filter)
 	view.Rows, view.Cut = found.Rows, found.Cut
@@ -189,7 +185,7 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	view.HaveTenant = v.person.Tenant == "" &&
 		slices.ContainsFunc(view.Rows, func(row store.Row) bool { return row.TenantID != nil })
 	if found.After != nil {
-		view.After = found.After.FinishedAt.UTC().Format(time.RFC3339Nano) + "/" + found.After.ID
+		view.After = encodeCursor(*found.After)
 	}
 	return err
 }

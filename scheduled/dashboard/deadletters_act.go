@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -95,12 +94,7 @@ func (view confirmDeadView) title() string {
 // Button is the text of the button that confirms.
 func (view confirmDeadView) Button() string { return strings.TrimSuffix(view.title(), "?") }
 
-func deadLettersCounted(n int) string {
-	if n == 1 {
-		return "1 dead letter"
-	}
-	return words.Count(n, false) + " dead letters"
-}
+func deadLettersCounted(n int) string { return amount(n, "dead letter", "dead letters") }
 
 // choose returns the dead letters that the form selects, those that ended first first.
 func (view *confirmDeadView) choose(ctx context.Context, v *visit, filter inspect.Filter) ([]inspect.Name, error) {

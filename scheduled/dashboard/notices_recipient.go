@@ -77,7 +77,7 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	case len(form.Errors) > 0:
-		return done{}, answered{answer{http.StatusUnprocessableEntity, "notices-recipient", "Recipient", form}}
+		return done{show: "notices-recipient", status: http.StatusUnprocessableEntity, title: "Recipient", view: form}, nil
 	}
 	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

@@ -95,7 +95,7 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	case len(errs) > 0:
-		return done{}, answered{answer{http.StatusUnprocessableEntity, "notices-rule", "Rule", form}}
+		return done{show: "notices-rule", status: http.StatusUnprocessableEntity, title: "Rule", view: form}, nil
 	}
 	return done{text: "The rule " + rule.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

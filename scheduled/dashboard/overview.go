@@ -234,7 +234,7 @@ func readLatest(ctx context.Context, v *visit, view *overviewView) error {
 	view.Dead = dead.Rows
 	latest, err := v.inspector.Changes(ctx, v.db, inspect.ChangesFilter{Limit: maxChanges})
 	for _, change := range latest.Changes {
-		view.Changes = append(view.Changes, changeViewOf(change))
+		view.Changes = append(view.Changes, v.changeViewOf(change))
 	}
 	return err
 }

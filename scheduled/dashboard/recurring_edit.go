@@ -135,7 +135,7 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		err = task.Check()
 	}
 	if err != nil {
-		return done{}, view.refuse(err)
+		return view.refuse(err)
 	}
 	view.Form.EndsAt = frame{visit: v}.Input(task.Recurrence.EndsAt) // in the zone of the page that follows
 	if v.form("confirmed") != "" {
@@ -144,10 +144,13 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		if receipt.Outcome == store.Unchanged {
 			text = "Nothing was changed, because it is so already."
 		}
-		return done{text: text, to: recurringPath(row.ID)}, view.refuse(err)
+		if err != nil {
+			return view.refuse(err)
+		}
+		return done{text: text, to: recurringPath(row.ID)}, nil
 	}
 	if view.Preview, err = previewOf(ctx, v, row, task); err != nil {
-		return done{}, view.refuse(err)
+		return view.refuse(err)
 	}
 	return done{show: "recurring-edit", title: view.Title(), view: view}, nil
 }
@@ -155,7 +158,7 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 var wrongField = regexp.MustCompile(`invalid: ([a-z_]+)`)
 
 // refuse shows the form again, with the field and the rule. Other errors are not about the form.
-func (view recurringEditView) refuse(err error) error {
+func (view recurringEditView) refuse(err error) (done, error) {
 	var own problem
 	switch {
 	case errors.As(err, &own):
@@ -169,12 +172,14 @@ func (view recurringEditView) refuse(err error) error {
 	case errors.Is(err, store.ErrUnknownCodec):
 		view.Error = "The payload is encoded, and this dashboard has no codec for it. Edit the task where the codec is."
 	default:
-		return err
+		return done{}, err
 	}
 	if view.Field == "" {
 		view.Field, _, _ = strings.Cut(strings.ToLower(view.Error), " ")
 	}
-	return answered{answer{http.StatusUnprocessableEntity, "recurring-edit", view.Title(), view}}
+	return done{
+		show: "recurring-edit", status: http.StatusUnprocessableEntity, title: view.Title(), view: view,
+	}, nil
 }
 
 // task is the whole task as the form wants it. The fields that the form does not have stay as they are. A task that has

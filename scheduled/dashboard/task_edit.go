@@ -200,9 +200,9 @@ func (v *editView) written(on *visit) {
 }
 
 // again shows the form once more, with what the person has written.
-func (v editView) again(status int, problem string) error {
+func (v editView) again(status int, problem string) (done, error) {
 	v.Problem = problem
-	return answered{answer{status, "task-edit", v.Title(), v}}
+	return done{show: "task-edit", status: status, title: v.Title(), view: v}, nil
 }
 
 func saveEdit(ctx context.Context, v *visit) (done, error) {
@@ -226,18 +226,21 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 		if len(view.Changes) == 0 { // it has ended
 			text = stale.view.Text
 		}
-		return done{}, view.again(http.StatusConflict, text)
+		return view.again(http.StatusConflict, text)
 	}
-	task, err := view.task(ctx, v)
-	if err != nil {
+	task, wrong, err := view.task(ctx, v)
+	switch {
+	case err != nil:
 		return done{}, err
+	case wrong != "":
+		return view.again(http.StatusUnprocessableEntity, "Nothing was saved. "+wrong)
 	}
 	// The span in which the task was scheduled stays: an edit has none of its own.
 	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
 	switch {
 	case errors.Is(err, store.ErrInvalid):
 		_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ") // it names the field
-		return done{}, view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
+		return view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
 	case err != nil:
 		return done{}, err
 	}
@@ -251,13 +254,12 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	return done{text: text, to: taskPath(row.ID)}, nil
 }
 
-// task returns the task as the person wants it.
-func (v *editView) task(ctx context.Context, on *visit) (store.Task, error) {
-	task, err := taskOf(ctx, on, v.Row)
-	if err != nil {
-		return task, err
+// task returns the task as the person wants it, or what is wrong with it.
+func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong string, err error) {
+	if task, err = taskOf(ctx, on, v.Row); err != nil {
+		return task, "", err
 	}
-	moved, wrong := v.Row.Status == store.StatusCancelled, false
+	moved := v.Row.Status == store.StatusCancelled
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		if !f.Touched() {
@@ -276,16 +278,15 @@ func (v *editView) task(ctx context.Context, on *visit) (store.Task, error) {
 		} else if err := f.set(&task, f.Value); err != nil {
 			f.Problem = upper(f.Name) + " " + err.Error() + "."
 		}
-		wrong = wrong || f.Problem != ""
+		if f.Problem != "" {
+			wrong = "Look at the fields."
+		}
 	}
-	switch {
-	case wrong:
-		return task, v.again(http.StatusUnprocessableEntity, "Nothing was saved. Look at the fields.")
-	case v.Row.FinishedAt != nil && !moved:
-		return task, v.again(http.StatusUnprocessableEntity, fmt.Sprintf("Nothing was saved. The task has ended (%s), "+
-			"and an edit runs it again. So time must be another one, such as now.", v.Row.Status))
+	if wrong == "" && v.Row.FinishedAt != nil && !moved {
+		wrong = fmt.Sprintf("The task has ended (%s), and an edit runs it again. So time must be another one, such as "+
+			"now.", v.Row.Status)
 	}
-	return task, nil
+	return task, wrong, nil
 }
 
 // taskOf returns a task so that scheduling it again changes nothing.

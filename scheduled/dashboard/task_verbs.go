@@ -106,14 +106,12 @@ func (d *Dashboard) registerVerbs(mux *http.ServeMux) {
 }
 
 func pauseTask(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-	until, err := v.momentOf("until")
+	until, err := v.untilOf()
 	switch {
 	case err != nil:
 		return store.Receipt{}, err
 	case until.IsZero():
 		return v.tasks.Pause(ctx, v.db, id)
-	case !until.After(v.now):
-		return store.Receipt{}, notValid("Until must be later than now.")
 	}
 	return v.tasks.PauseUntil(ctx, v.db, id, until)
 }
