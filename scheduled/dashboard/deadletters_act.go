@@ -217,7 +217,7 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	text := did + deadLettersCounted(len(receipts)) + "."
 	switch {
 	case len(left) > deadNamed:
-		text += fmt.Sprintf(" %s had changed meanwhile and were left alone, among them", words.Count(len(left), false))
+		text += fmt.Sprintf(" %s had changed meanwhile and were left alone, among them", deadLettersCounted(len(left)))
 	case len(left) > 0:
 		text += fmt.Sprintf(" %d had changed meanwhile and were left alone", len(left))
 	}
