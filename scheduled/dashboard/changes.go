@@ -12,7 +12,7 @@ import (
 const maxChangesShown = 50
 
 func (d *Dashboard) registerChanges(*http.ServeMux) {
-	d.page(page{path: "/changes", template: "changes", title: "Changes", global: true}, changes)
+	d.page(page{path: "/changes", template: "changes", title: "Changes", global: true}, changesPage)
 }
 
 // changesView tells who did what, the latest first.
@@ -29,7 +29,7 @@ var knownVerbs = []string{
 	"archive", "cancel", "delete", "pause", "reschedule", "resume", "retry", "run_now", "schedule", "sql", "sync",
 }
 
-func changes(ctx context.Context, v *visit) (any, error) {
+func changesPage(ctx context.Context, v *visit) (any, error) {
 	filter, err := changesFilterOf(v)
 	if err != nil {
 		return nil, err

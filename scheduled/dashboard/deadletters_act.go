@@ -21,8 +21,7 @@ const (
 	// maxDeadFound is how many names are read to find those of a group. A filter finds messages that contain the
 	// group's message, and some of them may belong to another group.
 	maxDeadFound = 100000
-	deadNamed    = 20   // how many dead letters, and how many kinds of them, the confirmation shows
-	maxDeadNote  = 4096 // bytes
+	deadNamed    = 20 // how many dead letters, and how many kinds of them, the confirmation shows
 )
 
 // confirmDeadView asks whether dead letters should be changed.
@@ -149,8 +148,8 @@ func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Tim
 func (view *confirmDeadView) namesOf(ctx context.Context, v *visit, ids []string) ([]inspect.Name, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	if len(ids) > deadPage {
-		return nil, notValid(fmt.Sprintf("id must be given at most %d times", deadPage))
+	if len(ids) > deadRows {
+		return nil, notValid(fmt.Sprintf("id must be given at most %d times", deadRows))
 	}
 	var names []inspect.Name
 	for _, id := range ids {
@@ -199,8 +198,8 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	if err != nil {
 		return done{}, notValid("as_of must be a time in RFC 3339")
 	}
-	if len(v.form("note")) > maxDeadNote {
-		return done{}, notValid(fmt.Sprintf("note must be at most %d bytes", maxDeadNote))
+	if !validLongText(v.form("note")) {
+		return done{}, notValid("note " + errLongText.Error())
 	}
 	filter := inspect.DeadLetters()
 	filter.FinishedTo = asOf

@@ -164,7 +164,7 @@ func eventsOf(v *visit) (events []rules.Event) {
 	return events
 }
 
-func eventChoices(chosen []rules.Event) (choices []choiceView) {
+func eventChoices(chosen []rules.Event) (choices []choice) {
 	texts := map[rules.Event]string{
 		rules.Failed:       "failed: a task failed for good",
 		rules.Expired:      "expired: a task expired before an attempt could start",
@@ -175,7 +175,7 @@ func eventChoices(chosen []rules.Event) (choices []choiceView) {
 		rules.Recovered:    "recovered: late, missed or unsuccessful no more",
 	}
 	for _, event := range rules.Events() {
-		choices = append(choices, choiceView{string(event), texts[event], slices.Contains(chosen, event)})
+		choices = append(choices, choice{string(event), texts[event], slices.Contains(chosen, event)})
 	}
 	return choices
 }

@@ -16,7 +16,7 @@ type recipientFormView struct {
 	Recipient  rules.Recipient
 	MutedUntil string
 	Quiet      rules.Quiet
-	Events     []choiceView
+	Events     []choice
 	Errors     formErrors
 }
 

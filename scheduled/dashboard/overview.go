@@ -25,7 +25,7 @@ const (
 const troubleFresh = 2 * time.Second
 
 func (d *Dashboard) registerOverview() {
-	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overview)
+	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overviewPage)
 }
 
 // overviewView is the first page.
@@ -69,7 +69,7 @@ type troubleRead struct {
 	more  bool
 }
 
-func (d *Dashboard) overview(ctx context.Context, v *visit) (any, error) {
+func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	chosen, err := windowOf(v.query("window"))
 	if err != nil {
 		return nil, err

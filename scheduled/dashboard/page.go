@@ -172,12 +172,6 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 		"The database gave no answer. The log has the reason. Try again.")
 }
 
-// sentence makes a sentence of an error's text.
-func sentence(err error) string {
-	text := err.Error()
-	return strings.ToUpper(text[:1]) + text[1:] + "."
-}
-
 // fail writes the page of an error.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	told := d.errorAnswer(r, err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ type recurringPreview struct {
 // previewRow has the fires of one place, each by the wall clock of its task's zone. nil means that there is none.
 type previewRow struct{ Now, Then *fireView }
 
-func recurringEdit(ctx context.Context, v *visit) (any, error) {
+func recurringEditPage(ctx context.Context, v *visit) (any, error) {
 	row, err := v.tasks.Get(ctx, v.db, v.path("id"))
 	if err != nil {
 		return nil, err
@@ -155,8 +154,6 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 	return done{show: "recurring-edit", title: view.Title(), view: view}, nil
 }
 
-var wrongField = regexp.MustCompile(`invalid: ([a-z_]+)`)
-
 // refuse shows the form again, with the field and the rule. Other errors are not about the form.
 func (view recurringEditView) refuse(err error) (done, error) {
 	var own problem
@@ -164,11 +161,8 @@ func (view recurringEditView) refuse(err error) (done, error) {
 	case errors.As(err, &own):
 		view.Error = own.view.Text
 	case errors.Is(err, store.ErrInvalid):
-		_, text, _ := strings.Cut(err.Error(), "invalid: ")
-		view.Error = sentence(errors.New(text))
-		if found := wrongField.FindStringSubmatch(err.Error()); found != nil {
-			view.Field = found[1]
-		}
+		field, text := invalidField(err)
+		view.Field, view.Error = field, upper(text)+"."
 	case errors.Is(err, store.ErrUnknownCodec):
 		view.Error = "The payload is encoded, and this dashboard has no codec for it. Edit the task where the codec is."
 	default:

@@ -70,7 +70,7 @@ func toneOf(health inspect.Health, reason inspect.Reason) string {
 // SameZone reports whether times in the zone of the task and in that of the person are the same.
 func (view recurringTaskView) SameZone(zone string) bool { return zone == view.Task.TimeZone }
 
-func recurringTask(ctx context.Context, v *visit) (any, error) {
+func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	id := v.path("id")
 	// The revision is read first, so that a change between the two reads is told when somebody acts.
 	row, err := v.tasks.Get(ctx, v.db, id)

@@ -1,11 +1,9 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,7 +63,7 @@ var editKinds = []editKind{
 		text: func(v *visit, row store.Row, _ string) string { return frame{visit: v}.Input(row.ScheduledAt) }},
 	{Name: "priority", Label: "Priority", Hint: "−100 to 100; higher runs first", Type: "number",
 		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.Priority) },
-		set:  func(task *store.Task, text string) error { return number(text, &task.Priority) }},
+		set:  func(task *store.Task, text string) error { return wholeNumber(text, &task.Priority) }},
 	{Name: "queue", Label: "Queue", Type: "text",
 		text: func(_ *visit, row store.Row, _ string) string { return row.Queue },
 		set:  func(task *store.Task, text string) error { task.Queue = text; return nil }},
@@ -90,7 +88,7 @@ var editKinds = []editKind{
 	{Name: "max_attempts", Label: "Attempts at most", Hint: "1 to 1000", Type: "number",
 		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.MaxAttempts) },
 		set: func(task *store.Task, text string) error {
-			if err := number(text, &task.MaxAttempts); err != nil || task.MaxAttempts > 0 {
+			if err := wholeNumber(text, &task.MaxAttempts); err != nil || task.MaxAttempts > 0 {
 				return err
 			}
 			return errors.New("must be 1 to 1000")
@@ -108,18 +106,10 @@ var editKinds = []editKind{
 }
 
 func setPayload(task *store.Task, text string) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &fields); err != nil || fields == nil {
-		return fmt.Errorf("must be a JSON object: %w", cmp.Or(err, errors.New("null is none")))
+	if err := checkObject(text); err != nil {
+		return err
 	}
 	task.Payload = store.JSON(text)
-	return nil
-}
-
-func number(text string, into *int) (err error) {
-	if *into, err = strconv.Atoi(text); err != nil {
-		return errors.New("must be a whole number")
-	}
 	return nil
 }
 
@@ -158,7 +148,7 @@ func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 	return view, nil
 }
 
-func viewEdit(ctx context.Context, v *visit) (any, error) {
+func taskEditPage(ctx context.Context, v *visit) (any, error) {
 	row, err := v.tasks.Get(ctx, v.db, v.path("id"))
 	if err != nil {
 		return nil, err
@@ -239,7 +229,7 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
 	switch {
 	case errors.Is(err, store.ErrInvalid):
-		_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ") // it names the field
+		_, rule := invalidField(err)
 		return view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
 	case err != nil:
 		return done{}, err
@@ -310,12 +300,4 @@ func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
 		}
 	}
 	return task, nil
-}
-
-// valueOr is the value of a pointer, or the zero value.
-func valueOr[T any](pointer *T) (value T) {
-	if pointer != nil {
-		value = *pointer
-	}
-	return value
 }
