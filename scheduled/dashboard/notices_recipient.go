@@ -77,7 +77,8 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	case len(form.Errors) > 0:
-		return done{show: "notices-recipient", status: http.StatusUnprocessableEntity, title: "Recipient", view: form}, nil
+		const wrong = http.StatusUnprocessableEntity
+		return done{show: "notices-recipient", status: wrong, title: "Recipient", view: form}, nil
 	}
 	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

@@ -27,7 +27,8 @@ func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
 	for _, path := range []string{"/recurring/{id}", "/recurring/{id}/task"} {
 		d.page(page{path: path, template: "recurring-task", title: "Recurring task"}, recurringTaskPage)
 	}
-	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Operate}, recurringEditPage)
+	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Operate},
+		recurringEditPage)
 	d.act(mux, act{path: "/recurring/{id}/edit", needs: Operate}, editRecurring)
 	for name, verb := range recurringVerbs {
 		d.act(mux, act{path: "/recurring/{id}/" + name, needs: Operate}, verb.act)
