@@ -202,7 +202,7 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 		view.Coming = append(view.Coming, coming{ComingTask: task})
 	}
 	for _, fire := range fires {
-		if fire.At.Before(v.now) { // the list of recurring tasks in trouble has it, unless it fires within moments
+		if fire.At.Before(v.now) { // no node leads, which the page says first, or the leader is about to fire it
 			continue
 		}
 		view.Coming = append(view.Coming, coming{inspect.ComingTask{
