@@ -208,7 +208,8 @@ func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, d.direct.Config().ConnConfig)
 }
 
-// ownPool makes a pool with the settings of the handlers' pool, so that requests over HTTP take none of its connections.
+// ownPool makes a pool with the settings of the handlers' pool, so that requests over HTTP take none of the latter's
+// connections.
 func (d *database) ownPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
 	config := d.pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = int32(conns), 0, 0

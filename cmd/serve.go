@@ -158,7 +158,8 @@ func (s *serve) run(ctx context.Context) (err error) {
 	return s.serve(ctx, node, logger)
 }
 
-// handlers returns the handlers of the API and of the dashboard. They are nil if the program is not asked to serve them.
+// handlers returns the handlers of the API and of the dashboard. A handler is nil if the program is not asked to serve
+// it.
 func (s *serve) handlers() (calls, pages *startingHandler, err error) {
 	if s.api.on {
 		if s.http.address == "" {

@@ -30,7 +30,8 @@ type dashboardSettings struct {
 func (s *dashboardSettings) options() []options.Option {
 	return []options.Option{
 		{Flag: "dashboard", Variable: "TASKTABLE_DASHBOARD", Set: options.Bool(&s.on),
-			Usage: "also serves the dashboard, on --http-addr, to people who sign in with a key (tasktable keys create)"},
+			Usage: "also serves the dashboard, on --http-addr, to people who sign in with a key (tasktable keys " +
+				"create)"},
 		{Flag: "dashboard-conns", Variable: "TASKTABLE_DASHBOARD_CONNS", Kind: "number",
 			Set: options.Int(&s.conns, 2, 1000), Default: fmt.Sprint(defaultDashboardConns),
 			Usage: "the most connections of the dashboard's own pool"},
@@ -47,8 +48,8 @@ func (s *dashboardSettings) options() []options.Option {
 			Usage: "a proxy or a network of proxies whose headers tell who somebody is; each must overwrite these " +
 				"headers in every request; may be repeated, or separated by commas (default none)"},
 		{Flag: "dashboard-open", Variable: "TASKTABLE_DASHBOARD_OPEN", Set: options.Bool(&s.open),
-			Usage: "makes everybody on this machine an admin of the dashboard without a key; only with an --http-addr " +
-				"such as 127.0.0.1:8080, which other machines do not reach"},
+			Usage: "makes everybody on this machine an admin of the dashboard without a key; only with an " +
+				"--http-addr such as 127.0.0.1:8080, which other machines do not reach"},
 	}
 }
 
@@ -103,7 +104,8 @@ func (s *dashboardSettings) authenticate() dashboard.Authenticate {
 		// this machine could pass on requests of other machines.
 		return func(r *http.Request) (dashboard.Person, error) {
 			if !isLoopback(r.Host) {
-				return dashboard.Person{}, fmt.Errorf("%w: the host is not of this machine", dashboard.ErrUnauthenticated)
+				return dashboard.Person{}, fmt.Errorf("%w: the host is not of this machine",
+					dashboard.ErrUnauthenticated)
 			}
 			for _, header := range proxyHeaders {
 				if r.Header.Get(header) != "" {

@@ -34,13 +34,19 @@ type done struct {
 	// tasks are a few tasks that the sentence is about. Their ids follow it, as links.
 	tasks []string
 	to    string // the page to go to; "" means the form's field back
-	// show is the template of a page to show at once, whose .View is view. Without a text nothing has been changed, and
-	// the page asks the person first. With one, the page tells what has been done, such as a key that is shown once.
+	// show is the template of a page to show at once, whose .View is view. Without a text the page asks the person
+	// first, or it is a form that has errors. Then all that the act has changed is undone. With a text the page tells
+	// what has been done, such as a key that is shown once.
 	show   string
 	status int // of that page; 0 means 200
 	title  string
 	view   any
 }
+
+// asks reports whether the act has done nothing yet.
+func (made done) asks() bool { return made.show != "" && made.text == "" }
+
+var errAsks = errors.New("the person is asked first")
 
 const (
 	saidCookie = "tasktable_said"
@@ -79,11 +85,16 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 		}
 		if err == nil {
 			err = d.begin(v, true, func(ctx context.Context) (err error) {
-				made, err = do(ctx, v)
+				if made, err = do(ctx, v); err == nil && made.asks() {
+					err = errAsks
+				}
 				return err
 			})
 		}
-		if err == nil && (made.show == "" || made.text != "") {
+		if errors.Is(err, errAsks) {
+			err = nil
+		}
+		if err == nil && !made.asks() {
 			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
 		}
 		switch {
@@ -193,7 +204,7 @@ func (v *visit) changedSince(ctx context.Context, id string, seen int64) error {
 	told := errorView{Text: "Somebody has changed " + id + " since you saw it. Nothing was done. Look at it again."}
 	for _, change := range history.Changes {
 		if change.Revision > seen {
-			told.Changes = append(told.Changes, changeViewOf(change))
+			told.Changes = append(told.Changes, v.changeViewOf(change))
 		}
 	}
 	return problem{http.StatusConflict, "Changed meanwhile", told}

@@ -16,13 +16,13 @@ import (
 // keyFormView is the form of a new key, as somebody has filled it in.
 type keyFormView struct {
 	Name, Service, Tenant, Rate, ExpiresIn string
-	Scopes                                 []choiceView
+	Scopes                                 []choice
 	Errors                                 formErrors
 }
 
 func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
 
-func scopeChoices(chosen []string) (choices []choiceView) {
+func scopeChoices(chosen []string) (choices []choice) {
 	texts := map[keys.Scope]string{
 		keys.Read:     "read: look at tasks, in the API and here",
 		keys.Schedule: "schedule: schedule, edit and cancel tasks in the API",
@@ -30,7 +30,7 @@ func scopeChoices(chosen []string) (choices []choiceView) {
 		keys.Admin:    "admin: manage keys and notices here",
 	}
 	for _, scope := range keys.Scopes() {
-		choices = append(choices, choiceView{string(scope), texts[scope], slices.Contains(chosen, string(scope))})
+		choices = append(choices, choice{string(scope), texts[scope], slices.Contains(chosen, string(scope))})
 	}
 	return choices
 }
@@ -72,7 +72,7 @@ func createKey(ctx context.Context, v *visit) (done, error) {
 			return done{}, err
 		}
 	}
-	return done{}, answered{answer{http.StatusUnprocessableEntity, "keys-new", "New key", form}}
+	return done{show: "keys-new", status: http.StatusUnprocessableEntity, title: "New key", view: form}, nil
 }
 
 func (f keyFormView) rate() int {

@@ -60,7 +60,7 @@ type bulkView struct {
 	Seen    []seenTask // for the form
 	Exact   bool       // the status must be the same, too
 	Input   input      // the argument of the verb, if it takes one
-	Errors  fieldErrors
+	Errors  formErrors
 	Back    string
 }
 
@@ -86,7 +86,7 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 		return done{}, notValid("The field verb must be cancel, pause, resume, run_now, retry, archive or delete.")
 	}
 	view := bulkView{
-		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Errors: fieldErrors{},
+		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Errors: formErrors{},
 		Back: v.form("back"),
 	}
 	if err := v.selected(ctx, &view); err != nil {
@@ -101,7 +101,7 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 }
 
 // argumentOf reads the argument of the verb, if it takes one, and returns its field.
-func (v *visit) argumentOf(action *inspect.Action, wrong fieldErrors) (one input) {
+func (v *visit) argumentOf(action *inspect.Action, wrong formErrors) (one input) {
 	switch action.Verb {
 	case inspect.Pause:
 		one = input{Name: "until", Label: "Paused until", List: "moments", Hint: "Empty: until somebody resumes " +

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -27,15 +28,15 @@ type fieldView struct {
 	Old, New string
 }
 
-func changeViewOf(change store.Change) changeView {
+func (v *visit) changeViewOf(change store.Change) changeView {
 	return changeView{
 		Revision: change.Revision, TaskID: change.TaskID, Verb: change.Verb, Outcome: change.Outcome,
-		At: change.ChangedAt, By: change.ChangedBy, Fields: fieldsOf(change.Old, change.New),
+		At: change.ChangedAt, By: change.ChangedBy, Fields: v.fieldsOf(change.Old, change.New),
 	}
 }
 
 // fieldsOf lists the fields that differ. Payloads are named, but not shown, because they may be hidden from the person.
-func fieldsOf(before, after json.RawMessage) []fieldView {
+func (v *visit) fieldsOf(before, after json.RawMessage) []fieldView {
 	var was, is map[string]json.RawMessage
 	_ = json.Unmarshal(before, &was) // null, or an object that Postgres made
 	_ = json.Unmarshal(after, &is)
@@ -51,12 +52,23 @@ func fieldsOf(before, after json.RawMessage) []fieldView {
 		if bytes.Equal(was[name], is[name]) {
 			continue
 		}
+		if strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") {
+			field.Old, field.New = v.timeOrText(field.Old), v.timeOrText(field.New)
+		}
 		if name == "payload" || name == "result" {
 			field.Old, field.New = "", "edited"
 		}
 		fields = append(fields, field)
 	}
 	return fields
+}
+
+// timeOrText writes a time of Postgres in the person's zone. Another text stays as it is.
+func (v *visit) timeOrText(text string) string {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return v.exact(at)
+	}
+	return text
 }
 
 // plain is a JSON value as people write it: a text without quotes, and nothing for null.

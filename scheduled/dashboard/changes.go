@@ -12,7 +12,7 @@ import (
 const maxChangesShown = 50
 
 func (d *Dashboard) registerChanges(*http.ServeMux) {
-	d.page(page{path: "/changes", template: "changes", title: "Changes", global: true}, changes)
+	d.page(page{path: "/changes", template: "changes", title: "Changes", global: true}, changesPage)
 }
 
 // changesView tells who did what, the latest first.
@@ -20,7 +20,6 @@ type changesView struct {
 	Changes []changeView
 	After   int64 // where the next page begins; 0: there is none
 	Cut     bool  // the search stopped before the page was full
-	Later   bool  // this is not the first page
 	Filters bool
 	Verbs   []string // to choose from
 }
@@ -30,7 +29,7 @@ var knownVerbs = []string{
 	"archive", "cancel", "delete", "pause", "reschedule", "resume", "retry", "run_now", "schedule", "sql", "sync",
 }
 
-func changes(ctx context.Context, v *visit) (any, error) {
+func changesPage(ctx context.Context, v *visit) (any, error) {
 	filter, err := changesFilterOf(v)
 	if err != nil {
 		return nil, err
@@ -39,12 +38,12 @@ func changes(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := changesView{After: found.After, Cut: found.Cut, Later: filter.After > 0, Verbs: knownVerbs}
+	view := changesView{After: found.After, Cut: found.Cut, Verbs: knownVerbs}
 	for _, name := range []string{"by", "verb", "id", "from", "to"} {
 		view.Filters = view.Filters || v.query(name) != ""
 	}
 	for _, change := range found.Changes {
-		view.Changes = append(view.Changes, changeViewOf(change))
+		view.Changes = append(view.Changes, v.changeViewOf(change))
 	}
 	return view, nil
 }

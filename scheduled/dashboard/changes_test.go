@@ -30,13 +30,13 @@ func TestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := b.get("/changes").wants(t, http.StatusOK, "cancel cancelled task-59", "bob&lt;script&gt;",
-		`href="/admin/tasks/task-59"`, "T12:00:00&#43;00:00 → 2100-01-01T13:00:00&#43;00:00", "Earlier").
-		lacks(t, markup, ">created<", "Latest")
+		`href="/admin/tasks/task-59"`, "12:00:00 UTC → 2100-01-01 13:00:00 UTC", "Next page").
+		lacks(t, markup, ">created<", "First page")
 	next := regexp.MustCompile(`href="/admin(/changes\?after=[0-9]+)"`).FindStringSubmatch(first.text)
 	if next == nil {
 		t.Fatal("no next page")
 	}
-	second := b.get(next[1]).wants(t, http.StatusOK, "task-00", "task-05", "Latest").lacks(t, "task-06", "Earlier")
+	second := b.get(next[1]).wants(t, http.StatusOK, "task-00", "task-05", "First page").lacks(t, "task-06", "Next page")
 	if n := strings.Count(second.text, "<tr data-key"); n != 6 {
 		t.Errorf("%d changes on the second page", n)
 	}

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	deadPage       = 50
-	maxDeadGroups  = 100
-	maxDeadCounted = 10000
+	deadRows      = 50
+	maxDeadGroups = 100
 )
 
 func (d *Dashboard) registerDeadLetters(mux *http.ServeMux) {
-	d.page(page{path: "/dead", template: "dead", title: "Dead letters"}, deadLetters)
+	d.page(page{path: "/dead", template: "dead", title: "Dead letters"}, deadPage)
 	for _, verb := range []inspect.Verb{inspect.Retry, inspect.Archive} {
 		d.act(mux, act{path: "/dead/" + string(verb), needs: Operate, many: true},
 			func(ctx context.Context, v *visit) (done, error) { return actOnDead(ctx, v, verb) })
@@ -107,7 +106,7 @@ func (q deadQuery) filter(now time.Time) (inspect.Filter, error) {
 // deadView shows dead letters, by what went wrong or one by one.
 type deadView struct {
 	Query deadQuery
-	Chips []deadChip
+	Chips []chip
 	Count int
 	More  bool // there are more than Count
 
@@ -121,15 +120,9 @@ type deadView struct {
 	HaveEntity, HaveTenant bool // at least one of the Rows has one
 }
 
-// deadChip leads to another look at the same dead letters.
-type deadChip struct {
-	Text    string
-	Link    string
-	Current bool
-}
-
-func (q deadQuery) chips(v *visit) []deadChip {
-	var chips []deadChip
+// chips lead to other looks at the same dead letters.
+func (q deadQuery) chips(v *visit) []chip {
+	var chips []chip
 	for _, by := range []struct{ name, text string }{
 		{"", "By error"}, {"entity", "By error and entity"}, {"tenant", "By error and tenant"}, {"task", "One by one"},
 	} {
@@ -140,11 +133,11 @@ func (q deadQuery) chips(v *visit) []deadChip {
 		if other.By = by.name; by.name != "task" {
 			other.Message = "" // it is that of a list
 		}
-		chips = append(chips, deadChip{by.text, v.board.link("/dead", other.pairs()...), q.By == by.name})
+		chips = append(chips, chip{by.text, v.board.link("/dead", other.pairs()...), q.By == by.name})
 	}
 	other := q
 	other.Archived = !q.Archived
-	return append(chips, deadChip{"Archived", v.board.link("/dead", other.pairs()...), q.Archived})
+	return append(chips, chip{"Archived", v.board.link("/dead", other.pairs()...), q.Archived})
 }
 
 // deadGroup is a group of dead letters, with the address of its list.
@@ -156,14 +149,14 @@ type deadGroup struct {
 	Link string // "": there is no such list
 }
 
-func deadLetters(ctx context.Context, v *visit) (any, error) {
+func deadPage(ctx context.Context, v *visit) (any, error) {
 	view := deadView{Query: deadQueryOf(v.values())}
 	view.Chips = view.Query.chips(v)
 	filter, err := view.Query.filter(v.now)
 	if err != nil {
 		return nil, err
 	}
-	if view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, maxDeadCounted); err != nil {
+	if view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, countUpTo); err != nil {
 		return nil, err
 	}
 	if view.Query.Listed() {
@@ -174,14 +167,10 @@ func deadLetters(ctx context.Context, v *visit) (any, error) {
 
 // list reads one page, the latest first.
 func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter) error {
-	filter.LatestFirst, filter.Limit = true, deadPage
-	if after := v.query("after"); after != "" {
-		at, id, _ := strings.Cut(after, "/")
-		finished, err := time.Parse(time.RFC3339Nano, at)
-		if err != nil {
-			return notValid("after must be the time and the id of a task, as the link to the next page has it")
-		}
-		filter.After = &store.Row{ID: id, FinishedAt: &finished}
+	filter.LatestFirst, filter.Limit = true, deadRows
+	var err error
+	if filter.After, err = decodeCursor(v.query("after"), inspect.ByFinished); err != nil {
+		return notValid("after " + err.Error())
 	}
 	found, err := v.inspector.Search(ctx, v.db, filter)
 	view.Rows, view.Cut = found.Rows, found.Cut
@@ -189,7 +178,7 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	view.HaveTenant = v.person.Tenant == "" &&
 		slices.ContainsFunc(view.Rows, func(row store.Row) bool { return row.TenantID != nil })
 	if found.After != nil {
-		view.After = found.After.FinishedAt.UTC().Format(time.RFC3339Nano) + "/" + found.After.ID
+		view.After = encodeCursor(*found.After)
 	}
 	return err
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -22,8 +21,7 @@ const (
 	// maxDeadFound is how many names are read to find those of a group. A filter finds messages that contain the
 	// group's message, and some of them may belong to another group.
 	maxDeadFound = 100000
-	deadNamed    = 20   // how many dead letters, and how many kinds of them, the confirmation shows
-	maxDeadNote  = 4096 // bytes
+	deadNamed    = 20 // how many dead letters, and how many kinds of them, the confirmation shows
 )
 
 // confirmDeadView asks whether dead letters should be changed.
@@ -95,12 +93,7 @@ func (view confirmDeadView) title() string {
 // Button is the text of the button that confirms.
 func (view confirmDeadView) Button() string { return strings.TrimSuffix(view.title(), "?") }
 
-func deadLettersCounted(n int) string {
-	if n == 1 {
-		return "1 dead letter"
-	}
-	return words.Count(n, false) + " dead letters"
-}
+func deadLettersCounted(n int) string { return amount(n, "dead letter", "dead letters") }
 
 // choose returns the dead letters that the form selects, those that ended first first.
 func (view *confirmDeadView) choose(ctx context.Context, v *visit, filter inspect.Filter) ([]inspect.Name, error) {
@@ -159,8 +152,8 @@ func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Tim
 func (view *confirmDeadView) namesOf(ctx context.Context, v *visit, ids []string) ([]inspect.Name, error) {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
-	if len(ids) > deadPage {
-		return nil, notValid(fmt.Sprintf("id must be given at most %d times", deadPage))
+	if len(ids) > deadRows {
+		return nil, notValid(fmt.Sprintf("id must be given at most %d times", deadRows))
 	}
 	var names []inspect.Name
 	for _, id := range ids {
@@ -209,8 +202,8 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	if err != nil {
 		return done{}, notValid("as_of must be a time in RFC 3339")
 	}
-	if len(v.form("note")) > maxDeadNote {
-		return done{}, notValid(fmt.Sprintf("note must be at most %d bytes", maxDeadNote))
+	if !validLongText(v.form("note")) {
+		return done{}, notValid("note " + errLongText.Error())
 	}
 	filter := inspect.DeadLetters()
 	filter.FinishedTo = asOf
@@ -227,7 +220,7 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	text := did + deadLettersCounted(len(receipts)) + "."
 	switch {
 	case len(left) > deadNamed:
-		text += fmt.Sprintf(" %s had changed meanwhile and were left alone, among them", words.Count(len(left), false))
+		text += fmt.Sprintf(" %s had changed meanwhile and were left alone, among them", deadLettersCounted(len(left)))
 	case len(left) > 0:
 		text += fmt.Sprintf(" %d had changed meanwhile and were left alone", len(left))
 	}

@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"cmp"
+	"encoding/base64"
 	"html"
 	"net/http"
 	"net/url"
@@ -69,6 +70,12 @@ func (b *board) author(id string) string {
 	return last.Verb + " by " + last.ChangedBy
 }
 
+// endedAt is the place in a list behind a task that ended at a time.
+func endedAt(at string) string {
+	place := `{"i": "x", "s": "` + at + `", "f": "` + at + `"}`
+	return base64.RawURLEncoding.EncodeToString([]byte(place))
+}
+
 func TestDeadLettersAreShown(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
@@ -83,16 +90,16 @@ func TestDeadLettersAreShown(t *testing.T) {
 			" | MAIL FAILED  other it said 421 try later",
 		"/dead?by=task": "mail-1 | mail-2 | mail-3 | mail-4" +
 			" | ../x?y#z <b> | silent",
-		"/dead?type=MAIL&status=FAILED&message=421+try+later":   "mail-1 | mail-2 | mail-3",
-		"/dead?by=task&since=1h":                                "mail-1",
-		"/dead?by=task&queue=default":                           "../x?y#z <b> | silent",
-		"/dead?by=task&tenant=other":                            "mail-3 | mail-4",
-		"/dead?by=task&entity=event:42":                         "mail-1 | mail-4",
-		"/dead?by=task&archived=1":                              "old",
-		"/dead?by=task&type=NONE":                               "",
-		"/dead?by=task&after=2100-01-01T00:00:00Z/x&type=LOG":   "../x?y#z <b> | silent",
-		"/dead?by=task&after=2000-01-01T00:00:00Z/x&type=LOG":   "",
-		"/dead?by=task&queue=mail&status=EXPIRED&tenant=nobody": "",
+		"/dead?type=MAIL&status=FAILED&message=421+try+later":             "mail-1 | mail-2 | mail-3",
+		"/dead?by=task&since=1h":                                          "mail-1",
+		"/dead?by=task&queue=default":                                     "../x?y#z <b> | silent",
+		"/dead?by=task&tenant=other":                                      "mail-3 | mail-4",
+		"/dead?by=task&entity=event:42":                                   "mail-1 | mail-4",
+		"/dead?by=task&archived=1":                                        "old",
+		"/dead?by=task&type=NONE":                                         "",
+		"/dead?by=task&type=LOG&after=" + endedAt("2100-01-01T00:00:00Z"): "../x?y#z <b> | silent",
+		"/dead?by=task&type=LOG&after=" + endedAt("2000-01-01T00:00:00Z"): "",
+		"/dead?by=task&queue=mail&status=EXPIRED&tenant=nobody":           "",
 	} {
 		got := b.get(path).wants(t, http.StatusOK).lacks(t, "<script>alert", "in the payload", "<b>")
 		if rows := keysOf(got); rows != want {
@@ -253,7 +260,7 @@ func TestBadFormsOfDeadLetters(t *testing.T) {
 		"Group must be as the page has it.":      {"only", "%zz"},
 		"Ids must be a list of 1 to 10000 ids.":  {"confirmed", "1", "ids", "[]"},
 		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
-		"Note must be at most 4096 bytes.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+		"Note must be at most 4096 bytes of UTF-8 without NUL.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
 		"Note must be UTF-8 without NUL": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", "\x00"},

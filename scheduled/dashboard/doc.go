@@ -8,14 +8,18 @@
 //
 // # How it is built
 //
-// A page is a view and a template. The view reads, by a call of package store or of store/inspect, and returns a value.
-// The template of the same name shows the value. An act is a form that is sent by POST. It changes tasks by a verb of
-// package store, in one transaction and in the name of the person, and then leads back to a page.
+// A page is a view and a template. The view is a function. It reads, by calls of package store or of store/inspect, and
+// returns a value, which the template shows. An act is a form that is sent by POST. It changes tasks by a verb of
+// package store, in one transaction and in the name of the person. Then it leads back to a page. An act that needs an
+// answer first shows a page instead, and its transaction is undone.
 //
-//   - Each kind of page has a file, such as tasks.go, and a template. Its register function adds its pages and acts.
-//   - person.go tells who somebody is, and signin.go signs people in by a key.
+//   - Each kind of page has files, such as tasks.go and tasks_filter.go, and templates. Its register function adds its
+//     pages and acts.
+//   - page.go reads a page and tells of errors, act.go runs acts, and render.go renders.
+//   - person.go tells who somebody is, signin.go signs people in by a key, and look.go keeps their zone and colors.
 //   - visit.go has the things that a view works with, and frame.go those that a template works with.
-//   - live.go reads an open page again after a change, once for all who look at it.
+//   - form.go and moment.go read forms. change.go shows changes, and text.go and pointers.go help to write texts.
+//   - live.go reads an open page again after a change, once for all who look at it. kept.go keeps what many pages read.
 //   - protect.go keeps pages of other sites out.
-//   - internal/words writes times and numbers for people, and internal/chart draws.
+//   - internal/words writes times, lengths and numbers for people, and reads them. internal/chart draws.
 package dashboard

@@ -1,36 +1,70 @@
 package dashboard
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tasktable/tasktable/store"
 )
 
-// choiceView is a box that somebody can check.
-type choiceView struct {
-	Name    string
-	Text    string
-	Checked bool
+// input is a field of a form, with its value as it was typed.
+type input struct {
+	Name, Label, Value, Error string
+	Hint                      string // what the field takes
+	List                      string // the id of a list with suggestions
 }
 
-// formErrors are the errors of a form by its fields. "" has those about no field.
+// choice is one of several values of a field.
+type choice struct {
+	Value, Label string
+	Chosen       bool
+}
+
+// chosen returns the choices with one of them chosen.
+func chosen(choices []choice, value string) []choice {
+	made := make([]choice, len(choices))
+	for i, one := range choices {
+		one.Chosen = one.Value == value
+		made[i] = one
+	}
+	return made
+}
+
+// formErrors tells what is wrong with each field of a form, by the field's name.
 type formErrors map[string]string
+
+// note notes an error of a field, if there is one. The first one counts. The error's text is the rule: "must be …".
+func (e formErrors) note(name string, err error) {
+	if _, known := e[name]; err != nil && !known {
+		e[name] = "It " + err.Error() + "."
+	}
+}
 
 // add puts an error that wraps store.ErrInvalid beside the field that its text names first. renamed has the names of
 // fields that have another name in the form.
 func (e formErrors) add(err error, renamed map[string]string) {
-	_, text, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
-	if !found {
-		text = err.Error()
-	}
-	field, _, _ := strings.Cut(text, " ")
+	field, text := invalidField(err)
 	if name, ok := renamed[field]; ok {
 		field = name
 	}
 	if e[field] == "" {
 		e[field] = text
 	}
+}
+
+// invalidField returns what an error that wraps store.ErrInvalid says, such as "queue must be …", and its first word,
+// which names the field.
+func invalidField(err error) (field, text string) {
+	_, text, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+	if !found {
+		text = err.Error()
+	}
+	field, _, _ = strings.Cut(text, " ")
+	return strings.TrimSuffix(field, ":"), text
 }
 
 // Others are the errors about no field of the form, of which known are the names.
@@ -42,6 +76,28 @@ func (e formErrors) Others(known ...string) (texts []string) {
 	}
 	slices.Sort(texts)
 	return texts
+}
+
+// wholeNumber reads the number of a field.
+func wholeNumber(text string, into *int) (err error) {
+	if *into, err = strconv.Atoi(text); err != nil {
+		return errors.New("must be a whole number")
+	}
+	return nil
+}
+
+// checkObject refuses a text that is no JSON object. The error does not quote the text, because it may be secret.
+func checkObject(text string) error {
+	var fields map[string]json.RawMessage
+	err := json.Unmarshal([]byte(text), &fields)
+	where := new(json.SyntaxError)
+	switch {
+	case errors.As(err, &where):
+		return fmt.Errorf("must be a JSON object: it is wrong at byte %d", where.Offset)
+	case err != nil || fields == nil:
+		return errors.New("must be a JSON object")
+	}
+	return nil
 }
 
 // readLines reads one value a line. Empty lines do not count.

@@ -23,8 +23,8 @@ type frame struct {
 	Said  said          // what the last act has done; only the layout has it
 }
 
-// Link returns the address of a page: a path of the dashboard, and names and values of parameters by turns. Empty
-// values are left out.
+// Link returns the address of a page. It takes a path of the dashboard, and then names and values of parameters by
+// turns. Empty values are left out.
 func (f frame) Link(path string, parameters ...any) string {
 	texts := make([]string, len(parameters))
 	for i, parameter := range parameters {
@@ -122,7 +122,7 @@ func (f frame) Exact(given any) template.HTML {
 	if !known {
 		return `<span class="faint">–</span>`
 	}
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-exact>%s</time>`, //nolint:gosec // no text of others
+	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, //nolint:gosec // no text of others
 		at.UTC().Format(time.RFC3339Nano), f.exact(at)))
 }
 
@@ -185,14 +185,6 @@ func taskPath(id string) string {
 }
 
 const idMark = "\x7f"
-
-// textOf is the text of a pointer, or "".
-func textOf[T ~string](text *T) string {
-	if text == nil {
-		return ""
-	}
-	return string(*text)
-}
 
 // isDead reports whether a task is a dead letter that nobody has archived.
 func isDead(row store.Row) bool {

@@ -28,7 +28,16 @@ func (v *visit) momentOf(name string) (time.Time, error) {
 	return typedField(name, text, v.now, zone)
 }
 
-// typedField is typedTime for a field of a form, or for a parameter of an address. Its error names the field.
+// untilOf reads until when something is paused. The zero time means: until somebody resumes it.
+func (v *visit) untilOf() (time.Time, error) {
+	until, err := v.momentOf("until")
+	if err == nil && !until.IsZero() && !until.After(v.now) {
+		err = notValid("until must be a time to come.")
+	}
+	return until, err
+}
+
+// typedField is words.Time for a field of a form, or for a parameter of an address. Its error names the field.
 func typedField(name, text string, now time.Time, zone *time.Location) (time.Time, error) {
 	at, err := words.Time(text, now, zone)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 )
 
 func (d *Dashboard) registerNodes(*http.ServeMux) {
-	d.page(page{path: "/nodes", template: "nodes", title: "Nodes", global: true}, nodes)
+	d.page(page{path: "/nodes", template: "nodes", title: "Nodes", global: true}, nodesPage)
 }
 
 // nodesView is the list of nodes.
@@ -43,7 +43,7 @@ type nodeLine struct {
 	Longest    *inspect.RunningTasks
 }
 
-func nodes(ctx context.Context, v *visit) (any, error) {
+func nodesPage(ctx context.Context, v *visit) (any, error) {
 	view := nodesView{ShowsEnd: v.query("ended") != ""}
 	found, err := v.inspector.Nodes(ctx, v.db, inspect.NodeFilter{Ended: view.ShowsEnd, Limit: maxNodes + 1})
 	if err != nil {

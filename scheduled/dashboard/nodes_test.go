@@ -12,7 +12,7 @@ import (
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t, as("ann", dashboard.Read, ""))
-	b.get("/nodes").wants(t, http.StatusOK, "There is no node: nothing is run.", "No node runs.")
+	b.get("/nodes").wants(t, http.StatusOK, "No node runs. Tasks wait until one does.", "No node runs.")
 	leads := b.node("events", "v1"+markup, `{"default": 10, "mail": 2}`, `{BB,AA}`, true)
 	works := b.node("events", "v2", `{"default": 4}`, `{A1,A2,A3,A4,A5}`, false)
 	b.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at) VALUES

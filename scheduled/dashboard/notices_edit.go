@@ -78,7 +78,7 @@ func (s setting[T]) locked(ctx context.Context, v *visit, name string) (found T,
 		return found, s.conflict(fmt.Sprintf("There is no %s %.100q any more. Nothing was done.", s.what, name), nil)
 	case asJSON(found) != v.form("seen"):
 		return found, s.conflict("Somebody has changed the "+s.what+" "+name+" since you saw it. Nothing was done. "+
-			"Look at it again.", fieldsOf([]byte(v.form("seen")), []byte(asJSON(found))))
+			"Look at it again.", v.fieldsOf([]byte(v.form("seen")), []byte(asJSON(found))))
 	}
 	return found, nil
 }
@@ -139,9 +139,9 @@ func (s setting[T]) remove(
 		return done{}, noticeProblem(err)
 	}
 	if v.form("confirmed") == "" {
-		// The transaction that has tried it is undone, so that the question comes only if the answer can be yes.
+		// The removal is undone. So the question comes only if the answer can be yes.
 		asked := removeView{s.what, name, v.form("seen"), path, tells}
-		return done{}, answered{answer{http.StatusOK, "confirm-notices-remove", "Remove " + name, asked}}
+		return done{show: "confirm-notices-remove", title: "Remove " + name, view: asked}, nil
 	}
 	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
 }
@@ -164,7 +164,7 @@ func eventsOf(v *visit) (events []rules.Event) {
 	return events
 }
 
-func eventChoices(chosen []rules.Event) (choices []choiceView) {
+func eventChoices(chosen []rules.Event) (choices []choice) {
 	texts := map[rules.Event]string{
 		rules.Failed:       "failed: a task failed for good",
 		rules.Expired:      "expired: a task expired before an attempt could start",
@@ -175,7 +175,7 @@ func eventChoices(chosen []rules.Event) (choices []choiceView) {
 		rules.Recovered:    "recovered: late, missed or unsuccessful no more",
 	}
 	for _, event := range rules.Events() {
-		choices = append(choices, choiceView{string(event), texts[event], slices.Contains(chosen, event)})
+		choices = append(choices, choice{string(event), texts[event], slices.Contains(chosen, event)})
 	}
 	return choices
 }

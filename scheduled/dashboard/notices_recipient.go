@@ -16,7 +16,7 @@ type recipientFormView struct {
 	Recipient  rules.Recipient
 	MutedUntil string
 	Quiet      rules.Quiet
-	Events     []choiceView
+	Events     []choice
 	Errors     formErrors
 }
 
@@ -77,7 +77,8 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	case len(form.Errors) > 0:
-		return done{}, answered{answer{http.StatusUnprocessableEntity, "notices-recipient", "Recipient", form}}
+		const wrong = http.StatusUnprocessableEntity
+		return done{show: "notices-recipient", status: wrong, title: "Recipient", view: form}, nil
 	}
 	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

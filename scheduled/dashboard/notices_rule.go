@@ -18,8 +18,8 @@ type ruleFormView struct {
 	Digest     string
 	After      string
 	Quiet      rules.Quiet
-	Events     []choiceView
-	Recipients []choiceView
+	Events     []choice
+	Recipients []choice
 	Errors     formErrors
 }
 
@@ -55,7 +55,7 @@ func (f ruleFormView) of(ctx context.Context, v *visit, rule rules.Rule) (ruleFo
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		f.Recipients = append(f.Recipients, choiceView{name, name, slices.Contains(rule.Recipients, name)})
+		f.Recipients = append(f.Recipients, choice{name, name, slices.Contains(rule.Recipients, name)})
 	}
 	return f, nil
 }
@@ -95,7 +95,7 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	case len(errs) > 0:
-		return done{}, answered{answer{http.StatusUnprocessableEntity, "notices-rule", "Rule", form}}
+		return done{show: "notices-rule", status: http.StatusUnprocessableEntity, title: "Rule", view: form}, nil
 	}
 	return done{text: "The rule " + rule.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

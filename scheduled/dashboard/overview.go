@@ -16,6 +16,7 @@ import (
 const (
 	maxTypes   = 10
 	maxComing  = 10
+	maxOverdue = 90 // fires that are read besides, because those that are overdue come first
 	maxTrouble = 10
 	maxDead    = 5
 	maxChanges = 8
@@ -24,7 +25,7 @@ const (
 const troubleFresh = 2 * time.Second
 
 func (d *Dashboard) registerOverview() {
-	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overview)
+	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overviewPage)
 }
 
 // overviewView is the first page.
@@ -68,7 +69,7 @@ type troubleRead struct {
 	more  bool
 }
 
-func (d *Dashboard) overview(ctx context.Context, v *visit) (any, error) {
+func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	chosen, err := windowOf(v.query("window"))
 	if err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 	if err != nil {
 		return err
 	}
-	fires, err := v.inspector.ComingFires(ctx, v.db, "", maxComing)
+	fires, err := v.inspector.ComingFires(ctx, v.db, "", maxOverdue+maxComing)
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,9 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 		view.Coming = append(view.Coming, coming{ComingTask: task})
 	}
 	for _, fire := range fires {
+		if fire.At.Before(v.now) { // no node leads, which the page says first, or the leader is about to fire it
+			continue
+		}
 		view.Coming = append(view.Coming, coming{inspect.ComingTask{
 			ID: fire.ID, Type: fire.Type, Queue: fire.Queue, At: fire.At}, true})
 	}
@@ -230,7 +234,7 @@ func readLatest(ctx context.Context, v *visit, view *overviewView) error {
 	view.Dead = dead.Rows
 	latest, err := v.inspector.Changes(ctx, v.db, inspect.ChangesFilter{Limit: maxChanges})
 	for _, change := range latest.Changes {
-		view.Changes = append(view.Changes, changeViewOf(change))
+		view.Changes = append(view.Changes, v.changeViewOf(change))
 	}
 	return err
 }

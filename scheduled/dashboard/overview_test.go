@@ -100,6 +100,11 @@ func TestOverview(t *testing.T) {
 		lease_expires_at = clock_timestamp() - interval '1 hour' WHERE id = 'stuck'`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
 		next_attempt_at = clock_timestamp() + interval '10 minutes' WHERE id = 'recurs'`)
+	overdue := recurs
+	overdue.ID = "overdue"
+	b.schedule(overdue)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
+		next_attempt_at = clock_timestamp() - interval '4 days' WHERE id = 'overdue'`)
 	b.asEngine(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status, scheduled_at,
 		finished_at, message) SELECT 'recurs@1', '{"type": "RECURS"}', 'RECURS', 1, 'recurs', 'FAILED', at, at, 'out of toner'
 		FROM (SELECT clock_timestamp() - interval '1 hour' AS at) AS one`)
@@ -114,6 +119,10 @@ func TestOverview(t *testing.T) {
 		lacks(t, markup, "Nothing needs you", "style=")
 	if busy, first := strings.Index(page.text, ">VERY_BUSY<"), strings.Index(page.text, ">TEST</a>"); busy < 0 || busy > first {
 		t.Errorf("VERY_BUSY is at %d, and TEST at %d", busy, first)
+	}
+	_, next, _ := strings.Cut(page.words(), "What comes next")
+	if next, _, _ = strings.Cut(next, "Recurring tasks in trouble"); strings.Contains(next, "overdue") {
+		t.Errorf("a fire of days ago comes next: %s", next)
 	}
 	b.get("/?window=1h").wants(t, http.StatusOK, "No attempt ended in this time.", "No attempt ended")
 }

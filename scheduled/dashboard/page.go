@@ -137,11 +137,6 @@ type problem struct {
 
 func (p problem) Error() string { return p.view.Text }
 
-// answered is an error that has a page of its own, such as a form that is shown again with what the person has written.
-type answered struct{ answer }
-
-func (a answered) Error() string { return a.title }
-
 // notValid is the problem of a form, or of an address, that breaks a rule. The text names the field and the rule.
 func notValid(text string) problem {
 	text = upper(strings.TrimSuffix(text, ".")) + "."
@@ -153,12 +148,9 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	say := func(status int, title, text string) answer {
 		return answer{status, "error", title, errorView{Text: text}}
 	}
-	var again answered
 	var own problem
 	var role roleError
 	switch {
-	case errors.As(err, &again):
-		return again.answer
 	case errors.As(err, &own):
 		return answer{own.status, "error", own.title, own.view}
 	case errors.As(err, &role):
@@ -178,12 +170,6 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	d.config.Logger.Error("a page failed", "path", r.URL.Path, "error", err)
 	return say(http.StatusServiceUnavailable, "Not now",
 		"The database gave no answer. The log has the reason. Try again.")
-}
-
-// sentence makes a sentence of an error's text.
-func sentence(err error) string {
-	text := err.Error()
-	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // fail writes the page of an error.

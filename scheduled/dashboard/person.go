@@ -39,8 +39,8 @@ type Person struct {
 	Tenant string
 }
 
-// Authenticate tells who sends a request. It returns an error that wraps ErrUnauthenticated if nobody is known to.
-// After any other error the answer is 503, because the person may be right and the check impossible.
+// Authenticate tells who sends a request. Its error wraps ErrUnauthenticated if the request comes from nobody who is
+// known. After any other error the answer is 503, because the check itself has failed.
 type Authenticate func(*http.Request) (Person, error)
 
 // ErrUnauthenticated is wrapped by the error of an Authenticate that does not know the person.

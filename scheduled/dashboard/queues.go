@@ -12,8 +12,8 @@ import (
 )
 
 func (d *Dashboard) registerQueues(mux *http.ServeMux) {
-	d.page(page{path: "/queues", template: "queues", title: "Queues", global: true}, queues)
-	d.page(page{path: "/queues/{name}", template: "queue", title: "Queue", global: true}, queue)
+	d.page(page{path: "/queues", template: "queues", title: "Queues", global: true}, queuesPage)
+	d.page(page{path: "/queues/{name}", template: "queue", title: "Queue", global: true}, queuePage)
 	d.act(mux, act{path: "/queues/pause", needs: Operate, global: true}, pauseScope)
 	d.act(mux, act{path: "/queues/resume", needs: Operate, global: true}, resumeScope)
 }
@@ -44,7 +44,7 @@ type pauseLine struct {
 	Key   string // it differs from that of a later pause of the scope
 }
 
-func queues(ctx context.Context, v *visit) (any, error) {
+func queuesPage(ctx context.Context, v *visit) (any, error) {
 	around, err := readAround(ctx, v)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ type queueView struct {
 // Title makes queueView titled.
 func (q queueView) Title() string { return "Queue " + q.Queue.Queue }
 
-func queue(ctx context.Context, v *visit) (any, error) {
+func queuePage(ctx context.Context, v *visit) (any, error) {
 	name := v.path("name")
 	if err := store.CheckQueue(name); err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func pauseScope(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	until, err := untilOf(v)
+	until, err := v.untilOf()
 	if err != nil {
 		return done{}, err
 	}
@@ -139,15 +139,6 @@ func scopeOf(v *visit) (store.Scope, error) {
 		return store.Type(name), store.CheckType(name)
 	}
 	return store.Scope{}, notValid("kind must be all, queue or type.")
-}
-
-// untilOf reads the field until. If it is empty, the pause holds until somebody ends it.
-func untilOf(v *visit) (time.Time, error) {
-	until, err := typedField("until", v.form("until"), v.now, v.look.zone)
-	if err == nil && !until.IsZero() && !until.After(v.now) {
-		err = notValid("until must be a time to come.")
-	}
-	return until, err
 }
 
 // presentPause returns the pause that holds for just this scope, or nil.

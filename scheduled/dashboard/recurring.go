@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	recurringPage   = 50
+	recurringRows   = 50
 	recurringChunk  = 250 // how many are read at once to find those of one health
 	recurringChunks = 4   // how often, for one page
 	stripLength     = 20
 )
 
 func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
-	d.page(page{path: "/recurring", template: "recurring", title: "Recurring tasks"}, recurringList)
-	d.page(page{path: "/recurring/calendar", template: "recurring-calendar", title: "Coming fires"}, recurringCalendar)
+	d.page(page{path: "/recurring", template: "recurring", title: "Recurring tasks"}, recurringPage)
+	d.page(page{path: "/recurring/calendar", template: "recurring-calendar", title: "Coming fires"}, calendarPage)
 	for _, path := range []string{"/recurring/{id}", "/recurring/{id}/task"} {
-		d.page(page{path: path, template: "recurring-task", title: "Recurring task"}, recurringTask)
+		d.page(page{path: path, template: "recurring-task", title: "Recurring task"}, recurringTaskPage)
 	}
-	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Operate}, recurringEdit)
+	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Operate},
+		recurringEditPage)
 	d.act(mux, act{path: "/recurring/{id}/edit", needs: Operate}, editRecurring)
 	for name, verb := range recurringVerbs {
 		d.act(mux, act{path: "/recurring/{id}/" + name, needs: Operate}, verb.act)
@@ -84,7 +85,7 @@ func (view recurringListView) Filtered() bool {
 	return f.Type+f.Queue+f.TenantID+f.Entity+f.DeclaredBy+string(view.Health) != ""
 }
 
-func recurringList(ctx context.Context, v *visit) (any, error) {
+func recurringPage(ctx context.Context, v *visit) (any, error) {
 	view := recurringListView{
 		Health: inspect.Health(v.query("health")),
 		Filter: inspect.RecurringFilter{
@@ -120,7 +121,7 @@ func recurringList(ctx context.Context, v *visit) (any, error) {
 // read reads one page. The database does not know the health, so a page of one health is found among many tasks.
 func (view *recurringListView) read(ctx context.Context, v *visit) (page []inspect.RecurringTask, err error) {
 	filter := view.Filter
-	filter.Limit = recurringPage + 1
+	filter.Limit = recurringRows + 1
 	if view.Health != "" {
 		filter.Limit = recurringChunk
 	}
@@ -133,8 +134,8 @@ func (view *recurringListView) read(ctx context.Context, v *visit) (page []inspe
 			if view.Health != "" && task.Health != view.Health {
 				continue
 			}
-			if len(page) == recurringPage {
-				view.After = page[recurringPage-1].ID
+			if len(page) == recurringRows {
+				view.After = page[recurringRows-1].ID
 				return page, nil
 			}
 			page = append(page, task)

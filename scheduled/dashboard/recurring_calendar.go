@@ -59,7 +59,7 @@ type oftenFiring struct {
 	Paused    bool
 }
 
-func recurringCalendar(ctx context.Context, v *visit) (any, error) {
+func calendarPage(ctx context.Context, v *visit) (any, error) {
 	view := calendarView{Days: calendarDays}
 	if text := v.query("days"); text != "" {
 		days, err := strconv.Atoi(text)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -61,7 +60,7 @@ type recurringPreview struct {
 // previewRow has the fires of one place, each by the wall clock of its task's zone. nil means that there is none.
 type previewRow struct{ Now, Then *fireView }
 
-func recurringEdit(ctx context.Context, v *visit) (any, error) {
+func recurringEditPage(ctx context.Context, v *visit) (any, error) {
 	row, err := v.tasks.Get(ctx, v.db, v.path("id"))
 	if err != nil {
 		return nil, err
@@ -135,7 +134,7 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		err = task.Check()
 	}
 	if err != nil {
-		return done{}, view.refuse(err)
+		return view.refuse(err)
 	}
 	view.Form.EndsAt = frame{visit: v}.Input(task.Recurrence.EndsAt) // in the zone of the page that follows
 	if v.form("confirmed") != "" {
@@ -144,37 +143,37 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		if receipt.Outcome == store.Unchanged {
 			text = "Nothing was changed, because it is so already."
 		}
-		return done{text: text, to: recurringPath(row.ID)}, view.refuse(err)
+		if err != nil {
+			return view.refuse(err)
+		}
+		return done{text: text, to: recurringPath(row.ID)}, nil
 	}
 	if view.Preview, err = previewOf(ctx, v, row, task); err != nil {
-		return done{}, view.refuse(err)
+		return view.refuse(err)
 	}
 	return done{show: "recurring-edit", title: view.Title(), view: view}, nil
 }
 
-var wrongField = regexp.MustCompile(`invalid: ([a-z_]+)`)
-
 // refuse shows the form again, with the field and the rule. Other errors are not about the form.
-func (view recurringEditView) refuse(err error) error {
+func (view recurringEditView) refuse(err error) (done, error) {
 	var own problem
 	switch {
 	case errors.As(err, &own):
 		view.Error = own.view.Text
 	case errors.Is(err, store.ErrInvalid):
-		_, text, _ := strings.Cut(err.Error(), "invalid: ")
-		view.Error = sentence(errors.New(text))
-		if found := wrongField.FindStringSubmatch(err.Error()); found != nil {
-			view.Field = found[1]
-		}
+		field, text := invalidField(err)
+		view.Field, view.Error = field, upper(text)+"."
 	case errors.Is(err, store.ErrUnknownCodec):
 		view.Error = "The payload is encoded, and this dashboard has no codec for it. Edit the task where the codec is."
 	default:
-		return err
+		return done{}, err
 	}
 	if view.Field == "" {
 		view.Field, _, _ = strings.Cut(strings.ToLower(view.Error), " ")
 	}
-	return answered{answer{http.StatusUnprocessableEntity, "recurring-edit", view.Title(), view}}
+	return done{
+		show: "recurring-edit", status: http.StatusUnprocessableEntity, title: view.Title(), view: view,
+	}, nil
 }
 
 // task is the whole task as the form wants it. The fields that the form does not have stay as they are. A task that has

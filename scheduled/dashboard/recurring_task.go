@@ -20,6 +20,7 @@ type recurringTaskView struct {
 	Task     inspect.RecurringTask
 	Revision int64
 	Sentence string
+	Tone     string
 	Fires    []fireView
 	Forecast inspect.Forecast
 
@@ -49,9 +50,12 @@ func (view recurringTaskView) Title() string { return view.Task.ID }
 // Ended reports whether the task fires no more.
 func (view recurringTaskView) Ended() bool { return view.Task.Health == inspect.HealthEnded }
 
-// Tone is the color of the sentence.
-func (view recurringTaskView) Tone() string {
-	switch view.Task.Health {
+// toneOf is the tone of the sentence. A task whose fires went well may be held up now.
+func toneOf(health inspect.Health, reason inspect.Reason) string {
+	if tone := tones[reason.Code]; tone == "bad" || tone == "warn" {
+		return tone
+	}
+	switch health {
 	case inspect.HealthFailing, inspect.HealthOverdue:
 		return "bad"
 	case inspect.HealthPaused:
@@ -66,7 +70,7 @@ func (view recurringTaskView) Tone() string {
 // SameZone reports whether times in the zone of the task and in that of the person are the same.
 func (view recurringTaskView) SameZone(zone string) bool { return zone == view.Task.TimeZone }
 
-func recurringTask(ctx context.Context, v *visit) (any, error) {
+func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	id := v.path("id")
 	// The revision is read first, so that a change between the two reads is told when somebody acts.
 	row, err := v.tasks.Get(ctx, v.db, id)
@@ -81,7 +85,8 @@ func recurringTask(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view.Sentence = why.Reason.Sentence(v.exact)
+	view.Sentence = upper(why.Reason.Sentence(v.exact)) + "."
+	view.Tone = toneOf(view.Task.Health, why.Reason)
 	pauses, err := v.tasks.Pauses(ctx, v.db)
 	if err != nil {
 		return nil, err

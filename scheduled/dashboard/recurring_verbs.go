@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -22,7 +21,7 @@ type recurringVerb struct {
 
 // recurringVerbs has the verbs by the last part of their path.
 var recurringVerbs = map[string]recurringVerb{
-	"pause": {do: pauseRecurring, said: map[store.Outcome]string{
+	"pause": {do: pauseTask, said: map[store.Outcome]string{
 		store.Paused: "Paused.", store.Unchanged: "It was paused already.", store.Finished: "It has ended already.",
 	}},
 	"resume": {
@@ -88,19 +87,6 @@ func lockedRecurring(ctx context.Context, v *visit) (store.Row, error) {
 	return row, err
 }
 
-func pauseRecurring(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-	until, err := v.momentOf("until")
-	switch {
-	case err != nil:
-		return store.Receipt{}, err
-	case until.IsZero():
-		return v.tasks.Pause(ctx, v.db, id)
-	case !until.After(v.now):
-		return store.Receipt{}, notValid("until must be in the future, or empty")
-	}
-	return v.tasks.PauseUntil(ctx, v.db, id, until)
-}
-
 const backfillShown = 10
 
 // confirmBackfillView asks whether occurrences should be created.
@@ -146,12 +132,7 @@ func backfill(ctx context.Context, v *visit) (done, error) {
 	return done{show: "confirm-backfill", title: view.Button() + "?", view: view}, nil
 }
 
-func occurrencesCounted(n int) string {
-	if n == 1 {
-		return "1 occurrence"
-	}
-	return words.Count(n, false) + " occurrences"
-}
+func occurrencesCounted(n int) string { return amount(n, "occurrence", "occurrences") }
 
 // read reads the form.
 func (view *confirmBackfillView) read(v *visit) (err error) {

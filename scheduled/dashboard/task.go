@@ -14,8 +14,8 @@ import (
 )
 
 func (d *Dashboard) registerTask(mux *http.ServeMux) {
-	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, viewTask)
-	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Operate}, viewEdit)
+	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, taskPage)
+	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Operate}, taskEditPage)
 	d.act(mux, act{path: "/tasks/{id}/edit", needs: Operate}, saveEdit)
 	d.registerVerbs(mux)
 }
@@ -51,7 +51,7 @@ type taskView struct {
 // Title is the title of the page.
 func (v taskView) Title() string { return v.ID }
 
-func viewTask(ctx context.Context, v *visit) (any, error) {
+func taskPage(ctx context.Context, v *visit) (any, error) {
 	id := v.path("id")
 	e, err := v.inspector.Why(ctx, v.db, id)
 	if err != nil {

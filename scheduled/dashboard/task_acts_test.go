@@ -34,7 +34,7 @@ func TestTaskVerbs(t *testing.T) {
 		"in a gap":    {"move", []string{"at", "2030-03-31T02:30", "zone", "Europe/Berlin"}, "clocks in Europe/Berlin show"},
 		"zone":        {"move", []string{"at", "2030-03-31T02:30", "zone", "Mars"}, "Zone must be an IANA time zone"},
 		"too late":    {"move", []string{"at-in", "+9999999d"}, "At must be a time"},
-		"past pause":  {"pause", []string{"until-in", "now"}, "Until must be later than now."},
+		"past pause":  {"pause", []string{"until-in", "now"}, "Until must be a time to come."},
 		"odd note":    {"archive", []string{"note", "a\x00b"}, "Note must be UTF-8 without NUL"},
 		"beyond time": {"move", []string{"at", "9999-12-31T23:59", "zone", "America/New_York"}, "must be in the years 1 to 9999"},
 	} {

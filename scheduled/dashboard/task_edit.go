@@ -1,11 +1,9 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -65,7 +63,7 @@ var editKinds = []editKind{
 		text: func(v *visit, row store.Row, _ string) string { return frame{visit: v}.Input(row.ScheduledAt) }},
 	{Name: "priority", Label: "Priority", Hint: "−100 to 100; higher runs first", Type: "number",
 		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.Priority) },
-		set:  func(task *store.Task, text string) error { return number(text, &task.Priority) }},
+		set:  func(task *store.Task, text string) error { return wholeNumber(text, &task.Priority) }},
 	{Name: "queue", Label: "Queue", Type: "text",
 		text: func(_ *visit, row store.Row, _ string) string { return row.Queue },
 		set:  func(task *store.Task, text string) error { task.Queue = text; return nil }},
@@ -90,7 +88,7 @@ var editKinds = []editKind{
 	{Name: "max_attempts", Label: "Attempts at most", Hint: "1 to 1000", Type: "number",
 		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.MaxAttempts) },
 		set: func(task *store.Task, text string) error {
-			if err := number(text, &task.MaxAttempts); err != nil || task.MaxAttempts > 0 {
+			if err := wholeNumber(text, &task.MaxAttempts); err != nil || task.MaxAttempts > 0 {
 				return err
 			}
 			return errors.New("must be 1 to 1000")
@@ -108,18 +106,10 @@ var editKinds = []editKind{
 }
 
 func setPayload(task *store.Task, text string) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &fields); err != nil || fields == nil {
-		return fmt.Errorf("must be a JSON object: %w", cmp.Or(err, errors.New("null is none")))
+	if err := checkObject(text); err != nil {
+		return err
 	}
 	task.Payload = store.JSON(text)
-	return nil
-}
-
-func number(text string, into *int) (err error) {
-	if *into, err = strconv.Atoi(text); err != nil {
-		return errors.New("must be a whole number")
-	}
 	return nil
 }
 
@@ -158,7 +148,7 @@ func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 	return view, nil
 }
 
-func viewEdit(ctx context.Context, v *visit) (any, error) {
+func taskEditPage(ctx context.Context, v *visit) (any, error) {
 	row, err := v.tasks.Get(ctx, v.db, v.path("id"))
 	if err != nil {
 		return nil, err
@@ -200,9 +190,9 @@ func (v *editView) written(on *visit) {
 }
 
 // again shows the form once more, with what the person has written.
-func (v editView) again(status int, problem string) error {
+func (v editView) again(status int, problem string) (done, error) {
 	v.Problem = problem
-	return answered{answer{status, "task-edit", v.Title(), v}}
+	return done{show: "task-edit", status: status, title: v.Title(), view: v}, nil
 }
 
 func saveEdit(ctx context.Context, v *visit) (done, error) {
@@ -226,18 +216,21 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 		if len(view.Changes) == 0 { // it has ended
 			text = stale.view.Text
 		}
-		return done{}, view.again(http.StatusConflict, text)
+		return view.again(http.StatusConflict, text)
 	}
-	task, err := view.task(ctx, v)
-	if err != nil {
+	task, wrong, err := view.task(ctx, v)
+	switch {
+	case err != nil:
 		return done{}, err
+	case wrong != "":
+		return view.again(http.StatusUnprocessableEntity, "Nothing was saved. "+wrong)
 	}
 	// The span in which the task was scheduled stays: an edit has none of its own.
 	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
 	switch {
 	case errors.Is(err, store.ErrInvalid):
-		_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ") // it names the field
-		return done{}, view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
+		_, rule := invalidField(err)
+		return view.again(http.StatusUnprocessableEntity, "Nothing was saved: "+rule+".")
 	case err != nil:
 		return done{}, err
 	}
@@ -251,13 +244,12 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	return done{text: text, to: taskPath(row.ID)}, nil
 }
 
-// task returns the task as the person wants it.
-func (v *editView) task(ctx context.Context, on *visit) (store.Task, error) {
-	task, err := taskOf(ctx, on, v.Row)
-	if err != nil {
-		return task, err
+// task returns the task as the person wants it, or what is wrong with it.
+func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong string, err error) {
+	if task, err = taskOf(ctx, on, v.Row); err != nil {
+		return task, "", err
 	}
-	moved, wrong := v.Row.Status == store.StatusCancelled, false
+	moved := v.Row.Status == store.StatusCancelled
 	for i := range v.Fields {
 		f := &v.Fields[i]
 		if !f.Touched() {
@@ -276,16 +268,15 @@ func (v *editView) task(ctx context.Context, on *visit) (store.Task, error) {
 		} else if err := f.set(&task, f.Value); err != nil {
 			f.Problem = upper(f.Name) + " " + err.Error() + "."
 		}
-		wrong = wrong || f.Problem != ""
+		if f.Problem != "" {
+			wrong = "Look at the fields."
+		}
 	}
-	switch {
-	case wrong:
-		return task, v.again(http.StatusUnprocessableEntity, "Nothing was saved. Look at the fields.")
-	case v.Row.FinishedAt != nil && !moved:
-		return task, v.again(http.StatusUnprocessableEntity, fmt.Sprintf("Nothing was saved. The task has ended (%s), "+
-			"and an edit runs it again. So time must be another one, such as now.", v.Row.Status))
+	if wrong == "" && v.Row.FinishedAt != nil && !moved {
+		wrong = fmt.Sprintf("The task has ended (%s), and an edit runs it again. So time must be another one, such as "+
+			"now.", v.Row.Status)
 	}
-	return task, nil
+	return task, wrong, nil
 }
 
 // taskOf returns a task so that scheduling it again changes nothing.
@@ -309,12 +300,4 @@ func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
 		}
 	}
 	return task, nil
-}
-
-// valueOr is the value of a pointer, or the zero value.
-func valueOr[T any](pointer *T) (value T) {
-	if pointer != nil {
-		value = *pointer
-	}
-	return value
 }

@@ -141,7 +141,7 @@ func TestEditChecks(t *testing.T) {
 		"queue":          {"queue", "a b", "queue"},
 		"expiration":     {"expiration", "an hour", "Expiration must be a length of time, such as 1500ms, 90s, 1h30m or 2d."},
 		"expected":       {"expected_execution_time", "8d", "Nothing was saved: expected_execution_time must be"},
-		"no JSON":        {"payload", "{", "Payload must be a JSON object: unexpected end"},
+		"no JSON":        {"payload", "{", "Payload must be a JSON object: it is wrong at byte 1"},
 		"no object":      {"payload", "null", "Payload must be a JSON object"},
 		"no type":        {"payload", "{}", "type"},
 		"time":           {"at", "", "At must be given."},

@@ -88,10 +88,3 @@ func logFields(row store.Row) []pairView {
 	}
 	return fields
 }
-
-func numberOf[T int | int64](number *T) string {
-	if number == nil {
-		return ""
-	}
-	return strconv.FormatInt(int64(*number), 10)
-}

@@ -38,7 +38,7 @@ func verbsOf(row store.Row) (verbs []verbView) {
 	offer(row.Status == store.StatusPaused, verbView{Name: "resume", Label: "Resume",
 		Hint: "It runs at its time, or at once if that has passed."})
 	offer(!recurs && !runs && !failed, verbView{Name: "run-now", Label: again, Hint: "It keeps its time."})
-	offer(recurs, verbView{Name: "run-now", Label: "Fire now", Hint: "It makes one more occurrence."})
+	offer(recurs, verbView{Name: "run-now", Label: "Run now", Hint: "It makes one more occurrence."})
 	offer(!recurs, verbView{Name: "move", Label: "Move", Input: "at", Hint: moveHint(row)})
 	offer(isDead(row), verbView{Name: "archive", Label: "Archive", Input: "note",
 		Hint: "It leaves the dead letters. It does not run again."})
@@ -106,14 +106,12 @@ func (d *Dashboard) registerVerbs(mux *http.ServeMux) {
 }
 
 func pauseTask(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-	until, err := v.momentOf("until")
+	until, err := v.untilOf()
 	switch {
 	case err != nil:
 		return store.Receipt{}, err
 	case until.IsZero():
 		return v.tasks.Pause(ctx, v.db, id)
-	case !until.After(v.now):
-		return store.Receipt{}, notValid("Until must be later than now.")
 	}
 	return v.tasks.PauseUntil(ctx, v.db, id, until)
 }

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/tasktable/tasktable/store/inspect"
@@ -107,10 +106,4 @@ func sentenceOf(r inspect.Reason) (sentence []piece) {
 		sentence = append(sentence, piece{Text: "."})
 	}
 	return sentence
-}
-
-// upper returns a text with a capital letter at its beginning.
-func upper(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	return string(unicode.ToUpper(first)) + text[size:]
 }

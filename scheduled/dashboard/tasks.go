@@ -17,10 +17,10 @@ import (
 )
 
 func (d *Dashboard) registerTasks(mux *http.ServeMux) {
-	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasks)
+	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasksPage)
 	mux.HandleFunc("GET /search", d.search)
 	d.act(mux, act{path: "/tasks/act", needs: Operate}, actOnTasks)
-	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTask)
+	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTaskPage)
 	d.act(mux, act{path: "/schedule", needs: Operate}, scheduleTask)
 }
 
@@ -39,7 +39,7 @@ type tasksView struct {
 	Statuses []choice
 	Archived []choice
 	Orders   []choice
-	Errors   fieldErrors
+	Errors   formErrors
 
 	Types, Queues []string // suggestions
 
@@ -48,8 +48,7 @@ type tasksView struct {
 	About   bool   // a task has an entity or a tenant
 	Showing string // how many tasks there are
 	Cut     bool   // Search stopped before the page was full
-	First   string // the addresses of pages; "" if there is none
-	Next    string
+	After   string // where the next page begins; "" if there is none
 
 	Filter  string // the parameters of the address, for acts on all that match
 	Back    string // this page, without its place in the list
@@ -70,7 +69,7 @@ type head struct {
 	Sort  string // ascending or descending, if the list is sorted by the column
 }
 
-func tasks(ctx context.Context, v *visit) (any, error) {
+func tasksPage(ctx context.Context, v *visit) (any, error) {
 	values := v.values()
 	filter, wrong := filterOf(values, v.now, v.look.zone)
 	view := tasksForm(values, wrong)
@@ -95,10 +94,7 @@ func tasks(ctx context.Context, v *visit) (any, error) {
 	}
 	view.Cut = page.Cut
 	if page.After != nil {
-		view.Next = v.tasksAt(values, "after", encodeCursor(*page.After))
-	}
-	if filter.After != nil {
-		view.First = v.tasksAt(values, "after", "")
+		view.After = encodeCursor(*page.After)
 	}
 	view.Showing, err = v.showing(ctx, filter, page)
 	return view, err
@@ -126,7 +122,7 @@ func with(values url.Values, name, value string) url.Values {
 }
 
 // tasksForm fills in the form with what the person has typed.
-func tasksForm(values url.Values, wrong fieldErrors) tasksView {
+func tasksForm(values url.Values, wrong formErrors) tasksView {
 	view := tasksView{Errors: wrong, Filter: question(with(values, "", ""))}
 	view.Back = "/tasks" + view.Filter
 	made := func(name, label, hint, list string) input {
@@ -254,12 +250,4 @@ func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter) (found 
 		return 0, false, errTooSlow
 	}
 	return found, more, err
-}
-
-// amount is a number of things, such as 1 task or 1 204 tasks.
-func amount(number int, one, several string) string {
-	if number == 1 {
-		return "1 " + one
-	}
-	return words.Count(number, false) + " " + several
 }

@@ -31,8 +31,8 @@ var archivedWords = []choice{
 	{Value: "true", Label: "archived dead letters"},
 }
 
-// maxMessageBytes bounds the text that is searched in messages, as the commands of tasktable do.
-const maxMessageBytes = 4096
+// maxLongText bounds notes, and the text that is searched in messages, as the commands of tasktable do.
+const maxLongText = 4096 // bytes
 
 // The rules of the fields.
 var (
@@ -47,8 +47,8 @@ var (
 )
 
 // filterOf reads the filter in the parameters of a page's address. The filter must not be used if there are errors.
-func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Filter, fieldErrors) {
-	wrong := fieldErrors{}
+func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Filter, formErrors) {
+	wrong := formErrors{}
 	filter := inspect.Filter{
 		Type: values.Get("type"), Queue: values.Get("queue"), Entity: values.Get("entity"),
 		TenantID: values.Get("tenant"), IDPrefix: values.Get("id_prefix"), SpawnedBy: values.Get("spawned_by"),
@@ -99,7 +99,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 
 // validLongText is the rule of texts that people write.
 func validLongText(text string) bool {
-	return len(text) <= maxMessageBytes && utf8.ValidString(text) && !strings.Contains(text, "\x00")
+	return len(text) <= maxLongText && utf8.ValidString(text) && !strings.Contains(text, "\x00")
 }
 
 // orderOf returns the order of the list. Without one the latest time comes first, because most tasks of a large table

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -23,7 +21,7 @@ type newTaskView struct {
 	Rules   []input
 	Recurs  []input
 	Payload input
-	Errors  fieldErrors
+	Errors  formErrors
 	Types   []string // suggestions
 	Queues  []string
 	Exists  string // the id of a task that the form would edit
@@ -31,7 +29,7 @@ type newTaskView struct {
 }
 
 // newTaskForm fills in the form. get returns a field.
-func newTaskForm(get func(string) string, wrong fieldErrors, tenant string) newTaskView {
+func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTaskView {
 	made := func(name, label, hint, list string) input {
 		return input{Name: name, Label: label, Value: get(name), Error: wrong[name], Hint: hint, List: list}
 	}
@@ -64,9 +62,9 @@ func newTaskForm(get func(string) string, wrong fieldErrors, tenant string) newT
 	return view
 }
 
-// newTask is the page of the form. Parameters of the address fill in its fields.
-func newTask(ctx context.Context, v *visit) (any, error) {
-	view := newTaskForm(v.query, fieldErrors{}, v.person.Tenant)
+// newTaskPage is the page of the form. Parameters of the address fill in its fields.
+func newTaskPage(ctx context.Context, v *visit) (any, error) {
+	view := newTaskForm(v.query, formErrors{}, v.person.Tenant)
 	return view, v.suggestFor(ctx, &view)
 }
 
@@ -124,7 +122,7 @@ func scheduledText(receipt store.Receipt) string {
 }
 
 // showNewTask shows the form with its errors.
-func (v *visit) showNewTask(ctx context.Context, wrong fieldErrors, exists string) (done, error) {
+func (v *visit) showNewTask(ctx context.Context, wrong formErrors, exists string) (done, error) {
 	view := newTaskForm(v.form, wrong, v.person.Tenant)
 	view.Exists = exists
 	asked := done{show: "tasks-new", status: http.StatusUnprocessableEntity, title: "Schedule a task"}
@@ -137,8 +135,8 @@ func (v *visit) showNewTask(ctx context.Context, wrong fieldErrors, exists strin
 }
 
 // typedTask reads the task of the form.
-func typedTask(v *visit) (store.Task, fieldErrors) {
-	wrong := fieldErrors{}
+func typedTask(v *visit) (store.Task, formErrors) {
+	wrong := formErrors{}
 	text := func(name string) string { return strings.TrimSpace(v.form(name)) }
 	task := store.Task{
 		ID: v.form("id"), Queue: text("queue"), Entity: v.form("entity"), TenantID: v.form("tenant"),
@@ -152,9 +150,7 @@ func typedTask(v *visit) (store.Task, fieldErrors) {
 	wrong.note("at", err)
 	for name, into := range map[string]*int{"priority": &task.Priority, "max_attempts": &task.MaxAttempts} {
 		if given := text(name); given != "" {
-			if *into, err = strconv.Atoi(given); err != nil {
-				wrong.note(name, errors.New("must be a whole number"))
-			}
+			wrong.note(name, wholeNumber(given, into))
 		}
 	}
 	for name, into := range map[string]*time.Duration{
@@ -187,18 +183,11 @@ func (t typedPayload) TaskType() string             { return t.name }
 func (t typedPayload) MarshalJSON() ([]byte, error) { return t.body, nil }
 
 // payloadOf reads the payload. Its errors never quote it, because it may be secret.
-func payloadOf(body, name string, wrong fieldErrors) store.Payload {
+func payloadOf(body, name string, wrong formErrors) store.Payload {
 	if body == "" {
 		body = "{}"
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(body), &fields); err != nil || fields == nil {
-		rule := "must be a JSON object"
-		if where := new(json.SyntaxError); errors.As(err, &where) {
-			rule += fmt.Sprintf(": it is wrong at byte %d", where.Offset)
-		}
-		wrong.note("payload", errors.New(rule))
-	}
+	wrong.note("payload", checkObject(body))
 	if name == "" {
 		name = store.JSON(body).TaskType()
 	}
@@ -212,13 +201,9 @@ func payloadOf(body, name string, wrong fieldErrors) store.Payload {
 var formNames = map[string]string{"scheduled_at": "at", "tenant_id": "tenant", "time_zone": "cron_time_zone"}
 
 // noteInvalid notes an error of package store at the field that it names: "…: invalid: field must be …".
-func noteInvalid(wrong fieldErrors, err error) {
-	_, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
-	if !found {
-		rule = err.Error()
-	}
-	name, rest, _ := strings.Cut(rule, " ")
-	name = strings.TrimSuffix(name, ":")
+func noteInvalid(wrong formErrors, err error) {
+	name, rule := invalidField(err)
+	_, rest, _ := strings.Cut(rule, " ")
 	if other, known := formNames[name]; known {
 		name = other
 	}

@@ -4,21 +4,15 @@ import (
 	"fmt"
 	"html"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // soon is when the tasks of these tests are due. No node runs them.
@@ -225,45 +219,9 @@ func TestTasksForThoseWhoRead(t *testing.T) {
 	}
 }
 
-// tenantBoard is signed in by a key of the tenant acme, on the database roles of `tasktable migrate roles`.
-func tenantBoard(t *testing.T) *board {
-	t.Helper()
-	roles := migrations.Roles{
-		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
-		Tenant: storetest.Role(t),
-	}
-	var secret string
-	b := newBoard(t, func(c *dashboard.Config) {
-		var script strings.Builder
-		if err := migrations.PrintRoles(&script, "", roles); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
-			t.Fatal(err)
-		}
-		address, err := url.Parse(c.Pool.Config().ConnString())
-		if err != nil {
-			t.Fatal(err)
-		}
-		address.User = url.UserPassword(roles.Engine, storetest.RolePassword)
-		if c.Pool, err = pgxpool.New(t.Context(), address.String()); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Pool.Close)
-		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
-		secret, _, err = c.Keys.Create(t.Context(), c.Pool,
-			keys.NewKey{Name: "ann", TenantID: "acme", Scopes: keys.Scopes()})
-		if err != nil {
-			t.Fatal(err)
-		}
-	})
-	b.post("/sign-in", "key", secret)
-	return b
-}
-
 func TestTasksOfATenant(t *testing.T) {
 	t.Parallel()
-	b := tenantBoard(t)
+	b := newTenant(t)
 	for _, tenant := range []string{"acme", "globex"} {
 		task := plain("of-" + tenant)
 		task.TenantID = tenant

@@ -34,30 +34,26 @@ const waitLimit = time.Minute
 
 func TestMain(m *testing.M) { storetest.Main(m, func() error { stopBrowser(); return nil }) }
 
-// The tests share one Chromium. Each has a browser context of its own, with its own cookies.
-var (
-	startOnce   sync.Once
-	allocator   context.Context //nolint:containedctx // chromedp keeps the browser in a context
-	stopBrowser = func() {}
-	noBrowser   string
-)
+var stopBrowser = func() {}
 
-func startBrowser() {
+// startedBrowser returns the one Chromium of all tests, or the reason that there is none. Each tab has a browser context
+// of its own, with its own cookies.
+var startedBrowser = sync.OnceValues(func() (browser context.Context, none string) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		noBrowser = "no chromium on the PATH: the dashboard was not looked at in a browser"
-		return
+		return nil, "no chromium on the PATH: the dashboard was not looked at in a browser"
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.Flag("hide-scrollbars", true))
 	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), options...)
 	browser, stop := chromedp.NewContext(alloc)
+	stopBrowser = func() { stop(); stopAlloc() }
 	if err := chromedp.Do(browser); err != nil {
-		noBrowser = "chromium does not start: " + err.Error()
+		none = "chromium does not start: " + err.Error()
 	}
-	allocator, stopBrowser = browser, func() { stop(); stopAlloc() }
-}
+	return browser, none
+})
 
 // site is a dashboard, with its database.
 type site struct {
@@ -83,13 +79,6 @@ func newSite(t *testing.T, changes ...func(*dashboard.Config)) *site {
 	return &site{
 		T: t, pool: config.Pool, tasks: store.New(store.Config{Service: "test", Schema: config.Store.Schema}),
 		url: server.URL,
-	}
-}
-
-func (s *site) exec(sql string, args ...any) {
-	s.Helper()
-	if _, err := s.pool.Exec(s.Context(), sql, args...); err != nil {
-		s.Fatal(err)
 	}
 }
 
@@ -122,12 +111,12 @@ type tab struct {
 // open opens a tab in a browser of its own.
 func (s *site) open() *tab {
 	s.Helper()
-	startOnce.Do(startBrowser)
-	if noBrowser != "" {
-		s.Skip(noBrowser)
+	browser, none := startedBrowser()
+	if none != "" {
+		s.Skip(none)
 	}
 	b := &tab{site: s}
-	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.heard))
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.heard))
 	b.ctx = ctx
 	s.Cleanup(func() {
 		cancel()

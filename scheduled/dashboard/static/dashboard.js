@@ -93,7 +93,6 @@
       morph(main, next.content);
       tellTimes();
       choose(chosen, false);
-      document.dispatchEvent(new Event("live"));
     };
     stream.onerror = () => {
       tell("lost");
