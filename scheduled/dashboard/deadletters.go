@@ -156,13 +156,16 @@ func deadPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, countUpTo); err != nil {
-		return nil, err
+	listed := view.Query.Listed()
+	if listed {
+		err = view.list(ctx, v, filter)
+	} else {
+		err = view.group(ctx, v, filter)
 	}
-	if view.Query.Listed() {
-		return view, view.list(ctx, v, filter)
+	if err == nil && (listed || view.MoreGroups) { // else the groups tell the number
+		view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, countUpTo)
 	}
-	return view, view.group(ctx, v, filter)
+	return view, err
 }
 
 // list reads one page, the latest first.
@@ -188,6 +191,7 @@ func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter
 	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.By))
 	view.MoreGroups = len(groups) > maxDeadGroups
 	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
+		view.Count += group.Count
 		of := view.Query
 		of.By, of.Type, of.Status, of.Message = "task", group.Type, string(group.Status), group.Message
 		of.Entity, of.Tenant = cmp.Or(valueOr(group.Entity), of.Entity), cmp.Or(valueOr(group.TenantID), of.Tenant)

@@ -68,7 +68,7 @@ func calendarPage(ctx context.Context, v *visit) (any, error) {
 		}
 		view.Days = days
 	}
-	tasks, err := v.inspector.ListRecurring(ctx, v.db, inspect.RecurringFilter{Limit: maxCalendar + 1})
+	tasks, err := v.inspector.ListRecurring(ctx, v.db, inspect.RecurringFilter{Limit: maxCalendar + 1, WithoutHealth: true})
 	if err != nil {
 		return nil, err
 	}
