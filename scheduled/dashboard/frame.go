@@ -175,13 +175,17 @@ func question(values url.Values) string {
 	return "?" + values.Encode()
 }
 
-// taskPath is the path of a task's page, for done.to. Browsers take the parts . and .. out of a path, also if they are
-// escaped. So such an id has idMark before it, which no id has, because it is a control character.
-func taskPath(id string) string {
+// taskPath is the path of a task's page, for done.to.
+func taskPath(id string) string { return "/tasks/" + pathPart(id) }
+
+// pathPart writes an id as a part of a path. Browsers take the parts . and .. out of a path, also if they are escaped,
+// and net/http does so with a part that is a slash. So such an id has idMark before it, which no id has, because it is
+// a control character.
+func pathPart(id string) string {
 	if id == "." || id == ".." || id == "/" {
 		id = idMark + id
 	}
-	return "/tasks/" + url.PathEscape(id)
+	return url.PathEscape(id)
 }
 
 const idMark = "\x7f"

@@ -39,7 +39,7 @@ func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
 
 // recurringPath is the path of a recurring task's page. /recurring/calendar is another page.
 func recurringPath(id string) string {
-	path := "/recurring/" + url.PathEscape(id)
+	path := "/recurring/" + pathPart(id)
 	if id == "calendar" {
 		path += "/task"
 	}

@@ -68,7 +68,8 @@ func calendarPage(ctx context.Context, v *visit) (any, error) {
 		}
 		view.Days = days
 	}
-	tasks, err := v.inspector.ListRecurring(ctx, v.db, inspect.RecurringFilter{Limit: maxCalendar + 1, WithoutHealth: true})
+	filter := inspect.RecurringFilter{Limit: maxCalendar + 1, WithoutHealth: true}
+	tasks, err := v.inspector.ListRecurring(ctx, v.db, filter)
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,9 @@ type newTaskView struct {
 	Errors  formErrors
 	Types   []string // suggestions
 	Queues  []string
-	Exists  string // the id of a task that the form would edit
-	Replace bool
+	Exists  string // the id of the task that is there already
+	// Prepared is the id of a task without an id of the person's. A form that is sent twice so schedules one task.
+	Prepared string
 }
 
 // newTaskForm fills in the form. get returns a field.
@@ -54,7 +55,7 @@ func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTa
 			made("cron", "Cron expression", "5 fields, 6 with seconds first, @daily and its like, or @every 90s.", ""),
 			made("cron_time_zone", "Zone of the expression", "Such as Europe/Berlin. Default: UTC.", ""),
 		},
-		Payload: made("payload", "Payload", "", ""), Errors: wrong, Replace: get("replace") != "",
+		Payload: made("payload", "Payload", "", ""), Errors: wrong, Prepared: get("prepared"),
 	}
 	if tenant == "" {
 		view.Task = append(view.Task, made("tenant", "Tenant", "The owner.", ""))
@@ -65,17 +66,22 @@ func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTa
 // newTaskPage is the page of the form. Parameters of the address fill in its fields.
 func newTaskPage(ctx context.Context, v *visit) (any, error) {
 	view := newTaskForm(v.query, formErrors{}, v.person.Tenant)
-	return view, v.suggestFor(ctx, &view)
+	return view, v.complete(ctx, &view)
 }
 
-func (v *visit) suggestFor(ctx context.Context, view *newTaskView) (err error) {
-	view.Types, view.Queues, err = v.typesAndQueues(ctx)
+// complete adds the suggestions and the prepared id to the form.
+func (v *visit) complete(ctx context.Context, view *newTaskView) (err error) {
+	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil || view.Prepared != "" {
+		return err
+	}
+	view.Prepared, err = store.NewID()
 	return err
 }
 
 var errTaskExists = errors.New("there is a task with this id")
 
-// scheduleTask schedules the task of the form. It edits a task that has the id only if the person has asked for that.
+// scheduleTask schedules the task of the form. It leaves a task alone that has the id already. People edit that one on
+// its own page, which knows what they saw.
 func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	task, wrong := typedTask(v)
 	if len(wrong) > 0 {
@@ -86,7 +92,7 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	// The savepoint undoes what a refused task has done, so that the form can be read and shown again.
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
 		receipt, err = v.tasks.Schedule(ctx, savepoint, task)
-		if err == nil && receipt.Outcome != store.Created && v.form("replace") == "" {
+		if err == nil && receipt.Outcome != store.Created {
 			err = errTaskExists
 		}
 		return err
@@ -104,21 +110,7 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	case err != nil:
 		return done{}, err
 	}
-	return done{text: scheduledText(receipt), to: taskPath(receipt.ID)}, nil
-}
-
-func scheduledText(receipt store.Receipt) string {
-	switch receipt.Outcome {
-	case store.Created:
-		return "Scheduled the task."
-	case store.Rescheduled:
-		return "Edited the task."
-	case store.Rearmed:
-		return "Edited the task. It had ended, and waits again."
-	case store.Finished:
-		return "Nothing was changed: the task has ended, and its time is the same."
-	}
-	return "Nothing was changed: the task is like that already."
+	return done{text: "Scheduled the task.", to: taskPath(receipt.ID)}, nil
 }
 
 // showNewTask shows the form with its errors.
@@ -129,7 +121,7 @@ func (v *visit) showNewTask(ctx context.Context, wrong formErrors, exists string
 	if exists != "" {
 		asked.status = http.StatusConflict
 	}
-	err := v.suggestFor(ctx, &view)
+	err := v.complete(ctx, &view)
 	asked.view = view
 	return asked, err
 }
@@ -140,6 +132,9 @@ func typedTask(v *visit) (store.Task, formErrors) {
 	text := func(name string) string { return strings.TrimSpace(v.form(name)) }
 	task := store.Task{
 		ID: v.form("id"), Queue: text("queue"), Entity: v.form("entity"), TenantID: v.form("tenant"),
+	}
+	if task.ID == "" {
+		task.ID = v.form("prepared")
 	}
 	if v.person.Tenant != "" {
 		task.TenantID = v.person.Tenant
@@ -164,7 +159,7 @@ func typedTask(v *visit) (store.Task, formErrors) {
 	switch {
 	case text("cron") != "":
 		task.Recurrence = &store.Recurrence{Cron: text("cron"), TimeZone: text("cron_time_zone")}
-		if task.ID == "" {
+		if v.form("id") == "" {
 			wrong.note("id", errors.New("must be given for a task that recurs"))
 		}
 	case text("cron_time_zone") != "":

@@ -42,14 +42,22 @@ func TestNewTaskWithAKnownID(t *testing.T) {
 	b.schedule(plain("a"))
 	before := b.row("a").Revision
 	b.post("/schedule", "id", "a", "type", "MAIL").wants(t, http.StatusConflict,
-		"It must be a new one: there is a task with this id.", `href="/tasks/a"`, `name="replace"`, `value="MAIL"`)
+		"It must be a new one: there is a task with this id.", `href="/tasks/a/edit"`, `value="MAIL"`)
 	b.post("/schedule", "id", "a", "type", "LOG").wants(t, http.StatusConflict) // it is like that already
 	if row := b.row("a"); row.Revision != before || row.Type != "LOG" {
 		t.Fatalf("the task was edited: %+v", row)
 	}
-	b.post("/schedule", "id", "a", "type", "MAIL", "replace", "1")
-	if row := b.row("a"); row.Revision == before || row.Type != "MAIL" {
-		t.Errorf("the task was not edited: %+v", row)
+}
+
+// A form that is sent twice schedules one task.
+func TestNewTaskIsScheduledOnce(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	form := []string{"prepared", fieldOf(t, b.get("/schedule").text, "prepared"), "type", "LOG"}
+	once := b.post("/schedule", form...).wants(t, http.StatusOK, "Scheduled the task.")
+	b.post("/schedule", form...).wants(t, http.StatusConflict, `href="`+once.path+`"`)
+	if other := fieldOf(t, b.get("/schedule").text, "prepared"); other == form[1] {
+		t.Errorf("two forms have the id %s", other)
 	}
 }
 

@@ -240,7 +240,7 @@ func TestTasksOfATenant(t *testing.T) {
 		t.Error("the tenant cancelled the wrong task")
 	}
 	b.get("/schedule").wants(t, http.StatusOK).lacks(t, `name="tenant"`)
-	b.post("/schedule", "id", "of-globex", "type", "LOG", "replace", "1", "tenant", "globex").
+	b.post("/schedule", "id", "of-globex", "type", "LOG", "tenant", "globex").
 		wants(t, http.StatusUnprocessableEntity, "another tenant")
 	b.post("/schedule", "id", "new", "type", "LOG", "tenant", "globex")
 	if row := b.row("new"); row.TenantID == nil || *row.TenantID != "acme" {

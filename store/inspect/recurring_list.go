@@ -98,9 +98,9 @@ type RecurringFilter struct {
 	WithoutHealth bool
 }
 
-// listedRecurringSQL goes by the two indexes of recurring tasks. It sorts by an expression that the index on id does not
-// have, because Postgres might otherwise read the whole table in the order of that index. It cuts the list before the
-// health of its tasks is read, because that takes longest.
+// listedRecurringSQL goes by the two indexes of recurring tasks. It sorts by an expression that the index on id does
+// not have, because Postgres might otherwise read the whole table in the order of that index. It cuts the list before
+// the health of its tasks is read, because that takes longest.
 const listedRecurringSQL = `
 FROM (
     SELECT * FROM (
