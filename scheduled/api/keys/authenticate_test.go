@@ -47,7 +47,7 @@ func TestAuthenticate(t *testing.T) {
 			t.Errorf("got %+v, %v", key, err)
 		}
 	}
-	apply(ctx, t, pool, `DROP TABLE tasktable.api_keys`)
+	apply(ctx, t, pool, `DROP TABLE tasktable.api_keys CASCADE`)
 	if _, err := all.Authenticate(ctx, pool, secret); err == nil || keys.IsRefusal(err) ||
 		strings.Contains(err.Error(), secret[3:]) {
 		t.Errorf("without the table: %v", err)

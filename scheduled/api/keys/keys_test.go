@@ -108,7 +108,7 @@ func TestBadKeys(t *testing.T) {
 			"name must be":                                  {Name: "a b", Scopes: read},
 			`name must be that of no other key`:             {Name: "taken", Scopes: read},
 			"scopes must be one or more of read, schedule":  {Name: "a"},
-			`operate, got "write"`:                          {Name: "a", Scopes: []keys.Scope{keys.Read, "write"}},
+			`admin, got "write"`:                            {Name: "a", Scopes: []keys.Scope{keys.Read, "write"}},
 			"service must be at most 512 bytes":             {Name: "a", Scopes: read, Service: long},
 			"tenant_id must be at most":                     {Name: "a", Scopes: read, TenantID: "a\nb"},
 			"by must be at most 512 bytes of UTF-8 without": {Name: "a", Scopes: read, By: "\xff"},
