@@ -160,7 +160,7 @@ func (w *watched) schedule(t *testing.T, id string) {
 // empty waits until no stream is open.
 func (w *watched) empty(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; tick() {
 		streams, pages := w.OpenFeeds()
 		if streams == 0 && pages == 0 {
 			return
@@ -368,7 +368,7 @@ func TestOpenPagePanics(t *testing.T) {
 	page.until("gold")
 	codec.broken.Store(true)
 	b.schedule(store.Task{ID: "other", Payload: store.JSON(`{"type": "REPORT"}`)}) // so that the page is read again
-	for deadline := time.Now().Add(patience); !strings.Contains(b.log.String(), "an open page panicked"); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !strings.Contains(b.log.String(), "an open page panicked"); tick() {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log is %s", b.log)
 		}
@@ -409,7 +409,7 @@ func TestSlowOpenPagesLeaveConnections(t *testing.T) {
 		open(t, server.Client(), server.URL, fmt.Sprintf("/notices?x=%d", i))
 	}
 	waits := 0 // pages that wait for the lock
-	for began := time.Now(); waits < 2 || time.Since(began) < 4*dashboard.LookEach; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); waits < 2 || time.Since(began) < 4*dashboard.LookEach; tick() {
 		if err := blocker.QueryRow(t.Context(), `SELECT count(*) FROM pg_locks WHERE NOT granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waits); err != nil {
 			t.Fatal(err)
@@ -441,7 +441,7 @@ func TestManyPagesAskOnce(t *testing.T) {
 		open(t, w.server.Client(), w.server.URL, "/notices", "X-Person", "admin").until(id)
 	}
 	for time.Since(from) < 4*dashboard.LookEach {
-		time.Sleep(5 * time.Millisecond)
+		tick()
 	}
 	if asked, most := w.reads.marks.Load(), int64(time.Since(began)/dashboard.LookEach)+2; asked > most || asked <= before {
 		t.Errorf("asked %d times in %v, want at most %d", asked, time.Since(began), most)
@@ -467,7 +467,7 @@ func TestTooManyStreamsOfOnePerson(t *testing.T) {
 	}
 	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "admin").until("New key")
 	streams[0].close()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; tick() {
 		if n, _ := w.OpenFeeds(); n == 25 {
 			break
 		}
@@ -477,3 +477,6 @@ func TestTooManyStreamsOfOnePerson(t *testing.T) {
 	}
 	open(t, w.server.Client(), w.server.URL, "/keys/new", "X-Person", "tenant read").until("Not allowed")
 }
+
+// tick is the time between two looks at something that is awaited.
+func tick() { <-time.After(5 * time.Millisecond) }

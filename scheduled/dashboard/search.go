@@ -19,7 +19,7 @@ func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) {
 	}
 	v := &visit{board: d, request: r, person: person, look: lookOf(r)}
 	given := v.query("q")
-	trimmed := strings.TrimSpace(given) // what was pasted often has a space at its end
+	trimmed := strings.TrimSpace(given) // a pasted id often has a space at its end
 	to := d.link("/tasks", "id_prefix", trimmed)
 	if err == nil && trimmed != "" {
 		err = d.begin(v, false, func(ctx context.Context) error {

@@ -244,7 +244,7 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	return done{text: text, to: taskPath(row.ID)}, nil
 }
 
-// task returns the task as the person wants it, or what is wrong with it.
+// task returns the task as the person wants it, or the error of a field.
 func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong string, err error) {
 	if task, err = taskOf(ctx, on, v.Row); err != nil {
 		return task, "", err
