@@ -15,12 +15,15 @@ RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./schedul
 # Of the others, these wait longest, so they begin first.
 WAITING := ./scheduled/monitoring ./cmd
 
+# These keep the processors busy, so they do not run beside those that measure times.
+BUSY := ./cmd/internal/browsertest ./scheduled/dashboard ./scheduled/bench
+
 # The race detector would wait a second at the end of each process.
 export GORACE ?= atexit_sleep_ms=0
 TEST = -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures pages lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,11 +65,14 @@ PICTURES := scheduled/dashboard/pictures
 
 pictures: ## Take the pictures of the dashboard anew
 	@mkdir -p $(PICTURES) .bin/pictures
-	TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -count=1 -timeout 10m -run 'TestPages/1280' ./cmd/internal/browsertest
+	TASKTABLE_TEST_PAGES=all TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -count=1 -timeout 10m -run 'TestPages/1280' ./cmd/internal/browsertest
 	cp .bin/pictures/task-failed-1280-light.png $(PICTURES)/task.png
 	cp .bin/pictures/overview-1280-light.png $(PICTURES)/overview.png
 	cp .bin/pictures/recurring-1280-dark.png $(PICTURES)/recurring.png
 	cp .bin/pictures/tasks-failed-1280-dark.png $(PICTURES)/tasks.png
+
+pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
+	TASKTABLE_TEST_PAGES=all go test -count=1 -timeout 10m -v -run 'TestPages' ./cmd/internal/browsertest
 
 test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
@@ -75,7 +81,8 @@ test: $(AXE) ## Check the format, vet, build, and run all tests
 	go vet ./...
 	go build ./...
 	go test $(RACE) $(TEST) $(RACED)
-	go test -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING))")
+	go test -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY))")
+	go test -p 3 $(TEST) $(BUSY)
 	go test -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
 
 race: ## Run all tests with the race detector

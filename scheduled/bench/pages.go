@@ -40,7 +40,7 @@ var readsPages = []struct{ name, path string }{
 }
 
 // timePages measures pages of the dashboard, on the server alone.
-func (d *database) timePages(ctx context.Context, result *Result) error {
+func (d *database) timePages(ctx context.Context, times int, result *Result) error {
 	board, err := dashboard.New(dashboard.Config{
 		Pool: d.Pool, Logger: slog.New(slog.DiscardHandler),
 		Authenticate: func(*http.Request) (dashboard.Person, error) {
@@ -51,7 +51,7 @@ func (d *database) timePages(ctx context.Context, result *Result) error {
 		return err
 	}
 	for _, one := range readsPages {
-		err := result.time("page_"+one.name, func() error { return get(ctx, board.Handler(), one.path) })
+		err := result.time(times, "page_"+one.name, func() error { return get(ctx, board.Handler(), one.path) })
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func runReads(ctx context.Context, config Config) (Result, error) {
 			if err := d.verifyRead(ctx, inspector, one); err != nil {
 				return err
 			}
-			err := result.time(one.name, func() error {
+			err := result.time(timesOf(config), one.name, func() error {
 				_, err := inspector.Search(ctx, d.Pool, one.filter)
 				return err //nolint:wrapcheck // it names the call
 			})
@@ -166,29 +166,37 @@ func runReads(ctx context.Context, config Config) (Result, error) {
 			}
 		}
 		for _, one := range otherReads(ctx, d, inspector) {
-			if err := result.time(one.name, one.read); err != nil {
+			if err := result.time(timesOf(config), one.name, one.read); err != nil {
 				return err
 			}
 		}
-		return d.timePages(ctx, &result)
+		return d.timePages(ctx, timesOf(config), &result)
 	})
 }
 
+// timesOf is how often each read is called. A small table is for a look at the bench itself.
+func timesOf(config Config) int {
+	if config.Tasks < readsTasks/50 {
+		return 2
+	}
+	return readsTimes
+}
+
 // time calls a read again and again.
-func (r *Result) time(name string, read func() error) error {
-	var times []float64
-	for i := range readsTimes + 2 {
+func (r *Result) time(times int, name string, read func() error) error {
+	var took []float64
+	for i := range times + 2 {
 		began := time.Now()
 		if err := read(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		if i >= 2 { // the first ones fill caches
-			times = append(times, float64(time.Since(began).Microseconds())/1000)
+			took = append(took, float64(time.Since(began).Microseconds())/1000)
 		}
 	}
-	slices.Sort(times)
-	r.add(name+"_p50_ms", quantile(times, 0.5), "milliseconds, median")
-	r.add(name+"_p95_ms", quantile(times, 0.95), "milliseconds, 95th percentile")
+	slices.Sort(took)
+	r.add(name+"_p50_ms", quantile(took, 0.5), "milliseconds, median")
+	r.add(name+"_p95_ms", quantile(took, 0.95), "milliseconds, 95th percentile")
 	return nil
 }
 

@@ -95,6 +95,7 @@ func (b *board) runPoison(i int, id, text string) {
 // addPoisonRecurring makes recurring tasks with occurrences.
 func (b *board) addPoisonRecurring() {
 	b.Helper()
+	latest := time.Now().Truncate(5 * time.Minute).UTC()
 	for _, text := range poison {
 		id := "recurring " + text
 		payload, _ := json.Marshal(map[string]string{"type": poisonTypes[0], "text": text})
@@ -106,7 +107,7 @@ func (b *board) addPoisonRecurring() {
 			b.Fatal(err)
 		}
 		for k, status := range []string{"COMPLETED", "FAILED", "SKIPPED"} {
-			at := time.Now().Truncate(5 * time.Minute).Add(time.Duration(-5*k) * time.Minute).UTC()
+			at := latest.Add(time.Duration(-5*k) * time.Minute)
 			b.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at, status, message, parent_id, tenant_id,
 					finished_at, next_attempt_at)
 				VALUES ($1, $2::text::jsonb, $3, $4, $5::text, $6, $5::text, clock_timestamp(), NULL)`,
