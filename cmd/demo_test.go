@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 }
 
 // The audit has the same answers with a week of history, and the node goes on where the week ends. Another demo clears
-// what the week left.
+// the rows of the week.
 func TestDemoWithAWeek(t *testing.T) {
 	t.Parallel()
 	url := storetest.EmptyURL(t)
@@ -30,14 +30,14 @@ func TestDemoWithAWeek(t *testing.T) {
 	}
 	defer pool.Close()
 	for _, sql := range []string{
-		// The node fires the recurring tasks, and runs what was scheduled.
+		// The node fires the recurring tasks, and runs the scheduled ones.
 		`SELECT count(*) > 0 FROM tasktable_demo.scheduled_tasks
 WHERE id = 'backup-soon-02' AND status = 'COMPLETED' AND attempt = 1`,
 		`SELECT count(*) > 0 FROM tasktable_demo.scheduled_tasks AS t
 JOIN tasktable_demo.scheduled_task_executions AS e ON e.task_id = t.id
 WHERE t.parent_id = 'uptime-probe'
     AND e.node = (SELECT max(number) FROM tasktable_demo.nodes)`,
-		// It leaves alone what is paused, and what the code declares is as the week has it.
+		// It leaves paused tasks alone. The week has the declared tasks as the code has them.
 		`SELECT count(*) = 240 FROM tasktable_demo.scheduled_tasks WHERE queue = 'newsletter' AND status = 'QUEUED'`,
 		`SELECT count(*) = 0 FROM tasktable_demo.scheduled_task_changes AS c
 JOIN tasktable_demo.scheduled_tasks AS t ON t.id = c.task_id

@@ -57,7 +57,7 @@ func pauseScope(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	// What was confirmed counts only while it is so.
+	// A confirmation counts only for the pause that it was about.
 	confirmed := "nothing"
 	if present != nil {
 		confirmed = pauseKey(*present)

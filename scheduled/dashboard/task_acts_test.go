@@ -69,7 +69,7 @@ func TestTaskVerbs(t *testing.T) {
 	post("cancel", "confirmed", "1").wants(t, 200, "one is cancelled.")
 }
 
-// What a person acts on has changed since the person saw it: the act does nothing and tells so.
+// A task has changed since the person saw it. The act does nothing, and says so.
 func TestTaskChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)

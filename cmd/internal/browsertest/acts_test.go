@@ -81,7 +81,8 @@ func TestPagesAreLive(t *testing.T) {
 		b.is(`document.querySelector("#live").dataset.state === "on"`)
 		b.is(`document.querySelector("#main .badge[data-status=QUEUED]")`)
 	}
-	if _, err := s.tasks.PauseScope(t.Context(), s.pool, store.Queue("default"), time.Time{}, "the greeter moves"); err != nil {
+	_, err := s.tasks.PauseScope(t.Context(), s.pool, store.Queue("default"), time.Time{}, "the greeter moves")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.tasks.RunNow(t.Context(), s.pool, "greet"); err != nil {
@@ -168,7 +169,7 @@ func (b *tab) search(text string) {
 		chromedp.KeyEvent(text+"\r"))
 }
 
-// Two people edit one task. The second one is told what the first has changed, and loses nothing of the own text.
+// Two people edit one task. The second one learns of the first one's change. The second one's text is not lost.
 func TestTwoPeopleEditOneTask(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -195,7 +196,7 @@ func TestTwoPeopleEditOneTask(t *testing.T) {
 	}
 }
 
-// What somebody types into a form of a live page stays, although the page changes meanwhile.
+// A live page changes while somebody types into its form. The typed text stays.
 func TestALivePageKeepsWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

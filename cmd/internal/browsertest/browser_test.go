@@ -189,7 +189,7 @@ func read[T any](b *tab, action chromedp.Action[T]) T {
 	return value
 }
 
-// fail ends the test, and tells what the page shows.
+// fail ends the test. It prints the address and the text of the page.
 func (b *tab) fail(err error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, waitLimit)

@@ -12,7 +12,7 @@ var tenants = []string{"book-club", "chess-club", "city-runners", "film-nights",
 // Tenants returns the tenants of the week's tasks. No task of the demo's script is theirs.
 func Tenants() []string { return append([]string(nil), tenants...) }
 
-// moments returns so many times between two, more of them at noon and in the evening than at night.
+// moments returns n times of a span. More of them are at noon and in the evening than at night.
 func (w *week) moments(many int, from, to time.Time) []time.Time {
 	times := make([]time.Time, 0, many)
 	for len(times) < many {
@@ -66,5 +66,5 @@ func types() []string {
 		"HTTP_REQUEST", PartnerSync, "HEADCOUNT", "PRINT_BADGE"}
 }
 
-// chance says yes so many times of a hundred.
+// chance is true in the given percentage of calls.
 func (w *week) chance(percent int) bool { return w.random.IntN(100) < percent }

@@ -92,7 +92,7 @@ func (w *week) start(due time.Time) time.Time {
 	if !due.Before(c.held) && due.Before(c.freed) {
 		due = c.freed
 	}
-	// What is due just before the downtime no longer starts.
+	// A task that is due just before the downtime no longer starts.
 	if !due.Before(c.down.Add(-5*time.Second)) && due.Before(c.up) {
 		late := float64(due.Sub(c.down)) / float64(c.up.Sub(c.down))
 		due = c.up.Add(3*time.Second + time.Duration(max(late, 0)*float64(100*time.Second)))
