@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -209,9 +207,9 @@ func (a *API) registerTaskReads() {
 func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*listAnswer, error) {
 	filter.Limit = paging.Limit + 1 // one more task tells that there is a next page
 	if paging.Cursor != "" {
-		after, err := decodeCursor(paging.Cursor)
+		after, err := inspect.DecodeCursor(paging.Cursor)
 		if err != nil {
-			return nil, err
+			return nil, huma.Error422UnprocessableEntity("cursor must be the next_cursor of a page before")
 		}
 		filter.After = after
 	}
@@ -233,37 +231,10 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 			answer.Body.Tasks = tasksOf(rows)
 		}
 		if more {
-			answer.Body.NextCursor = encodeCursor(rows[len(rows)-1])
+			answer.Body.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
 		}
 		return answer, nil
 	}
-}
-
-// cursor is the place at which a page ended. Clients get it as one word, so that they do not depend on its fields.
-type cursor struct {
-	ID          string     `json:"i"`
-	ScheduledAt time.Time  `json:"s"`
-	FinishedAt  *time.Time `json:"f,omitempty"`
-}
-
-func encodeCursor(row store.Row) string {
-	encoded, err := json.Marshal(cursor{row.ID, row.ScheduledAt, row.FinishedAt})
-	if err != nil {
-		return "" // a year beyond 9999, which the database refuses
-	}
-	return base64.RawURLEncoding.EncodeToString(encoded)
-}
-
-func decodeCursor(given string) (*store.Row, error) {
-	var at cursor
-	decoded, err := base64.RawURLEncoding.DecodeString(given)
-	if err == nil {
-		err = json.Unmarshal(decoded, &at)
-	}
-	if err != nil || at.ID == "" {
-		return nil, huma.Error422UnprocessableEntity("cursor must be the next_cursor of a page before")
-	}
-	return &store.Row{ID: at.ID, ScheduledAt: at.ScheduledAt, FinishedAt: at.FinishedAt}, nil
 }
 
 func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {

@@ -181,7 +181,7 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	view.HaveTenant = v.person.Tenant == "" &&
 		slices.ContainsFunc(view.Rows, func(row store.Row) bool { return row.TenantID != nil })
 	if found.After != nil {
-		view.After = encodeCursor(*found.After)
+		view.After = inspect.EncodeCursor(*found.After)
 	}
 	return err
 }

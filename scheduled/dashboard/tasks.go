@@ -94,7 +94,7 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 	}
 	view.Cut = page.Cut
 	if page.After != nil {
-		view.After = encodeCursor(*page.After)
+		view.After = inspect.EncodeCursor(*page.After)
 	}
 	view.Showing, err = v.showing(ctx, filter, page)
 	return view, err

@@ -1,8 +1,6 @@
 package dashboard
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
@@ -129,32 +127,13 @@ func statusesOf(given []string) ([]store.Status, error) {
 	return statuses, nil
 }
 
-// cursor is the place in a list at which a page ended.
-type cursor struct {
-	ID          string     `json:"i"`
-	ScheduledAt time.Time  `json:"s"`
-	FinishedAt  *time.Time `json:"f,omitempty"`
-}
-
-func encodeCursor(row store.Row) string {
-	encoded, err := json.Marshal(cursor{row.ID, row.ScheduledAt, row.FinishedAt})
-	if err != nil {
-		return "" // a year beyond 9999, which the database refuses
-	}
-	return base64.RawURLEncoding.EncodeToString(encoded)
-}
-
 func decodeCursor(given string, order inspect.Order) (*store.Row, error) {
 	if given == "" {
 		return nil, nil //nolint:nilnil // the first page has no place before it
 	}
-	var at cursor
-	decoded, err := base64.RawURLEncoding.DecodeString(given)
-	if err == nil {
-		err = json.Unmarshal(decoded, &at)
-	}
-	if err != nil || !validName(at.ID) || order == inspect.ByFinished && at.FinishedAt == nil {
+	after, err := inspect.DecodeCursor(given)
+	if err != nil || order == inspect.ByFinished && after.FinishedAt == nil {
 		return nil, errPlaceInList
 	}
-	return &store.Row{ID: at.ID, ScheduledAt: at.ScheduledAt, FinishedAt: at.FinishedAt}, nil
+	return after, nil
 }
