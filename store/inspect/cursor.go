@@ -39,7 +39,8 @@ func DecodeCursor(text string) (*store.Row, error) {
 		err = check.Text("id", at.ID)
 	}
 	if err != nil || at.ID == "" {
-		return nil, fmt.Errorf("read a cursor: %w", check.Invalid("cursor", "must be that of a page before", "another text"))
+		return nil, fmt.Errorf("read a cursor: %w",
+			check.Invalid("cursor", "must be that of a page before", "another text"))
 	}
 	return &store.Row{ID: at.ID, ScheduledAt: at.ScheduledAt, FinishedAt: at.FinishedAt}, nil
 }
