@@ -121,43 +121,46 @@ COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, v
     'the tracestate. At most 512 bytes.';
 
 CREATE TABLE tasktable.scheduled_tasks (
+    -- Postgres reads these columns at each update, because indexes, rules and triggers need them. To find a column, it
+    -- steps over those before it, so these come first. The payload comes before the type, so that an error about both
+    -- names the payload.
     id                      tasktable.task_id             PRIMARY KEY,
-    -- What is to be done, by whom and how urgently. If the payload and the type are both wrong, the error names the
-    -- payload, because it is first.
     payload                 tasktable.task_payload        NOT NULL,
     type                    tasktable.task_type           NOT NULL,
-    entity                  tasktable.task_entity,
-    tenant_id               tasktable.task_tenant_id,
     queue                   tasktable.task_queue          NOT NULL DEFAULT 'default',
     status                  tasktable.task_status         NOT NULL DEFAULT 'QUEUED',
     priority                tasktable.task_priority       NOT NULL DEFAULT 0,
-    -- When, and how.
     scheduled_at            tasktable.task_time           NOT NULL DEFAULT clock_timestamp(),
+    created_at              timestamptz                   NOT NULL DEFAULT clock_timestamp(),
+    revision                bigint                        NOT NULL,
+    attempt                 tasktable.task_attempt        NOT NULL DEFAULT 0,
+    next_attempt_at         tasktable.task_instant,
+    fence                   bigint,
+    lease_expires_at        tasktable.task_instant,
+    finished_at             timestamptz,
+    paused_until            tasktable.task_limit_time,
+    entity                  tasktable.task_entity,
+    tenant_id               tasktable.task_tenant_id,
+    cron                    tasktable.task_cron,
+    parent_id               tasktable.task_id,
+    spawned_by              tasktable.task_id,
+    -- How it is to run.
     run_now_at              tasktable.task_time,
     expiration              tasktable.task_expiration,
     jitter                  tasktable.task_jitter,
     expected_execution_time tasktable.task_execution_time NOT NULL DEFAULT interval '5 minutes',
     retention               tasktable.task_retention,
     max_attempts            tasktable.task_max_attempts   NOT NULL DEFAULT 5,
-    -- Its state.
-    attempt                 tasktable.task_attempt        NOT NULL DEFAULT 0,
-    revision                bigint                        NOT NULL,
-    next_attempt_at         tasktable.task_instant,
-    fence                   bigint,
-    lease_expires_at        tasktable.task_instant,
+    -- How it went.
     started_fence           bigint,
     node                    bigint,
     started_at              timestamptz,
-    finished_at             timestamptz,
     last_status_update      timestamptz                   NOT NULL DEFAULT clock_timestamp(),
-    created_at              timestamptz                   NOT NULL DEFAULT clock_timestamp(),
-    paused_until            tasktable.task_limit_time,
     archived_at             timestamptz,
     archived_note           text,
     message                 text,
     result                  jsonb,
     -- Its recurrence.
-    cron                    tasktable.task_cron,
     time_zone               tasktable.task_time_zone,
     overlap                 tasktable.task_overlap,
     catch_up                tasktable.task_catch_up,
@@ -171,8 +174,6 @@ CREATE TABLE tasktable.scheduled_tasks (
     planned_zone_data       text,
     open_occurrences_from   timestamptz,
     -- Its origin.
-    parent_id               tasktable.task_id,
-    spawned_by              tasktable.task_id,
     scheduled_by            tasktable.task_author,
     declared_by             text,
     trace                   tasktable.task_trace,

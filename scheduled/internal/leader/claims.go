@@ -258,7 +258,7 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTa
 		near        bool
 	}
 	type lot struct {
-		taken []taskdb.ClaimedTask
+		taken []*taskdb.ClaimedTask
 		pool  int
 		slots int // the number of slots that the tasks are spread over
 	}
@@ -270,7 +270,8 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTa
 	lots := map[key]*lot{}
 	near := map[int]int{} // by pool
 	now := l.session.Clock.Now()
-	for _, c := range taken {
+	for i := range taken {
+		c := &taken[i]
 		if c.Fence == nil {
 			continue
 		}

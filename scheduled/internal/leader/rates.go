@@ -88,13 +88,13 @@ func batchSize(fits, tasks, slots int) int {
 
 // batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most maxBatchBytes bytes of
 // payloads unless it is a single task.
-func batchesOf(taken []taskdb.ClaimedTask, size int) [][]taskdb.Claim {
+func batchesOf(taken []*taskdb.ClaimedTask, size int) [][]taskdb.Claim {
 	var batches [][]taskdb.Claim
 	bytes := 0
-	for _, c := range taken {
+	for i, c := range taken {
 		last := len(batches) - 1
 		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > maxBatchBytes {
-			batches, bytes = append(batches, nil), 0
+			batches, bytes = append(batches, make([]taskdb.Claim, 0, min(size, len(taken)-i))), 0
 			last++
 		}
 		batches[last] = append(batches[last], c.Claim())

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -77,9 +78,9 @@ func (b *batch) begin(
 	ctx.expected = time.Duration(answer.Expected * float64(time.Second))
 	r.begins(ctx, e)
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
-	b.config.Log.DebugContext(
-		ctx, "task starts", "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt,
-	)
+	// LogAttrs needs no memory if the line is not written.
+	b.config.Log.LogAttrs(ctx, slog.LevelDebug, "task starts", slog.String("task", e.ID), slog.String("type", e.Type),
+		slog.Int64("revision", e.Revision), slog.Int("attempt", e.Attempt))
 	started := &running{Run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
 	go b.attempt(ctx, r, variant, e, gateAt, started.done)
 	return started

@@ -66,7 +66,7 @@ func (b *batch) enter(at slots.Place, slot *slots.Request, runs []*Run) (entered
 		return true, runs
 	default:
 	}
-	late := time.NewTimer(time.Until(b.lateAt(runs[0])))
+	late := time.NewTimer(b.lateIn(runs[0]))
 	defer late.Stop()
 	select {
 	case <-slot.Granted:
@@ -87,13 +87,9 @@ func (b *batch) enter(at slots.Place, slot *slots.Request, runs []*Run) (entered
 	}
 }
 
-// lateAt is when a task that has not begun has been kept for too long.
-func (b *batch) lateAt(r *Run) time.Time {
-	at := time.Now().Add(b.config.Clock.Until(r.Due))
-	if at.Before(r.Since) {
-		at = r.Since
-	}
-	return at.Add(MaxStint)
+// lateIn is how long from now a task that has not begun will have been kept for too long. It is negative after that.
+func (b *batch) lateIn(r *Run) time.Duration {
+	return max(b.config.Clock.Until(r.Due), time.Until(r.Since)) + MaxStint
 }
 
 // due is how many of the first tasks are due.
@@ -119,7 +115,7 @@ func (b *batch) serveDue(runs []*Run) []*Run {
 	defer patience.Stop()
 	now := stint{since: time.Now()}
 	for due := b.due(runs); due > 0 && b.halted() == ""; {
-		if time.Now().After(b.lateAt(runs[0])) && !now.getsOn(time.Now(), due) {
+		if b.lateIn(runs[0]) < 0 && !now.getsOn(time.Now(), due) {
 			b.releaseAll(runs[:due], "the tasks before it took too long")
 			return runs[due:]
 		}
@@ -157,7 +153,7 @@ func (b *batch) servePart(runs []*Run, due int, now *stint, patience *time.Timer
 		case handedOn:
 			return 0, false
 		}
-		if time.Now().After(b.lateAt(r)) { // serveDue decides whether the rest goes on
+		if b.lateIn(r) < 0 { // serveDue decides whether the rest goes on
 			return i + 1, true
 		}
 	}

@@ -39,8 +39,11 @@ func oneLine(text string) (line, stack string) {
 // logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
 // debug it also writes the stack of a panic.
 func (w *Worker) logEnd(ctx context.Context, level slog.Level, say string, s taskdb.Settlement, outcome string) {
+	if !w.config.Log.Enabled(ctx, level) {
+		return // saves the memory of the attributes
+	}
 	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
-	if s.Error == nil || !w.config.LogErrors || !w.config.Log.Enabled(ctx, level) {
+	if s.Error == nil || !w.config.LogErrors {
 		w.config.Log.Log(ctx, level, say, attributes...)
 		return
 	}
