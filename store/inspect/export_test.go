@@ -11,14 +11,14 @@ func TaskCountsUpTo(ctx context.Context, i *Inspector, db store.DB, pages int64)
 	return i.taskCounts(ctx, db, "", false, pages)
 }
 
-// Limited returns an Inspector whose walks and heaps are at most so large.
-func Limited(i *Inspector, walkMost, heapMost int) *Inspector {
+// Limited returns an Inspector whose walks and sorts are at most so large.
+func Limited(i *Inspector, walkMost, sortMost int) *Inspector {
 	limited := *i
-	limited.walkMost, limited.heapMost = walkMost, heapMost
+	limited.walkMost, limited.sortMost = walkMost, sortMost
 	return &limited
 }
 
-// Ways returns the heaps and the walk of a filter, as text, or "nothing".
+// Ways returns the sorts and the walk of a filter, as text, or "nothing".
 func Ways(f Filter) (text string) {
 	if f.Order == "" {
 		f.Order = ByScheduled
@@ -27,8 +27,8 @@ func Ways(f Filter) (text string) {
 	if nothing {
 		return "nothing"
 	}
-	for _, heap := range f.heaps() {
-		text += string(heap) + "; "
+	for _, sort := range f.sorts() {
+		text += string(sort) + "; "
 	}
 	return text + string(f.walk())
 }

@@ -13,7 +13,7 @@ type Inspector struct {
 	source query.Source // each call returns its Err
 	tasks  *store.Store
 
-	walkMost, heapMost, seriesMost int
+	walkMost, sortMost, seriesMost int
 }
 
 // New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
@@ -25,6 +25,6 @@ func New(config store.Config) *Inspector {
 	}
 	return &Inspector{
 		config: config, source: query.Source{Schema: schema, Err: err}, tasks: store.New(config),
-		walkMost: walkMost, heapMost: heapMost, seriesMost: seriesExact,
+		walkMost: walkMost, sortMost: sortMost, seriesMost: seriesExact,
 	}
 }

@@ -120,7 +120,7 @@ func find[T any](
 		most = min(most, i.walkMost)
 		sql, args := s.statement(one, t.columns, most)
 		found, err = query.Collect[T](ctx, i.source, db, doing, sql, args...)
-		if err != nil || len(found) >= s.limit || one.isHeap() {
+		if err != nil || len(found) >= s.limit || one.isSort() {
 			return found, nil, err
 		}
 		if most == i.walkMost {
@@ -141,15 +141,15 @@ func whole[T any](ctx context.Context, i *Inspector, db store.DB, doing string, 
 	return query.Collect[T](ctx, i.source, db, doing, sql, args...)
 }
 
-// way returns the first heap that is small enough, or else the walk.
+// way returns the first sort that is small enough, or else the walk.
 func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search) (way, error) {
-	for _, one := range s.filter.heaps() {
-		n, err := query.Value[int](ctx, i.source, db, doing, heaps[one].count,
-			counted(one, s.args, strconv.Itoa(i.heapMost+1))...)
+	for _, one := range s.filter.sorts() {
+		n, err := query.Value[int](ctx, i.source, db, doing, sorts[one].count,
+			counted(one, s.args, strconv.Itoa(i.sortMost+1))...)
 		if err != nil {
 			return "", err
 		}
-		if n <= i.heapMost {
+		if n <= i.sortMost {
 			return one, nil
 		}
 	}
@@ -162,8 +162,8 @@ func (s search) statement(one way, columns string, most int) (sql string, args [
 	args = append(slices.Clone(s.args), strconv.Itoa(s.limit), s.bounds.lowAt, s.bounds.lowID, s.bounds.highAt,
 		s.bounds.highID)
 	ends := order.ends[direction] + ` LIMIT $16::text::bigint`
-	if one.isHeap() {
-		return `SELECT` + columns + heaps[one].from + ` AS t WHERE ` + filterSQL + order.within + ends, args
+	if one.isSort() {
+		return `SELECT` + columns + sorts[one].from + ` AS t WHERE ` + filterSQL + order.within + ends, args
 	}
 	sql = `SELECT` + columns + walks[one][direction] + ` AS t WHERE ` + filterSQL + ends
 	return sql, append(args, strconv.Itoa(most))
@@ -222,7 +222,7 @@ func (i *Inspector) CountUpTo(ctx context.Context, db store.DB, filter Filter, m
 	s.limit = most + 1
 	sql, args := s.statement(one, countColumns, i.walkMost)
 	n, err = query.Value[int](ctx, i.source, db, "count tasks", sql+`) AS one`, args...)
-	if err != nil || n > most || one.isHeap() {
+	if err != nil || n > most || one.isSort() {
 		return min(n, most), n > most, err
 	}
 	cut, err := i.reached(ctx, db, "count tasks", s)

@@ -106,16 +106,16 @@ var walks = map[way][2]string{
 
 // OFFSET 0 keeps Postgres from walking an index in the order of the list instead.
 const (
-	heapBegins = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE `
-	heapEnds   = ` OFFSET 0)`
-	rareHeap   = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t
+	sortBegins = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE `
+	sortEnds   = ` OFFSET 0)`
+	sortRare   = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array($2::text, ','))
     UNION ALL SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.lease_expires_at IS NOT NULL AND t.status = 'EXECUTING'
         AND 'EXECUTING' = ANY (string_to_array($2::text, ',')))`
 )
 
-// The counts of heaps take the number up to which to count as $1.
+// The counts of sorts take the number up to which to count as $1.
 const (
 	countEntitySQL = `
 SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.entity = $2::text LIMIT $1::text::int) AS t`
@@ -146,15 +146,15 @@ SELECT count(*) FROM (
     LIMIT $1::text::int)) AS t`
 )
 
-// heaps has the FROM clause of each heap, and the statement that counts its tasks.
-var heaps = map[way]struct{ from, count string }{
-	heapEntity:   {heapBegins + `t.entity = $4::text` + heapEnds, countEntitySQL},
-	heapSpawned:  {heapBegins + `t.spawned_by = $14::text` + heapEnds, countSpawnedSQL},
-	heapParent:   {heapBegins + `t.parent_id = $15::text` + heapEnds, countOccurrencesSQL},
-	heapTenant:   {heapBegins + `t.tenant_id = $5::text` + heapEnds, countTenantSQL},
-	heapPrefix:   {heapBegins + `t.id >= $6::text AND t.id < $7::text` + heapEnds, countPrefixSQL},
-	heapFinished: {heapBegins + finishedRange + heapEnds, countFinishedSQL},
-	heapStatuses: {rareHeap, countStatusesSQL},
+// sorts has the FROM clause of each sort, and the statement that counts its tasks.
+var sorts = map[way]struct{ from, count string }{
+	sortEntity:   {sortBegins + `t.entity = $4::text` + sortEnds, countEntitySQL},
+	sortSpawned:  {sortBegins + `t.spawned_by = $14::text` + sortEnds, countSpawnedSQL},
+	sortParent:   {sortBegins + `t.parent_id = $15::text` + sortEnds, countOccurrencesSQL},
+	sortTenant:   {sortBegins + `t.tenant_id = $5::text` + sortEnds, countTenantSQL},
+	sortPrefix:   {sortBegins + `t.id >= $6::text AND t.id < $7::text` + sortEnds, countPrefixSQL},
+	sortFinished: {sortBegins + finishedRange + sortEnds, countFinishedSQL},
+	sortStatuses: {sortRare, countStatusesSQL},
 }
 
 const finishedRange = `t.finished_at >= $11::text::timestamptz

@@ -10,7 +10,7 @@ import (
 )
 
 // A way is how a list finds its tasks. A walk reads an index in the order of the list until the page is full, which is
-// quick if many tasks match. A heap reads all tasks that have one field, and sorts them, which is quick if few tasks
+// quick if many tasks match. A sort reads all tasks that have one field, and sorts them, which is quick if few tasks
 // have it. Each way has a statement of its own, so that Postgres has no choice that it could make badly.
 type way string
 
@@ -23,20 +23,20 @@ const (
 	walkID        way = "all tasks, by id"
 )
 
-// The heaps.
+// The sorts.
 const (
-	heapEntity   way = "the tasks of an entity"
-	heapSpawned  way = "the follow-ups of a task"
-	heapParent   way = "the occurrences of a recurring task"
-	heapStatuses way = "the tasks of rare statuses"
-	heapPrefix   way = "the tasks whose ids begin alike"
-	heapFinished way = "the tasks that ended within a time"
-	heapTenant   way = "the tasks of a tenant"
+	sortEntity   way = "the tasks of an entity"
+	sortSpawned  way = "the follow-ups of a task"
+	sortParent   way = "the occurrences of a recurring task"
+	sortStatuses way = "the tasks of rare statuses"
+	sortPrefix   way = "the tasks whose ids begin alike"
+	sortFinished way = "the tasks that ended within a time"
+	sortTenant   way = "the tasks of a tenant"
 )
 
-// isHeap reports whether the way is a heap.
-func (w way) isHeap() bool {
-	_, is := heaps[w]
+// isSort reports whether the way is a sort.
+func (w way) isSort() bool {
+	_, is := sorts[w]
 	return is
 }
 
@@ -46,8 +46,8 @@ const (
 	// walkMore is how many times as many tasks a walk reads next. It begins with as many as the page has, so that
 	// Postgres sees how little it needs, and does not read and sort a whole range.
 	walkMore = 20
-	// heapMost is how many tasks a heap has at most. A larger one is not read.
-	heapMost = 40000
+	// sortMost is how many tasks a sort has at most. A larger one is not read.
+	sortMost = 40000
 )
 
 // rareStatuses are the statuses of which most tables have few tasks. QUEUED tasks have walks of their own.
@@ -87,43 +87,43 @@ func (f Filter) narrowed() (narrowed Filter, nothing bool) {
 	return f, len(implied) == 0
 }
 
-// heaps returns the heaps that have all tasks that the filter selects, the one that is likely the smallest first.
-func (f Filter) heaps() (found []way) {
+// sorts returns the sorts that have all tasks that the filter selects, the one that is likely the smallest first.
+func (f Filter) sorts() (found []way) {
 	walk := f.walk()
 	for _, one := range []struct {
-		heap way
+		sort way
 		has  bool
 	}{
-		{heapEntity, f.Entity != ""},
-		{heapSpawned, f.SpawnedBy != ""},
-		{heapParent, f.ParentID != ""},
-		{heapStatuses, f.among(rareStatuses()) && walk != walkRare},
-		{heapPrefix, f.IDPrefix != "" && walk != walkID},
-		{heapFinished, !f.FinishedFrom.IsZero() && f.Order != ByFinished},
-		{heapTenant, f.TenantID != "" && walk != walkTenant},
+		{sortEntity, f.Entity != ""},
+		{sortSpawned, f.SpawnedBy != ""},
+		{sortParent, f.ParentID != ""},
+		{sortStatuses, f.among(rareStatuses()) && walk != walkRare},
+		{sortPrefix, f.IDPrefix != "" && walk != walkID},
+		{sortFinished, !f.FinishedFrom.IsZero() && f.Order != ByFinished},
+		{sortTenant, f.TenantID != "" && walk != walkTenant},
 	} {
 		if one.has {
-			found = append(found, one.heap)
+			found = append(found, one.sort)
 		}
 	}
 	return found
 }
 
-// counted returns the arguments of the statement that counts the tasks of a heap up to most. args are those of the
+// counted returns the arguments of the statement that counts the tasks of a sort up to most. args are those of the
 // filter.
-func counted(heap way, args []any, most string) []any {
-	switch heap {
-	case heapEntity:
+func counted(sort way, args []any, most string) []any {
+	switch sort {
+	case sortEntity:
 		return []any{most, args[3]}
-	case heapSpawned:
+	case sortSpawned:
 		return []any{most, args[13]}
-	case heapParent:
+	case sortParent:
 		return []any{most, args[14]}
-	case heapStatuses:
+	case sortStatuses:
 		return []any{most, args[1]}
-	case heapPrefix:
+	case sortPrefix:
 		return []any{most, args[5], args[6]}
-	case heapFinished:
+	case sortFinished:
 		return []any{most, args[10], cmp.Or(args[11].(string), "infinity")}
 	default:
 		return []any{most, args[4]}

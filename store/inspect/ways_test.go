@@ -112,7 +112,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 				filter := c.filter
 				filter.Order, filter.LatestFirst, filter.Limit = order, latest, 40
 				want := ordered(all, c.has, order, latest)
-				// Few tasks of a heap, and short walks, so that each way is taken.
+				// Few tasks of a sort, and short walks, so that each way is taken.
 				for _, limits := range [][2]int{{100, 1000}, {100, 0}} {
 					what := fmt.Sprint(name, " ", order, " ", latest, " ", limits)
 					i := inspect.Limited(b.Inspector, limits[0], limits[1])
