@@ -121,29 +121,39 @@ COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, v
     'the tracestate. At most 512 bytes.';
 
 CREATE TABLE tasktable.scheduled_tasks (
-    -- Postgres reads these columns at each update, because indexes, rules and triggers need them. To find a column, it
-    -- steps over those before it, so these come first. The payload comes before the type, so that an error about both
-    -- names the payload.
+    -- What it is. Postgres reads the columns of these first two groups at each update, because indexes, rules and
+    -- triggers need them. To find a column, it steps over those before it. The log of changes leaves out the columns
+    -- before the first and behind the last that an update changes, so the second group has those that claim and settle
+    -- change. The payload comes before the type, so that an error about both names the payload.
     id                      tasktable.task_id             PRIMARY KEY,
     payload                 tasktable.task_payload        NOT NULL,
     type                    tasktable.task_type           NOT NULL,
     queue                   tasktable.task_queue          NOT NULL DEFAULT 'default',
-    status                  tasktable.task_status         NOT NULL DEFAULT 'QUEUED',
     priority                tasktable.task_priority       NOT NULL DEFAULT 0,
     scheduled_at            tasktable.task_time           NOT NULL DEFAULT clock_timestamp(),
     created_at              timestamptz                   NOT NULL DEFAULT clock_timestamp(),
     revision                bigint                        NOT NULL,
-    attempt                 tasktable.task_attempt        NOT NULL DEFAULT 0,
-    next_attempt_at         tasktable.task_instant,
-    fence                   bigint,
-    lease_expires_at        tasktable.task_instant,
-    finished_at             timestamptz,
-    paused_until            tasktable.task_limit_time,
     entity                  tasktable.task_entity,
     tenant_id               tasktable.task_tenant_id,
     cron                    tasktable.task_cron,
     parent_id               tasktable.task_id,
     spawned_by              tasktable.task_id,
+    paused_until            tasktable.task_limit_time,
+    -- Its state.
+    status                  tasktable.task_status         NOT NULL DEFAULT 'QUEUED',
+    attempt                 tasktable.task_attempt        NOT NULL DEFAULT 0,
+    next_attempt_at         tasktable.task_instant,
+    fence                   bigint,
+    lease_expires_at        tasktable.task_instant,
+    finished_at             timestamptz,
+    last_status_update      timestamptz                   NOT NULL DEFAULT clock_timestamp(),
+    started_at              timestamptz,
+    started_fence           bigint,
+    node                    bigint,
+    archived_at             timestamptz,
+    archived_note           text,
+    message                 text,
+    result                  jsonb,
     -- How it is to run.
     run_now_at              tasktable.task_time,
     expiration              tasktable.task_expiration,
@@ -151,15 +161,6 @@ CREATE TABLE tasktable.scheduled_tasks (
     expected_execution_time tasktable.task_execution_time NOT NULL DEFAULT interval '5 minutes',
     retention               tasktable.task_retention,
     max_attempts            tasktable.task_max_attempts   NOT NULL DEFAULT 5,
-    -- How it went.
-    started_fence           bigint,
-    node                    bigint,
-    started_at              timestamptz,
-    last_status_update      timestamptz                   NOT NULL DEFAULT clock_timestamp(),
-    archived_at             timestamptz,
-    archived_note           text,
-    message                 text,
-    result                  jsonb,
     -- Its recurrence.
     time_zone               tasktable.task_time_zone,
     overlap                 tasktable.task_overlap,

@@ -156,19 +156,15 @@ func deadPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	listed := view.Query.Listed()
-	if listed {
+	if view.Query.Listed() {
 		err = view.list(ctx, v, filter)
 	} else {
 		err = view.group(ctx, v, filter)
 	}
-	if err == nil && (listed || view.MoreGroups) { // else the groups tell the number
-		view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, countUpTo)
-	}
 	return view, err
 }
 
-// list reads one page, the latest first.
+// list reads one page, the latest first, and the number of all.
 func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter) error {
 	filter.LatestFirst, filter.Limit = true, deadRows
 	var err error
@@ -183,15 +179,25 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	if found.After != nil {
 		view.After = inspect.EncodeCursor(*found.After)
 	}
+	if err == nil {
+		view.Count, view.More, err = v.inspector.CountUpTo(ctx, v.db, filter, countUpTo)
+	}
 	return err
 }
 
+// group reads many more groups than the page shows, so that they tell the number of all dead letters. To count them
+// apart would take as long again.
 func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter) error {
-	filter.Limit = maxDeadGroups + 1
+	filter.Limit = countUpTo
 	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.By))
 	view.MoreGroups = len(groups) > maxDeadGroups
-	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
+	for _, group := range groups {
 		view.Count += group.Count
+	}
+	if len(groups) == countUpTo { // each has at least one dead letter
+		view.Count, view.More = countUpTo, true
+	}
+	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
 		of := view.Query
 		of.By, of.Type, of.Status, of.Message = "task", group.Type, string(group.Status), group.Message
 		of.Entity, of.Tenant = cmp.Or(valueOr(group.Entity), of.Entity), cmp.Or(valueOr(group.TenantID), of.Tenant)
