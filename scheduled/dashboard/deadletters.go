@@ -185,17 +185,12 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 	return err
 }
 
-// group reads many more groups than the page shows, so that they tell the number of all dead letters. To count them
-// apart would take as long again.
 func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter) error {
-	filter.Limit = countUpTo
+	filter.Limit = maxDeadGroups + 1
 	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.By))
 	view.MoreGroups = len(groups) > maxDeadGroups
-	for _, group := range groups {
-		view.Count += group.Count
-	}
-	if len(groups) == countUpTo { // each has at least one dead letter
-		view.Count, view.More = countUpTo, true
+	if len(groups) > 0 {
+		view.Count = groups[0].Total
 	}
 	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
 		of := view.Query

@@ -111,21 +111,24 @@ func TestGroupsOfDeadLetters(t *testing.T) {
 	all[0].Shortened = true
 	for name, c := range map[string]struct {
 		filter inspect.Filter
+		total  int
 		want   []inspect.Group
 	}{
-		"all": {inspect.Filter{}, all}, "some": {inspect.Filter{Limit: 2}, all[:2]},
-		"a type": {inspect.Filter{Type: "OTHER"}, []inspect.Group{all[3], all[5]}},
+		"all": {inspect.Filter{}, 10, all}, "some": {inspect.Filter{Limit: 2}, 10, all[:2]},
+		"a type": {inspect.Filter{Type: "OTHER"}, 2, []inspect.Group{all[3], all[5]}},
 		"a message": {
-			inspect.Filter{Message: "he said"},
+			inspect.Filter{Message: "he said"}, 1,
 			[]inspect.Group{group("TEST", "FAILED", "550 no such user", 1, 5, 5, "two lines")},
 		},
-		"none": {inspect.Filter{Archived: new(true)}, []inspect.Group{}},
+		"none": {inspect.Filter{Archived: new(true)}, 0, []inspect.Group{}},
 	} {
 		for driver, db := range b.Readers() {
 			groups, err := b.Inspector.Groups(b.Ctx, db, dead(c.filter), "")
 			b.Check(err)
 			for i := range groups {
 				groups[i].Oldest, groups[i].Latest = new(groups[i].Oldest.UTC()), new(groups[i].Latest.UTC())
+				same(b, name+": total: "+driver, groups[i].Total, c.total)
+				groups[i].Total = 0
 			}
 			same(b, name+": "+driver, groups, c.want)
 		}

@@ -27,6 +27,8 @@ type Group struct {
 	Oldest    *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil if none has ended
 	Latest    *time.Time `json:"latest,omitempty"` // when the last of them ended
 	Example   string     `json:"example"`          // the id of one of the tasks
+	// Total is how many tasks all groups have together, with those that the filter's Limit leaves out.
+	Total int `json:"-"`
 }
 
 // Grouping is a field by which Groups groups tasks, besides type, status and message.
@@ -44,7 +46,8 @@ const messageSQL = `left(split_part(coalesce(t.message, ''), chr(10), 1), 60) AS
 
 const groupsSQL = `
 SELECT g.type, g.status, g.entity, g.tenant_id, g.message, bool_or(g.shortened) AS shortened, count(*) AS count,
-    min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example
+    min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
+    (sum(count(*)) OVER ())::bigint AS total
 FROM (
     SELECT t.type, t.status, CASE WHEN $16::text = 'entity' THEN t.entity::text END AS entity,
         CASE WHEN $16::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
