@@ -161,7 +161,10 @@ func (s search) statement(one way, columns string, most int) (sql string, args [
 	order, direction := orderings[s.filter.Order], s.direction()
 	args = append(slices.Clone(s.args), strconv.Itoa(s.limit), s.bounds.lowAt, s.bounds.lowID, s.bounds.highAt,
 		s.bounds.highID)
-	ends := order.ends[direction] + ` LIMIT $16::text::bigint`
+	ends := ` LIMIT $16::text::bigint`
+	if columns != countColumns { // a count that has enough tasks need not read the others, and sort them
+		ends = order.ends[direction] + ends
+	}
 	if one.isSort() {
 		return `SELECT` + columns + sorts[one].from + ` AS t WHERE ` + filterSQL + order.within + ends, args
 	}
