@@ -80,10 +80,15 @@ func calendarPage(ctx context.Context, v *visit) (any, error) {
 		return nil, err
 	}
 	zone := v.look.zone
+	hoursEnd, daysEnd := v.now.Add(24*time.Hour), midnightAfter(v.now, zone, view.Days)
+	fires := make([][]inspect.Fire, len(tasks)) // computed once for both calendars
+	for i, task := range tasks {
+		fires[i] = firesBetween(task, pauses, v.now, later(hoursEnd, daysEnd))
+	}
 	view.ByHour = calendar{Slots: hoursFrom(v.now, zone)}
-	view.ByHour.fill(tasks, pauses, v.now, v.now.Add(24*time.Hour), zone, hourKey)
+	view.ByHour.fill(tasks, fires, v.now, hoursEnd, zone, hourKey)
 	view.ByDay = calendar{Slots: daysFrom(v.now, zone, view.Days)}
-	view.ByDay.fill(tasks, pauses, v.now, midnightAfter(v.now, zone, view.Days), zone, dayKey)
+	view.ByDay.fill(tasks, fires, v.now, daysEnd, zone, dayKey)
 	return view, nil
 }
 
@@ -135,17 +140,17 @@ func daysFrom(now time.Time, zone *time.Location, days int) []calendarSlot {
 	return slots
 }
 
-// fill puts the fires after from, and before to, into their slots. layout makes a slot's key of a time.
+// fill puts the fires of each task that are before to into their slots. layout makes a slot's key of a time.
 func (c *calendar) fill(
-	tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time, zone *time.Location, layout string,
+	tasks []inspect.RecurringTask, all [][]inspect.Fire, from, to time.Time, zone *time.Location, layout string,
 ) {
 	slotOf := map[string]int{}
 	for i, slot := range c.Slots {
 		slotOf[slot.Key] = i
 	}
 	computed := 0
-	for _, task := range tasks {
-		fires := firesBetween(task, pauses, from, to)
+	for i, task := range tasks {
+		fires := before(all[i], to)
 		if len(fires) <= firesEach {
 			for _, fire := range fires {
 				local := later(fire.At, from).In(zone)
@@ -200,15 +205,20 @@ func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to tim
 		if err != nil {
 			return nil // the leader makes the task FAILED
 		}
-		end := slices.IndexFunc(forecast.Fires, func(fire inspect.Fire) bool { return !fire.At.Before(to) })
-		if end >= 0 {
-			return forecast.Fires[:end]
-		}
-		if len(forecast.Fires) < most || most > fewFires {
-			return forecast.Fires
+		fires := before(forecast.Fires, to)
+		if len(fires) < most || most > fewFires {
+			return fires
 		}
 	}
 	return nil
+}
+
+// before returns the fires that are before to.
+func before(fires []inspect.Fire, to time.Time) []inspect.Fire {
+	if end := slices.IndexFunc(fires, func(fire inspect.Fire) bool { return !fire.At.Before(to) }); end >= 0 {
+		return fires[:end]
+	}
+	return fires
 }
 
 func countFires(task inspect.RecurringTask, from, to time.Time) (n int, more bool) {
