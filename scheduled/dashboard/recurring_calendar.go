@@ -81,10 +81,7 @@ func calendarPage(ctx context.Context, v *visit) (any, error) {
 	}
 	zone := v.look.zone
 	hoursEnd, daysEnd := v.now.Add(24*time.Hour), midnightAfter(v.now, zone, view.Days)
-	fires := make([][]inspect.Fire, len(tasks)) // computed once for both calendars
-	for i, task := range tasks {
-		fires[i] = firesBetween(task, pauses, v.now, later(hoursEnd, daysEnd))
-	}
+	fires := firesOfEach(tasks, pauses, v.now, later(hoursEnd, daysEnd)) // computed once for both calendars
 	view.ByHour = calendar{Slots: hoursFrom(v.now, zone)}
 	view.ByHour.fill(tasks, fires, v.now, hoursEnd, zone, hourKey)
 	view.ByDay = calendar{Slots: daysFrom(v.now, zone, view.Days)}
@@ -195,6 +192,14 @@ func (s *calendarSlot) add(id string, fire inspect.Fire, local time.Time) {
 	}
 	entry.Times = append(entry.Times, local.Format(layout))
 	entry.Paused = entry.Paused || len(fire.Paused) > 0
+}
+
+func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time) [][]inspect.Fire {
+	fires := make([][]inspect.Fire, len(tasks))
+	for i, task := range tasks {
+		fires[i] = firesBetween(task, pauses, from, to)
+	}
+	return fires
 }
 
 // firesBetween returns the fires of a task, and one more than firesEach if there are more. Most tasks fire seldom, so

@@ -44,9 +44,10 @@ func TestCalendarWhenClocksChange(t *testing.T) {
 				TimeZone: berlin.String(), PlanFrom: &now})
 		}
 		hours := calendar{Slots: hoursFrom(now, zone)}
-		hours.fill(tasks, nil, now, now.Add(4*time.Hour), zone, hourKey)
+		hours.fill(tasks, firesOfEach(tasks, nil, now, now.Add(4*time.Hour)), now, now.Add(4*time.Hour), zone, hourKey)
 		days := calendar{Slots: daysFrom(now, zone, 1)}
-		days.fill(tasks, nil, now.Add(-time.Second), now.Add(5*time.Hour), zone, dayKey)
+		from, to := now.Add(-time.Second), now.Add(5*time.Hour)
+		days.fill(tasks, firesOfEach(tasks, nil, from, to), from, to, zone, dayKey)
 		if got := slotsText(hours); got != c.hours {
 			t.Errorf("%s, hours: %s, want %s", name, got, c.hours)
 		}
@@ -111,7 +112,7 @@ func TestCalendarOfFrequentTasks(t *testing.T) {
 		tasks = append(tasks, task)
 	}
 	made := calendar{Slots: hoursFrom(now, time.UTC)}
-	made.fill(tasks, nil, now, now.Add(24*time.Hour), time.UTC, hourKey)
+	made.fill(tasks, firesOfEach(tasks, nil, now, now.Add(24*time.Hour)), now, now.Add(24*time.Hour), time.UTC, hourKey)
 	var got []string
 	for _, i := range []int{0, 1, 2, 3, 29} {
 		one := made.Often[i]
