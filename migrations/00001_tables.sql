@@ -121,10 +121,10 @@ COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, v
     'the tracestate. At most 512 bytes.';
 
 CREATE TABLE tasktable.scheduled_tasks (
-    -- What it is. Postgres reads the columns of these first two groups at each update, because indexes, rules and
-    -- triggers need them. To find a column, it steps over those before it. The log of changes leaves out the columns
-    -- before the first and behind the last that an update changes, so the second group has those that claim and settle
-    -- change. The payload comes before the type, so that an error about both names the payload.
+    -- The order of the columns makes updates cheap. Postgres reads the columns of indexes, rules and triggers at each
+    -- update, and to find a column it steps over those before it. So these columns come first. The write-ahead log does
+    -- not repeat the columns before the first changed one, nor those behind the last. So the columns that claim and
+    -- settle change lie together. The payload comes before the type, so that an error about both names the payload.
     id                      tasktable.task_id             PRIMARY KEY,
     payload                 tasktable.task_payload        NOT NULL,
     type                    tasktable.task_type           NOT NULL,

@@ -34,7 +34,7 @@ func Recurring() []store.Task {
 //
 // The watch rarely sees a fire that was missed because no node was there, because the next leader forks it first. So
 // the watch also looks at the occurrences that the leader has made late, back to ten minutes ago, because a look may be
-// delayed. It knows from notice_causes what it has told.
+// delayed. The table notice_causes has the fires that it has told already.
 const watchSQL = `
 WITH clock AS MATERIALIZED (
     SELECT $1::text::timestamptz AS now, $2::text
@@ -91,7 +91,7 @@ WITH clock AS MATERIALIZED (
         AND o.created_at > (SELECT clock.now - interval '10 minutes' FROM clock)
         AND o.created_at - o.scheduled_at > (SELECT min(r.after) FROM rule AS r WHERE 'missed' = ANY (r.events))
         AND o.type NOT IN ('NOTICE', 'NOTICE_WATCH')
-        AND f.changed_by = 'leader' -- nobody has missed what was made by hand, such as by a backfill
+        AND f.changed_by = 'leader' -- an occurrence of a backfill is no missed fire
         AND NOT EXISTS (SELECT FROM tasktable.pauses AS p
             WHERE p.paused_at <= f.fire AND coalesce(p.ends_at > f.fire, true) AND (p.scope = 'all'
                 OR p.scope = 'queue' AND p.name = o.queue OR p.scope = 'type' AND p.name = o.type))

@@ -35,8 +35,8 @@ type done struct {
 	tasks []string
 	to    string // the page to go to; "" means the form's field back
 	// show is the template of a page to show at once, whose .View is view. Without a text the page asks the person
-	// first, or it is a form that has errors. Then all that the act has changed is undone. With a text the page tells
-	// what has been done, such as a key that is shown once.
+	// first, or it is a form that has errors. Then all that the act has changed is undone. With a text the page shows
+	// the result of the act, such as a key that is shown once.
 	show   string
 	status int // of that page; 0 means 200
 	title  string

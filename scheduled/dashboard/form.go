@@ -14,7 +14,7 @@ import (
 // input is a field of a form, with its value as it was typed.
 type input struct {
 	Name, Label, Value, Error string
-	Hint                      string // what the field takes
+	Hint                      string // the values that the field takes
 	List                      string // the id of a list with suggestions
 }
 
@@ -34,7 +34,7 @@ func chosen(choices []choice, value string) []choice {
 	return made
 }
 
-// formErrors tells what is wrong with each field of a form, by the field's name.
+// formErrors has the error of each wrong field of a form, by the field's name.
 type formErrors map[string]string
 
 // note notes an error of a field, if there is one. The first one counts. The error's text is the rule: "must be …".
@@ -56,8 +56,8 @@ func (e formErrors) add(err error, renamed map[string]string) {
 	}
 }
 
-// invalidField returns what an error that wraps store.ErrInvalid says, such as "queue must be …", and its first word,
-// which names the field.
+// invalidField returns the text of an error that wraps store.ErrInvalid, such as "queue must be …". It also returns the
+// first word of the text, which names the field.
 func invalidField(err error) (field, text string) {
 	_, text, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
 	if !found {

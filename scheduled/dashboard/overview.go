@@ -16,7 +16,7 @@ import (
 const (
 	maxTypes   = 10
 	maxComing  = 10
-	maxOverdue = 90 // fires that are read besides, because those that are overdue come first
+	maxOverdue = 90 // more fires are read than shown, because overdue fires come first and are left out
 	maxTrouble = 10
 	maxDead    = 5
 	maxChanges = 8

@@ -80,8 +80,8 @@ func (v *visit) complete(ctx context.Context, view *newTaskView) (err error) {
 
 var errTaskExists = errors.New("there is a task with this id")
 
-// scheduleTask schedules the task of the form. It leaves a task alone that has the id already. People edit that one on
-// its own page, which knows what they saw.
+// scheduleTask schedules the task of the form. It leaves a task alone that has the id already. People edit that task
+// on its own page, because a form there tells if the task was changed after the page was drawn.
 func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	task, wrong := typedTask(v)
 	if len(wrong) > 0 {

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) { storetest.Main(m, func() error { stopBrowser(); re
 
 var stopBrowser = func() {}
 
-// startedBrowser returns the one Chromium of all tests, or the reason that there is none. Each tab has a browser context
-// of its own, with its own cookies.
+// startedBrowser returns the Chromium that all tests share, or the reason that there is none. Each tab has a browser
+// context of its own, with its own cookies.
 var startedBrowser = sync.OnceValues(func() (browser context.Context, none string) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {

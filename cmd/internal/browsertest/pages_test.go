@@ -85,7 +85,8 @@ var pages = []shown{
 	{name: "dead", path: "/dead", want: "Dead letters"},
 	{name: "recurring", path: "/recurring", want: "Recurring"},
 	{name: "recurring-task", path: "/recurring/{id}", want: "fires",
-		idSQL: `SELECT t.id FROM tasktable_demo.scheduled_tasks AS t WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
+		idSQL: `SELECT t.id FROM tasktable_demo.scheduled_tasks AS t
+			WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
 	{name: "recurring-edit", path: "/recurring/{id}/edit", want: "Expression",
 		idSQL: `SELECT t.id FROM tasktable_demo.scheduled_tasks AS t WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
 	{name: "queue", path: "/queues/newsletter", want: "Lanes"},
