@@ -11,16 +11,13 @@ import (
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 const (
 	calendarDays    = 7
 	maxCalendarDays = 31
-	maxCalendar     = 500   // tasks
-	firesEach       = 50    // a task that fires more often in the time is shown in one line
-	firesCounted    = 1000  // for that line
-	firesInAll      = 20000 // beyond these only firesEach of a task are computed
+	maxCalendar     = 500 // tasks
+	maxFires        = 50  // a task that fires more often in the time is shown in one line
 	fewFires        = 8
 )
 
@@ -51,12 +48,12 @@ type calendarEntry struct {
 	Paused bool // a pause holds at least one of the fires
 }
 
-// oftenFiring is a task with too many fires to show each.
+// oftenFiring is a task with more than maxFires fires. Its fires are not counted, because to count those of hundreds of
+// such tasks takes longer than the rest of the page.
 type oftenFiring struct {
 	ID, Words string
-	Count     int
-	More      bool
-	Paused    bool
+	Next      string
+	Paused    bool // a pause holds the next fire
 }
 
 func calendarPage(ctx context.Context, v *visit) (any, error) {
@@ -145,30 +142,25 @@ func (c *calendar) fill(
 	for i, slot := range c.Slots {
 		slotOf[slot.Key] = i
 	}
-	computed := 0
 	for i, task := range tasks {
 		fires := before(all[i], to)
-		if len(fires) <= firesEach {
-			for _, fire := range fires {
-				local := later(fire.At, from).In(zone)
-				if at, known := slotOf[local.Format(layout)]; known {
-					c.Slots[at].add(task.ID, fire, local)
-				}
-			}
+		if len(fires) > maxFires {
+			c.Often = append(c.Often, oftenFiring{
+				ID: task.ID, Words: wordsOrCron(task), Paused: len(fires[0].Paused) > 0,
+				Next: clockText("Mon ", later(fires[0].At, from).In(zone)),
+			})
 			continue
 		}
-		one := oftenFiring{ID: task.ID, Words: wordsOrCron(task), Count: firesEach, More: true}
-		one.Paused = len(fires[0].Paused) > 0
-		if computed < firesInAll {
-			one.Count, one.More = countFires(task, from, to)
-			computed += one.Count
+		for _, fire := range fires {
+			local := later(fire.At, from).In(zone)
+			if at, known := slotOf[local.Format(layout)]; known {
+				c.Slots[at].add(task.ID, fire, local)
+			}
 		}
-		c.Often = append(c.Often, one)
 	}
 	for _, slot := range c.Slots {
 		slices.SortStableFunc(slot.Entries, func(a, b calendarEntry) int {
-			return strings.Compare(a.Times[0],
-				b.Times[0])
+			return strings.Compare(a.Times[0], b.Times[0])
 		})
 	}
 }
@@ -186,12 +178,16 @@ func (s *calendarSlot) add(id string, fire inspect.Fire, local time.Time) {
 		s.Entries = append(s.Entries, calendarEntry{ID: id})
 	}
 	entry := &s.Entries[len(s.Entries)-1]
-	layout := "15:04"
-	if local.Second() != 0 {
-		layout = "15:04:05"
-	}
-	entry.Times = append(entry.Times, local.Format(layout))
+	entry.Times = append(entry.Times, clockText("", local))
 	entry.Paused = entry.Paused || len(fire.Paused) > 0
+}
+
+// clockText leaves the seconds out if there are none. day is the layout of the day before the time.
+func clockText(day string, local time.Time) string {
+	if local.Second() != 0 {
+		return local.Format(day + "15:04:05")
+	}
+	return local.Format(day + "15:04")
 }
 
 func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time) [][]inspect.Fire {
@@ -202,10 +198,10 @@ func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to t
 	return fires
 }
 
-// firesBetween returns the fires of a task, and one more than firesEach if there are more. Most tasks fire seldom, so
+// firesBetween returns the fires of a task, and one more than maxFires if there are more. Most tasks fire seldom, so
 // it asks for few first.
 func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to time.Time) []inspect.Fire {
-	for _, most := range []int{fewFires, firesEach + 1} {
+	for _, most := range []int{fewFires, maxFires + 1} {
 		forecast, err := task.Forecast(from, pauses, most)
 		if err != nil {
 			return nil // the leader makes the task FAILED
@@ -224,22 +220,6 @@ func before(fires []inspect.Fire, to time.Time) []inspect.Fire {
 		return fires[:end]
 	}
 	return fires
-}
-
-func countFires(task inspect.RecurringTask, from, to time.Time) (n int, more bool) {
-	rule, err := recurrence.Parse(task.Cron, task.TimeZone)
-	if err != nil {
-		return 0, false
-	}
-	if task.EndsAt != nil && task.EndsAt.Before(to) {
-		to = task.EndsAt.Add(time.Nanosecond)
-	}
-	most := firesCounted
-	if task.MaxOccurrences != nil {
-		most = min(most, *task.MaxOccurrences-task.OccurrenceCount)
-	}
-	fires, more := rule.Anchored(task.StartsAt).Between(from, to.Add(-time.Nanosecond), most)
-	return len(fires), more && most == firesCounted
 }
 
 // wordsOrCron says when a task fires.

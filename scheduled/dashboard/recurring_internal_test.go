@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -93,34 +92,53 @@ func TestMidnightAfter(t *testing.T) {
 	}
 }
 
-// Tasks that fire often are one line, and there is a bound on what is computed for them.
+// A task that fires often is one line.
 func TestCalendarOfFrequentTasks(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2027, 5, 1, 12, 0, 0, 0, time.UTC)
+	paused := []store.Pause{{Scope: "queue", Name: "slow", PausedAt: now.Add(-time.Hour)}}
 	var tasks []inspect.RecurringTask
-	for i := range 30 {
-		task := inspect.RecurringTask{ID: fmt.Sprint(i), Status: store.StatusQueued, Cron: "@every 1s", TimeZone: "UTC",
-			PlanFrom: &now}
-		switch i {
-		case 0:
-			task.Cron = "*/15 * * * *"
-		case 1:
-			task.MaxOccurrences = new(70)
-		case 2:
-			task.EndsAt = new(now.Add(time.Minute))
-		}
-		tasks = append(tasks, task)
+	for _, c := range []inspect.RecurringTask{
+		{ID: "quarter", Cron: "*/15 * * * *"},
+		{ID: "second", Cron: "@every 1s"},
+		{ID: "an hour", Cron: "* 15 * * *"},
+		{ID: "held", Cron: "* * * * *", Queue: "slow"},
+		{ID: "overdue", Cron: "* * * * *", NextFire: new(now.Add(-time.Minute))},
+		{ID: "fifty", Cron: "@every 1s", MaxOccurrences: new(50)},
+		{ID: "fifty-one", Cron: "@every 1s", MaxOccurrences: new(51)},
+		{ID: "ends", Cron: "@every 1s", EndsAt: new(now.Add(50 * time.Second))},
+		{ID: "fails", Cron: "never"},
+	} {
+		c.Status, c.TimeZone, c.PlanFrom = store.StatusQueued, "UTC", &now
+		tasks = append(tasks, c)
 	}
+	to := now.Add(24 * time.Hour)
 	made := calendar{Slots: hoursFrom(now, time.UTC)}
-	made.fill(tasks, firesOfEach(tasks, nil, now, now.Add(24*time.Hour)), now, now.Add(24*time.Hour), time.UTC, hourKey)
+	made.fill(tasks, firesOfEach(tasks, paused, now, to), now, to, time.UTC, hourKey)
 	var got []string
-	for _, i := range []int{0, 1, 2, 3, 29} {
-		one := made.Often[i]
-		got = append(got, fmt.Sprintf("%s %s %s", one.ID, one.Words, words.Count(one.Count, one.More)))
+	for _, one := range made.Often {
+		line := one.ID + ": " + one.Words + " " + one.Next
+		if one.Paused {
+			line += " paused"
+		}
+		got = append(got, line)
 	}
-	const want = "0 every 15 minutes 95, 1 every 1s 70, 2 every 1s 60, " +
-		"3 every 1s more than 1 000, 29 every 1s more than 50"
-	if text := strings.Join(got, ", "); text != want {
-		t.Errorf("got  %s\nwant %s", text, want)
+	const want = `quarter: every 15 minutes Sat 12:15
+second: every 1s Sat 12:00:01
+an hour: every minute in the hour 15 Sat 15:00
+held: every minute Sat 12:01 paused
+overdue: every minute Sat 12:00
+fifty-one: every 1s Sat 12:00:01`
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	var listed []string
+	for _, slot := range made.Slots {
+		for _, entry := range slot.Entries {
+			listed = append(listed, fmt.Sprintf("%s %d", entry.ID, len(entry.Times)))
+		}
+	}
+	if text := strings.Join(listed, ", "); text != "fifty 50, ends 50" {
+		t.Errorf("listed: %s", text)
 	}
 }

@@ -394,7 +394,8 @@ func TestCalendar(t *testing.T) {
 	b := newAdmin(t)
 	b.get("/recurring/calendar").wants(t, http.StatusOK, "The next 24 hours", "The next 7 days")
 	b.exec(someRecurring)
-	b.get("/recurring/calendar").wants(t, http.StatusOK, "late every 1m30s, 9", "broken every 15 minutes, 9", "paused",
+	b.get("/recurring/calendar").wants(t, http.StatusOK, "late every 1m30s, more than 50 fires, the next",
+		"broken every 15 minutes, more than 50 fires, the next", "paused",
 		`href="/recurring/nightly"`)
 	b.get("/recurring/calendar?days=1").wants(t, http.StatusOK, "The next day")
 	for _, days := range []string{"0", "32", "x"} {

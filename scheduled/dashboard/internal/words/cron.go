@@ -63,6 +63,9 @@ func clockWords(second, minute, hour string) (words string, atTimes, ok bool) {
 			return words, false, true
 		}
 		hours, ok := setWords(hour, hourName)
+		if plainNumber.MatchString(hour) {
+			return words + " in the hour " + hours, false, ok
+		}
 		return words + " in the hours " + hours, false, ok && hours != ""
 	}
 	if !plainNumber.MatchString(minute) {

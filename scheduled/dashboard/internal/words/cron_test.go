@@ -17,6 +17,7 @@ func TestCronWords(t *testing.T) {
 		"0 3 * * *": "at 03:00 every day", "30 9,12,17 * * *": "at 09:30, 12:30 and 17:30 every day",
 		"0 9-17 * * MON-FRI": "every hour from 09:00 to 17:00 on Monday to Friday",
 		"*/10 9-17 * * *":    "every 10 minutes in the hours 09 to 17",
+		"* 15 * * *":         "every minute in the hour 15",
 		"0 9 * * 1":          "at 09:00 on Monday", "0 9 * * 7": "at 09:00 on Sunday",
 		"0 9 * * SAT,SUN": "at 09:00 on Saturday and Sunday",
 		"0 6 1 * *":       "at 06:00 on day 1 of the month", "0 6 1,15 * *": "at 06:00 on days 1 and 15 of the month",
