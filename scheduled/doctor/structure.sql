@@ -56,8 +56,9 @@ CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (pa
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS
     NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);
-CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks USING btree (status, finished_at, id) WHERE
-    ((status)::text <> ALL (ARRAY['QUEUED'::text, 'EXECUTING'::text, 'COMPLETED'::text]));
+CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks USING btree (status, finished_at, id) INCLUDE
+    (scheduled_at, archived_at, type, queue, tenant_id) WHERE ((status)::text <> ALL (ARRAY['QUEUED'::text,
+    'EXECUTING'::text, 'COMPLETED'::text]));
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks USING btree (queue, type, next_attempt_at) WHERE
     ((next_attempt_at IS NOT NULL) AND (cron IS NOT NULL));
 CREATE INDEX scheduled_tasks_resting ON tasktable.scheduled_tasks USING btree (id) WHERE ((cron IS NOT NULL) AND
