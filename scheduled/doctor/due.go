@@ -148,8 +148,8 @@ type claimsRow struct {
 	ID     string
 }
 
-// claims checks the leases. The leader takes a claim back within seconds of the end of its lease, unless another
-// session keeps the row locked, or no node leads.
+// claims checks the leases. A claim is taken back within seconds of the end of its lease, unless another session keeps
+// the row locked, or no node leads. If somebody has deleted the claim's job, the leader needs a minute or two.
 func (e *examination) claims(ctx context.Context) error {
 	found, err := row[claimsRow](ctx, e, claimsSQL, e.config.limits.lapsed.Seconds())
 	if err != nil {
