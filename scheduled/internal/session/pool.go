@@ -41,6 +41,9 @@ func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 	// River's listener takes one connection out of the pool, and the pool no longer counts that connection.
 	settings.MaxConns = int32(config.Conns) - 1
 	settings.MinConns, settings.MinIdleConns = 0, 0
+	// The pool asks an idle connection whether it is alive. If the caller leaves meanwhile, pgx goes on for a minute,
+	// and a pool that closes waits for it.
+	settings.PingTimeout = AnswerLimit
 	// The engine's pool drops these hooks, because the service may use them to keep count of its own pool's
 	// connections.
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil
