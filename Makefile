@@ -10,7 +10,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 PARALLEL ?= 4
 
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
-RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/torture ./scheduled/scheduledtest ./store/localpg ./store/seal ./store/storetest
+RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/torture ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
 # Of the others, these wait longest, so they begin first.
 WAITING := ./scheduled/monitoring ./cmd

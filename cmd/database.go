@@ -186,6 +186,9 @@ func poolConfig(url string, maxConns int) (*pgxpool.Config, error) {
 	if maxConns != 0 {
 		config.MaxConns = int32(maxConns)
 	}
+	if config.PingTimeout == 0 { // without a limit, a pool that closes may wait a minute for a connection that is dead
+		config.PingTimeout = connectLimit
+	}
 	if parameters := config.ConnConfig.RuntimeParams; parameters["application_name"] == "" {
 		parameters["application_name"] = "tasktable"
 	}
