@@ -109,6 +109,9 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 	})
 }
 
+// maxFormBytes bounds a form. A bulk act names up to maxBulk tasks.
+const maxFormBytes = 8 << 20
+
 func readForm(r *http.Request) error {
 	err := r.ParseForm()
 	if err == nil {

@@ -35,8 +35,8 @@ func (d *Dashboard) OpenFeeds() (streams, pages int) {
 // TaskPath returns the path of a task's page.
 func TaskPath(id string) string { return taskPath(id) }
 
-// Mark returns the mark by which feeds notice a change.
-func (d *Dashboard) Mark(ctx context.Context) (string, error) { return d.feeds.mark(ctx) }
+// Snapshot returns the snapshot by which feeds notice a change.
+func (d *Dashboard) Snapshot(ctx context.Context) (string, error) { return d.feeds.snapshot(ctx) }
 
 // LookEach is how often the database is asked whether anything has changed.
 const LookEach = lookEach

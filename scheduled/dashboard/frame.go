@@ -89,8 +89,8 @@ func (f frame) Zone() string { return f.visit.look.zone.String() }
 // Theme returns light, dark or "".
 func (f frame) Theme() string { return f.visit.look.theme }
 
-// Now returns the database's time at which the page was read.
-func (f frame) Now() time.Time { return f.visit.now }
+// AsOf returns the database's time at which the page was read.
+func (f frame) AsOf() time.Time { return f.visit.now }
 
 // File returns the address of a file in static.
 func (f frame) File(name string) string {

@@ -31,8 +31,8 @@ type feeds struct {
 
 	maxStreams, maxFeeds int
 
-	turns chan struct{} // full while maxReading feeds use a connection
-	marks *kept[string] // asked for once, for all feeds
+	turns     chan struct{} // full while maxReading feeds use a connection
+	snapshots *kept[string] // asked for once, for all feeds
 
 	mutex   sync.Mutex
 	open    map[feedKey]*feed
@@ -60,7 +60,7 @@ type feed struct {
 func newFeeds(d *Dashboard) *feeds {
 	return &feeds{
 		board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, turns: make(chan struct{}, maxReading),
-		marks: newKept[string](), open: map[feedKey]*feed{}, persons: map[Person]int{},
+		snapshots: newKept[string](), open: map[feedKey]*feed{}, persons: map[Person]int{},
 	}
 }
 
@@ -136,15 +136,15 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 			return
 		}
 		began := time.Now()
-		mark, err := s.marks.get(ctx, lookEach, func(string) (string, error) { return s.mark(ctx) })
-		if err == nil && (mark != seen || began.Sub(read) >= readAnyway) {
+		snapshot, err := s.snapshots.get(ctx, lookEach, func(string) (string, error) { return s.snapshot(ctx) })
+		if err == nil && (snapshot != seen || began.Sub(read) >= readAnyway) {
 			if content, err := s.read(ctx, f); err == nil {
 				s.publish(f, content)
-				seen, read = mark, began
+				seen, read = snapshot, began
 			}
 		}
 		<-s.turns
-		// Another feed may have asked for the mark just before. So each looks at it twice as often as anybody asks.
+		// Another feed may have asked for the snapshot just before. So each looks at it twice as often as anybody asks.
 		timer := time.NewTimer(max(lookEach/2, 3*time.Since(began)))
 		select {
 		case <-ctx.Done():
@@ -155,16 +155,16 @@ func (s *feeds) run(ctx context.Context, f *feed) {
 	}
 }
 
-// markSQL returns which transactions of the server have ended. It changes with each transaction that has written
+// snapshotSQL returns which transactions of the server have ended. It changes with each transaction that has written
 // something, and it costs the same whatever the size of the tables. Writes of other programs on the server change it,
 // too. The next transaction id alone would not do: it remains the same if the older of two transactions ends last.
-const markSQL = `SELECT pg_current_snapshot()::text`
+const snapshotSQL = `SELECT pg_current_snapshot()::text`
 
-func (s *feeds) mark(ctx context.Context) (mark string, err error) {
+func (s *feeds) snapshot(ctx context.Context) (snapshot string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.board.config.Timeout)
 	defer cancel()
-	err = s.board.config.Pool.QueryRow(ctx, markSQL).Scan(&mark)
-	return mark, err
+	err = s.board.config.Pool.QueryRow(ctx, snapshotSQL).Scan(&snapshot)
+	return snapshot, err
 }
 
 // read renders the main part of the page as one event. A page that panics is an error, because in a goroutine without

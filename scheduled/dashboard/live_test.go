@@ -102,14 +102,14 @@ func (s *stream) ended() {
 }
 
 // readsOfRules counts the statements that read the page of notices, and those that ask whether anything was written.
-type readsOfRules struct{ n, marks atomic.Int64 }
+type readsOfRules struct{ n, snapshots atomic.Int64 }
 
 func (r *readsOfRules) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, "tasktable.notice_rules AS r ORDER BY r.name") {
 		r.n.Add(1)
 	}
 	if strings.Contains(data.SQL, "pg_current_snapshot()") {
-		r.marks.Add(1)
+		r.snapshots.Add(1)
 	}
 	return ctx
 }
@@ -236,15 +236,15 @@ func TestMarkOfOverlappingTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.schedule(t, "younger")
-	before, err := w.Mark(t.Context())
+	before, err := w.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := older.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if after, err := w.Mark(t.Context()); err != nil || after == before {
-		t.Errorf("the mark is still %s, %v", after, err)
+	if after, err := w.Snapshot(t.Context()); err != nil || after == before {
+		t.Errorf("the snapshot is still %s, %v", after, err)
 	}
 }
 
@@ -434,7 +434,7 @@ func TestManyPagesAskOnce(t *testing.T) {
 	for i := range 20 {
 		open(t, w.server.Client(), w.server.URL, fmt.Sprintf("/keys/new?x=%d", i), "X-Person", "admin").until("New key")
 	}
-	before, from := w.reads.marks.Load(), time.Now()
+	before, from := w.reads.snapshots.Load(), time.Now()
 	for change := range 5 {
 		id := fmt.Sprintf("notice-%d", change)
 		w.schedule(t, id)
@@ -443,7 +443,7 @@ func TestManyPagesAskOnce(t *testing.T) {
 	for time.Since(from) < 4*dashboard.LookEach {
 		tick()
 	}
-	if asked, most := w.reads.marks.Load(), int64(time.Since(began)/dashboard.LookEach)+2; asked > most || asked <= before {
+	if asked, most := w.reads.snapshots.Load(), int64(time.Since(began)/dashboard.LookEach)+2; asked > most || asked <= before {
 		t.Errorf("asked %d times in %v, want at most %d", asked, time.Since(began), most)
 	}
 }

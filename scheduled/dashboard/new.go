@@ -2,26 +2,10 @@ package dashboard
 
 import (
 	"fmt"
-	"html/template"
 	"net/http"
 
 	"github.com/tasktable/tasktable/store"
 )
-
-// Dashboard shows tasks in a browser. It is safe for concurrent use.
-type Dashboard struct {
-	config    Config
-	schema    store.Schema
-	pages     []page         // all that are registered
-	acts      []act          // all that are registered
-	views     *http.ServeMux // it finds the page of a path; see page
-	templates *template.Template
-	files     map[string]staticFile
-	feeds     *feeds
-	histories map[string]history // of the overview, by the name of the window
-	trouble   *kept[troubleRead]
-	handler   http.Handler
-}
 
 // New returns a Dashboard that is complete. It returns an error that names each wrong field of the Config.
 func New(config Config) (*Dashboard, error) {
@@ -61,6 +45,3 @@ func New(config Config) (*Dashboard, error) {
 	d.handler = protect(mount(config.Prefix, mux), d.config.Logger)
 	return d, nil
 }
-
-// Handler returns the handler of all paths under the Prefix.
-func (d *Dashboard) Handler() http.Handler { return d.handler }

@@ -23,8 +23,8 @@ type ruleFormView struct {
 	Errors     formErrors
 }
 
-// Lines has one value a line.
-func (ruleFormView) Lines(values []string) string { return strings.Join(values, "\n") }
+// PerLine has one value a line.
+func (ruleFormView) PerLine(values []string) string { return strings.Join(values, "\n") }
 
 func rulePage(ctx context.Context, v *visit) (any, error) {
 	rule, known, err := ruleSetting.page(ctx, v)

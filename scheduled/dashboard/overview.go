@@ -63,12 +63,6 @@ type coming struct {
 	Fires bool
 }
 
-// troubleRead is what RecurringTrouble returns.
-type troubleRead struct {
-	tasks []inspect.RecurringTask
-	more  bool
-}
-
 func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	chosen, err := windowOf(v.query("window"))
 	if err != nil {

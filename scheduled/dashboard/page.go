@@ -80,13 +80,6 @@ func (d *Dashboard) read(r *http.Request, person Person, look look) *visit {
 	return v
 }
 
-// nothing is the http.ResponseWriter of pages that are read, and not written. The mux writes to it if it has no page.
-type nothing struct{}
-
-func (nothing) Header() http.Header            { return http.Header{} }
-func (nothing) Write(text []byte) (int, error) { return len(text), nil }
-func (nothing) WriteHeader(int)                {}
-
 // servePage answers all GET requests but those of live streams and of files.
 func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	person, err := d.whoIs(r)

@@ -8,9 +8,6 @@ import (
 	"strings"
 )
 
-// maxFormBytes bounds a form. A bulk act names up to maxBulk tasks.
-const maxFormBytes = 8 << 20
-
 // maxAddressBytes bounds an address. Pages repeat their address in links, so a long one would fill the memory.
 const maxAddressBytes = 16 << 10
 
