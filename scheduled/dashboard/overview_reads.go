@@ -6,7 +6,7 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// history keeps what the charts of a window show. It has as many buckets as the window, so its size is bounded.
+// history keeps the numbers of the charts of a window. It has as many buckets as the window, so its size is bounded.
 type history struct {
 	buckets *kept[bucketsRead]
 	types   *kept[inspect.Throughput]
@@ -17,7 +17,7 @@ type bucketsRead struct {
 	at      time.Time // the database's
 }
 
-// troubleRead is what RecurringTrouble returns.
+// troubleRead has the results of RecurringTrouble.
 type troubleRead struct {
 	tasks []inspect.RecurringTask
 	more  bool

@@ -17,7 +17,7 @@ const (
 	calendarDays    = 7
 	maxCalendarDays = 31
 	maxCalendar     = 500 // tasks
-	maxFires        = 50  // a task that fires more often in the time is shown in one line
+	maxFires        = 50  // a task with more of them has one line, in which the template names this number
 	fewFires        = 8
 )
 
