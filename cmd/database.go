@@ -98,6 +98,7 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		url, d.stop = server.URL(), server.Stop
 		// The password may be logged, because only this machine reaches the private server.
 		logger.Info("no DATABASE_URL: using a private Postgres; to look into it: psql '" + url + "'")
+		url += "&" + localpg.Mutual
 	}
 	if err := d.connect(ctx, url, s); err != nil {
 		return nil, errors.Join(err, d.close())

@@ -10,7 +10,7 @@ import (
 
 const (
 	oldestMajor = 14
-	dockerRun   = "docker run --rm -d -p 5432:5432 -e POSTGRES_PASSWORD=postgres postgres:17"
+	dockerRun   = "docker run --rm -d -p 127.0.0.1:5432:5432 -e POSTGRES_PASSWORD=postgres postgres:17"
 )
 
 // places are the folders in which Start looks for binaries after PATH. It is a variable, so that a test can act as a

@@ -36,7 +36,7 @@ func address(port int, password, database string) string {
 func connect(ctx context.Context, port int, password string) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
-	return pgx.Connect(ctx, address(port, password, "postgres"))
+	return pgx.Connect(ctx, address(port, password, "postgres")+"&"+Mutual)
 }
 
 func closeConn(conn *pgx.Conn) {

@@ -110,6 +110,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return server, nil
 }
 
+// Mutual is a parameter that a program with pgx may add to [Server.URL]. With it the connection fails unless the server
+// proves that it knows the password. Without it, a program of another user that has taken the port of a server that
+// crashed could ask for the password in clear. The URL itself is without it, because psql before 16 refuses it.
+const Mutual = "require_auth=scram-sha-256"
+
 // URL returns a postgres:// URL of the database, with the password of a superuser. The URL is valid while the server
 // runs. After a restart the port may be different.
 func (s *Server) URL() string { return s.url }

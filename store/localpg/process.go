@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,14 +32,17 @@ func (a *account) command(ctx context.Context, path string, args ...string) *exe
 	return cmd
 }
 
-// environment returns the caller's environment without the variables that change how Postgres behaves (PGDATA, PGPORT
-// and others). Messages are in English, because this package parses some of them. On macOS Postgres does not even
-// start under some locales.
+// environment returns the few variables of the caller that Postgres needs. The others may be secrets, and whoever may
+// run programs by COPY in the database could read them. Messages are in English, because this package parses some of
+// them. On macOS Postgres does not even start under some locales.
 func environment() []string {
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "PG") || strings.HasPrefix(entry, "LC_") || strings.HasPrefix(entry, "LANG")
-	})
-	return append(env, "LC_ALL=C")
+	env := []string{"LC_ALL=C"}
+	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // process is a server that this process has started.

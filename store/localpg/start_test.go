@@ -67,6 +67,20 @@ func TestServerIsPrivateAndApart(t *testing.T) {
 	}
 }
 
+// The variables of the caller may be secrets, and a superuser of the server reads those of the server.
+func TestServerGetsFewVariables(t *testing.T) {
+	t.Setenv("TASKTABLE_TEST_CANARY", "canary")
+	server := mustStart(t, openDir(t))
+	mustExec(t, server.URL(), "CREATE TABLE variables (line text)")
+	mustExec(t, server.URL(), "COPY variables FROM PROGRAM 'env' WITH (DELIMITER E'\\x01')")
+	if n := mustQuery[int](t, server.URL(), "SELECT count(*)::int FROM variables WHERE line LIKE 'PATH=%'"); n != 1 {
+		t.Errorf("%d lines about PATH, want 1", n)
+	}
+	if n := mustQuery[int](t, server.URL(), "SELECT count(*)::int FROM variables WHERE line LIKE '%canary%'"); n != 0 {
+		t.Error("the server has a variable of the caller")
+	}
+}
+
 func TestAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
