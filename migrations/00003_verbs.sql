@@ -3,6 +3,10 @@
 -- If the setting tasktable.tenant names a tenant, the verbs touch only tasks of that tenant. To the verb of one task a
 -- task of another tenant is absent. Ids belong to all tenants together, so to schedule another tenant's id is an error.
 -- The verbs read the setting for every caller, but only a caller with the role of tenants needs it (see roles.sql).
+--
+-- Whatever locks several tasks locks them in the order of id || '~', so that no two transactions deadlock. An occurrence
+-- then comes before its recurring task, because @ sorts before ~. It must, because an edit of an occurrence locks the
+-- occurrence first, and then, by a trigger, the recurring task.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -213,8 +217,10 @@ BEGIN
             task.task ->> 'time_zone', task.task ->> 'overlap', task.task ->> 'catch_up',
             task.task ->> 'catch_up_paused', (task.task ->> 'catch_up_limit')::int,
             (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace'
-        FROM task ORDER BY task.id COLLATE "C" -- as in schedule_many, so that no two calls deadlock
-        ON CONFLICT (id) DO NOTHING
+        FROM task ORDER BY task.id || '~' COLLATE "C"
+        -- Another call may have inserted a task since schedule_many looked. Its row is locked here, in its turn. If it
+        -- were locked after the last insert, two calls could deadlock. Nothing is written.
+        ON CONFLICT (id) DO UPDATE SET id = t.id WHERE false
         RETURNING t.id::text AS id, t.revision
     )
     SELECT task.ordinality, made.id, made.revision FROM made JOIN task USING (id);
@@ -231,7 +237,7 @@ DECLARE
     made bigint[] := '{}'; -- positions
 BEGIN
     -- For fewer than 20 tasks a second statement is not worth it. If one of the tasks exists, all are scheduled one
-    -- after the other in the order of their ids, so that no two calls deadlock.
+    -- after the other.
     IF jsonb_typeof(schedule_many.tasks) = 'array' AND jsonb_array_length(schedule_many.tasks) >= 20 AND NOT EXISTS (
         SELECT 1 FROM jsonb_array_elements(schedule_many.tasks) AS each
         WHERE each.value ->> 'id' IS NULL OR each.value ->> 'cron' IS NOT NULL
@@ -257,7 +263,7 @@ BEGIN
         SELECT each.value AS task, each.ordinality, coalesce(each.value ->> 'id', tasktable.new_task_id()) AS id
         FROM jsonb_array_elements(schedule_many.tasks) WITH ORDINALITY AS each
         WHERE each.ordinality <> ALL (made)
-        ORDER BY each.value ->> 'id' COLLATE "C", each.ordinality
+        ORDER BY (each.value ->> 'id') || '~' COLLATE "C", each.ordinality
         OFFSET 0
     ) AS task
     CROSS JOIN LATERAL tasktable.schedule(
@@ -303,7 +309,6 @@ BEGIN
     -- one of 1,024, because the lock table belongs to the whole server. A transaction that syncs tens of thousands of
     -- entities would fill it, and statements in other databases would fail.
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.sync ' || (hashtextextended(sync.entity, 0) & 1023), 0));
-    -- In the order of the ids, as in schedule_many, so that no two calls deadlock.
     FOR each IN
         SELECT * FROM (
             SELECT one.ordinality AS place, one.value ->> 'id' AS id,
@@ -321,7 +326,7 @@ BEGIN
                 -- The caller cannot list a follow-up, because a handler asked for it.
                 AND t.spawned_by IS NULL
         ) AS union_of_both
-        ORDER BY union_of_both.id COLLATE "C", union_of_both.place
+        ORDER BY union_of_both.id || '~' COLLATE "C", union_of_both.place
     LOOP
         IF each.place IS NOT NULL THEN
             RETURN QUERY SELECT each.place, done.id, done.revision, done.outcome
@@ -553,25 +558,26 @@ RETURNS TABLE (tasks bigint, executions bigint, changes bigint, running bigint) 
 DECLARE
     former text := coalesce(current_setting('tasktable_change.context', true), '');
     ids    text[];
+    held   text[];
+    a_held text;
     untils bigint[];
-    held   text;
 BEGIN
     IF num_nonnulls(erase.entity, erase.tenant_id) <> 1 THEN
         RAISE EXCEPTION 'erase needs one of entity and tenant_id' USING ERRCODE = 'check_violation', COLUMN = 'entity';
     END IF;
-    ids := ARRAY(SELECT t.id::text FROM tasktable.scheduled_tasks AS t
-        WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id);
-    running := 0;
-    FOR held IN SELECT t.id::text FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = ANY (ids) AND t.fence IS NOT NULL ORDER BY t.id::text COLLATE "C" FOR UPDATE
-    LOOP
-        PERFORM tasktable.cancel(held, 'erase');
-        running := running + 1;
-        ids := array_remove(ids, held);
+    -- All are locked before the first is deleted. So none is claimed meanwhile.
+    WITH task AS MATERIALIZED (
+        SELECT t.id::text AS id, t.fence IS NOT NULL AS held FROM tasktable.scheduled_tasks AS t
+        WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id ORDER BY t.id || '~' FOR UPDATE
+    )
+    SELECT coalesce(array_agg(task.id) FILTER (WHERE NOT task.held), '{}'),
+        coalesce(array_agg(task.id) FILTER (WHERE task.held), '{}') INTO ids, held FROM task;
+    FOREACH a_held IN ARRAY held LOOP
+        PERFORM tasktable.cancel(a_held, 'erase');
     END LOOP;
+    running := cardinality(held);
     PERFORM set_config('tasktable_change.context', 'retention', true);
-    -- A task that was claimed since stays, and can be erased after its end.
-    WITH gone AS (DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ids) AND t.fence IS NULL RETURNING 1)
+    WITH gone AS (DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ids) RETURNING 1)
     SELECT count(*) INTO tasks FROM gone;
     -- Tasks may have been deleted before, or may belong to somebody else now. Of these, erase the history up to the
     -- change that ended the ownership. The old values of that change name the owner.

@@ -148,9 +148,20 @@ func start[T any](b *bench, do func(*pgxpool.Conn) (T, error)) *later[T] {
 // blocked returns once the call waits for a lock.
 func (l *later[T]) blocked() *later[T] {
 	l.b.Helper()
+	return l.until(`SELECT cardinality(pg_blocking_pids($1)) > 0`, l.pid)
+}
+
+// blockedBy returns once the call waits for a lock of the transaction.
+func (l *later[T]) blockedBy(tx pgx.Tx) *later[T] {
+	l.b.Helper()
+	return l.until(`SELECT $2 = ANY (pg_blocking_pids($1))`, l.pid, tx.Conn().PgConn().PID())
+}
+
+func (l *later[T]) until(blockedSQL string, args ...any) *later[T] {
+	l.b.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for !one[bool](l.b, l.b.pool, `SELECT cardinality(pg_blocking_pids($1)) > 0`, l.pid) {
+	for !one[bool](l.b, l.b.pool, blockedSQL, args...) {
 		select {
 		case <-l.b.ctx.Done():
 			l.b.Fatal("the call never waited")

@@ -229,8 +229,8 @@ func (r *reconciliation) walk(ctx context.Context) error {
 	}
 }
 
-// mend makes the repairs in todo in the order of the ids, as every bulk call does, so that such calls do not
-// deadlock.
+// mend makes the repairs in todo. It locks the rows in the order in which every bulk call does, so that such calls do
+// not deadlock.
 func (r *reconciliation) mend(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -261,7 +261,7 @@ func (r *reconciliation) mend(ctx context.Context) error {
 
 const lockComparedSQL = `
 SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
-WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id::text COLLATE "C" FOR UPDATE`
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id || '~' FOR UPDATE`
 
 // lock locks the stored tasks and makes sure that they are still as compared. In REPEATABLE READ the lock itself
 // fails if they are not. Changes by the engine do not change the revision, so lock does not see them. The verbs

@@ -42,7 +42,7 @@ func TestSyncAndOccurrences(t *testing.T) {
 		before[id] = b.wholeState(id)
 	}
 	sync(
-		[]string{"kept unchanged", "plain unchanged", "gone cancelled", gone[0] + " cancelled"}, daily("kept"),
+		[]string{"kept unchanged", "plain unchanged", gone[0] + " cancelled", "gone cancelled"}, daily("kept"),
 		of("plain"),
 	)
 	for id, state := range before {
@@ -61,7 +61,7 @@ func TestSyncAndOccurrences(t *testing.T) {
 	if row := b.get(kept[1]); row.Status != "PAUSED" || *row.ParentID != "kept" {
 		t.Errorf("got %s", pretty(row))
 	}
-	sync([]string{"kept cancelled", kept[1] + " cancelled"})
+	sync([]string{kept[1] + " cancelled", "kept cancelled"})
 }
 
 // What the documentation promises to other languages: names, order and defaults.

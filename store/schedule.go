@@ -60,8 +60,8 @@ SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::js
 ORDER BY position`
 
 // ScheduleMany schedules all tasks in one statement. It returns their receipts in the order of the tasks. If one task
-// is invalid, none is scheduled. Of two tasks with the same id, the later one wins. The database locks the rows in
-// the order of their ids, so that calls that share tasks do not deadlock.
+// is invalid, none is scheduled. Of two tasks with the same id, the later one wins. Every bulk call
+// locks its rows in one order, so that calls that share tasks do not deadlock.
 func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receipt, error) {
 	return s.scheduleMany(ctx, db, tasks, "schedule")
 }

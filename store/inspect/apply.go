@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -36,14 +38,14 @@ type Action struct {
 	Note string
 }
 
-// chosenSQL locks the rows in the order of their ids, as every bulk call does, so that two calls do not deadlock. It
-// locks them before the verb sees them, so that it excludes a task that has changed meanwhile and that the filter no
+// chosenSQL locks the rows in the order in which every bulk call does, so that two calls do not deadlock. It locks
+// them before the verb sees them, so that it excludes a task that has changed meanwhile and that the filter no
 // longer selects.
 const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
     WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($16::text::jsonb))) AND ` + filterSQL + `
-    ORDER BY t.id FOR UPDATE
+    ORDER BY t.id || '~' FOR UPDATE
 ), given AS (
     SELECT $17::text AS by, $18::text::boolean AS wake, nullif($19::text, '')::timestamptz AS until,
         nullif($20::text, '') AS note
@@ -101,7 +103,9 @@ func (i *Inspector) Apply(
 	}
 	args = append(args, string(encoded), check.OrNil(i.config.Service), strconv.FormatBool(!i.config.NoNotify), until,
 		action.Note)
-	return query.Collect[store.Receipt](ctx, i.source, db, doing, statement, args...)
+	receipts, err := query.Collect[store.Receipt](ctx, i.source, db, doing, statement, args...)
+	slices.SortFunc(receipts, func(a, b store.Receipt) int { return strings.Compare(a.ID, b.ID) })
+	return receipts, err
 }
 
 // ApplyAll applies a verb to the tasks that the filter selects: the first ones in its order, up to its Limit. The

@@ -300,7 +300,7 @@ func (c *ForkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string,
 
 const cancelOccurrencesSQL = `
 SELECT count(tasktable.cancel(one.id, one.by)) FROM (
-    SELECT * FROM unnest($1::text[], $2::text[]) AS one (id, by) ORDER BY one.id COLLATE "C" OFFSET 0
+    SELECT * FROM unnest($1::text[], $2::text[]) AS one (id, by) ORDER BY one.id || '~' COLLATE "C" OFFSET 0
 ) AS one`
 
 const forkSQL = `
