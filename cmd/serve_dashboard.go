@@ -19,12 +19,12 @@ const defaultDashboardConns = 4
 
 // dashboardSettings say whether the program serves the dashboard, and to whom.
 type dashboardSettings struct {
-	on         bool
-	open       bool
-	conns      int
-	userHeader string
-	roleHeader string
-	proxies    []netip.Prefix
+	on           bool
+	open         bool
+	conns        int
+	userHeader   string
+	scopesHeader string
+	proxies      []netip.Prefix
 }
 
 func (s *dashboardSettings) options() []options.Option {
@@ -39,16 +39,16 @@ func (s *dashboardSettings) options() []options.Option {
 			Set: headerName(&s.userHeader), Sample: "X-Forwarded-User",
 			Usage: "the header in which a reverse proxy tells the name of the person that it has signed in, such as " +
 				"X-Forwarded-User; needs --dashboard-trusted-proxy (default none: people sign in with a key)"},
-		{Flag: "dashboard-role-header", Variable: "TASKTABLE_DASHBOARD_ROLE_HEADER", Kind: "header",
-			Set: headerName(&s.roleHeader), Sample: "X-Forwarded-Role",
-			Usage: "the header in which that proxy tells the person's role: read, operate or admin (default none: " +
-				"everybody may read)"},
+		{Flag: "dashboard-scopes-header", Variable: "TASKTABLE_DASHBOARD_SCOPES_HEADER", Kind: "header",
+			Set: headerName(&s.scopesHeader), Sample: "X-Forwarded-Scopes",
+			Usage: "the header in which that proxy tells the person's scopes, such as read,schedule,operate,admin " +
+				"(default none: everybody may read)"},
 		{Flag: "dashboard-trusted-proxy", Variable: "TASKTABLE_DASHBOARD_TRUSTED_PROXIES", Kind: "network",
 			Repeatable: true, Sample: "10.0.0.0/8", Set: networks(&s.proxies),
 			Usage: "a proxy or a network of proxies whose headers tell who somebody is; each must overwrite these " +
 				"headers in every request; may be repeated, or separated by commas (default none)"},
 		{Flag: "dashboard-open", Variable: "TASKTABLE_DASHBOARD_OPEN", Set: options.Bool(&s.open),
-			Usage: "makes everybody on this machine an admin of the dashboard without a key; only with an " +
+			Usage: "gives everybody on this machine all scopes of the dashboard without a key; only with an " +
 				"--http-addr such as 127.0.0.1:8080, which other machines do not reach"},
 	}
 }
@@ -76,8 +76,8 @@ func (s *dashboardSettings) check(address string) error {
 		return options.Usage(flag + " needs --http-addr (TASKTABLE_HTTP_ADDR)")
 	case (s.userHeader == "") != (len(s.proxies) == 0):
 		return options.Usage("--dashboard-user-header and --dashboard-trusted-proxy need each other")
-	case s.roleHeader != "" && s.userHeader == "":
-		return options.Usage("--dashboard-role-header needs --dashboard-user-header")
+	case s.scopesHeader != "" && s.userHeader == "":
+		return options.Usage("--dashboard-scopes-header needs --dashboard-user-header")
 	case s.open && s.userHeader != "":
 		return options.Usage("--dashboard-open and --dashboard-user-header exclude each other")
 	case s.open && !isLoopback(address):
@@ -112,11 +112,11 @@ func (s *dashboardSettings) authenticate() dashboard.Authenticate {
 					return dashboard.Person{}, fmt.Errorf("%w: a proxy sent %s", dashboard.ErrUnauthenticated, header)
 				}
 			}
-			return dashboard.Person{Name: "dashboard", Role: dashboard.Admin}, nil
+			return dashboard.Person{Name: "dashboard", Scopes: dashboard.All}, nil
 		}
 	case s.userHeader != "":
 		return dashboard.ByHeader(dashboard.HeaderConfig{
-			User: s.userHeader, Role: s.roleHeader, TrustedProxies: s.proxies,
+			User: s.userHeader, Scopes: s.scopesHeader, TrustedProxies: s.proxies,
 		})
 	}
 	return nil
@@ -136,7 +136,7 @@ func (s *dashboardSettings) start(
 	}
 	board, err := dashboard.New(dashboard.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Authenticate: s.authenticate(), Logger: logger,
-		Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
+		CheckPayload: checkPayload, Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
 	})
 	if err != nil {
 		pool.Close()

@@ -87,7 +87,7 @@ func TestDashboardOptions(t *testing.T) {
 		"--dashboard --http-addr 0.0.0.0:8080 --dashboard-open":                            "such as 127.0.0.1:8080",
 		"--dashboard --http-addr :0 --dashboard-user-header X-User":                        "need each other",
 		"--dashboard --http-addr :0 --dashboard-trusted-proxy 10.0.0.0/8":                  "need each other",
-		"--dashboard --http-addr :0 --dashboard-role-header X-Role":                        "needs --dashboard-user-header",
+		"--dashboard --http-addr :0 --dashboard-scopes-header X-Scopes":                    "needs --dashboard-user-header",
 		"--dashboard --http-addr 127.0.0.1:0 --dashboard-open " + strings.Join(proxy, " "): "exclude each other",
 		"--dashboard --http-addr :0 --dashboard-user-header X_User:":                       "must be the name of a header",
 		"--dashboard --http-addr :0 --dashboard-conns 1":                                   "--dashboard-conns",
@@ -105,7 +105,7 @@ func TestDashboardOpen(t *testing.T) {
 		"evil.example:8080": false, "localhost.evil.example": false, "": false, "10.0.0.7:80": false, "0.0.0.0:80": false,
 	} {
 		person, err := open.authenticate()(&http.Request{Host: host})
-		if (err == nil) != known || known && person.Role != dashboard.Admin {
+		if (err == nil) != known || known && person.Scopes != dashboard.All {
 			t.Errorf("%q: %+v, %v", host, person, err)
 		}
 	}

@@ -21,9 +21,9 @@ import (
 // act is a kind of change that a form asks for by POST.
 type act struct {
 	path   string // a pattern of net/http, such as /tasks/{id}/cancel
-	needs  Role
-	global bool // it is about the whole service, so a person with a tenant may not do it
-	many   bool // it may change thousands of tasks, so it has manyTimes the Timeout
+	needs  Scopes // all of them
+	global bool   // it is about the whole service, so a person with a tenant may not do it
+	many   bool   // it may change thousands of tasks, so it has manyTimes the Timeout
 }
 
 const manyTimes = 6

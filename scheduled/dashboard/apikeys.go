@@ -81,8 +81,8 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 		switch {
 		case strconv.FormatInt(key.Number, 10) == v.form("number"):
 			asked.Key, known = each, true
-			asked.Last = asked.Last && signsIn && owner.Role == Admin && each.State() == "valid"
-		case signsIn && owner.Role == Admin && each.State() == "valid":
+			asked.Last = asked.Last && signsIn && isAdmin(owner) && each.State() == "valid"
+		case signsIn && isAdmin(owner) && each.State() == "valid":
 			asked.Last = false
 		}
 	}
@@ -103,6 +103,9 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 	said := "The key " + revoked.Name + " is revoked. Nodes may accept it for 5 more seconds."
 	return done{text: said, to: "/keys"}, err
 }
+
+// isAdmin reports whether a person may manage keys. The pages of keys are not for tenants.
+func isAdmin(person Person) bool { return person.Scopes.may(Admin) && person.Tenant == "" }
 
 func alreadyRevoked(key keys.Key) error {
 	text := "The key " + key.Name + " has been revoked already."

@@ -25,8 +25,8 @@ func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
 func scopeChoices(chosen []string) (choices []choice) {
 	texts := map[keys.Scope]string{
 		keys.Read:     "read: look at tasks, in the API and here",
-		keys.Schedule: "schedule: schedule, edit and cancel tasks in the API",
-		keys.Operate:  "operate: pause, retry, run now and delete, in the API and here",
+		keys.Schedule: "schedule: schedule, edit, delete, and all verbs on tasks, in the API and here",
+		keys.Operate:  "operate: retry and archive dead letters and pause queues, in the API and here",
 		keys.Admin:    "admin: manage keys and notices here",
 	}
 	for _, scope := range keys.Scopes() {

@@ -85,6 +85,9 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 	if !known {
 		return done{}, notValid("The field verb must be cancel, pause, resume, run_now, retry, archive or delete.")
 	}
+	if err := allow(v.person, scopesOf(string(verb.Verb)), false); err != nil {
+		return done{}, err
+	}
 	view := bulkView{
 		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Errors: formErrors{},
 		Back: v.form("back"),

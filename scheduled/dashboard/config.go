@@ -36,9 +36,12 @@ type Config struct {
 	Keys *keys.Keys
 	// Lifetime is how long somebody who has signed in with a key remains signed in. 0 means DefaultLifetime.
 	Lifetime time.Duration
-	// PayloadRole is the least role that sees payloads and results. Default (""): Read, or nobody if Store has a Codec,
-	// because encrypted payloads are meant to be hidden.
-	PayloadRole Role
+	// PayloadScope is the scope of those who see payloads and results. Default (0): Read, or nobody if Store has a
+	// Codec, because encrypted payloads are meant to be hidden.
+	PayloadScope Scopes
+	// CheckPayload refuses the payload of a task that would fail, so that the person learns of it at once. The same
+	// function belongs into the Config of the API. Nil means that every payload is taken.
+	CheckPayload func(taskType string, payload []byte) error
 	// Timeout is how long the database may take for a page or an act. Then the page tells so. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Logger gets a line for each act, and for each page that failed. Nil means slog.Default.
@@ -52,8 +55,8 @@ func (c Config) withDefaults(schema store.Schema) Config {
 	if c.Lifetime == 0 {
 		c.Lifetime = DefaultLifetime
 	}
-	if c.PayloadRole == "" && c.Store.Codec == nil {
-		c.PayloadRole = Read
+	if c.PayloadScope == 0 && c.Store.Codec == nil {
+		c.PayloadScope = Read
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -79,8 +82,8 @@ func (c Config) validate() error {
 	if c.Lifetime != 0 && (c.Lifetime < time.Second || c.Lifetime > keys.MaxExpiresIn) {
 		errs = append(errs, fmt.Errorf("lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime))
 	}
-	if c.PayloadRole != "" && c.PayloadRole.rank() == 0 {
-		errs = append(errs, fmt.Errorf("payload role must be one of read, operate, admin, got %.100q", c.PayloadRole))
+	if c.PayloadScope&^All != 0 {
+		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate, Admin, got %d", c.PayloadScope))
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout must not be negative, got %v", c.Timeout))

@@ -132,7 +132,7 @@ func TestDeadLettersForReaders(t *testing.T) {
 	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
 	b.get("/dead").wants(t, http.StatusOK, "421 try later", `href="/admin/tasks/mail-1"`).lacks(t, "<button>Retry",
 		"checkbox")
-	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusForbidden, "This needs the scope operate.")
 }
 
 func TestDeadLettersOfATenant(t *testing.T) {

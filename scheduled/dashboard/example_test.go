@@ -19,7 +19,7 @@ func ExampleNew() {
 		Prefix: "/admin/tasks",
 		Authenticate: func(r *http.Request) (dashboard.Person, error) {
 			if name, _, ok := r.BasicAuth(); ok { // a service checks its own session here
-				return dashboard.Person{Name: name, Role: dashboard.Operate}, nil
+				return dashboard.Person{Name: name, Scopes: dashboard.Read | dashboard.Schedule | dashboard.Operate}, nil
 			}
 			return dashboard.Person{}, dashboard.ErrUnauthenticated
 		},

@@ -5,7 +5,7 @@ import "context"
 // Route is a page or an act.
 type Route struct {
 	Method, Path string
-	Needs        Role
+	Needs        Scopes
 	Global       bool
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
@@ -71,10 +72,16 @@ func (f frame) At(path string) bool {
 	return here == path || path != "/" && strings.HasPrefix(here, path+"/")
 }
 
-// May reports whether the person has a role.
-func (f frame) May(role Role) bool { return f.visit.may(role) }
+// May reports whether the person has all of some scopes. It fails for a scope that there is not.
+func (f frame) May(scopes ...keys.Scope) (bool, error) {
+	needed, known := ScopesOf(scopes...)
+	if !known {
+		return false, fmt.Errorf("no scopes %q", scopes)
+	}
+	return f.visit.may(needed), nil
+}
 
-// Person returns who looks at the page. It is for the layout alone, because people of one role share their pages.
+// Person returns who looks at the page. It is for the layout alone, because people of the same scopes share their pages.
 func (f frame) Person() Person { return f.visit.person }
 
 // AllTenants reports whether the person sees the tasks of all tenants.

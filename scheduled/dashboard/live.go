@@ -43,7 +43,7 @@ type feeds struct {
 // feedKey has everything on which the content of a page depends.
 type feedKey struct {
 	page   string // path and parameters
-	role   Role
+	scopes Scopes
 	tenant string
 	zone   string
 }
@@ -72,7 +72,7 @@ func (s *feeds) join(
 ) (content chan []byte, leave func(), err error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	key := feedKey{page, person.Role, person.Tenant, zone.String()}
+	key := feedKey{page, person.Scopes, person.Tenant, zone.String()}
 	f := s.open[key]
 	if s.streams >= s.maxStreams || s.persons[person] >= maxOfPerson || f == nil && len(s.open) >= s.maxFeeds {
 		return nil, nil, errTooManyStreams
@@ -181,7 +181,7 @@ func (s *feeds) read(ctx context.Context, f *feed) (event []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v := s.board.read(request, Person{Role: f.key.role, Tenant: f.key.tenant}, look{zone: f.zone})
+	v := s.board.read(request, Person{Scopes: f.key.scopes, Tenant: f.key.tenant}, look{zone: f.zone})
 	if v.answer.status == http.StatusServiceUnavailable {
 		return nil, errors.New("the database gave no answer")
 	}

@@ -360,7 +360,7 @@ func TestOpenPagePanics(t *testing.T) {
 	codec := &brokenCodec{}
 	b := newAdmin(t, func(c *dashboard.Config) {
 		c.Store = store.Config{Codec: codec}
-		c.PayloadRole = dashboard.Read
+		c.PayloadScope = dashboard.Read
 	})
 	b.tasks = store.New(store.Config{Service: "test", Codec: codec})
 	b.schedule(store.Task{ID: "sealed", Payload: store.JSON(`{"type": "REPORT", "of": "gold"}`), At: time.Now().Add(time.Hour)})

@@ -19,10 +19,10 @@ import (
 const markup = `<script>alert("1")</script>`
 
 // as lets everybody in as one person, without a page for signing in.
-func as(name string, role dashboard.Role, tenant string) func(*dashboard.Config) {
+func as(name string, scopes dashboard.Scopes, tenant string) func(*dashboard.Config) {
 	return func(c *dashboard.Config) {
 		c.Authenticate = func(*http.Request) (dashboard.Person, error) {
-			return dashboard.Person{Name: name, Role: role, Tenant: tenant}, nil
+			return dashboard.Person{Name: name, Scopes: scopes, Tenant: tenant}, nil
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestOverviewOfNothing(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, as("ann", dashboard.Admin, ""), func(c *dashboard.Config) { c.Prefix = "/admin/tasks" })
+	b := newBoard(t, as("ann", dashboard.All, ""), func(c *dashboard.Config) { c.Prefix = "/admin/tasks" })
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
 	b.schedule(task("late/"+markup, "TEST", now.Add(-time.Hour)))
@@ -191,7 +191,7 @@ func TestOverviewFollows(t *testing.T) {
 // A person of one tenant has no overview, and is led on. The pages of the whole service are refused.
 func TestOverviewOfATenant(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, as("tina", dashboard.Operate, "acme"))
+	b := newBoard(t, as("tina", dashboard.All&^dashboard.Admin, "acme"))
 	if got := b.get("/"); got.path != "/tasks" {
 		t.Errorf("led to %s", got.path)
 	}

@@ -15,7 +15,7 @@ type page struct {
 	path     string // a pattern of net/http, such as /tasks/{id}
 	template string // the name of its file in templates, without .html
 	title    string // a view can answer with another one
-	needs    Role   // "" means Read
+	needs    Scopes // 0 means Read
 	global   bool   // it is about the whole service, so a person with a tenant may not see it
 }
 
@@ -38,7 +38,7 @@ type visitKey struct{}
 // page adds a page. The handler that it adds to views does not write. It reads the content into the visit of the
 // request's context, so that servePage and a feed can both use it.
 func (d *Dashboard) page(p page, read view) {
-	if p.needs == "" {
+	if p.needs == 0 {
 		p.needs = Read
 	}
 	d.pages = append(d.pages, p)
@@ -62,10 +62,10 @@ func (d *Dashboard) page(p page, read view) {
 	})
 }
 
-func allow(person Person, needed Role, global bool) error {
+func allow(person Person, needed Scopes, global bool) error {
 	switch {
-	case !person.Role.may(needed):
-		return roleError{needed}
+	case !person.Scopes.may(needed):
+		return scopeError{needed &^ person.Scopes}
 	case global && person.Tenant != "":
 		return errAllTenants
 	}
@@ -98,7 +98,7 @@ func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
 	d.write(w, r, v.answer.status, v, v.answer.template, v.answer.title, v.answer.view)
 }
 
-// whoIs authenticates. A person without a name or a role is nobody.
+// whoIs authenticates. A person without a name, or without the scope read, is nobody.
 func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
 	authenticate := d.config.Authenticate
 	if authenticate == nil {
@@ -108,8 +108,8 @@ func (d *Dashboard) whoIs(r *http.Request) (Person, error) {
 	if err != nil {
 		return Person{}, err // no page may show a person of whom nobody is sure
 	}
-	if !validName(person.Name) || person.Role.rank() == 0 {
-		return Person{}, fmt.Errorf("%w: a person needs a name and a role", ErrUnauthenticated)
+	if !validName(person.Name) || !person.Scopes.may(Read) || person.Scopes&^All != 0 {
+		return Person{}, fmt.Errorf("%w: a person needs a name and the scope read", ErrUnauthenticated)
 	}
 	return person, nil
 }
@@ -142,12 +142,12 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 		return answer{status, "error", title, errorView{Text: text}}
 	}
 	var own problem
-	var role roleError
+	var scope scopeError
 	switch {
 	case errors.As(err, &own):
 		return answer{own.status, "error", own.title, own.view}
-	case errors.As(err, &role):
-		return say(http.StatusForbidden, "Not allowed", "This needs the role "+string(role.needed)+".")
+	case errors.As(err, &scope):
+		return say(http.StatusForbidden, "Not allowed", upper(scope.Error())+".")
 	case errors.Is(err, errAllTenants):
 		return say(http.StatusForbidden, "Not allowed", "This page is about all tenants. You see those of one.")
 	case errors.Is(err, store.ErrNotFound):

@@ -14,27 +14,51 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Role says what a person may do. Each role may do all that the roles before it may.
-type Role string
+// Scopes say what a person may do. They are those of a key: with them, a person may do in the dashboard what a caller
+// may do in the API, and no more. No scope includes another.
+type Scopes uint8
 
-// The roles.
+// The scopes. A person without Read is not let in.
 const (
-	Read    Role = "read"    // look at pages
-	Operate Role = "operate" // act on tasks, recurring tasks and queues
-	Admin   Role = "admin"   // manage keys and notices
+	Read     Scopes = 1 << iota // look at pages
+	Schedule                    // schedule, edit, delete, and use the verbs on tasks and recurring tasks
+	Operate                     // retry and archive dead letters, and pause queues and types
+	Admin                       // manage keys and notices
+	All      = Read | Schedule | Operate | Admin
 )
 
-// rank orders the roles. An unknown role has the rank 0.
-func (r Role) rank() int { return slices.Index([]Role{Read, Operate, Admin}, r) + 1 }
+// ScopesOf returns the scopes of a key. It reports whether all of them are known.
+func ScopesOf(given ...keys.Scope) (scopes Scopes, known bool) {
+	for _, scope := range given {
+		at := slices.Index(keys.Scopes(), scope)
+		if at < 0 {
+			return 0, false
+		}
+		scopes |= Read << at
+	}
+	return scopes, true
+}
 
-func (r Role) may(needed Role) bool { return r.rank() >= needed.rank() && needed.rank() > 0 }
+// String has the names of the scopes, such as "read, schedule".
+func (s Scopes) String() string {
+	var names []string
+	for at, scope := range keys.Scopes() {
+		if s&(Read<<at) != 0 {
+			names = append(names, string(scope))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// may reports whether all of the needed scopes are there. Nothing is allowed that names none.
+func (s Scopes) may(needed Scopes) bool { return needed != 0 && s&needed == needed }
 
 // Person is somebody who uses the dashboard.
 type Person struct {
 	// Name is recorded as the author of the person's changes.
 	Name string
-	// Role says what the person may do.
-	Role Role
+	// Scopes say what the person may do.
+	Scopes Scopes
 	// Tenant keeps the person to the tasks of this tenant. "" means all tasks.
 	Tenant string
 }
@@ -50,10 +74,11 @@ var ErrUnauthenticated = errors.New("not signed in")
 type HeaderConfig struct {
 	// User is the header with the person's name, such as X-Forwarded-User.
 	User string
-	// Role is the header with the person's role: read, operate or admin. Default (""): everybody has DefaultRole.
-	Role string
-	// DefaultRole is the role of a person for whom the proxy sends no role. Default (""): Read.
-	DefaultRole Role
+	// Scopes is the header with the person's scopes, such as "read,schedule". A person whose header lacks read, or has
+	// a name that is no scope, is not let in. Default (""): everybody has DefaultScopes.
+	Scopes string
+	// DefaultScopes are those of a person for whom the proxy sends no scopes. Default (0): Read.
+	DefaultScopes Scopes
 	// TrustedProxies are the networks of the proxies. The headers of other senders are not believed.
 	TrustedProxies []netip.Prefix
 }
@@ -61,22 +86,26 @@ type HeaderConfig struct {
 // ByHeader authenticates by headers of a reverse proxy that has signed the person in. The proxy must overwrite both
 // headers in each request. Otherwise a browser could send them.
 func ByHeader(config HeaderConfig) Authenticate {
-	if config.DefaultRole == "" {
-		config.DefaultRole = Read
+	if config.DefaultScopes == 0 {
+		config.DefaultScopes = Read
 	}
 	return func(r *http.Request) (Person, error) {
-		person := Person{Name: r.Header.Get(config.User), Role: config.DefaultRole}
+		person := Person{Name: r.Header.Get(config.User), Scopes: config.DefaultScopes}
 		// Of several headers of one name, one may be the browser's own, which the proxy has not overwritten.
-		if len(r.Header.Values(config.User)) > 1 || len(r.Header.Values(config.Role)) > 1 {
+		if len(r.Header.Values(config.User)) > 1 || len(r.Header.Values(config.Scopes)) > 1 {
 			return Person{}, ErrUnauthenticated
 		}
 		if !sentBy(r, config.TrustedProxies) || !validName(person.Name) {
 			return Person{}, ErrUnauthenticated
 		}
-		if given := r.Header.Get(config.Role); config.Role != "" && given != "" {
-			person.Role = Role(given)
+		if given := r.Header.Get(config.Scopes); config.Scopes != "" && given != "" {
+			var names []keys.Scope
+			for name := range strings.SplitSeq(given, ",") {
+				names = append(names, keys.Scope(strings.TrimSpace(name)))
+			}
+			person.Scopes, _ = ScopesOf(names...) // none if one is unknown
 		}
-		if person.Role.rank() == 0 {
+		if !person.Scopes.may(Read) {
 			return Person{}, ErrUnauthenticated
 		}
 		return person, nil
@@ -102,16 +131,6 @@ func validName(name string) bool {
 
 // ownerOf is the person who signs in with a key. known is false if the key is for programs alone.
 func ownerOf(key keys.Key) (person Person, known bool) {
-	person = Person{Name: key.Service, Tenant: key.TenantID}
-	switch {
-	case !key.Allows(keys.Read):
-		return Person{}, false
-	case key.Allows(keys.Admin) && key.TenantID == "":
-		person.Role = Admin
-	case key.Allows(keys.Operate), key.Allows(keys.Admin):
-		person.Role = Operate
-	default:
-		person.Role = Read
-	}
-	return person, true
+	scopes, known := ScopesOf(key.Scopes...)
+	return Person{Name: key.Service, Tenant: key.TenantID, Scopes: scopes}, known && scopes.may(Read)
 }

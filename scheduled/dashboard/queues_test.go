@@ -45,7 +45,7 @@ func (b *board) wantPauses(want ...string) {
 
 func TestQueues(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, as("ann", dashboard.Operate, ""))
+	b := newBoard(t, as("ann", dashboard.All&^dashboard.Admin, ""))
 	b.get("/queues").wants(t, http.StatusOK, "In no queue does a task wait or run", "Nothing is paused here.")
 	number := b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
@@ -80,7 +80,7 @@ func TestQueuePages(t *testing.T) {
 
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, as("ann", dashboard.Operate, ""))
+	b := newBoard(t, as("ann", dashboard.All&^dashboard.Admin, ""))
 	b.post("/look", "zone", "Europe/Berlin", "theme", "", "back", "/queues")
 	b.get("/queues?pause=type:SEND_EMAIL").wants(t, http.StatusOK, `value="SEND_EMAIL"`, `<option value="type" selected>`,
 		"Until (Europe/Berlin)")
@@ -125,7 +125,7 @@ func fieldOf(t *testing.T, page, name string) string {
 // person has seen.
 func TestPauseAsksFirst(t *testing.T) {
 	t.Parallel()
-	b := newBoard(t, as("ann", dashboard.Operate, ""))
+	b := newBoard(t, as("ann", dashboard.All&^dashboard.Admin, ""))
 	b.schedule(task("due", "TEST", time.Now().Add(-time.Hour)))
 	b.schedule(task("waits", "TEST", time.Now().Add(time.Hour)))
 	asked := b.post("/queues/pause", "kind", "all", "reason", markup, "until", "+1h", "back", "/queues").
@@ -157,7 +157,7 @@ func TestReadersPauseNothing(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t, as("rita", dashboard.Read, ""))
 	b.get("/queues").wants(t, http.StatusOK).lacks(t, "/queues/pause", "/queues/resume")
-	b.post("/queues/pause", "kind", "queue", "name", "mail").wants(t, http.StatusForbidden, "This needs the role operate.")
-	b.post("/queues/resume", "scope", "queue:mail").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.post("/queues/pause", "kind", "queue", "name", "mail").wants(t, http.StatusForbidden, "This needs the scope operate.")
+	b.post("/queues/resume", "scope", "queue:mail").wants(t, http.StatusForbidden, "This needs the scope operate.")
 	b.wantPauses()
 }

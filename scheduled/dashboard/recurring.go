@@ -27,14 +27,14 @@ func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
 	for _, path := range []string{"/recurring/{id}", "/recurring/{id}/task"} {
 		d.page(page{path: path, template: "recurring-task", title: "Recurring task"}, recurringTaskPage)
 	}
-	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Operate},
+	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Schedule},
 		recurringEditPage)
-	d.act(mux, act{path: "/recurring/{id}/edit", needs: Operate}, editRecurring)
+	d.act(mux, act{path: "/recurring/{id}/edit", needs: Schedule}, editRecurring)
 	for name, verb := range recurringVerbs {
-		d.act(mux, act{path: "/recurring/{id}/" + name, needs: Operate}, verb.act)
+		d.act(mux, act{path: "/recurring/{id}/" + name, needs: Schedule}, verb.act)
 	}
 	// A tenant may not create occurrences of other times than now.
-	d.act(mux, act{path: "/recurring/{id}/backfill", needs: Operate, global: true, many: true}, backfill)
+	d.act(mux, act{path: "/recurring/{id}/backfill", needs: Schedule | Operate, global: true, many: true}, backfill)
 }
 
 // recurringPath is the path of a recurring task's page. /recurring/calendar is another page.

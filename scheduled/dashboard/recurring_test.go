@@ -132,7 +132,7 @@ func TestRecurringForReaders(t *testing.T) {
 	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
 	b.get("/recurring/nightly").wants(t, http.StatusOK, "Next fires").lacks(t, "Run now</button>", "Edit when",
 		"Backfill")
-	b.get("/recurring/nightly/edit").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.get("/recurring/nightly/edit").wants(t, http.StatusForbidden, "This needs the scope schedule.")
 	for _, name := range []string{"pause", "resume", "run-now", "cancel", "edit", "backfill"} {
 		b.post("/recurring/nightly/"+name, "revision", "1").wants(t, http.StatusForbidden)
 	}

@@ -72,12 +72,13 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 	}
 	for name, change := range map[string]func(*dashboard.Config){
 		"no session":           func(*dashboard.Config) {},
-		"unauthenticated":      refuse(dashboard.Person{Name: "x", Role: dashboard.Admin}, dashboard.ErrUnauthenticated),
-		"a failure":            refuse(dashboard.Person{Name: "x", Role: dashboard.Admin}, errors.New("no answer of poison")),
-		"no name":              refuse(dashboard.Person{Role: dashboard.Admin}, nil),
-		"no role":              refuse(dashboard.Person{Name: "x"}, nil),
-		"an unknown role":      refuse(dashboard.Person{Name: "x", Role: "root"}, nil),
-		"a name with controls": refuse(dashboard.Person{Name: "x\ny", Role: dashboard.Admin}, nil),
+		"unauthenticated":      refuse(dashboard.Person{Name: "x", Scopes: dashboard.All}, dashboard.ErrUnauthenticated),
+		"a failure":            refuse(dashboard.Person{Name: "x", Scopes: dashboard.All}, errors.New("no answer of poison")),
+		"no name":              refuse(dashboard.Person{Scopes: dashboard.All}, nil),
+		"no scopes":            refuse(dashboard.Person{Name: "x"}, nil),
+		"not the scope read":   refuse(dashboard.Person{Name: "x", Scopes: dashboard.All &^ dashboard.Read}, nil),
+		"an unknown scope":     refuse(dashboard.Person{Name: "x", Scopes: dashboard.All<<1 | dashboard.Read}, nil),
+		"a name with controls": refuse(dashboard.Person{Name: "x\ny", Scopes: dashboard.All}, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,13 +124,17 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 }
 
 // people are those of the matrix. A header of the test says who asks.
-var people = map[string]dashboard.Person{
-	"read": {Name: "read", Role: dashboard.Read}, "operate": {Name: "operate", Role: dashboard.Operate},
-	"admin":          {Name: "admin", Role: dashboard.Admin},
-	"tenant read":    {Name: "tenant read", Role: dashboard.Read, Tenant: "acme"},
-	"tenant operate": {Name: "tenant operate", Role: dashboard.Operate, Tenant: "acme"},
-	"tenant admin":   {Name: "tenant admin", Role: dashboard.Admin, Tenant: "acme"},
-}
+var people = func() map[string]dashboard.Person {
+	all := map[string]dashboard.Person{}
+	for _, scopes := range []dashboard.Scopes{dashboard.Read, dashboard.Read | dashboard.Schedule,
+		dashboard.Read | dashboard.Operate, dashboard.Read | dashboard.Admin, dashboard.All} {
+		for _, tenant := range []string{"", "acme"} {
+			name := strings.TrimSpace(tenant + " " + scopes.String())
+			all[name] = dashboard.Person{Name: name, Scopes: scopes, Tenant: tenant}
+		}
+	}
+	return all
+}()
 
 // newMatrix is a dashboard with a role of tenants, for people who say who they are.
 func newMatrix(t *testing.T) *board {
@@ -176,11 +181,10 @@ func TestWhoMay(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		for _, route := range all {
 			if route.Method == http.MethodPost && route.Needs == dashboard.Read {
-				t.Errorf("the act %s needs no more than the role read", route.Path)
+				t.Errorf("the act %s needs no more than the scope read", route.Path)
 			}
 			for name, person := range people {
-				rank := map[dashboard.Role]int{dashboard.Read: 1, dashboard.Operate: 2, dashboard.Admin: 3}
-				may := rank[person.Role] >= rank[route.Needs] && (!route.Global || person.Tenant == "")
+				may := person.Scopes&route.Needs == route.Needs && (!route.Global || person.Tenant == "")
 				if may != allowed {
 					continue
 				}

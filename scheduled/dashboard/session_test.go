@@ -86,23 +86,24 @@ func (b *board) handler() http.Handler {
 func TestByHeaderBelievesTheProxyAlone(t *testing.T) {
 	t.Parallel()
 	authenticate := dashboard.ByHeader(dashboard.HeaderConfig{
-		User: "X-Forwarded-User", Role: "X-Forwarded-Role",
+		User: "X-Forwarded-User", Scopes: "X-Forwarded-Scopes",
 		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")},
 	})
 	long := strings.Repeat("x", 513)
 	for _, one := range []struct {
-		from  string
-		users []string
-		roles []string
-		want  dashboard.Person
+		from   string
+		users  []string
+		scopes []string
+		want   dashboard.Person
 	}{
-		{"10.1.2.3:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
-		{"10.1.2.3:1", []string{"ann"}, []string{""}, dashboard.Person{Name: "ann", Role: dashboard.Read}},
-		{"10.1.2.3:1", []string{"ann"}, []string{"admin"}, dashboard.Person{Name: "ann", Role: dashboard.Admin}},
-		{"[::ffff:10.1.2.3]:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Role: dashboard.Read}},
-		{"[fd00::1%eth0]:1", []string{"Änn <b>"}, nil, dashboard.Person{Name: "Änn <b>", Role: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Scopes: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{""}, dashboard.Person{Name: "ann", Scopes: dashboard.Read}},
+		{"10.1.2.3:1", []string{"ann"}, []string{"read, admin"}, dashboard.Person{Name: "ann", Scopes: dashboard.Read | dashboard.Admin}},
+		{"10.1.2.3:1", []string{"ann"}, []string{"admin,operate,schedule,read"}, dashboard.Person{Name: "ann", Scopes: dashboard.All}},
+		{"[::ffff:10.1.2.3]:1", []string{"ann"}, nil, dashboard.Person{Name: "ann", Scopes: dashboard.Read}},
+		{"[fd00::1%eth0]:1", []string{"Änn <b>"}, nil, dashboard.Person{Name: "Änn <b>", Scopes: dashboard.Read}},
 		{from: "11.1.2.3:1", users: []string{"ann"}}, // no proxy
-		{from: "127.0.0.1:1", users: []string{"ann"}, roles: []string{"admin"}},
+		{from: "127.0.0.1:1", users: []string{"ann"}, scopes: []string{"read,admin"}},
 		{from: "@", users: []string{"ann"}}, // a socket
 		{from: "", users: []string{"ann"}},
 		{from: "10.1.2.3", users: []string{"ann"}}, // no port
@@ -110,26 +111,28 @@ func TestByHeaderBelievesTheProxyAlone(t *testing.T) {
 		{from: "10.1.2.3:1", users: []string{""}},
 		{from: "10.1.2.3:1", users: []string{"ann", "admin"}}, // one is the browser's own
 		{from: "10.1.2.3:1", users: []string{"", "ann"}},
-		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"admin", "read"}},
-		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"Admin"}},
-		{from: "10.1.2.3:1", users: []string{"ann"}, roles: []string{"read,admin"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, scopes: []string{"read", "read,admin"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, scopes: []string{"Read"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, scopes: []string{"admin"}}, // without read
+		{from: "10.1.2.3:1", users: []string{"ann"}, scopes: []string{"read,root"}},
+		{from: "10.1.2.3:1", users: []string{"ann"}, scopes: []string{"read,"}},
 		{from: "10.1.2.3:1", users: []string{"a\x00nn"}},
 		{from: "10.1.2.3:1", users: []string{"a\nnn"}},
 		{from: "10.1.2.3:1", users: []string{"a\xffnn"}},
 		{from: "10.1.2.3:1", users: []string{long}},
 	} {
 		r := &http.Request{RemoteAddr: one.from, Header: http.Header{
-			"X-Forwarded-User": one.users, "X-Forwarded-Role": one.roles, "X-Forwarded-For": {"10.1.2.3"}, "X-Real-Ip": {"10.1.2.3"}}}
+			"X-Forwarded-User": one.users, "X-Forwarded-Scopes": one.scopes, "X-Forwarded-For": {"10.1.2.3"}, "X-Real-Ip": {"10.1.2.3"}}}
 		got, err := authenticate(r)
 		if got != one.want || (one.want.Name == "") != errors.Is(err, dashboard.ErrUnauthenticated) {
-			t.Errorf("%q %q %q: %+v, %v", one.from, one.users, one.roles, got, err)
+			t.Errorf("%q %q %q: %+v, %v", one.from, one.users, one.scopes, got, err)
 		}
 	}
-	// Without the name of a header of roles, a header does not give one.
+	// Without the name of a header of scopes, a header does not give any.
 	plain := dashboard.ByHeader(dashboard.HeaderConfig{User: "X-User", TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::/0"),
 		netip.MustParsePrefix("0.0.0.0/0")}})
-	r := &http.Request{RemoteAddr: "1.2.3.4:1", Header: http.Header{"X-User": {"ann"}, "Role": {"admin"}, "": {"admin"}}}
-	if got, err := plain(r); err != nil || got.Role != dashboard.Read {
+	r := &http.Request{RemoteAddr: "1.2.3.4:1", Header: http.Header{"X-User": {"ann"}, "Scopes": {"read,admin"}, "": {"read,admin"}}}
+	if got, err := plain(r); err != nil || got.Scopes != dashboard.Read {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

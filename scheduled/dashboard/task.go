@@ -15,8 +15,8 @@ import (
 
 func (d *Dashboard) registerTask(mux *http.ServeMux) {
 	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, taskPage)
-	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Operate}, taskEditPage)
-	d.act(mux, act{path: "/tasks/{id}/edit", needs: Operate}, saveEdit)
+	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Schedule}, taskEditPage)
+	d.act(mux, act{path: "/tasks/{id}/edit", needs: Schedule}, saveEdit)
 	d.registerVerbs(mux)
 }
 
@@ -72,14 +72,19 @@ func taskPage(ctx context.Context, v *visit) (any, error) {
 		}
 	}
 	view.Attempts = attemptsOf(e.Row, executions)
-	view.Story = storyOf(e, executions, view.FollowUps, v.may(v.board.config.PayloadRole))
+	view.Story = storyOf(e, executions, view.FollowUps, v.may(v.board.config.PayloadScope))
 	return view, nil
 }
 
 // readRow reads the parts of the page for which the task must exist. detail is what the reason tells already.
 func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err error) {
 	row := *v.Row
-	v.Verbs, v.Fields, v.Logs = verbsOf(row), fieldsOfRow(row), logFields(row)
+	v.Fields, v.Logs = fieldsOfRow(row), logFields(row)
+	for _, verb := range verbsOf(row) {
+		if on.may(scopesOf(verb.Name)) {
+			v.Verbs = append(v.Verbs, verb)
+		}
+	}
 	if v.FollowUps, err = on.inspector.FollowUps(ctx, on.db, row.ID); err != nil {
 		return err
 	}

@@ -100,27 +100,29 @@ func TestTaskChangedMeanwhile(t *testing.T) {
 
 func TestTaskForWhoeverMay(t *testing.T) {
 	t.Parallel()
-	role := dashboard.Read
+	scopes := dashboard.Read
 	b := newBoard(t, func(c *dashboard.Config) {
-		c.PayloadRole = dashboard.Admin
-		c.Authenticate = func(*http.Request) (dashboard.Person, error) { return dashboard.Person{Name: "ben", Role: role}, nil }
+		c.PayloadScope = dashboard.Admin
+		c.Authenticate = func(*http.Request) (dashboard.Person, error) {
+			return dashboard.Person{Name: "ben", Scopes: scopes}, nil
+		}
 	})
 	b.schedule(store.Task{ID: "one", Payload: reminder{"secret-1", "secret-2"}, At: may2030})
 	b.schedule(store.Task{ID: "one", Payload: reminder{"secret-1", "secret-3"}, At: may2030})
 	b.exec(`UPDATE tasktable.scheduled_tasks SET result = '"secret-4"'`)
-	b.get("/tasks/one").wants(t, 200, "Its time has not come", "payload → edited", "Your role does not show payloads and results.").
+	b.get("/tasks/one").wants(t, 200, "Its time has not come", "payload → edited", "Your scopes do not show payloads and results.").
 		lacks(t, "secret", `action="/tasks/one`, "/tasks/one/edit")
-	b.get("/tasks/one/edit").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.get("/tasks/one/edit").wants(t, http.StatusForbidden, "This needs the scope schedule.")
 	for _, verb := range []string{"edit", "run-now", "move", "pause", "cancel", "delete", "resume", "retry", "archive"} {
 		b.post("/tasks/one/"+verb, "revision", b.revision("one"), "confirmed", "1", "at-in", "+1h").wants(t, http.StatusForbidden)
 	}
-	role = dashboard.Operate
-	b.get("/tasks/one/edit").wants(t, 200, "Your role does not show the payload.").lacks(t, "secret")
+	scopes |= dashboard.Schedule
+	b.get("/tasks/one/edit").wants(t, 200, "Your scopes do not show the payload.").lacks(t, "secret")
 	b.post("/tasks/one/edit", "revision", b.revision("one"), "priority", "4", "payload", `{"type": "OTHER"}`).wants(t, 200)
 	if row := b.row("one"); row.Priority != 4 || !strings.Contains(string(row.Payload), "secret-3") {
 		t.Errorf("%d, %s", row.Priority, row.Payload)
 	}
-	role = dashboard.Admin
+	scopes |= dashboard.Admin
 	b.get("/tasks/one").wants(t, 200, "secret-3", "secret-4", "<del>secret-2</del>")
 }
 

@@ -267,6 +267,10 @@ func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong 
 			task.At, moved = at, true
 		} else if err := f.set(&task, f.Value); err != nil {
 			f.Problem = upper(f.Name) + " " + err.Error() + "."
+		} else if f.Name == "payload" {
+			if err := on.checkPayload(task.Payload); err != nil {
+				f.Problem = sentence(err)
+			}
 		}
 		if f.Problem != "" {
 			wrong = "Look at the fields."

@@ -61,7 +61,7 @@ func TestTwoPeopleEditOneTask(t *testing.T) {
 	name := "ben"
 	b := newBoard(t, func(c *dashboard.Config) {
 		c.Authenticate = func(*http.Request) (dashboard.Person, error) {
-			return dashboard.Person{Name: name, Role: dashboard.Operate}, nil
+			return dashboard.Person{Name: name, Scopes: dashboard.Read | dashboard.Schedule | dashboard.Operate}, nil
 		}
 	})
 	b.schedule(store.Task{ID: "one", Payload: reminder{"one", "Bonn"}, At: may2030, Entity: "event:1"})
@@ -190,7 +190,7 @@ func turned(text []byte) []byte {
 // Encoded payloads are hidden unless the configuration allows them. An edit keeps them, and encodes a new one.
 func TestEditOfAnEncodedPayload(t *testing.T) {
 	t.Parallel()
-	b := newAdmin(t, func(c *dashboard.Config) { c.Store.Codec, c.PayloadRole = rot{}, dashboard.Operate })
+	b := newAdmin(t, func(c *dashboard.Config) { c.Store.Codec, c.PayloadScope = rot{}, dashboard.Operate })
 	encoded := store.New(store.Config{Service: "test", Codec: rot{}})
 	for _, place := range []string{"Bonn", "Ulm"} {
 		if _, err := encoded.Schedule(t.Context(), b.pool, store.Task{ID: "one", Payload: reminder{"one", place}, At: may2030}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // verbView is a verb that makes sense for a task as it is now.
@@ -17,6 +18,14 @@ type verbView struct {
 	Input  string // what the verb asks for: until, note, at, or nothing
 	Hint   string // what the verb does
 	Danger bool
+}
+
+// scopesOf returns the scopes that a verb needs, as the API asks for them.
+func scopesOf(verb string) Scopes {
+	if verb == string(inspect.Archive) {
+		return Operate
+	}
+	return Schedule
 }
 
 // verbsOf returns the verbs that would change a task.
@@ -138,7 +147,7 @@ type confirmTaskView struct {
 func (d *Dashboard) taskVerb(mux *http.ServeMux, name string, asks func(store.Row) bool,
 	do func(context.Context, *visit, string) (store.Receipt, error),
 ) {
-	d.act(mux, act{path: "/tasks/{id}/" + name, needs: Operate}, func(ctx context.Context, v *visit) (done, error) {
+	d.act(mux, act{path: "/tasks/{id}/" + name, needs: scopesOf(name)}, func(ctx context.Context, v *visit) (done, error) {
 		row, err := v.lockedAsSeen(ctx)
 		if err != nil {
 			return done{}, err

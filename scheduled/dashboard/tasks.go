@@ -19,9 +19,9 @@ import (
 func (d *Dashboard) registerTasks(mux *http.ServeMux) {
 	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasksPage)
 	mux.HandleFunc("GET /search", d.search)
-	d.act(mux, act{path: "/tasks/act", needs: Operate}, actOnTasks)
-	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Operate}, newTaskPage)
-	d.act(mux, act{path: "/schedule", needs: Operate}, scheduleTask)
+	d.act(mux, act{path: "/tasks/act", needs: Schedule}, actOnTasks)
+	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Schedule}, newTaskPage)
+	d.act(mux, act{path: "/schedule", needs: Schedule}, scheduleTask)
 }
 
 const (
@@ -74,7 +74,12 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 	filter, wrong := filterOf(values, v.now, v.look.zone)
 	view := tasksForm(values, wrong)
 	view.Chips, view.Heads = v.chips(values), v.heads(values)
-	view.Verbs, view.MaxBulk = bulkVerbs, maxBulk
+	view.MaxBulk = maxBulk
+	for _, verb := range bulkVerbs {
+		if v.may(scopesOf(string(verb.Verb))) {
+			view.Verbs = append(view.Verbs, verb)
+		}
+	}
 	var err error
 	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
 		return nil, err

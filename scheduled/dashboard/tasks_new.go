@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -84,6 +85,11 @@ var errTaskExists = errors.New("there is a task with this id")
 // on its own page, because a form there tells if the task was changed after the page was drawn.
 func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	task, wrong := typedTask(v)
+	if len(wrong) == 0 {
+		if err := v.checkPayload(task.Payload); err != nil {
+			wrong["payload"] = sentence(err)
+		}
+	}
 	if len(wrong) > 0 {
 		return v.showNewTask(ctx, wrong, "")
 	}
@@ -176,6 +182,18 @@ type typedPayload struct {
 
 func (t typedPayload) TaskType() string             { return t.name }
 func (t typedPayload) MarshalJSON() ([]byte, error) { return t.body, nil }
+
+// checkPayload returns the error of the Config's CheckPayload about a payload.
+func (v *visit) checkPayload(payload store.Payload) error {
+	if v.board.config.CheckPayload == nil {
+		return nil
+	}
+	text, err := json.Marshal(payload)
+	if err != nil {
+		return fmt.Errorf("encode the payload: %w", err)
+	}
+	return v.board.config.CheckPayload(payload.TaskType(), text)
+}
 
 // payloadOf reads the payload. Its errors never quote it, because it may be secret.
 func payloadOf(body, name string, wrong formErrors) store.Payload {

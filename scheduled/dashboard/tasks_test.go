@@ -211,7 +211,7 @@ func TestTasksForThoseWhoRead(t *testing.T) {
 	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
 	b.schedule(plain("a"))
 	b.get("/tasks").wants(t, http.StatusOK, "1 task").lacks(t, `type="checkbox" name="task"`, `name="verb"`, "/schedule")
-	b.get("/schedule").wants(t, http.StatusForbidden, "This needs the role operate.")
+	b.get("/schedule").wants(t, http.StatusForbidden, "This needs the scope schedule.")
 	seen := fmt.Sprintf("%d QUEUED a", b.row("a").Revision)
 	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden)
 	b.post("/schedule", "type", "LOG").wants(t, http.StatusForbidden)

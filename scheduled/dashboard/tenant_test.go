@@ -44,7 +44,7 @@ func newTenant(t *testing.T) *board {
 		t.Cleanup(c.Pool.Close)
 		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
 		secret, _, err = c.Keys.Create(t.Context(), c.Pool, keys.NewKey{
-			Name: "acme-ops", TenantID: "acme", Scopes: []keys.Scope{keys.Read, keys.Operate},
+			Name: "acme-ops", TenantID: "acme", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -47,12 +47,12 @@ func (v *visit) path(name string) string {
 // form returns a field of the form that was sent.
 func (v *visit) form(name string) string { return v.request.PostFormValue(name) }
 
-// may reports whether the person has a role.
-func (v *visit) may(needed Role) bool { return v.person.Role.may(needed) }
+// may reports whether the person has scopes.
+func (v *visit) may(needed Scopes) bool { return v.person.Scopes.may(needed) }
 
 // payload returns the payload of a task as indented text. shown is false if the person may not see it.
 func (v *visit) payload(ctx context.Context, row store.Row) (text string, shown bool, err error) {
-	if !v.may(v.board.config.PayloadRole) {
+	if !v.may(v.board.config.PayloadScope) {
 		return "", false, nil
 	}
 	decoded, err := v.tasks.Payload(ctx, row)
@@ -69,10 +69,10 @@ func (v *visit) payload(ctx context.Context, row store.Row) (text string, shown 
 // errAllTenants refuses a page about the whole service to a person with a tenant.
 var errAllTenants = errors.New("the page is about all tenants")
 
-// errRole refuses an act, or a page, for which the person's role is too low.
-type roleError struct{ needed Role }
+// scopeError refuses an act, or a page, for which the person lacks scopes.
+type scopeError struct{ lacking Scopes }
 
-func (e roleError) Error() string { return "this needs the role " + string(e.needed) }
+func (e scopeError) Error() string { return "this needs the scope " + e.lacking.String() }
 
 const nowSQL = `SELECT clock_timestamp()`
 
