@@ -67,4 +67,7 @@ Do one of these:
 		ErrNoPostgres, found, download, oldestMajor, install, dockerRun)
 }
 
-var errNoDownload = errors.New("there is no download of this version")
+var (
+	errNoDownload   = errors.New("there is no download of this version")
+	errDownloadsOff = errors.New("Config.NoDownload is set")
+)

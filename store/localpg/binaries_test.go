@@ -46,6 +46,15 @@ func TestNoPostgresAnywhere(t *testing.T) {
 	}
 }
 
+func TestNoDownload(t *testing.T) {
+	bareMachine(t, func(string) error { t.Error("downloaded"); return nil })
+	cfg := testConfig(openDir(t))
+	cfg.NoDownload = true
+	if _, err := Start(deadline(t), cfg); !errors.Is(err, ErrNoPostgres) || !errors.Is(err, errDownloadsOff) {
+		t.Fatal("got", err)
+	}
+}
+
 func TestTooOldIsRejectedByName(t *testing.T) {
 	bareMachine(t, noNetwork)
 	old := openDir(t)

@@ -30,6 +30,9 @@ var (
 
 // download downloads the binaries of a major version into Dir. They get their final name only when they are complete.
 func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (binaries, error) {
+	if f.noDownload {
+		return binaries{}, errDownloadsOff
+	}
 	version, known := downloads[major]
 	if !known {
 		return binaries{}, fmt.Errorf("Postgres %d: %w", major, errNoDownload)

@@ -22,6 +22,8 @@ import (
 type folder struct {
 	dir     string
 	account *account // the user that runs Postgres; nil: the caller
+
+	noDownload bool
 }
 
 func openFolder(dir string) (*folder, error) {

@@ -78,6 +78,9 @@ type Config struct {
 	// not exist. "" means tasktable.
 	Database string
 
+	// NoDownload makes Start return ErrNoPostgres where it would download binaries.
+	NoDownload bool
+
 	// Logger gets a line for each slow or surprising step. Nil means that nothing is logged. The server's own log is
 	// postgres.log in Dir.
 	Logger *slog.Logger

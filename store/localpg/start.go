@@ -26,6 +26,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.noDownload = cfg.NoDownload
 	starting, err := openLock(f.path("start.lock"))
 	if err != nil {
 		return nil, err

@@ -18,8 +18,11 @@ import (
 	"github.com/tasktable/tasktable/store/localpg"
 )
 
-// URLVariable is the environment variable that names the server to use.
-const URLVariable = "TASKTABLE_TEST_DATABASE_URL"
+// URLVariable is the environment variable that names the server to use, or says that it is to be a container.
+const (
+	URLVariable = "TASKTABLE_TEST_DATABASE_URL"
+	inContainer = "container"
+)
 
 // server is the Postgres that the tests of this process use.
 type server struct {
@@ -38,11 +41,13 @@ var (
 	shared  = sync.OnceValues(open)
 )
 
-var registered atomic.Pointer[func(context.Context) (*url.URL, func() error, error)]
+type starter = func(context.Context) (base *url.URL, stop func() error, err error)
+
+var registered atomic.Pointer[starter]
 
 // Register makes the tests of this process run on a server that start starts, unless TASKTABLE_TEST_DATABASE_URL
-// names one. If start returns a nil base or an error, the next way to get a server is taken. Package container calls
-// Register when it is imported.
+// names one or a Postgres is installed. If start returns a nil base or an error, the next way to get a server is taken.
+// Package container calls Register when it is imported.
 func Register(start func(context.Context) (base *url.URL, stop func() error, err error)) {
 	registered.Store(&start)
 }
@@ -65,23 +70,47 @@ func open() (*server, error) {
 }
 
 func choose(ctx context.Context) (*url.URL, func() error, error) {
-	if given := os.Getenv(URLVariable); given != "" {
+	given := os.Getenv(URLVariable)
+	start := registered.Load()
+	switch {
+	case given == inContainer:
+		return containerAlone(ctx, start)
+	case given != "":
 		base, err := parseURL(given)
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", URLVariable, err)
 		}
 		return base, func() error { return nil }, nil
+	case start == nil:
+		return startLocal(ctx, localpg.Config{})
 	}
-	if start := registered.Load(); start != nil {
-		base, stop, err := (*start)(ctx)
-		if base != nil && err == nil {
-			return base, stop, nil
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "storetest: the registered server did not start; using a local Postgres:", err)
-		}
+	base, stop, err := startLocal(ctx, localpg.Config{NoDownload: true})
+	if !errors.Is(err, localpg.ErrNoPostgres) && !errors.Is(err, localpg.ErrUnsupported) {
+		return base, stop, err
 	}
-	return startLocal(ctx)
+	base, stop, err = (*start)(ctx)
+	if base != nil && err == nil {
+		return base, stop, nil
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "storetest: the registered server did not start; downloading a Postgres:", err)
+	}
+	return startLocal(ctx, localpg.Config{})
+}
+
+func containerAlone(ctx context.Context, start *starter) (*url.URL, func() error, error) {
+	if start == nil {
+		return nil, nil, fmt.Errorf("%s is %q, and the tests do not import store/storetest/container", URLVariable,
+			inContainer)
+	}
+	base, stop, err := (*start)(ctx)
+	if err == nil && base == nil {
+		err = errors.New("no Docker daemon answers")
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s is %q: %w", URLVariable, inContainer, err)
+	}
+	return base, stop, nil
 }
 
 // parseURL does not put the text into its errors, because it may contain a password.
@@ -93,16 +122,16 @@ func parseURL(text string) (*url.URL, error) {
 	return base, nil
 }
 
-func startLocal(ctx context.Context) (*url.URL, func() error, error) {
-	local, err := localpg.Start(ctx, localpg.Config{
-		Dir: filepath.Join(cmp.Or(memoryDir(), os.TempDir()), "tasktable-test-"+strconv.Itoa(os.Getuid())),
-		// Tests are several times faster if Postgres does not wait for the disk. synchronous_commit stays on, because
-		// off would change when other sessions and NOTIFY see a commit.
-		Parameters: map[string]string{
-			"fsync": "off", "full_page_writes": "off", "max_connections": "800", "log_checkpoints": "off",
-			"max_prepared_transactions": "10",
-		},
-	})
+// startLocal fills in the folder and the settings.
+func startLocal(ctx context.Context, config localpg.Config) (*url.URL, func() error, error) {
+	config.Dir = filepath.Join(cmp.Or(memoryDir(), os.TempDir()), "tasktable-test-"+strconv.Itoa(os.Getuid()))
+	// Tests are several times faster if Postgres does not wait for the disk. synchronous_commit stays on, because off
+	// would change when other sessions and NOTIFY see a commit.
+	config.Parameters = map[string]string{
+		"fsync": "off", "full_page_writes": "off", "max_connections": "800", "log_checkpoints": "off",
+		"max_prepared_transactions": "10",
+	}
+	local, err := localpg.Start(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,12 +16,17 @@
 //  1. The server of TASKTABLE_TEST_DATABASE_URL. This is a postgres:// URL of a database whose user may create
 //     databases. The tests' databases are created beside that database. The package connects to it, but changes
 //     nothing in it.
-//  2. A container of postgres:17-alpine, if the test package imports store/storetest/container and a Docker daemon
-//     answers within 2 seconds. Each process has its own container, which is removed when the process ends. If the
+//  2. A server of package localpg in its own folder, by a Postgres that is installed. The folder is in memory
+//     (/dev/shm) if Linux has 4 GB free there, otherwise under os.TempDir. All test processes of the user share the
+//     server. It runs with fsync=off. A crash of Postgres cannot break its data, but a power cut can. In that case
+//     delete the folder.
+//  3. A container of postgres:17-alpine, if the test package imports store/storetest/container and a Docker daemon
+//     answers within a second. Each process has its own container, which is removed when the process ends. If the
 //     container cannot be started, a line on stderr tells why, and the next way is taken.
-//  3. A server of package localpg in its own folder. The folder is in memory (/dev/shm) if Linux has 4 GB free there,
-//     otherwise under os.TempDir. All test processes of the user share the server. It runs with fsync=off. A crash of
-//     Postgres cannot break its data, but a power cut can. In that case delete the folder.
+//  4. As 2, by a Postgres that localpg downloads.
+//
+// TASKTABLE_TEST_DATABASE_URL=container takes the third way, also where a Postgres is installed. If that fails, the
+// tests fail.
 //
 // # Databases
 //

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -24,7 +25,9 @@ import (
 
 const (
 	image       = "postgres:17-alpine"
-	dockerLimit = 2 * time.Second
+	dockerLimit = time.Second
+	reachLimit  = time.Second
+	portLimit   = 5 * time.Second // the server has said by then that it is ready
 )
 
 var used atomic.Bool
@@ -40,7 +43,42 @@ func start(ctx context.Context) (base *url.URL, stop func() error, err error) {
 	if !dockerAnswers(ctx) {
 		return nil, nil, nil
 	}
+	if err := hostAnswers(ctx); err != nil {
+		return nil, nil, err
+	}
 	return startContainer(ctx)
+}
+
+// hostAnswers checks that this process reaches the address at which it would look for the container's port. In a
+// container of its own, testcontainers takes the gateway for Docker's host, which is often wrong. Each test process
+// would then start a container, and wait a minute for its port.
+func hostAnswers(ctx context.Context) error {
+	provider, err := testcontainers.NewDockerProvider()
+	if err != nil {
+		return fmt.Errorf("asking for Docker's host: %w", err)
+	}
+	defer func() { _ = provider.Close() }()
+	host, err := provider.DaemonHost(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for Docker's host: %w", err)
+	}
+	return reachable(ctx, host)
+}
+
+// reachable takes a refused connection for an answer: nothing needs to listen on the port.
+func reachable(ctx context.Context, host string) error {
+	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, "1"))
+	if err == nil {
+		return conn.Close()
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	return fmt.Errorf("containers would be at %s, which does not answer; set TESTCONTAINERS_HOST_OVERRIDE, for example "+
+		"to 127.0.0.1: %w", host, err)
 }
 
 // dockerAnswers asks the daemon itself, because an installed docker command or a socket file does not mean that it
@@ -78,7 +116,7 @@ func startContainer(ctx context.Context) (base *url.URL, stop func() error, err 
 		testcontainers.WithWaitStrategy(
 			wait.ForLog("database system is ready to accept connections").
 				WithOccurrence(2).WithStartupTimeout(time.Minute),
-			wait.ForListeningPort("5432/tcp"),
+			wait.ForListeningPort("5432/tcp").WithStartupTimeout(portLimit),
 		),
 	)
 	terminate := func() error { return testcontainers.TerminateContainer(container) }
