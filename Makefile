@@ -75,16 +75,20 @@ pictures: ## Take the pictures of the dashboard anew
 pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
 	TASKTABLE_TEST_PAGES=all go test -count=1 -timeout 10m -v -run 'TestPages' ./cmd/internal/browsertest
 
+# Each group runs even if one before it has failed, and the failures are told once more at the end.
 test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
 	@if ! command -v chromium >/dev/null; then echo "no chromium on the PATH: THE DASHBOARD IS NOT TESTED IN A BROWSER"; fi
 	go vet ./...
 	go build ./...
-	go test $(RACE) $(TEST) $(RACED)
-	go test -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY))")
-	go test -p 3 $(TEST) $(BUSY)
-	go test -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
+	@mkdir -p .bin && rm -f .bin/test.out .bin/test.failed
+	@group() { echo "go test $$*"; { go test "$$@" 2>&1 || touch .bin/test.failed; } | tee -a .bin/test.out; }; \
+	group $(RACE) $(TEST) $(RACED); \
+	group -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY))"); \
+	group -p 3 $(TEST) $(BUSY); \
+	group -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
+	@if [ -e .bin/test.failed ]; then echo; echo "FAILED:"; grep -E '^ *--- FAIL: |^FAIL[[:space:]]|^panic: ' .bin/test.out; exit 1; fi
 
 race: ## Run all tests with the race detector
 	go test $(RACE) $(TEST) ./...
