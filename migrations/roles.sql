@@ -9,6 +9,7 @@
 --
 -- Run it after each migration, because a function that was created again has lost its rights. You may run it any number
 -- of times. The first run needs a superuser, or a role with CREATEROLE that owns the objects. Later the owner suffices.
+-- The role that owned the schema before becomes a member of the owner, so that it can go on migrating.
 --
 -- Roles that exist keep their passwords and attributes. A new role cannot log in until you allow it by ALTER ROLE ...
 -- LOGIN PASSWORD, or until you grant it to a role that can log in.
@@ -31,7 +32,13 @@ BEGIN
     END IF;
     FOREACH one IN ARRAY names LOOP
         IF NOT EXISTS (SELECT 1 FROM pg_roles AS r WHERE r.rolname = one) THEN
-            EXECUTE format('CREATE ROLE %I NOLOGIN', one);
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', one);
+            EXCEPTION WHEN insufficient_privilege THEN
+                RAISE EXCEPTION 'role "%" does not exist, and "%" may not create roles: run this script for the first '
+                    'time as a superuser or as a role with CREATEROLE', one, current_user
+                    USING ERRCODE = 'insufficient_privilege';
+            END;
         ELSIF (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = one) THEN
             RAISE EXCEPTION 'role "%" is a superuser: no right that it is given or refused here would mean anything',
                 one;
@@ -71,9 +78,17 @@ END $$;
 -- Objects that another role has created go to the owner. The sequence of a column goes with its table.
 DO $$
 DECLARE
-    owner regrole := '"tasktable_owner"';
-    one   text;
+    owner  regrole := '"tasktable_owner"';
+    former regrole := (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'tasktable');
+    one    text;
 BEGIN
+    -- The role that has migrated so far keeps that right. Otherwise its next migration would fail.
+    IF former NOT IN (owner, '"tasktable_engine"', '"tasktable_application"', '"tasktable_auditor"',
+            '"tasktable_tenant"')
+        AND NOT pg_has_role(former, owner, 'MEMBER')
+    THEN
+        EXECUTE format('GRANT %s TO %s', owner, former);
+    END IF;
     FOR one IN
         SELECT format('SCHEMA %I', n.nspname)
         FROM pg_namespace AS n WHERE n.nspname = 'tasktable' AND n.nspowner <> owner

@@ -206,6 +206,27 @@ func TestTheScriptRunsAgain(t *testing.T) {
 	}
 }
 
+// The owner of a database is often neither a superuser nor allowed to create roles. A superuser runs the script for it,
+// and then its migrations go on.
+func TestTheFormerOwnerGoesOnMigrating(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	former := storetest.Role(t)
+	roles := newNames(ctx, t)
+	database := storetest.EmptyURL(t)
+	admin := poolOn(ctx, t, database, 1)
+	apply(ctx, t, admin, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO `+former+`', current_database()); END $$`)
+	pool := as(ctx, t, former, database)
+	check(t, migrations.Up(ctx, pool, ""))
+	fails(ctx, t, pool, roles, `role "`+roles.Owner+`" does not exist, and "`+former+`" may not create roles: run this `+
+		`script for the first time as a superuser or as a role with CREATEROLE`)
+	(&rights{roles: roles, database: database}).grant(ctx, t, roles)
+	check(t, migrations.Up(ctx, pool, ""))
+	check(t, migrations.Down(ctx, pool, ""))
+	check(t, migrations.Up(ctx, pool, ""))
+	apply(ctx, t, admin, `REVOKE `+pgx.Identifier{roles.Owner}.Sanitize()+` FROM `+former) // a superuser granted it
+}
+
 // Two schemas on one server have roles of their own.
 func TestRolesOfAnotherSchema(t *testing.T) {
 	t.Parallel()
