@@ -213,10 +213,16 @@ func (d *database) session(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // ownPool makes a pool with the settings of the handlers' pool, so that requests over HTTP take none of the latter's
-// connections.
-func (d *database) ownPool(ctx context.Context, conns int) (*pgxpool.Pool, error) {
+// connections. Its statements wait for a lock for at most lockLimit, unless that is 0.
+func (d *database) ownPool(ctx context.Context, conns int, lockLimit time.Duration) (*pgxpool.Pool, error) {
 	config := d.pool.Config()
 	config.MaxConns, config.MinConns, config.MinIdleConns = int32(conns), 0, 0
+	if d.direct == d.pool && lockLimit > 0 { // else there is a pooler, which would give the setting to other clients
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, fmt.Sprintf("SET lock_timeout = %d", lockLimit.Milliseconds()))
+			return err
+		}
+	}
 	return pgxpool.NewWithConfig(ctx, config)
 }
 

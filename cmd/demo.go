@@ -81,7 +81,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 		if err := d.board.check(d.http.address); err != nil {
 			return err
 		}
-		pages = newStartingHandler()
+		pages = newStartingHandler(refusePage)
 		answering, err := d.http.listen(ctx, http.NotFoundHandler(), nil, pages, logger)
 		if err != nil {
 			return err

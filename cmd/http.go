@@ -120,7 +120,7 @@ func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) 
 	mux.Handle("GET /metrics", metrics)
 	index := httpIndex
 	if api != nil {
-		for _, path := range []string{"/v1/", "/openapi.json", "/openapi.yaml", "/docs"} {
+		for _, path := range []string{"/v1/", "/openapi.json", "/openapi-3.0.json", "/openapi.yaml", "/openapi-3.0.yaml", "/docs"} {
 			mux.Handle(path, api)
 		}
 		index += httpAPIIndex

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api"
 )
 
 // startingHandler answers 503 until the service has a database and the handler behind it.
@@ -12,11 +14,21 @@ type startingHandler struct {
 	handler atomic.Pointer[http.Handler]
 	calls   context.Context //nolint:containedctx // it ends the calls under way, however many there are
 	end     context.CancelFunc
+	refuse  func(http.ResponseWriter) // answers 503
 }
 
-func newStartingHandler() *startingHandler {
+func newStartingHandler(refuse func(http.ResponseWriter)) *startingHandler {
 	calls, end := context.WithCancel(context.Background())
-	return &startingHandler{calls: calls, end: end}
+	return &startingHandler{calls: calls, end: end, refuse: refuse}
+}
+
+const startingText = "the service is starting or stopping; try again"
+
+func refuseCall(w http.ResponseWriter) { api.WriteProblem(w, api.CodeStarting, startingText) }
+
+func refusePage(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, startingText, http.StatusServiceUnavailable)
 }
 
 func (s *startingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -27,8 +39,7 @@ func (s *startingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(*handler).ServeHTTP(w, r.WithContext(ctx))
 		return
 	}
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, "the service is starting", http.StatusServiceUnavailable)
+	s.refuse(w)
 }
 
 // begin passes requests on to a handler.

@@ -121,6 +121,36 @@ func TestServeAnswersProbesWhileItStarts(t *testing.T) {
 	p.end().want(t, exitInterrupted)
 }
 
+// A program that calls the API meets a problem, and not a text, while the database is not there yet.
+func TestServeRefusesCallsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	silent := listen(t)
+	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"}, "--api")
+	code, body := get(t, address+"/v1/tasks")
+	var told struct{ Code, Detail string }
+	if err := json.Unmarshal([]byte(body), &told); err != nil || code != http.StatusServiceUnavailable ||
+		told.Code != "starting" || told.Detail == "" {
+		t.Errorf("%d %s: %v", code, body, err)
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitInterrupted)
+}
+
+// All forms of the document are served, also beside the dashboard, which answers every path that is nobody else's.
+func TestServeServesTheDocuments(t *testing.T) {
+	t.Parallel()
+	p, address := probed(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "--api", "--dashboard")
+	becomes(t, address+"/readyz", http.StatusOK)
+	for path, want := range map[string]string{"/openapi.json": `"openapi":"3.1`, "/openapi-3.0.json": `"openapi":"3.0`,
+		"/openapi.yaml": "openapi: 3.1", "/openapi-3.0.yaml": "openapi: 3.0", "/docs": "<html"} {
+		if code, body := get(t, address+path); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %.200s", path, code, body)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+}
+
 // The database would be unreachable, exit code 4: it is not asked.
 func TestServeRefusesAnAddressThatIsTaken(t *testing.T) {
 	t.Parallel()

@@ -165,13 +165,13 @@ func (s *serve) handlers() (calls, pages *startingHandler, err error) {
 		if s.http.address == "" {
 			return nil, nil, options.Usage("--api (TASKTABLE_API) needs --http-addr (TASKTABLE_HTTP_ADDR)")
 		}
-		calls = newStartingHandler()
+		calls = newStartingHandler(refuseCall)
 	}
 	if s.board.on {
 		if err := s.board.check(s.http.address); err != nil {
 			return nil, nil, err
 		}
-		pages = newStartingHandler()
+		pages = newStartingHandler(refusePage)
 	}
 	return calls, pages, nil
 }

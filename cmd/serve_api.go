@@ -22,6 +22,9 @@ import (
 
 const defaultAPIConns = 8
 
+// callLockLimit is shorter than the time that a call has, so that the answer can say that a task is locked.
+const callLockLimit = api.DefaultTimeout * 2 / 3
+
 // apiSettings say whether the program serves the HTTP API, and how.
 type apiSettings struct {
 	on          bool
@@ -107,7 +110,7 @@ func (s *apiSettings) start(
 	if err != nil {
 		return nil, err
 	}
-	pool, err := d.ownPool(ctx, s.conns)
+	pool, err := d.ownPool(ctx, s.conns, callLockLimit)
 	if err != nil {
 		return nil, fmt.Errorf("make a pool of connections for the API: %w", err)
 	}

@@ -130,7 +130,7 @@ func (s *dashboardSettings) start(
 	if err != nil {
 		return nil, err
 	}
-	pool, err := d.ownPool(ctx, s.conns)
+	pool, err := d.ownPool(ctx, s.conns, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a pool of connections for the dashboard: %w", err)
 	}

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
@@ -29,10 +27,9 @@ type asked struct {
 }
 
 var (
-	errOtherRequest = huma.Error409Conflict(
+	errOtherRequest = refusal(CodeKeyReused,
 		"the Idempotency-Key was used for another request; use a new key for each new request")
-	errInProgress = huma.ErrorWithHeaders(
-		huma.Error409Conflict("a call with this Idempotency-Key is in progress"), http.Header{"Retry-After": {"1"}})
+	errInProgress = refusal(CodeKeyInUse, "a call with this Idempotency-Key is in progress; try again")
 )
 
 // lockAnswerSQL takes a lock until the end of the transaction. Postgres frees it also if the API dies.

@@ -149,12 +149,11 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
-		a.refuse(ctx, 401, "the call needs a key that is valid: Authorization: Bearer <key>")
+		a.refuse(ctx, CodeUnauthenticated, "the call needs a key that is valid: Authorization: Bearer <key>")
 		return
 	case err != nil:
 		a.config.Logger.Error("a caller could not be authenticated", "error", err)
-		ctx.SetHeader("Retry-After", "1")
-		a.refuse(ctx, 503, "the key cannot be checked now")
+		a.refuse(ctx, CodeKeyUnchecked, "the key cannot be checked now")
 		return
 	}
 	noteCaller(ctx.Context(), caller.Name)
@@ -166,18 +165,17 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if !slices.Contains(caller.Scopes, scope) {
-		a.refuse(ctx, 403, fmt.Sprintf("the key lacks the scope %s", scope))
+		a.refuse(ctx, CodeScopeMissing, fmt.Sprintf("the key lacks the scope %s", scope))
 		return
 	}
-	if unfit := exchangeOf(ctx.Context()).unfit; unfit.status != 0 {
-		a.refuse(ctx, unfit.status, unfit.detail)
+	if unfit := exchangeOf(ctx.Context()).unfit; unfit.code != "" {
+		a.refuse(ctx, unfit.code, unfit.detail)
 		return
 	}
 	next(huma.WithValue(ctx, callerKey{}, caller))
 }
 
-func (a *API) refuse(ctx huma.Context, status int, detail string) {
-	if err := huma.WriteErr(a.huma, ctx, status, detail); err != nil {
-		a.config.Logger.Debug("an answer was not written", "error", err)
-	}
+func (a *API) refuse(ctx huma.Context, code Code, detail string) {
+	_, w := humago.Unwrap(ctx)
+	writeProblem(w, code, detail)
 }

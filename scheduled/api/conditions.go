@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -26,12 +24,12 @@ func (c Conditions) conditions() Conditions { return c }
 // any reports whether the call depends on the task that there is.
 func (c Conditions) any() bool { return c.IfMatch != "" || c.IfNoneMatch != "" }
 
-var errNoneMatch = huma.Error400BadRequest("If-None-Match is for a call that may create the task")
+var errNoneMatch = refusal(CodeBadCondition, "If-None-Match is for a call that may create the task")
 
 // refused returns an error for the conditions of a call that is not on one task.
 func (c Conditions) refused() error {
 	if c.any() {
-		return huma.Error400BadRequest("If-Match and If-None-Match are for a call on one task")
+		return refusal(CodeBadCondition, "If-Match and If-None-Match are for a call on one task")
 	}
 	return nil
 }
@@ -54,18 +52,18 @@ func (c Conditions) check(row *store.Row) error {
 			return nil
 		case strings.TrimSpace(one) == "*":
 		case found == nil:
-			return huma.Error400BadRequest(`If-Match must be * or the ETag of a task, such as "57"`)
+			return refusal(CodeBadCondition, `If-Match must be * or the ETag of a task, such as "57"`)
 		default:
 			revisions = append(revisions, found[2])
 		}
 	}
 	switch {
 	case row == nil:
-		return huma.Error412PreconditionFailed("there is no such task, so no revision matches If-Match")
+		return refusal(CodeChanged, "there is no such task, so no revision matches If-Match")
 	case slices.Contains(revisions, strconv.FormatInt(row.Revision, 10)):
 		return nil
 	}
-	return huma.Error412PreconditionFailed(fmt.Sprintf(
+	return refusal(CodeChanged, fmt.Sprintf(
 		"the task has the revision %d, and not that of If-Match: somebody has edited it; read it again", row.Revision))
 }
 

@@ -115,7 +115,7 @@ func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (*deadGr
 func deadFilter(given TaskFilter, field string) (inspect.Filter, error) {
 	for _, status := range given.Status {
 		if status != store.StatusFailed && status != store.StatusExpired {
-			return inspect.Filter{}, huma.Error422UnprocessableEntity(field + " must be FAILED or EXPIRED")
+			return inspect.Filter{}, invalid(field + " must be FAILED or EXPIRED")
 		}
 	}
 	filter, dead := given.filter(), inspect.DeadLetters()
@@ -133,7 +133,7 @@ func (c call) applyToDead(
 		return nil, err
 	}
 	if (len(on.IDs) > 0) == (on.Filter != nil) {
-		return nil, huma.Error422UnprocessableEntity("body must have either ids or filter; an empty filter selects all")
+		return nil, invalid("body must have either ids or filter; an empty filter selects all")
 	}
 	filter, err := deadFilter(deref(on.Filter), "filter.status")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
 var contentType = reflect.TypeFor[Content]()
@@ -48,7 +49,8 @@ func createsOrEdits(op *huma.Operation) {
 const about = `Schedules tasks in Postgres, and tells what became of them.
 
 Durations are numbers of seconds. Times are RFC 3339, such as 2027-01-31T09:30:00Z. Errors are problem details (RFC
-9457), whose detail names the field and the rule.
+9457). The detail names the field and the rule. The code is for programs, and Problem lists all codes. An answer has
+Retry-After exactly if the same call may succeed later.
 
 Idempotency-Key, at every call that changes something: repeats of the same call with the same key get the first answer
 for 24 hours, and change nothing. The key with another call is refused with 409.
@@ -57,11 +59,19 @@ If-Match takes the ETag of a task, which is its revision. If somebody has edited
 nothing, and the answer is 412. If-None-Match: * lets PUT and POST create a task, but not edit one.`
 
 // plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong
-// field in the detail, because many clients show nothing else.
-func plainly(_ huma.Context, _ string, answer any) (any, error) {
-	refused, ok := answer.(*huma.ErrorModel)
-	if !ok || len(refused.Errors) == 0 {
+// field in the detail, because many clients show nothing else. It adds the code and Retry-After.
+func plainly(ctx huma.Context, _ string, answer any) (any, error) {
+	if made, ok := answer.(*huma.ErrorModel); ok { // by huma, so it has no code
+		answer = &Problem{*made, codeOf(made.Status)}
+	}
+	refused, ok := answer.(*Problem)
+	if !ok {
 		return answer, nil
+	}
+	_, w := humago.Unwrap(ctx)
+	refused.sayWhen(w.Header())
+	if len(refused.Errors) == 0 {
+		return refused, nil
 	}
 	for _, one := range refused.Errors {
 		one.Value = nil

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
@@ -25,7 +24,7 @@ type mark struct {
 	At       time.Time
 }
 
-var errOtherStream = huma.Error422UnprocessableEntity("Last-Event-ID must be the id of an event of this stream")
+var errOtherStream = invalid("Last-Event-ID must be the id of an event of this stream")
 
 const markFormat = "%d-%d-%d"
 

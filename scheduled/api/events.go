@@ -74,7 +74,7 @@ func (a *API) followEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 		return nil, err
 	}
 	if !a.streams.open(caller.Name) {
-		return nil, huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("too many streams are open"),
+		return nil, huma.ErrorWithHeaders(refusal(CodeTooManyStreams, "too many streams are open"),
 			http.Header{"Retry-After": {"5"}})
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {

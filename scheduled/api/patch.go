@@ -65,11 +65,11 @@ func (p Patch) applied(content Content) (Content, error) {
 	for name := range fieldsOf(json.RawMessage(p)) {
 		if !contentNames[name] {
 			refused := fmt.Sprintf("the patch does not fit: unknown field %q", name)
-			return content, huma.Error422UnprocessableEntity(refused)
+			return content, invalid(refused)
 		}
 	}
 	if payload := fieldsOf(json.RawMessage(p))["payload"]; string(payload) == "null" {
-		return content, huma.Error422UnprocessableEntity("payload is required, so it must not be null")
+		return content, invalid("payload is required, so it must not be null")
 	}
 	current, err := json.Marshal(content)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p Patch) applied(content Content) (Content, error) {
 	var changed Content
 	if err := decoder.Decode(&changed); err != nil {
 		text, _ := strings.CutPrefix(err.Error(), "json: ")
-		return content, huma.Error422UnprocessableEntity("the patch does not fit: " + text)
+		return content, invalid("the patch does not fit: " + text)
 	}
 	return changed, nil
 }

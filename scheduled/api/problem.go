@@ -19,14 +19,15 @@ const (
 	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
+	codeLocked        = "55P03" // lock_timeout
 )
 
 var (
 	// errAllTenants refuses a caller with a tenant.
-	errAllTenants = huma.Error403Forbidden("a key of a tenant may not use this, because it is about all tenants")
-	errNoTask     = huma.Error404NotFound("no such task")
-	errConflict   = huma.ErrorWithHeaders(huma.Error409Conflict("others write the same task; try again"),
-		http.Header{"Retry-After": {"1"}})
+	errAllTenants = refusal(CodeTenantNotAllowed,
+		"a key of a tenant may not use this, because it is about all tenants")
+	errNoTask   = refusal(CodeNoSuchTask, "no such task")
+	errConflict = refusal(CodeWriteConflict, "others write the same task; try again")
 )
 
 // answer turns an error into an answer. An error that is not about the call becomes a 503 or a 500. Its text goes to
@@ -40,53 +41,60 @@ func (a *API) answer(ctx context.Context, err error) error {
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, store.ErrInvalid):
-		return huma.Error422UnprocessableEntity(ruleOf(err))
+		return invalid(ruleOf(err))
 	case errors.Is(err, store.ErrNotFound):
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):
-		return huma.Error404NotFound("the task is not a recurring one")
+		return refusal(CodeNotRecurring, "the task is not a recurring one")
 	case isConflict(err):
 		return errConflict
+	case hasCode(err, codeLocked):
+		return refusal(CodeLocked, "somebody else has locked the task for too long; try again")
 	case isNotAllowed(err):
-		return huma.Error403Forbidden("the database does not allow it")
+		return refusal(CodeNotAllowed, "the database does not allow it")
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return huma.NewError(statusClientClosed, "the client closed the connection")
+		return refusal(CodeClientGone, "the client closed the connection")
 	}
 	a.config.Logger.Error("a call failed", "request", requestID(ctx), "error", err)
 	switch {
 	case errors.Is(err, store.ErrUnmigrated):
-		return huma.Error503ServiceUnavailable("the database is not migrated")
+		return refusal(CodeNotMigrated, "the database is not migrated")
 	case errors.As(err, &refused) && !isAway(refused.Code):
-		return huma.Error500InternalServerError("the call failed; the log of the service says why")
+		return refusal(CodeFailed, "the call failed; the log of the service says why")
 	}
-	return huma.ErrorWithHeaders(huma.Error503ServiceUnavailable("the database does not answer; try again"),
-		http.Header{"Retry-After": {"1"}})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return refusal(CodeTooSlow, "the database did not finish the call in time, for example because somebody has "+
+			"locked a task; try again")
+	}
+	return refusal(CodeDatabaseAway, "the database does not answer; try again")
 }
 
 var bulkPlace = regexp.MustCompile(`task [0-9]+ of [0-9]+: $`)
 
 // ruleOf returns the part of the store's error that names the field and the rule, and in a bulk call the task.
 func ruleOf(err error) string {
-	before, rule, found := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+	text := err.Error()
+	if refused := new(pgconn.PgError); errors.As(err, &refused) { // its text has a severity and a code around the rule
+		text = strings.Replace(text, refused.Error(), refused.Message, 1)
+	}
+	before, rule, found := strings.Cut(text, store.ErrInvalid.Error()+": ")
 	if !found {
-		return err.Error()
+		return text
 	}
 	return bulkPlace.FindString(before) + rule
 }
 
-// statusClientClosed is for the log. No client reads it.
-const statusClientClosed = 499
-
 // isNotAllowed reports whether a right or a trigger of the database refused the call.
-func isNotAllowed(err error) bool {
+func isNotAllowed(err error) bool { return hasCode(err, codeNotAllowed) }
+
+func hasCode(err error, code string) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == codeNotAllowed
+	return errors.As(err, &refused) && refused.Code == code
 }
 
 // isConflict reports whether a transaction failed because others wrote the same rows. The client can repeat the call.
 func isConflict(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && (refused.Code == codeSerialization || refused.Code == codeDeadlock)
+	return hasCode(err, codeSerialization) || hasCode(err, codeDeadlock)
 }
 
 // awayClasses are the classes of codes with which the database, or a pooler, says that it restarts, is full, or has
@@ -98,7 +106,6 @@ var awayCodes = []string{
 	"25006", // read-only: the database is a standby, shortly after a failover
 	"25P03", // idle_in_transaction_session_timeout
 	"25P04", // transaction_timeout
-	"55P03", // lock_timeout
 }
 
 // isAway reports whether the client can repeat the call, because the reason is about the database and will end.
@@ -128,9 +135,9 @@ func noEndpoint(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		writeProblem(w, http.StatusNotFound, "no such path; /openapi.json lists them")
+		writeProblem(w, CodeNoSuchPath, "no such path; /openapi.json lists them")
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeProblem(w, http.StatusMethodNotAllowed, "the path has the methods "+strings.Join(allowed, ", "))
+	writeProblem(w, CodeNoSuchMethod, "the path has the methods "+strings.Join(allowed, ", "))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ type exchange struct {
 
 // unfitBody is why a body cannot be read as JSON. The caller is told once it has shown a key, because 401 comes first.
 type unfitBody struct {
-	status int // 0: the body can be read
+	code   Code // "": the body can be read
 	detail string
 }
 
@@ -89,7 +88,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 			if broken := recover(); broken != nil {
 				a.config.Logger.Error("a call panicked", "request", noted.id, "panic", fmt.Sprint(broken),
 					"stack", string(debug.Stack()))
-				writeProblem(answer, http.StatusInternalServerError, "the call failed; the log of the service says why")
+				writeProblem(answer, CodeFailed, "the call failed; the log of the service says why")
 			}
 			endSpan(span, r.Pattern, answer.status)
 			took := time.Since(began)
@@ -101,12 +100,12 @@ func (a *API) protect(next http.Handler) http.Handler {
 		}
 		if wait := addresses.take(addressOf(r, a.config.TrustedProxies), a.config.AddressRate); wait > 0 {
 			header.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
-			writeProblem(answer, http.StatusTooManyRequests,
+			writeProblem(answer, CodeTooManyCalls,
 				fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
 			return
 		}
 		if !isPlain(r.URL.EscapedPath()) {
-			writeProblem(answer, http.StatusNotFound,
+			writeProblem(answer, CodeNoSuchPath,
 				"no such path: no part of it may be empty, . or .. (but %2E is allowed)")
 			return
 		}
@@ -143,24 +142,24 @@ func (a *API) logCall(r *http.Request, noted *exchange, answer *answerWriter, to
 func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		writeProblem(w, http.StatusRequestEntityTooLarge,
+		writeProblem(w, CodeBodyTooLarge,
 			fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
 		return true
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		writeProblem(w, http.StatusRequestTimeout, "the body did not arrive in time")
+		writeProblem(w, CodeBodyTooSlow, "the body did not arrive in time")
 		return true
 	}
 	if err != nil {
-		writeProblem(w, http.StatusBadRequest, "the body could not be read")
+		writeProblem(w, CodeMalformed, "the body could not be read")
 		return true
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); len(body) > 0 &&
 		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
-		noted.unfit = unfitBody{http.StatusUnsupportedMediaType,
+		noted.unfit = unfitBody{CodeNotJSON,
 			"the body must be JSON; set Content-Type: application/json"}
 	} else if depthOf(body) > MaxDepth {
-		noted.unfit = unfitBody{http.StatusBadRequest,
+		noted.unfit = unfitBody{CodeMalformed,
 			fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth)}
 	}
 	sum := sha256.New()
@@ -220,21 +219,18 @@ func (a *API) withinRate(ctx huma.Context, rate int, wait time.Duration) bool {
 	}
 	ctx.SetHeader("RateLimit", fmt.Sprintf(`"key";r=0;t=%d`, wholeSeconds(wait)))
 	ctx.SetHeader("Retry-After", strconv.Itoa(wholeSeconds(wait)))
-	a.refuse(ctx, http.StatusTooManyRequests, fmt.Sprintf("the key may make %d calls a second", rate))
+	a.refuse(ctx, CodeTooManyCalls, fmt.Sprintf("the key may make %d calls a second", rate))
 	return false
 }
 
 func wholeSeconds(d time.Duration) int { return max(int(math.Ceil(d.Seconds())), 1) }
 
 // writeProblem writes an error in the form that the endpoints write, unless an answer has begun.
-func writeProblem(w http.ResponseWriter, status int, detail string) {
+func writeProblem(w http.ResponseWriter, code Code, detail string) {
 	if answer, ok := w.(*answerWriter); ok && answer.status != 0 {
 		return
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	// The client may be gone, and then nobody reads the error.
-	_ = json.NewEncoder(w).Encode(huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail})
+	WriteProblem(w, code, detail)
 }
 
 // answerWithin is how long a client may take to read an answer. A stream of events has limits of its own.

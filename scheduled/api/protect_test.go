@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
@@ -301,13 +302,35 @@ func TestTimeLimit(t *testing.T) {
 	s.holding("a", func(pgx.Tx) {
 		for _, headers := range [][]string{nil, {"If-Match", "*"}, {"Idempotency-Key", "k"}} {
 			got := limited.wants(503, "all", "POST", "/v1/tasks/a/cancel", "", headers...)
-			s.says(got, "the database does not answer; try again")
+			s.says(got, "the database did not finish the call in time")
 			if got.header.Get("Retry-After") != "1" {
 				t.Errorf("Retry-After %q", got.header.Get("Retry-After"))
 			}
 		}
 	})
 	s.hasLines("a", "schedule created svc")
+}
+
+// A pool with a limit for locks tells that a task is locked, and does not blame the database.
+func TestALockedTaskIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("a", store.StatusQueued)
+	waits := s.pool.Config()
+	waits.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	pool, err := pgxpool.NewWithConfig(t.Context(), waits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	limited := newService(t, func(config *api.Config) { config.Pool = pool })
+	s.holding("a", func(pgx.Tx) {
+		got := limited.wants(503, "all", "PATCH", "/v1/tasks/a", `{"priority": 3}`)
+		s.says(got, "somebody else has locked the task for too long; try again")
+		if got.field("code") != "locked" || got.header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After %q, %s", got.header.Get("Retry-After"), got.text)
+		}
+	})
 }
 
 // The time of ?wait is no time of the database.

@@ -209,7 +209,7 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 	if paging.Cursor != "" {
 		after, err := inspect.DecodeCursor(paging.Cursor)
 		if err != nil {
-			return nil, huma.Error422UnprocessableEntity("cursor must be the next_cursor of a page before")
+			return nil, invalid("cursor must be the next_cursor of a page before")
 		}
 		filter.After = after
 	}

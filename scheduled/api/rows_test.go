@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -175,6 +176,11 @@ func (s *service) says(got reply, text string) {
 	}
 	if refused.Status != got.status || got.header.Get("Content-Type") != "application/problem+json" {
 		s.Errorf("%d %s %s: not a problem of that status", got.status, got.header.Get("Content-Type"), got.text)
+	}
+	status, again := api.CodeMeans(api.Code(got.field("code")))
+	if status != got.status || again != (got.header.Get("Retry-After") != "") {
+		s.Errorf("the code %q is of the status %d, and repeated: %t; answer %d %s, Retry-After %q", got.field("code"),
+			status, again, got.status, got.text, got.header.Get("Retry-After"))
 	}
 	if text == "" || !strings.Contains(all, text) {
 		s.Errorf("answer %d %s does not say %q", got.status, got.text, text)

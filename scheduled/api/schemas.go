@@ -83,7 +83,9 @@ func finishSchemas(document *huma.OpenAPI) {
 
 // finishProblem says of the schemas of errors what is true for this API.
 func finishProblem(problem, detail *huma.Schema) {
-	problem.Required = []string{"title", "status", "detail"}
+	problem.Required = []string{"title", "status", "code", "detail"}
+	problem.Properties["code"] = &huma.Schema{Type: huma.TypeString, Examples: []any{string(CodeInvalid)},
+		Description: "Why, for programs. Others may be added. " + codesText()}
 	problem.Properties["type"].Default = nil // generators would require the field, which no error has
 	detail.Required = []string{"message"}
 	delete(detail.Properties, "value") // plainly removes it

@@ -111,13 +111,13 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 	}
 	if caller.Tenant != "" {
 		if c.TenantID != "" && c.TenantID != caller.Tenant {
-			return task, huma.Error403Forbidden("tenant_id must be the tenant of the key, or missing")
+			return task, refusal(CodeTenantNotAllowed, "tenant_id must be the tenant of the key, or missing")
 		}
 		task.TenantID = caller.Tenant
 	}
 	if c.ScheduledAt != nil {
 		if c.ScheduledAt.IsZero() {
-			return task, huma.Error422UnprocessableEntity("scheduled_at must be after 0001-01-01T00:00:00Z")
+			return task, invalid("scheduled_at must be after 0001-01-01T00:00:00Z")
 		}
 		task.At = *c.ScheduledAt
 	}
@@ -132,7 +132,7 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 	case c.Cron != "":
 		task.Recurrence = &recurrence
 	case recurrence != store.Recurrence{}:
-		return task, huma.Error422UnprocessableEntity("cron is missing: time_zone, overlap, catch_up, " +
+		return task, invalid("cron is missing: time_zone, overlap, catch_up, " +
 			"catch_up_paused, catch_up_limit, ends_at and max_occurrences are for a task that recurs")
 	}
 	return task, nil

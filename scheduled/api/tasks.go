@@ -113,7 +113,7 @@ func (a *API) registerTasks() {
 		Errors: []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		if in.Body.ID != "" && in.Body.ID != in.ID {
-			return nil, huma.Error422UnprocessableEntity("body.id must be the id of the path, or missing")
+			return nil, invalid("body.id must be the id of the path, or missing")
 		}
 		return c.schedule(ctx, in.ID, in.Body.Content, in.Conditions)
 	})
@@ -145,7 +145,7 @@ func (c call) schedule(
 		return nil, c.ofOthers(err)
 	}
 	if given.IfNoneMatch != "" && receipt.Outcome != store.Created {
-		return nil, huma.Error412PreconditionFailed("there is a task of this id, and If-None-Match asks for none")
+		return nil, refusal(CodeChanged, "there is a task of this id, and If-None-Match asks for none")
 	}
 	return answerOf(receipt), nil
 }
@@ -157,7 +157,7 @@ func (c call) task(id string, content Content) (store.Task, error) {
 		return task, err
 	}
 	if err := c.checkPayload(content.Payload.TaskType(), content.Payload); err != nil {
-		return task, huma.Error422UnprocessableEntity(err.Error())
+		return task, invalid(err.Error())
 	}
 	return task, nil
 }
@@ -166,7 +166,7 @@ func (c call) task(id string, content Content) (store.Task, error) {
 // because ids are unique over all tenants.
 func (c call) ofOthers(err error) error {
 	if c.caller.Tenant != "" && isNotAllowed(err) {
-		return huma.Error409Conflict("the id is taken; choose another, for example with the tenant's name in it")
+		return refusal(CodeIDTaken, "the id is taken; choose another, for example with the tenant's name in it")
 	}
 	return err
 }
@@ -205,8 +205,8 @@ func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
 
 // inBulk names the task of a bulk call that an error is about, as the store does.
 func inBulk(err error, i, tasks int) error {
-	if refused := new(huma.ErrorModel); errors.As(err, &refused) {
-		return huma.NewError(refused.Status, fmt.Sprintf("task %d of %d: %s", i+1, tasks, refused.Detail))
+	if refused := new(Problem); errors.As(err, &refused) {
+		return refusal(refused.Code, fmt.Sprintf("task %d of %d: %s", i+1, tasks, refused.Detail))
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 		return nil, err
 	}
 	if row.FinishedAt != nil && !in.Body.has("scheduled_at") && !in.Body.has("if_finished") {
-		return nil, huma.Error409Conflict(fmt.Sprintf(
+		return nil, refusal(CodeTaskFinished, fmt.Sprintf(
 			"the task has ended (%s), and an edit would run it again; if you want that, give scheduled_at", row.Status))
 	}
 	payload, err := c.tasks.Payload(ctx, row)

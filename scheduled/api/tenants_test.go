@@ -141,12 +141,15 @@ func TestTenantTakesNoOccurrence(t *testing.T) {
 	for id, caller := range map[string]string{"a": "acme", "g": "globex", "n": "all"} {
 		s.wants(http.StatusCreated, secrets[caller], "PUT", "/v1/tasks/"+id, recurring)
 	}
-	const says = "id must not end in @ and a time"
+	const says = "id must not end in @ and a time, as those of occurrences do, got"
 	for _, id := range []string{"g@2040-01-02T00:00:00Z", "n@2040-01-02T00:00:00.123456Z", "later@2040-01-02T00:00:00Z",
 		"a@2040-01-02T00:00:00Z", "a@b@2040-01-02T00:00:00Z"} {
 		s.says(s.wants(http.StatusUnprocessableEntity, secrets["acme"], "PUT", "/v1/tasks/"+id, hello), says)
-		s.says(s.wants(http.StatusUnprocessableEntity, secrets["acme"], "POST", "/v1/tasks/bulk",
-			`{"tasks": [`+strings.Replace(hello, "{", `{"id": "`+id+`", `, 1)+`]}`), says)
+		bulk := s.wants(http.StatusUnprocessableEntity, secrets["acme"], "POST", "/v1/tasks/bulk",
+			`{"tasks": [`+strings.Replace(hello, "{", `{"id": "`+id+`", `, 1)+`]}`)
+		if s.says(bulk, says); strings.Contains(bulk.text, "SQLSTATE") {
+			t.Errorf("the answer has the words of Postgres: %s", bulk.text)
+		}
 	}
 	for _, id := range []string{"x@y", "g@2@3", "user@example.org", "a@2040-01-02", "2040-01-02T00:00:00Z",
 		"g@2040-01-02T00:00:00Z-again"} {

@@ -68,7 +68,7 @@ func (a *API) registerVerbs() {
 		return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 			receipt, err := c.tasks.Delete(ctx, c.db, in.ID)
 			if err == nil && receipt.Outcome == store.Running {
-				err = huma.Error409Conflict("the task is running; cancel it first")
+				err = refusal(CodeTaskRunning, "the task is running; cancel it first")
 			}
 			return receipt, err
 		})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
@@ -25,7 +24,7 @@ func (a *API) getTask(ctx context.Context, in *taskInput) (*taskAnswer, error) {
 			wait, err = time.ParseDuration(in.Wait + "s") // a number of seconds, as all durations here
 		}
 		if err != nil || wait < 0 || wait > MaxWait {
-			return nil, huma.Error422UnprocessableEntity("wait must be from 0s to 1m, such as 30s")
+			return nil, invalid("wait must be from 0s to 1m, such as 30s")
 		}
 	}
 	row, err := a.look(ctx, in.ID)
