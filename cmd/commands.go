@@ -3,7 +3,6 @@ package cmd
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -77,14 +76,11 @@ const maxCommandsBytes = 1 << 20
 
 // readCommands reads the file. A key that it cannot have is an error.
 func readCommands(path string) (*commandsFile, error) {
-	content, err := os.ReadFile(path)
-	switch pathError := new(os.PathError); {
-	case errors.As(err, &pathError):
-		return nil, pathError.Err
-	case err != nil:
+	content, err := options.ReadFile(path, maxCommandsBytes)
+	if about := new(os.PathError); errors.As(err, &about) {
+		return nil, about.Err
+	} else if err != nil {
 		return nil, err
-	case len(content) > maxCommandsBytes:
-		return nil, fmt.Errorf("has more than %d bytes", maxCommandsBytes)
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	decoder.KnownFields(true)

@@ -194,6 +194,15 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 			}
 		})
 	}
+	open := written(t, "tasktable.yaml", "schema: a\n")
+	if err := os.Chmod(open, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	const rule = "must not be writable by everybody, but has mode 0666"
+	run(t, nil, "config", "--config="+open).want(t, exitUsage, open+": "+rule)
+	run(t, nil, "serve", "--commands="+open).want(t, exitUsage, "--commands (TASKTABLE_COMMANDS): "+open+": "+rule)
+	run(t, []string{"TASKTABLE_SMTP_PASSWORD_FILE=" + open}, "config").want(t, exitUsage,
+		"TASKTABLE_SMTP_PASSWORD_FILE: the file "+open+": "+rule)
 	run(t, nil, "serve", "--config=/nowhere/tasktable.yaml").want(t, exitUsage,
 		"--config (TASKTABLE_CONFIG): open /nowhere/tasktable.yaml: no such file")
 }

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -172,6 +174,14 @@ func checkProgram(path string) error {
 		return fmt.Errorf("must be a file that exists: %w", err)
 	case !info.Mode().IsRegular() || !executable(info):
 		return errors.New("must be an executable file")
+	}
+	return checkWriters(info)
+}
+
+// checkWriters refuses a file that everybody may write to, because such a person would run programs as the node's user.
+func checkWriters(info fs.FileInfo) error {
+	if mode := info.Mode().Perm(); mode&0o002 != 0 && runtime.GOOS != "windows" { // where a mode says nothing
+		return fmt.Errorf("must not be writable by everybody, but has mode %#o", mode)
 	}
 	return nil
 }

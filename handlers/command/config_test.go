@@ -4,6 +4,7 @@ package command_test
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,10 @@ import (
 
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	plain, secret := written(t, "no program"), written(t, "s3cret")
+	plain, secret, open := written(t, "no program"), written(t, "s3cret"), written(t, "everybody's")
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		change func(*command.Command)
 		want   string
@@ -51,6 +55,9 @@ func TestNewRefuses(t *testing.T) {
 		{func(c *command.Command) { c.Secrets = map[string]string{"A": written(t, "\n")} },
 			"secrets.A must be a file of 1 to 65536 bytes"},
 		{func(c *command.Command) { c.Secrets = map[string]string{"A": "s3cret"} }, "secrets.A must be the whole path"},
+		{func(c *command.Command) { c.Path = open }, "path must not be writable by everybody, but has mode 0777"},
+		{func(c *command.Command) { c.Secrets = map[string]string{"A": open} },
+			"secrets.A must not be writable by everybody, but has mode 0777"},
 	} {
 		c := shell("")
 		test.change(&c)

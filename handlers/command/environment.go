@@ -67,6 +67,9 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("must be a file that can be read: %w", err)
 	}
 	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err == nil && checkWriters(info) != nil {
+		return "", checkWriters(info)
+	}
 	content, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
 	value := strings.TrimRight(string(content), "\r\n")
 	switch {

@@ -50,17 +50,11 @@ const maxConfigBytes = 1 << 20
 
 // readConfigFile reads a file. Each of its keys must be an option of some command.
 func readConfigFile(path string, known map[string]Option) (*configFile, error) {
-	file, err := os.Open(path)
-	if err != nil {
+	content, err := ReadFile(path, maxConfigBytes)
+	if about := new(os.PathError); errors.As(err, &about) {
 		return nil, Usage("--%s (TASKTABLE_CONFIG): %w", configFlag, err)
-	}
-	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, maxConfigBytes+1))
-	if err != nil {
-		return nil, Usage("--%s (TASKTABLE_CONFIG): %w", configFlag, err)
-	}
-	if len(content) > maxConfigBytes {
-		return nil, Usage("%s: has more than %d bytes", path, maxConfigBytes)
+	} else if err != nil {
+		return nil, Usage("%s: %w", path, err)
 	}
 	root, err := parseYAML(content)
 	if err != nil {

@@ -3,7 +3,6 @@ package options
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -67,21 +66,15 @@ const maxSecretBytes = 64 << 10
 // read takes the text from a file, as Docker and Kubernetes mount secrets. It drops line ends at the end, because
 // editors add them.
 func (s resolved) read(path string) (resolved, error) {
-	file, err := os.Open(path)
-	if err != nil {
+	content, err := ReadFile(path, maxSecretBytes)
+	if about := new(os.PathError); errors.As(err, &about) {
 		return resolved{}, Usage("%s: %w", s.place, err)
-	}
-	defer func() { _ = file.Close() }()
-	content, err := io.ReadAll(io.LimitReader(file, maxSecretBytes+1))
-	if err != nil {
-		return resolved{}, Usage("%s: %w", s.place, err)
+	} else if err != nil {
+		return resolved{}, Usage("%s: the file %s: %w", s.place, path, err)
 	}
 	s.text = strings.TrimRight(string(content), "\r\n")
-	switch {
-	case s.text == "":
+	if s.text == "" {
 		return resolved{}, Usage("%s: the file %s is empty", s.place, path)
-	case len(content) > maxSecretBytes:
-		return resolved{}, Usage("%s: the file %s has more than %d bytes", s.place, path, maxSecretBytes)
 	}
 	return s, nil
 }

@@ -1,12 +1,15 @@
 package term
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"reflect"
 	"time"
+	"unicode"
+	"unicode/utf16"
 )
 
 // Printer prints the result of a command, as tables for people or as one JSON document for programs. Notes, which are
@@ -60,13 +63,38 @@ func (p *Printer) Note(format string, args ...any) { fmt.Fprintf(p.Notes, format
 
 // Document prints a JSON document.
 func (p *Printer) Document(value any) error {
-	encoder := json.NewEncoder(p.Data)
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(inUTC(reflect.ValueOf(value)).Interface()); err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
+	if _, err := p.Data.Write(escapeInvisible(text.Bytes())); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
 	return nil
+}
+
+// escapeInvisible writes the characters of a JSON document that could command a terminal as escapes. JSON itself
+// escapes those below U+0020. U+007F to U+009F hold the second set of control characters, and the class Cf those that
+// turn the direction of text.
+func escapeInvisible(document []byte) []byte {
+	commands := func(r rune) bool { return r >= 0x7f && r <= 0x9f || unicode.Is(unicode.Cf, r) }
+	if !bytes.ContainsFunc(document, commands) {
+		return document
+	}
+	var text bytes.Buffer
+	for _, r := range string(document) {
+		if !commands(r) {
+			text.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&text, `\u%04x`, unit)
+		}
+	}
+	return text.Bytes()
 }
 
 // inUTC returns a copy with all times in UTC. A driver returns them in the zone of this machine.
