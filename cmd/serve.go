@@ -62,6 +62,7 @@ type serve struct {
 	api      apiSettings
 	board    dashboardSettings
 	notices  noticeSettings
+	named    environmentSettings
 	log      logSettings
 	metrics  *metrics
 
@@ -86,6 +87,7 @@ func (s *serve) options() []options.Option {
 	opts = append(opts, s.http.options()...)
 	opts = append(opts, s.api.options()...)
 	opts = append(opts, s.board.options()...)
+	opts = append(opts, s.named.options()...)
 	return append(opts, s.log.options()...)
 }
 
@@ -106,8 +108,9 @@ func (p *program) serveCommand() *cobra.Command {
 func (s *serve) run(ctx context.Context) (err error) {
 	signals, release := quietSignals()
 	defer release()
-	logger := s.log.logger(s.stderr)
+	logger := s.named.logger(s.log.logger(s.stderr))
 	s.WarnUnknown(logger)
+	s.named.register(s.metrics, s.engine.service)
 	registry, err := s.registry(logger) // before the database, so that a wrong option does not start one
 	if err != nil {
 		return err
@@ -143,7 +146,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		defer stop()
 	}
 	if s.board.on {
-		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, pages, logger)
+		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, s.named, pages, logger)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,8 @@ func TestServeDashboard(t *testing.T) {
 	made.want(t, exitOK)
 	secret := strings.TrimSpace(made.stdout)
 	run(t, variables, "tasks", "schedule", "--type=LOG", "--id=mail-42", "--at=+2h").want(t, exitOK)
-	node, base := probed(t, variables, "--dashboard")
+	node, base := probed(t, append(variables, "TASKTABLE_ENVIRONMENT=staging 2"), "--dashboard",
+		"--environment-color=red", "--service=shop")
 	becomes(t, base+"/readyz", http.StatusOK)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -53,8 +54,14 @@ func TestServeDashboard(t *testing.T) {
 	if code, text := get(t, base+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d %s", code, text)
 	}
+	if !strings.Contains(text, "<title>Overview · staging 2 · Tasktable</title>") || !strings.Contains(text, `data-color="red"`) {
+		t.Errorf("the environment is not in %s", text)
+	}
+	if _, text := get(t, base+"/metrics"); !strings.Contains(text, `target_info{environment="staging 2",service="shop"} 1`) {
+		t.Error("the metrics lack the environment")
+	}
 	node.signal(syscall.SIGTERM)
-	node.end().want(t, exitOK)
+	node.end().want(t, exitOK, `environment="staging 2"`)
 }
 
 func browse(t *testing.T, browser *http.Client, method, address string, form url.Values) (code int, text string) {
@@ -91,6 +98,8 @@ func TestDashboardOptions(t *testing.T) {
 		"--dashboard --http-addr 127.0.0.1:0 --dashboard-open " + strings.Join(proxy, " "): "exclude each other",
 		"--dashboard --http-addr :0 --dashboard-user-header X_User:":                       "must be the name of a header",
 		"--dashboard --http-addr :0 --dashboard-conns 1":                                   "--dashboard-conns",
+		"--environment -x":         "must be 1 to 64 letters",
+		"--environment-color pink": "must be one of gray, red, orange, green, blue, purple",
 	} {
 		run(t, nil, append([]string{"serve"}, strings.Fields(given)...)...).want(t, exitUsage, want)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +20,12 @@ const (
 	DefaultTimeout  = 5 * time.Second
 	DefaultLifetime = 12 * time.Hour
 )
+
+// environmentColors have white text on them, with a contrast of at least 5.5 to 1.
+var environmentColors = []string{"gray", "red", "orange", "green", "blue", "purple"}
+
+// EnvironmentColors returns the colors in which pages can show the name of their environment.
+func EnvironmentColors() []string { return slices.Clone(environmentColors) }
 
 // Config configures a Dashboard. Pool is required.
 type Config struct {
@@ -42,6 +50,11 @@ type Config struct {
 	// CheckPayload refuses the payload of a task that would fail, so that the person learns of it at once. The same
 	// function belongs into the Config of the API. Nil means that every payload is taken.
 	CheckPayload func(taskType string, payload []byte) error
+	// Environment is the name of the environment, such as production. Each page shows it, so that nobody takes staging
+	// for production. It has 1 to 64 letters, digits, inner spaces or inner ._-. Default (""): none.
+	Environment string
+	// EnvironmentColor is one of EnvironmentColors. Default (""): the first of them.
+	EnvironmentColor string
 	// Timeout is how long the database may take for a page or an act. Then the page tells so. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Logger gets a line for each act, and for each page that failed. Nil means slog.Default.
@@ -57,6 +70,9 @@ func (c Config) withDefaults(schema store.Schema) Config {
 	}
 	if c.PayloadScope == 0 && c.Store.Codec == nil {
 		c.PayloadScope = Read
+	}
+	if c.EnvironmentColor == "" {
+		c.EnvironmentColor = environmentColors[0]
 	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -84,6 +100,15 @@ func (c Config) validate() error {
 	}
 	if c.PayloadScope&^All != 0 {
 		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate, Admin, got %d", c.PayloadScope))
+	}
+	if c.Environment != "" {
+		if err := store.CheckEnvironment(c.Environment); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if c.EnvironmentColor != "" && !slices.Contains(environmentColors, c.EnvironmentColor) {
+		errs = append(errs, fmt.Errorf("environment color must be one of %s, got %.100q",
+			strings.Join(environmentColors, ", "), c.EnvironmentColor))
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout must not be negative, got %v", c.Timeout))

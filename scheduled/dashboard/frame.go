@@ -90,6 +90,12 @@ func (f frame) AllTenants() bool { return f.visit.person.Tenant == "" }
 // SignsIn reports whether people sign in with a key here.
 func (f frame) SignsIn() bool { return f.visit.board.config.Authenticate == nil }
 
+// Environment returns the name of the environment, or "".
+func (f frame) Environment() string { return f.visit.board.config.Environment }
+
+// EnvironmentColor returns the color of that name.
+func (f frame) EnvironmentColor() string { return f.visit.board.config.EnvironmentColor }
+
 // Zone returns the zone of times.
 func (f frame) Zone() string { return f.visit.look.zone.String() }
 
