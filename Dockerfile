@@ -5,7 +5,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -o /tasktable .
+# The build sees no .git, so it has to be told the version that nodes and logs show.
+ARG VERSION=
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-X github.com/tasktable/tasktable/cmd.release=$VERSION" -o /tasktable .
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

@@ -24,7 +24,7 @@ export GORACE ?= atexit_sleep_ms=0
 TEST = -vet=off -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures pages lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures pages image lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,11 @@ clients: ## Generate clients for Python and TypeScript, and use them
 	cp scheduled/api/clients/testdata/package.json scheduled/api/clients/testdata/package-lock.json .bin/clients
 	npm ci --prefix .bin/clients --no-audit --no-fund
 	TASKTABLE_TEST_CLIENTS="$(CURDIR)/.bin/clients" go test -timeout 20m -count=1 -v ./scheduled/api/clients
+
+# Needs a Docker daemon that has, or can pull, golang:1.26, postgres:18 and postgres:17-alpine.
+image: ## Build the image, serve by compose.yaml, and run a test on a Postgres in a container
+	TASKTABLE_TEST_IMAGE=1 go test -timeout 30m -count=1 -v -run '^TestImage$$' ./cmd
+	TASKTABLE_TEST_DATABASE_URL=container go test -timeout 5m -count=1 ./store/storetest/container ./store/seal
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...

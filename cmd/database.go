@@ -92,8 +92,8 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		}
 		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
 		if err != nil {
-			return nil, &unreachableError{fmt.Errorf("start a private Postgres, since there is no --database-url "+
-				"(DATABASE_URL): %w", err)}
+			return nil, &unreachableError{fmt.Errorf("there is no --database-url (DATABASE_URL), and a private Postgres "+
+				"in --data-dir (TASKTABLE_DATA_DIR) does not start: %w", err)}
 		}
 		url, d.stop = server.URL(), server.Stop
 		// The password may be logged, because only this machine reaches the private server.
@@ -188,7 +188,7 @@ func poolConfig(url string, maxConns int) (*pgxpool.Config, error) {
 		config.MaxConns = int32(maxConns)
 	}
 	if config.PingTimeout == 0 { // without a limit, a pool that closes may wait a minute for a connection that is dead
-		config.PingTimeout = connectLimit
+		config.PingTimeout = closeLimit
 	}
 	if parameters := config.ConnConfig.RuntimeParams; parameters["application_name"] == "" {
 		parameters["application_name"] = "tasktable"

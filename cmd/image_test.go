@@ -1,66 +1,137 @@
 package cmd
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
+	"time"
 )
 
-// No Docker runs here, so the files are compared with the things that they name.
+// imageVariable turns on the test that builds the image, which takes minutes: make image.
+const imageVariable = "TASKTABLE_TEST_IMAGE"
 
-func TestDockerfile(t *testing.T) {
-	t.Parallel()
-	version := regexp.MustCompile(`(?m)^go (1\.\d+)`).FindStringSubmatch(readFile(t, "go.mod"))
-	text := readFile(t, "Dockerfile")
-	for _, part := range []string{
-		"FROM golang:" + version[1] + " AS build\n", "CGO_ENABLED=0 go build", "FROM scratch\n", "USER 65532:65532\n",
-		`CMD ["/tasktable", "health"]`, `ENTRYPOINT ["/tasktable"]`,
-	} {
-		if !strings.Contains(text, part) {
-			t.Errorf("the Dockerfile has no %q", part)
-		}
+// slowSetup makes the image of Postgres take long to set its data folder up, as a slow disk does. It also gives the
+// node a port of its own.
+const slowSetup = `services:
+  postgres:
+    volumes: ["SETUP:/docker-entrypoint-initdb.d:ro"]
+  tasktable:
+    ports: !override ["127.0.0.1::8080"]
+`
+
+// TestImage does as scheduled/DEPLOYING.md says: it builds the image, and serves by compose.yaml.
+func TestImage(t *testing.T) {
+	if os.Getenv(imageVariable) == "" {
+		t.Skip("make image runs it")
+	}
+	const image, version = "tasktable:test", "v0.0.0-test"
+	docker(t, "docker", "build", "--build-arg", "VERSION="+version, "--tag", image, "..")
+	if said := docker(t, "docker", "run", "--rm", image, "--version"); !strings.Contains(said, version) {
+		t.Errorf("the image's version is %s", said)
+	}
+	said, err := exec.CommandContext(t.Context(), "docker", "run", "--rm", image).CombinedOutput()
+	if err == nil || !strings.Contains(string(said), "there is no --database-url (DATABASE_URL)") {
+		t.Errorf("without a database: %v, %s", err, said)
+	}
+
+	c := newComposition(t)
+	c.run("up", "--build", "--detach", "--wait", "--wait-timeout", "240")
+	id := strings.TrimSpace(c.run("ps", "--quiet", "tasktable"))
+	if restarts := strings.TrimSpace(docker(t, "docker", "inspect", "--format", "{{.RestartCount}}", id)); restarts != "0" {
+		t.Errorf("the node was started again %s times, because Postgres was not ready", restarts)
+	}
+	key := strings.TrimSpace(c.run("exec", "-T", "tasktable", "/tasktable", "keys", "create", "me", "--scope",
+		"read,schedule,operate"))
+	base := "http://" + strings.TrimSpace(c.run("port", "tasktable", "8080"))
+	if code, _ := call(t, key, http.MethodPut, base+"/v1/tasks/hello",
+		`{"payload": {"type": "LOG", "message": "hi"}}`); code != http.StatusCreated {
+		t.Errorf("schedule: %d", code)
+	}
+	code, body := call(t, key, http.MethodGet, base+"/v1/tasks/hello?wait=30s", "")
+	var task struct{ Status string }
+	if err := json.Unmarshal(body, &task); err != nil || code != http.StatusOK || task.Status != "COMPLETED" {
+		t.Errorf("the task: %d %s (%v)", code, body, err)
+	}
+	if code, body := call(t, "", http.MethodGet, base+"/", ""); !bytes.Contains(body, []byte("Sign in")) {
+		t.Errorf("the dashboard: %d", code)
+	}
+	before := time.Now()
+	c.run("stop", "tasktable")
+	if took := time.Since(before); took > time.Minute {
+		t.Errorf("the node took %s to stop", took)
 	}
 }
 
-// A folder that the image's build does not see would break the build.
-func TestTheImageIsBuiltOfAllFolders(t *testing.T) {
-	t.Parallel()
-	seen := strings.Split(readFile(t, ".dockerignore"), "\n")
-	entries, err := os.ReadDir(repository)
+// composition is what one compose file runs.
+type composition struct {
+	t    *testing.T
+	base []string
+}
+
+func newComposition(t *testing.T) *composition {
+	t.Helper()
+	c := &composition{t: t, base: []string{"docker", "compose"}}
+	if exec.CommandContext(t.Context(), "docker", "compose", "version").Run() != nil {
+		c.base = []string{"docker-compose"}
+	}
+	setup := t.TempDir()
+	script := []byte("sleep 15\n")
+	if err := os.Chmod(setup, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(setup, "slow.sh"), script, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c.base = append(c.base, "--project-name", fmt.Sprintf("tasktable-test-%d", os.Getpid()), "--file", "../compose.yaml",
+		"--file", written(t, "slow.yaml", strings.ReplaceAll(slowSetup, "SETUP", setup)))
+	t.Setenv("POSTGRES_PASSWORD", "not-a-secret")
+	t.Cleanup(func() { _ = exec.Command(c.base[0], append(c.base[1:], "down", "--volumes")...).Run() })
+	return c
+}
+
+func (c *composition) run(args ...string) string {
+	c.t.Helper()
+	return docker(c.t, slices.Concat(c.base, args)...)
+}
+
+// docker runs a command of Docker, and returns what it writes to stdout.
+func docker(t *testing.T, args ...string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
+	}
+	return stdout.String()
+}
+
+// call asks the API, with the key if there is one.
+func call(t *testing.T, key, method, url, body string) (code int, answer []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, entry := range entries {
-		name := entry.Name()
-		source := entry.IsDir() && !strings.HasPrefix(name, ".") ||
-			filepath.Ext(name) == ".go" || strings.HasPrefix(name, "go.")
-		if slices.Contains(seen, "!"+name) != source {
-			t.Errorf("%s: in .dockerignore is %t, want %t", name, !source, source)
-		}
+	request.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
 	}
-}
-
-func TestCompose(t *testing.T) {
-	t.Parallel()
-	var compose struct {
-		Services map[string]struct {
-			Build       string
-			Command     []string
-			Environment map[string]string
-		}
-	}
-	if err := yaml.Unmarshal([]byte(readFile(t, "compose.yaml")), &compose); err != nil {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
 		t.Fatal(err)
 	}
-	node := compose.Services["tasktable"]
-	if node.Build != "." || node.Environment["DATABASE_URL"] == "" || node.Environment["PGPASSWORD"] == "" ||
-		len(node.Command) < 3 || compose.Services["postgres"].Environment["POSTGRES_DB"] != "tasktable" {
-		t.Errorf("%+v", compose)
+	defer func() { _ = response.Body.Close() }()
+	if answer, err = io.ReadAll(io.LimitReader(response.Body, 1<<20)); err != nil {
+		t.Fatal(err)
 	}
-	run(t, nil, append(node.Command, "--help")...).want(t, exitOK)
+	return response.StatusCode, answer
 }

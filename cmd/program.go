@@ -25,8 +25,14 @@ func newProgram(environ []string, stdout, stderr io.Writer) *program {
 	return &program{Catalog: options.NewCatalog(environ), stdout: stdout, stderr: stderr}
 }
 
+// release is set by -ldflags "-X", because a build from a folder without .git does not know its version.
+var release string
+
 // version names the source of the binary. It is a tag for `go install …@v1.2.3`, and a commit for a checkout.
 func version() string {
+	if release != "" {
+		return release
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}

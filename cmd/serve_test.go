@@ -31,6 +31,7 @@ func TestServeStopsOnASignal(t *testing.T) {
 		"SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			skipIfIgnored(t, signal)
 			p := start(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "serve")
 			p.waitFor("msg=serving ")
 			p.signal(signal)

@@ -146,6 +146,24 @@ func TestDocumentedDeployment(t *testing.T) {
 	}
 }
 
+func TestDocumentedJob(t *testing.T) {
+	t.Parallel()
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(deployingBlock(t, "yaml", "kind: Job")), &node); err != nil {
+		t.Fatal(err)
+	}
+	inCamelCase(&node)
+	var m manifest
+	if err := node.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	containers := m.Spec.Template.Spec.Containers
+	if len(containers) != 1 || !slices.Equal(containers[0].Args, []string{"migrate"}) ||
+		len(containers[0].Env) != 1 || containers[0].Env[0].Name != "DATABASE_URL" {
+		t.Errorf("%+v", containers)
+	}
+}
+
 func TestDocumentedUnit(t *testing.T) {
 	t.Parallel()
 	unit := deployingBlock(t, "ini", "[Service]")
