@@ -177,41 +177,63 @@ func TestForkMany(t *testing.T) {
 		noon EXECUTING held`)
 }
 
-// A pass makes about a thousand occurrences; those of the tasks that are left come with the next.
+// A pass makes some hundreds of occurrences. Those that are left come with the next passes, also those of one task.
 func TestForkManyOccurrences(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '* * * * *', 'tick ' || i, 'UTC',
 		$1, catch_up => 'all')
-		FROM generate_series(10, 39) AS i`, enginetest.Noon)
+		FROM generate_series(10, 22) AS i`, enginetest.Noon)
 	b.Fires(enginetest.Noon.Add(-time.Minute))
 	now := enginetest.Noon.Add(59 * time.Minute)
-	for i, want := range []int{17, 13, 0} { // 17 × 60 is the first multiple from 1000 on
+	for i, want := range []int{8, 5, 0} { // 8 × 60 is the last multiple below 500
 		if n := b.Fires(now); n != want {
 			t.Errorf("pass %d: looked at %d, want %d", i, n, want)
 		}
 	}
-	for _, id := range []string{"tick 10", "tick 26", "tick 27", "tick 39"} {
+	for _, id := range []string{"tick 10", "tick 17", "tick 18", "tick 22"} {
 		b.Recurs("all", id, `
 			QUEUED count=60 next=1h0m0s last=59m0s
 			noon to 59m0s (60) QUEUED`)
 	}
-	// As many of one task as may be.
-	b.Recur("most", "* * * * * *", now, func(task *store.Task) {
-		task.Recurrence.CatchUp, task.Recurrence.CatchUpLimit = store.CatchUpAll, store.MaxCatchUpLimit
-	})
-	began := time.Now()
-	if n := b.Fires(now.Add(24 * time.Hour)); n != 1 { // it is the first, and enough for a pass
-		t.Errorf("looked at %d", n)
+	later := now.Add(24 * time.Hour)
+	for _, test := range []struct {
+		overlap    store.Overlap
+		afterwards string
+	}{
+		{store.OverlapSkip, "QUEUED 1000, SKIPPED 101"},
+		{store.OverlapCancelRunning, "CANCELLED 1000, QUEUED 1, SKIPPED 100"},
+	} {
+		b.Exec(`SELECT tasktable.cancel(t.id) FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL`)
+		id := string(test.overlap)
+		b.Recur(id, "* * * * * *", now, func(task *store.Task) {
+			task.Recurrence.CatchUp, task.Recurrence.CatchUpLimit = store.CatchUpAll, 2*taskdb.MaxFires
+			task.Recurrence.Overlap = test.overlap
+		})
+		occurrences := func() (n int, states string) {
+			if err := b.Pool.QueryRow(t.Context(), `SELECT coalesce(sum(one.n), 0)::int,
+				coalesce(string_agg(one.status || ' ' || one.n, ', ' ORDER BY one.status), '')
+				FROM (SELECT t.status, count(*) AS n FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1
+				GROUP BY t.status) AS one`, id).Scan(&n, &states); err != nil {
+				t.Fatal(err)
+			}
+			return n, states
+		}
+		for i, want := range []int{taskdb.MaxFires, taskdb.MaxFires, fireplan.MaxSkipped, 0} {
+			before, _ := occurrences()
+			b.Fires(later)
+			if after, _ := occurrences(); after-before != want {
+				t.Errorf("%s: pass %d made %d occurrences, want %d", id, i, after-before, want)
+			}
+		}
+		if _, states := occurrences(); states != "QUEUED 1000, SKIPPED 100" {
+			t.Errorf("%s: %s", id, states)
+		}
+		b.Fires(later.Add(time.Second)) // for this fire all of them are earlier occurrences
+		if _, states := occurrences(); states != test.afterwards {
+			t.Errorf("%s: %s a fire later", id, states)
+		}
 	}
-	var made, skipped int
-	if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE status = 'QUEUED'),
-		count(*) FILTER (WHERE status = 'SKIPPED')
-		FROM tasktable.scheduled_tasks WHERE parent_id = 'most'`).Scan(&made, &skipped); err != nil ||
-		made != store.MaxCatchUpLimit || skipped != fireplan.MaxSkipped {
-		t.Errorf("made %d, skipped %d, %v", made, skipped, err)
-	}
-	t.Logf("%d occurrences made in %s", made+skipped, time.Since(began).Round(time.Millisecond))
 }
 
 // The pass forks in the engine's name, and inside its transaction nothing of its context is lost to the verbs it uses.
@@ -228,7 +250,7 @@ func TestForkKeepsTheEnginesContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := b.Fork(
-			t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxForks,
+			t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -161,7 +161,7 @@ func (r inlineRun) fork(ctx context.Context) error {
 		if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
-		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxForks)
+		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxFires)
 		if err != nil {
 			return err
 		}

@@ -93,8 +93,8 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "if task.Overlap == \"cancel_running\" && f.Runs() {",
-			"if task.Overlap == \"cancel_running\" && f.Runs() && len(live) > 1000 {"}},
+		edits: []edit{{engine + "internal/taskdb/fork.go", "if task.Overlap == \"cancel_running\" && f.Runs && !task.GoesOn() {",
+			"if task.Overlap == \"cancel_running\" && f.Runs && len(live) > 1000 {"}},
 	},
 	{
 		name: "catch-up none runs the missed fires", by: []string{"policy"}, steer: missed,

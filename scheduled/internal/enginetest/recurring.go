@@ -34,7 +34,7 @@ func (b *Bench) Fires(now time.Time, aside ...string) (looked int) {
 			b.T.Fatal(err)
 		}
 		var err error
-		if looked, err = b.Fork(b.T.Context(), tx, &now, []taskdb.Lane{Forks}, taskdb.MaxForks, aside...); err != nil {
+		if looked, err = b.Fork(b.T.Context(), tx, &now, []taskdb.Lane{Forks}, taskdb.MaxFires, aside...); err != nil {
 			b.T.Fatal(err)
 		}
 	})

@@ -2,6 +2,8 @@ package fireplan
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +113,7 @@ func TestDecideTheLastFireOfAll(t *testing.T) {
 	r := hourly()
 	r.NextFire = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.Now = r.NextFire
-	f := Decide(r, rule.Next, nil, "")
+	f := Decide(r, rule.Next, nil, "", math.MaxInt)
 	if len(f.Fires) != 1 || !f.Next.IsZero() || f.Ended != "ended: the expression has no further fire" {
 		t.Errorf("decided %+v", f)
 	}
@@ -183,8 +185,12 @@ func TestDecideVeryManyMissed(t *testing.T) {
 			r.EndsAt = new(midday.Add(test.ends))
 		}
 		asked := 0
-		f := Decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "")
-		if asked > 20*maxMissed { // some tenths of a second
+		f := Decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "", math.MaxInt)
+		most := 500 // for one fire that runs, and a row for each of 100 others
+		if test.policy == "all" {
+			most = 40000 // ten thousand run
+		}
+		if asked > most {
 			t.Errorf("%s: took %d steps", test.name, asked)
 		}
 		var runs, skips []fire
@@ -221,7 +227,7 @@ func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Decide(r, rule.Next, []Interval{{midday.Add(-time.Hour), midday.Add(time.Hour)}}, "")
+	f := Decide(r, rule.Next, []Interval{{midday.Add(-time.Hour), midday.Add(time.Hour)}}, "", math.MaxInt)
 	if got := f.Fires[0]; !got.At.Equal(midday) ||
 		!strings.HasPrefix(
 			got.Skip,
@@ -279,11 +285,11 @@ func TestDecideWhereClocksChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := hourly()
-		r.NextFire = rule.Next(from)
+		r.NextFire, r.LastFire = rule.Next(from), nil
 		var got []string
 		for range test.want {
 			r.Now = r.NextFire
-			f := Decide(r, rule.Next, nil, "")
+			f := Decide(r, rule.Next, nil, "", math.MaxInt)
 			if len(f.Fires) != 1 || f.Fires[0].Skip != "" {
 				t.Errorf("%s: %s", test.name, decided(f))
 				break
@@ -294,5 +300,56 @@ func TestDecideWhereClocksChange(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s:\n%s\nwant\n%s", test.name, got, test.want)
 		}
+	}
+}
+
+// Fires that are too many for one look are left to the next looks. These go on from where it was, and decide the same
+// as one look would have, whatever has happened to the task's occurrences in between.
+func TestDecideInParts(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(*Task){
+		"all":                         func(*Task) {},
+		"a limit":                     func(r *Task) { r.CatchUpLimit = 70 },
+		"most occurrences":            func(r *Task) { r.MaxOccurrences = new(r.OccurrenceCount + 45) },
+		"ends":                        func(r *Task) { r.EndsAt = new(midday.Add(150 * time.Minute)) },
+		"only the latest when paused": func(r *Task) { r.CatchUpPaused = "latest" },
+		"its only run is the last":    func(r *Task) { r.CatchUp = "latest" },
+	}
+	pauses := []Interval{
+		{midday.Add(20 * time.Minute), midday.Add(50 * time.Minute)},
+		{midday.Add(90 * time.Minute), midday.Add(100 * time.Minute)},
+	}
+	rule, err := recurrence.Parse("* * * * *", "Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range changes {
+		r := late("all", 180)
+		change(&r)
+		whole := Decide(r, rule.Next, pauses, "", math.MaxInt)
+		slices.SortFunc(whole.Fires, func(a, b fire) int { return a.At.Compare(b.At) })
+		parts, blocked := Plan{}, ""
+		for range len(whole.Fires)/20 + 1 {
+			one := Decide(r, rule.Next, pauses, blocked, 20)
+			if len(one.Fires) > 20 || !one.Runs {
+				t.Fatalf("%s: a look decides about %d fires: %v", name, len(one.Fires), one.Runs)
+			}
+			slices.SortFunc(one.Fires, func(a, b fire) int { return a.At.Compare(b.At) })
+			one.Fires = append(parts.Fires, one.Fires...)
+			parts, blocked = one, "an occurrence of the part before has not ended"
+			r.LastFire, r.OccurrenceCount, r.NextFire = one.Last, one.Count, one.Next
+			r.Now = r.Now.Add(time.Minute) // meanwhile the next fire becomes due
+			if one.Ended != "" || !r.GoesOn() {
+				break
+			}
+		}
+		if got, want := decided(parts), decided(whole); got != want {
+			t.Errorf("%s: in parts\n%s\nat once\n%s", name, got, want)
+		}
+	}
+	// Fires that are blocked are not left to looks that do not know it.
+	r := late("all", 180)
+	if f := Decide(r, rule.Next, pauses, "because", 20); f.Runs || len(f.Fires) != MaxSkipped || !f.Next.After(r.Now) {
+		t.Errorf("blocked: %s", decided(f))
 	}
 }

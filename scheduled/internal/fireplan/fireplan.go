@@ -4,7 +4,7 @@ package fireplan
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -45,6 +45,7 @@ type Plan struct {
 	Last  *time.Time
 	Count int
 	Ended string // why there is no next fire
+	Runs  bool   // one of the due fires is to run, now or at one of the next looks
 }
 
 // fire is one occurrence to fork, or the reason why it does not run.
@@ -53,23 +54,9 @@ type fire struct {
 	Skip string
 }
 
-// Runs reports whether one of the fires is to run.
-func (f Plan) Runs() bool {
-	for _, one := range f.Fires {
-		if one.Skip == "" {
-			return true
-		}
-	}
-	return false
-}
-
 const (
 	// onTime is how late a single fire may be and still run with catch_up = none. A change of the leader takes seconds.
 	onTime = time.Minute
-	// maxMissed is how many missed fires the leader looks at one by one. If there are more, it looks at the first
-	// fire and at the latest fires. The row of the first fire stands also for the fires that it did not look at. The
-	// latest fires are mostly at least half of maxMissed, which is more than any CatchUpLimit.
-	maxMissed = 25000
 	// MaxSkipped is how many fires that do not run get a row each. If there are more, the first row stands for all
 	// earlier ones.
 	MaxSkipped = 100
@@ -88,77 +75,62 @@ func (i Interval) holds(at time.Time) bool {
 // The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exceptions
 // are fires that the task missed while it was paused, if its setting catch_up_paused says so. blocked is the reason
 // why an earlier occurrence keeps the fires from running, or "".
-func Decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string) Plan {
-	due, gap, next := r.due(after)
-	f := Plan{Next: next, Count: r.OccurrenceCount, Last: r.LastFire}
-	f.fire(r, r.missed(due, gap, pauses), gap, blocked)
-	f.end(r)
+//
+// If some of the fires run, Decide returns at most `most` fires. It leaves the others to the next looks, see GoesOn.
+func Decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string, most int) Plan {
+	return r.List(after, pauses).Decide(blocked, most)
+}
+
+// GoesOn reports whether an earlier look has decided about the fires from NextFire to LastFire, and has left them,
+// because they were too many at once. An occurrence of this task cannot block them, because it may be one of theirs.
+func (r Task) GoesOn() bool {
+	return r.Planned && r.LastFire != nil && !r.NextFire.After(*r.LastFire)
+}
+
+// Due is the due fires of a task, in order.
+type Due struct {
+	Task  Task
+	fires []missed
+	next  time.Time // the first fire that is not due
+}
+
+// Fires returns how many fires are listed. A plan has no more than that.
+func (d Due) Fires() int { return len(d.fires) }
+
+// Decide applies the task's policies to its due fires.
+func (d Due) Decide(blocked string, most int) Plan {
+	f := Plan{Next: d.next, Count: d.Task.OccurrenceCount, Last: d.Task.LastFire}
+	if d.Task.GoesOn() {
+		blocked = ""
+	}
+	f.fire(d.Task, d.fires, blocked)
+	f.end(d.Task)
+	f.Runs = slices.ContainsFunc(f.Fires, func(one fire) bool { return one.Skip == "" })
+	f.cut(d, most)
 	return f
 }
 
-// due lists the fires up to now, or up to the task's end, and returns the first fire after that. If there are too
-// many, due leaves out the fires that come after the first one and up to gap.
-func (r Task) due(after func(time.Time) time.Time) (due []time.Time, gap, next time.Time) {
-	until := r.Now
-	if r.EndsAt != nil && r.EndsAt.Before(until) {
-		until = *r.EndsAt
+// cut leaves all but the first `most` fires to the next looks. It does so only if some of the fires run, because the
+// next looks do not know that the fires were blocked. At most MaxSkipped fires do not run.
+func (f *Plan) cut(d Due, most int) {
+	if len(f.Fires) <= most || !f.Runs {
+		return
 	}
-	due, next = r.through(after, r.from(), until)
-	if next.IsZero() || next.After(until) {
-		return due, gap, next
-	}
-	var latest []time.Time
-	// A binary search finds how far back the latest fires may go.
-	for many, few := r.from(), until; len(latest) < maxMissed/2 && few.Sub(many) > time.Second; {
-		middle := many.Add(few.Sub(many) / 2)
-		if found, following := r.through(after, middle, until); following.IsZero() || following.After(until) {
-			few, gap, latest, next = middle, middle, found, following
-		} else {
-			many = middle
+	slices.SortStableFunc(f.Fires, func(a, b fire) int { return a.At.Compare(b.At) })
+	f.Next, f.Last = f.Fires[most].At, &d.fires[len(d.fires)-1].at
+	f.Fires, f.Ended, f.Count = f.Fires[:most], "", d.Task.OccurrenceCount
+	for _, one := range f.Fires {
+		if one.Skip == "" {
+			f.Count++
 		}
 	}
-	return append(due[:1], latest...), gap, next
-}
-
-// from returns the time after which the due fires begin. A fire at this time itself is not due.
-func (r Task) from() time.Time {
-	switch {
-	case r.MovedFrom != nil:
-		return *r.MovedFrom
-	case r.Planned:
-		return r.NextFire.Add(-time.Nanosecond)
-	}
-	// LastFire may be later than NextFire if a clock was set back, or in a test.
-	bounds := []*time.Time{r.LastFire, &r.NextFire}
-	if r.Resumed {
-		bounds = []*time.Time{r.LastFire, r.EditedAt}
-	}
-	from := r.ScheduledAt.Add(-time.Nanosecond) // ScheduledAt may be the first fire
-	for _, at := range bounds {
-		if at != nil && at.After(from) {
-			from = *at
-		}
-	}
-	return from
-}
-
-// through lists at most maxMissed fires after from and up to until, and returns the first fire that it does not
-// list. The time for which a task was planned is a fire, whatever its expression says, unless the zone data have
-// changed since.
-func (r Task) through(after func(time.Time) time.Time, from, until time.Time) (due []time.Time, next time.Time) {
-	if next = after(from); r.Planned && r.MovedFrom == nil && from.Before(r.NextFire) {
-		next = r.NextFire
-	}
-	for ; !next.IsZero() && !next.After(until) && len(due) < maxMissed; next = after(next) {
-		due = append(due, next)
-	}
-	return due, next
 }
 
 // Move finds out whether the next fire was planned with zone data other than those of the rule. If so, it sets
 // MovedFrom so that the fire keeps its time on the zone's clocks. Thus no fire is lost, and none comes twice.
 func (r *Task) Move(rule *recurrence.Rule, fingerprint string) {
-	if !r.Planned || r.PlannedWall == nil || r.PlannedZoneData == nil || *r.PlannedZoneData == fingerprint {
+	if !r.Planned || r.GoesOn() || r.PlannedWall == nil || r.PlannedZoneData == nil ||
+		*r.PlannedZoneData == fingerprint {
 		return
 	}
 	from := rule.Replan(*r.PlannedWall, r.Now)
@@ -169,38 +141,6 @@ func (r *Task) Move(rule *recurrence.Rule, fingerprint string) {
 		from = first
 	}
 	r.MovedFrom = &from
-}
-
-// missed is a due fire, with the policy that applies to it.
-type missed struct {
-	at     time.Time
-	policy string // a CatchUp
-	paused bool
-	later  int  // how many fires come after it with the same value of paused
-	alone  bool // no other fire is due
-}
-
-// missed finds the policy of each due fire. Fires during a pause have a policy of their own. A task that was paused
-// and resumed by itself counts as paused for as long as it did not fire.
-func (r Task) missed(due []time.Time, gap time.Time, pauses []Interval) []missed {
-	found := make([]missed, len(due))
-	later := map[bool]int{}
-	for i := len(due) - 1; i >= 0; i-- {
-		m := missed{at: due[i], policy: r.CatchUp, paused: r.Resumed && due[i].Before(r.NextFire), alone: len(due) == 1}
-		for _, pause := range pauses {
-			m.paused = m.paused || pause.holds(due[i])
-		}
-		if m.paused {
-			m.policy = r.CatchUpPaused
-		}
-		m.later = later[m.paused]
-		later[m.paused]++
-		if i == 0 && !gap.IsZero() {
-			m.later = math.MaxInt // the fires that due left out come after this one
-		}
-		found[i] = m
-	}
-	return found
 }
 
 // skip returns the reason why the fire does not run, or "".
@@ -221,7 +161,7 @@ func (m missed) skip(r Task) string {
 }
 
 // fire applies the task's policies to the due fires.
-func (f *Plan) fire(r Task, due []missed, gap time.Time, blocked string) {
+func (f *Plan) fire(r Task, due []missed, blocked string) {
 	var runs, skips []fire
 	// last is the index of the last fire that runs. With overlap = skip it is the only one that runs, except for fires
 	// whose policy is "all".
@@ -251,11 +191,8 @@ func (f *Plan) fire(r Task, due []missed, gap time.Time, blocked string) {
 		f.Last = new(m.at)
 	}
 	if many := max(len(skips)-MaxSkipped, 0); many > 0 {
-		gap = skips[many].At
+		skips[0].Skip += "; so were the fires after it until " + skips[many].At.UTC().Format(time.RFC3339)
 		skips = append(skips[:1], skips[many+1:]...)
-	}
-	if !gap.IsZero() && len(skips) > 0 {
-		skips[0].Skip += "; so were the fires after it until " + gap.UTC().Format(time.RFC3339)
 	}
 	f.Fires = append(skips, runs...)
 }

@@ -2,6 +2,7 @@ package fireplan
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +103,7 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked)
+		got := Decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked, math.MaxInt)
 		var want []string
 		for line := range strings.Lines(test.want) {
 			if line = strings.TrimSpace(line); line != "" {
@@ -112,8 +113,8 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if decided(got) != strings.Join(want, "\n") {
 			t.Errorf("%s:\n%s\nwant\n%s", test.name, decided(got), strings.Join(want, "\n"))
 		}
-		if got.Runs() != strings.Contains(test.want+"\n", " run\n") {
-			t.Errorf("%s: runs: %v", test.name, got.Runs())
+		if got.Runs != strings.Contains(test.want+"\n", " run\n") {
+			t.Errorf("%s: runs: %v", test.name, got.Runs)
 		}
 	}
 }

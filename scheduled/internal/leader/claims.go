@@ -7,42 +7,43 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// Pass claims as many due tasks as there is room for, and hands them to River, in one transaction. If the data of
-// some task cannot be claimed, or if a statement takes too long, the pass tries again with half as many tasks. The
-// leader fails a single task that cannot be claimed. It leaves a single task alone for a while if claiming it takes
-// too long, or has to wait for a lock.
+// Pass fires the recurring tasks that are due. Then it claims as many due tasks as there is room for, and hands them to
+// River, in one transaction. If the data of some task cannot be claimed, or if a statement takes too long, the pass
+// tries again with half as many tasks. The leader fails a single task that cannot be claimed. It leaves a single task
+// alone for a while if claiming it takes too long, or has to wait for a lock.
 func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
 	if !l.Ready() {
 		return Look{Next: -1}, nil // the deep look wakes the leader when it is done
 	}
+	forked, tried := 0, false
 	for {
-		found, lanes, err := l.claimOnce(ctx, l.MaxClaimed)
+		found, lanes, err := l.claimOnce(ctx, l.MaxClaimed, !tried)
 		switch {
+		case err == nil && len(lanes.fires) > 0 && !tried:
+			tried = true
+			forked = l.fire(ctx, lanes.fires)
 		case err == nil:
 			l.MaxClaimed = min(l.MaxClaimed*2, maxClaims)
+			if found.Forked = forked; forked > 0 {
+				found.Next = 0
+			}
 			return found, nil
 		case l.session.Conn.IsClosed():
 			return Look{}, err
-		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.MaxClaimed > 1 && !lanes.failing:
+		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.MaxClaimed > 1:
 			l.MaxClaimed /= 2
 		case pg.IsDataError(err) || pg.IsTimeout(err):
-			apart := l.FailBroken
-			if lanes.failing {
-				apart = l.forkEach
-			}
-			done, apartErr := apart(ctx, lanes)
+			done, apartErr := l.FailBroken(ctx, lanes)
 			switch {
 			case apartErr == nil && done > 0 && pg.IsTimeout(err) && time.Since(began) > MaxPassTime:
 				return Look{}, nil // one by one it may take minutes, so ticks must come between
@@ -66,33 +67,20 @@ const MaxPassTime = 2 * time.Second
 
 // ClaimPlan lists the lanes that a pass has to work on.
 type ClaimPlan struct {
-	Due     []taskdb.LaneQuota
-	fires   []taskdb.Lane // of recurring tasks
-	failing bool          // the error came from the recurring tasks
+	Due   []taskdb.LaneQuota
+	fires []taskdb.Lane // of recurring tasks
 }
 
-// claimOnce is a pass that takes at most this many tasks. It also returns the lanes that it took them from.
-func (l *Leader) claimOnce(ctx context.Context, most int) (found Look, lanes ClaimPlan, err error) {
+// claimOnce is a pass that takes at most this many tasks. It also returns the lanes that it took them from. If
+// firesFirst is true and recurring tasks are due, it takes nothing, because the occurrences that they fork may be more
+// urgent.
+func (l *Leader) claimOnce(ctx context.Context, most int, firesFirst bool) (found Look, lanes ClaimPlan, err error) {
 	var taken []taskdb.ClaimedTask
-	var fired taskdb.ForkResult
 	err = l.Transaction(ctx, func(tx pgx.Tx) error {
 		if lanes, found, err = l.PlanClaims(ctx, tx); err != nil {
 			return err
 		}
-		if len(lanes.fires) > 0 {
-			heard := heardTx{tx, l.session}
-			fired, err = l.statements.ForkSome(ctx, heard, nil, lanes.fires, most, l.quarantinedIDs(), nil)
-			if err != nil {
-				lanes.failing = true
-				return err
-			}
-		}
-		if fired.Looked > 0 { // the occurrences that they forked are due
-			if lanes, found, err = l.PlanClaims(ctx, tx); err != nil {
-				return err
-			}
-		}
-		if len(lanes.Due) == 0 {
+		if len(lanes.Due) == 0 || firesFirst && len(lanes.fires) > 0 {
 			return nil
 		}
 		taken, err = l.claimAndInsert(ctx, tx, lanes.Due, most)
@@ -101,12 +89,10 @@ func (l *Leader) claimOnce(ctx context.Context, most int) (found Look, lanes Cla
 	if err != nil {
 		return Look{}, lanes, fmt.Errorf("pass: %w", err)
 	}
-	found.Forked = fired.Looked
-	l.reportFailed(ctx, fired)
 	found.Claimed, found.Expired = l.recordClaimed(ctx, taken)
-	if len(taken)+fired.Looked > 0 {
+	if len(taken) > 0 {
 		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
-		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "fired", found.Forked)
+		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired)
 	}
 	return found, lanes, nil
 }
@@ -166,21 +152,6 @@ func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 		l.notifyFailures(ctx, l.lost...)
 	}
 	return nil
-}
-
-// heardTx counts each statement that Postgres has done as a sign of life, because it takes many statements to fork
-// thousands of occurrences.
-type heardTx struct {
-	pgx.Tx
-	session *session.Session
-}
-
-// Exec runs the statement, and notes the answer.
-func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	sent := time.Now()
-	tag, err := tx.Tx.Exec(ctx, sql, args...)
-	tx.session.Heard(sent, err)
-	return tag, err
 }
 
 // claimAndInsert claims tasks and hands them to River.

@@ -25,7 +25,7 @@ func TestForkIsHeard(t *testing.T) {
 			t.Error("alive, and nothing was heard")
 		}
 		if n, err := b.Fork(
-			t.Context(), heardTx{tx, s}, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxForks,
+			t.Context(), heardTx{tx, s}, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
 		); err != nil ||
 			n != 1 ||
 			!s.Alive() {

@@ -41,6 +41,7 @@ type Leader struct {
 	nodes       []taskdb.LiveNode
 	DeadNodes   failureDetector
 	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
+	maxFires    int // how many occurrences a pass makes; halved and doubled like MaxClaimed
 	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
 	jobs        riverjobs.View
 	deep        *deepLook
@@ -80,7 +81,8 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		MaxClaimed: maxClaims, maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
+		MaxClaimed: maxClaims, maxFires: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
+		Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
 		pool: config.Pool, statements: config.Statements, log: config.Log, told: func() { tell(l.deepened) },

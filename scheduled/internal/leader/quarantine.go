@@ -50,48 +50,6 @@ func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, e
 	return failed, nil
 }
 
-// forkEach fires the due recurring tasks one by one, and gives up those that cannot fire. It returns how many it has
-// fired or given up.
-func (l *Leader) forkEach(ctx context.Context, lanes ClaimPlan) (done int, err error) {
-	tried := l.quarantinedIDs()
-	for _, one := range lanes.fires {
-		for range taskdb.MaxForks {
-			var fired taskdb.ForkResult
-			found, gaveUp, err := l.isolate(ctx, one, tried, func(tx pgx.Tx, task taskdb.LaneHead) (err error) {
-				fired, err = l.statements.ForkSome(
-					ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, 1, nil, &task.ID,
-				)
-				return err
-			})
-			if err != nil {
-				return done, err
-			}
-			if found == nil {
-				break
-			}
-			if tried = append(tried, found.ID); gaveUp {
-				done++
-				continue
-			}
-			done += fired.Looked
-			l.reportFailed(ctx, fired)
-		}
-	}
-	return done, nil
-}
-
-// reportFailed reports recurring tasks that have failed.
-func (l *Leader) reportFailed(ctx context.Context, fired taskdb.ForkResult) {
-	for _, one := range fired.Failed {
-		l.notifyFailures(ctx, failures.Failure{
-			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed),
-			Revision: one.Revision, Error: one.Error,
-		})
-		l.log.Error("recurring task cannot be planned and is failed",
-			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)
-	}
-}
-
 // isolate calls do for the first due task of a lane that is not in the list aside, in a transaction of its own. If do
 // fails because of the task's data or an application's trigger, isolate fails the task. If do takes too long, or if the
 // task cannot even be failed, isolate leaves the task alone for a while. gaveUp is true in all these cases.

@@ -13,63 +13,25 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-const (
-	// MaxForks is how many recurring tasks a pass looks at.
-	MaxForks           = 200
-	maxForkRows        = 1000 // after so many occurrences, the other tasks wait for the next pass
-	maxRowsInStatement = 500  // how many occurrences one statement makes, because it has a time limit
-)
-
-// RecurringSQL reads and locks the recurring tasks that are due, or only the task with the id $6. It leaves tasks
-// that others have locked to the next pass.
-const RecurringSQL = `
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
-), picked AS MATERIALIZED (
-    SELECT head.tid
-    FROM unnest($2::text[], $3::text[]) AS lane (queue, type) CROSS JOIN clock
-    CROSS JOIN LATERAL (
-        SELECT t.ctid AS tid, t.next_attempt_at
-        FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
-            AND t.id <> ALL ($5::text[])
-            AND ($6::text IS NULL OR t.id = $6::text)
-        ORDER BY t.next_attempt_at
-        LIMIT $4::int
-    ) AS head
-    ORDER BY head.next_attempt_at
-    LIMIT $4::int
-)
-SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
-    t.time_zone::text AS time_zone,
-    t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
-    t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
-    greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
-    t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.open_occurrences_from,
-    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
-    NULL::timestamptz AS moved_from,
-    -- OFFSET 0 keeps Postgres from reading all changes into a hash to answer this.
-    EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
-        WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED' OFFSET 0) AS resumed,
-    CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN (
-        SELECT max(c.changed_at) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id AND c.revision < (
-            SELECT max(p.revision) FROM tasktable.scheduled_task_changes AS p
-            WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
-    clock.now
-FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
-WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
-    AND coalesce(t.next_attempt_at <= clock.now, false)
-ORDER BY t.next_attempt_at, t.id::text
-FOR UPDATE OF t SKIP LOCKED`
-
-// Fork fires the due recurring tasks of the given lanes, in q's transaction. It makes their occurrences and plans
-// their next fires. It returns how many tasks it looked at. If a task's expression cannot be read, Fork fails the
+// Fork fires the due recurring tasks of the given lanes, in q's transaction. It makes at most `most` occurrences, and
+// plans the next fires. It returns how many tasks it looked at. If a task's expression cannot be read, Fork fails the
 // task, which then does not fire until somebody edits it. now nil means the database's time.
 func (s Queries) Fork(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
 ) (looked int, err error) {
 	done, err := s.ForkSome(ctx, q, now, lanes, most, aside, nil)
 	return done.Looked, err
+}
+
+// ForkSome does the same as Fork. If only is not nil, it does so only for the task with that id.
+func (s Queries) ForkSome(
+	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
+) (done ForkResult, err error) {
+	due, err := s.DueFires(ctx, q, now, lanes, most, aside, only)
+	if err != nil {
+		return done, err
+	}
+	return s.WriteFires(ctx, q, now, due)
 }
 
 // unreadable is a recurring task whose cron expression or time zone cannot be read. Fork has failed it.
@@ -83,22 +45,43 @@ type unreadable struct {
 type ForkResult struct {
 	Looked int          // how many tasks were looked at
 	Failed []unreadable // the tasks whose expression cannot be read
+	Busy   []string     // the tasks that wait, because others have locked an occurrence that they cancel
 }
 
-// ForkSome does the same as Fork. If only is not nil, it does so only for the task with that id.
-func (s Queries) ForkSome(
-	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
-) (done ForkResult, err error) {
-	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
-	for i, l := range lanes {
-		queues[i], kinds[i] = l.Queue, l.Type
+const lockRecurringSQL = `
+SELECT t.id::text AS id, t.revision, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire
+FROM tasktable.scheduled_tasks AS t
+WHERE t.id = ANY ($1::text[]) AND t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL
+ORDER BY t.id::text COLLATE "C" FOR UPDATE SKIP LOCKED`
+
+// WriteFires makes the occurrences of due fires, and plans the next fires, in q's transaction. It leaves out the tasks
+// that somebody has changed or locked since DueFires has read them. It must run in the engine's context.
+func (s Queries) WriteFires(ctx context.Context, q pg.DB, now *time.Time, due DueFires) (done ForkResult, err error) {
+	if len(due.tasks) == 0 {
+		return done, nil
 	}
-	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
-		s.Schema.SQL(RecurringSQL), now, queues, kinds, min(most, MaxForks), pg.OrEmpty(aside), only)
-	if err != nil || len(tasks) == 0 {
+	ids := make([]string, len(due.tasks))
+	for i, one := range due.tasks {
+		ids[i] = one.Task.ID
+	}
+	type locked struct {
+		ID       string
+		Revision int64
+		NextFire time.Time
+	}
+	found, err := pg.CollectRows[locked](ctx, q, "lock recurring tasks", s.Schema.SQL(lockRecurringSQL), ids)
+	if err != nil {
 		return done, err
 	}
-	paused, live, err := s.around(ctx, q, now, tasks)
+	still := map[string]locked{}
+	for _, one := range found {
+		still[one.ID] = one
+	}
+	tasks := slices.DeleteFunc(slices.Clone(due.tasks), func(one dueTask) bool {
+		row, found := still[one.Task.ID]
+		return !found || row.Revision != one.Task.Revision || !row.NextFire.Equal(one.Task.NextFire)
+	})
+	live, err := s.live(ctx, q, now, tasks)
 	if err != nil {
 		return done, err
 	}
@@ -106,15 +89,13 @@ func (s Queries) ForkSome(
 	if err != nil {
 		return done, err
 	}
-	c := ForkColumns{zones: s.Zones}
-	for _, task := range tasks {
-		if len(c.fires) >= maxForkRows {
-			break
-		}
-		if busy[task.ID] {
+	var c ForkColumns
+	for _, one := range tasks {
+		if busy[one.Task.ID] {
+			done.Busy = append(done.Busy, one.Task.ID)
 			continue
 		}
-		c.add(task, paused, live[task.ID])
+		c.add(one, live[one.Task.ID], due.most)
 		done.Looked++
 	}
 	done.Failed = c.failed
@@ -145,50 +126,41 @@ type occurrence struct {
 	ScheduledAt time.Time
 }
 
-// around reads the pauses since the first of the tasks' fires, and the earlier occurrences that have not ended,
-// because both decide about the fires. If a task's fires cancel earlier occurrences, it reads all of these, otherwise
-// only the earliest.
-func (s Queries) around(
-	ctx context.Context, q pg.DB, now *time.Time, tasks []fireplan.Task,
-) ([]Pause, map[string][]occurrence, error) {
-	since := tasks[0].NextFire
+// live reads the occurrences that have not ended. If a task's fires cancel earlier occurrences, it reads all of these,
+// otherwise only the earliest.
+func (s Queries) live(
+	ctx context.Context, q pg.DB, now *time.Time, tasks []dueTask,
+) (map[string][]occurrence, error) {
 	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
-	for i, task := range tasks {
-		ids[i], from[i] = task.ID, task.OpenOccurrencesFrom
-		if task.Overlap != "cancel_running" {
+	for i, one := range tasks {
+		ids[i], from[i] = one.Task.ID, one.Task.OpenOccurrencesFrom
+		if one.Task.Overlap != "cancel_running" || one.Task.GoesOn() {
 			most[i] = new(1)
 		}
-		if task.NextFire.Before(since) {
-			since = task.NextFire
-		}
-	}
-	paused, err := s.Pauses(ctx, q, now, &since)
-	if err != nil {
-		return nil, nil, err
 	}
 	found, err := pg.CollectRows[occurrence](ctx, q, "read occurrences",
 		s.Schema.SQL(liveOccurrencesSQL), ids, from, now, most)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	live := map[string][]occurrence{}
 	for _, one := range found {
 		live[one.Parent] = append(live[one.Parent], one)
 	}
-	return paused, live, nil
+	return live, nil
 }
 
 // lockLive locks the occurrences that a fire may cancel. It returns in busy the tasks that have an occurrence which
 // another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
 // all the others.
 func (s Queries) lockLive(
-	ctx context.Context, q pg.DB, tasks []fireplan.Task, live map[string][]occurrence,
+	ctx context.Context, q pg.DB, tasks []dueTask, live map[string][]occurrence,
 ) (busy map[string]bool, err error) {
 	parents := map[string]string{}
-	for _, task := range tasks {
-		if task.Overlap == "cancel_running" {
-			for _, one := range live[task.ID] {
-				parents[one.ID] = task.ID
+	for _, due := range tasks {
+		if due.Task.Overlap == "cancel_running" && !due.Task.GoesOn() {
+			for _, one := range live[due.Task.ID] {
+				parents[one.ID] = due.Task.ID
 			}
 		}
 	}
@@ -209,8 +181,6 @@ func (s Queries) lockLive(
 
 // ForkColumns has the rows to be written, as one list for each column, because unnest takes them so.
 type ForkColumns struct {
-	zones *Zones
-
 	cancelled, cancelledBy []string
 
 	parents, skips []string
@@ -225,35 +195,23 @@ type ForkColumns struct {
 	failed []unreadable
 }
 
-// add decides about the fires of one task.
-func (c *ForkColumns) add(task fireplan.Task, paused []Pause, live []occurrence) {
-	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, c.zones.location)
-	if err != nil {
-		why := sanitize.Text(err.Error())
+// add decides about the fires of one task. It makes at most `most` occurrences.
+func (c *ForkColumns) add(due dueTask, live []occurrence, most int) {
+	task := due.Task
+	if due.err != nil {
+		why := sanitize.Text(due.err.Error())
 		c.failed = append(c.failed, unreadable{ID: task.ID, Type: task.Type, Revision: task.Revision, Error: why})
 		c.advance(
 			task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{},
 		)
 		return
 	}
-	var pauses []fireplan.Interval
-	for _, p := range paused {
-		if p.of(task.Queue, task.Type) {
-			held := fireplan.Interval{From: p.PausedAt}
-			if p.EndsAt != nil {
-				held.Until = *p.EndsAt
-			}
-			pauses = append(pauses, held)
-		}
-	}
 	blocked := ""
 	if len(live) > 0 && task.Overlap == "skip" {
 		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
 	}
-	fingerprint := c.zones.Fingerprint(task.TimeZone)
-	task.Move(rule, fingerprint)
-	f := fireplan.Decide(task, rule.Anchored(task.ScheduledAt).Next, pauses, blocked)
-	if task.Overlap == "cancel_running" && f.Runs() {
+	f := due.Decide(blocked, most)
+	if task.Overlap == "cancel_running" && f.Runs && !task.GoesOn() {
 		for _, one := range live {
 			c.cancelled, c.cancelledBy = append(c.cancelled, one.ID), append(c.cancelledBy, "task "+task.ID)
 		}
@@ -269,7 +227,7 @@ func (c *ForkColumns) add(task fireplan.Task, paused []Pause, live []occurrence)
 			from = one.At
 		}
 	}
-	c.advance(task, f, "COMPLETED", &from, planOf(rule, f.Next, fingerprint))
+	c.advance(task, f, "COMPLETED", &from, planOf(due.rule, f.Next, due.fingerprint))
 }
 
 // plan is stored beside the next fire, so that the fire can be planned anew when new zone data change the zone's
@@ -329,11 +287,9 @@ func (s Queries) WriteForks(ctx context.Context, q pg.DB, c *ForkColumns) error 
 			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
 		}
 	}
-	for from := 0; from < len(c.fires); from += maxRowsInStatement {
-		to := min(from+maxRowsInStatement, len(c.fires))
-		_, err := q.Exec(ctx, s.Schema.SQL(forkSQL), c.parents[from:to], c.fires[from:to], c.skips[from:to])
-		if err != nil {
-			return fmt.Errorf("fork %d occurrences: %w", to-from, err)
+	if len(c.fires) > 0 {
+		if _, err := q.Exec(ctx, s.Schema.SQL(forkSQL), c.parents, c.fires, c.skips); err != nil {
+			return fmt.Errorf("fork %d occurrences: %w", len(c.fires), err)
 		}
 	}
 	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.IDs, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,

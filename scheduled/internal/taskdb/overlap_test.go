@@ -294,7 +294,7 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '200ms'; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		looked, err := b.Fork(t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxForks)
+		looked, err := b.Fork(t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires)
 		if err == nil && looked != 1 {
 			err = errors.New(fmt.Sprint("looked at ", looked))
 		}
@@ -345,7 +345,7 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 					t.Fatal(err)
 				}
 				if looked, err := b.Fork(
-					t.Context(), tx, &now, []taskdb.Lane{enginetest.Forks}, taskdb.MaxForks,
+					t.Context(), tx, &now, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
 				); err != nil ||
 					looked != 1 {
 					t.Fatalf("looked at %d: %v", looked, err)

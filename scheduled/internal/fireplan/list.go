@@ -1,0 +1,182 @@
+package fireplan
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// missed is a due fire, with the policy that applies to it.
+type missed struct {
+	at     time.Time
+	policy string // a CatchUp
+	paused bool
+	later  int  // how many fires come after it with the same value of paused
+	alone  bool // no other fire is due
+}
+
+// List lists the due fires of a task. after is the task's rule. A task may have missed millions of fires. Of the
+// fires that were missed while paused, and of the others, it lists only the first and the latest, as many as may run or
+// get a row. Thus it takes a bounded number of steps.
+func (r Task) List(after func(time.Time) time.Time, pauses []Interval) Due {
+	from, until := r.from(), r.Now
+	if r.GoesOn() {
+		until = *r.LastFire
+	}
+	if r.EndsAt != nil && r.EndsAt.Before(until) {
+		until = *r.EndsAt
+	}
+	// The time for which a task was planned is a fire, whatever its expression says, unless the zone data have changed
+	// since.
+	fireAfter := func(at time.Time) time.Time {
+		if r.Planned && r.MovedFrom == nil && at.Before(r.NextFire) {
+			return r.NextFire
+		}
+		return after(at)
+	}
+	d := Due{Task: r, next: fireAfter(later(from, until))}
+	policies := map[bool]string{false: r.CatchUp, true: r.CatchUpPaused}
+	found, omitted := map[bool]int{}, map[bool]time.Time{} // by whether they are paused
+	for _, span := range slices.Backward(r.spans(from, until, pauses)) {
+		policy := policies[span.paused]
+		wanted := MaxSkipped + 1
+		if policy == "all" {
+			wanted = MaxSkipped + r.CatchUpLimit
+		}
+		latest := span.latest(fireAfter, wanted-found[span.paused])
+		for _, at := range slices.Backward(latest) {
+			d.fires = append(d.fires, missed{at: at, policy: policy, paused: span.paused, later: found[span.paused]})
+			found[span.paused]++
+		}
+		first := fireAfter(span.from)
+		if !first.IsZero() && !first.After(span.to) && (len(latest) == 0 || first.Before(latest[0])) {
+			omitted[span.paused] = first
+		}
+	}
+	for paused, at := range omitted {
+		d.fires = append(d.fires, missed{at: at, policy: policies[paused], paused: paused, later: math.MaxInt})
+	}
+	slices.SortFunc(d.fires, func(a, b missed) int { return a.at.Compare(b.at) })
+	if len(d.fires) == 0 {
+		return d
+	}
+	d.fires[0].alone = len(d.fires) == 1 && !r.GoesOn()
+	return d
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// from returns the time after which the due fires begin. A fire at this time itself is not due.
+func (r Task) from() time.Time {
+	switch {
+	case r.MovedFrom != nil:
+		return *r.MovedFrom
+	case r.Planned:
+		return r.NextFire.Add(-time.Nanosecond)
+	}
+	// LastFire may be later than NextFire if a clock was set back, or in a test.
+	bounds := []*time.Time{r.LastFire, &r.NextFire}
+	if r.Resumed {
+		bounds = []*time.Time{r.LastFire, r.EditedAt}
+	}
+	from := r.ScheduledAt.Add(-time.Nanosecond) // ScheduledAt may be the first fire
+	for _, at := range bounds {
+		if at != nil && at.After(from) {
+			from = *at
+		}
+	}
+	return from
+}
+
+// isPaused reports whether a fire falls into a pause. A task that was paused and resumed by itself counts as paused
+// for as long as it did not fire.
+func (r Task) isPaused(at time.Time, pauses []Interval) bool {
+	return r.Resumed && at.Before(r.NextFire) ||
+		slices.ContainsFunc(pauses, func(one Interval) bool { return one.holds(at) })
+}
+
+// span is a time in which either all fires are paused or none is. A fire at from is not in it, and a fire at to is.
+type span struct {
+	from, to time.Time
+	paused   bool
+}
+
+// spans divides a time by the pauses, in order.
+func (r Task) spans(from, until time.Time, pauses []Interval) (spans []span) {
+	edges := []time.Time{until}
+	edge := func(at time.Time) {
+		// A pause has the instant at which it begins, and not the one at which it ends.
+		if at = at.Add(-time.Nanosecond); at.After(from) && at.Before(until) {
+			edges = append(edges, at)
+		}
+	}
+	if r.Resumed {
+		edge(r.NextFire)
+	}
+	for _, pause := range pauses {
+		edge(pause.From)
+		edge(pause.Until)
+	}
+	slices.SortFunc(edges, time.Time.Compare)
+	for _, to := range edges {
+		if to.After(from) {
+			spans = append(spans, span{from, to, r.isPaused(to, pauses)})
+			from = to
+		}
+	}
+	return spans
+}
+
+// latest lists the latest fires of a span, in order, at most `most` of them.
+func (s span) latest(after func(time.Time) time.Time, most int) (fires []time.Time) {
+	if most <= 0 {
+		return nil
+	}
+	if all, complete := s.list(after, most); complete {
+		return all
+	}
+	// It goes back from the last fire, in pieces that become longer until they have too many fires.
+	for length := time.Second; len(fires) < most; {
+		to := s.last(after)
+		if to.IsZero() {
+			break
+		}
+		from := later(s.from, to.Add(-length))
+		piece, complete := (span{from: from, to: to}).list(after, 2*most)
+		if !complete && length > time.Second {
+			length /= 4
+			continue
+		}
+		fires, length, s.to = append(piece, fires...), 2*length, from
+	}
+	return fires[max(len(fires)-most, 0):]
+}
+
+// list lists the fires of a span, unless there are more than `most`.
+func (s span) list(after func(time.Time) time.Time, most int) (fires []time.Time, complete bool) {
+	for at := after(s.from); !at.IsZero() && !at.After(s.to); at = after(at) {
+		if len(fires) == most {
+			return nil, false
+		}
+		fires = append(fires, at)
+	}
+	return fires, true
+}
+
+// last returns the last fire of a span, or zero. It takes some thirty to forty steps.
+func (s span) last(after func(time.Time) time.Time) (last time.Time) {
+	for s.from.Before(s.to) {
+		middle := s.from.Add(s.to.Sub(s.from) / 2)
+		if at := after(middle); at.IsZero() || at.After(s.to) {
+			s.to = middle
+		} else {
+			last, s.from = at, at
+		}
+	}
+	return last
+}

@@ -1,0 +1,128 @@
+package taskdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+const (
+	// MaxForks is about how many recurring tasks a pass looks at.
+	MaxForks = 200
+	// MaxFires is how many occurrences a pass makes, because one statement makes them, and it has a time limit.
+	MaxFires = 500
+	// planningTime is how long a pass computes fires. Meanwhile nothing else is claimed.
+	planningTime = 200 * time.Millisecond
+)
+
+// RecurringSQL reads and locks the recurring tasks that are due, $4 of each lane, or only the task with the id $6. It
+// steps over tasks that others have locked, but only for a time, because somebody may have locked very many.
+const RecurringSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+), picked AS MATERIALIZED (
+    SELECT head.tid
+    FROM unnest($2::text[], $3::text[]) AS lane (queue, type) CROSS JOIN clock
+    CROSS JOIN LATERAL (
+        SELECT t.ctid AS tid
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
+            AND t.id <> ALL ($5::text[])
+            AND ($6::text IS NULL OR t.id = $6::text)
+            AND clock_timestamp() < (SELECT clock_timestamp() + interval '500 ms')
+        ORDER BY t.next_attempt_at
+        LIMIT $4::int
+        FOR UPDATE SKIP LOCKED
+    ) AS head
+)
+SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
+    t.time_zone::text AS time_zone,
+    t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
+    t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
+    greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
+    t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.open_occurrences_from,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
+    NULL::timestamptz AS moved_from,
+    -- OFFSET 0 keeps Postgres from reading all changes into a hash to answer this.
+    EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
+        WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED' OFFSET 0) AS resumed,
+    CASE WHEN t.planned_revision IS DISTINCT FROM t.revision THEN (
+        SELECT max(c.changed_at) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id AND c.revision < (
+            SELECT max(p.revision) FROM tasktable.scheduled_task_changes AS p
+            WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
+    clock.now
+FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
+WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
+    AND coalesce(t.next_attempt_at <= clock.now, false)
+ORDER BY t.next_attempt_at, t.id::text`
+
+// DueFires is what WriteFires is to write.
+type DueFires struct {
+	tasks []dueTask
+	most  int
+}
+
+// dueTask is a recurring task with its due fires, or with the error of its expression.
+type dueTask struct {
+	fireplan.Due
+	rule        *recurrence.Rule
+	fingerprint string
+	err         error
+}
+
+// DueFires reads recurring tasks that are due, and computes their fires. It does so for planningTime, or until `most`
+// fires may have to be written. The tasks that are left are for the next pass. To compute fires takes long if they are
+// many. Therefore the leader calls DueFires outside of transactions.
+func (s Queries) DueFires(
+	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
+) (due DueFires, err error) {
+	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
+	for i, l := range lanes {
+		queues[i], kinds[i] = l.Queue, l.Type
+	}
+	each := max(min(most, MaxForks)/max(len(lanes), 1), 1)
+	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
+		s.Schema.SQL(RecurringSQL), now, queues, kinds, each, pg.OrEmpty(aside), only)
+	if err != nil || len(tasks) == 0 {
+		return due, err
+	}
+	since := tasks[0].NextFire // they are in this order
+	paused, err := s.Pauses(ctx, q, now, &since)
+	if err != nil {
+		return due, err
+	}
+	due.most = most
+	fires := 0
+	for began := time.Now(); len(due.tasks) < len(tasks) && time.Since(began) < planningTime; {
+		one := s.due(tasks[len(due.tasks)], paused)
+		if fires += one.Fires(); fires > most && len(due.tasks) > 0 {
+			break
+		}
+		due.tasks = append(due.tasks, one)
+	}
+	return due, nil
+}
+
+// due computes the due fires of a task.
+func (s Queries) due(task fireplan.Task, paused []Pause) dueTask {
+	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, s.Zones.location)
+	if err != nil {
+		return dueTask{Due: fireplan.Due{Task: task}, err: err}
+	}
+	var pauses []fireplan.Interval
+	for _, p := range paused {
+		if p.of(task.Queue, task.Type) {
+			held := fireplan.Interval{From: p.PausedAt}
+			if p.EndsAt != nil {
+				held.Until = *p.EndsAt
+			}
+			pauses = append(pauses, held)
+		}
+	}
+	fingerprint := s.Zones.Fingerprint(task.TimeZone)
+	task.Move(rule, fingerprint)
+	return dueTask{task.List(rule.Anchored(task.ScheduledAt).Next, pauses), rule, fingerprint, nil}
+}
