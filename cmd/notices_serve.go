@@ -24,6 +24,7 @@ type noticeSettings struct {
 	queue   string
 	targets map[string]notice.Target
 	tokens  map[string]string
+	board   string
 	pool    laterPool
 }
 
@@ -45,6 +46,10 @@ func (s *noticeSettings) options() []options.Option {
 		{Flag: "notice-token", Variable: "TASKTABLE_NOTICE_TOKENS", Kind: "name=token", Repeatable: true,
 			Sample: "phone=tk_replace_this", Secret: true, Set: noticeTokens(&s.tokens),
 			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},
+		{Flag: "dashboard-url", Variable: "TASKTABLE_DASHBOARD_URL", Kind: "url", Set: dashboardURL(&s.board),
+			Sample: "https://tasks.example.org",
+			Usage: "the address at which people reach the dashboard, such as https://tasks.example.org; notices link " +
+				"to the pages of tasks there (default none: they name the command that tells why)"},
 	}
 }
 
@@ -97,8 +102,20 @@ func noticeTokens(into *map[string]string) func(string) error {
 	}
 }
 
+func dashboardURL(into *string) func(string) error {
+	return func(given string) error {
+		if notice.CheckDashboardURL(given) != nil {
+			return errors.New("must be http:// or https://, a host, and perhaps a port and a path without a slash at " +
+				"its end, of at most 200 bytes")
+		}
+		*into = given
+		return nil
+	}
+}
+
 // variants are the handlers of notices. There are none if the node sends none.
-func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, schema string) ([]handlers.Part, error) {
+func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, schema, environment string,
+) ([]handlers.Part, error) {
 	for name := range s.tokens {
 		if _, known := s.targets[name]; !known {
 			return nil, options.Usage("--notice-token (TASKTABLE_NOTICE_TOKENS) has a name that no --notice-target " +
@@ -113,7 +130,7 @@ func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, s
 		return nil, err
 	}
 	config := notice.Config{DB: &s.pool, Schema: checked, Webhook: requests, Email: mail,
-		Targets: map[string]notice.Target{}}
+		Targets: map[string]notice.Target{}, Environment: environment, DashboardURL: s.board}
 	for name, target := range s.targets {
 		target.Token = s.tokens[name]
 		if _, known := requests.Secrets[name]; known && target.Kind == notice.KindWebhook {

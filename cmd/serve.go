@@ -203,7 +203,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	} else if mail != nil {
 		parts = append(parts, mail)
 	}
-	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.schema)
+	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.schema, s.named.name)
 	if err != nil {
 		return nil, err
 	}

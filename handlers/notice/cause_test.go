@@ -20,16 +20,16 @@ func TestACauseIsTold(t *testing.T) {
 		title string
 		tells string
 	}{
-		rules.Failed: {func(b *bench) { b.failing(nine, "one"); b.run(nine) }, "1 failed",
-			"09:00:00 FAILING failed: out of paper\ntasktable why one\n"},
+		rules.Failed: {func(b *bench) { b.failing(nine, "one"); b.run(nine) }, "one failed",
+			"09:00:00 one (FAILING) failed: out of paper\ntasktable why one\n"},
 		rules.Expired: {func(b *bench) {
 			b.schedule(store.Task{ID: "one", At: nine.Add(-time.Hour), Expiration: time.Minute,
 				Payload: store.JSON(`{"type": "FAILING"}`)})
 			b.run(nine)
-		}, "1 expired", "09:00:00 FAILING expired: expired before it could start\ntasktable why one\n"},
+		}, "one expired", "09:00:00 one (FAILING) expired: expired before it could start\ntasktable why one\n"},
 		// The line that the leader writes when it takes a claim back.
-		rules.Lost: {func(b *bench) { b.rows(dieSQL, "LOST", nine, 1) }, "1 lost an attempt",
-			"09:00:00 FAILING lost an attempt: out of paper\ntasktable why task-1\n"},
+		rules.Lost: {func(b *bench) { b.rows(dieSQL, "LOST", nine, 1) }, "task-1 lost an attempt",
+			"09:00:00 task-1 (FAILING) lost an attempt: out of paper\ntasktable why task-1\n"},
 	} {
 		t.Run(string(event), func(t *testing.T) {
 			t.Parallel()

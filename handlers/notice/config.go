@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,11 +54,19 @@ type Config struct {
 	Webhook webhook.Config
 	// Email is the mail server for recipients with an address. Default (nil): none, and such notices are tried again.
 	Email *email.Config
+	// Environment is the name of the environment, such as production. Titles and texts have it. It has 1 to 64 letters,
+	// digits, inner spaces or inner ._-. Default (""): none.
+	Environment string
+	// DashboardURL is the address of the dashboard, such as https://tasks.example.org. Texts link to the pages of tasks
+	// there. It begins with https:// or http://, and ends with a host, a port or a path without a slash. It has at most
+	// 200 bytes, and no user, query or fragment. Default (""): no links.
+	DashboardURL string
 }
 
 // New checks the configuration and makes Notices. It opens no connection. The error wraps store.ErrInvalid.
 func New(config Config) (*Notices, error) {
-	made := &Notices{db: config.DB, schema: config.Schema, targets: maps.Clone(config.Targets)}
+	made := &Notices{db: config.DB, schema: config.Schema, targets: maps.Clone(config.Targets),
+		environment: config.Environment, dashboard: config.DashboardURL}
 	if made.schema == (store.Schema{}) {
 		made.schema, _ = store.NewSchema("") // the default is a good name
 	}
@@ -65,13 +74,21 @@ func New(config Config) (*Notices, error) {
 	if config.DB == nil {
 		errs = append(errs, errors.New("DB is required"))
 	}
+	if config.Environment != "" {
+		if err := store.CheckEnvironment(config.Environment); err != nil {
+			errs = append(errs, fmt.Errorf("Environment: %w", err))
+		}
+	}
+	if config.DashboardURL != "" {
+		errs = append(errs, CheckDashboardURL(config.DashboardURL))
+	}
 	for _, name := range slices.Sorted(maps.Keys(config.Targets)) {
 		if err := config.checkTarget(name, config.Targets[name]); err != nil {
 			errs = append(errs, fmt.Errorf("Targets[%.100q]: %w", name, err))
 		}
 	}
-	if len(errs) > 0 {
-		return nil, fmt.Errorf("notice.Config: %w: %w", store.ErrInvalid, errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("notice.Config: %w: %w", store.ErrInvalid, err)
 	}
 	var err error
 	if made.requests, err = webhook.New(config.Webhook); err != nil {
@@ -83,6 +100,18 @@ func New(config Config) (*Notices, error) {
 		}
 	}
 	return made, nil
+}
+
+var dashboardSyntax = regexp.MustCompile(`^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*$`)
+
+// CheckDashboardURL returns the error with which New would refuse a DashboardURL.
+func CheckDashboardURL(given string) error {
+	parsed, err := url.Parse(given)
+	if err != nil || parsed.Hostname() == "" || len(given) > 200 || !dashboardSyntax.MatchString(given) {
+		return errors.New("the dashboard's URL must be http:// or https://, a host, and perhaps a port and a path " +
+			"without a slash at its end, of at most 200 bytes")
+	}
+	return nil
 }
 
 // Variants makes Notices and returns its handlers as arguments of handlers.NewRegistry. It returns the errors of New.

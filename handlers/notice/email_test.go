@@ -72,8 +72,8 @@ func TestAnEmail(t *testing.T) {
 		t.Fatalf("ran %+v", ran)
 	}
 	got := <-mails
-	for _, want := range []string{"To: <ann@example.org>", "Subject: Tasktable: 1 failed\n", "Message-ID: <",
-		"09:00:00 FAILING failed: out of paper\n", "tasktable why one\n"} {
+	for _, want := range []string{"To: <ann@example.org>", "Subject: Tasktable: one failed\n", "Message-ID: <",
+		"09:00:00 one (FAILING) failed: out of paper\n", "tasktable why one\n"} {
 		if !strings.Contains(strings.ReplaceAll(got, "\r", ""), want) {
 			t.Errorf("the mail has no %q:\n%s", want, got)
 		}

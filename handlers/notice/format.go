@@ -47,6 +47,9 @@ func webhookRequest(m message) webhookcontract.HTTPRequest {
 		"id": m.ID, "rule": m.Rule, "recipient": m.Recipient, "title": m.title(), "text": m.text(), "total": m.Total,
 		"counts": orEmpty(m.Counts), "tasks": orEmpty(m.Listed),
 	}
+	if m.Environment != "" {
+		data["environment"] = m.Environment
+	}
 	if !m.Test {
 		data["from"], data["to"] = m.From.UTC().Format(time.RFC3339Nano), m.To.UTC().Format(time.RFC3339Nano)
 	}
@@ -86,6 +89,9 @@ func teamsRequest(m message) webhookcontract.HTTPRequest {
 		run := map[string]any{"type": "TextRun", "text": text}
 		if bold {
 			run["weight"] = "Bolder"
+		}
+		if m.isLink(text) {
+			run["selectAction"] = map[string]any{"type": "Action.OpenUrl", "url": text}
 		}
 		return map[string]any{"type": "RichTextBlock", "inlines": []any{run}, "spacing": "None"}
 	}
@@ -127,11 +133,13 @@ func discordRequest(m message) webhookcontract.HTTPRequest {
 		return 1
 	}
 	var text strings.Builder
-	for _, r := range shortened(m.title()+"\n"+m.text(), maxDiscord, size) {
-		if strings.ContainsRune(discordMarkup, r) {
-			text.WriteByte('\\')
+	for line := range strings.SplitAfterSeq(shortened(m.title()+"\n"+m.text(), maxDiscord, size), "\n") {
+		for _, r := range line {
+			if strings.ContainsRune(discordMarkup, r) && !m.isLink(line) {
+				text.WriteByte('\\')
+			}
+			text.WriteRune(r)
 		}
-		text.WriteRune(r)
 	}
 	return jsonRequest(map[string]any{
 		"content": text.String(), "allowed_mentions": map[string]any{"parse": []string{}}, "flags": suppressEmbeds,
@@ -142,8 +150,9 @@ const discordMarkup = "\\*_~`|>#[]()<@-"
 
 // ntfyRequest sends plain text.
 func ntfyRequest(m message) webhookcontract.HTTPRequest {
-	return webhookcontract.HTTPRequest{
-		Headers: map[string]string{"Content-Type": "text/plain; charset=utf-8", "Title": m.title()},
-		Body:    shortened(m.text(), maxNtfy, utf8.RuneLen),
+	headers := map[string]string{"Content-Type": "text/plain; charset=utf-8", "Title": m.title()}
+	if len(m.Listed) > 0 && m.Listed[0].URL != "" {
+		headers["Click"] = m.Listed[0].URL
 	}
+	return webhookcontract.HTTPRequest{Headers: headers, Body: shortened(m.text(), maxNtfy, utf8.RuneLen)}
 }

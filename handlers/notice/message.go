@@ -15,15 +15,22 @@ const (
 	maxListed = 10
 	// maxTypes is how many types a message counts.
 	maxTypes = 10
-	// maxDetail is how many characters of an error a message has.
+	// maxDetail is how many characters of an error, and how many bytes of an id before it, a message has.
 	maxDetail = 200
 )
+
+// maxTitleID is how many bytes of a task's id a title has.
+const maxTitleID = 80
 
 // message is the content of a notice, before it takes the form of a channel.
 type message struct {
 	ID        string // of the notice
 	Rule      string
 	Recipient string
+	// Environment is the name of the environment, or "".
+	Environment string
+	// Dashboard is the address of the dashboard without a slash at its end, or "".
+	Dashboard string
 	Test      bool
 	From, To  time.Time // of the first and of the last cause
 	Total     int64
@@ -43,14 +50,66 @@ type cause struct {
 	Type   string      `json:"type"`
 	At     time.Time   `json:"at"`
 	Detail string      `json:"detail,omitempty"`
+	URL    string      `json:"url,omitempty"` // of the task's page in the dashboard
 }
 
 // title is one line of ASCII, because it becomes a subject and a header.
 func (m message) title() string {
-	if m.Test {
-		return "Tasktable: a test of notices"
+	from := "Tasktable: "
+	if m.Environment != "" {
+		from = "Tasktable " + m.Environment + ": "
 	}
-	return "Tasktable: " + m.summary()
+	if m.Test {
+		return from + "a test of notices"
+	}
+	if len(m.Listed) == 0 {
+		return from + m.summary()
+	}
+	first := m.Listed[0]
+	title := from + titleID(first.TaskID) + " " + words[first.Event]
+	if m.Total > 1 {
+		title += fmt.Sprintf(", and %d more", m.Total-1)
+	}
+	if sums := m.summary(); strings.Contains(sums, ", ") {
+		title += " (" + sums + ")"
+	}
+	return title
+}
+
+// titleID is an id as a title can have it: ASCII, and not too long.
+func titleID(id string) string {
+	id = strings.Map(func(r rune) rune {
+		if r > '~' {
+			return '?'
+		}
+		return r
+	}, oneLine(id))
+	if len(id) > maxTitleID {
+		id = id[:maxTitleID-3] + "..."
+	}
+	return id
+}
+
+// taskURL is the address of a task's page, or "" without a dashboard. All but letters, digits and -_ are escaped, so
+// that no service takes a part of the id for markup. A browser would take the ids . and .. for parts of the path.
+func (m message) taskURL(id string) string {
+	if m.Dashboard == "" || strings.Trim(id, ".") == "" || id == "/" {
+		return ""
+	}
+	var escaped strings.Builder
+	for _, c := range []byte(id) {
+		if c >= utf8.RuneSelf || c != '-' && c != '_' && !unicode.IsLetter(rune(c)) && !unicode.IsDigit(rune(c)) {
+			fmt.Fprintf(&escaped, "%%%02X", c)
+			continue
+		}
+		escaped.WriteByte(c)
+	}
+	return m.Dashboard + "/tasks/" + escaped.String()
+}
+
+// isLink reports whether a line of the text is the address of a task's page. Such a line is not escaped.
+func (m message) isLink(line string) bool {
+	return m.Dashboard != "" && strings.HasPrefix(line, m.Dashboard+"/tasks/")
 }
 
 // words say what happened to so many tasks.
@@ -96,16 +155,28 @@ func (m message) lines() []string {
 		lines = append(lines, oneLine("By type: "+strings.Join(counts, ", ")+"."))
 	}
 	for _, one := range m.Listed {
-		line := fmt.Sprintf("%s %s %s", one.At.UTC().Format("15:04:05"), one.Type, words[one.Event])
+		id := one.TaskID
+		if len(id) > maxDetail {
+			id = strings.ToValidUTF8(id[:maxDetail], "") + "…"
+		}
+		line := fmt.Sprintf("%s %s (%s) %s", one.At.UTC().Format("15:04:05"), id, one.Type, words[one.Event])
 		if one.Detail != "" {
 			line += ": " + one.Detail
 		}
-		lines = append(lines, "", oneLine(line), "tasktable why "+quoted(oneLine(one.TaskID)))
+		found := one.URL
+		if found == "" {
+			found = "tasktable why " + quoted(oneLine(one.TaskID))
+		}
+		lines = append(lines, "", oneLine(line), found)
 	}
 	if left := m.Total - int64(len(m.Listed)); left > 0 {
 		lines = append(lines, "", fmt.Sprintf("And %d more.", left))
 	}
-	return append(lines, "", "Rule: "+m.Rule)
+	lines = append(lines, "", "Rule: "+m.Rule)
+	if m.Environment != "" {
+		lines = append(lines, "Environment: "+m.Environment)
+	}
+	return lines
 }
 
 func (m message) text() string { return strings.Join(m.lines(), "\n") }

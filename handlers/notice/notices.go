@@ -12,6 +12,7 @@ import (
 	"github.com/tasktable/tasktable/handlers/email"
 	emailcontract "github.com/tasktable/tasktable/handlers/email/contract"
 	"github.com/tasktable/tasktable/handlers/notice/contract"
+	"github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/handlers/webhook"
 	webhookcontract "github.com/tasktable/tasktable/handlers/webhook/contract"
 	"github.com/tasktable/tasktable/store"
@@ -24,6 +25,8 @@ type Notices struct {
 	targets  map[string]Target
 	requests *webhook.Sender
 	mail     *email.Sender // nil: this node has no mail server
+
+	environment, dashboard string
 }
 
 // String returns no field, because some have secrets. The verbs %v and %+v use it.
@@ -56,7 +59,8 @@ func (n *Notices) send(ctx context.Context, t *handlers.Task[contract.Notice]) e
 	if to.QuietUntil != nil && !t.Payload.Test {
 		return handlers.Snooze(to.QuietUntil.Sub(t.StartedAt))
 	}
-	m := message{ID: t.ID, Recipient: t.Payload.Recipient, Test: true, To: t.StartedAt}
+	m := n.messageTo(t)
+	m.Test, m.To = true, t.StartedAt
 	if !t.Payload.Test {
 		if m, err = n.message(ctx, t, to.Details); err != nil {
 			return err
@@ -128,6 +132,14 @@ type countRow struct {
 	FirstAt, LastAt time.Time
 }
 
+type causeRow struct {
+	Event  rules.Event
+	TaskID string
+	Type   string
+	At     time.Time
+	Detail string
+}
+
 // The errors are looked up one by one, so that a join does not read the whole history.
 const listedSQL = `
 SELECT c.event, c.task_id, c.type, c.at, coalesce(left(CASE
@@ -139,7 +151,7 @@ FROM (SELECT * FROM tasktable.notice_causes AS c WHERE c.notice_id = $1::text
 ORDER BY c.at, c.number`
 
 func (n *Notices) message(ctx context.Context, t *handlers.Task[contract.Notice], details bool) (message, error) {
-	m := message{ID: t.ID, Rule: t.Payload.Rule, Recipient: t.Payload.Recipient}
+	m := n.messageTo(t)
 	counts, err := collect[countRow](ctx, n, "count the causes", countsSQL, t.ID)
 	if err != nil {
 		return m, err
@@ -154,9 +166,18 @@ func (n *Notices) message(ctx context.Context, t *handlers.Task[contract.Notice]
 			m.To = one.LastAt
 		}
 	}
-	m.Listed, err = collect[cause](ctx, n, "read the causes", listedSQL, t.ID, fmt.Sprint(details),
+	listed, err := collect[causeRow](ctx, n, "read the causes", listedSQL, t.ID, fmt.Sprint(details),
 		fmt.Sprint(maxDetail), fmt.Sprint(maxListed))
+	for _, one := range listed {
+		m.Listed = append(m.Listed, cause{one.Event, one.TaskID, one.Type, one.At, one.Detail, m.taskURL(one.TaskID)})
+	}
 	return m, err
+}
+
+// messageTo is a message without causes.
+func (n *Notices) messageTo(t *handlers.Task[contract.Notice]) message {
+	return message{ID: t.ID, Rule: t.Payload.Rule, Recipient: t.Payload.Recipient, Environment: n.environment,
+		Dashboard: n.dashboard}
 }
 
 // deliver sends the message by the recipient's channel. The request is not a task of its own, because its failure would

@@ -70,8 +70,8 @@ func TestADeadLetterRecovers(t *testing.T) {
 			told = append(told, one.header.Get("Title")+": "+one.body)
 		}
 	}
-	if len(told) != 2 || !strings.HasPrefix(told[0], "Tasktable: 3 recovered: ") || !strings.Contains(told[0],
-		"09:05:00 FAILING recovered: completed; had failed at 2035-05-01 09:00:00 UTC\ntasktable why mended\n") {
+	if len(told) != 2 || !strings.HasPrefix(told[0], "Tasktable: late recovered, and 2 more: ") || !strings.Contains(told[0],
+		"09:05:00 mended (FAILING) recovered: completed; had failed at 2035-05-01 09:00:00 UTC\ntasktable why mended\n") {
 		t.Errorf("told %q", told)
 	}
 }

@@ -223,7 +223,7 @@ func TestTheWatchTellsAMissedFireOnce(t *testing.T) {
 	b.rows(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
 	b.run(at(100))
 	if !slices.ContainsFunc(r.got(), func(got request) bool {
-		return strings.Contains(got.body, "09:02:30 FAILING missed fires: its fire of 2035-05-01 08:00:00 UTC happened "+
+		return strings.Contains(got.body, "09:02:30 nightly (FAILING) missed fires: its fire of 2035-05-01 08:00:00 UTC happened "+
 			"at 2035-05-01 09:02:00 UTC\ntasktable why nightly\n")
 	}) {
 		t.Errorf("got %+v", r.got())
