@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -16,10 +17,11 @@ type API struct {
 	huma    huma.API
 	handler http.Handler
 	answers answers
-	callers *limits
+	callers *fairuse.Rates
 	authors sync.Map // *author by service
 	marks   marks
-	streams *streams
+	shares  shares
+	ended   *ended
 	metrics *callMetrics
 }
 

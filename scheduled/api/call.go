@@ -32,8 +32,8 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
 	op.Errors = append(op.Errors, 401, 403, 429, 503)
-	// protect has read the body already, and has bounded it. huma's limit is one byte lower. Its deadline for reading
-	// would end the call: net/http reads on, to notice that the client is gone.
+	// authenticate has read the body already, and has bounded it. huma's limit is one byte lower. Its deadline for
+	// reading would end the call: net/http reads on, to notice that the client is gone.
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := do(ctx, in)
@@ -44,14 +44,18 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 	})
 }
 
-// read adds an endpoint that changes nothing. A caller with a tenant reads in a transaction, in which its role holds.
+// read adds an endpoint that changes nothing, and whose answer has a bound. A caller with a tenant reads in a
+// transaction, in which its role holds.
 func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
 	register(a, keys.Read, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
 		defer cancel()
 		caller := callerOf(ctx)
 		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-			func(c call) (*O, error) { return do(ctx, c, in) })
+			func(c call) (*O, error) {
+				c.db = bounded{c.db, answerBytes}
+				return do(ctx, c, in)
+			})
 	})
 }
 
@@ -136,7 +140,8 @@ func callerOf(ctx context.Context) Caller {
 	return caller
 }
 
-// authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often.
+// authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often. Only
+// then it reads the body, so that nobody without a key can fill the memory.
 func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	noteOperation(ctx.Context(), ctx.Operation().OperationID)
 	scope, needed := ctx.Operation().Metadata["scope"].(keys.Scope)
@@ -144,8 +149,8 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		next(ctx)
 		return
 	}
-	request, _ := humago.Unwrap(ctx)
-	caller, err := a.config.Authenticate(request)
+	r, w := humago.Unwrap(ctx)
+	caller, err := a.config.Authenticate(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
@@ -161,18 +166,40 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	if rate == 0 {
 		rate = a.config.CallerRate
 	}
-	if wait := a.callers.take(caller.Name, rate); !a.withinRate(ctx, rate, wait) {
+	if wait := a.callers.Take(caller.Name, rate); !a.withinRate(ctx, rate, wait) {
 		return
 	}
 	if !slices.Contains(caller.Scopes, scope) {
 		a.refuse(ctx, CodeScopeMissing, fmt.Sprintf("the key lacks the scope %s", scope))
 		return
 	}
-	if unfit := exchangeOf(ctx.Context()).unfit; unfit.code != "" {
-		a.refuse(ctx, unfit.code, unfit.detail)
+	give, refused := a.shares.take(ctx.Operation(), r, caller.Name)
+	if refused != nil {
+		a.refuse(ctx, refused.Code, refused.Detail)
+		return
+	}
+	defer give()
+	noted := exchangeOf(ctx.Context())
+	noted.request = r
+	if refused := readBody(w, r, noted); refused != nil {
+		a.refuse(ctx, refused.Code, refused.Detail)
 		return
 	}
 	next(huma.WithValue(ctx, callerKey{}, caller))
+}
+
+// askAgain returns an error if the caller of a call that takes long is no longer the one that it was. Somebody may have
+// revoked its key, or the key may have expired.
+func (a *API) askAgain(ctx context.Context) error {
+	caller, err := a.config.Authenticate(exchangeOf(ctx).request)
+	switch {
+	case err == nil && reflect.DeepEqual(caller, callerOf(ctx)):
+		return nil
+	case err == nil || errors.Is(err, ErrUnauthenticated):
+		return refusal(CodeUnauthenticated, "the key is no longer valid, or no longer allows this")
+	}
+	a.config.Logger.Error("a caller could not be authenticated again", "error", err)
+	return refusal(CodeKeyUnchecked, "the key cannot be checked now")
 }
 
 func (a *API) refuse(ctx huma.Context, code Code, detail string) {

@@ -46,7 +46,13 @@ const (
 	CodeLocked           Code = "locked"
 	CodeStarting         Code = "starting"
 	CodeKeyUnchecked     Code = "key_unchecked"
+	CodeTooManyBodies    Code = "too_many_bodies"
+	CodeTooManyReads     Code = "too_many_reads"
+	CodeTooManyWaits     Code = "too_many_waits"
 	CodeTooManyStreams   Code = "too_many_streams"
+	CodeBusy             Code = "busy"
+	CodeAnswerTooLarge   Code = "answer_too_large"
+	CodeEventTooOld      Code = "event_too_old"
 	CodeNotMigrated      Code = "not_migrated"
 )
 
@@ -85,7 +91,13 @@ var codeRules = []codeRule{
 	{CodeBodyTooLarge, 413, false, "the body is too large"},
 	{CodeNotJSON, 415, false, "the body is not JSON by its Content-Type"},
 	{CodeInvalid, 422, false, "a field breaks a rule"},
+	{CodeAnswerTooLarge, 422, false, "the answer would be too large"},
+	{CodeEventTooOld, 422, false, "too much has happened since Last-Event-ID"},
 	{CodeTooManyCalls, 429, true, "the key or the address makes too many calls"},
+	{CodeTooManyBodies, 429, true, "the key has too many bytes of bodies under way"},
+	{CodeTooManyReads, 429, true, "the key has too many reading calls under way"},
+	{CodeTooManyWaits, 429, true, "the key has too many calls with wait under way"},
+	{CodeTooManyStreams, 429, true, "the key has too many streams of events open"},
 	{CodeClientGone, statusClientClosed, false, "the client closed the connection"},
 	{CodeFailed, 500, false, "the call failed, and the log of the service says why"},
 	{CodeDatabaseAway, 503, true, "the database does not answer"},
@@ -93,7 +105,7 @@ var codeRules = []codeRule{
 	{CodeLocked, 503, true, "somebody has locked the task for too long"},
 	{CodeStarting, 503, true, "the service is starting or stopping"},
 	{CodeKeyUnchecked, 503, true, "the key cannot be checked now"},
-	{CodeTooManyStreams, 503, true, "too many streams of events are open"},
+	{CodeBusy, 503, true, "all callers together have too many such calls under way"},
 	{CodeNotMigrated, 503, false, "the database is not migrated"},
 }
 

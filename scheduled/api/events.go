@@ -3,10 +3,10 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	maxStreams   = 100              // of one API at once
-	callerMost   = 10               // of them of one caller
-	readsAtOnce  = 2                // so that streams leave connections to calls
+	streamReads  = 3                // of all streams at once, one of a caller, so that calls find connections
 	eventsPause  = time.Second      // between two reads of a stream
 	eventsPage   = 1000             // lines of the history in one read
+	eventsBytes  = 1 << 20          // of these lines
+	eventsBack   = 100000           // changes, and outcomes of attempts, that a stream may go back
 	eventsPing   = 15 * time.Second // how often a stream without events says that it lives
 	eventsWrite  = 10 * time.Second // how long a client may take to read an event
 	streamLife   = 15 * time.Minute // then the client comes back, and shows its key again
@@ -44,11 +44,12 @@ type eventsInput struct {
 func (a *API) registerEvents() {
 	event := a.huma.OpenAPI().Components.Schemas.Schema(eventType, true, "Event")
 	register(a, keys.Read, huma.Operation{
-		OperationID: "followEvents", Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
+		OperationID: opEvents, Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
 		Summary: "Follow what happens to the tasks",
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +
-			"Last-Event-ID it goes on after that event, and skips none. It may repeat some, so compare the revision " +
-			"of a change and the fence of an execution. The order is roughly that of the commits. The stream ends " +
+			"Last-Event-ID it goes on after that event, and skips none. It goes back by 100,000 changes and 100,000 " +
+			"attempts at most. It may repeat some events, so compare the revision of a change and the fence of an " +
+			"execution. The order is roughly that of the commits. The stream ends " +
 			"after 15 minutes, and then the client connects again, as every client of server-sent events does. A key " +
 			"of a tenant gets no events of a task that is deleted, because then Postgres does not know whose it was.",
 		Errors: []int{http.StatusUnprocessableEntity},
@@ -73,12 +74,7 @@ func (a *API) followEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 	if err != nil {
 		return nil, err
 	}
-	if !a.streams.open(caller.Name) {
-		return nil, huma.ErrorWithHeaders(refusal(CodeTooManyStreams, "too many streams are open"),
-			http.Header{"Retry-After": {"5"}})
-	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		defer a.streams.close(caller.Name)
 		_, w := humago.Unwrap(hctx)
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
@@ -86,38 +82,6 @@ func (a *API) followEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 			a.config.Logger.Info("a stream of events ended", "request", requestID(ctx), "error", err)
 		}
 	}}, nil
-}
-
-// streams counts the streams that are open, and bounds how many of them read at once.
-type streams struct {
-	mu      sync.Mutex
-	all     int
-	callers map[string]int
-	reading chan struct{}
-}
-
-func newStreams() *streams {
-	return &streams{callers: map[string]int{}, reading: make(chan struct{}, readsAtOnce)}
-}
-
-func (s *streams) open(caller string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == maxStreams || s.callers[caller] == callerMost {
-		return false
-	}
-	s.all++
-	s.callers[caller]++
-	return true
-}
-
-func (s *streams) close(caller string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all--
-	if s.callers[caller]--; s.callers[caller] == 0 {
-		delete(s.callers, caller)
-	}
 }
 
 // stream is one client that follows events.
@@ -128,10 +92,23 @@ type stream struct {
 	// sent has the events that the client has, and that the next read finds again, because their transactions are not
 	// older than the mark.
 	sent map[string]bool
+	size int       // lines of the next page
+	last time.Time // when the stream asked whether its caller is still known
 }
 
+// errTooFarBack refuses a Last-Event-ID whose events would be read again and again, page by page.
+var errTooFarBack = refusal(CodeEventTooOld, fmt.Sprintf("Last-Event-ID is more than %d events old; "+
+	"read the tasks, and then follow the events without it", eventsBack))
+
+// backSQL counts what a page of events reads.
+const backSQL = `
+SELECT greatest((SELECT count(*) FROM (
+    SELECT FROM tasktable.scheduled_task_changes AS c WHERE c.revision >= $1 LIMIT $3::bigint + 1) AS changes),
+    (SELECT count(*) FROM (
+    SELECT FROM tasktable.scheduled_task_executions AS e WHERE e.finished_at >= $2 LIMIT $3::bigint + 1) AS attempts))`
+
 func (a *API) newStream(ctx context.Context, caller Caller, from *mark) (*stream, error) {
-	s := &stream{api: a, caller: caller, sent: map[string]bool{}}
+	s := &stream{api: a, caller: caller, sent: map[string]bool{}, size: eventsPage}
 	now, _, err := a.marks.now(ctx, a.config.Pool)
 	if err != nil {
 		return nil, err
@@ -141,6 +118,15 @@ func (a *API) newStream(ctx context.Context, caller Caller, from *mark) (*stream
 		if from.Xid > now.xmax { // of another server, such as one that was restored from a dump
 			return nil, errOtherStream
 		}
+		var back int
+		sql := a.answers.schema.SQL(backSQL)
+		err := a.config.Pool.QueryRow(ctx, sql, from.Revision, from.At, eventsBack).Scan(&back)
+		if err != nil {
+			return nil, fmt.Errorf("count the events: %w", err)
+		}
+		if back > eventsBack {
+			return nil, errTooFarBack
+		}
 		s.at = *from
 	}
 	return s, nil
@@ -149,27 +135,16 @@ func (a *API) newStream(ctx context.Context, caller Caller, from *mark) (*stream
 // follow writes events until ctx ends, the client is gone, or the client has to show its key again. Between two reads
 // it holds no connection.
 func (s *stream) follow(ctx context.Context, w http.ResponseWriter) error {
-	control := http.NewResponseController(w)
-	write := func(lines ...string) error {
-		for _, line := range lines {
-			if err := control.SetWriteDeadline(time.Now().Add(eventsWrite)); err != nil {
-				return fmt.Errorf("limit the time of a write: %w", err)
-			}
-			if _, err := io.WriteString(w, line); err != nil {
-				return fmt.Errorf("write an event: %w", err)
-			}
-		}
-		if err := control.Flush(); err != nil {
-			return fmt.Errorf("send events: %w", err)
-		}
-		return nil
-	}
+	to := eventWriter{w, http.NewResponseController(w)}
 	pause, lastWrite := time.NewTicker(eventsPause), time.Time{}
 	defer pause.Stop()
 	for began := time.Now(); time.Since(began) < streamLife; {
-		wrote, err := s.send(ctx, write)
+		if err := s.askAgain(ctx); err != nil {
+			return err
+		}
+		wrote, err := s.send(ctx, to)
 		if err == nil && !wrote && time.Since(lastWrite) >= eventsPing {
-			wrote, err = true, write(": the stream lives\n\n")
+			wrote, err = true, errors.Join(to.write(": the stream lives\n\n"), to.flush())
 		}
 		if err != nil {
 			return err
@@ -186,10 +161,42 @@ func (s *stream) follow(ctx context.Context, w http.ResponseWriter) error {
 	return nil
 }
 
+// askAgain returns an error if the caller is no longer known. It asks once in askPause.
+func (s *stream) askAgain(ctx context.Context) error {
+	if time.Since(s.last) < askPause {
+		return nil
+	}
+	s.last = time.Now()
+	return s.api.askAgain(ctx)
+}
+
+// eventWriter writes to a client that may be slow.
+type eventWriter struct {
+	to      io.Writer
+	control *http.ResponseController
+}
+
+func (w eventWriter) write(text string) error {
+	if err := w.control.SetWriteDeadline(time.Now().Add(eventsWrite)); err != nil {
+		return fmt.Errorf("limit the time of a write: %w", err)
+	}
+	if _, err := io.WriteString(w.to, text); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	return nil
+}
+
+func (w eventWriter) flush() error {
+	if err := w.control.Flush(); err != nil {
+		return fmt.Errorf("send events: %w", err)
+	}
+	return nil
+}
+
 // send writes the new events, page by page in the order of their transactions, so that a client that breaks off has a
 // part of them. The id of an event says that the client has all events of the transactions below its own. This can be
 // said of transactions that had ended before the read began.
-func (s *stream) send(ctx context.Context, write func(...string) error) (wrote bool, err error) {
+func (s *stream) send(ctx context.Context, to eventWriter) (wrote bool, err error) {
 	next, sure, err := s.api.marks.now(ctx, s.api.config.Pool) // before the read, so that nothing falls in between
 	if err != nil {
 		return false, err
@@ -200,12 +207,14 @@ func (s *stream) send(ctx context.Context, write func(...string) error) (wrote b
 	kept := map[string]bool{}
 	var after place
 	for {
-		rows, err := s.page(ctx, after)
+		rows, more, err := s.page(ctx, after)
 		if err != nil {
 			return wrote, err
 		}
-		var lines []string
 		for _, one := range rows {
+			if err := s.askAgain(ctx); err != nil {
+				return wrote, err
+			}
 			after = one.place
 			name := fmt.Sprint(one.Kind, one.Number)
 			if one.Xid >= next.Xid {
@@ -222,35 +231,49 @@ func (s *stream) send(ctx context.Context, write func(...string) error) (wrote b
 			if one.Xid < next.Xid {
 				id = mark{Xid: one.Xid, Revision: s.at.Revision, At: s.at.At}
 			}
-			lines = append(lines, fmt.Sprintf(eventsFormat, id, one.Kind, data))
-		}
-		if len(lines) > 0 {
-			if err := write(lines...); err != nil {
+			wrote = true
+			if err := to.write(fmt.Sprintf(eventsFormat, id, one.Kind, data)); err != nil {
 				return wrote, err
 			}
-			wrote = true
 		}
-		if len(rows) < eventsPage {
+		if wrote {
+			if err := to.flush(); err != nil {
+				return wrote, err
+			}
+		}
+		if !more {
 			s.at, s.sent = next.mark, kept
 			return wrote, nil
 		}
 	}
 }
 
-// page reads events of transactions that are not older than the mark, in the order of the transactions.
-func (s *stream) page(ctx context.Context, after place) ([]eventRow, error) {
+// page reads events of transactions that are not older than the mark, in the order of the transactions. Large events
+// make a page smaller, and the next one larger again.
+func (s *stream) page(ctx context.Context, after place) (rows []eventRow, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.api.config.Timeout)
 	defer cancel()
-	select {
-	case s.api.streams.reading <- struct{}{}:
-		defer func() { <-s.api.streams.reading }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	give, err := s.api.shares.streamReads.Take(ctx, s.caller.Name, 1, s.api.config.Timeout)
+	if err != nil {
+		return nil, false, fmt.Errorf("wait for other streams: %w", err)
 	}
+	defer give()
+	asked := s.size
+	rows, shortened, err := fitting(asked, func(limit int) ([]eventRow, error) {
+		asked = limit
+		return s.rows(ctx, after, limit)
+	})
+	if s.size = min(2*s.size, eventsPage); shortened {
+		s.size = len(rows)
+	}
+	return rows, shortened || len(rows) == asked, err
+}
+
+func (s *stream) rows(ctx context.Context, after place, limit int) ([]eventRow, error) {
 	found, err := run(ctx, s.api, s.caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, s.caller.Tenant != "", asked{},
 		func(c call) (*[]eventRow, error) {
-			rows, err := c.db.Query(ctx, s.api.answers.schema.SQL(eventsSQL), s.at.Xid, s.at.Revision, s.at.At,
-				after.Xid, after.Kind, after.Number, eventsPage)
+			rows, err := bounded{c.db, eventsBytes}.Query(ctx, s.api.answers.schema.SQL(eventsSQL), s.at.Xid,
+				s.at.Revision, s.at.At, after.Xid, after.Kind, after.Number, limit)
 			if err != nil {
 				return nil, fmt.Errorf("read events: %w", err)
 			}

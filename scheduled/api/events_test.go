@@ -185,7 +185,7 @@ func TestStreamsOfOneCaller(t *testing.T) {
 	for range 10 {
 		open = append(open, s.follow("reader", ""))
 	}
-	refused := s.wants(http.StatusServiceUnavailable, "reader", "GET", "/v1/events", "")
+	refused := s.wants(http.StatusTooManyRequests, "reader", "GET", "/v1/events", "")
 	if refused.header.Get("Retry-After") == "" {
 		t.Error("the refusal has no Retry-After")
 	}

@@ -65,7 +65,7 @@ func TestAccessLog(t *testing.T) {
 		{"reader", "DELETE", "/v1/tasks/a", "", `level=INFO msg=call request=ID method=DELETE path=/v1/tasks/a status=403 caller=reader took=T bytes=N`},
 		{"", "GET", "/v1/tasks", "", `level=INFO msg=call request=ID method=GET path=/v1/tasks status=401 caller="" took=T bytes=N`},
 		{"all", "GET", "/none", "", `level=INFO msg=call request=ID method=GET path=/none status=404 caller="" took=T bytes=N`},
-		{"all", "PUT", "/v1/tasks/a", padded(api.MaxBodyBytes + 1), `level=INFO msg=call request=ID method=PUT path=/v1/tasks/a status=413 caller="" took=T bytes=N`},
+		{"all", "PUT", "/v1/tasks/a", padded(api.MaxBodyBytes + 1), `level=INFO msg=call request=ID method=PUT path=/v1/tasks/a status=413 caller=all took=T bytes=N`},
 	} {
 		before := len(s.log.String())
 		got := s.call(c.caller, c.method, c.path, c.body)

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -23,8 +24,8 @@ func New(config Config) (*API, error) {
 	if config.Keys == nil {
 		config.Keys = keys.New(keys.Config{Schema: schema})
 	}
-	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema}, callers: newLimits(),
-		streams: newStreams(),
+	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema},
+		callers: fairuse.NewRates(), shares: newShares(), ended: newEnded(schema),
 	}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(config.Version))

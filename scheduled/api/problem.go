@@ -35,9 +35,12 @@ var (
 func (a *API) answer(ctx context.Context, err error) error {
 	var status huma.StatusError
 	var refused *pgconn.PgError
+	var tooLarge *tooLargeError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &tooLarge):
+		return refusal(CodeAnswerTooLarge, tooLarge.Error())
 	case errors.As(err, &status):
 		return err
 	case errors.Is(err, store.ErrInvalid):

@@ -1,26 +1,22 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"mime"
 	"net/http"
-	"os"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
+
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 )
 
 // exchange is what the API notes about a request for its log.
@@ -28,15 +24,9 @@ type exchange struct {
 	id     string
 	caller string
 	hash   []byte
-	unfit  unfitBody
 
-	operation string // "": not known
-}
-
-// unfitBody is why a body cannot be read as JSON. The caller is told once it has shown a key, because 401 comes first.
-type unfitBody struct {
-	code   Code // "": the body can be read
-	detail string
+	operation string        // "": not known
+	request   *http.Request // as Authenticate gets it
 }
 
 type exchangeKey struct{}
@@ -61,10 +51,10 @@ func noteOperation(ctx context.Context, id string) { exchangeOf(ctx).operation =
 
 func noteCaller(ctx context.Context, name string) { exchangeOf(ctx).caller = name }
 
-// protect keeps calls that are too many, too large, too deep or too slow from the endpoints. It gives each call an id,
-// logs it, and turns a panic into an answer without a stack.
+// protect keeps calls that are too many or too slow from the endpoints. It gives each call an id, logs it, and turns a
+// panic into an answer without a stack.
 func (a *API) protect(next http.Handler) http.Handler {
-	addresses := newLimits()
+	addresses := fairuse.NewRates()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, noted := time.Now(), &exchange{id: givenID(r)}
 		answer := &answerWriter{ResponseWriter: w}
@@ -98,7 +88,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 		if done := a.crossOrigin(answer, r); done {
 			return
 		}
-		if wait := addresses.take(addressOf(r, a.config.TrustedProxies), a.config.AddressRate); wait > 0 {
+		if wait := addresses.Take(fairuse.AddressOf(r, a.config.TrustedProxies), a.config.AddressRate); wait > 0 {
 			header.Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 			writeProblem(answer, CodeTooManyCalls,
 				fmt.Sprintf("one address may make %d calls a second", a.config.AddressRate))
@@ -109,9 +99,7 @@ func (a *API) protect(next http.Handler) http.Handler {
 				"no such path: no part of it may be empty, . or .. (but %2E is allowed)")
 			return
 		}
-		if refused := readBody(answer, r, noted); !refused {
-			next.ServeHTTP(answer, r)
-		}
+		next.ServeHTTP(answer, r)
 	})
 }
 
@@ -135,59 +123,6 @@ func (a *API) logCall(r *http.Request, noted *exchange, answer *answerWriter, to
 	a.config.Logger.Log(r.Context(), level, "call", "request", noted.id, "method", r.Method,
 		"path", r.URL.EscapedPath(), "status", answer.status, "caller", noted.caller,
 		"took", took.Round(time.Microsecond).String(), "bytes", answer.written)
-}
-
-// readBody reads the whole body, because the Idempotency-Key needs its hash, and an endpoint must not wait for a slow
-// client with a transaction open. The server's ReadTimeout bounds the time.
-func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) (refused bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		writeProblem(w, CodeBodyTooLarge,
-			fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
-		return true
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		writeProblem(w, CodeBodyTooSlow, "the body did not arrive in time")
-		return true
-	}
-	if err != nil {
-		writeProblem(w, CodeMalformed, "the body could not be read")
-		return true
-	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); len(body) > 0 &&
-		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
-		noted.unfit = unfitBody{CodeNotJSON,
-			"the body must be JSON; set Content-Type: application/json"}
-	} else if depthOf(body) > MaxDepth {
-		noted.unfit = unfitBody{CodeMalformed,
-			fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth)}
-	}
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"))
-	sum.Write(body)
-	noted.hash = sum.Sum(nil)
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	return false
-}
-
-// depthOf is the greatest number of JSON objects and arrays within each other.
-func depthOf(body []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
 }
 
 // crossOrigin answers the question of a browser whether a page of another origin may call. A page may, if the

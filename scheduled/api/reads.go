@@ -68,7 +68,7 @@ type listInput struct {
 
 // TaskPage is a part of a list.
 type TaskPage struct {
-	Tasks      []Task `json:"tasks" nullable:"false"`
+	Tasks      []Task `json:"tasks" nullable:"false" doc:"Fewer than the limit if they are larger than 4 MiB together."`
 	NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
 }
 
@@ -86,7 +86,7 @@ type taskAnswer struct {
 
 // Latest says how much of a history to read.
 type Latest struct {
-	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100" doc:"How many, counted from the latest."`
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many, counted from the latest."`
 }
 
 type historyInput struct {
@@ -119,7 +119,8 @@ type executionsAnswer struct{ Body Executions }
 
 // Changes are the edits of a task.
 type Changes struct {
-	Changes []Change `json:"changes" nullable:"false" doc:"The oldest first."`
+	Changes   []Change `json:"changes" nullable:"false" doc:"The oldest first."`
+	Shortened bool     `json:"shortened,omitempty" doc:"Earlier ones are missing, because all are larger than 4 MiB."`
 }
 
 type changesAnswer struct{ Body Changes }
@@ -165,7 +166,7 @@ func (a *API) registerTaskReads() {
 		return c.list(ctx, filter, in.Paging)
 	})
 	register(a, keys.Read, huma.Operation{
-		OperationID: "getTask", Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		OperationID: opGetTask, Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Read a task", Description: "With wait it answers when the status is final.",
 		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
 	}, a.getTask)
@@ -184,8 +185,11 @@ func (a *API) registerTaskReads() {
 		Summary: "Read who changed a task", Description: "Also of a task that was deleted.",
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *historyInput) (*changesAnswer, error) {
-		history, err := c.tasks.RecentHistory(ctx, c.db, in.ID, in.Limit)
+		history, shortened, err := fitting(in.Limit, func(limit int) (store.History, error) {
+			return c.tasks.RecentHistory(ctx, c.db, in.ID, limit)
+		})
 		answer := &changesAnswer{}
+		answer.Body.Shortened = shortened
 		answer.Body.Changes = make([]Change, len(history.Changes))
 		for i, one := range history.Changes {
 			answer.Body.Changes[i] = Change{
@@ -203,39 +207,44 @@ func (a *API) registerTaskReads() {
 	}, why)
 }
 
-// list reads a page. Without a cursor it reads the pages before the wanted one, too.
+// list reads a page. Without a cursor it goes past the pages before the wanted one.
 func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*listAnswer, error) {
-	filter.Limit = paging.Limit + 1 // one more task tells that there is a next page
+	answer := &listAnswer{Body: TaskPage{Tasks: []Task{}}}
+	skip := (paging.Page - 1) * paging.Limit
 	if paging.Cursor != "" {
 		after, err := inspect.DecodeCursor(paging.Cursor)
 		if err != nil {
 			return nil, invalid("cursor must be the next_cursor of a page before")
 		}
+		filter.After, skip = after, 0
+	}
+	for ; skip > 0; skip -= filter.Limit {
+		filter.Limit = min(skip, skipAtOnce)
+		after, err := c.inspector.Skip(ctx, c.db, filter)
+		if err != nil || after == nil { // the list ends before the wanted page
+			return answer, err
+		}
 		filter.After = after
 	}
-	for page := 1; ; page++ {
-		rows, err := c.inspector.List(ctx, c.db, filter)
-		if err != nil {
-			return nil, err
-		}
-		more := len(rows) > paging.Limit
-		rows = rows[:min(len(rows), paging.Limit)]
-		wanted := page >= paging.Page || paging.Cursor != ""
-		if !wanted && more {
-			filter.After = &rows[len(rows)-1]
-			continue
-		}
-		answer := &listAnswer{}
-		answer.Body.Tasks = []Task{} // if the list ends before the wanted page
-		if wanted {
-			answer.Body.Tasks = tasksOf(rows)
-		}
-		if more {
-			answer.Body.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
-		}
-		return answer, nil
+	rows, shortened, err := fitting(paging.Limit+1, func(limit int) ([]store.Row, error) {
+		filter.Limit = limit // one more task tells that there is a next page
+		return c.inspector.List(ctx, c.db, filter)
+	})
+	if err != nil {
+		return nil, err
 	}
+	if len(rows) > paging.Limit {
+		rows, shortened = rows[:paging.Limit], true
+	}
+	answer.Body.Tasks = tasksOf(rows)
+	if shortened && len(rows) > 0 {
+		answer.Body.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
+	}
+	return answer, nil
 }
+
+// skipAtOnce is how many tasks the API goes past in one query.
+const skipAtOnce = 10000
 
 func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
 	e, err := c.inspector.Why(ctx, c.db, in.ID)

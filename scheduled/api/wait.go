@@ -2,52 +2,86 @@ package api
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
 )
 
-// The pauses between two looks at a task that a call waits for. A call holds no connection in between.
 const (
-	minLookPause = 50 * time.Millisecond
-	maxLookPause = time.Second
+	endedPause = 200 * time.Millisecond // between two questions whether tasks have ended that calls wait for
+	askPause   = time.Second            // between two looks whether the caller's key still holds
 )
 
-// getTask reads a task. If the call waits, it looks again and again until the status is final or the time is over.
+// getTask reads a task. If the call waits, it reads the task again when the status is final or the time is over. A call
+// holds no connection in between.
 func (a *API) getTask(ctx context.Context, in *taskInput) (*taskAnswer, error) {
-	var wait time.Duration
-	if in.Wait != "" {
-		var err error
-		if wait, err = time.ParseDuration(in.Wait); err != nil {
-			wait, err = time.ParseDuration(in.Wait + "s") // a number of seconds, as all durations here
-		}
-		if err != nil || wait < 0 || wait > MaxWait {
-			return nil, invalid("wait must be from 0s to 1m, such as 30s")
-		}
+	wait, err := waitOf(in.Wait)
+	if err != nil {
+		return nil, err
 	}
 	row, err := a.look(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	for pause := minLookPause; wait > 0 && row.FinishedAt == nil; pause = min(2*pause, maxLookPause) {
-		again := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-over.C:
-			wait = 0
-		case <-again.C:
-		}
-		again.Stop()
-		if row, err = a.look(ctx, in.ID); err != nil {
+	if wait > 0 && row.FinishedAt == nil {
+		if row, err = a.wait(ctx, in.ID, wait); err != nil {
 			return nil, err
 		}
 	}
 	return &taskAnswer{ETag: etag(row.Revision), Body: taskOf(row)}, nil
+}
+
+func waitOf(given string) (wait time.Duration, err error) {
+	if given == "" {
+		return 0, nil
+	}
+	if wait, err = time.ParseDuration(given); err != nil {
+		wait, err = time.ParseDuration(given + "s") // a number of seconds, as all durations here
+	}
+	if err != nil || wait < 0 || wait > MaxWait {
+		return 0, invalid("wait must be from 0s to 1m, such as 30s")
+	}
+	return wait, nil
+}
+
+// wait waits for the end of a task, and returns the task. A task that is deleted meanwhile has ended, too.
+func (a *API) wait(ctx context.Context, id string, most time.Duration) (row store.Row, err error) {
+	defer a.ended.follow(id)()
+	over, again, ask := time.NewTimer(most), time.NewTicker(endedPause/2), time.NewTicker(askPause)
+	defer over.Stop()
+	defer again.Stop()
+	defer ask.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return row, context.Cause(ctx)
+		case <-over.C:
+			return a.look(ctx, id)
+		case <-ask.C:
+			if err := a.askAgain(ctx); err != nil {
+				return row, err
+			}
+		case <-again.C:
+			ended, err := a.ended.has(ctx, a.config.Pool, a.config.Timeout, id)
+			if err != nil {
+				return row, err
+			}
+			if !ended {
+				continue
+			}
+			if row, err = a.look(ctx, id); err != nil || row.FinishedAt != nil {
+				return row, err
+			}
+		}
+	}
 }
 
 // look reads a task in a transaction of its own, so that no transaction is open while the call waits.
@@ -64,4 +98,75 @@ func (a *API) look(ctx context.Context, id string) (store.Row, error) {
 		return store.Row{}, err
 	}
 	return *row, nil
+}
+
+// ended knows which tasks have ended that calls wait for. However many calls there are, it asks the database once in
+// endedPause, in the turn of one of them.
+type ended struct {
+	schema store.Schema
+
+	mu      sync.Mutex
+	waiting map[string]int // how many calls wait for each task
+
+	turn chan struct{} // full while a call uses the fields below
+	open map[string]bool
+	at   time.Time // before the database was asked
+}
+
+func newEnded(schema store.Schema) *ended {
+	return &ended{schema: schema, waiting: map[string]int{}, turn: make(chan struct{}, 1)}
+}
+
+// follow adds a call that waits for a task. The caller must call leave.
+func (e *ended) follow(id string) (leave func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiting[id]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.waiting[id]--; e.waiting[id] == 0 {
+			delete(e.waiting, id)
+		}
+	}
+}
+
+// openSQL binds the ids as one text, in which they are lines. No id has a line feed.
+const openSQL = `
+SELECT t.id::text FROM tasktable.scheduled_tasks AS t
+WHERE t.id = ANY (string_to_array($1::text, chr(10))) AND t.finished_at IS NULL`
+
+// has reports whether a task that the caller follows has ended, or does not exist. The answer may be endedPause old. It
+// is also true for a call that has just begun to wait. So the caller looks at the task itself.
+func (e *ended) has(ctx context.Context, pool *pgxpool.Pool, within time.Duration, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	select {
+	case e.turn <- struct{}{}:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	defer func() { <-e.turn }()
+	if now := time.Now(); now.Sub(e.at) >= endedPause {
+		rows, err := pool.Query(ctx, e.schema.SQL(openSQL), e.ids())
+		if err != nil {
+			return false, fmt.Errorf("ask which tasks have ended: %w", err)
+		}
+		open, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			return false, fmt.Errorf("ask which tasks have ended: %w", err)
+		}
+		e.at, e.open = now, map[string]bool{}
+		for _, one := range open {
+			e.open[one] = true
+		}
+	}
+	return !e.open[id], nil
+}
+
+// ids are those of the tasks that calls wait for.
+func (e *ended) ids() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Join(slices.Collect(maps.Keys(e.waiting)), "\n")
 }

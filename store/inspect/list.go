@@ -104,6 +104,28 @@ func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]sto
 	return listed[store.Row](ctx, i, db, "list tasks", filter, maxLimit, listTexts)
 }
 
+const skippedSQL = `
+SELECT` + reachedColumns + `
+FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
+
+var skippedTexts = texts{reachedColumns, orders{
+	ByScheduled: {skippedSQL + byScheduledSQL, skippedSQL + latestByScheduledSQL},
+	ByFinished:  {skippedSQL + byFinishedSQL, skippedSQL + latestByFinishedSQL},
+	ByID:        {skippedSQL + byIDSQL, skippedSQL + latestByIDSQL},
+}}
+
+// Skip goes past the tasks of a page, and reads nothing of their content. It returns the Filter.After with which the
+// next page begins, or nil if the list has fewer tasks than the filter's Limit.
+func (i *Inspector) Skip(ctx context.Context, db store.DB, filter Filter) (after *store.Row, err error) {
+	passed, err := listed[reached](ctx, i, db, "skip tasks", filter, maxLimit, skippedTexts)
+	limit, _ := filter.limit(maxLimit)
+	if err != nil || len(passed) < limit {
+		return nil, err
+	}
+	last := passed[len(passed)-1]
+	return &store.Row{ID: last.ID, ScheduledAt: last.ScheduledAt, FinishedAt: last.FinishedAt}, nil
+}
+
 // listed reads the tasks of a filter. It reads the whole table if a search is cut.
 func listed[T any](
 	ctx context.Context, i *Inspector, db store.DB, doing string, filter Filter, most int, t texts,

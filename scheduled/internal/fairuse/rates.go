@@ -1,4 +1,4 @@
-package api
+package fairuse
 
 import (
 	"sync"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limits counts calls by a name, which is an address or a caller. Names that have made no call for a while are
-// forgotten, and of very many names some, so that the memory is bounded.
-type limits struct {
+// Rates counts calls by a name, which is an address or a caller. Names that have made no call for a while are
+// forgotten, and of very many names some, so that the memory is bounded. It is safe for concurrent use.
+type Rates struct {
 	mu     sync.Mutex
 	known  map[string]*limit
 	before map[string]*limit // the names of the time before; one that calls again moves to known
@@ -26,11 +26,12 @@ const (
 	maxNames    = 10000
 )
 
-func newLimits() *limits { return &limits{known: map[string]*limit{}, turned: time.Now()} }
+// NewRates returns a Rates that has counted no call.
+func NewRates() *Rates { return &Rates{known: map[string]*limit{}, turned: time.Now()} }
 
-// take counts a call. It returns 0, or how long the caller has to wait if it has called too often. A burst may have as
+// Take counts a call. It returns 0, or how long the caller has to wait if it has called too often. A burst may have as
 // many calls as two seconds.
-func (l *limits) take(name string, perSecond int) (wait time.Duration) {
+func (l *Rates) Take(name string, perSecond int) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

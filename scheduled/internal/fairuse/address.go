@@ -1,4 +1,4 @@
-package api
+package fairuse
 
 import (
 	"net"
@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// addressOf returns the address of the caller. A trusted proxy says in X-Forwarded-For from which address a request
+// AddressOf returns the address of the caller. A trusted proxy says in X-Forwarded-For from which address a request
 // came to it, at the right end of what other proxies and the caller have written there. Everything left of the first
-// address that is not a trusted proxy could be forged.
-func addressOf(r *http.Request, trusted []netip.Prefix) string {
+// address that is not a trusted proxy could be forged. Of an IPv6 address it returns the /64.
+func AddressOf(r *http.Request, trusted []netip.Prefix) string {
 	from, known := parseAddress(r.RemoteAddr)
 	if !known {
 		return r.RemoteAddr

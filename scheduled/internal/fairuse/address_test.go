@@ -1,9 +1,11 @@
-package api
+package fairuse_test
 
 import (
 	"net/http"
 	"net/netip"
 	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 )
 
 func TestAddressOfTheCaller(t *testing.T) {
@@ -46,11 +48,11 @@ func TestAddressOfTheCaller(t *testing.T) {
 		"a Unix socket":                 {"@", []string{"192.0.2.1"}, "@"},
 	} {
 		request := &http.Request{RemoteAddr: c.peer, Header: http.Header{"X-Forwarded-For": c.given}}
-		if got := addressOf(request, trusted); got != c.want {
+		if got := fairuse.AddressOf(request, trusted); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		peer := addressOf(&http.Request{RemoteAddr: c.peer}, nil)
-		if got := addressOf(request, nil); got != peer {
+		peer := fairuse.AddressOf(&http.Request{RemoteAddr: c.peer}, nil)
+		if got := fairuse.AddressOf(request, nil); got != peer {
 			t.Errorf("%s: without trusted proxies %s, want %s", name, got, peer)
 		}
 	}

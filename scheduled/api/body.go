@@ -1,0 +1,70 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+)
+
+// readBody reads the whole body, because the Idempotency-Key needs its hash, and an endpoint must not wait for a slow
+// client with a transaction open. The server's ReadTimeout bounds the time.
+func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) *Problem {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		return refusal(CodeBodyTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return refusal(CodeBodyTooSlow, "the body did not arrive in time")
+	}
+	if err != nil {
+		return refusal(CodeMalformed, "the body could not be read")
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); len(body) > 0 &&
+		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
+		return refusal(CodeNotJSON, "the body must be JSON; set Content-Type: application/json")
+	}
+	if depthOf(body) > MaxDepth {
+		return refusal(CodeMalformed, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s %s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"))
+	sum.Write(body)
+	noted.hash = sum.Sum(nil)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
+}
+
+// bodyBytes is how much room a body takes while it is read and worked on. A small one counts as minBodyBytes, so that a
+// caller cannot send many of them slowly.
+func bodyBytes(r *http.Request) int64 {
+	if r.ContentLength < 0 || r.ContentLength > MaxBodyBytes {
+		return MaxBodyBytes
+	}
+	return max(r.ContentLength, minBodyBytes)
+}
+
+// depthOf is the greatest number of JSON objects and arrays within each other.
+func depthOf(body []byte) int {
+	depth, deepest, quoted := 0, 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			deepest = max(deepest, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return deepest
+}
