@@ -145,7 +145,7 @@ func (s *tasksShow) fields(row store.Row) *term.Table {
 		{"next_attempt_at", s.When(row.NextAttemptAt)}, {"paused_until", s.When(row.PausedUntil)},
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},
 		{"retention", row.Retention}, {"attempt", fmt.Sprintf("%d of %d", row.Attempt, row.MaxAttempts)},
-		{"revision", row.Revision},
+		{"revision", row.Revision}, {"asked_revision", row.AskedRevision},
 		{"fence", row.Fence}, {"lease_expires_at", s.When(row.LeaseExpiresAt)}, {"parent_id", row.ParentID},
 		{"spawned_by", row.SpawnedBy},
 		{"cron", row.Cron}, {"time_zone", row.TimeZone}, {"overlap", row.Overlap}, {"catch_up", row.CatchUp},

@@ -32,6 +32,9 @@ type Execution struct {
 	MaxAttempts int
 	ScheduledIn trace.SpanContext // the span that scheduled the task, to link to; invalid if there was none
 
+	// AskedRevision is the revision that last asked for another payload or time, or to run again after COMPLETED.
+	AskedRevision int64
+
 	effects Effects
 	extend  func(context.Context, time.Duration) error
 }
@@ -47,10 +50,14 @@ type Effects struct {
 	Err       error  // an effect that cannot be applied: the attempt fails for good
 }
 
-// IdempotencyKey returns "id:revision". It is the same for every attempt of this revision of the task, and different
-// for every other revision and every other task. Give it to services that drop repeated requests, because an attempt
-// may be repeated after a crash.
-func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.Revision) }
+// IdempotencyKey returns "ID:AskedRevision". Give it to services that drop repeated requests, because an attempt may
+// be repeated after a crash.
+//
+// The key is the same for every attempt while the payload and ScheduledAt are the same. A retry of a dead letter, RunNow
+// of a task that has not completed, and an edit of any other field keep it. A new payload or a new time draws a new key,
+// and so does each run that is asked for after a completed one, by RunNow, by Schedule or by Again. Two tasks never
+// have the same key.
+func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.AskedRevision) }
 
 // Again schedules the same task again, at the given time and with the same content. It is applied only if the handler
 // returns nil. If somebody edited the task while the handler ran, the edit wins. If a handler calls Again several

@@ -14,9 +14,9 @@ import (
 
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	e := handlers.Execution{ID: "task-MAIL-7", Revision: 42, Attempt: 1, Fence: 43}
-	again := handlers.Execution{ID: "task-MAIL-7", Revision: 42, Attempt: 2, Fence: 44}
-	if e.IdempotencyKey() != "task-MAIL-7:42" || again.IdempotencyKey() != e.IdempotencyKey() {
+	e := handlers.Execution{ID: "task-MAIL-7", Revision: 42, AskedRevision: 41, Attempt: 1, Fence: 43}
+	again := handlers.Execution{ID: "task-MAIL-7", Revision: 45, AskedRevision: 41, Attempt: 2, Fence: 44}
+	if e.IdempotencyKey() != "task-MAIL-7:41" || again.IdempotencyKey() != e.IdempotencyKey() {
 		t.Errorf("keys %s and %s", e.IdempotencyKey(), again.IdempotencyKey())
 	}
 }

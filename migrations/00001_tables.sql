@@ -133,6 +133,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     scheduled_at            tasktable.task_time           NOT NULL DEFAULT clock_timestamp(),
     created_at              timestamptz                   NOT NULL DEFAULT clock_timestamp(),
     revision                bigint                        NOT NULL,
+    asked_revision          bigint                        NOT NULL DEFAULT 0, -- the trigger sets it at each insert
     entity                  tasktable.task_entity,
     tenant_id               tasktable.task_tenant_id,
     cron                    tasktable.task_cron,
@@ -394,6 +395,8 @@ BEGIN
             ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
+            ('asked_revision', 'The revision that last asked for another payload or time, or to run again after COMPLETED. '
+                'The idempotency key of an attempt is {id}:{asked_revision}.'),
             ('next_attempt_at', 'When the task is due next. It is set exactly when the task can be claimed.'),
             ('fence', 'Number of the claim that holds the task, or null. Nobody can claim a held task, even after an '
                 'edit. The hold ends when the holder records an outcome, or when the leader takes the task back.'),

@@ -160,6 +160,13 @@ BEGIN
             USING ERRCODE = 'check_violation', CONSTRAINT = broken;
     END IF;
     NEW.revision := nextval('tasktable.task_numbers');
+    -- The idempotency key stays while what is asked stays, so that a retry of a dead letter repeats no effect. Only
+    -- Again releases a claim here.
+    IF TG_OP = 'INSERT' OR (NEW.payload, NEW.scheduled_at) IS DISTINCT FROM (OLD.payload, OLD.scheduled_at)
+        OR OLD.status = 'COMPLETED' AND NEW.status <> 'COMPLETED' OR NEW.fence IS DISTINCT FROM OLD.fence
+    THEN
+        NEW.asked_revision := NEW.revision;
+    END IF;
     IF NEW.status <> 'PAUSED' THEN
         NEW.paused_until := NULL;
     END IF;

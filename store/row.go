@@ -44,6 +44,7 @@ type Row struct {
 	MaxAttempts           int             `json:"max_attempts"`
 	Attempt               int             `json:"attempt"`
 	Revision              int64           `json:"revision"`
+	AskedRevision         int64           `json:"asked_revision"` // idempotency key: {ID}:{AskedRevision}
 	NextAttemptAt         *time.Time      `json:"next_attempt_at,omitempty"`
 	Fence                 *int64          `json:"fence,omitempty"`
 	LeaseExpiresAt        *time.Time      `json:"lease_expires_at,omitempty"`

@@ -25,8 +25,7 @@ const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2
 // package inspect tells whether an attempt runs, from about a second after its start. Use Cancel to end the context
 // of a running attempt as well.
 //
-// Pausing a claimed task does not change its revision, and neither does a Resume before the claim ends. The attempt
-// therefore keeps its idempotency key.
+// Pausing a claimed task does not change its revision, and neither does a Resume before the claim ends.
 func (s *Store) Pause(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "pause", pauseSQL, id, s.author(), nil)
 }
@@ -55,7 +54,8 @@ const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text,
 
 // RunNow queues a task to run at once. A paused, cancelled or finished task runs, too. The outcome is Queued, Running
 // or Absent. The expiration counts from now. The task's ScheduledAt stays as it was, so that the application's next
-// Schedule with the same fields neither undoes nor repeats the run.
+// Schedule with the same fields neither undoes nor repeats the run. A task that has completed gets a new idempotency
+// key, and any other task keeps its key.
 //
 // For a recurring task, RunNow creates an extra occurrence and leaves the recurring task as it is.
 func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {
@@ -67,6 +67,9 @@ const retrySQL = `SELECT id, revision, outcome FROM tasktable.retry($1::text, $2
 // Retry queues a FAILED or EXPIRED task to run at once. The task has all its attempts again, and its expiration
 // counts from now. The outcome is Queued, Finished if the task is COMPLETED or SKIPPED, Absent, or Unchanged for
 // every other status.
+//
+// Its attempts have the idempotency key of the attempts before them. So a service that did the work in one of those can
+// drop the repetition.
 func (s *Store) Retry(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "retry", retrySQL, id, s.author(), s.wake(true))
 }

@@ -18,11 +18,12 @@
 // The program is started directly, never by a shell. Each argument reaches it as it is written. Its standard input is
 // empty. Its environment is what Command names, and these variables:
 //
-//	TRACEPARENT           the span of the attempt, if it has one (W3C Trace Context); TRACESTATE, too
-//	TASKTABLE_TASK_ID     the task's id
-//	TASKTABLE_REVISION    which edit of the task this is; the same for each attempt
-//	TASKTABLE_ATTEMPT     the number of the attempt, from 1
-//	TASKTABLE_DEADLINE    when the program will be ended, such as 2027-01-31T03:05:00Z
+//	TRACEPARENT                the span of the attempt, if it has one (W3C Trace Context); TRACESTATE, too
+//	TASKTABLE_TASK_ID          the task's id
+//	TASKTABLE_REVISION         which edit of the task this is
+//	TASKTABLE_IDEMPOTENCY_KEY  the same while payload and time of the task are the same, see Execution.IdempotencyKey
+//	TASKTABLE_ATTEMPT          the number of the attempt, from 1
+//	TASKTABLE_DEADLINE         when the program will be ended, such as 2027-01-31T03:05:00Z
 //
 // # Outcomes
 //
@@ -58,7 +59,7 @@
 // # At least once
 //
 // A program can run twice for one task: if the node died, or lost its database, after the program had done its work.
-// TASKTABLE_TASK_ID and TASKTABLE_REVISION are the same then.
+// TASKTABLE_IDEMPOTENCY_KEY is the same then.
 //
 // # Nodes with different commands
 //

@@ -20,7 +20,8 @@ import (
 
 // ownVariables are set by the handler.
 var ownVariables = []string{
-	"TASKTABLE_TASK_ID", "TASKTABLE_REVISION", "TASKTABLE_ATTEMPT", "TASKTABLE_DEADLINE", "TRACEPARENT", "TRACESTATE",
+	"TASKTABLE_TASK_ID", "TASKTABLE_REVISION", "TASKTABLE_IDEMPOTENCY_KEY", "TASKTABLE_ATTEMPT", "TASKTABLE_DEADLINE",
+	"TRACEPARENT", "TRACESTATE",
 }
 
 // environment is the whole environment of one attempt, and the secrets in it.
@@ -47,6 +48,7 @@ func (k *known) environment(
 	}
 	set("TASKTABLE_TASK_ID", e.ID)
 	set("TASKTABLE_REVISION", strconv.FormatInt(e.Revision, 10))
+	set("TASKTABLE_IDEMPOTENCY_KEY", e.IdempotencyKey())
 	set("TASKTABLE_ATTEMPT", strconv.Itoa(e.Attempt))
 	set("TASKTABLE_DEADLINE", deadline.UTC().Format(time.RFC3339))
 	span := propagation.MapCarrier{}

@@ -68,7 +68,7 @@ func run(ctx context.Context, c command.Command, payload contract.Exec) (result 
 
 // attempt is an attempt as a node makes it, from the payload's JSON.
 func attempt(payload string) *handlers.Execution {
-	e := &handlers.Execution{ID: "task-7", Type: "EXEC", Payload: []byte(payload), Revision: 31, Attempt: 2}
+	e := &handlers.Execution{ID: "task-7", Type: "EXEC", Payload: []byte(payload), Revision: 32, AskedRevision: 31, Attempt: 2}
 	return e.WithExtend(func(context.Context, time.Duration) error { return nil })
 }
 

@@ -140,8 +140,8 @@ func TestEnvironment(t *testing.T) {
 		}
 		return is
 	})
-	want := "COMMAND_TEST_PASSED=p=1\nEMPTY=\nGREETING=$HOME and *\nTASKTABLE_ATTEMPT=2\nTASKTABLE_REVISION=31\n" +
-		"TASKTABLE_TASK_ID=task-7\nTOKEN=[TOKEN]\n"
+	want := "COMMAND_TEST_PASSED=p=1\nEMPTY=\nGREETING=$HOME and *\nTASKTABLE_ATTEMPT=2\n" +
+		"TASKTABLE_IDEMPOTENCY_KEY=task-7:31\nTASKTABLE_REVISION=32\nTASKTABLE_TASK_ID=task-7\nTOKEN=[TOKEN]\n"
 	if at, parseErr := time.Parse(time.RFC3339, deadline); err != nil || strings.Join(lines, "") != want ||
 		parseErr != nil || time.Until(at) > command.DefaultTimeout || time.Until(at) < time.Minute {
 		t.Errorf("got %q, deadline %q, %v", lines, deadline, err)

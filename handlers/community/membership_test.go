@@ -144,7 +144,7 @@ func TestMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		return w.run(&handlers.Execution{
-			ID: "message-1", Type: payload.TaskType(), Payload: encoded, Revision: revision, Attempt: 1,
+			ID: "message-1", Type: payload.TaskType(), Payload: encoded, AskedRevision: revision, Attempt: 1,
 		})
 	}
 	hello := contract.SendDirectMessage{From: "member-1", To: "member-2", Text: "Hello"}

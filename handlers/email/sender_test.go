@@ -44,7 +44,7 @@ func send(ctx context.Context, t *testing.T, config email.Config, payload contra
 		t.Fatal(err)
 	}
 	return registry.Variant("SEND_EMAIL").Run(ctx, &handlers.Execution{
-		ID: "mail-1", Type: "SEND_EMAIL", Payload: encoded, Revision: revision, Attempt: 1,
+		ID: "mail-1", Type: "SEND_EMAIL", Payload: encoded, AskedRevision: revision, Attempt: 1,
 	})
 }
 

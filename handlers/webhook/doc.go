@@ -16,7 +16,7 @@
 // Beside the payload's headers a request has these:
 //
 //	Traceparent          the span of the attempt, if it has one (W3C Trace Context)
-//	Idempotency-Key      {task id}:{revision}, the same for each attempt
+//	Idempotency-Key      {task id}:{number}, the same while payload and time of the task are the same
 //	Tasktable-Task-Id    the task's id
 //	Tasktable-Attempt    the number of the attempt, from 1
 //	User-Agent           Tasktable, unless the payload has another
@@ -54,7 +54,8 @@
 // # At least once
 //
 // A request can arrive twice: if the answer got lost, or if this process died after the request. Receivers drop
-// repeated requests by Idempotency-Key, or by Webhook-Id.
+// repeated requests by Idempotency-Key, or by Webhook-Id. A retry of a dead letter has the same key, so a receiver that
+// has done the work must answer a repeated request with success. Execution.IdempotencyKey says when the key changes.
 //
 // # Addresses
 //

@@ -69,7 +69,7 @@ func attempt(payload any) *handlers.Execution {
 	if err != nil {
 		panic(err)
 	}
-	return &handlers.Execution{ID: "task-7", Type: "HTTP_REQUEST", Payload: encoded, Revision: 31, Attempt: 2}
+	return &handlers.Execution{ID: "task-7", Type: "HTTP_REQUEST", Payload: encoded, AskedRevision: 31, Attempt: 2}
 }
 
 func run(ctx context.Context, t *testing.T, sender *webhook.Sender, e *handlers.Execution) error {

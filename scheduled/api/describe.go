@@ -50,8 +50,10 @@ var contentFields = map[string]string{
 }
 
 var taskFields = map[string]string{
-	"type":            "The type in the payload.",
-	"revision":        "The number of the latest edit. It is the task's ETag.",
+	"type":     "The type in the payload.",
+	"revision": "The number of the latest edit. It is the task's ETag.",
+	"asked_revision": "The revision that last asked for another payload or time, or to run again after COMPLETED. The " +
+		"idempotency key of a request or of a handler is {id}:{asked_revision}.",
 	"attempt":         "How many attempts of this revision have begun.",
 	"message":         "The last error, or a note of the handler.",
 	"result":          "The result of the handler.",

@@ -171,6 +171,7 @@ type Task struct {
 	Type             string       `json:"type"`
 	Status           store.Status `json:"status"`
 	Revision         int64        `json:"revision"`
+	AskedRevision    int64        `json:"asked_revision"`
 	Attempt          int          `json:"attempt"`
 	Message          string       `json:"message,omitempty"`
 	Result           Value        `json:"result,omitempty"`
@@ -192,7 +193,7 @@ type Task struct {
 func taskOf(row store.Row) Task {
 	return Task{
 		ID: row.ID, Content: contentOf(row, row.Payload), Type: row.Type, Status: row.Status, Revision: row.Revision,
-		Attempt: row.Attempt, Message: deref(row.Message), Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
+		AskedRevision: row.AskedRevision, Attempt: row.Attempt, Message: deref(row.Message), Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
 		RunNowAt: row.RunNowAt, PausedUntil: row.PausedUntil, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
 		LastStatusUpdate: row.LastStatusUpdate, CreatedAt: row.CreatedAt, ScheduledBy: deref(row.ScheduledBy),
 		OccurrenceCount: row.OccurrenceCount, ParentID: deref(row.ParentID), SpawnedBy: deref(row.SpawnedBy),

@@ -75,7 +75,7 @@ func logFields(row store.Row) []pairView {
 	fields := []pairView{
 		{Name: "task", Text: row.ID},
 		{Name: "revision", Text: strconv.FormatInt(row.Revision, 10)},
-		{Name: "idempotency key", Text: row.ID + ":" + strconv.FormatInt(row.Revision, 10)},
+		{Name: "idempotency key", Text: row.ID + ":" + strconv.FormatInt(row.AskedRevision, 10)},
 	}
 	if row.Fence != nil {
 		fields = append(fields, pairView{Name: "fence", Text: numberOf(row.Fence)})

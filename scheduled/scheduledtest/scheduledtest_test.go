@@ -493,3 +493,33 @@ func TestRanTellsWhatTheHandlerLeft(t *testing.T) {
 		t.Errorf("the one that fails left %+v", fails)
 	}
 }
+
+// A retry of a dead letter is the same wish. The run that Again asks for is another.
+func TestTheIdempotencyKeyIsOfTheWish(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	var keys []string
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			keys = append(keys, task.IdempotencyKey())
+			if len(keys) == 1 {
+				return handlers.Permanent(errors.New("the answer was lost"))
+			}
+			task.Again(task.ScheduledAt)
+			return nil
+		})),
+	)
+	made, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.RunDueAt(t.Context(), fivePM)
+	if _, err := tasks.Retry(t.Context(), tx, made.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.RunDueAt(t.Context(), fivePM.Add(time.Hour))
+	h.RunDueAt(t.Context(), fivePM.Add(2*time.Hour))
+	if len(keys) != 3 || keys[0] != keys[1] || keys[1] == keys[2] {
+		t.Errorf("keys %v", keys)
+	}
+}

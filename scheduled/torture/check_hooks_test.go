@@ -10,11 +10,30 @@ import (
 	"time"
 )
 
-// requestKey is what a receiver knows of an attempt.
+// requestKey is what a receiver knows of an attempt. asked is the number in the idempotency key.
 type requestKey struct {
-	id       string
-	revision int64
-	attempt  int
+	id      string
+	asked   int64
+	attempt int
+}
+
+// askedRevisions lists the number in the idempotency key of each claim, by its fence: the revision that last asked for
+// another payload or time, or for a run after a completed one.
+func (h *history) askedRevisions() map[int64]int64 {
+	byFence, asked, last := map[int64]int64{}, map[string]int64{}, map[string]*auditRow{}
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		before := last[a.ID]
+		last[a.ID] = a
+		if a.Op != "DELETE" && a.edits() && (before == nil || a.Op == "INSERT" || a.Sum != before.Sum ||
+			!a.Asked.Equal(before.Asked) || of(a.OldStatus) == "COMPLETED" || a.releases()) {
+			asked[a.ID] = *a.Revision
+		}
+		if a.claims() {
+			byFence[*a.Fence] = asked[a.ID]
+		}
+	}
+	return byFence
 }
 
 // hookRun is an attempt of an HTTP request, with the requests that arrived from its start until the next start with
@@ -30,18 +49,18 @@ type hookRun struct {
 // hookRuns lists the attempts. strays are the requests that belong to none of them.
 func (h *history) hookRuns() (runs []*hookRun, strays []*received) {
 	x := h.in()
-	byKey := map[requestKey][]*hookRun{}
+	byKey, asked := map[requestKey][]*hookRun{}, h.askedRevisions()
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		if c := x.claims[r.Fence]; r.Type == hookType && c != nil {
 			one := &hookRun{run: r, claim: c}
 			runs = append(runs, one)
-			k := requestKey{r.ID, r.Revision, r.Attempt}
+			k := requestKey{r.ID, asked[r.Fence], r.Attempt}
 			byKey[k] = append(byKey[k], one)
 		}
 	}
 	for _, one := range runs {
-		others := byKey[requestKey{one.ID, one.Revision, one.Attempt}]
+		others := byKey[requestKey{one.ID, asked[one.Fence], one.Attempt}]
 		one.repeats = slices.ContainsFunc(others, func(other *hookRun) bool {
 			return other.At.Before(one.At) && !other.snoozed()
 		})
@@ -66,17 +85,17 @@ func (h *history) hookRuns() (runs []*hookRun, strays []*received) {
 // from is which attempt a request says it is of.
 func (r *received) from() (k requestKey) {
 	k.id, k.attempt = r.Task, r.Attempt
-	var revision int64
+	var asked int64
 	if rest, found := strings.CutPrefix(r.Key, r.Task+":"); found {
-		if _, err := fmt.Sscanf(rest, "%d", &revision); err == nil && fmt.Sprint(revision) == rest {
-			k.revision = revision
+		if _, err := fmt.Sscanf(rest, "%d", &asked); err == nil && fmt.Sprint(asked) == rest {
+			k.asked = asked
 		}
 	}
 	return k
 }
 
-// requestsAreOfAttempts: a request that arrives is of an attempt that began before, and has the key, the revision and
-// the number of that attempt.
+// requestsAreOfAttempts: a request that arrives is of an attempt that began before, and has the key and the
+// number of that attempt.
 func requestsAreOfAttempts(h *history) (samples int, wrong []violation) {
 	_, strays := h.hookRuns()
 	for _, got := range strays {

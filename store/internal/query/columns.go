@@ -6,7 +6,7 @@ const TaskColumns = `
     id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
-    max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at, message, result::text AS result,
+    max_attempts, attempt, revision, asked_revision, next_attempt_at, fence, lease_expires_at, message, result::text AS result,
     scheduled_by, trace, created_at, last_status_update, started_at, finished_at, started_fence, node,
     cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
     (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,

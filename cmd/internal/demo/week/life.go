@@ -52,6 +52,7 @@ func (w *week) insert(at time.Time, verb, by string, t *task) *task {
 	}
 	t.scheduledAt = micros(t.scheduledAt)
 	t.revision, t.createdAt, t.changedAt = w.number(at), at, at
+	t.asked = t.revision
 	if t.status == store.StatusQueued {
 		t.next = t.due()
 	} else {
@@ -95,6 +96,10 @@ func (w *week) edit(t *task, at time.Time, verb string, outcome store.Outcome, b
 		t.finishedAt = at
 	}
 	before, after := difference(was, t.content())
+	if before["payload"] != nil || before["scheduled_at"] != nil ||
+		former == store.StatusCompleted && t.status != former {
+		t.asked = t.revision
+	}
 	w.changes = append(w.changes, &change{
 		revision: t.revision, taskID: t.id, verb: verb, outcome: string(outcome), by: by, before: before, after: after,
 	})

@@ -32,6 +32,7 @@ type task struct {
 	maxAttempts    int
 	attempt        int
 	revision       *number
+	asked          *number // the revision of the idempotency key
 	next           time.Time
 	startedFence   *number
 	node           *node // of startedFence

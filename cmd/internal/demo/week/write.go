@@ -142,7 +142,8 @@ func copyRows[T any](
 
 var taskColumns = []string{
 	"id", "payload", "type", "entity", "tenant_id", "queue", "status", "priority", "scheduled_at", "run_now_at",
-	"expiration", "expected_execution_time", "retention", "max_attempts", "attempt", "revision", "next_attempt_at",
+	"expiration", "expected_execution_time", "retention", "max_attempts", "attempt", "revision", "asked_revision",
+	"next_attempt_at",
 	"started_fence", "node", "started_at", "finished_at", "last_status_update", "created_at", "paused_until",
 	"archived_at", "archived_note", "message", "result", "parent_id", "spawned_by", "scheduled_by",
 	"cron", "time_zone", "overlap", "catch_up", "catch_up_paused", "catch_up_limit", "occurrence_count",
@@ -159,9 +160,9 @@ func (w *week) copyTasks(ctx context.Context, tx pgx.Tx, schema store.Schema) er
 		row := []any{
 			t.id, t.payloadJSON(), t.kind, orNull(t.entity), orNull(t.tenant), t.queue, string(t.status), t.priority,
 			t.scheduledAt, orNull(t.runNowAt), orNull(t.expiration), t.expected, orNull(t.retention), t.maxAttempts,
-			t.attempt, t.revision.value, orNull(t.next), valueOf(t.startedFence), numberOf(t.node), orNull(t.startedAt),
-			orNull(t.finishedAt), t.changedAt, t.createdAt, orNull(t.pausedUntil), orNull(t.archivedAt),
-			orNull(t.archivedNote), orNull(t.message), result, orNull(t.parent), orNull(t.spawnedBy), t.scheduledBy,
+			t.attempt, t.revision.value, t.asked.value, orNull(t.next), valueOf(t.startedFence), numberOf(t.node),
+			orNull(t.startedAt), orNull(t.finishedAt), t.changedAt, t.createdAt, orNull(t.pausedUntil),
+			orNull(t.archivedAt), orNull(t.archivedNote), orNull(t.message), result, orNull(t.parent), orNull(t.spawnedBy), t.scheduledBy,
 		}
 		r := t.recurs
 		if r == nil {

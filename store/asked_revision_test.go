@@ -1,0 +1,91 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// The idempotency key of an attempt is made of asked_revision. It stays while what is asked stays, so that no service
+// sees a retry of a dead letter as another wish. It changes with the wish.
+func TestAskedRevision(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	verb := func(do func(b *bench, id string) (store.Receipt, error)) func(*bench, string) {
+		return func(b *bench, id string) {
+			b.Helper()
+			receipt, err := do(b, id)
+			b.check(err)
+			if receipt.Outcome == store.Unchanged || receipt.Outcome == store.Finished {
+				b.Fatalf("nothing was done: %+v", receipt)
+			}
+		}
+	}
+	edit := func(change func(*store.Task)) func(*bench, string) {
+		return verb(func(b *bench, id string) (store.Receipt, error) {
+			task := base(id)
+			change(&task)
+			return b.tasks.Schedule(b.ctx, b.pool, task)
+		})
+	}
+	retry := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.Retry(b.ctx, b.pool, id) })
+	runNow := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) })
+	pause := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) })
+	priority := edit(func(task *store.Task) { task.Priority = 7 })
+	payloadEdit := edit(func(task *store.Task) { task.Payload = payload(2) })
+	move := edit(func(task *store.Task) { task.At = far(5) })
+	for _, c := range []struct {
+		name, kind string
+		do         func(*bench, string)
+		draws      bool
+	}{
+		{"retry of a dead letter", "FAILED", retry, false},
+		{"retry of an expired task", "EXPIRED", retry, false},
+		{"run now of a dead letter", "FAILED", runNow, false},
+		{"run now of a cancelled task", "CANCELLED", runNow, false},
+		{"run now of a waiting task", "QUEUED", runNow, false},
+		{"run now of a completed task", "COMPLETED", runNow, true},
+		{"pause", "QUEUED", pause, false},
+		{"rearm of a cancelled task", "CANCELLED", edit(func(*store.Task) {}), false},
+		{"rearm of a completed task", "COMPLETED", edit(func(task *store.Task) {
+			task.At, task.IfFinished = time.Time{}, store.Rearm
+		}), true},
+		{"priority", "QUEUED", priority, false},
+		{"priority of a running task", "EXECUTING", priority, false},
+		{"queue", "QUEUED", edit(func(task *store.Task) { task.Queue = "other" }), false},
+		{"retention", "QUEUED", edit(func(task *store.Task) { task.Retention = 1e9 }), false},
+		{"attempts", "QUEUED", edit(func(task *store.Task) { task.MaxAttempts = 9 }), false},
+		{"expected time", "QUEUED", edit(func(task *store.Task) { task.ExpectedExecutionTime = 1e9 }), false},
+		{"expiration", "QUEUED", edit(func(task *store.Task) { task.Expiration = 1e9 }), false},
+		{"tenant", "QUEUED", edit(func(task *store.Task) { task.TenantID = "other" }), false},
+		{"entity", "EXECUTING", edit(func(task *store.Task) { task.Entity = "other" }), false},
+		{"payload", "QUEUED", payloadEdit, true},
+		{"payload of a running task", "EXECUTING", payloadEdit, true},
+		{"payload of a dead letter by SQL", "FAILED", func(b *bench, id string) {
+			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"n": 3}' WHERE id = $1`, id)
+		}, true},
+		{"time", "QUEUED", move, true},
+		{"time of a dead letter", "FAILED", move, true},
+		{"delete and insert", "QUEUED", func(b *bench, id string) {
+			_, err := b.tasks.Delete(b.ctx, b.pool, id)
+			b.check(err)
+			b.schedule(base(id))
+		}, true},
+	} {
+		b.each(c.name, func(b *bench) {
+			b.make(c.name, c.kind)
+			before := b.get(c.name)
+			c.do(b, c.name)
+			after := b.get(c.name)
+			want := before.AskedRevision
+			if c.draws {
+				want = after.Revision
+			}
+			if after.AskedRevision != want || after.Revision == before.Revision {
+				b.Errorf("asked_revision went from %d to %d, and revision from %d to %d", before.AskedRevision,
+					after.AskedRevision, before.Revision, after.Revision)
+			}
+		})
+	}
+}
