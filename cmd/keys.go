@@ -44,7 +44,8 @@ func scopesText(scopes []keys.Scope) string {
 }
 
 const keysListHelp = `Lists keys of the HTTP API, sorted by name. Nobody can show a key again, so PREFIX has its first
-characters. LAST USED is written at most once a minute. TENANT is - for a key that has the tasks of all tenants.
+characters. LAST USED is written at most once a minute. TENANT is - for a key that has the tasks of all tenants. TYPES and QUEUES list what the key may change. - stands for all,
+but with a tenant for all types except EXEC, RUN_SQL and SEND_EMAIL.
 
 With --output json it prints an array of the keys.`
 
@@ -75,7 +76,7 @@ func (l *keysList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "RATE", "CREATED AT", "EXPIRES AT",
+	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "TYPES", "QUEUES", "RATE", "CREATED AT", "EXPIRES AT",
 		"LAST USED AT"}
 	if l.all {
 		headings = append(headings, "REVOKED AT", "REVOKED BY")
@@ -87,6 +88,7 @@ func (l *keysList) run(ctx context.Context) error {
 			expires.Color = term.Red
 		}
 		row := []any{key.Name, key.Prefix, scopesText(key.Scopes), key.Service, key.TenantID,
+			strings.Join(key.Types, ","), strings.Join(key.Queues, ","),
 			rateText(key.Rate), l.When(&key.CreatedAt), expires, l.When(key.LastUsedAt)}
 		if l.all {
 			row = append(row, l.When(key.RevokedAt), key.RevokedBy)

@@ -24,6 +24,10 @@ NAME has 1 to 63 letters, digits or _.-. Another key may have it only if that ke
 With --tenant the key has the tasks of one tenant alone: the database shows no others, and refuses to change them. This
 needs the role of tenants, which the SQL of tasktable migrate roles makes. The private Postgres has it.
 
+With --type and --queue the key schedules, edits and acts on tasks of these types and queues alone. It reads all that
+its scopes and tenant allow. A type stands for its variants, too: EXEC allows EXEC:backup. A key of a tenant has EXEC,
+RUN_SQL and SEND_EMAIL only if --type names them, because they act with the rights of the nodes.
+
 With --output json it prints an object with the key, "key": "tt_…", and its fields.`
 
 // keysCreate is the command keys create.
@@ -48,6 +52,11 @@ func (p *program) keysCreateCommand() *cobra.Command {
 			Usage: "the service in whose name tasks are scheduled (default the name of the key)"},
 		{Flag: "tenant", Kind: "tenant", Set: options.Text(&k.key.TenantID, store.MaxIDBytes),
 			Usage: "the tenant whose tasks the key has (default all tenants)"},
+		{Flag: "type", Kind: "type", Repeatable: true, Set: namesOf(&k.key.Types, store.CheckType),
+			Usage: "a type of the tasks that the key may change, one or several separated by commas (default all, but " +
+				"with --tenant none of EXEC, RUN_SQL and SEND_EMAIL)"},
+		{Flag: "queue", Kind: "queue", Repeatable: true, Set: namesOf(&k.key.Queues, store.CheckQueue),
+			Usage: "a queue of the tasks that the key may change, one or several separated by commas (default all)"},
 		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),
 			Usage: "when the key expires, such as 12h, 90d or 52w from now (default never)"},
 		{Flag: "rate", Kind: "number", Set: options.Int(&k.key.Rate, 1, keys.MaxRate),
@@ -62,7 +71,8 @@ func (p *program) keysCreateCommand() *cobra.Command {
 		Example: `  tasktable keys create ci --scope schedule --expires-in 90d
   tasktable keys create grafana --scope read --rate 10 --output json | jq -r .key > grafana.key
   tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"   # once, for keys of tenants
-  tasktable keys create acme --scope read,schedule --tenant acme`,
+  tasktable keys create acme --scope read,schedule --tenant acme
+  tasktable keys create shop --scope schedule --type HTTP_REQUEST --queue shop`,
 	}, append(opts, k.options()...), keyName(&k.key.Name, nil), k.opened(k.run, k.check))
 }
 
@@ -74,6 +84,22 @@ func scopesOf(into *[]keys.Scope, choices []string) func(string) error {
 				return fmt.Errorf("must be of %s, one or several separated by commas", strings.Join(choices, ", "))
 			}
 			*into = append(*into, keys.Scope(one))
+		}
+		return nil
+	}
+}
+
+// namesOf takes names that check accepts.
+func namesOf(into *[]string, check func(string) error) func(string) error {
+	return func(given string) error {
+		*into = nil
+		for one := range strings.SplitSeq(given, ",") {
+			one = strings.TrimSpace(one)
+			if err := check(one); err != nil {
+				_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+				return errors.New(rule)
+			}
+			*into = append(*into, one)
 		}
 		return nil
 	}

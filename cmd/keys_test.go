@@ -17,13 +17,13 @@ import (
 // someKeys are one that was used, one that has expired, and one that was revoked.
 const someKeys = `
 INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_at, created_by,
-	expires_at, revoked_at, revoked_by, last_used_at) VALUES
+	expires_at, revoked_at, revoked_by, last_used_at, types) VALUES
 	('ci', 'tt_AAAAA', decode(repeat('01', 32), 'hex'), '{schedule}', 'api', NULL, 100, '2026-11-01 09:00Z', 'ann',
-	'2027-01-30 09:00Z', NULL, NULL, '2026-11-21 17:59Z'),
+	'2027-01-30 09:00Z', NULL, NULL, '2026-11-21 17:59Z', '{LOG,EXEC:backup}'),
 	('acme', 'tt_BBBBB', decode(repeat('02', 32), 'hex'), '{read,schedule}', 'shop', 'acme', NULL, '2026-10-01 09:00Z',
-	'bob', '2026-11-21 12:00Z', NULL, NULL, NULL),
+	'bob', '2026-11-21 12:00Z', NULL, NULL, NULL, NULL),
 	('ci', 'tt_CCCCC', decode(repeat('03', 32), 'hex'), '{read,schedule,operate}', 'api', NULL, NULL,
-	'2026-09-01 09:00Z', 'ann', NULL, '2026-11-01 08:00Z', 'ann', '2026-10-31 23:00Z');`
+	'2026-09-01 09:00Z', 'ann', NULL, '2026-11-01 08:00Z', 'ann', '2026-10-31 23:00Z', NULL);`
 
 func withKeys(t *testing.T) []string {
 	t.Helper()
@@ -47,7 +47,8 @@ func TestKeysAsTablesAndJSON(t *testing.T) {
 	})
 	goldenCommands(t, "keys", withKeys, tidyKey, []goldenCommand{
 		{"create", exitOK, []string{"keys", "create", "new", "--scope=schedule", "--scope=read", "--rate=5",
-			"--service=shop", "--expires-in=90d"}},
+			"--service=shop", "--expires-in=90d", "--type=LOG, EXEC:backup", "--type=HTTP_REQUEST", "--queue=mail"}},
+		{"create_bad_type", exitUsage, []string{"keys", "create", "new", "--scope=read", "--type=a b"}},
 		{"create_taken", exitUsage, []string{"keys", "create", "ci", "--scope=read"}},
 		{"create_tenant_without_role", exitFailed, []string{"keys", "create", "new", "--scope=read", "--tenant=acme",
 			"--tenant-role=no_such_role"}},

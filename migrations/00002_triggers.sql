@@ -212,6 +212,48 @@ END $$;
 COMMENT ON FUNCTION tasktable.before_task_change IS 'Checks a new or edited task, draws its revision, and computes '
     'next_attempt_at.';
 
+CREATE FUNCTION tasktable.unbound_column(type text, queue text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    types  text := coalesce(current_setting('tasktable.types', true), '');
+    queues text := coalesce(current_setting('tasktable.queues', true), '');
+BEGIN
+    IF (CASE WHEN types <> '' THEN NOT EXISTS (SELECT FROM unnest(string_to_array(types, ',')) AS t (name)
+            WHERE t.name = unbound_column.type OR starts_with(unbound_column.type, t.name || ':'))
+        ELSE coalesce(current_setting('tasktable.tenant', true), '') <> ''
+            AND split_part(unbound_column.type, ':', 1) IN ('EXEC', 'RUN_SQL', 'SEND_EMAIL') END)
+    THEN
+        RETURN 'type';
+    END IF;
+    IF queues <> '' AND unbound_column.queue <> ALL (string_to_array(queues, ',')) THEN
+        RETURN 'queue';
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION tasktable.unbound_column IS 'The column, type or queue, for which the key of this call must not '
+    'change a task. Null: it may. The settings tasktable.types and tasktable.queues list what the key is bound to. '
+    'Without such a list a call of a tenant may change tasks of all types but EXEC, RUN_SQL and SEND_EMAIL.';
+
+CREATE FUNCTION tasktable.refuse_unbound(id text, type text, queue text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    wrong text := tasktable.unbound_column(refuse_unbound.type, refuse_unbound.queue);
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'task "%" is of the % %: the key must not change such tasks', refuse_unbound.id, wrong,
+            CASE wrong WHEN 'type' THEN refuse_unbound.type ELSE refuse_unbound.queue END
+            USING ERRCODE = 'insufficient_privilege', COLUMN = wrong;
+    END IF;
+END $$;
+COMMENT ON FUNCTION tasktable.refuse_unbound IS 'Refuses the change of a task to whose type and queue the key of this '
+    'call is not bound.';
+
+CREATE FUNCTION tasktable.is_bound() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(current_setting('tasktable.types', true), '') <> ''
+        OR coalesce(current_setting('tasktable.queues', true), '') <> ''
+        OR coalesce(current_setting('tasktable.tenant', true), '') <> ''
+$$;
+COMMENT ON FUNCTION tasktable.is_bound IS 'Whether this transaction is that of a key that may not change tasks of each '
+    'type and queue.';
+
 -- The triggers below check type and time again, because another trigger may have changed the row after zzz_task_1_edit.
 -- A CHECK of the table would read the payload at each update by the engine.
 CREATE FUNCTION tasktable.after_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -224,6 +266,12 @@ DECLARE
     was     jsonb;
     is_now  jsonb;
 BEGIN
+    IF tasktable.is_bound() THEN
+        PERFORM tasktable.refuse_unbound(OLD.id, OLD.type, OLD.queue);
+        IF TG_OP = 'UPDATE' THEN
+            PERFORM tasktable.refuse_unbound(NEW.id, NEW.type, NEW.queue);
+        END IF;
+    END IF;
     IF TG_OP = 'DELETE' THEN
         IF context <> 'retention' THEN -- retention is nobody's edit, and removes the history as well
             INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, old)
@@ -278,6 +326,9 @@ DECLARE
     quiet   boolean := split_part(context, chr(31), 3) = 'quiet';
     made    record;
 BEGIN
+    IF tasktable.is_bound() THEN
+        PERFORM tasktable.refuse_unbound(t.id, t.type, t.queue) FROM inserted AS t;
+    END IF;
     -- The tasks of one schedule_many may be scheduled by several services.
     INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, new)
     SELECT t.revision, t.id, verb, 'created',
@@ -490,5 +541,6 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 -- CASCADE drops the triggers as well, and the triggers and policies that roles.sql has made.
 DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
     tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
-    tasktable.after_tasks_insert, tasktable.after_task_change, tasktable.before_task_change CASCADE;
+    tasktable.after_tasks_insert, tasktable.after_task_change, tasktable.before_task_change, tasktable.is_bound,
+    tasktable.refuse_unbound, tasktable.unbound_column CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

@@ -13,6 +13,8 @@ CREATE TABLE tasktable.api_keys (
     scopes       text[]                   NOT NULL,
     service      tasktable.task_author    NOT NULL,
     tenant_id    tasktable.task_tenant_id,
+    types        text[],
+    queues       text[],
     rate         integer,
     created_at   timestamptz              NOT NULL DEFAULT clock_timestamp(),
     created_by   text                     NOT NULL DEFAULT session_user,
@@ -24,6 +26,8 @@ CREATE TABLE tasktable.api_keys (
     CONSTRAINT "secret_hash must be 32 bytes, a SHA-256" CHECK (octet_length(secret_hash) = 32),
     CONSTRAINT "scopes must be one or more of read, schedule, operate, admin"
         CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'schedule', 'operate', 'admin']),
+    CONSTRAINT "types must be null or 1 to 100 types" CHECK (cardinality(types) BETWEEN 1 AND 100),
+    CONSTRAINT "queues must be null or 1 to 100 queues" CHECK (cardinality(queues) BETWEEN 1 AND 100),
     CONSTRAINT "rate must be over 0" CHECK (rate > 0),
     CONSTRAINT "expires_at must be after created_at" CHECK (expires_at > created_at),
     CONSTRAINT "revoked_at and revoked_by are set together" CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
@@ -77,6 +81,9 @@ BEGIN
             ('scopes', 'What the key may do: one or more of read, schedule, operate and admin.'),
             ('service', 'The service in whose name tasks are scheduled, as in scheduled_by.'),
             ('tenant_id', 'The key has the tasks of this tenant alone. Null: of all tenants.'),
+            ('types', 'The key may change tasks of these types alone. EXEC includes EXEC:backup. Null: of all types, but '
+                'with a tenant of none of EXEC, RUN_SQL and SEND_EMAIL.'),
+            ('queues', 'The key may change tasks of these queues alone. Null: of all queues.'),
             ('rate', 'Calls a second that the key may make. Null: as many as the API gives to each key.'),
             ('created_at', 'When the key was created.'),
             ('created_by', 'Who created it.'),

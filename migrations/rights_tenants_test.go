@@ -144,6 +144,42 @@ func TestATenantChangesItsOwnTasksOnly(t *testing.T) {
 	same(t, "everything", strings.Join(lines(ctx, t, s.admin, everythingSQL), "\n"), strings.Join(before, "\n"))
 }
 
+// A tenant acts with the nodes' rights only by the types that its key names.
+func TestATenantHasTheTypesOfItsKey(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	s := newTenants(ctx, t)
+	for _, c := range []struct{ types, queues, kind, queue, want string }{
+		{"", "", "HTTP_REQUEST", "mail", ""},
+		{"", "", "EXECUTE", "mail", ""},
+		{"", "", "EXEC", "mail", "type"},
+		{"", "", "EXEC:backup", "mail", "type"},
+		{"", "", "RUN_SQL", "mail", "type"},
+		{"", "", "SEND_EMAIL", "mail", "type"},
+		{"LOG,EXEC", "", "EXEC:backup", "mail", ""},
+		{"LOG,EXEC", "", "EXECUTE", "mail", "type"},
+		{"EXEC:backup", "", "EXEC", "mail", "type"},
+		{"", "mail,slow", "LOG", "mail", ""},
+		{"", "mail,slow", "LOG", "default", "queue"},
+		{"", "mail", "EXEC", "mail", "type"},
+	} {
+		s.within(ctx, t, "acme", func(tx pgx.Tx) {
+			_, err := tx.Exec(ctx, `SELECT set_config('tasktable.types', $1, true),
+				set_config('tasktable.queues', $2, true)`, c.types, c.queues)
+			check(t, err)
+			_, err = tx.Exec(ctx, `SELECT tasktable.schedule(jsonb_build_object('type', $1::text), queue => $2,
+				tenant_id => 'acme')`, c.kind, c.queue)
+			var refused *pgconn.PgError
+			if errors.As(err, &refused) && refused.Code == denied {
+				same(t, fmt.Sprint(c), refused.ColumnName, c.want)
+				return
+			}
+			check(t, err)
+			same(t, fmt.Sprint(c), "", c.want)
+		})
+	}
+}
+
 // By the library, and with what is created, it is as with the verbs by SQL.
 func TestATenantRunsTheLibrary(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,7 @@ func ByKey(authenticator *keys.Authenticator) Authenticate {
 		}
 		return Caller{
 			Name: key.Name, Service: key.Service, Tenant: key.TenantID, Scopes: key.Scopes, Rate: key.Rate,
+			Types: key.Types, Queues: key.Queues,
 		}, nil
 	}
 }

@@ -88,7 +88,7 @@ func change[I, O any](
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
 		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx, caller)}
-		inTx := reads || caller.Tenant != "" || asked.key != "" || given.any()
+		inTx := reads || caller.Tenant != "" || caller.bound() || asked.key != "" || given.any()
 		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
 	})
 }
@@ -108,6 +108,11 @@ func run[O any](
 	err = pgx.BeginTxFunc(ctx, a.config.Pool, options, func(tx pgx.Tx) error {
 		c.db = tx
 		out, err = once(ctx, a.answers, tx, asked, func() (*O, error) {
+			if caller.bound() {
+				if err := a.config.Keys.Bind(ctx, tx, caller.Types, caller.Queues); err != nil {
+					return nil, err
+				}
+			}
 			return asTenant(ctx, a.config.Keys, tx, caller.Tenant, func() (*O, error) { return do(c) })
 		})
 		return err
@@ -132,6 +137,9 @@ func asTenant[O any](
 	}
 	return out, k.Leave(ctx, tx)
 }
+
+// bound reports whether the caller may change tasks of some types or queues alone.
+func (c Caller) bound() bool { return len(c.Types)+len(c.Queues) > 0 }
 
 type callerKey struct{}
 

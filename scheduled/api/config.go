@@ -141,6 +141,9 @@ type Caller struct {
 	Service string
 	// Tenant keeps the caller to the tasks of this tenant. "" means all tasks.
 	Tenant string
+	// Types and Queues bind the caller: it changes tasks of these types and of these queues alone. Nil means all. But a
+	// caller with a tenant has the types EXEC, RUN_SQL and SEND_EMAIL only if Types names them. See keys.NewKey.
+	Types, Queues []string
 	// Scopes are the caller's rights. keys.Read reads tasks, their history, queues, nodes and statistics. keys.Schedule
 	// schedules tasks and calls the verbs on one task. keys.Operate changes many tasks at once, and pauses queues.
 	Scopes []keys.Scope

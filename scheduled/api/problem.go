@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -36,6 +37,7 @@ func (a *API) answer(ctx context.Context, err error) error {
 	var status huma.StatusError
 	var refused *pgconn.PgError
 	var tooLarge *tooLargeError
+	unbound, text := keys.Unbound(err)
 	switch {
 	case err == nil:
 		return nil
@@ -53,6 +55,10 @@ func (a *API) answer(ctx context.Context, err error) error {
 		return errConflict
 	case hasCode(err, codeLocked):
 		return refusal(CodeLocked, "somebody else has locked the task for too long; try again")
+	case unbound == "type":
+		return refusal(CodeTypeNotAllowed, text)
+	case unbound == "queue":
+		return refusal(CodeQueueNotAllowed, text)
 	case isNotAllowed(err):
 		return refusal(CodeNotAllowed, "the database does not allow it")
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

@@ -165,7 +165,7 @@ func (c call) task(id string, content Content) (store.Task, error) {
 // ofOthers explains the refusal of the database to a caller with a tenant: the id is that of a task of another tenant,
 // because ids are unique over all tenants.
 func (c call) ofOthers(err error) error {
-	if c.caller.Tenant != "" && isNotAllowed(err) {
+	if unbound, _ := keys.Unbound(err); c.caller.Tenant != "" && unbound == "" && isNotAllowed(err) {
 		return refusal(CodeIDTaken, "the id is taken; choose another, for example with the tenant's name in it")
 	}
 	return err

@@ -18,9 +18,9 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// newServiceWithRoles is a service that is logged in as the engine's role, with the keys of two tenants and one key of
-// all. It returns the secrets by the names of the keys.
-func newServiceWithRoles(t *testing.T) (s *service, secrets map[string]string) {
+// newServiceWithRoles is a service that is logged in as the engine's role, with the keys of two tenants, one key of
+// all, and more. It returns the secrets by the names of the keys.
+func newServiceWithRoles(t *testing.T, more ...keys.NewKey) (s *service, secrets map[string]string) {
 	t.Helper()
 	roles := migrations.Roles{
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
@@ -45,14 +45,15 @@ func newServiceWithRoles(t *testing.T) (s *service, secrets map[string]string) {
 		t.Cleanup(c.Pool.Close)
 		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
 		secrets = map[string]string{}
-		for name, tenant := range map[string]string{"acme": "acme", "globex": "globex", "all": ""} {
-			secret, _, err := c.Keys.Create(t.Context(), c.Pool, keys.NewKey{
-				Name: name, TenantID: tenant, Scopes: keys.Scopes(),
-			})
+		for _, key := range append([]keys.NewKey{
+			{Name: "acme", TenantID: "acme"}, {Name: "globex", TenantID: "globex"}, {Name: "all"},
+		}, more...) {
+			key.Scopes = []keys.Scope{keys.Read, keys.Schedule, keys.Operate}
+			secret, _, err := c.Keys.Create(t.Context(), c.Pool, key)
 			if err != nil {
 				t.Fatal(err)
 			}
-			secrets[name] = secret
+			secrets[key.Name] = secret
 		}
 		c.Authenticate = api.ByKey(keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: c.Keys, DB: c.Pool}))
 	})

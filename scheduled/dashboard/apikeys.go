@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -39,6 +40,21 @@ func (k keyView) State() string {
 		return "expired"
 	}
 	return "valid"
+}
+
+// MayChange tells which tasks the key may change, as far as types and queues go.
+func (k keyView) MayChange() string {
+	text := "tasks of all types"
+	switch {
+	case len(k.Types) > 0:
+		text = strings.Join(k.Types, ", ")
+	case k.TenantID != "":
+		text = "all types but EXEC, RUN_SQL, SEND_EMAIL"
+	}
+	if len(k.Queues) > 0 {
+		text += " in the queues " + strings.Join(k.Queues, ", ")
+	}
+	return text
 }
 
 func keyViewOf(key keys.Key, now time.Time) keyView {

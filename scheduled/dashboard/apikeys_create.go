@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
@@ -15,9 +17,9 @@ import (
 
 // keyFormView is the form of a new key, as somebody has filled it in.
 type keyFormView struct {
-	Name, Service, Tenant, Rate, ExpiresIn string
-	Scopes                                 []choice
-	Errors                                 formErrors
+	Name, Service, Tenant, Types, Queues, Rate, ExpiresIn string
+	Scopes                                                []choice
+	Errors                                                formErrors
 }
 
 func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
@@ -44,17 +46,18 @@ type keyCreatedView struct {
 func createKey(ctx context.Context, v *visit) (done, error) {
 	form := keyFormView{
 		Name: v.form("name"), Service: v.form("service"), Tenant: v.form("tenant"), Rate: v.form("rate"),
-		ExpiresIn: v.form("expires_in"), Scopes: scopeChoices(v.request.PostForm["scope"]), Errors: formErrors{},
+		Types: v.form("types"), Queues: v.form("queues"), ExpiresIn: v.form("expires_in"),
+		Scopes: scopeChoices(v.request.PostForm["scope"]), Errors: formErrors{},
 	}
 	wanted := keys.NewKey{
 		Name: form.Name, Service: form.Service, TenantID: form.Tenant, By: v.person.Name,
-		Rate: form.rate(), ExpiresIn: form.expiresIn(),
+		Types: listed(form.Types), Queues: listed(form.Queues), Rate: form.rate(), ExpiresIn: form.expiresIn(),
 	}
 	for _, scope := range v.request.PostForm["scope"] {
 		wanted.Scopes = append(wanted.Scopes, keys.Scope(scope))
 	}
 	if err := wanted.Check(); err != nil {
-		form.Errors.add(err, map[string]string{"tenant_id": "tenant"})
+		form.Errors.add(err, map[string]string{"tenant_id": "tenant", "type": "types", "queue": "queues"})
 	}
 	if len(form.Errors) == 0 {
 		secret, key, err := v.board.config.Keys.Create(ctx, v.db, wanted)
@@ -73,6 +76,11 @@ func createKey(ctx context.Context, v *visit) (done, error) {
 		}
 	}
 	return done{show: "keys-new", status: http.StatusUnprocessableEntity, title: "New key", view: form}, nil
+}
+
+// listed returns the names of a text that separates them by commas or spaces.
+func listed(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 func (f keyFormView) rate() int {

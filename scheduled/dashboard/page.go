@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -143,9 +144,12 @@ func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
 	}
 	var own problem
 	var scope scopeError
+	_, unbound := keys.Unbound(err)
 	switch {
 	case errors.As(err, &own):
 		return answer{own.status, "error", own.title, own.view}
+	case unbound != "":
+		return say(http.StatusForbidden, "Not allowed", upper(unbound)+".")
 	case errors.As(err, &scope):
 		return say(http.StatusForbidden, "Not allowed", upper(scope.Error())+".")
 	case errors.Is(err, errAllTenants):

@@ -61,6 +61,9 @@ type Person struct {
 	Scopes Scopes
 	// Tenant keeps the person to the tasks of this tenant. "" means all tasks.
 	Tenant string
+	// Types and Queues, separated by commas, bind the person to them: it changes no other tasks. "" means all. But a
+	// person with a tenant has the types EXEC, RUN_SQL and SEND_EMAIL only if Types names them.
+	Types, Queues string
 }
 
 // Authenticate tells who sends a request. Its error wraps ErrUnauthenticated if the request comes from nobody who is
@@ -132,5 +135,6 @@ func validName(name string) bool {
 // ownerOf is the person who signs in with a key. known is false if the key is for programs alone.
 func ownerOf(key keys.Key) (person Person, known bool) {
 	scopes, known := ScopesOf(key.Scopes...)
-	return Person{Name: key.Service, Tenant: key.TenantID, Scopes: scopes}, known && scopes.may(Read)
+	return Person{Name: key.Service, Tenant: key.TenantID, Scopes: scopes, Types: strings.Join(key.Types, ","),
+		Queues: strings.Join(key.Queues, ",")}, known && scopes.may(Read)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 )
@@ -103,6 +104,7 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 		}
 		return err
 	})
+	unbound, _ := keys.Unbound(err)
 	switch {
 	case errors.Is(err, errTaskExists):
 		wrong.note("id", errors.New("must be a new one: there is a task with this id"))
@@ -110,7 +112,7 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	case errors.Is(err, store.ErrInvalid):
 		noteInvalid(wrong, err)
 		return v.showNewTask(ctx, wrong, "")
-	case hasCode(err, "42501"): // insufficient_privilege: a trigger of the database has refused it
+	case unbound == "" && hasCode(err, "42501"): // insufficient_privilege: a trigger of the database has refused it
 		wrong.note("id", errors.New("must not be that of the engine or of another tenant"))
 		return v.showNewTask(ctx, wrong, "")
 	case err != nil:

@@ -220,6 +220,24 @@ func TestTasksForThoseWhoRead(t *testing.T) {
 	}
 }
 
+// Who is signed in by a key that is bound to types does no more here than by the API.
+func TestTasksForABoundKey(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t)
+	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}, Types: []string{"LOG"}})
+	task := plain("a")
+	task.Payload = store.JSON(`{"type": "EXEC"}`)
+	b.schedule(task)
+	seen := fmt.Sprintf("%d QUEUED a", b.row("a").Revision)
+	const says = "is of the type EXEC: the key must not change such tasks."
+	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden, says)
+	b.post("/schedule", "type", "EXEC", "id", "b").wants(t, http.StatusForbidden, says)
+	b.post("/schedule", "type", "LOG", "id", "c").wants(t, http.StatusOK, "Scheduled the task.")
+	if b.row("a").Status != store.StatusQueued {
+		t.Error("the task was cancelled")
+	}
+}
+
 func TestTasksOfATenant(t *testing.T) {
 	t.Parallel()
 	b := newTenant(t)

@@ -97,6 +97,11 @@ func (d *Dashboard) begin(v *visit, acts bool, do func(context.Context) error) e
 	}
 	return pgx.BeginTxFunc(ctx, d.config.Pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		v.db = tx
+		if types, queues := v.person.Types, v.person.Queues; acts && types+queues != "" {
+			if err := d.config.Keys.Bind(ctx, tx, strings.Split(types, ","), strings.Split(queues, ",")); err != nil {
+				return err
+			}
+		}
 		if v.person.Tenant != "" {
 			if err := d.config.Keys.Enter(ctx, tx, v.person.Tenant); err != nil {
 				return err

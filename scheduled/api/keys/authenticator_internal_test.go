@@ -45,7 +45,7 @@ type oneKey struct {
 }
 
 var foundColumns = []string{
-	"number", "name", "prefix", "scopes", "service", "tenant_id", "rate", "created_at", "created_by", "expires_at",
+	"number", "name", "prefix", "scopes", "service", "tenant_id", "types", "queues", "rate", "created_at", "created_by", "expires_at",
 	"revoked_at", "revoked_by", "last_used_at", "expired", "noted",
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -79,6 +80,34 @@ func (k *Keys) Enter(ctx context.Context, tx pgx.Tx, tenant string) error {
 		return fmt.Errorf("enter tenant: the transaction has role %q and another tenant", role)
 	}
 	return nil
+}
+
+const bindSQL = `
+SELECT set_config('tasktable.types', $1::text, true), set_config('tasktable.queues', $2::text, true)`
+
+// Bind binds the transaction to types and queues: until its end Postgres refuses to change a task of another type or
+// queue. An empty list means all, except that Enter alone leaves out the types that NewKey.Types names. It takes one
+// round trip.
+func (k *Keys) Bind(ctx context.Context, tx pgx.Tx, types, queues []string) error {
+	if k.err != nil {
+		return fmt.Errorf("bind to types and queues: %w", k.err)
+	}
+	_, err := tx.Exec(ctx, k.schema.SQL(bindSQL), strings.Join(types, ","), strings.Join(queues, ","))
+	if err != nil {
+		return fmt.Errorf("bind to types and queues: %w", err)
+	}
+	return nil
+}
+
+// Unbound returns the column, type or queue, for which the database has refused to change a task after Bind or Enter,
+// and a sentence about it. It returns two empty texts for each other error.
+func Unbound(err error) (column, text string) {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == "42501" && // insufficient_privilege
+		(refused.ColumnName == "type" || refused.ColumnName == "queue") {
+		return refused.ColumnName, refused.Message
+	}
+	return "", ""
 }
 
 const leaveSQL = `

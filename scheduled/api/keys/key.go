@@ -35,6 +35,8 @@ type Key struct {
 	Scopes     []Scope    `json:"scopes"`
 	Service    string     `json:"service"`             // tasks are scheduled in its name
 	TenantID   string     `json:"tenant_id,omitempty"` // the key has the tasks of this tenant alone; "": of all tenants
+	Types      []string   `json:"types,omitempty"`     // see NewKey
+	Queues     []string   `json:"queues,omitempty"`    // see NewKey
 	Rate       int        `json:"rate,omitempty"`      // calls a second; 0: no limit of its own
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
@@ -54,6 +56,7 @@ func (k Key) String() string { return k.Name }
 const (
 	MaxNameLength = 63
 	MaxRate       = 1_000_000
+	MaxBounds     = 100                // types of one key, and queues
 	MaxExpiresIn  = 876600 * time.Hour // 100 years
 )
 
@@ -68,6 +71,12 @@ type NewKey struct {
 	Service string
 	// TenantID restricts the key to the tasks of one tenant. Default (""): the tasks of all tenants.
 	TenantID string
+	// Types binds the key to these types: it changes tasks of no other. A type stands for its variants, too, so EXEC
+	// allows EXEC:backup. Default (nil): all types. But a key of a tenant has EXEC, RUN_SQL and SEND_EMAIL only if Types
+	// has them, because these act with the rights of the nodes.
+	Types []string
+	// Queues binds the key to these queues: it changes tasks of no other. Default (nil): all queues.
+	Queues []string
 	// Rate is the number of calls that the key may make in a second, at most MaxRate. Default (0): no limit.
 	Rate int
 	// ExpiresIn is the time until the key expires, from a second to 100 years. Default (0): the key does not expire.
@@ -95,6 +104,11 @@ func (n NewKey) complete() (NewKey, error) {
 		return n, invalid("name must be 1 to 63 letters, digits or _.-, got %.100q", n.Name)
 	case len(n.Scopes) == 0:
 		return n, invalid("scopes must be one or more of read, schedule, operate, admin, got none")
+	case len(n.Types)+len(n.Queues) > 0 && slices.Contains(n.Scopes, Admin):
+		return n, invalid("types and queues must be empty for a key with the scope admin, because it can make other keys")
+	case len(n.Types) > MaxBounds || len(n.Queues) > MaxBounds:
+		return n, invalid("types and queues must be at most %d each, got %d and %d", MaxBounds, len(n.Types),
+			len(n.Queues))
 	case n.Rate < 0 || n.Rate > MaxRate:
 		return n, invalid("rate must be 0 to %d calls a second, got %d", MaxRate, n.Rate)
 	case n.ExpiresIn != 0 && (n.ExpiresIn < time.Second || n.ExpiresIn > MaxExpiresIn):
@@ -104,6 +118,16 @@ func (n NewKey) complete() (NewKey, error) {
 		{"service", n.Service}, {"tenant_id", n.TenantID}, {"by", n.By},
 	} {
 		if err := checkText(text.field, text.value); err != nil {
+			return n, err
+		}
+	}
+	for _, name := range n.Types {
+		if err := store.CheckType(name); err != nil {
+			return n, err
+		}
+	}
+	for _, name := range n.Queues {
+		if err := store.CheckQueue(name); err != nil {
 			return n, err
 		}
 	}

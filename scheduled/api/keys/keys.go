@@ -59,7 +59,8 @@ func New(config Config) *Keys {
 
 // columns are those of a row. Scopes are read as text, because every driver can scan text.
 const columns = `number, name, prefix, array_to_string(scopes, ',') AS scopes, service,
-    coalesce(tenant_id, '') AS tenant_id, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at,
+    coalesce(tenant_id, '') AS tenant_id, coalesce(array_to_string(types, ','), '') AS types,
+    coalesce(array_to_string(queues, ','), '') AS queues, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at,
     revoked_by, last_used_at`
 
 type row struct {
@@ -69,6 +70,8 @@ type row struct {
 	Scopes     string
 	Service    string
 	TenantID   string
+	Types      string
+	Queues     string
 	Rate       int
 	CreatedAt  time.Time
 	CreatedBy  string
@@ -82,7 +85,7 @@ func (k *Keys) key(r row) Key {
 	key := Key{
 		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, TenantID: r.TenantID, Rate: r.Rate,
 		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
-		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt,
+		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt, Types: listOf(r.Types), Queues: listOf(r.Queues),
 	}
 	for scope := range strings.SplitSeq(r.Scopes, ",") {
 		key.Scopes = append(key.Scopes, Scope(scope))
@@ -91,9 +94,11 @@ func (k *Keys) key(r row) Key {
 }
 
 const createSQL = `
-INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at)
+INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at,
+    types, queues)
 VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, $6::text,
-    $7::text::integer, coalesce($8::text, session_user), clock_timestamp() + $9::text::interval)
+    $7::text::integer, coalesce($8::text, session_user), clock_timestamp() + $9::text::interval,
+    string_to_array($10::text, ','), string_to_array($11::text, ','))
 ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING
 RETURNING ` + columns
 
@@ -120,7 +125,7 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 	secret = newSecret()
 	rows, err := collect[row](ctx, k.schema, db, createSQL, key.Name, secret[:shownLength], hashOf(secret),
 		strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
-		intervalText(key.ExpiresIn))
+		intervalText(key.ExpiresIn), orNil(strings.Join(key.Types, ",")), orNil(strings.Join(key.Queues, ",")))
 	if err != nil {
 		return "", Key{}, fmt.Errorf("%s: %w", doing, err)
 	}
@@ -187,6 +192,14 @@ func collect[T any](ctx context.Context, schema store.Schema, db store.DB, state
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+}
+
+// listOf returns nil for "".
+func listOf(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
 }
 
 func orNil(text string) *string {

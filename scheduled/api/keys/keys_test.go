@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,32 @@ func TestAKeyIsCreatedListedAndRevoked(t *testing.T) {
 	check(t, err)
 	same(t, names(ctx, t, all, pool, false), "Ci.build_1-x b")
 	same(t, names(ctx, t, all, pool, true), "Ci.build_1-x b b")
+}
+
+func TestAKeyIsBoundToTypesAndQueues(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	all := keys.New(keys.Config{})
+	wanted := reader("a")
+	wanted.Types, wanted.Queues = []string{"LOG", "EXEC:backup"}, []string{"mail"}
+	secret, _, err := all.Create(ctx, pool, wanted)
+	check(t, err)
+	found, err := all.Authenticate(ctx, pool, secret)
+	check(t, err)
+	same(t, strings.Join(found.Types, " ")+", "+strings.Join(found.Queues, " "), "LOG EXEC:backup, mail")
+	for rule, change := range map[string]func(*keys.NewKey){
+		"type must be":                func(k *keys.NewKey) { k.Types = []string{"LOG,EXEC"} },
+		"queue must be":               func(k *keys.NewKey) { k.Queues = []string{"E-Mail"} },
+		"types and queues must be at": func(k *keys.NewKey) { k.Types = slices.Repeat([]string{"LOG"}, 101) },
+		"types and queues must be empty": func(k *keys.NewKey) { // it could make a key that is not bound
+			k.Scopes = append(k.Scopes, keys.Admin)
+		},
+	} {
+		broken := wanted
+		change(&broken)
+		fails(t, broken.Check(), store.ErrInvalid, rule)
+	}
 }
 
 func names(ctx context.Context, t *testing.T, all *keys.Keys, db store.DB, revoked bool) string {
