@@ -68,3 +68,43 @@ func TestBoundKeys(t *testing.T) {
 		})
 	}
 }
+
+// Who may schedule cannot keep people from being told, nor send them messages.
+func TestNoticesAreTheEngines(t *testing.T) {
+	t.Parallel()
+	s, secrets := newServiceWithRoles(t)
+	for _, id := range []string{"notice-watch", "notice/dead/ops/1"} {
+		s.exec(`SELECT tasktable.schedule('{"type": "NOTICE", "recipient": "ops"}', '2040-01-01', $1)`, id)
+	}
+	s.wants(http.StatusCreated, secrets["all"], "PUT", "/v1/tasks/a", hello)
+	s.wants(http.StatusCreated, secrets["acme"], "PUT", "/v1/tasks/b", hello)
+	before := s.states()
+	const notice = `{"payload": {"type": "NOTICE", "recipient": "ops", "test": true}}`
+	for _, key := range []string{"all", "acme"} {
+		calls := [][3]string{
+			{"POST", "/v1/tasks", notice},
+			{"POST", "/v1/tasks", `{"id": "notice/x", "payload": {"type": "LOG"}}`},
+			{"POST", "/v1/tasks/bulk", `{"tasks": [` + hello + `, {"payload": {"type": "NOTICE_WATCH"}}]}`},
+			{"PUT", "/v1/tasks/x", notice},
+			{"PATCH", map[string]string{"all": "/v1/tasks/a", "acme": "/v1/tasks/b"}[key], notice},
+		}
+		for _, path := range []string{"/v1/tasks/notice-watch", "/v1/tasks/notice%2Fdead%2Fops%2F1"} {
+			calls = append(calls, [3]string{"PUT", path, hello}, [3]string{"PATCH", path, `{"priority": 1}`},
+				[3]string{"DELETE", path, ""})
+			for _, verb := range []string{"/cancel", "/pause", "/resume", "/run-now", "/retry"} {
+				calls = append(calls, [3]string{"POST", path + verb, ""})
+			}
+		}
+		for _, call := range calls {
+			got := s.wants(http.StatusForbidden, secrets[key], call[0], call[1], call[2])
+			s.says(got, "ids that begin with notice/, the id notice-watch, and the types NOTICE and NOTICE_WATCH are the")
+			if got.field("code") != "reserved" {
+				t.Errorf("%s: %s", call, got.text)
+			}
+		}
+	}
+	if after := s.states(); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+	s.wants(http.StatusOK, secrets["all"], "GET", "/v1/tasks/notice-watch", "")
+}

@@ -28,6 +28,8 @@ var (
 	errAllTenants = refusal(CodeTenantNotAllowed,
 		"a key of a tenant may not use this, because it is about all tenants")
 	errNoTask   = refusal(CodeNoSuchTask, "no such task")
+	errReserved = refusal(CodeReserved, "ids that begin with notice/, the id notice-watch, and the types NOTICE and "+
+		"NOTICE_WATCH are the engine's; recipients and rules are set by tasktable notices")
 	errConflict = refusal(CodeWriteConflict, "others write the same task; try again")
 )
 

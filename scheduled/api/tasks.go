@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	notice "github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
@@ -152,6 +153,9 @@ func (c call) schedule(
 
 // task returns the task to schedule.
 func (c call) task(id string, content Content) (store.Task, error) {
+	if notice.Reserved(id, content.Payload.TaskType()) {
+		return store.Task{}, errReserved
+	}
 	task, err := content.task(id, c.caller)
 	if err != nil || c.checkPayload == nil {
 		return task, err
@@ -214,6 +218,9 @@ func inBulk(err error, i, tasks int) error {
 func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, error) {
 	if in.IfNoneMatch != "" {
 		return nil, errNoneMatch
+	}
+	if notice.Reserved(in.ID, "") {
+		return nil, errReserved
 	}
 	row, err := c.locked(ctx, in.ID)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	notice "github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
@@ -98,6 +99,9 @@ func verbOperation(name, summary, description string) huma.Operation {
 func (c call) verb(
 	ctx context.Context, id string, given Conditions, do func() (store.Receipt, error),
 ) (*receiptAnswer, error) {
+	if notice.Reserved(id, "") {
+		return nil, errReserved
+	}
 	if given.IfNoneMatch != "" {
 		return nil, errNoneMatch
 	}

@@ -81,7 +81,7 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			v.person = person
 		}
 		if err == nil {
-			err = allow(person, a.needs, a.global)
+			err = errors.Join(allow(person, a.needs, a.global), reserved(person, r.PathValue("id"), ""))
 		}
 		if err == nil {
 			err = d.begin(v, true, func(ctx context.Context) (err error) {

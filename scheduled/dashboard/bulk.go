@@ -135,6 +135,9 @@ func (v *visit) selected(ctx context.Context, view *bulkView) error {
 		if err != nil {
 			return err
 		}
+		if err := reserved(v.person, seen.ID, ""); err != nil {
+			return err
+		}
 		view.Seen = append(view.Seen, seen)
 	}
 	slices.SortFunc(view.Seen, func(a, b seenTask) int { return strings.Compare(a.ID, b.ID) })
@@ -180,7 +183,7 @@ func (v *visit) allThatMatch(ctx context.Context, view *bulkView) error {
 		return err
 	}
 	for _, id := range ids {
-		if task, known := present[id]; known {
+		if task, known := present[id]; known && reserved(v.person, id, task.Type) == nil {
 			view.Seen = append(view.Seen, seenTask{id, task.Revision, task.Status})
 		}
 	}

@@ -225,6 +225,9 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 	case wrong != "":
 		return view.again(http.StatusUnprocessableEntity, "Nothing was saved. "+wrong)
 	}
+	if err := reserved(v.person, task.ID, task.Payload.TaskType()); err != nil {
+		return done{}, err
+	}
 	// The span in which the task was scheduled stays: an edit has none of its own.
 	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
 	switch {

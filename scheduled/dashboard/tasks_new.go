@@ -94,6 +94,9 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	if len(wrong) > 0 {
 		return v.showNewTask(ctx, wrong, "")
 	}
+	if err := reserved(v.person, task.ID, task.Payload.TaskType()); err != nil {
+		return done{}, err
+	}
 	var receipt store.Receipt
 	tx, _ := v.db.(pgx.Tx)
 	// The savepoint undoes what a refused task has done, so that the form can be read and shown again.

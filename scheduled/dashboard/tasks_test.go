@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -236,6 +237,46 @@ func TestTasksForABoundKey(t *testing.T) {
 	if b.row("a").Status != store.StatusQueued {
 		t.Error("the task was cancelled")
 	}
+}
+
+// Who may schedule cannot keep people from being told, nor send them messages. An admin can.
+func TestNoticesAreTheEngines(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t)
+	for _, id := range []string{"notice-watch", "notice/dead/ops/1"} {
+		task := plain(id)
+		task.Payload = store.JSON(`{"type": "NOTICE", "recipient": "ops"}`)
+		b.schedule(task)
+	}
+	b.schedule(plain("a"))
+	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}})
+	const says = "To change one needs the scope admin."
+	for _, id := range []string{"notice-watch", "notice/dead/ops/1"} {
+		seen := fmt.Sprintf("%d QUEUED %s", b.row(id).Revision, id)
+		revision := b.revision(id)
+		b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden, says)
+		for _, verb := range []string{"cancel", "pause", "delete", "edit"} {
+			b.post("/tasks/"+url.PathEscape(id)+"/"+verb, "revision", revision, "confirmed", "1").
+				wants(t, http.StatusForbidden, says)
+		}
+		b.post("/recurring/"+url.PathEscape(id)+"/cancel", "revision", revision, "confirmed", "1").
+			wants(t, http.StatusForbidden, says)
+	}
+	b.post("/schedule", "type", "NOTICE", "payload", `{"recipient": "ops", "test": true}`).
+		wants(t, http.StatusForbidden, says)
+	b.post("/schedule", "type", "LOG", "id", "notice/x").wants(t, http.StatusForbidden, says)
+	b.post("/tasks/act", "verb", "cancel", "all", "1", "filter", "", "confirmed", "1", "back", "/tasks").
+		wants(t, http.StatusOK, "Cancelled 1 task")
+	for id, want := range map[string]store.Status{"notice-watch": store.StatusQueued,
+		"notice/dead/ops/1": store.StatusQueued, "a": store.StatusCancelled} {
+		if got := b.row(id).Status; got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+	b.signIn(keys.NewKey{Name: "root", Scopes: keys.Scopes()})
+	seen := fmt.Sprintf("%d QUEUED notice-watch", b.row("notice-watch").Revision)
+	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1", "back", "/tasks").
+		wants(t, http.StatusOK, "Cancelled 1 task")
 }
 
 func TestTasksOfATenant(t *testing.T) {

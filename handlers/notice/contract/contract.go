@@ -1,6 +1,8 @@
 // Package contract has the payloads of package notice.
 package contract
 
+import "strings"
+
 // Notice tells a recipient what happened to tasks. The database schedules it, by the rules of package rules. Its causes
 // are in the table notice_causes, by the id of the task.
 type Notice struct {
@@ -25,3 +27,11 @@ type Watch struct{}
 
 // TaskType is NOTICE_WATCH.
 func (Watch) TaskType() string { return "NOTICE_WATCH" }
+
+// Reserved reports whether a task is the engine's because of its id or its type: a notice, or the watch. Who may
+// schedule tasks must not touch it, because that would send messages to people, or keep them from being told. An empty
+// type is of no task.
+func Reserved(id, taskType string) bool {
+	return id == WatchID || strings.HasPrefix(id, "notice/") || taskType == (Notice{}).TaskType() ||
+		taskType == (Watch{}).TaskType()
+}
