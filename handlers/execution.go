@@ -39,6 +39,16 @@ type Execution struct {
 	extend  func(context.Context, time.Duration) error
 }
 
+const (
+	// MaxFollowUps is how many follow-ups one attempt may ask for. A handler that has more to schedule asks for a
+	// follow-up that goes on where this attempt ended, or calls ScheduleMany in the transaction of HandleTx.
+	MaxFollowUps = 10_000
+	// MaxResultBytes bounds the JSON text of a result. Payloads have the same bound.
+	MaxResultBytes = store.MaxPayloadBytes
+)
+
+var errTooManyFollowUps = fmt.Errorf("%w: an attempt may ask for at most %d follow-ups", store.ErrInvalid, MaxFollowUps)
+
 // Effects holds the requests of a handler about its task. The engine applies them when it settles the attempt as
 // completed.
 type Effects struct {
@@ -74,7 +84,8 @@ func (e *Execution) Again(at time.Time) {
 }
 
 // FollowUp schedules another task, in the transaction that completes this one. It is applied only if the handler
-// returns nil. If Schedule would refuse the follow-up, this attempt fails for good. A follow-up with this task's own
+// returns nil. If Schedule would refuse the follow-up, this attempt fails for good. So does an attempt that asks for
+// more than MaxFollowUps, and one whose follow-ups cannot be scheduled in time. A follow-up with this task's own
 // id schedules this task anew, as Schedule does to a finished task: it runs again if the time differs. If somebody
 // edited the task while the handler ran, the edit wins.
 //
@@ -86,11 +97,17 @@ func (e *Execution) Again(at time.Time) {
 // and no time, the fan-out does not repeat the tasks that failed in an earlier night. FollowUp returns no receipt, so
 // the handler is not told.
 //
-// A follow-up that is due now starts at once, unless this task is itself a follow-up or schedules itself. In these
-// two cases the follow-up is due one second after the start of this attempt at the earliest, so that tasks which
-// schedule each other for ever do not fill the database. So a fan-out does not wait, and the first step of a chain
-// does not wait. Each further step may wait up to a second.
+// A follow-up that is due now starts at once, also as a step of a chain of follow-ups. Two chains are slowed down, so
+// that tasks which schedule each other for ever do not fill the database: a chain that comes back to a task that is
+// behind it, and a chain of which ten tasks started within a second. Their next step is due one second after the start
+// of this attempt at the earliest.
 func (e *Execution) FollowUp(task store.Task) {
+	if len(e.effects.FollowUps) == MaxFollowUps {
+		if !errors.Is(e.effects.Err, errTooManyFollowUps) {
+			e.effects.Err = errors.Join(e.effects.Err, errTooManyFollowUps)
+		}
+		return
+	}
 	task.Entity, task.TenantID = cmp.Or(task.Entity, e.Entity), cmp.Or(task.TenantID, e.TenantID)
 	// The payload is encoded here, because its methods are the handler's code, and because the handler may change the
 	// data it points to later.
@@ -102,7 +119,9 @@ func (e *Execution) FollowUp(task store.Task) {
 	e.effects.FollowUps = append(e.effects.FollowUps, fixed)
 }
 
-// Result keeps a value as JSON with the completed task. A value that cannot be encoded fails the attempt.
+// Result keeps a value as JSON with the completed task. It replaces the value of an earlier call. A value that cannot
+// be encoded fails the attempt. If the JSON has more than MaxResultBytes, the attempt fails for good. Keep what is
+// larger elsewhere, and give Result its address.
 func (e *Execution) Result(value any) {
 	encoded, err := json.Marshal(value)
 	if err != nil {

@@ -196,11 +196,12 @@ RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS 
 DECLARE
     former text := tasktable.enter_change(
         coalesce(insert_tasks.verb, 'schedule'), NULL, coalesce(insert_tasks.wake, true));
+    places jsonb := (SELECT jsonb_object_agg(each.value ->> 'id', each.ordinality)
+        FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each); -- by id
 BEGIN
     RETURN QUERY
     WITH task AS MATERIALIZED (
-        SELECT each.value AS task, each.ordinality, each.value ->> 'id' AS id
-        FROM jsonb_array_elements(insert_tasks.tasks) WITH ORDINALITY AS each
+        SELECT each.value AS task, each.value ->> 'id' AS id FROM jsonb_array_elements(insert_tasks.tasks) AS each
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
             expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, jitter, retention, time_zone,
@@ -223,7 +224,8 @@ BEGIN
         ON CONFLICT (id) DO UPDATE SET id = t.id WHERE false
         RETURNING t.id::text AS id, t.revision
     )
-    SELECT task.ordinality, made.id, made.revision FROM made JOIN task USING (id);
+    -- A join, whose plan depends on statistics, could compare each of the rows with each of the tasks.
+    SELECT (places ->> made.id)::bigint, made.id, made.revision FROM made;
     former := tasktable.leave_change(former);
 END $$;
 COMMENT ON FUNCTION tasktable.insert_tasks IS 'Part of schedule_many: inserts many tasks that have ids and do not '
@@ -292,6 +294,7 @@ RETURNS TABLE ("position" bigint, id text, revision bigint, outcome text) LANGUA
 DECLARE
     tenant text := nullif(current_setting('tasktable.tenant', true), '');
     each   record;
+    listed jsonb; -- by id: whether the task recurs. A join could compare each row with each of the tasks.
 BEGIN
     IF sync.entity IS NULL THEN
         RAISE EXCEPTION 'entity must be given, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'entity';
@@ -305,6 +308,8 @@ BEGIN
         -- With a new id at each call the task would be another one each time, and the one before would be cancelled.
         RAISE EXCEPTION 'id must be given for each of the tasks' USING ERRCODE = 'not_null_violation', COLUMN = 'id';
     END IF;
+    listed := (SELECT coalesce(jsonb_object_agg(one.value ->> 'id', one.value ->> 'cron' IS NOT NULL), '{}')
+        FROM jsonb_array_elements(sync.tasks) AS one);
     -- One sync of an entity at a time, because two at once would each miss the tasks that the other adds. The lock is
     -- one of 1,024, because the lock table belongs to the whole server. A transaction that syncs tens of thousands of
     -- entities would fill it, and statements in other databases would fail.
@@ -319,10 +324,9 @@ BEGIN
             WHERE t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
                 -- Tenants may have entities of the same name.
                 AND (tenant IS NULL OR t.tenant_id = tenant)
-                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' = t.id)
+                AND NOT listed ? t.id
                 -- The caller lists a recurring task, but not its occurrences.
-                AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one
-                    WHERE one.value ->> 'id' = t.parent_id AND one.value ->> 'cron' IS NOT NULL)
+                AND NOT coalesce((listed -> t.parent_id)::boolean, false)
                 -- The caller cannot list a follow-up, because a handler asked for it.
                 AND t.spawned_by IS NULL
         ) AS union_of_both

@@ -99,7 +99,7 @@ func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 	if slices.ContainsFunc(l.changes, own) { // it has scheduled itself
 		return line, false
 	}
-	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) + ", because it is a follow-up of a follow-up"
+	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) + ", because its chain of follow-ups went on without a pause"
 	return StoryLine{At: row.ScheduledAt, Kind: "due", Text: text}, true
 }
 

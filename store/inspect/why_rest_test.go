@@ -80,7 +80,7 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 		"at once": false, "later": true, "begun": true, "jittered": false, "no follow-up": false,
 	} {
 		found := slices.ContainsFunc(b.why(id).Story, func(line inspect.StoryLine) bool {
-			return line.Kind == "due" && line.Text == "put off for 900ms, because it is a follow-up of a follow-up"
+			return line.Kind == "due" && line.Text == "put off for 900ms, because its chain of follow-ups went on without a pause"
 		})
 		if found != want {
 			t.Errorf("%s: the story is %+v", id, b.why(id).Story)

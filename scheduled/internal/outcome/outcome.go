@@ -92,6 +92,10 @@ func checkEffects(effects handlers.Effects) error {
 		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s",
 			store.ErrInvalid, again))
 	}
+	if size := len(effects.Result); size > handlers.MaxResultBytes {
+		return handlers.Permanent(fmt.Errorf("Result: %w: the result must be at most %d KiB of JSON text, got %d bytes",
+			store.ErrInvalid, handlers.MaxResultBytes>>10, size))
+	}
 	return handlers.Permanent(effects.Err)
 }
 

@@ -42,6 +42,12 @@ func IsTimeout(err error) bool {
 	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)
 }
 
+// IsCanceled reports whether Postgres ended a statement, nearly always because it took longer than statement_timeout.
+func IsCanceled(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == "57014"
+}
+
 // IsLocked reports whether a statement waited too long for another transaction.
 func IsLocked(err error) bool {
 	var pgErr *pgconn.PgError

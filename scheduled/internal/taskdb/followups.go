@@ -1,8 +1,11 @@
 package taskdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,45 +14,19 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// followUp schedules the follow-ups of all settled attempts with one statement, each in the name of the task that
-// asked for it. It leaves out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited
-// meanwhile has its follow-ups, too, except one with the task's own id, because the newer edit wins.
+// followUp schedules the follow-ups of all settled attempts, each in the name of the task that asked for it. It leaves
+// out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited meanwhile has its follow-ups,
+// too, except one with the task's own id, because the newer edit wins.
 func (s Queries) followUp(
 	ctx context.Context, q pg.DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
 ) error {
-	var (
-		tasks []store.TaskAs
-		asked []followUp
-	)
-	states := statesByFence(done)
-	for i := range settlements {
-		one := &settlements[i]
-		state := states[one.Fence]
-		if state == nil || !state.Settled {
-			continue
+	asked := askedFor(settlements, done)
+	// All transactions insert in this order, so that no two of them deadlock. Of two with one id the later wins.
+	slices.SortStableFunc(asked, func(a, b followUp) int { return cmp.Compare(a.task.ID, b.task.ID) })
+	for part := range partsOf(asked) {
+		if err := s.schedulePart(ctx, q, service, part); err != nil {
+			return err
 		}
-		by := "task " + one.ID
-		if len(by) > store.MaxIDBytes {
-			by = service
-		}
-		for _, task := range one.Effects.FollowUps {
-			own := IDOf(task) == one.ID
-			if own && !state.Current {
-				continue
-			}
-			tasks = append(tasks, store.TaskAs{Task: task, By: by, Trace: one.Effects.Trace})
-			asked = append(asked, followUp{from: one, state: state, own: own, task: task})
-		}
-	}
-	if len(tasks) == 0 {
-		return nil
-	}
-	receipts, err := store.New(store.Config{Schema: s.Schema.String(), Service: service}).ScheduleAs(ctx, q, tasks)
-	if err != nil {
-		return fmt.Errorf("schedule %d follow-ups: %w", len(tasks), err)
-	}
-	for i, receipt := range receipts {
-		asked[i].receipt = receipt
 	}
 	// putOff is first, because a task that ran must not count as the follow-up that another task of this group has
 	// just made of it.
@@ -57,6 +34,75 @@ func (s Queries) followUp(
 		return err
 	}
 	return s.spawned(ctx, q, asked)
+}
+
+// askedFor lists the follow-ups that are to be scheduled.
+func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) {
+	states := statesByFence(done)
+	for i := range settlements {
+		one := &settlements[i]
+		state := states[one.Fence]
+		if state == nil || !state.Settled {
+			continue
+		}
+		for _, task := range one.Effects.FollowUps {
+			own := IDOf(task) == one.ID
+			if own && !state.Current {
+				continue
+			}
+			asked = append(asked, followUp{from: one, state: state, own: own, task: task})
+		}
+	}
+	return asked
+}
+
+const (
+	// FollowUpsAtOnce is how many follow-ups one statement schedules at most.
+	FollowUpsAtOnce = 1000
+	// maxPartBytes bounds the payloads of one statement. All its tasks are one JSON text.
+	maxPartBytes = 16 << 20
+)
+
+// partsOf cuts follow-ups into parts, each of which one statement schedules.
+func partsOf(asked []followUp) iter.Seq[[]followUp] {
+	return func(yield func([]followUp) bool) {
+		for len(asked) > 0 {
+			n, size := 0, 0
+			for n < min(len(asked), FollowUpsAtOnce) {
+				if payload, ok := asked[n].task.Payload.(store.JSON); ok {
+					size += len(payload)
+				}
+				if n > 0 && size > maxPartBytes {
+					break
+				}
+				n++
+			}
+			if !yield(asked[:n]) {
+				return
+			}
+			asked = asked[n:]
+		}
+	}
+}
+
+// schedulePart schedules follow-ups with one statement, and notes their receipts.
+func (s Queries) schedulePart(ctx context.Context, q pg.DB, service string, part []followUp) error {
+	tasks := make([]store.TaskAs, len(part))
+	for i, f := range part {
+		by := "task " + f.from.ID
+		if len(by) > store.MaxIDBytes {
+			by = service
+		}
+		tasks[i] = store.TaskAs{Task: f.task, By: by, Trace: f.from.Effects.Trace}
+	}
+	receipts, err := store.New(store.Config{Schema: s.Schema.String(), Service: service}).ScheduleAs(ctx, q, tasks)
+	if err != nil {
+		return fmt.Errorf("schedule %d follow-ups: %w", len(tasks), err)
+	}
+	for i, receipt := range receipts {
+		part[i].receipt = receipt
+	}
+	return nil
 }
 
 // followUp is a task that a settled attempt has scheduled.
@@ -69,10 +115,14 @@ type followUp struct {
 }
 
 // rerunWait is the least time from the start of an attempt to a run that its task may ask for again and again. These
-// are the task's own next run, by Again, Snooze or a follow-up with its id, and a follow-up of a task that is itself
-// a follow-up. Without it, a handler that asks for "now" each time would write to the database without a pause.
-// SettleSQL, AgainSQL and putOffSQL have the same second.
+// are the task's own next run, by Again, Snooze or a follow-up with its id, a follow-up with the id of a task behind it
+// in the chain of follow-ups, and the next step of a chain that had MaxSteps within this time. Without it, a handler
+// that asks for "now" each time would write to the database without a pause. SettleSQL, AgainSQL and putOffSQL have the
+// same second.
 const rerunWait = time.Second
+
+// MaxSteps is how many steps of one chain of follow-ups may start within rerunWait.
+const MaxSteps = 10
 
 // atOnce reports whether the follow-up was written and may be due before rerunWait is over.
 func (f *followUp) atOnce() bool {
@@ -85,29 +135,51 @@ func (f *followUp) atOnce() bool {
 
 // A task is a follow-up if its row says which task asked for it. No name of a service can pretend that, and an edit
 // does not hide it. The statement writes no column whose edit draws a revision, so scheduled_at keeps the time that
-// was asked for.
+// was asked for. Nothing in it compares each follow-up with each other one, because an attempt may have ten thousand.
 //
-// The answer has the number of generations behind the task that asked, including that task, but at most
-// MaxGenerations. A ring is counted once round.
+// The answer has the number of generations behind the task that asked, including that task, but at most $6. A ring is
+// counted once round.
 //
 // $1 is now. $2 to $5 have, for each follow-up, the task and the fence of the attempt that asked, the time when that
-// attempt began, and the follow-up's id. $6 is MaxGenerations.
+// attempt began, and the follow-up's id. $7 is MaxSteps.
 const putOffSQL = `
-WITH asked AS (
-    SELECT f.fence, f.asked_by, f.id, f.started_at + interval '1 second' AS until
+WITH RECURSIVE asked AS MATERIALIZED (
+    SELECT f.asked_by, f.fence, f.started_at, f.id
     FROM unnest($2::text[], $3::bigint[], $4::timestamptz[], $5::text[]) AS f (asked_by, fence, started_at, id)
-    WHERE f.id = f.asked_by OR EXISTS (
-        SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY[f.asked_by]) AND t.spawned_by IS NOT NULL)
+), behind AS ( -- of each task that asked: the task itself, the task that asked for it, and so on
+    SELECT DISTINCT asked.fence, asked.started_at, asked.asked_by COLLATE "C" AS id, asked.started_at AS began, 1 AS n
+    FROM asked
+    UNION ALL
+    SELECT behind.fence, behind.started_at, up.id COLLATE "C", up.started_at, behind.n + 1
+    FROM behind CROSS JOIN LATERAL (
+        SELECT p.id::text AS id, p.started_at
+        FROM tasktable.scheduled_tasks AS t CROSS JOIN LATERAL (
+            SELECT p.id, p.started_at FROM tasktable.scheduled_tasks AS p WHERE p.id = ANY (ARRAY[t.spawned_by]) LIMIT 1
+        ) AS p
+        WHERE t.id = ANY (ARRAY[behind.id]) LIMIT 1
+    ) AS up
+    WHERE behind.n < $7::int
+), asker AS MATERIALIZED (
+    SELECT behind.fence, array_agg(behind.id) AS chain,
+        bool_or(behind.n = $7::int AND behind.began > behind.started_at - interval '1 second') AS quick
+    FROM behind GROUP BY behind.fence
 ), latest AS (
-    SELECT asked.id, max(asked.until) AS until FROM asked
-    WHERE asked.until > coalesce($1::timestamptz, clock_timestamp()) GROUP BY asked.id
+    SELECT asked.id, max(asked.started_at) + interval '1 second' AS until, array_agg(asked.fence) AS fences,
+        array_agg(asked.asked_by) AS askers
+    FROM asked JOIN asker ON asker.fence = asked.fence
+    WHERE asker.quick OR asked.id = ANY (asker.chain)
+    GROUP BY asked.id
+    HAVING max(asked.started_at) + interval '1 second' > coalesce($1::timestamptz, clock_timestamp())
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = latest.until
     FROM latest WHERE t.id = ANY (ARRAY[latest.id]) AND t.next_attempt_at < latest.until
-    RETURNING t.id::text AS id
+    RETURNING latest.fences, latest.askers
 )
 SELECT slowed.fence, chain.generations
-FROM (SELECT DISTINCT asked.fence, asked.asked_by FROM updated JOIN asked USING (id)) AS slowed
+FROM (
+    SELECT DISTINCT one.fence, one.asked_by
+    FROM updated CROSS JOIN LATERAL unnest(updated.fences, updated.askers) AS one (fence, asked_by)
+) AS slowed
 CROSS JOIN LATERAL (
     WITH RECURSIVE chain AS (
         SELECT slowed.asked_by COLLATE "C" AS id, 1 AS n
@@ -141,7 +213,8 @@ func (s Queries) putOff(ctx context.Context, q pg.DB, now *time.Time, followUps 
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := q.Query(ctx, s.Schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids, MaxGenerations)
+	rows, err := q.Query(ctx, s.Schema.SQL(putOffSQL), now, askedBy, fences, startedAts, ids,
+		MaxGenerations*MaxSteps, MaxSteps)
 	if err != nil {
 		return fmt.Errorf("put off follow-ups: %w", err)
 	}
@@ -150,6 +223,9 @@ func (s Queries) putOff(ctx context.Context, q pg.DB, now *time.Time, followUps 
 		generations int
 	)
 	_, err = pgx.ForEachRow(rows, []any{&fence, &generations}, func() error {
+		if generations >= MaxSteps { // a chain that does not come back is put off once in so many steps
+			generations /= MaxSteps
+		}
 		states[fence].PutOff, states[fence].Generations = true, generations
 		return nil
 	})

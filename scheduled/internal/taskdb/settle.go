@@ -104,7 +104,7 @@ type SettleResult struct {
 	Type    string
 	PutOff  bool // the task asked to run again, or for a follow-up, at once, and this run waits: see rerunWait
 
-	Generations int `db:"-"` // with PutOff by a follow-up: how many tasks asked for each other, up to this one
+	Generations int `db:"-"` // with PutOff by a follow-up: how often its chain, up to this task, was put off
 }
 
 // Recorded is the outcome that the history shows for a settlement.

@@ -35,9 +35,13 @@ func (s Queries) lockInOrder(
 	if err != nil {
 		return nil, nil, err
 	}
+	isBusy := map[string]bool{}
+	for _, id := range busy {
+		isBusy[id] = true
+	}
 	for _, one := range settlements {
-		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IDOf(task)) }
-		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
+		busyFollowUp := func(task store.Task) bool { return isBusy[IDOf(task)] }
+		if isBusy[one.ID] || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
 			held = append(held, one)
 		} else {
 			free = append(free, one)

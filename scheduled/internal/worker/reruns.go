@@ -23,9 +23,9 @@ type reruns struct {
 	told   map[string]bool // by type
 }
 
-// count adds a run that a task has asked for. generations is the number of tasks that asked for each other, up to
-// this one. It is 0 or 1 for a task that asks for itself. count reports whether to write a line to the log, which is
-// so once in a window for a type.
+// count adds a run that a task has asked for. generations is how often the chain of follow-ups up to this task was put
+// off. It is 0 or 1 for a task that asks for itself. count reports whether to write a line to the log, which is so once
+// in a window for a type.
 func (r *reruns) count(id, kind string, generations int, now time.Time) (tell bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

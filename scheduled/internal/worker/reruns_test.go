@@ -61,7 +61,8 @@ func (b *bench) waits(
 	return waits, putOff
 }
 
-// However a handler asks to run again at once for ever, it runs once a second from the second run on at the latest.
+// However a handler asks to run again at once for ever, it runs once a second from the second run on at the latest. A
+// chain of new tasks takes ten steps in a second.
 func TestEndlessRerunsWait(t *testing.T) {
 	t.Parallel()
 	ring := map[string]string{"a": "b", "b": "a"}
@@ -90,7 +91,7 @@ func TestEndlessRerunsWait(t *testing.T) {
 			return enginetest.FollowedBy(h, store.Task{
 				ID: fmt.Sprint(n), Payload: enginetest.Job{Name: "next"}, At: now,
 			})
-		}, "1 × 0s 19 × 1s ", 19},
+		}, "9 × 0s 1 × 1s 9 × 0s 1 × 1s ", 2},
 		"a ring of follow-ups": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return enginetest.FollowedBy(h, store.Task{
 				ID: ring[h.ID], Payload: enginetest.Job{Name: "ring"}, At: now.Add(time.Millisecond),
@@ -147,9 +148,9 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 	}
 }
 
-// A follow-up of a task that an application scheduled is due as asked, however many there are, and whatever name the
-// application's service has. A follow-up of a follow-up waits, also after an edit, and only where it is due at once.
-func TestFollowUpsOfFollowUpsWait(t *testing.T) {
+// A follow-up is due as asked, however many there are, and whatever name the application's service has. Only the tenth
+// task of a chain within a second waits, also after an edit, and only where it is due at once.
+func TestChainOfFollowUpsWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	asked := func(round string, by taskdb.Claim) taskdb.Settlement {
@@ -187,25 +188,25 @@ func TestFollowUpsOfFollowUpsWait(t *testing.T) {
 	done := b.End(enginetest.Noon, asked("1", b.Take(enginetest.Noon)["a"]))
 	check("of a task that the application scheduled", "1", false, done, asNow)
 
-	h := b.Take(enginetest.Noon)["now1"]
 	waiting := map[string]time.Duration{
 		"now": time.Second, "past": time.Second, "soon": time.Second,
 		"second": time.Second, "later": time.Second + time.Microsecond,
 	}
-	check("of a follow-up", "2", true, b.End(enginetest.Noon, asked("2", h)), waiting)
-	b.Expect("it can be seen what was asked", "now2", `
+	for step := 2; step < taskdb.MaxSteps; step++ {
+		h := b.Take(enginetest.Noon)[fmt.Sprint("now", step-1)]
+		check("of a follow-up", fmt.Sprint(step), false, b.End(enginetest.Noon, asked(fmt.Sprint(step), h)), asNow)
+	}
+	b.Schedule(store.Task{ID: "soon9", Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon})
+	tenth := b.Take(enginetest.Noon)
+	check("of the tenth of a chain", "10", true, b.End(enginetest.Noon, asked("10", tenth["now9"])), waiting)
+	b.Expect("it can be seen what was asked", "now10", `
 		QUEUED rev=1 attempt=0 scheduled=noon next=1s
-		1 schedule created by task now1`)
-
-	b.Schedule(store.Task{ID: "soon1", Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon})
-	check(
-		"of a follow-up that was edited since", "3", true,
-		b.End(enginetest.Noon, asked("3", b.Take(enginetest.Noon)["soon1"])), waiting,
-	)
+		1 schedule created by task now9`)
+	check("of one that was edited since", "11", true, b.End(enginetest.Noon, asked("11", tenth["soon9"])), waiting)
 }
 
 // The change line of a follow-up has no room for the longest ids of the tasks that ask for it.
-func TestFollowUpsOfFollowUpsWithLongIDsWait(t *testing.T) {
+func TestRingOfFollowUpsWithLongIDsWaits(t *testing.T) {
 	t.Parallel()
 	ring := [2]string{strings.Repeat("a", store.MaxIDBytes), strings.Repeat("b", store.MaxIDBytes)}
 	next := map[string]string{ring[0]: ring[1], ring[1]: ring[0]}
@@ -314,38 +315,45 @@ func TestRerunsAreCountedByChain(t *testing.T) {
 	}
 }
 
-// Settling tells how many generations are behind a task whose follow-up was put off.
+// Settling tells how often a chain was put off, up to the task whose follow-up was put off now.
 func TestGenerationsOfPutOffs(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		next func(id int) int
 		n    int
-		want func(i int) int // at run i; the first run of an application's task puts nothing off
+		want func(i int) int // at run i; 0: nothing was put off
 	}{
 		"a chain": {
-			func(id int) int { return id + 1 }, taskdb.MaxGenerations + 3,
-			func(i int) int { return min(i+1, taskdb.MaxGenerations) },
+			func(id int) int { return id + 1 }, 3*taskdb.MaxSteps + 3,
+			func(i int) int {
+				if (i+1)%taskdb.MaxSteps != 0 {
+					return 0
+				}
+				return (i + 1) / taskdb.MaxSteps
+			},
 		},
-		"a ring of two": {func(id int) int { return 1 - id }, 8, func(int) int { return 2 }},
+		"a ring of two": {func(id int) int { return 1 - id }, 8, func(i int) int { return 2 * min(i, 1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.Schedule(store.Task{ID: "0", Payload: enginetest.Job{Name: "0"}, At: enginetest.Noon})
-			for i, id, now := 0, 0, enginetest.Noon; i < test.n; i, id, now = i+
-				1, test.next(id), now.Add(2*time.Second) {
+			for i, id, now := 0, 0, enginetest.Noon; i < test.n; i, id = i+1, test.next(id) {
 				next := store.Task{
 					ID: fmt.Sprint(test.next(id)), Payload: enginetest.Job{Name: "next"}, At: now.Add(time.Millisecond),
 				}
 				asked := enginetest.FollowedBy(b.Take(now)[fmt.Sprint(id)], next)
 				asked.StartedAt = &now
 				done := b.End(now, asked)
-				if len(done) != 1 || !done[0].Settled || done[0].PutOff != (i > 0) {
-					t.Fatalf("run %d: settled %+v", i, done)
+				want := test.want(i)
+				if len(done) != 1 || !done[0].Settled || done[0].PutOff != (want > 0) || done[0].Generations != want {
+					t.Fatalf("run %d: settled %+v, want %d generations", i, done, want)
 				}
-				if got := done[0].Generations; i > 0 && got != test.want(i) {
-					t.Errorf("run %d: %d generations, want %d", i, got, test.want(i))
+				wait := time.Millisecond
+				if want > 0 {
+					wait = time.Second
 				}
+				now = now.Add(wait)
 			}
 		})
 	}

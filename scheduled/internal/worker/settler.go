@@ -37,6 +37,7 @@ type settler struct {
 type settling struct {
 	taskdb.Settlement
 	tries    int
+	late     int // how often Postgres ended a statement that took too long for this outcome alone
 	degraded bool
 	done     func(taskdb.SettleResult, error)
 }
@@ -190,7 +191,7 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytesOf(batch)))
+	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytesOf(batch))+effectsLimit(batch))
 	done, err := s.commit(limited, batch)
 	cancel()
 	s.config.Heard(err)
@@ -231,6 +232,24 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 // statement may have to wait for locks, or for an index that is being made.
 const settleLimit = 5 * time.Second
 
+const (
+	// beginEffectsSQL has Postgres itself end a statement that takes too long. So the settler can tell it from a database
+	// that does not answer.
+	beginEffectsSQL = `BEGIN; SET LOCAL statement_timeout = '5s'`
+	// maxLate is how often Postgres may end a statement before the attempt fails that asked for so many follow-ups, or
+	// for ones that take so long.
+	maxLate = 3
+)
+
+// effectsLimit is the time that the statements for many follow-ups may take.
+func effectsLimit(batch []*settling) time.Duration {
+	asked := 0
+	for _, one := range batch {
+		asked += len(one.Effects.FollowUps)
+	}
+	return settleLimit * time.Duration(asked/taskdb.FollowUpsAtOnce)
+}
+
 // minLinkSpeed is how many bytes a second a link carries at least. A statement with large payloads has more time
 // accordingly.
 const minLinkSpeed = 32 << 10
@@ -266,7 +285,8 @@ func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.Settl
 		return s.config.Statements.CompleteOrSettle(ctx, s.config.EnginePool, &s.config.Number, settlements)
 	}
 	var done []taskdb.SettleResult
-	err := pgx.BeginFunc(ctx, s.config.EnginePool, func(tx pgx.Tx) error {
+	begin := pgx.TxOptions{BeginQuery: beginEffectsSQL}
+	err := pgx.BeginTxFunc(ctx, s.config.EnginePool, begin, func(tx pgx.Tx) error {
 		var err error
 		done, err = s.config.Statements.SettleAll(ctx, tx, nil, &s.config.Number, s.config.Service, settlements)
 		return err
@@ -291,18 +311,13 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	case len(batch) == 1 && pg.IsDataError(err) && batch[0].tries == 0:
 		s.again(ctx, batch[0]) // it must fail twice: see pg.IsDataError
 	case len(batch) == 1 && pg.IsDataError(err) && !batch[0].degraded:
-		// Postgres refuses the outcome that the handler asked for. The task fails, and its error gives the reason.
-		one := batch[0]
-		s.config.Log.Error("outcome cannot be recorded; the task fails",
-			"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-		text := sanitize.Text(fmt.Sprintf("the outcome %s could not be recorded: %v", one.Outcome, err))
-		one.degraded = true
-		one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
-			&text, nil
-		one.ScheduledAt, one.Effects = nil, handlers.Effects{}
-		s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
+		// Postgres refuses the outcome that the handler asked for.
+		s.degrade(ctx, batch[0], fmt.Errorf("the outcome %s could not be recorded: %w", batch[0].Outcome, err))
 	case len(batch) == 1 && pg.IsDataError(err):
 		s.failBroken(ctx, batch[0], err)
+	case len(batch) == 1 && pg.IsCanceled(err) && batch[0].late == maxLate-1 && len(batch[0].Effects.FollowUps) > 0:
+		s.degrade(ctx, batch[0], fmt.Errorf(
+			"its %d follow-ups could not be scheduled in time: %w", len(batch[0].Effects.FollowUps), err))
 	default:
 		s.config.Log.Warn("outcomes not recorded; trying again", "tasks", len(batch), "error", err)
 		if pg.IsReadOnly(err) {
@@ -310,9 +325,24 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 			s.config.EnginePool.Reset()
 		}
 		for _, one := range batch {
+			if len(batch) == 1 && pg.IsCanceled(err) {
+				one.late++
+			}
 			s.again(ctx, one)
 		}
 	}
+}
+
+// degrade fails a task whose outcome cannot be recorded as the handler asked for it. Its error gives the reason.
+func (s *settler) degrade(ctx context.Context, one *settling, why error) {
+	s.config.Log.Error("outcome cannot be recorded; the task fails",
+		"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", why)
+	text := sanitize.Text(why.Error())
+	one.degraded = true
+	one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
+		&text, nil
+	one.ScheduledAt, one.Effects = nil, handlers.Effects{}
+	s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
 }
 
 // failBroken fails a task if Postgres refuses even a line of history for it. If Postgres refuses to fail the task
