@@ -13,8 +13,8 @@ FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /tasktable /tasktable
 USER 65532:65532
-ENV TASKTABLE_HTTP_ADDR=:8080
-EXPOSE 8080
+ENV TASKTABLE_HTTP_ADDR=:8080 TASKTABLE_PROBE_ADDR=:8081
+EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s CMD ["/tasktable", "health"]
 ENTRYPOINT ["/tasktable"]
 CMD ["serve"]

@@ -82,7 +82,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 			return err
 		}
 		pages = newStartingHandler(refusePage)
-		answering, err := d.http.listen(ctx, http.NotFoundHandler(), nil, pages, logger)
+		answering, err := d.http.listen(ctx, http.NotFoundHandler(), nil, pages, nil, logger)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,9 +18,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 )
 
-const healthHelp = `Asks the node at --http-addr for /readyz, and prints the reasons why it is not ready. It is the
-health check of a container whose image has this program alone. A node that does not answer within 2 seconds counts as
-not ready.
+const healthHelp = `Asks the node at --probe-addr, or else at --http-addr, for /readyz, and prints the reasons why it is
+not ready. It is the health check of a container whose image has this program alone. A node that does not answer within
+2 seconds counts as not ready.
 
 The address is the one that serve has. Without a host, or with 0.0.0.0 or [::], the command asks this machine.`
 
@@ -30,7 +31,7 @@ const (
 
 // healthCommand asks a node whether it is ready. It needs no database.
 func (p *program) healthCommand() *cobra.Command {
-	var address string
+	var address, probes string
 	return p.Bind(&cobra.Command{
 		Use:     "health",
 		Short:   "Asks the node of this container whether it is ready",
@@ -39,9 +40,12 @@ func (p *program) healthCommand() *cobra.Command {
 	}, []options.Option{
 		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
 			Set: listenAddress(&address), Usage: "where the node answers, as serve has it"},
+		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address", Sample: ":8081",
+			Set: listenAddress(&probes), Usage: "where the node answers probes, if serve has it (default --http-addr)"},
 	}, func(command *cobra.Command) error {
-		if address == "" {
-			return options.Usage("health needs --http-addr (TASKTABLE_HTTP_ADDR): the address that serve has")
+		if address = cmp.Or(probes, address); address == "" {
+			return options.Usage("health needs --http-addr (TASKTABLE_HTTP_ADDR) or --probe-addr " +
+				"(TASKTABLE_PROBE_ADDR): the address that serve has")
 		}
 		return p.askHealth(command.Context(), dialed(address))
 	})

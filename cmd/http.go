@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 // httpSettings say whether the program answers over HTTP, and where.
 type httpSettings struct {
 	address string
+	probes  string // "": at address
 }
 
 func (s *httpSettings) options() []options.Option {
@@ -26,6 +29,11 @@ func (s *httpSettings) options() []options.Option {
 			Set: listenAddress(&s.address),
 			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password " +
 				"and without TLS, with --api the API, and with --dashboard the dashboard (default nowhere)"},
+		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address", Sample: ":8081",
+			Set: listenAddress(&s.probes),
+			Usage: "where to answer /livez, /readyz and /metrics instead, so that no client of the API or the dashboard " +
+				"can keep probes and scrapes out; --http-addr then has no /metrics, and its /livez and /readyz give no " +
+				"reasons (default at --http-addr)"},
 	}
 }
 
@@ -43,64 +51,76 @@ func listenAddress(into *string) func(string) error {
 
 // These limits bound the memory and the connections that clients can hold, however slow they are.
 const (
-	httpReadWithin  = 5 * time.Second
-	httpWriteWithin = 30 * time.Second
-	httpIdleFor     = time.Minute
-	httpHeaderBytes = 16 << 10
-	httpStopWithin  = 2 * time.Second
+	httpReadWithin     = 5 * time.Second
+	httpStrangerWithin = 2 * time.Second // for a body, until the API or the dashboard knows who sends it
+	httpWriteWithin    = 30 * time.Second
+	httpIdleFor        = time.Minute
+	httpHeaderBytes    = 16 << 10
+	httpStopWithin     = 2 * time.Second
 )
-
-const httpIndex = `/livez    200 while this process works, 503 when only a restart helps
-/readyz   200 while this node can take tasks; else 503, with the reasons as JSON
-/metrics  what this process measures, for Prometheus
-`
-
-const httpAPIIndex = `/v1/      the API, for callers with a key
-/docs     what the API can do; /openapi.json is the same for programs
-`
 
 // httpServer answers probes, and scrapes, from before the node begins until after it has ended. Without an address it
 // does nothing.
 type httpServer struct {
-	server *http.Server
-	node   atomic.Pointer[scheduled.Node] // nil until there is one
-	since  time.Time
-	ended  chan struct{}
-	log    *slog.Logger
+	servers []*http.Server
+	ended   sync.WaitGroup
+	node    atomic.Pointer[scheduled.Node] // nil until there is one
+	since   time.Time
+	log     *slog.Logger
 }
 
-// listen begins to answer. An address that is taken is an error before anything is claimed.
+// listen begins to answer. An address that is taken is an error before anything is claimed. proxies may open more
+// connections than other clients.
 func (s *httpSettings) listen(
-	ctx context.Context, metrics http.Handler, api, board *startingHandler, logger *slog.Logger,
+	ctx context.Context, metrics http.Handler, api, board *startingHandler, proxies []netip.Prefix, logger *slog.Logger,
 ) (*httpServer, error) {
-	h := &httpServer{since: time.Now(), ended: make(chan struct{}), log: logger}
+	h := &httpServer{since: time.Now(), log: logger}
+	if s.probes != "" {
+		address, err := h.serve(ctx, s.probes, h.probes(metrics), newOpenConns(maxProbeConns, nil))
+		if err != nil {
+			return nil, fmt.Errorf("--probe-addr (TASKTABLE_PROBE_ADDR): %w", err)
+		}
+		logger.Info("answering probes", "address", address)
+		metrics = nil
+	}
 	if s.address == "" {
-		close(h.ended)
 		return h, nil
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.address)
+	address, err := h.serve(ctx, s.address, h.handler(metrics, api, board), newOpenConns(maxHTTPConns, proxies))
 	if err != nil {
+		h.close()
 		return nil, fmt.Errorf("--http-addr (TASKTABLE_HTTP_ADDR): %w", err)
 	}
-	h.server = &http.Server{
-		Handler:           h.handler(metrics, api, board),
+	logger.Info("answering HTTP", "address", address)
+	if board != nil {
+		logger.Info("the dashboard is at http://" + reachable(address) + "/")
+	}
+	return h, nil
+}
+
+// serve answers at an address until close. It returns the address, with the port that it got.
+func (h *httpServer) serve(
+	ctx context.Context, address string, handler http.Handler, conns *openConns,
+) (listens string, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{
+		Handler:           impatient(handler),
 		ReadHeaderTimeout: httpReadWithin, ReadTimeout: httpReadWithin, WriteTimeout: httpWriteWithin,
 		IdleTimeout:    httpIdleFor,
-		MaxHeaderBytes: httpHeaderBytes, ConnState: newOpenConns(maxHTTPConns).changed,
+		MaxHeaderBytes: httpHeaderBytes, ConnState: conns.changed,
 		// what clients do wrong
-		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}
-	logger.Info("answering HTTP", "address", listener.Addr().String())
-	if board != nil {
-		logger.Info("the dashboard is at http://" + reachable(listener.Addr().String()) + "/")
-	}
-	go func() {
-		defer close(h.ended)
-		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("no longer answering HTTP", "error", err)
+	h.servers = append(h.servers, server)
+	h.ended.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			h.log.Error("no longer answering HTTP", "error", err)
 		}
-	}()
-	return h, nil
+	})
+	return listener.Addr().String(), nil
 }
 
 // reachable is an address at which a browser on this machine finds the listener.
@@ -110,30 +130,6 @@ func reachable(address string) string {
 		return address
 	}
 	return net.JoinHostPort("localhost", port)
-}
-
-// handler answers the paths of the program. api and board are nil if the program does not serve them.
-func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/livez", func(w http.ResponseWriter, r *http.Request) { h.live().ServeHTTP(w, r) })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { h.ready().ServeHTTP(w, r) })
-	mux.Handle("GET /metrics", metrics)
-	index := httpIndex
-	if api != nil {
-		for _, path := range []string{"/v1/", "/openapi.json", "/openapi-3.0.json", "/openapi.yaml", "/openapi-3.0.yaml", "/docs"} {
-			mux.Handle(path, api)
-		}
-		index += httpAPIIndex
-	}
-	if board != nil {
-		mux.Handle("/", board)
-		return mux
-	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		fmt.Fprint(w, index)
-	})
-	return mux
 }
 
 // live is the node's. Until there is a node it is OK, because the database may be starting or being migrated.
@@ -154,12 +150,12 @@ func (h *httpServer) ready() scheduled.Health {
 
 // close lets answers under way be finished.
 func (h *httpServer) close() {
-	if h.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), httpStopWithin)
-		defer cancel()
-		if err := h.server.Shutdown(ctx); err != nil {
-			h.log.Debug("HTTP ended before all was answered", "error", errors.Join(err, h.server.Close()))
+	ctx, cancel := context.WithTimeout(context.Background(), httpStopWithin)
+	defer cancel()
+	for _, server := range h.servers {
+		if err := server.Shutdown(ctx); err != nil {
+			h.log.Debug("HTTP ended before all was answered", "error", errors.Join(err, server.Close()))
 		}
 	}
-	<-h.ended
+	h.ended.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -93,18 +94,21 @@ func TestServeEndsSlowClients(t *testing.T) {
 	answered.Go(func() { good.waits(t, httpWriteWithin+2*time.Second) })
 	answered.Go(func() { good.follows(t, httpWriteWithin+2*time.Second) })
 	const head = " HTTP/1.1\r\nHost: a\r\n"
+	known := head + "Authorization: Bearer " + good.key + "\r\n"
 	var slow sync.WaitGroup
 	for name, client := range map[string]slowClient{
 		"header":       {begins: "GET /v1/tasks" + head + "X-A: ", drips: true, within: httpReadWithin},
 		"large header": {begins: "GET /v1/tasks" + head + "X-A: " + strings.Repeat("a", 64<<10), within: httpReadWithin},
 		"half a line":  {begins: "GET /v1/ta", within: httpReadWithin, conns: 20},
 		"nothing":      {within: httpReadWithin, conns: 200},
-		"body": {begins: "PUT /v1/tasks/a" + head + "Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n",
+		"body": {begins: "PUT /v1/tasks/a" + known + "Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n",
 			drips: true, within: httpReadWithin},
-		"chunked body": {begins: "PUT /v1/tasks/a" + head + "Transfer-Encoding: chunked\r\n\r\nffff\r\n",
+		"chunked body": {begins: "PUT /v1/tasks/a" + known + "Transfer-Encoding: chunked\r\n\r\nffff\r\n",
 			drips: true, within: httpReadWithin},
+		"body of a stranger": {begins: "PUT /v1/tasks/a" + head + "Content-Length: 10000\r\n\r\n",
+			drips: true, within: httpStrangerWithin},
 		"body of another path": {begins: "POST /livez" + head + "Content-Length: 10000\r\n\r\n",
-			drips: true, within: httpReadWithin},
+			drips: true, within: httpStrangerWithin},
 		// The answers fill the buffers of both sides.
 		"answer": {begins: strings.Repeat("GET /openapi.json"+head+"\r\n", 100), drips: true, within: httpWriteWithin},
 		"answer of another path": {begins: strings.Repeat("GET /metrics"+head+"\r\n", 2000), drips: true,
@@ -188,7 +192,7 @@ func (c *goodClient) follows(t *testing.T, howLong time.Duration) {
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 10
-	open := newOpenConns(most)
+	open := newOpenConns(2*most, nil) // a half of them for this machine
 	release, working := make(chan struct{}), make(chan struct{})
 	server := &http.Server{ReadHeaderTimeout: waitLimit, ConnState: open.changed,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -258,14 +262,77 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// fromAddress is a connection of a client with an address.
+type fromAddress struct {
+	net.Conn
+
+	address string
+	closed  bool
+}
+
+func (c *fromAddress) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.address))
+}
+
+func (c *fromAddress) Close() error {
+	c.closed = true
+	return nil
+}
+
+// One address does not take the connections of all, whatever its requests do. A proxy may have half of them.
+func TestConnectionsOfOneAddress(t *testing.T) {
+	t.Parallel()
+	const most = 4 * connsOfOne
+	for name, c := range map[string]struct {
+		address func(int) string
+		want    int
+	}{
+		"one address":         {func(i int) string { return fmt.Sprintf("192.0.2.1:%d", 1+i) }, connsOfOne},
+		"one network of IPv6": {func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", 1+i) }, connsOfOne},
+		"an IPv4 within IPv6": {func(i int) string { return fmt.Sprintf("[::ffff:192.0.2.1]:%d", 1+i) }, connsOfOne},
+		"a proxy":             {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", 1+i) }, most / 2},
+		"a proxy of IPv6":     {func(i int) string { return fmt.Sprintf("[2001:db8:1::1]:%d", 1+i) }, most / 2},
+		"this machine":        {func(i int) string { return fmt.Sprintf("127.0.0.1:%d", 1+i) }, most / 2},
+		"this machine, IPv6":  {func(i int) string { return fmt.Sprintf("[::1]:%d", 1+i) }, most / 2},
+		"two addresses":       {func(i int) string { return fmt.Sprintf("192.0.2.%d:%d", 1+i%2, 1+i) }, 2 * connsOfOne},
+	} {
+		open := newOpenConns(most, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128")})
+		var conns []*fromAddress
+		for i := range most - 1 {
+			conn := &fromAddress{address: c.address(i)}
+			conns = append(conns, conn)
+			if open.changed(conn, http.StateNew); !conn.closed {
+				open.changed(conn, http.StateActive) // a request is under way for ever
+			}
+		}
+		other := &fromAddress{address: "198.51.100.1:1"}
+		open.changed(other, http.StateNew)
+		kept := 0
+		for _, conn := range conns {
+			if !conn.closed {
+				kept++
+			}
+			open.changed(conn, http.StateClosed)
+		}
+		if kept != c.want || other.closed {
+			t.Errorf("%s: %d connections, want %d; that of another client is closed: %v", name, kept, c.want, other.closed)
+		}
+		open.changed(other, http.StateClosed)
+		if open.all != 0 || len(open.of)+len(open.waiting)+len(open.gone) != 0 {
+			t.Errorf("%s: counts %d connections, though all are closed", name, open.all)
+		}
+	}
+}
+
 func TestDocumentedLimitsOfHTTP(t *testing.T) {
 	t.Parallel()
 	page := readFile(t, "scheduled/api/README.md")
 	for _, row := range []string{
 		fmt.Sprintf("| header of a request | %d KiB |", httpHeaderBytes>>10),
 		fmt.Sprintf("| time to send header and body | %.0f seconds |", httpReadWithin.Seconds()),
+		fmt.Sprintf("| time to send a body without a key | %.0f seconds |", httpStrangerWithin.Seconds()),
 		fmt.Sprintf("| time to read an answer | %.0f seconds, ", httpWriteWithin.Seconds()),
-		fmt.Sprintf("| connections of clients | 1,%03d.", maxHTTPConns-1000),
+		fmt.Sprintf("| connections of clients | 1,%03d, and %d of one address", maxHTTPConns-1000, connsOfOne),
 		fmt.Sprintf("| connection without a request | %.0f seconds, and after an answer %.0f |", httpReadWithin.Seconds(),
 			httpIdleFor.Seconds()),
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -125,7 +126,8 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	// It answers until everything else has ended.
-	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, pages, logger)
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, pages,
+		slices.Concat(s.api.proxies, s.board.proxies), logger)
 	if err != nil {
 		return err
 	}

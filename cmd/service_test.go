@@ -121,7 +121,7 @@ func TestDocumentedDeployment(t *testing.T) {
 		}
 	}
 	port := container.Ports[0]
-	if !slices.Contains(container.Args, "--http-addr=:"+strconv.Itoa(port.ContainerPort)) ||
+	if !slices.Contains(container.Args, "--probe-addr=:"+strconv.Itoa(port.ContainerPort)) ||
 		pod.Metadata.Annotations["prometheus.io/port"] != strconv.Itoa(port.ContainerPort) {
 		t.Errorf("port %d, arguments %q, annotations %v", port.ContainerPort, container.Args, pod.Metadata.Annotations)
 	}

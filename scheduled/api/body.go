@@ -10,11 +10,18 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 )
 
+// bodyWithin is how long a caller may take to send a body.
+const bodyWithin = 5 * time.Second
+
 // readBody reads the whole body, because the Idempotency-Key needs its hash, and an endpoint must not wait for a slow
-// client with a transaction open. The server's ReadTimeout bounds the time.
+// client with a transaction open.
 func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) *Problem {
+	if r.Body != http.NoBody { // a server may give strangers less time; without a body it may be reading on already
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin))
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
 		return refusal(CodeBodyTooLarge, fmt.Sprintf("the body must be at most %d bytes", MaxBodyBytes))

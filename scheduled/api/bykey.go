@@ -18,7 +18,7 @@ func ByKey(authenticator *keys.Authenticator) Authenticate {
 		key, err := authenticator.Authenticate(r.Context(), strings.TrimSpace(secret))
 		switch {
 		case keys.IsRefusal(err):
-			return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+			return Caller{Name: key.Name}, fmt.Errorf("%w: %w", ErrUnauthenticated, err) // revoked keys have a name
 		case err != nil:
 			return Caller{}, err
 		}

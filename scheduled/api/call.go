@@ -161,6 +161,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	caller, err := a.config.Authenticate(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
+		noteCaller(ctx.Context(), caller.Name) // of a key that was revoked, so that the log tells who still uses it
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
 		a.refuse(ctx, CodeUnauthenticated, "the call needs a key that is valid: Authorization: Bearer <key>")
 		return

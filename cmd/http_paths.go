@@ -1,0 +1,98 @@
+package cmd
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled"
+)
+
+const httpIndex = `/livez    200 while this process works, 503 when only a restart helps
+/readyz   200 while this node can take tasks; else 503, with the reasons as JSON
+`
+
+const httpMetricsIndex = `/metrics  what this process measures, for Prometheus
+`
+
+const httpAPIIndex = `/v1/      the API, for callers with a key
+/docs     what the API can do; /openapi.json is the same for programs
+`
+
+// handler answers the paths of the program. metrics, api and board are nil if the program does not serve them here. It
+// is no http.ServeMux, because that would clean a path with // or .. in it, and lead the client to the path of another
+// task. The API and the dashboard refuse such a path.
+func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) http.Handler {
+	reasons, index := metrics != nil, httpIndex
+	if metrics != nil {
+		index += httpMetricsIndex
+	}
+	if api != nil {
+		index += httpAPIIndex
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case api != nil && isAPI(path):
+			api.ServeHTTP(w, r)
+		case path == "/livez":
+			shown(h.live(), reasons).ServeHTTP(w, r)
+		case path == "/readyz":
+			shown(h.ready(), reasons).ServeHTTP(w, r)
+		case path == "/metrics" && metrics != nil:
+			onlyRead(metrics).ServeHTTP(w, r)
+		case board != nil:
+			board.ServeHTTP(w, r)
+		case path == "/":
+			onlyRead(pageOf(index)).ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// probes answers the probes and scrapes alone.
+func (h *httpServer) probes(metrics http.Handler) http.Handler { return h.handler(metrics, nil, nil) }
+
+// isAPI reports whether a path is one of the API, of which some may not exist.
+func isAPI(path string) bool {
+	return strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/openapi") || path == "/docs"
+}
+
+// shown is a health without its reasons, unless they may be told.
+func shown(health scheduled.Health, reasons bool) scheduled.Health {
+	if !reasons {
+		health.Checks = []scheduled.Check{}
+	}
+	return health
+}
+
+func pageOf(text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		fmt.Fprint(w, text)
+	})
+}
+
+func onlyRead(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// impatient gives a body less time than the server does. The API and the dashboard give it more as soon as they know
+// who sends it. Otherwise a stranger could hold a connection with a body that nobody reads, because the server waits
+// for its end before it takes the next request.
+func impatient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody { // without a body the server may be reading on already, and must not end that
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(httpStrangerWithin))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
