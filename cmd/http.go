@@ -31,9 +31,9 @@ func (s *httpSettings) options() []options.Option {
 				"and without TLS, with --api the API, and with --dashboard the dashboard (default nowhere)"},
 		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address", Sample: ":8081",
 			Set: listenAddress(&s.probes),
-			Usage: "where to answer /livez, /readyz and /metrics instead, so that no client of the API or the dashboard " +
-				"can keep probes and scrapes out; --http-addr then has no /metrics, and its /livez and /readyz give no " +
-				"reasons (default at --http-addr)"},
+			Usage: "where to answer /livez, /readyz and /metrics instead, so that no client of the API or the " +
+				"dashboard can keep probes and scrapes out; --http-addr then has no /metrics, and its /livez and " +
+				"/readyz give no reasons (default at --http-addr)"},
 	}
 }
 
