@@ -35,6 +35,43 @@ func (v *visit) changeViewOf(change store.Change) changeView {
 	}
 }
 
+// changesFolded is the newest of the changes of one act, such as a cancel of many tasks.
+type changesFolded struct {
+	store.Change
+	Others int  // how many more tasks the act has changed
+	More   bool // there may be more than that
+}
+
+// By is who did it, and At is when.
+func (c changesFolded) By() string    { return c.ChangedBy }
+func (c changesFolded) At() time.Time { return c.ChangedAt }
+
+// foldWithin is how long after another a change belongs to the same act. Each act has one transaction, but the changes
+// have times of their own.
+const foldWithin = time.Second
+
+// foldChanges makes one line of changes that follow each other by the same person, with the same verb and outcome. The
+// newest comes first. cut tells that there are changes before the oldest of these.
+func foldChanges(changes []store.Change, most int, cut bool) (folded []changesFolded) {
+	var latest time.Time // of the last change in the last line
+	for _, change := range changes {
+		last := len(folded) - 1
+		if last >= 0 && folded[last].ChangedBy == change.ChangedBy && folded[last].Verb == change.Verb &&
+			folded[last].Outcome == change.Outcome && latest.Sub(change.ChangedAt) < foldWithin {
+			folded[last].Others++
+		} else if len(folded) == most {
+			return folded
+		} else {
+			folded = append(folded, changesFolded{Change: change})
+		}
+		latest = change.ChangedAt
+	}
+	if len(folded) > 0 && cut {
+		folded[len(folded)-1].More = true
+	}
+	return folded
+}
+
 // fieldsOf lists the fields that differ. Payloads are named, but not shown, because they may be hidden from the person.
 func (v *visit) fieldsOf(before, after json.RawMessage) []fieldView {
 	var was, is map[string]json.RawMessage

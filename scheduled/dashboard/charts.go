@@ -104,7 +104,20 @@ type bucketLine struct {
 	inspect.Bucket
 }
 
+// minBuckets is how many buckets a chart has at least.
+const minBuckets = 12
+
+// sinceTheFirst leaves out the empty buckets before the first one with an attempt, so that the charts of a fresh
+// installation do not stand at the right edge.
+func sinceTheFirst(buckets []inspect.Bucket) []inspect.Bucket {
+	first := slices.IndexFunc(buckets, func(one inspect.Bucket) bool {
+		return one.Completed+one.Retried+one.Failed+one.Lost+one.Other > 0 || one.DelayP95 != nil
+	})
+	return buckets[max(0, min(first-1, len(buckets)-minBuckets)):]
+}
+
 func chartsOf(buckets []inspect.Bucket, w window, zone *time.Location) chartsView {
+	buckets = sinceTheFirst(buckets)
 	axis := chart.Axis{Bucket: w.Bucket, Count: len(buckets), Zone: zone}
 	if len(buckets) > 0 {
 		axis.From = buckets[0].From

@@ -19,6 +19,7 @@ type Dashboard struct {
 	feeds     *feeds
 	histories map[string]history // of the overview, by the name of the window
 	trouble   *kept[troubleRead]
+	tabs      *kept[map[string]string]
 	handler   http.Handler
 }
 

@@ -133,11 +133,11 @@ func (q deadQuery) chips(v *visit) []chip {
 		if other.By = by.name; by.name != "task" {
 			other.Message = "" // it is that of a list
 		}
-		chips = append(chips, chip{by.text, v.board.link("/dead", other.pairs()...), q.By == by.name})
+		chips = append(chips, chip{Label: by.text, Href: v.board.link("/dead", other.pairs()...), Current: q.By == by.name})
 	}
 	other := q
 	other.Archived = !q.Archived
-	return append(chips, chip{"Archived", v.board.link("/dead", other.pairs()...), q.Archived})
+	return append(chips, chip{Label: "Archived", Href: v.board.link("/dead", other.pairs()...), Current: q.Archived})
 }
 
 // deadGroup is a group of dead letters, with the address of its list.

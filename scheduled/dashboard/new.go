@@ -17,7 +17,7 @@ func New(config Config) (*Dashboard, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux(),
-		histories: newHistories(), trouble: newKept[troubleRead]()}
+		histories: newHistories(), trouble: newKept[troubleRead](), tabs: newKept[map[string]string]()}
 	d.feeds = newFeeds(d)
 	if d.files, err = readFiles(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)

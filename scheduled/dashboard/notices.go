@@ -46,7 +46,7 @@ type noticesView struct {
 	Recipients []recipientView
 	Last       []noticeView
 	More       bool // Search has not read all tasks, so there may be more notices
-	// Unsent tells that there are rules, but that no node that runs can send notices.
+	// Unsent tells that no node that runs can send notices.
 	Unsent bool
 }
 
@@ -123,9 +123,7 @@ func noticesPage(ctx context.Context, v *visit) (any, error) {
 	for _, row := range last.Rows {
 		shown.Last = append(shown.Last, v.noticeOf(ctx, row))
 	}
-	if len(found) > 0 {
-		shown.Unsent, err = v.nobodySends(ctx)
-	}
+	shown.Unsent, err = v.nobodySends(ctx)
 	return shown, err
 }
 

@@ -20,6 +20,8 @@ const (
 	maxTrouble = 10
 	maxDead    = 5
 	maxChanges = 8
+	// maxChangesRead is how many changes are read to fold those of one act into a line.
+	maxChangesRead = 200
 )
 
 const troubleFresh = 2 * time.Second
@@ -44,7 +46,7 @@ type overviewView struct {
 	Trouble     []inspect.RecurringTask
 	TroubleMore bool
 	Dead        []store.Row
-	Changes     []changeView
+	Changes     []changesFolded
 }
 
 // attentionCard is a kind of tasks that a person should look at.
@@ -226,9 +228,7 @@ func readLatest(ctx context.Context, v *visit, view *overviewView) error {
 		return err
 	}
 	view.Dead = dead.Rows
-	latest, err := v.inspector.Changes(ctx, v.db, inspect.ChangesFilter{Limit: maxChanges})
-	for _, change := range latest.Changes {
-		view.Changes = append(view.Changes, v.changeViewOf(change))
-	}
+	latest, err := v.inspector.Changes(ctx, v.db, inspect.ChangesFilter{Limit: maxChangesRead})
+	view.Changes = foldChanges(latest.Changes, maxChanges, latest.After != 0)
 	return err
 }

@@ -172,7 +172,7 @@ func TestOverviewFollows(t *testing.T) {
 	b.execution(2, "TEST", "COMPLETED", 0, time.Millisecond)
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		page := b.get("/?window=1h").text
-		if n := strings.Count(page, `<th scope="row">`); n != 60 {
+		if n := strings.Count(page, `<th scope="row">`); n < 12 || n > 60 {
 			t.Fatalf("%d buckets", n)
 		}
 		if strings.Contains(page, "2 completed") {

@@ -57,7 +57,8 @@ func (f frame) RecurringAct(id, name string) string {
 // Cron says in words when an expression fires. "" means that there are no words for it.
 func (f frame) Cron(expression string) string { return words.Cron(expression) }
 
-// recurringListView lists recurring tasks in the order of their ids.
+// recurringListView lists recurring tasks in the order of their ids. Without a filter, those that fail or are overdue
+// come first.
 type recurringListView struct {
 	Filter inspect.RecurringFilter
 	Health inspect.Health
@@ -97,6 +98,9 @@ func recurringPage(ctx context.Context, v *visit) (any, error) {
 		return nil, notValid("health must be failing, overdue, paused, new, ok or ended")
 	}
 	tasks, err := view.read(ctx, v)
+	if err == nil && view.Filter.After == "" && !view.Filtered() {
+		tasks, err = troubledFirst(ctx, v, tasks)
+	}
 	if err != nil || len(tasks) == 0 {
 		return view, err
 	}
@@ -116,6 +120,21 @@ func recurringPage(ctx context.Context, v *visit) (any, error) {
 		view.Tasks = append(view.Tasks, recurringRow{task, noNextFire(v, task), stripOf(v, of[task.ID])})
 	}
 	return view, nil
+}
+
+// troubledFirst puts the failing and the overdue tasks before the others of the first page.
+func troubledFirst(ctx context.Context, v *visit, page []inspect.RecurringTask) ([]inspect.RecurringTask, error) {
+	first, _, err := v.inspector.RecurringTrouble(ctx, v.db)
+	if err != nil {
+		return nil, err
+	}
+	first = first[:min(len(first), recurringRows)]
+	for _, task := range page {
+		if !slices.ContainsFunc(first, func(shown inspect.RecurringTask) bool { return shown.ID == task.ID }) {
+			first = append(first, task)
+		}
+	}
+	return first, nil
 }
 
 // read reads one page. The database does not know the health, so a page of one health is found among many tasks.

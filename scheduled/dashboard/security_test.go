@@ -126,12 +126,12 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 // people are those of the matrix. A header of the test says who asks.
 var people = func() map[string]dashboard.Person {
 	all := map[string]dashboard.Person{}
-	for _, scopes := range []dashboard.Scopes{dashboard.Read, dashboard.Read | dashboard.Schedule,
-		dashboard.Read | dashboard.Operate, dashboard.Read | dashboard.Admin, dashboard.All} {
-		for _, tenant := range []string{"", "acme"} {
-			name := strings.TrimSpace(tenant + " " + scopes.String())
-			all[name] = dashboard.Person{Name: name, Scopes: scopes, Tenant: tenant}
-		}
+	for name, scopes := range map[string]dashboard.Scopes{
+		"read": dashboard.Read, "schedule": dashboard.Read | dashboard.Schedule, "operate": dashboard.Read | dashboard.Operate,
+		"keys": dashboard.Read | dashboard.Admin, "admin": dashboard.All,
+	} {
+		all[name] = dashboard.Person{Name: name, Scopes: scopes}
+		all["tenant "+name] = dashboard.Person{Name: "tenant " + name, Scopes: scopes, Tenant: "acme"}
 	}
 	return all
 }()

@@ -63,7 +63,7 @@ func fieldsOfRow(row store.Row) (fields []pairView) {
 	text("scheduled_by", textOf(row.ScheduledBy))
 	at("created_at", &row.CreatedAt)
 	at("last_status_update", &row.LastStatusUpdate)
-	at("started_at", row.StartedAt)
+	at("started_at", startOf(row))
 	at("finished_at", row.FinishedAt)
 	at("archived_at", row.ArchivedAt)
 	text("archived_note", textOf(row.ArchivedNote))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,11 +28,14 @@ func (d *Dashboard) registerTasks(mux *http.ServeMux) {
 const (
 	pageRows    = 100    // tasks in a page of the list
 	countUpTo   = 10000  // beyond it people do not tell numbers apart
+	tabUpTo     = 1000   // up to which the tabs count
+	runningRows = 20     // running tasks before the first page of the usual list
 	countWithin = "50ms" // a number is not worth a page that is late
 )
 
 // tasksView is the list of tasks.
 type tasksView struct {
+	Usual    bool // the address has no filter
 	Chips    []chip
 	Fields   []input
 	More     []input // the rarer ones
@@ -60,6 +64,7 @@ type tasksView struct {
 type chip struct {
 	Label, Href string
 	Current     bool
+	Count       string // "" if nobody has counted
 }
 
 // head is the head of a column.
@@ -71,9 +76,13 @@ type head struct {
 
 func tasksPage(ctx context.Context, v *visit) (any, error) {
 	values := v.values()
+	usual := len(with(values, "", "")) == 0
+	if usual {
+		values = usualValues(values.Get("after"))
+	}
 	filter, wrong := filterOf(values, v.now, v.look.zone)
 	view := tasksForm(values, wrong)
-	view.Chips, view.Heads = v.chips(values), v.heads(values)
+	view.Usual, view.Chips, view.Heads = usual, v.chips(values), v.heads(values)
 	view.MaxBulk = maxBulk
 	for _, verb := range bulkVerbs {
 		if v.may(scopesOf(string(verb.Verb))) {
@@ -93,7 +102,13 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range page.Rows {
+	rows := page.Rows
+	if usual && filter.After == nil {
+		if rows, err = v.runningFirst(ctx, rows); err != nil {
+			return nil, err
+		}
+	}
+	for _, row := range rows {
 		view.Rows = append(view.Rows, taskRowOf(row))
 		view.About = view.About || row.Entity != nil || row.TenantID != nil
 	}
@@ -101,8 +116,27 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 	if page.After != nil {
 		view.After = inspect.EncodeCursor(*page.After)
 	}
-	view.Showing, err = v.showing(ctx, filter, page)
-	return view, err
+	if view.Showing, err = v.showing(ctx, filter, page, len(rows)); err != nil {
+		return nil, err
+	}
+	return view, v.countTabs(ctx, view.Chips)
+}
+
+// runningFirst puts the tasks that run before the others of the first page. Tasks that are late would else be before
+// them, such as all those of a paused queue.
+func (v *visit) runningFirst(ctx context.Context, rows []store.Row) ([]store.Row, error) {
+	running, err := v.inspector.Search(ctx, v.db, inspect.Filter{Statuses: only(store.StatusExecuting),
+		Limit: runningRows})
+	if err != nil {
+		return nil, err
+	}
+	first := running.Rows
+	for _, row := range rows {
+		if !slices.ContainsFunc(first, func(shown store.Row) bool { return shown.ID == row.ID }) {
+			first = append(first, row)
+		}
+	}
+	return first, nil
 }
 
 // tasksAt returns the address of the list with a parameter changed, and without its place unless it is that.
@@ -177,7 +211,8 @@ func (v *visit) typesAndQueues(ctx context.Context) (types, queues []string, err
 func (v *visit) chips(values url.Values) []chip {
 	today := v.now.In(v.look.zone).Format(time.DateOnly)
 	looks := []struct{ label, query string }{
-		{"All", ""},
+		{"Now and next", usualQuery},
+		{"All", "order=-scheduled_at"},
 		{"Waiting", "status=QUEUED&order=scheduled_at"},
 		{"Running", "status=EXECUTING&order=scheduled_at"},
 		{"Failed", "status=FAILED&order=-finished_at"},
@@ -191,7 +226,7 @@ func (v *visit) chips(values url.Values) []chip {
 	made := make([]chip, len(looks))
 	for i, look := range looks {
 		parsed, _ := url.ParseQuery(look.query)
-		made[i] = chip{look.label, v.tasksAt(parsed, "", ""), parsed.Encode() == here}
+		made[i] = chip{Label: look.label, Href: v.tasksAt(parsed, "", ""), Current: parsed.Encode() == here}
 	}
 	return made
 }
@@ -216,15 +251,14 @@ func (v *visit) heads(values url.Values) []head {
 }
 
 // showing tells how many tasks there are.
-func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect.Page) (string, error) {
-	rows := len(page.Rows)
+func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect.Page, rows int) (string, error) {
 	if page.After == nil && filter.After == nil {
 		return amount(rows, "task", "tasks"), nil
 	}
 	if page.Cut { // to count them all would take longer than the list did
 		return fmt.Sprintf("Showing %s.", amount(rows, "task", "tasks")), nil
 	}
-	found, more, err := v.countQuickly(ctx, filter)
+	found, more, err := v.countQuickly(ctx, filter, countUpTo)
 	switch {
 	case errors.Is(err, errTooSlow):
 		return fmt.Sprintf("Showing %s. How many match has not been counted, because it takes too long.",
@@ -240,7 +274,9 @@ func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect
 var errTooSlow = errors.New("counting takes too long")
 
 // countQuickly counts in a transaction of its own, because Postgres ends the count after countWithin.
-func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter) (found int, more bool, err error) {
+func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter, most int) (
+	found int, more bool, err error,
+) {
 	begins, _ := v.db.(interface {
 		Begin(ctx context.Context) (pgx.Tx, error)
 	})
@@ -253,7 +289,7 @@ func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter) (found 
 	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '"+countWithin+"'"); err != nil {
 		return 0, false, fmt.Errorf("count tasks: %w", err)
 	}
-	found, more, err = v.inspector.CountUpTo(ctx, tx, filter, countUpTo)
+	found, more, err = v.inspector.CountUpTo(ctx, tx, filter, most)
 	if hasCode(err, "57014") { // query_canceled
 		return 0, false, errTooSlow
 	}

@@ -90,7 +90,7 @@ func TestNewTaskIsChecked(t *testing.T) {
 	} {
 		b.post("/schedule", fields...).wants(t, http.StatusUnprocessableEntity, want, "Nothing was scheduled.")
 	}
-	b.get("/tasks").wants(t, http.StatusOK, "No task matches.", "Tasks appear here as soon as")
+	b.get("/tasks").wants(t, http.StatusOK, "No task runs or waits.", "Tasks appear here as soon as")
 }
 
 func TestSearch(t *testing.T) {

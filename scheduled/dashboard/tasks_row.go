@@ -34,7 +34,9 @@ func taskRowOf(row store.Row) taskRow {
 		Entity: textOf(row.Entity), Tenant: textOf(row.TenantID), Archived: row.ArchivedAt != nil,
 		Seen: seenTask{row.ID, row.Revision, row.Status}.String(),
 	}
-	made.Message, _, _ = strings.Cut(textOf(row.Message), "\n")
+	if row.Status != store.StatusExecuting { // else it is of the attempt before
+		made.Message, _, _ = strings.Cut(textOf(row.Message), "\n")
+	}
 	made.Event, made.EventAt = eventOf(row)
 	if row.Cron != nil {
 		made.At, made.Attempts = nextFire(row), ""
@@ -49,13 +51,23 @@ func eventOf(row store.Row) (event string, at *time.Time) {
 		return "ended", row.FinishedAt
 	case row.Status == store.StatusPaused && row.PausedUntil != nil:
 		return "resumes", row.PausedUntil
-	case row.Status == store.StatusExecuting && row.StartedAt != nil:
+	case row.Status == store.StatusExecuting && startOf(row) != nil:
 		return "started", row.StartedAt
 	case row.Status == store.StatusQueued && row.Cron == nil && row.NextAttemptAt != nil &&
 		!row.NextAttemptAt.Equal(row.ScheduledAt):
 		return "next attempt", row.NextAttemptAt
 	}
 	return "", nil
+}
+
+// startOf returns when the attempt started that the row is about. A task that was claimed, and has not started yet,
+// still has the start of the attempt before.
+func startOf(row store.Row) *time.Time {
+	if row.Status == store.StatusExecuting &&
+		(row.StartedFence == nil || row.Fence == nil || *row.StartedFence != *row.Fence) {
+		return nil
+	}
+	return row.StartedAt
 }
 
 // nextFire returns when a recurring task fires next. Its scheduled_at is its start, and would look overdue.

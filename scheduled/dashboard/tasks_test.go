@@ -69,7 +69,8 @@ func TestTasksFilter(t *testing.T) {
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'a' WHERE id = 'b'`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = now() - interval '3 days' WHERE id = 'done'`)
 	for query, want := range map[string]string{
-		"":                                 "b failed done archived a",
+		"":                                 "a b",
+		"order=-scheduled_at":              "b failed done archived a",
 		"order=id":                         "a archived b done failed",
 		"order=-id":                        "failed done b archived a",
 		"order=scheduled_at":               "a archived done failed b",
@@ -98,8 +99,55 @@ func TestTasksFilter(t *testing.T) {
 	}
 	b.get("/tasks?order=id").wants(t, http.StatusOK, "5 tasks", "priority 7", "event:1", "acme", "no route to host",
 		`aria-sort="ascending"`).lacks(t, "and more", "<details open")
-	b.get("/tasks?entity=x").wants(t, http.StatusOK, "No task matches.", "<details open")
-	b.get("/tasks?status=FAILED&order=-finished_at").wants(t, http.StatusOK, `aria-current="page">Failed</a>`)
+	b.get("/tasks?entity=x").wants(t, http.StatusOK, "No task matches.", "<summary>More filters", `<details open`)
+	b.get("/tasks?status=FAILED&order=-finished_at").wants(t, http.StatusOK, `aria-current="page">Failed <span class="faint">2</span></a>`)
+}
+
+// The list begins with what runs, and then has what is due next, and not the latest time of the table.
+func TestTasksBeginWithWhatRuns(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Queue("stopped"), time.Time{}, ""); err != nil {
+		t.Fatal(err)
+	}
+	payload := store.JSON(`{"type": "LOG"}`)
+	b.schedule(store.Task{ID: "far", Payload: payload, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
+	b.schedule(store.Task{ID: "next", Payload: payload, At: soon})
+	for i := range 105 { // they are due before what runs
+		b.schedule(store.Task{ID: fmt.Sprintf("late-%03d", i), Queue: "stopped", Payload: payload,
+			At: time.Now().Add(-time.Hour + time.Duration(i)*time.Second)})
+	}
+	b.inStatus("ended", store.StatusCompleted)
+	b.inStatus("runs", store.StatusExecuting)
+	first := b.get("/tasks").wants(t, http.StatusOK, `aria-current="page">Now and next</a>`, "Waiting <span class=\"faint\">107</span>",
+		`Running <span class="faint">1</span>`, `Failed <span class="faint">0</span>`)
+	if ids := first.ids(); len(ids) != 101 || ids[0] != "runs" || ids[1] != "late-000" {
+		t.Errorf("the first page begins with %q, of %d", ids[:2], len(ids))
+	}
+	next := regexp.MustCompile(`href="(/tasks\?after=[^"]+)"`).FindStringSubmatch(first.text)
+	if next == nil {
+		t.Fatal("there is no next page")
+	}
+	rest := b.get(html.UnescapeString(next[1])).wants(t, http.StatusOK)
+	if ids := strings.Join(rest.ids(), " "); !strings.HasSuffix(ids, " far") || !strings.Contains(ids, " next ") || strings.Contains(ids, "ended") {
+		t.Errorf("the next page has %s", ids)
+	}
+}
+
+// A task that is claimed ahead of its time shows neither the start nor the error of the attempt before.
+func TestClaimedTaskShowsNoFormerAttempt(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.inStatus("runs", store.StatusExecuting)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET message = 'host does not answer', started_at = '2026-01-02 03:04:05Z',
+		started_fence = fence - 1 WHERE id = 'runs'`)
+	b.get("/tasks?status=EXECUTING").wants(t, http.StatusOK, "runs").lacks(t, "host does not answer", "started", "03:04:05")
+	page := b.get("/tasks/runs").wants(t, http.StatusOK, "Message of the attempt before", "host does not answer")
+	if strings.Contains(page.text, "<dt>started_at</dt>") {
+		t.Error("the fields have the start of the attempt before")
+	}
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET started_fence = fence WHERE id = 'runs'`)
+	b.get("/tasks?status=EXECUTING").wants(t, http.StatusOK, "started", "03:04:05").lacks(t, "host does not answer")
 }
 
 func TestTasksFilterIsInTheZone(t *testing.T) {

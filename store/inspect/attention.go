@@ -14,7 +14,8 @@ type Attention struct {
 	// At is the database's time of the answer.
 	At time.Time `json:"at"`
 	// Late are the tasks that have been due for more than a minute and are not claimed. Their At is when they were
-	// due. Tasks that a pause of everything, of their queue or of their type holds back are included.
+	// due. Tasks that a pause of everything, of their queue or of their type holds back are not late, because somebody
+	// wants that. The alerts and the notices of late tasks leave them out, too.
 	Late Several `json:"late"`
 	// Dead are the dead letters that nobody has archived. Their At is when they ended.
 	Dead Several `json:"dead"`
@@ -46,7 +47,9 @@ FROM (`
 
 // lateSQL counts entries of the index, and stops when it has counted enough. Only of the oldest task it reads the row.
 const lateSQL = lanesCTE + `, late AS (
-    SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute'
+    SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute' AND NOT EXISTS (
+        SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue OR p.scope = 'type' AND p.name = lane.type))
 )
 SELECT counted.count, false AS more, oldest.id AS oldest_id, oldest.at AS oldest_at
 FROM (

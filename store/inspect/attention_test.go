@@ -61,6 +61,38 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// What a pause holds back is not late, because somebody wants that. A pause that has ended holds nothing back.
+func TestLateIsNotPaused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, id := range []string{"mail", "other"} {
+		b.Schedule(store.Task{ID: id, Payload: payload(1), Queue: id, At: b.Now().Add(-time.Hour)})
+	}
+	for _, c := range []struct {
+		pause store.Scope
+		until time.Duration
+		want  int
+	}{
+		{store.Queue("mail"), 0, 1}, {store.Type("TEST"), time.Hour, 0}, {store.Everything(), 0, 0},
+		{store.Queue("mail"), time.Millisecond, 2},
+	} {
+		var until time.Time
+		if c.until > 0 {
+			until = b.Now().Add(c.until)
+		}
+		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, c.pause, until, "")
+		b.Check(err)
+		if c.until == time.Millisecond {
+			b.Exec(b.Pool, `SELECT pg_sleep(0.01)`)
+		}
+		got, err := b.Inspector.Attention(b.Ctx, b.Pool)
+		b.Check(err)
+		same(b, c.pause.String(), got.Late.Count, c.want)
+		_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, c.pause)
+		b.Check(err)
+	}
+}
+
 func TestCountUpTo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

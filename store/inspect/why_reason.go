@@ -63,7 +63,7 @@ var times = map[string][2]string{
 	"completed": {"at"}, "cancelled": {"at"}, "failed": {"at"}, "skipped": {"at"}, "expired": {"at"}, "deleted": {"at"},
 	"removed": {"at"}, "no_node": {"the last that is known of one is of"},
 	"running": {"claimed at", "its lease ends at"}, "edited": {"", "its lease ends at"},
-	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "the next at"},
+	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "which makes an occurrence at"},
 	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
 }
 
@@ -77,6 +77,10 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 		words[1] = "until"
 	}
 	text := r.Text
+	news := r.Code == "recurring" && r.Trouble != nil // that a recurring task waits for its next fire is none
+	if news {
+		text = r.Trouble.sentence(at) + "; " + text
+	}
 	if r.Since != nil {
 		text += join(words[0], " ") + at(*r.Since)
 	}
@@ -92,7 +96,7 @@ func (r Reason) Sentence(at func(time.Time) string) string {
 	if r.Elsewhere != "" {
 		text += "; " + r.Elsewhere
 	}
-	if r.Trouble != nil {
+	if r.Trouble != nil && !news {
 		text += "; " + r.Trouble.sentence(at)
 	}
 	if r.Obstacle != "" {

@@ -294,7 +294,7 @@ func TestWhyOfRecurringTasks(t *testing.T) {
 	recur("tick", "*/10 * * * *")
 	b.because(
 		"tick", "planning",
-		"a recurring task never runs itself, and the leader is about to plan its next fire, since T",
+		"the leader is about to plan its next fire, since T",
 	)
 	plan := func(id string, next time.Time) {
 		t.Helper()
@@ -304,7 +304,7 @@ func TestWhyOfRecurringTasks(t *testing.T) {
 	plan("tick", b.Now().Add(-time.Second))
 	b.because(
 		"tick", "firing",
-		"a recurring task never runs itself, and the leader is about to make the occurrence that does, due since T",
+		"it fires, and the leader is about to make the occurrence that runs, due since T",
 	)
 	plan("tick", far(10))
 	fork := `SELECT tasktable.fork_occurrence('tick', $1, $2, 'leader')`
@@ -312,7 +312,7 @@ func TestWhyOfRecurringTasks(t *testing.T) {
 	b.Exec(b.Pool, fork, far(5), "an earlier occurrence has not ended: tick@2100-01-01T00:00:00Z")
 	e := b.because(
 		"tick", "recurring",
-		"a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10)",
+		"it waits for its next fire, which makes an occurrence at far(10)",
 	)
 	same(b, "what is next", e.Next, []inspect.Upcoming{
 		{At: new(far(10)), Text: "it fires"}, {At: new(far(20)), Text: "it fires"},
@@ -344,7 +344,7 @@ change: left out by leader
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
 	b.Check(err)
 	b.because("tick", "recurring",
-		"a recurring task never runs itself: each fire makes an occurrence, which does, the next at far(10); "+
+		"it waits for its next fire, which makes an occurrence at far(10); "+
 			"besides, type TEST is paused by events-api")
 	_, err = b.Tasks.Cancel(b.Ctx, b.Pool, "tick")
 	b.Check(err)

@@ -73,11 +73,11 @@ func (r reasonRow) text(row store.Row, known life) string {
 	case "paused":
 		return "it is paused" + known.by(r.Code) + stillHeld(row)
 	case "recurring":
-		return "a recurring task never runs itself: each fire makes an occurrence, which does"
+		return "it waits for its next fire"
 	case "planning":
-		return "a recurring task never runs itself, and the leader is about to plan its next fire"
+		return "the leader is about to plan its next fire"
 	case "firing":
-		return "a recurring task never runs itself, and the leader is about to make the occurrence that does"
+		return "it fires, and the leader is about to make the occurrence that runs"
 	case r.Missing:
 		return r.lack(row)
 	}

@@ -64,6 +64,9 @@ func Took(given any) string {
 // Count writes a number with spaces between thousands. more says that there are more than were counted.
 func Count(number any, more bool) string {
 	digits := fmt.Sprint(number)
+	if more { // several counts that each ended at 10,000 and a few others make 10,005
+		digits = digits[:1] + strings.Repeat("0", len(digits)-1)
+	}
 	var parts []string
 	for len(digits) > 3 {
 		parts = append([]string{digits[len(digits)-3:]}, parts...)

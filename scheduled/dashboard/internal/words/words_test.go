@@ -41,6 +41,9 @@ func TestCount(t *testing.T) {
 			t.Errorf("%d: %q, want %q", number, got, want)
 		}
 	}
+	if got := Count(10005, true); got != "more than 10 000" {
+		t.Errorf("10005 and more: %q", got)
+	}
 	if got := Count(int64(10000), true); got != "more than 10 000" {
 		t.Errorf("more: %q", got)
 	}
