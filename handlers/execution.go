@@ -54,6 +54,7 @@ var errTooManyFollowUps = fmt.Errorf("%w: an attempt may ask for at most %d foll
 type Effects struct {
 	Again     *time.Time      // schedule the same task again
 	FollowUps []store.Task    // schedule others; their ids are set, and their payloads are store.JSON
+	IfDead    []store.Task    // as FollowUps, but if this attempt makes the task FAILED
 	Result    json.RawMessage // nil: none
 	Note      string
 	Trace     string // the span that Again and FollowUps are scheduled in, as store.TraceOf gives it; "": none
@@ -108,15 +109,54 @@ func (e *Execution) FollowUp(task store.Task) {
 		}
 		return
 	}
+	if fixed, ok := e.fixed(task, "follow-up", len(e.effects.FollowUps)+1); ok {
+		e.effects.FollowUps = append(e.effects.FollowUps, fixed)
+	}
+}
+
+// MaxIfDead is how many tasks one attempt can ask for with FollowUpIfDead.
+const MaxIfDead = store.MaxIfDead
+
+// FollowUpIfDead schedules another task in case that this attempt is the last one: in the transaction that records that
+// the attempt has made the task FAILED, because its error is Permanent or no attempt is left. A panic and the end of the
+// ExpectedExecutionTime count as errors. If the handler returns nil, or if the task is tried again, nothing is
+// scheduled, so each attempt asks anew, as early as it can. If somebody edited or cancelled the task meanwhile, it has
+// not died, and nothing is scheduled.
+//
+// An attempt that is LOST, because its node crashed, cannot schedule what it asked for. Neither is anything scheduled
+// when the task expires before a retry. Task.IfDead of package store holds in these cases, too.
+//
+// Entity, TenantID and finished tasks are as with FollowUp. An attempt can ask for at most 10 tasks. A task that
+// Schedule would refuse, or that has this task's own id, fails the attempt for good.
+func (e *Execution) FollowUpIfDead(task store.Task) {
+	place := len(e.effects.IfDead) + 1
+	fixed, ok := e.fixed(task, "follow-up if dead", place)
+	switch {
+	case !ok:
+	case place > MaxIfDead:
+		e.refuse("follow-up if dead", place, fmt.Errorf("%w: at most %d are allowed", store.ErrInvalid, MaxIfDead))
+	case fixed.ID == e.ID:
+		e.refuse("follow-up if dead", place, fmt.Errorf("%w: id must not be that of the task itself", store.ErrInvalid))
+	default:
+		e.effects.IfDead = append(e.effects.IfDead, fixed)
+	}
+}
+
+// fixed returns the task with the entity and the tenant that it inherits. It notes the error if Schedule would refuse
+// the task.
+func (e *Execution) fixed(task store.Task, kind string, place int) (fixed store.Task, ok bool) {
 	task.Entity, task.TenantID = cmp.Or(task.Entity, e.Entity), cmp.Or(task.TenantID, e.TenantID)
 	// The payload is encoded here, because its methods are the handler's code, and because the handler may change the
 	// data it points to later.
 	fixed, err := task.Fixed()
 	if err != nil {
-		e.effects.Err = errors.Join(e.effects.Err, fmt.Errorf("follow-up %d: %w", len(e.effects.FollowUps)+1, err))
-		return
+		e.refuse(kind, place, err)
 	}
-	e.effects.FollowUps = append(e.effects.FollowUps, fixed)
+	return fixed, err == nil
+}
+
+func (e *Execution) refuse(kind string, place int, err error) {
+	e.effects.Err = errors.Join(e.effects.Err, fmt.Errorf("%s %d: %w", kind, place, err))
 }
 
 // Result keeps a value as JSON with the completed task. It replaces the value of an earlier call. A value that cannot
@@ -163,7 +203,7 @@ func (e *Execution) WithSpan(ctx context.Context) *Execution {
 }
 
 // Task is one attempt of a task whose payload is a P. It is the argument of a handler. It has the methods of
-// Execution: FollowUp, Again, Note, Result, Extend and IdempotencyKey.
+// Execution: FollowUp, FollowUpIfDead, Again, Note, Result, Extend and IdempotencyKey.
 type Task[P store.Payload] struct {
 	*Execution
 	Payload P

@@ -119,6 +119,12 @@ CREATE DOMAIN tasktable.task_trace AS text
             AND VALUE ~ '^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[0-3]( [ -~]+)?$');
 COMMENT ON DOMAIN tasktable.task_trace IS 'A traceparent of W3C Trace Context, version 00, and optionally a space and '
     'the tracestate. At most 512 bytes.';
+-- What the tasks may be is checked by if_dead_of.
+CREATE DOMAIN tasktable.task_if_dead AS jsonb
+    CONSTRAINT "if_dead must be an array of at most 10 tasks" CHECK (CASE jsonb_typeof(VALUE)
+        WHEN 'array' THEN jsonb_array_length(VALUE) BETWEEN 1 AND 10 ELSE VALUE IS NULL END)
+    CONSTRAINT "if_dead must be at most 256 KiB of JSON text" CHECK (octet_length(VALUE::text) <= 262144);
+COMMENT ON DOMAIN tasktable.task_if_dead IS 'Tasks for the case that a task dies: 1 to 10, at most 256 KiB in all.';
 
 CREATE TABLE tasktable.scheduled_tasks (
     -- The order of the columns makes updates cheap. Postgres reads the columns of indexes, rules and triggers at each
@@ -139,6 +145,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     cron                    tasktable.task_cron,
     parent_id               tasktable.task_id,
     spawned_by              tasktable.task_id,
+    if_dead                 tasktable.task_if_dead,
     paused_until            tasktable.task_limit_time,
     archived_at             timestamptz,
     -- Its state.
@@ -433,7 +440,11 @@ BEGIN
             ('open_occurrences_from', 'All occurrences before this time have ended. The search for open ones begins '
                 'here.'),
             ('parent_id', 'The recurring task of this occurrence. No foreign key, because the occurrence outlives it.'),
-            ('spawned_by', 'The task whose handler asked for this follow-up. No foreign key, as for parent_id.'),
+            ('spawned_by', 'The task whose handler asked for this follow-up, or whose death scheduled it. No foreign '
+                'key, as for parent_id.'),
+            ('if_dead', 'Tasks that the commit schedules in which this task becomes FAILED or EXPIRED. An array of '
+                'objects as for schedule_many. A task without an id gets {id}/dead/{place in the array}. Occurrences '
+                'inherit it. Null: none.'),
             ('scheduled_by', 'The service that scheduled the task first.'),
             ('declared_by', 'The service whose code declares the recurring task. Null: it was scheduled.'),
             ('trace', 'The span in which the task was scheduled. Its executions link to it. A change of it alone is no '
@@ -522,7 +533,7 @@ END $$;
 DROP VIEW tasktable.lanes;
 DROP TABLE tasktable.applications, tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes,
     tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
-DROP DOMAIN tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
+DROP DOMAIN tasktable.task_if_dead, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,
     tasktable.task_attempt, tasktable.task_max_attempts, tasktable.task_retention, tasktable.task_jitter,
     tasktable.task_execution_time, tasktable.task_expiration, tasktable.task_instant, tasktable.task_limit_time,

@@ -46,6 +46,8 @@ CREATE FUNCTION tasktable.task_content(task tasktable.scheduled_tasks) RETURNS j
         'ends_at', task.ends_at, 'max_occurrences', task.max_occurrences, 'parent_id', task.parent_id,
         'paused_until', task.paused_until, 'retention', task.retention, 'archived_at', task.archived_at,
         'archived_note', task.archived_note))
+        -- Outside of the object above, because jsonb_strip_nulls would also change the payloads in it.
+        || CASE WHEN task.if_dead IS NULL THEN '{}' ELSE jsonb_build_object('if_dead', task.if_dead) END
 $$;
 COMMENT ON FUNCTION tasktable.task_content IS 'The fields of a task that a user can edit, and its status. The rows of '
     'scheduled_task_changes hold them as they were and as they are.';
@@ -92,6 +94,9 @@ BEGIN
             END IF;
         END IF;
     END IF;
+    IF NEW.if_dead IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.if_dead IS DISTINCT FROM OLD.if_dead) THEN
+        NEW.if_dead := tasktable.if_dead_of(NEW.if_dead, NEW.id, NEW.tenant_id);
+    END IF;
     IF TG_OP = 'INSERT' THEN
         NEW.attempt := 0;
         NEW.fence := NULL;
@@ -104,11 +109,11 @@ BEGIN
         same := (NEW.payload, NEW.scheduled_at, NEW.priority, NEW.queue, NEW.expected_execution_time, NEW.max_attempts,
                 NEW.expiration, NEW.entity, NEW.tenant_id, NEW.run_now_at, NEW.cron, NEW.time_zone, NEW.overlap,
                 NEW.catch_up, NEW.catch_up_paused, NEW.catch_up_limit, NEW.jitter, NEW.ends_at, NEW.max_occurrences,
-                NEW.parent_id, NEW.retention, NEW.archived_at)
+                NEW.parent_id, NEW.retention, NEW.archived_at, NEW.if_dead)
             IS NOT DISTINCT FROM (OLD.payload, OLD.scheduled_at, OLD.priority, OLD.queue, OLD.expected_execution_time,
                 OLD.max_attempts, OLD.expiration, OLD.entity, OLD.tenant_id, OLD.run_now_at, OLD.cron, OLD.time_zone,
                 OLD.overlap, OLD.catch_up, OLD.catch_up_paused, OLD.catch_up_limit, OLD.jitter, OLD.ends_at,
-                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at);
+                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at, OLD.if_dead);
         IF same AND NEW.status = OLD.status AND NEW.paused_until IS NOT DISTINCT FROM OLD.paused_until THEN
             RETURN NEW; -- nothing changed, so there is no new revision, and a running attempt stays current
         END IF;
@@ -494,7 +499,7 @@ COMMENT ON FUNCTION tasktable.refuse_others_task IS 'Keeps an application role t
 -- 'engine'.
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
-    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at
+    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead
     ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Each insert and each edit.';
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks

@@ -67,7 +67,7 @@ CREATE FUNCTION tasktable.schedule(
     verb text DEFAULT 'schedule', jitter interval DEFAULT NULL, retention interval DEFAULT NULL, cron text DEFAULT NULL,
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
-    max_occurrences int DEFAULT NULL, trace text DEFAULT NULL
+    max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -96,6 +96,9 @@ BEGIN
         RAISE EXCEPTION 'if_finished must be ''rearm'', ''keep'' or null, not %', quote_literal(schedule.if_finished)
             USING ERRCODE = 'check_violation', COLUMN = 'if_finished';
     END IF;
+    IF schedule.if_dead IS NOT NULL THEN -- in the form in which it is stored, for the comparison below
+        schedule.if_dead := tasktable.if_dead_of(schedule.if_dead, task_id, schedule.tenant_id);
+    END IF;
     result.id := task_id;
     LOOP
         -- The first look takes no lock, because an unchanged task is not written at all, not even by a row lock.
@@ -108,13 +111,13 @@ BEGIN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace, jitter, retention, cron,
-                time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences)
+                time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, if_dead)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()),
                 schedule.priority, schedule.queue, schedule.expiration, schedule.expected_execution_time,
                 schedule.max_attempts, schedule.tenant_id, schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap,
                 schedule.catch_up, schedule.catch_up_paused, schedule.catch_up_limit, schedule.ends_at,
-                schedule.max_occurrences)
+                schedule.max_occurrences, schedule.if_dead)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
             former := tasktable.leave_change(former);
@@ -147,10 +150,10 @@ BEGIN
             ELSE schedule.scheduled_at END;
         -- A payload that is null differs as well, so that the UPDATE refuses it.
         differs := (task.payload, task.priority, task.queue, task.expiration, task.expected_execution_time,
-                task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention)
+                task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention, task.if_dead)
             IS DISTINCT FROM (schedule.payload, schedule.priority, schedule.queue, schedule.expiration,
                 schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id, schedule.entity,
-                schedule.jitter, schedule.retention);
+                schedule.jitter, schedule.retention, schedule.if_dead);
         recurs := task.cron IS DISTINCT FROM schedule.cron
             OR schedule.cron IS NOT NULL AND ((task.time_zone, task.overlap, task.catch_up, task.catch_up_paused,
                     task.catch_up_limit, task.max_occurrences)
@@ -176,7 +179,7 @@ BEGIN
             trace = schedule.trace, jitter = schedule.jitter, retention = schedule.retention, cron = schedule.cron,
             time_zone = schedule.time_zone, overlap = schedule.overlap, catch_up = schedule.catch_up,
             catch_up_paused = schedule.catch_up_paused, catch_up_limit = schedule.catch_up_limit,
-            ends_at = schedule.ends_at, max_occurrences = schedule.max_occurrences,
+            ends_at = schedule.ends_at, max_occurrences = schedule.max_occurrences, if_dead = schedule.if_dead,
             status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
@@ -205,7 +208,7 @@ BEGIN
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
             expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, jitter, retention, time_zone,
-            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace)
+            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead)
         SELECT task.id, task.task -> 'payload',
             coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
             coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
@@ -217,7 +220,8 @@ BEGIN
             -- There is no cron here, so the trigger refuses these, as it does for schedule.
             task.task ->> 'time_zone', task.task ->> 'overlap', task.task ->> 'catch_up',
             task.task ->> 'catch_up_paused', (task.task ->> 'catch_up_limit')::int,
-            (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace'
+            (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace',
+            nullif(task.task -> 'if_dead', 'null')
         FROM task ORDER BY task.id || '~' COLLATE "C"
         -- Another call may have inserted a task since schedule_many looked. Its row is locked here, in its turn. If it
         -- were locked after the last insert, two calls could deadlock. Nothing is written.
@@ -281,7 +285,8 @@ BEGIN
         time_zone => task.task ->> 'time_zone', overlap => task.task ->> 'overlap',
         catch_up => task.task ->> 'catch_up', catch_up_paused => task.task ->> 'catch_up_paused',
         catch_up_limit => (task.task ->> 'catch_up_limit')::int, ends_at => (task.task ->> 'ends_at')::timestamptz,
-        max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace'
+        max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
+        if_dead => nullif(task.task -> 'if_dead', 'null')
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '

@@ -109,7 +109,7 @@ CREATE FUNCTION tasktable.schedule_recurring(
     jitter interval DEFAULT NULL, priority int DEFAULT 0, queue text DEFAULT 'default',
     expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 5,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
-    if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL
+    if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
     missing text := CASE WHEN cron IS NULL THEN 'cron' WHEN id IS NULL THEN 'id' END;
@@ -120,7 +120,8 @@ BEGIN
     END IF;
     RETURN tasktable.schedule(payload, starts_at, id, priority, queue, expiration, expected_execution_time,
         max_attempts, tenant_id, entity, if_finished, scheduled_by, true, 'schedule', jitter, retention, cron,
-        time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace);
+        time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace,
+        if_dead);
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_recurring IS 'Creates or updates a recurring task. Each fire of cron in '
     'time_zone forks an occurrence. An edit does not fire it. Outcome: as of schedule.';
@@ -139,12 +140,12 @@ DECLARE
 BEGIN
     INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at,
         run_now_at, expiration, expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by,
-        retention, trace)
+        retention, trace, if_dead)
     SELECT p.id || '@' || to_char(fire AT TIME ZONE 'UTC',
             seconds || CASE WHEN date_trunc('second', fire) = fire THEN '"Z"' ELSE '.US"Z"' END),
         p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END,
         p.priority, fire, CASE WHEN at_once THEN tasktable.asked_now() END, p.expiration, p.expected_execution_time,
-        p.max_attempts, p.jitter, p.id, skip_reason, p.scheduled_by, p.retention, p.trace
+        p.max_attempts, p.jitter, p.id, skip_reason, p.scheduled_by, p.retention, p.trace, p.if_dead
     FROM tasktable.scheduled_tasks AS p WHERE p.id = parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
     RETURNING t.id INTO occurrence;

@@ -76,13 +76,21 @@ type inEnvelope struct{ JSON }
 func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	wire, err := t.wire()
 	if err == nil && codec != nil {
-		err = wire.encode(ctx, codec, t.Payload)
+		err = wire.encodeAll(ctx, codec, t)
 	}
 	if err != nil {
 		return Task{}, err
 	}
 	t.ID, t.Payload = wire.ID, inEnvelope{JSON(wire.Payload)}
-	return t, nil
+	return t.withIfDead(wire), nil
+}
+
+// encodeAll encodes the payloads of the task and of its IfDead.
+func (w *wireTask) encodeAll(ctx context.Context, codec Codec, task Task) error {
+	if err := w.encode(ctx, codec, task.Payload); err != nil {
+		return err
+	}
+	return w.encodeIfDead(ctx, codec, task.IfDead)
 }
 
 // encode puts the payload into an envelope, unless it is in one already.
@@ -143,9 +151,15 @@ func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.Raw
 	return plain, nil
 }
 
-// recurringOf returns the id of an occurrence's recurring task. The occurrence's id is {id}@{fire time}. For another
-// id recurringOf returns "".
+// recurringOf returns the id of an occurrence's recurring task. The occurrence's id is {id}@{fire time}. Of a task that
+// an occurrence's IfDead has scheduled, it returns the id with which the payload was encoded. For another id recurringOf
+// returns "".
 func recurringOf(id string) string {
+	if suffix := ifDeadSuffix.FindString(id); suffix != "" {
+		if of := recurringOf(strings.TrimSuffix(id, suffix)); of != "" {
+			return of + suffix
+		}
+	}
 	at := strings.LastIndexByte(id, '@')
 	if at < 0 {
 		return ""

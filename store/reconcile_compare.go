@@ -36,12 +36,14 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
             4000000000) * 1000000000)::bigint END AS expiration,
     (least(greatest(extract(epoch FROM pair.expected), -1), 4000000000) * 1000000000)::bigint AS expected,
     (extract(epoch FROM pair.jitter) * 1000000000)::bigint AS jitter,
-        (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention
+        (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention,
+    CASE WHEN pair.writes THEN pair.if_dead::text END AS if_dead
 FROM (
     SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded,
         t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
-        t.jitter::interval AS jitter, t.retention::interval AS retention, n.*, d.*, o.*,
+        t.jitter::interval AS jitter, t.retention::interval AS retention, t.if_dead::jsonb AS if_dead,
+        n.*, d.*, o.*,
         CASE WHEN w.yielded AND d.differs LIKE 'payload%' AND t.payload ? '$codec' THEN t.payload::text END AS envelope,
         o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
@@ -160,6 +162,7 @@ type comparedPair struct {
 	Expected     time.Duration
 	Jitter       *time.Duration
 	Retention    *time.Duration
+	IfDead       *string
 }
 
 const fetchSQL = `FETCH 1000 FROM tasktable_reconcile`
@@ -321,6 +324,10 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		MaxAttempts:           int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue,
 		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
+	}
+	var err error
+	if task.IfDead, err = ifDeadOf(*p.ID, json.RawMessage(query.OrEmpty(p.IfDead))); err != nil {
+		return nil, err
 	}
 	return task, task.Check()
 }

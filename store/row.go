@@ -75,6 +75,7 @@ type Row struct {
 	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
+	IfDead                json.RawMessage `json:"if_dead,omitempty"` // IfDeadOf reads it
 }
 
 // Execution is a row of the table scheduled_task_executions: the result of one claim.

@@ -22,7 +22,7 @@ SELECT id, revision, outcome FROM tasktable.schedule(
         overlap => $18::text,
     catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int,
         ends_at => $22::text::timestamptz,
-    max_occurrences => $23::text::int, trace => $24::text)`
+    max_occurrences => $23::text::int, trace => $24::text, if_dead => $25::text::jsonb)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
 // Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field is
@@ -35,20 +35,28 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
+	var ifDead *string
+	if len(wire.IfDead) > 0 {
+		encoded, err := json.Marshal(wire.IfDead)
+		if err != nil {
+			return Receipt{}, fmt.Errorf("schedule: encode if_dead: %w", err)
+		}
+		ifDead = new(string(encoded))
+	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
 		strconv.Itoa(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
-		wire.Trace)
+		wire.Trace, ifDead)
 }
 
 // wire returns the task in the form that goes to the database: checked, encoded, and with the span of ctx.
 func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 	wire, err := task.wire()
 	if err == nil && s.config.Codec != nil {
-		err = wire.encode(ctx, s.config.Codec, task.Payload)
+		err = wire.encodeAll(ctx, s.config.Codec, task)
 	}
 	wire.Trace = check.OrNil(TraceOf(ctx))
 	return wire, err

@@ -115,6 +115,18 @@ type Task struct {
 	// created: a task with this task's content and the id {id}@{fire time}. The recurring task needs an ID or a Keyed
 	// payload, and its id has at most 480 bytes. At is the time from which it fires.
 	Recurrence *Recurrence
+	// IfDead are tasks that are scheduled if this task dies, which means that it becomes FAILED or EXPIRED. The same
+	// commit that records the death schedules them, so that each death has them, also if its node or the leader
+	// crashes. There are at most 10, of 256 KiB of JSON in all. They must not recur, and must not have IfDead
+	// themselves. Without an Entity they get this task's entity. They have this task's tenant.
+	//
+	// A zero At means at the death. A task of them that has neither an ID nor a Keyed payload gets the id
+	// {id of the dead task}/dead/{its place in IfDead, from 1}. If this task dies again after a Retry, they are
+	// scheduled again by the rules of Schedule. So a task that has finished stays finished, unless it has IfFinished
+	// Rearm. If one cannot be scheduled at the death, the dead task's message says why, and the others are scheduled.
+	//
+	// If the task has a Recurrence, its occurrences have IfDead, too.
+	IfDead []Task
 }
 
 // IDOf returns the id that Schedule gives to the task of a Keyed payload. For another payload it returns "", because
@@ -138,7 +150,7 @@ func NewID() (string, error) {
 // wireTask is a Task in the form that the SQL functions take. Its defaults are filled in, and every field is checked.
 // Times and intervals are text.
 type wireTask struct {
-	ID                    string          `json:"id"`
+	ID                    string          `json:"id,omitempty"` // only a task of IfDead may have none
 	Payload               json.RawMessage `json:"payload"`
 	ScheduledAt           *string         `json:"scheduled_at"`
 	Priority              int             `json:"priority"`
@@ -153,6 +165,7 @@ type wireTask struct {
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
 	ScheduledBy           *string         `json:"scheduled_by,omitempty"` // nil: the call names the author
+	IfDead                []wireTask      `json:"if_dead,omitempty"`
 	wireRecurrence
 }
 
@@ -164,7 +177,7 @@ func (t Task) Fixed() (Task, error) {
 		return Task{}, err
 	}
 	t.ID, t.Payload = wire.ID, JSON(wire.Payload)
-	return t, nil
+	return t.withIfDead(wire), nil
 }
 
 // Check returns the error, wrapping ErrInvalid, with which Schedule would refuse the task. It returns nil if Schedule
@@ -221,6 +234,9 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, err
 	}
 	if err := t.wireRecurrence(&wire); err != nil {
+		return wireTask{}, err
+	}
+	if err := t.wireIfDead(&wire); err != nil {
 		return wireTask{}, err
 	}
 	switch t.IfFinished {

@@ -298,6 +298,9 @@ func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
 		TenantID: textOf(row.TenantID), Expiration: valueOr(row.Expiration), Jitter: valueOr(row.Jitter),
 		Retention: valueOr(row.Retention),
 	}
+	if task.IfDead, err = v.tasks.IfDead(ctx, row); err != nil {
+		return store.Task{}, err
+	}
 	if row.Cron != nil {
 		task.Recurrence = &store.Recurrence{
 			Cron: *row.Cron, TimeZone: textOf(row.TimeZone), Overlap: valueOr(row.Overlap),

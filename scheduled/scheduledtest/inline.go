@@ -44,7 +44,8 @@ type Ran struct {
 	Outcome string // a value of scheduled_task_executions.outcome
 	Err     error  // the handler's error
 	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
-	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them.
+	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them. If the Outcome is
+	// FAILED, it has those of FollowUpIfDead instead. The tasks of store.Task.IfDead are not among them.
 	Note      string
 	Result    json.RawMessage
 	FollowUps []string
@@ -116,7 +117,7 @@ func (i inline) querier() pg.DB {
 	return pg.SQLQuerier{DB: store.SQL(i.sqlTx)}
 }
 
-// left notes the effects of the handler. A handler that failed has none.
+// left notes the effects of the handler.
 func (r *Ran) left(effects handlers.Effects) {
 	r.Note, r.Result = sanitize.Text(effects.Note), effects.Result
 	for _, task := range effects.FollowUps {
@@ -264,6 +265,7 @@ func (r inlineRun) attempt(
 		backoff = func(attempt int, _ error) time.Duration { return outcome.BackoffOf(attempt, 0) }
 	}
 	settlement = outcome.Decide(h, e, err, nil, outcome.Safely(backoff))
+	outcome.EncodeIfDead(ctx, r.codec, &settlement)
 	tracing.End(ctx, settlement.Outcome, err)
 	return settlement, err
 }

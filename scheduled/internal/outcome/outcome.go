@@ -25,6 +25,7 @@ func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handl
 	if err == nil {
 		if err = checkEffects(e.Effects()); err == nil {
 			s.Effects = e.Effects()
+			s.Effects.IfDead = nil
 			s.Effects.Result = sanitize.JSON(s.Effects.Result)
 			if s.Effects.Result != nil {
 				s.Result = new(string(s.Effects.Result))
@@ -48,12 +49,22 @@ func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handl
 		s.Outcome, s.To, s.Refund, s.NextIn = taskdb.OutcomeSnoozed, store.StatusQueued, true, max(*wish.snooze, 0)
 	case wish.permanent, e.Attempt >= e.MaxAttempts:
 		s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed
+		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead, Trace: e.Effects().Trace}
+		if refused := e.Effects().Err; refused != nil && !errors.Is(err, refused) {
+			addReason(&s, refused)
+		}
 	case wish.after != nil:
 		s.Outcome, s.To, s.NextIn = taskdb.OutcomeRetried, store.StatusQueued, max(*wish.after, 0)
 	default:
 		s.Outcome, s.To, s.NextIn = taskdb.OutcomeRetried, store.StatusQueued, max(delay(e.Attempt, err), 0)
 	}
 	return s
+}
+
+// addReason adds to the error of a failed attempt that something it asked for is left out.
+func addReason(s *taskdb.Settlement, why error) {
+	s.Error = new(*s.Error + "; " + sanitize.Text(sanitize.ErrorText(why)))
+	s.Message = s.Error
 }
 
 // retryHint is a request that an error makes, besides being an error.

@@ -3,8 +3,11 @@ package outcome
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -26,15 +29,44 @@ func EncodeFollowUps(ctx context.Context, codec store.Codec, e *handlers.Executi
 	if codec == nil {
 		return nil
 	}
-	followUps := e.Effects().FollowUps // not a copy
-	for i := range followUps {
-		encoded, err := followUps[i].Encoded(ctx, codec)
-		if err != nil {
-			return permanentIfInvalid(err)
-		}
-		followUps[i] = encoded
+	followUps := e.Effects().FollowUps
+	encoded, err := encodeEach(ctx, codec, followUps)
+	copy(followUps, encoded) // followUps is not a copy
+	return permanentIfInvalid(err)
+}
+
+// codecLimit is how long the codec may take for the tasks of EncodeIfDead. The attempt's own time may be over.
+const codecLimit = 5 * time.Second
+
+// EncodeIfDead encodes the payloads of the tasks that a failed attempt schedules. If the codec cannot, the task dies
+// without them, and its message says so. A payload that is not encoded must not reach the database.
+func EncodeIfDead(ctx context.Context, codec store.Codec, s *taskdb.Settlement) {
+	if codec == nil || s.To != store.StatusFailed || len(s.Effects.FollowUps) == 0 {
+		return
 	}
-	return nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), codecLimit)
+	defer cancel()
+	encoded, err := encodeEach(ctx, codec, s.Effects.FollowUps)
+	if err != nil {
+		addReason(s, fmt.Errorf("follow-ups if dead: %w", err))
+	}
+	s.Effects.FollowUps = encoded
+}
+
+func encodeEach(ctx context.Context, codec store.Codec, tasks []store.Task) (encoded []store.Task, err error) {
+	defer func() {
+		if value := recover(); value != nil { // the codec is the application's code
+			encoded, err = nil, fmt.Errorf("the codec panicked: %v", value)
+		}
+	}()
+	for _, task := range tasks {
+		one, err := task.Encoded(ctx, codec)
+		if err != nil {
+			return nil, err
+		}
+		encoded = append(encoded, one)
+	}
+	return encoded, nil
 }
 
 func permanentIfInvalid(err error) error {

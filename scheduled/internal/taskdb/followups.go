@@ -16,7 +16,7 @@ import (
 
 // followUp schedules the follow-ups of all settled attempts, each in the name of the task that asked for it. It leaves
 // out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited meanwhile has its follow-ups,
-// too, except one with the task's own id, because the newer edit wins.
+// too, except one with the task's own id, because the newer edit wins, and those for the case that the task dies.
 func (s Queries) followUp(
 	ctx context.Context, q pg.DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
 ) error {
@@ -42,7 +42,7 @@ func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) 
 	for i := range settlements {
 		one := &settlements[i]
 		state := states[one.Fence]
-		if state == nil || !state.Settled {
+		if state == nil || !state.Settled || one.To == store.StatusFailed && !state.Current { // it has not died
 			continue
 		}
 		for _, task := range one.Effects.FollowUps {

@@ -139,6 +139,7 @@ func (b *batch) attempt(
 		return err
 	}, func(err error) {
 		ended.Settlement = outcome.Decide(r.Claim, e, err, causeOf(ctx), outcome.Safely(backoff))
+		outcome.EncodeIfDead(ctx, b.config.Codec, &ended.Settlement)
 		outcome := ended.Outcome
 		if ended.refused != nil {
 			outcome = taskdb.OutcomeReleased

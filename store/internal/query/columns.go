@@ -11,4 +11,5 @@ const TaskColumns = `
     cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit,
     (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
     max_occurrences, occurrence_count, parent_id, planned_revision, paused_until,
-    (extract(epoch FROM retention) * 1000000000)::bigint AS retention, archived_at, archived_note, spawned_by`
+    (extract(epoch FROM retention) * 1000000000)::bigint AS retention, archived_at, archived_note, spawned_by,
+    if_dead::text AS if_dead`

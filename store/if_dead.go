@@ -1,0 +1,171 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+)
+
+// MaxIfDead is the greatest number of tasks in Task.IfDead.
+const MaxIfDead = 10
+
+// wireIfDead checks the tasks of IfDead, and brings them into the form that the SQL functions take. A task whose
+// payload is not Keyed has no id there, because the database makes its id of the dead task's id.
+func (t Task) wireIfDead(wire *wireTask) error {
+	if len(t.IfDead) > MaxIfDead {
+		return check.Invalid("if_dead", "must be at most 10 tasks", len(t.IfDead))
+	}
+	for i, child := range t.IfDead {
+		one, err := child.wireAsIfDead(t, wire.ID)
+		if err != nil {
+			return fmt.Errorf("if_dead: task %d: %w", i+1, err)
+		}
+		if one.ID != "" && slices.ContainsFunc(wire.IfDead, func(other wireTask) bool { return other.ID == one.ID }) {
+			return fmt.Errorf("if_dead: task %d: %w", i+1,
+				check.Invalid("id", "must not be that of another task of if_dead", fmt.Sprintf("%q", one.ID)))
+		}
+		wire.IfDead = append(wire.IfDead, one)
+	}
+	if encoded, err := json.Marshal(wire.IfDead); err == nil && len(encoded) > MaxPayloadBytes {
+		return check.Invalid("if_dead", "must be at most 256 KiB of JSON text", fmt.Sprintf("%d bytes", len(encoded)))
+	}
+	return nil
+}
+
+func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
+	switch {
+	case t.Recurrence != nil:
+		return wireTask{}, check.Invalid("cron", "must be empty in a task of if_dead", "one")
+	case len(t.IfDead) > 0:
+		return wireTask{}, check.Invalid("if_dead", "must be empty in a task of if_dead", "one")
+	case t.TenantID != "" && t.TenantID != of.TenantID:
+		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty", fmt.Sprintf("%q", t.TenantID))
+	}
+	_, keyed := t.Payload.(Keyed)
+	named := t.ID != "" || keyed
+	wire, err := t.wire()
+	switch {
+	case err != nil:
+		return wireTask{}, err
+	case !named:
+		wire.ID = ""
+	case wire.ID == ofID:
+		return wireTask{}, check.Invalid("id", "must not be that of the task itself", fmt.Sprintf("%q", wire.ID))
+	}
+	return wire, nil
+}
+
+// ifDeadID is the id that a task of IfDead without an id gets when the task with the id `of` dies. place counts
+// from 1.
+func ifDeadID(of string, place int) string { return of + "/dead/" + strconv.Itoa(place) }
+
+var ifDeadSuffix = regexp.MustCompile(`/dead/([1-9]|10)$`)
+
+// encodeIfDead is encode for the tasks of IfDead.
+func (w *wireTask) encodeIfDead(ctx context.Context, codec Codec, tasks []Task) error {
+	for i, task := range tasks {
+		one := &w.IfDead[i]
+		id := one.ID
+		if id == "" {
+			one.ID = ifDeadID(w.ID, i+1) // the codec may bind the payload to it
+		}
+		err := one.encode(ctx, codec, task.Payload)
+		if one.ID = id; err != nil {
+			return fmt.Errorf("if_dead: task %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// withIfDead returns the task with the tasks of IfDead as they are in wire.
+func (t Task) withIfDead(wire wireTask) Task {
+	t.IfDead = slices.Clone(t.IfDead)
+	for i, one := range wire.IfDead {
+		t.IfDead[i].ID, t.IfDead[i].Payload = one.ID, storedPayload(one.Payload)
+	}
+	return t
+}
+
+// storedPayload is a payload as it is stored. A payload that is encoded already is not encoded again.
+func storedPayload(payload json.RawMessage) Payload {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(payload, &fields) == nil && fields[codecField] != nil {
+		return inEnvelope{JSON(payload)}
+	}
+	return JSON(payload)
+}
+
+// IfDeadOf returns the tasks that the row's task schedules if it dies, so that scheduling the task with them again
+// changes nothing. Their payloads are as they are stored.
+func IfDeadOf(row Row) ([]Task, error) { return ifDeadOf(row.ID, row.IfDead) }
+
+// IfDead is IfDeadOf with decoded payloads. Use it to schedule the task again with this Store, which encodes them again.
+func (s *Store) IfDead(ctx context.Context, row Row) ([]Task, error) {
+	tasks, err := IfDeadOf(row)
+	if err != nil {
+		return nil, err
+	}
+	for i, task := range tasks {
+		id := cmp.Or(task.ID, ifDeadID(row.ID, i+1))
+		stored, ok := task.Payload.(inEnvelope)
+		if !ok {
+			continue
+		}
+		plain, err := Decoded(ctx, s.config.Codec, stored.TaskType(), id, json.RawMessage(stored.JSON))
+		if err != nil {
+			return nil, fmt.Errorf("if_dead of task %s: %w", row.ID, err)
+		}
+		tasks[i].Payload = JSON(plain)
+	}
+	return tasks, nil
+}
+
+func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
+	if len(ifDead) == 0 {
+		return nil, nil
+	}
+	var stored []struct {
+		ID                    string          `json:"id"`
+		Payload               json.RawMessage `json:"payload"`
+		ScheduledAt           time.Time       `json:"scheduled_at"`
+		Priority              int             `json:"priority"`
+		Queue                 string          `json:"queue"`
+		Expiration            string          `json:"expiration"`
+		ExpectedExecutionTime string          `json:"expected_execution_time"`
+		MaxAttempts           int             `json:"max_attempts"`
+		Entity                string          `json:"entity"`
+		IfFinished            IfFinished      `json:"if_finished"`
+		Jitter                string          `json:"jitter"`
+		Retention             string          `json:"retention"`
+	}
+	if err := json.Unmarshal(ifDead, &stored); err != nil {
+		return nil, fmt.Errorf("read if_dead of task %s: %w", id, err)
+	}
+	tasks := make([]Task, len(stored))
+	for i, one := range stored {
+		tasks[i] = Task{
+			ID: one.ID, Payload: storedPayload(one.Payload), At: one.ScheduledAt, Priority: one.Priority,
+			Queue: one.Queue, Expiration: ofSeconds(one.Expiration),
+			ExpectedExecutionTime: ofSeconds(one.ExpectedExecutionTime), MaxAttempts: one.MaxAttempts,
+			Entity: one.Entity, IfFinished: one.IfFinished, Jitter: ofSeconds(one.Jitter),
+			Retention: ofSeconds(one.Retention),
+		}
+	}
+	return tasks, nil
+}
+
+// ofSeconds reads an interval as the function seconds_text writes it. "" is 0.
+func ofSeconds(text string) time.Duration {
+	whole, fraction, _ := strings.Cut(strings.TrimSuffix(text, " seconds"), ".")
+	seconds, _ := strconv.ParseInt(whole, 10, 64)
+	micros, _ := strconv.ParseInt((fraction + "000000")[:6], 10, 64)
+	return time.Duration(seconds)*time.Second + time.Duration(micros)*time.Microsecond
+}
