@@ -26,11 +26,11 @@ func (t Task) wireIfDead(wire *wireTask) error {
 	for i, child := range t.IfDead {
 		one, err := child.wireAsIfDead(t, wire.ID)
 		if err != nil {
-			return fmt.Errorf("if_dead: task %d: %w", i+1, err)
+			return inIfDead(err, i+1)
 		}
 		if one.ID != "" && slices.ContainsFunc(wire.IfDead, func(other wireTask) bool { return other.ID == one.ID }) {
-			return fmt.Errorf("if_dead: task %d: %w", i+1,
-				check.Invalid("id", "must not be that of another task of if_dead", fmt.Sprintf("%q", one.ID)))
+			return inIfDead(check.Invalid("id", "must not be that of another task of if_dead",
+				fmt.Sprintf("%q", one.ID)), i+1)
 		}
 		wire.IfDead = append(wire.IfDead, one)
 	}
@@ -79,10 +79,18 @@ func (w *wireTask) encodeIfDead(ctx context.Context, codec Codec, tasks []Task) 
 		}
 		err := one.encode(ctx, codec, task.Payload)
 		if one.ID = id; err != nil {
-			return fmt.Errorf("if_dead: task %d: %w", i+1, err)
+			return inIfDead(err, i+1)
 		}
 	}
 	return nil
+}
+
+// inIfDead says in an error which task of IfDead it is about, in the place of the field's name.
+func inIfDead(err error, place int) error {
+	if rule, found := strings.CutPrefix(err.Error(), ErrInvalid.Error()+": "); found {
+		return fmt.Errorf("%w: if_dead: task %d: %s", ErrInvalid, place, rule)
+	}
+	return fmt.Errorf("if_dead: task %d: %w", place, err)
 }
 
 // withIfDead returns the task with the tasks of IfDead as they are in wire.

@@ -164,13 +164,13 @@ func TestIfDeadInvalid(t *testing.T) {
 	}
 	for want, ifDead := range map[string][]store.Task{
 		"if_dead must be at most 10 tasks":                      make([]store.Task, 11),
-		"if_dead: task 2: invalid: payload must not be nil":     {child, {}},
-		"if_dead: task 1: invalid: queue must be":               with(func(t *store.Task) { t.Queue = "A" }),
-		"if_dead: task 1: invalid: cron must be empty":          with(func(t *store.Task) { t.Recurrence = &store.Recurrence{} }),
-		"if_dead: task 1: invalid: if_dead must be empty":       with(func(t *store.Task) { t.IfDead = []store.Task{child} }),
-		"if_dead: task 1: invalid: tenant_id must be":           with(func(t *store.Task) { t.TenantID = "globex" }),
-		"if_dead: task 1: invalid: id must not be that of the":  with(func(t *store.Task) { t.ID = "one" }),
-		"if_dead: task 2: invalid: id must not be that of anot": {{ID: "a", Payload: payload(1)}, {ID: "a", Payload: payload(1)}},
+		"invalid: if_dead: task 2: payload must not be nil":     {child, {}},
+		"invalid: if_dead: task 1: queue must be":               with(func(t *store.Task) { t.Queue = "A" }),
+		"invalid: if_dead: task 1: cron must be empty":          with(func(t *store.Task) { t.Recurrence = &store.Recurrence{} }),
+		"invalid: if_dead: task 1: if_dead must be empty":       with(func(t *store.Task) { t.IfDead = []store.Task{child} }),
+		"invalid: if_dead: task 1: tenant_id must be":           with(func(t *store.Task) { t.TenantID = "globex" }),
+		"invalid: if_dead: task 1: id must not be that of the":  with(func(t *store.Task) { t.ID = "one" }),
+		"invalid: if_dead: task 2: id must not be that of anot": {{ID: "a", Payload: payload(1)}, {ID: "a", Payload: payload(1)}},
 		"if_dead must be at most 256 KiB": {{Payload: store.JSON(`{"type":"TEST","a":"` + strings.Repeat("a", 200<<10) + `"}`)},
 			{Payload: store.JSON(`{"type":"TEST","a":"` + strings.Repeat("a", 100<<10) + `"}`)}},
 	} {

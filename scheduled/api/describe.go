@@ -46,6 +46,8 @@ var contentFields = map[string]string{
 	"catch_up_paused": "For fires that were missed during a pause. Default: none.",
 	"catch_up_limit":  "How many missed fires catch_up all runs at most. Default: 100.",
 	"ends_at":         "The last instant at which cron may fire. Default: never ends.",
+	"if_dead": "Tasks that are scheduled if this one becomes FAILED or EXPIRED, in the commit that makes it so. They " +
+		"do not recur, and have the tenant of this one.",
 	"max_occurrences": "After this many occurrences the recurrence ends. Default: 0, which means no limit.",
 }
 
@@ -63,5 +65,5 @@ var taskFields = map[string]string{
 	"finished_at":     "When the status became final.",
 	"scheduled_by":    "The service that scheduled the task.",
 	"parent_id":       "The recurring task that this is an occurrence of.",
-	"spawned_by":      "The task whose handler asked for this one.",
+	"spawned_by":      "The task whose handler asked for this one, or whose death scheduled it.",
 }

@@ -200,7 +200,7 @@ func (s *service) run(name string, do func(*service)) {
 // contentFields are the fields of a task that a caller chooses.
 var contentFields = strings.Fields(`payload scheduled_at priority queue expiration expected_execution_time max_attempts
 	entity tenant_id jitter retention cron time_zone overlap catch_up catch_up_paused catch_up_limit ends_at
-	max_occurrences`)
+	max_occurrences if_dead`)
 
 // contentOf returns the content of a task, of which every number is as the API wrote it.
 func contentOf(s *service, id string) string {

@@ -99,6 +99,7 @@ type Content struct {
 	CatchUpLimit          int        `json:"catch_up_limit,omitempty" minimum:"0" maximum:"10000"`
 	EndsAt                *time.Time `json:"ends_at,omitempty"`
 	MaxOccurrences        int        `json:"max_occurrences,omitempty" minimum:"0" maximum:"1000000"`
+	IfDead                []IfDead   `json:"if_dead,omitempty" maxItems:"10" nullable:"false"`
 }
 
 // task returns the task to schedule. A caller with a tenant schedules for its tenant alone.
@@ -121,6 +122,10 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 		}
 		task.At = *c.ScheduledAt
 	}
+	var err error
+	if task.IfDead, err = c.ifDead(caller); err != nil {
+		return task, err
+	}
 	recurrence := store.Recurrence{
 		Cron: c.Cron, TimeZone: c.TimeZone, Overlap: store.Overlap(c.Overlap), CatchUp: store.CatchUp(c.CatchUp),
 		CatchUpPaused: store.CatchUp(c.CatchUpPaused), CatchUpLimit: c.CatchUpLimit, MaxOccurrences: c.MaxOccurrences,
@@ -139,13 +144,13 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 }
 
 // contentOf returns the content of a task, so that scheduling it again changes nothing.
-func contentOf(row store.Row, payload json.RawMessage) Content {
+func contentOf(row store.Row, payload json.RawMessage, ifDead []store.Task) Content {
 	c := Content{
 		Payload: Payload(payload), ScheduledAt: &row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
 		Expiration:            deref(secondsOf(row.Expiration)),
 		ExpectedExecutionTime: *secondsOf(&row.ExpectedExecutionTime), MaxAttempts: row.MaxAttempts,
 		Entity: deref(row.Entity), TenantID: deref(row.TenantID), Jitter: deref(secondsOf(row.Jitter)),
-		Retention: deref(secondsOf(row.Retention)),
+		Retention: deref(secondsOf(row.Retention)), IfDead: ifDeadOf(ifDead),
 	}
 	if row.Cron != nil {
 		c.Cron, c.TimeZone = *row.Cron, deref(row.TimeZone)
@@ -191,9 +196,11 @@ type Task struct {
 }
 
 func taskOf(row store.Row) Task {
+	ifDead, _ := store.IfDeadOf(row) // the database has checked it
 	return Task{
-		ID: row.ID, Content: contentOf(row, row.Payload), Type: row.Type, Status: row.Status, Revision: row.Revision,
-		AskedRevision: row.AskedRevision, Attempt: row.Attempt, Message: deref(row.Message), Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
+		ID: row.ID, Content: contentOf(row, row.Payload, ifDead), Type: row.Type, Status: row.Status,
+		Revision: row.Revision, AskedRevision: row.AskedRevision, Attempt: row.Attempt, Message: deref(row.Message),
+		Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
 		RunNowAt: row.RunNowAt, PausedUntil: row.PausedUntil, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
 		LastStatusUpdate: row.LastStatusUpdate, CreatedAt: row.CreatedAt, ScheduledBy: deref(row.ScheduledBy),
 		OccurrenceCount: row.OccurrenceCount, ParentID: deref(row.ParentID), SpawnedBy: deref(row.SpawnedBy),

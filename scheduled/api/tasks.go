@@ -163,6 +163,11 @@ func (c call) task(id string, content Content) (store.Task, error) {
 	if err := c.checkPayload(content.Payload.TaskType(), content.Payload); err != nil {
 		return task, invalid(err.Error())
 	}
+	for i, one := range content.IfDead {
+		if err := c.checkPayload(one.Payload.TaskType(), one.Payload); err != nil {
+			return task, inIfDead(invalid(err.Error()), i)
+		}
+	}
 	return task, nil
 }
 
@@ -209,8 +214,13 @@ func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
 
 // inBulk names the task of a bulk call that an error is about, as the store does.
 func inBulk(err error, i, tasks int) error {
+	return within(err, fmt.Sprintf("task %d of %d", i+1, tasks))
+}
+
+// within says in a refusal which part of the call it is about.
+func within(err error, part string) error {
 	if refused := new(Problem); errors.As(err, &refused) {
-		return refusal(refused.Code, fmt.Sprintf("task %d of %d: %s", i+1, tasks, refused.Detail))
+		return refusal(refused.Code, part+": "+refused.Detail)
 	}
 	return err
 }
@@ -237,7 +247,11 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	content, err := in.Body.applied(contentOf(row, payload))
+	ifDead, err := c.tasks.IfDead(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	content, err := in.Body.applied(contentOf(row, payload, ifDead))
 	if err != nil {
 		return nil, err
 	}

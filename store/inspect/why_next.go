@@ -1,6 +1,8 @@
 package inspect
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,11 +18,39 @@ const firesTold = 3
 // inTime is the text for the expiry of a task that nothing known keeps from running before.
 const inTime = "it expires, if it has not started by then"
 
-// next returns what will happen next if nothing changes.
-func (e *Explanation) next(known life) (upcoming []Upcoming) {
+// next returns what will happen next if nothing changes, and what if the task dies.
+func (e *Explanation) next(known life) []Upcoming {
 	if e.Row == nil {
 		return nil
 	}
+	upcoming := e.ahead(known)
+	if text := ifDeadText(*e.Row); text != "" && e.Row.FinishedAt == nil && e.Row.Cron == nil {
+		upcoming = append(upcoming, Upcoming{nil, text})
+	}
+	return upcoming
+}
+
+// ifDeadTold is the number of tasks that are told by name.
+const ifDeadTold = 3
+
+func ifDeadText(row store.Row) string {
+	tasks, _ := store.IfDeadOf(row) // without them the text is about nothing
+	var names []string
+	for i, task := range tasks {
+		if i == ifDeadTold {
+			names = append(names, fmt.Sprintf("%d others", len(tasks)-i))
+			break
+		}
+		id := cmp.Or(task.ID, fmt.Sprintf("%s/dead/%d", row.ID, i+1))
+		names = append(names, fmt.Sprintf("%s (%s)", id, task.Payload.TaskType()))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "if it becomes FAILED or EXPIRED, it schedules " + strings.Join(names, ", ")
+}
+
+func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 	at := func(t *time.Time, text string) { upcoming = append(upcoming, Upcoming{t, text}) }
 	row := *e.Row
 	switch e.Reason.Code {

@@ -88,6 +88,26 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 	}
 }
 
+// Of a task that has not ended, what follows its death is told, at most three tasks by name.
+func TestWhyTellsWhatADeathSchedules(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	child := store.Task{Payload: payload(2)}
+	b.Schedule(store.Task{ID: "one", Payload: payload(1), At: far(0), IfDead: []store.Task{
+		{ID: "undo", Payload: payload(2)}, child, child, child, child}})
+	const want = "if it becomes FAILED or EXPIRED, it schedules undo (TEST), one/dead/2 (TEST), one/dead/3 (TEST), 2 others"
+	told := func() bool {
+		return slices.ContainsFunc(b.why("one").Next, func(next inspect.Upcoming) bool { return next.Text == want })
+	}
+	if !told() {
+		t.Errorf("next is %+v", b.why("one").Next)
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'one'`)
+	if told() {
+		t.Errorf("next of the dead task is %+v", b.why("one").Next)
+	}
+}
+
 // A node writes down that a handler runs when it has run for a second. A claim that a node has for
 // longer has not begun.
 func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
