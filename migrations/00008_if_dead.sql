@@ -79,7 +79,9 @@ BEGIN
                 broken := coalesce(nullif(broken, ''), SQLERRM);
             END;
         END IF;
-        IF broken IS NOT NULL THEN
+        IF broken IS NULL AND tasktable.is_bound() THEN
+            PERFORM tasktable.refuse_unbound(id, task -> 'payload' ->> 'type', coalesce(task ->> 'queue', 'default'));
+        ELSIF broken IS NOT NULL THEN
             RAISE EXCEPTION 'task "%": if_dead: task %: %', task_id, place, broken
                 USING ERRCODE = 'check_violation', COLUMN = 'if_dead';
         END IF;
@@ -93,20 +95,23 @@ COMMENT ON FUNCTION tasktable.if_dead_of IS 'Checks the tasks that a task is to 
 CREATE FUNCTION tasktable.schedule_if_dead(dead tasktable.scheduled_tasks, child text, task jsonb) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    stored record;
-    known  boolean;
-    made   boolean;
-    done   tasktable.verb_outcome;
+    other text; -- why the task that has the id already is another one
+    known boolean;
+    made  boolean;
+    done  tasktable.verb_outcome;
 BEGIN
-    SELECT t.cron IS NOT NULL AS recurs, t.scheduled_by::text AS scheduled_by INTO stored
+    -- At the death nobody knows any more who may change what, so it changes only a task of the same kind and owner.
+    SELECT CASE WHEN t.cron IS NOT NULL THEN 'recurs'
+        WHEN t.type <> task -> 'payload' ->> 'type' THEN 'has another type'
+        WHEN t.queue <> coalesce(task ->> 'queue', 'default') THEN 'has another queue'
+        WHEN t.tenant_id IS DISTINCT FROM dead.tenant_id THEN 'is another tenant''s'
+        WHEN t.scheduled_by IS DISTINCT FROM dead.scheduled_by
+            AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')
+            THEN 'is another service''s' END INTO other
     FROM tasktable.scheduled_tasks AS t WHERE t.id = child FOR UPDATE;
     known := FOUND;
-    IF known AND stored.recurs THEN
-        RETURN format('task "%s" of if_dead was left as it is, because it recurs', child);
-    ELSIF known AND stored.scheduled_by IS DISTINCT FROM dead.scheduled_by
-        AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')
-    THEN
-        RETURN format('task "%s" of if_dead was left as it is, because it is another service''s', child);
+    IF other IS NOT NULL THEN
+        RETURN format('task "%s" of if_dead was left as it is, because it %s', child, other);
     END IF;
     done := tasktable.schedule(
         payload => task -> 'payload', scheduled_at => (task ->> 'scheduled_at')::timestamptz, id => child,
@@ -149,7 +154,6 @@ COMMENT ON FUNCTION tasktable.schedule_if_dead IS 'Schedules one task of if_dead
 CREATE FUNCTION tasktable.after_task_end() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     patience CONSTANT text := current_setting('lock_timeout');
-    tenant   CONSTANT text := coalesce(current_setting('tasktable.tenant', true), '');
     child    record;
     note     text;
     notes    text;
@@ -161,8 +165,6 @@ BEGIN
     -- a settle and an application, would wait for each other until Postgres ends one of them. After this time the
     -- settle fails, and the node repeats it in smaller parts.
     PERFORM set_config('lock_timeout', '200ms', true);
-    -- So that schedule leaves other tenants' tasks alone.
-    PERFORM set_config('tasktable.tenant', coalesce(NEW.tenant_id, ''), true);
     FOR child IN
         SELECT one.task, one.id FROM (
             SELECT each.value AS task, coalesce(each.value ->> 'id', NEW.id || '/dead/' || each.ordinality) AS id
@@ -173,7 +175,6 @@ BEGIN
         notes := CASE WHEN note IS NULL THEN notes ELSE concat_ws('; ', notes, note) END;
     END LOOP;
     PERFORM set_config('lock_timeout', patience, true);
-    PERFORM set_config('tasktable.tenant', tenant, true);
     IF notes IS NOT NULL THEN
         UPDATE tasktable.scheduled_tasks AS t SET message = concat_ws('; ', t.message, notes) WHERE t.id = NEW.id;
     END IF;

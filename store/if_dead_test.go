@@ -114,7 +114,15 @@ func TestDeathStands(t *testing.T) {
 	for name, c := range map[string]struct{ before, want string }{
 		"another tenant's": {
 			`SELECT tasktable.schedule('{"type":"TEST"}', id => 'child', tenant_id => 'globex')`,
-			`task "child" of if_dead could not be scheduled: id "child" is the id of another tenant's task`,
+			`task "child" of if_dead was left as it is, because it is another tenant's`,
+		},
+		"another type's": {
+			`SELECT tasktable.schedule('{"type":"OTHER"}', id => 'child', tenant_id => 'acme')`,
+			`task "child" of if_dead was left as it is, because it has another type`,
+		},
+		"another queue's": {
+			`SELECT tasktable.schedule('{"type":"TEST"}', id => 'child', tenant_id => 'acme', queue => 'mail')`,
+			`task "child" of if_dead was left as it is, because it has another queue`,
 		},
 		"a recurring one": {
 			`SELECT tasktable.schedule_recurring('{"type":"TEST"}', '@daily', 'child')`,

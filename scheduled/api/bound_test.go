@@ -39,6 +39,7 @@ func TestBoundKeys(t *testing.T) {
 			for _, call := range [][3]string{
 				{"PUT", other + "-new", c.refused},
 				{"PUT", own, c.refused},
+				{"PUT", own, strings.Replace(c.allowed, "{", `{"if_dead": [`+c.refused+`], `, 1)},
 				{"PUT", other, c.allowed},
 				{"POST", "/v1/tasks", c.refused},
 				{"POST", "/v1/tasks/bulk", `{"tasks": [` + c.allowed + `, ` + c.refused + `]}`},
