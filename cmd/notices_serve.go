@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -143,6 +145,14 @@ func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, s
 		return nil, options.Usage("the options with notice in their names: %w", err)
 	}
 	return parts, nil
+}
+
+// targetNames are the names of the targets, or nil if this program sends no notices and so does not know them.
+func (s *noticeSettings) targetNames() []string {
+	if len(s.targets) == 0 && !s.on {
+		return nil
+	}
+	return append([]string{}, slices.Sorted(maps.Keys(s.targets))...)
 }
 
 // recurring are the recurring tasks of notices.

@@ -148,6 +148,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		defer stop()
 	}
 	if s.board.on {
+		s.board.targets = s.notices.targetNames()
 		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, s.named, pages, logger)
 		if err != nil {
 			return err

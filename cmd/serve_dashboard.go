@@ -25,6 +25,7 @@ type dashboardSettings struct {
 	userHeader   string
 	scopesHeader string
 	proxies      []netip.Prefix
+	targets      []string // those of notices, if this program sends notices
 }
 
 func (s *dashboardSettings) options() []options.Option {
@@ -138,7 +139,8 @@ func (s *dashboardSettings) start(
 	board, err := dashboard.New(dashboard.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Authenticate: s.authenticate(), Logger: logger,
 		CheckPayload: checkPayload, Environment: named.name, EnvironmentColor: named.color,
-		Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
+		NoticeTargets: s.targets,
+		Keys:          keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
 	})
 	if err != nil {
 		pool.Close()

@@ -55,6 +55,9 @@ type Config struct {
 	Environment string
 	// EnvironmentColor is one of EnvironmentColors. Default (""): the first of them.
 	EnvironmentColor string
+	// NoticeTargets are the names of the targets of notices in the configuration of the nodes. The pages warn of a
+	// recipient that has another one. Default (nil): they are not known, and no page warns.
+	NoticeTargets []string
 	// Timeout is how long the database may take for a page or an act. Then the page tells so. 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Logger gets a line for each act, and for each page that failed. Nil means slog.Default.

@@ -82,8 +82,9 @@ func (r ruleView) AfterText() string { return words.LengthText(r.After) }
 
 type recipientView struct {
 	rules.Recipient
-	Seen  string // the recipient as it is drawn
-	Muted bool
+	Seen     string // the recipient as it is drawn
+	Muted    bool
+	NoTarget bool // the nodes have no target of the name
 }
 
 // noticeView is a task that tells a recipient something.
@@ -112,7 +113,7 @@ func noticesPage(ctx context.Context, v *visit) (any, error) {
 	}
 	for _, one := range recipients {
 		muted := one.MutedUntil != nil && one.MutedUntil.After(v.now)
-		shown.Recipients = append(shown.Recipients, recipientView{one, asJSON(one), muted})
+		shown.Recipients = append(shown.Recipients, recipientView{one, asJSON(one), muted, v.lacksTarget(one)})
 	}
 	filter := inspect.Filter{Type: contract.Notice{}.TaskType(), LatestFirst: true, Limit: maxNotices}
 	last, err := v.inspector.Search(ctx, v.db, filter)
@@ -125,6 +126,12 @@ func noticesPage(ctx context.Context, v *visit) (any, error) {
 	}
 	shown.Unsent, err = v.nobodySends(ctx)
 	return shown, err
+}
+
+// lacksTarget reports whether a recipient has a target that the nodes do not have.
+func (v *visit) lacksTarget(one rules.Recipient) bool {
+	known := v.board.config.NoticeTargets
+	return one.Target != "" && known != nil && !slices.Contains(known, one.Target)
 }
 
 func (v *visit) rules() *rules.Rules { return rules.New(rules.Config{Schema: v.board.schema}) }

@@ -80,7 +80,12 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 		const wrong = http.StatusUnprocessableEntity
 		return done{show: "notices-recipient", status: wrong, title: "Recipient", view: form}, nil
 	}
-	return done{text: "The recipient " + recipient.Name + " is " + outcome + ".", to: "/notices"}, nil
+	text := "The recipient " + recipient.Name + " is " + outcome + "."
+	if v.lacksTarget(recipient) {
+		text += " But this program has no target " + recipient.Target + ", so notices to it fail until all nodes that " +
+			"send notices have one, by --notice-target."
+	}
+	return done{text: text, to: "/notices"}, nil
 }
 
 // mutedUntil reads the time of the form, in the zone in which the page was drawn. The form has it to the second, so a

@@ -253,3 +253,18 @@ func TestNoticeTest(t *testing.T) {
 	b.post("/notices/test", "recipient", "nobody").wants(t, http.StatusNotFound, "no such name")
 	b.get("/notices").wants(t, http.StatusOK, "a test", row.ID)
 }
+
+// A recipient whose target the nodes do not have is told nothing, so the page says so, also before a rule names it.
+func TestNoticesWarn(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t, func(c *dashboard.Config) { c.NoticeTargets = []string{"ops"} })
+	const lacks, unsent = "which this program does not have", "No node that runs can send notices"
+	b.get("/notices").wants(t, http.StatusOK, unsent, "No notice has been scheduled yet.")
+	b.post("/notices/recipient", "name", "ops", "target", "ops").wants(t, http.StatusOK, "is created").lacks(t, lacks, "has no target")
+	b.post("/notices/recipient", "name", "bob", "email", "bob@example.org").wants(t, http.StatusOK).lacks(t, lacks)
+	b.post("/notices/recipient", "name", "other", "target", "phone").wants(t, http.StatusOK, "this program has no target phone", lacks)
+	b.node("shop", "v1", `{"default": 1}`, `{NOTICE}`, false)
+	b.get("/notices").wants(t, http.StatusOK).lacks(t, unsent)
+	unknown := newAdmin(t)
+	unknown.post("/notices/recipient", "name", "ops", "target", "ops").wants(t, http.StatusOK).lacks(t, lacks, "has no target")
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,7 @@ type newTaskView struct {
 	Errors  formErrors
 	Types   []string // suggestions
 	Queues  []string
+	Begins  []chip // forms that are filled in for a ready-made type
 	Exists  string // the id of the task that is there already
 	// Prepared is the id of a task without an id of the person's. A form that is sent twice so schedules one task.
 	Prepared string
@@ -65,6 +67,28 @@ func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTa
 	return view
 }
 
+// readyMade are the types for which the form has a payload to begin with, if a node that runs has the type.
+var readyMade = []struct{ name, label, payload string }{
+	{"HTTP_REQUEST", "HTTP request", `{
+  "method": "POST",
+  "url": "https://example.org/path",
+  "body": {}
+}`},
+	{"EXEC", "Command", `{
+  "command": "name-of-a-command",
+  "args": []
+}`},
+	{"RUN_SQL", "SQL statement", `{
+  "statement": "name-of-a-statement",
+  "params": {}
+}`},
+	{"SEND_EMAIL", "E-mail", `{
+  "email": "ann@example.org",
+  "subject": "Hello",
+  "body": "…"
+}`},
+}
+
 // newTaskPage is the page of the form. Parameters of the address fill in its fields.
 func newTaskPage(ctx context.Context, v *visit) (any, error) {
 	view := newTaskForm(v.query, formErrors{}, v.person.Tenant)
@@ -73,8 +97,17 @@ func newTaskPage(ctx context.Context, v *visit) (any, error) {
 
 // complete adds the suggestions and the prepared id to the form.
 func (v *visit) complete(ctx context.Context, view *newTaskView) (err error) {
-	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil || view.Prepared != "" {
+	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
 		return err
+	}
+	for _, one := range readyMade {
+		if v.person.Tenant != "" || slices.Contains(view.Types, one.name) { // a tenant may not read the types of nodes
+			href := v.board.link("/schedule", "type", one.name, "payload", one.payload)
+			view.Begins = append(view.Begins, chip{Label: one.label, Href: href, Current: v.query("type") == one.name})
+		}
+	}
+	if view.Prepared != "" {
+		return nil
 	}
 	view.Prepared, err = store.NewID()
 	return err

@@ -1,7 +1,9 @@
 package dashboard_test
 
 import (
+	"html"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -118,4 +120,20 @@ func TestSearch(t *testing.T) {
 	if got := newBoard(t).get("/search?q=gone"); !strings.HasPrefix(got.path, "/?next=%2Fsearch") {
 		t.Errorf("a stranger was led to %s", got.path)
 	}
+}
+
+// The form begins with the payload of a ready-made type, if a node that runs has the type.
+func TestNewTaskOfAReadyMadeType(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.get("/schedule").wants(t, http.StatusOK).lacks(t, "HTTP request", "SQL statement")
+	b.node("shop", "v1", `{"default": 1}`, `{HTTP_REQUEST,EXEC}`, false)
+	page := b.get("/schedule").wants(t, http.StatusOK, "HTTP request", "Command", `<option value="HTTP_REQUEST">`,
+		`<option value="default">`).lacks(t, "SQL statement")
+	link := regexp.MustCompile(`href="(/schedule\?[^"]+type=HTTP_REQUEST)"`).FindStringSubmatch(page.text)
+	if link == nil {
+		t.Fatalf("no link in %s", page.text)
+	}
+	b.get(html.UnescapeString(link[1])).wants(t, http.StatusOK, `value="HTTP_REQUEST"`, "&#34;url&#34;: &#34;https://example.org/path&#34;",
+		`aria-current="true">HTTP request`)
 }

@@ -26,7 +26,7 @@ import (
 func newWeek(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, func(c *dashboard.Config) {
-		c.Store.Schema = demo.Schema
+		c.Store.Schema, c.Environment, c.EnvironmentColor = demo.Schema, "demo", "purple"
 		if err := migrations.Up(t.Context(), c.Pool, demo.Schema); err != nil {
 			t.Fatal(err)
 		}
