@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,6 +113,9 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 		view.Rows = append(view.Rows, taskRowOf(row))
 		view.About = view.About || row.Entity != nil || row.TenantID != nil
 	}
+	if usual { // the list has recurring tasks by their starts, and shows their next fires
+		slices.SortStableFunc(view.Rows, soonest)
+	}
 	view.Cut = page.Cut
 	if page.After != nil {
 		view.After = inspect.EncodeCursor(*page.After)
@@ -120,6 +124,23 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 		return nil, err
 	}
 	return view, v.countTabs(ctx, view.Chips)
+}
+
+// soonest compares the tasks of the usual list: those that run come first, and then those that are due next.
+func soonest(one, two taskRow) int {
+	rank := func(row taskRow) int {
+		switch {
+		case row.Status == store.StatusExecuting:
+			return 0
+		case row.At != nil:
+			return 1
+		}
+		return 2
+	}
+	if rank(one) != 1 || rank(two) != 1 {
+		return cmp.Compare(rank(one), rank(two))
+	}
+	return one.At.Compare(*two.At)
 }
 
 // runningFirst puts the tasks that run before the others of the first page. Tasks that are late would else be before

@@ -117,11 +117,13 @@ func TestTasksBeginWithWhatRuns(t *testing.T) {
 		b.schedule(store.Task{ID: fmt.Sprintf("late-%03d", i), Queue: "stopped", Payload: payload,
 			At: time.Now().Add(-time.Hour + time.Duration(i)*time.Second)})
 	}
+	b.schedule(store.Task{ID: "recurs", Payload: payload, At: time.Now().Add(-2 * time.Hour), Recurrence: &store.Recurrence{Cron: "@yearly"}})
+	b.exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = now() + interval '1 day' WHERE id = 'recurs'`)
 	b.inStatus("ended", store.StatusCompleted)
 	b.inStatus("runs", store.StatusExecuting)
-	first := b.get("/tasks").wants(t, http.StatusOK, `aria-current="page">Now and next</a>`, "Waiting <span class=\"faint\">107</span>",
+	first := b.get("/tasks").wants(t, http.StatusOK, `aria-current="page">Now and next</a>`, "Waiting <span class=\"faint\">108</span>",
 		`Running <span class="faint">1</span>`, `Failed <span class="faint">0</span>`)
-	if ids := first.ids(); len(ids) != 101 || ids[0] != "runs" || ids[1] != "late-000" {
+	if ids := first.ids(); len(ids) != 101 || ids[0] != "runs" || ids[1] != "late-000" || ids[100] != "recurs" {
 		t.Errorf("the first page begins with %q, of %d", ids[:2], len(ids))
 	}
 	next := regexp.MustCompile(`href="(/tasks\?after=[^"]+)"`).FindStringSubmatch(first.text)

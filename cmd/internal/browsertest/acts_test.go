@@ -75,7 +75,7 @@ func TestPagesAreLive(t *testing.T) {
 	s.schedule("greet", time.Hour)
 	task, list := s.operator("ann"), s.operator("bob")
 	task.look("/tasks/greet")
-	list.look("/tasks")
+	list.look("/tasks?order=-scheduled_at")
 	for _, b := range []*tab{task, list} {
 		b.do(chromedp.Evaluate[chromedp.Void](`window.sameLoad = true; undefined`))
 		b.is(`document.querySelector("#live").dataset.state === "on"`)
