@@ -51,6 +51,11 @@ var errTooManyFollowUps = fmt.Errorf("%w: an attempt may ask for at most %d foll
 
 // Effects holds the requests of a handler about its task. The engine applies them when it settles the attempt as
 // completed.
+//
+// An attempt whose task was edited or cancelled while its handler ran is recorded as SUPERSEDED, also if the handler
+// returns nil. Then Again, Result and Note do not count. After an edit the follow-ups are scheduled, except one with
+// the task's own id. After a cancel they are not, unless the handler takes a transaction, because they are then among
+// the writes that commit.
 type Effects struct {
 	Again     *time.Time      // schedule the same task again
 	FollowUps []store.Task    // schedule others; their ids are set, and their payloads are store.JSON

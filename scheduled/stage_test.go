@@ -359,7 +359,7 @@ func (tr *troupe) oneBatch(queue string, n int) {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)
 		}
 		_, err = tr.river.InsertManyFastTx(tr.t.Context(), tx, []river.InsertManyParams{
-			riverjobs.JobOf(queue, "JOB", 0, holds),
+			riverjobs.JobOf(queue, "JOB", 0, 0, holds),
 		})
 		return err
 	})

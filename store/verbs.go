@@ -12,6 +12,8 @@ const cancelSQL = `SELECT id, revision, outcome FROM tasktable.cancel($1::text, 
 
 // Cancel keeps a task from running. The outcome is Cancelled, Unchanged, Finished or Absent. After the commit no
 // attempt starts. If a handler runs, its context ends within about a second, and its outcome does not count.
+// Follow-ups of the handler are not scheduled either. The writes of a handler that takes a transaction commit if the
+// handler returns nil nevertheless, and its follow-ups with them.
 func (s *Store) Cancel(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "cancel", cancelSQL, id, s.author())
 }

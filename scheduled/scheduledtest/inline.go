@@ -265,6 +265,7 @@ func (r inlineRun) attempt(
 		backoff = func(attempt int, _ error) time.Duration { return outcome.BackoffOf(attempt, 0) }
 	}
 	settlement = outcome.Decide(h, e, err, nil, outcome.Safely(backoff))
+	settlement.InTx = variant.Kind != handlers.KindPlain
 	outcome.EncodeIfDead(ctx, r.codec, &settlement)
 	tracing.End(ctx, settlement.Outcome, err)
 	return settlement, err

@@ -268,7 +268,7 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTa
 			tasks = near[lots[k].pool]
 		}
 		for _, holds := range batchesOf(lots[k].taken, batchSize(known.fits(k.kind), tasks, lots[k].slots)) {
-			jobs = append(jobs, riverjobs.JobOf(k.queue, k.kind, k.priority, holds))
+			jobs = append(jobs, riverjobs.JobOf(k.queue, k.kind, k.priority, known.window(k.kind), holds))
 		}
 	}
 	if len(jobs) == 0 {

@@ -23,6 +23,8 @@ const (
 	// soonWithin is the time within which a running job must be expected to end for its slot to count as nearly free.
 	// It is also how much longer than expected the job may take before its slot counts as taken.
 	soonWithin = time.Second
+	// recording is how long it may take to record an outcome without making the next task of the job wait.
+	recording = 25 * time.Millisecond
 )
 
 // fits is how many tasks of a type make a batch: as many as run in batchTime and are not too large together. Each
@@ -34,6 +36,12 @@ func (r rates) fits(kind string) int {
 	}
 	most := int(min(batchTime/max(took, 1), maxBatchTasks))
 	return max(1, min(most, maxBatchBytes/max(r.bytes[kind], 1)))
+}
+
+// window is how many tasks of a job may have begun and not be recorded. If a node dies, the leader cannot know of more
+// than these whether they began. It is one task, and as many as run while outcomes are being recorded.
+func (r rates) window(kind string) int {
+	return 1 + int(min((recording+r.took[kind]-1)/max(r.took[kind], 1), maxBatchTasks))
 }
 
 // endsSoon reports whether a running job is expected to end within about a second. It returns false for a job that

@@ -1,7 +1,9 @@
 package leader
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -81,15 +83,36 @@ func (l *Leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 
 // The statement leaves out jobs that are no longer with the client with which the leader saw them.
 const lockJobsSQL = `
-SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks FROM tasktable.river_job AS j
+SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks, j.metadata::text AS metadata FROM tasktable.river_job AS j
 WHERE j.id = ANY ($2::bigint[])
     AND CASE WHEN j.state = 'running' THEN j.attempted_by[array_length(j.attempted_by, 1)] ELSE '' END = $1::text
 ORDER BY j.id LIMIT $3::int FOR UPDATE SKIP LOCKED`
 
 type jobRow struct {
-	ID    int64
-	State string
-	Tasks string
+	ID       int64
+	State    string
+	Tasks    string
+	Metadata string
+}
+
+const whyNeverBegan = "its node died before the task could begin"
+
+// notBegun has the claims of a dead node released that cannot have begun.
+func (l *Leader) notBegun(ctx context.Context, tx pgx.Tx, job jobRow, settlements []taskdb.Settlement) error {
+	var about riverjobs.Metadata
+	_ = json.Unmarshal([]byte(job.Metadata), &about) // what somebody has damaged says nothing
+	if about.Window <= 0 || job.State != riverjobs.Running {
+		return nil
+	}
+	isLeft, err := l.leftOf(ctx, tx, settlements)
+	if err != nil {
+		return err
+	}
+	open := func(place int) bool { return isLeft[settlements[place].Fence] }
+	for place := about.Begun(len(settlements), open); place < len(settlements); place++ {
+		settlements[place] = taskdb.Released(settlements[place].Claim, whyNeverBegan)
+	}
+	return nil
 }
 
 // endJobs ends the claims in a client's jobs, and removes the jobs. node is the node that had the jobs, or nil if no
@@ -118,11 +141,19 @@ func (l *Leader) endJobs(
 		if err != nil {
 			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 		}
+		from := len(settlements)
 		for _, h := range holds {
 			jobOf[h.Fence] = job.ID
 			settlements = append(settlements, ending(h))
 		}
+		if err := l.notBegun(ctx, tx, job, settlements[from:]); err != nil {
+			return false, err
+		}
 	}
+	// Which tasks of a job cannot have begun is known as long as its other claims are there, so these come first.
+	slices.SortStableFunc(settlements, func(a, b taskdb.Settlement) int {
+		return cmp.Compare(b.Outcome, a.Outcome) // RELEASED before LOST
+	})
 	settlements, later, err := l.thisStep(ctx, tx, settlements)
 	if err != nil {
 		return false, err
@@ -146,6 +177,24 @@ func (l *Leader) endJobs(
 const fencesSQL = `
 SELECT t.fence FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) AND t.fence = ANY ($2::bigint[])`
 
+// leftOf tells, by fence, which claims are not over.
+func (l *Leader) leftOf(
+	ctx context.Context, tx pgx.Tx, settlements []taskdb.Settlement,
+) (isLeft map[int64]bool, err error) {
+	var ids []string
+	var fences []int64
+	for _, one := range settlements {
+		ids, fences = append(ids, one.ID), append(fences, one.Fence)
+	}
+	left, err := pg.CollectColumn[int64](ctx, tx, "look which claims are left", l.statements.Schema.SQL(fencesSQL),
+		pg.OrEmpty(ids), pg.OrEmpty(fences))
+	isLeft = map[int64]bool{}
+	for _, fence := range left {
+		isLeft[fence] = true
+	}
+	return isLeft, err
+}
+
 // thisStep picks the settlements that this step makes. later has the fences of the others. It picks all settlements,
 // unless a step has run into its time limit. A step does that if, for example, a trigger of the application makes
 // each row slow. Then thisStep picks a few of the claims that earlier steps have not ended.
@@ -156,19 +205,9 @@ func (l *Leader) thisStep(
 	if l.maxEnded == maxReclaimed && len(aside) == 0 {
 		return settlements, nil, nil
 	}
-	var ids []string
-	var fences []int64
-	for _, one := range settlements {
-		ids, fences = append(ids, one.ID), append(fences, one.Fence)
-	}
-	left, err := pg.CollectColumn[int64](ctx, tx, "look which claims are left", l.statements.Schema.SQL(fencesSQL),
-		pg.OrEmpty(ids), pg.OrEmpty(fences))
+	isLeft, err := l.leftOf(ctx, tx, settlements)
 	if err != nil {
 		return nil, nil, err
-	}
-	isLeft := map[int64]bool{}
-	for _, fence := range left {
-		isLeft[fence] = true
 	}
 	for _, one := range settlements {
 		switch {

@@ -4,6 +4,7 @@ package riverjobs
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -121,7 +122,13 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[Args]) error {
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
 	}
-	w.work(Job{ID: job.ID, Queue: job.Queue, Kind: job.Kind}, holds)
+	one := Job{ID: job.ID, Queue: job.Queue, Kind: job.Kind}
+	if len(holds) > 1 {
+		var about Metadata
+		_ = json.Unmarshal(job.Metadata, &about) // of a job that is not ours nobody knows the window
+		one.Window = about.Window
+	}
+	w.work(one, holds)
 	return nil
 }
 

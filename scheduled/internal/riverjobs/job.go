@@ -27,18 +27,46 @@ func (a Args) Kind() string { return a.TaskType }
 type Metadata struct {
 	Tasks int   `json:"tasks"`
 	Due   int64 `json:"due"` // when the last of these tasks is due, in microseconds since 1970
+	// Window is how many of the tasks may have begun, counted from the first one whose claim is not over. Began is how
+	// many from the first task may have begun, whatever the window says. 0 means that nobody knows.
+	Window int `json:"window,omitempty"`
+	Began  int `json:"began,omitempty"`
 }
 
-// JobOf makes the River job that carries these claims.
-func JobOf(queue, kind string, priority int, claims []taskdb.Claim) river.InsertManyParams {
+// Begun is the place in the job of the first task that cannot have begun, if the node that has the job is gone. open
+// reports whether the claim of the task at a place is not over.
+func (m Metadata) Begun(tasks int, open func(place int) bool) int {
+	if m.Window <= 0 {
+		return tasks
+	}
+	first := 0
+	for first < tasks && !open(first) {
+		first++
+	}
+	return min(tasks, max(first+m.Window, m.Began))
+}
+
+// BeganSQL writes how many of a job's tasks may have begun. The number never becomes less.
+const BeganSQL = `
+UPDATE tasktable.river_job AS j
+SET metadata = jsonb_set(j.metadata, '{began}',
+    to_jsonb(greatest($2::int, CASE WHEN jsonb_typeof(j.metadata -> 'began') = 'number'
+        THEN (j.metadata ->> 'began')::int END)))
+WHERE j.id = $1`
+
+// JobOf makes the River job that carries these claims. For window see Metadata.
+func JobOf(queue, kind string, priority, window int, claims []taskdb.Claim) river.InsertManyParams {
 	last := time.Time{}
 	for _, c := range claims {
 		if c.Due.After(last) {
 			last = c.Due
 		}
 	}
-	// A struct of two numbers always encodes.
-	metadata, _ := json.Marshal(Metadata{Tasks: len(claims), Due: last.UnixMicro()})
+	about := Metadata{Tasks: len(claims), Due: last.UnixMicro()}
+	if window < len(claims) {
+		about.Window = window
+	}
+	metadata, _ := json.Marshal(about) // a struct of numbers always encodes
 	return river.InsertManyParams{
 		Args: Args{TaskType: kind, Tasks: EncodeClaims(claims)},
 		InsertOpts: &river.InsertOpts{
@@ -101,9 +129,10 @@ func Priority(priority int) int {
 
 // Job is the worker's view of a River job.
 type Job struct {
-	ID    int64
-	Queue string
-	Kind  string // the tasks' type
+	ID     int64
+	Queue  string
+	Kind   string // the tasks' type
+	Window int    // see Metadata
 }
 
 // DeleteSQL removes jobs.

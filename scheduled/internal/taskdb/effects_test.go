@@ -199,22 +199,39 @@ func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 	}
 }
 
-// The follow-ups of an attempt that was superseded are applied, of one whose fence is lost they are not.
+// The follow-ups of an attempt whose task was edited are applied. Those of a cancelled one are applied only where they
+// commit with the handler's writes, and those of one whose fence is lost never.
 func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "a"); err != nil {
-		t.Fatal(err)
+	for name, test := range map[string]struct{ cancelled, inTx, applied bool }{
+		"edited": {false, false, true}, "cancelled": {true, false, false}, "cancelled, in its transaction": {true, true, true},
+	} {
+		b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: name}, At: enginetest.Noon})
+		h := b.Take(enginetest.Noon)[name]
+		if test.cancelled {
+			if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, name); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon.Add(time.Hour)})
+		}
+		settlement := enginetest.FollowedBy(h, store.Task{
+			ID: "x", Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon.Add(time.Hour),
+		})
+		settlement.InTx = test.inTx
+		b.End(enginetest.Noon, settlement)
+		want := `absent`
+		if test.applied {
+			want = fmt.Sprintf(`
+				QUEUED rev=1 attempt=0 scheduled=1h0m0s next=1h0m0s
+				1 schedule created by task %s`, name)
+		}
+		b.Expect(name+": its follow-up", "x", want)
+		b.Forget("x")
+		b.End(enginetest.Noon, settlement) // the fence is lost by now
+		b.Expect(name+": the follow-up of a lost fence", "x", `absent`)
 	}
-	settlement := enginetest.FollowedBy(h, store.Task{ID: "x", Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon})
-	b.End(enginetest.Noon, settlement)
-	b.Expect("its follow-up", "x", `
-		QUEUED rev=1 attempt=0 scheduled=noon next=noon
-		1 schedule created by task a`)
-	b.Forget("x")
-	b.End(enginetest.Noon, settlement) // the fence is lost by now
-	b.Expect("the follow-up of a lost fence", "x", `absent`)
 }
 
 // A follow-up into a row that an application has locked holds up the task that asked for it, and no other.

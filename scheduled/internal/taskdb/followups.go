@@ -15,14 +15,16 @@ import (
 )
 
 // followUp schedules the follow-ups of all settled attempts, each in the name of the task that asked for it. It leaves
-// out the follow-ups of an attempt whose fence is lost. An attempt whose task was edited meanwhile has its follow-ups,
-// too, except one with the task's own id, because the newer edit wins, and those for the case that the task dies.
+// out the follow-ups of an attempt whose fence is lost, and of one whose task was cancelled meanwhile, unless they
+// commit with the handler's own writes. An attempt whose task was edited meanwhile has its follow-ups, too, except one
+// with the task's own id, because the newer edit wins, and those for the case that the task dies.
 func (s Queries) followUp(
 	ctx context.Context, q pg.DB, now *time.Time, service string, settlements []Settlement, done []SettleResult,
 ) error {
 	asked := askedFor(settlements, done)
-	// All transactions insert in this order, so that no two of them deadlock. Of two with one id the later wins.
-	slices.SortStableFunc(asked, func(a, b followUp) int { return cmp.Compare(a.task.ID, b.task.ID) })
+	// All transactions insert in the order of schedule_many, so that no two of them deadlock. Of two with one id the
+	// later wins.
+	slices.SortStableFunc(asked, func(a, b followUp) int { return cmp.Compare(a.task.ID+"~", b.task.ID+"~") })
 	for part := range partsOf(asked) {
 		if err := s.schedulePart(ctx, q, service, part); err != nil {
 			return err
@@ -43,6 +45,9 @@ func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) 
 		one := &settlements[i]
 		state := states[one.Fence]
 		if state == nil || !state.Settled || one.To == store.StatusFailed && !state.Current { // it has not died
+			continue
+		}
+		if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {
 			continue
 		}
 		for _, task := range one.Effects.FollowUps {

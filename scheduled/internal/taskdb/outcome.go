@@ -38,6 +38,7 @@ type Settlement struct {
 	Message     *string
 	Result      *string
 	Effects     handlers.Effects
+	InTx        bool // the handler's own transaction records it, with the handler's writes
 }
 
 // Released hands back a claim that never started.

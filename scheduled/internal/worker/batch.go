@@ -24,6 +24,8 @@ type batch struct {
 	// The places that each of its handlers needs: a slot, and a transaction's place if it takes one. A batch waits for
 	// both before it asks the gate, so that the wait does not count.
 	places []slots.Place
+	job    int64   // River's id of the job
+	window *window // nil for a job of one task
 
 	serving sync.WaitGroup
 	pending sync.WaitGroup // tasks not settled yet
@@ -141,6 +143,10 @@ func (b *batch) servePart(runs []*Run, due int, now *stint, patience *time.Timer
 			return i, true
 		}
 		if stale(asked.at) {
+			keepPayloads(part[i:], asked)
+			return i, true
+		}
+		if !b.inWindow(r) {
 			keepPayloads(part[i:], asked)
 			return i, true
 		}

@@ -138,8 +138,12 @@ func (b *batch) end(r *Run, s taskdb.Settlement) {
 			b.tally.Died(state.Status)
 			b.config.Failures.Tell(failures.Of(s, state))
 		}
-		b.remove(r)
-		b.pending.Done()
+		if err != nil { // the claim is not over
+			b.remove(r)
+			b.pending.Done()
+			return
+		}
+		b.forget(r)
 	})
 }
 
@@ -164,8 +168,7 @@ func (b *batch) drop(r *Run) {
 	if r.ended.Swap(true) {
 		return
 	}
-	b.remove(r)
-	b.pending.Done()
+	b.forget(r)
 }
 
 // submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be

@@ -95,6 +95,7 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 	if outcome.Outcome != taskdb.OutcomeCompleted {
 		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
+	outcome.InTx = true
 	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
 	// the transaction soon, so that the leader can take the task back.
 	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true),

@@ -126,6 +126,7 @@ func (w *Worker) Usage() (slots map[string]metrics.Usage, places metrics.Usage) 
 type Run struct {
 	taskdb.Claim
 	batch *batch
+	place int // in the job
 	queue string
 	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
 	Since time.Time     // when the node got the claim
@@ -194,6 +195,7 @@ func (b *batch) add(queue string, holds []taskdb.Claim) []*Run {
 		runs[i] = &Run{
 			Claim: h,
 			batch: b,
+			place: i,
 			queue: queue,
 			poke:  make(chan struct{}, 1),
 			Since: now,
@@ -203,6 +205,15 @@ func (b *batch) add(queue string, holds []taskdb.Claim) []*Run {
 		w.runs[h.Fence] = runs[i]
 	}
 	return runs
+}
+
+// forget removes a claim that is over.
+func (b *batch) forget(r *Run) {
+	b.remove(r)
+	if b.window != nil {
+		b.window.ends(r.place)
+	}
+	b.pending.Done()
 }
 
 func (w *Worker) remove(r *Run) {
@@ -235,7 +246,10 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 	if !w.take(job.ID) {
 		return // the node is releasing the claims of this job, because the answer to the fetch took too long
 	}
-	b := &batch{Worker: w, kind: job.Kind, tally: w.config.Metrics.Of(job.Kind)}
+	b := &batch{Worker: w, kind: job.Kind, tally: w.config.Metrics.Of(job.Kind), job: job.ID}
+	if job.Window > 0 && len(holds) > job.Window {
+		b.window = newWindow(job.Window, len(holds))
+	}
 	w.config.Metrics.Carried(len(holds))
 	if variant := w.config.Handlers.Variant(job.Kind); variant != nil && variant.Kind != handlers.KindPlain {
 		// The place for a transaction comes first, so that no task holds a slot while it waits for a connection.

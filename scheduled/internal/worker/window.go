@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+)
+
+// window bounds how far a batch goes ahead of what is recorded. A task begins only if it is among the next `size` tasks
+// from the first one whose claim is not over. If this node dies, the leader therefore knows which tasks of the job
+// cannot have begun (leader/reclaim.go), although nobody has written anything.
+//
+// When a batch has to wait for its window, because a task takes long or its row is locked, the node writes into the
+// River job how far it goes on. It is safe for concurrent use.
+type window struct {
+	size int
+
+	mu    sync.Mutex
+	over  []bool        // by the task's place in the job: its claim is over
+	first int           // the first place whose claim is not over
+	began int           // the job says that tasks before this place may have begun
+	moved chan struct{} // closed when the window moves; nil: nobody waits for it
+}
+
+func newWindow(size, tasks int) *window { return &window{size: size, over: make([]bool, tasks)} }
+
+// ends notes that the claim of the task at this place is over.
+func (w *window) ends(place int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over[place] = true
+	for w.first < len(w.over) && w.over[w.first] {
+		w.first++
+	}
+	w.tell()
+}
+
+// goesOn notes that the job says how far the batch goes on.
+func (w *window) goesOn(began int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.began = max(w.began, began)
+	w.tell()
+}
+
+func (w *window) tell() {
+	if w.moved != nil {
+		close(w.moved)
+		w.moved = nil
+	}
+}
+
+// has reports whether the task at this place may begin. If it may not, moved is closed when the window moves.
+func (w *window) has(place int) (has bool, moved <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if place < max(w.first+w.size, w.began) {
+		return true, nil
+	}
+	if w.moved == nil {
+		w.moved = make(chan struct{})
+	}
+	return false, w.moved
+}
+
+// windowPatience is how long a task waits for its window to move before the node writes that it goes on.
+const windowPatience = 20 * time.Millisecond
+
+// inWindow reports whether a task may begin. It waits for a moment, and then has the job say that the batch goes on. It
+// returns false if that cannot be written.
+func (b *batch) inWindow(r *Run) bool {
+	if b.window == nil {
+		return true
+	}
+	has, moved := b.window.has(r.place)
+	if has {
+		return true
+	}
+	patience := time.NewTimer(windowPatience)
+	defer patience.Stop()
+	for !has {
+		select {
+		case <-moved:
+			has, moved = b.window.has(r.place)
+		case <-patience.C:
+			return b.writeBegan(r.place + b.window.size)
+		case <-b.settling.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// writeBegan writes that the tasks before this place may have begun. If the job is gone, nobody goes by it.
+func (b *batch) writeBegan(began int) bool {
+	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
+	defer cancel()
+	_, err := b.config.EnginePool.Exec(ctx, b.config.Statements.Schema.SQL(riverjobs.BeganSQL), b.job, began)
+	if b.config.Heard(err); err != nil {
+		b.config.Log.Warn("the node could not write how far it goes on with a River job; trying again",
+			"job", b.job, "type", b.kind, "error", err)
+		return false
+	}
+	b.window.goesOn(began)
+	return true
+}
