@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -140,7 +141,7 @@ func childHandlers(r *records, types []string) []handlers.Part {
 	return parts
 }
 
-// quick records that it ran, after so many milliseconds.
+// quick records that it ran, after so many milliseconds. A doomed one fails.
 type quick struct {
 	Name   string `json:"name"`
 	Millis int    `json:"millis"`
@@ -230,6 +231,9 @@ func (r *records) quick(ctx context.Context, t *handlers.Task[quick]) error {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
+			if strings.HasPrefix(t.Payload.Name, "doomed") {
+				return errors.New("doomed")
+			}
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -59,7 +60,7 @@ func TestOnDead(t *testing.T) {
 	child := f.start(nil)
 
 	put := func(name string, change func(*store.Task)) store.Receipt {
-		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
+		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}, Entity: "event:1", TenantID: "acme"}
 		if change != nil {
 			change(&task)
 		}
@@ -119,7 +120,14 @@ func TestOnDead(t *testing.T) {
 		if !strings.HasPrefix(got.Error, dead.Error) {
 			t.Errorf("told of %s: %q, want %q", id, got.Error, dead.Error)
 		}
-		if dead.ID, dead.Revision, dead.Error = id, revision[id], got.Error; got != dead {
+		dead.ID, dead.Revision, dead.Error = id, revision[id], got.Error
+		if got.Outcome != "told by OnLost" {
+			dead.Entity, dead.TenantID, dead.Payload = "event:1", "acme", got.Payload
+			if name := "\"" + id + "\""; id != "undecodable" && !strings.Contains(string(got.Payload), name) {
+				t.Errorf("told of %s with the payload %s", id, got.Payload)
+			}
+		}
+		if !reflect.DeepEqual(got, dead) {
 			t.Errorf("told of %+v, want %+v", got, dead)
 		}
 		if got.Outcome == "told by OnLost" {

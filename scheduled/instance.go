@@ -108,7 +108,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	i.log = i.config.Logger.With("node", i.session.Number)
-	i.dead = newFailureNotifier(i.config, i.log)
+	i.dead = newFailureNotifier(i.config, i.pool, i.log)
 	working, types := i.config.works()
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,

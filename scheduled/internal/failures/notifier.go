@@ -14,7 +14,7 @@ import (
 )
 
 // Failure is a task that does not run again by itself, or a lost attempt of a task that does. scheduled.Dead has the
-// same fields.
+// same fields and others.
 type Failure struct {
 	ID       string
 	Type     string
