@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,12 @@ func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) *Problem 
 	if depthOf(body) > MaxDepth {
 		return refusal(CodeMalformed, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
 	}
+	if hasTwins(body) {
+		return refusal(CodeMalformed, "the body must not have two fields of one name in one object")
+	}
+	if given := r.Header.Values("Idempotency-Key"); len(given) > 1 || len(given) == 1 && given[0] == "" {
+		return invalid("header.Idempotency-Key must be one key of 1 to 255 characters, and not an empty one")
+	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"))
 	sum.Write(body)
@@ -54,6 +61,45 @@ func bodyBytes(r *http.Request) int64 {
 		return MaxBodyBytes
 	}
 	return max(r.ContentLength, minBodyBytes)
+}
+
+// hasTwins reports whether an object has two fields of one name. Readers differ on which of the two counts. A body that
+// is no JSON is not looked at to its end.
+func hasTwins(body []byte) bool {
+	type level struct {
+		names map[string]bool // nil: an array
+		value bool            // the next token is a value, and no name
+	}
+	var levels []level
+	for decoder := json.NewDecoder(bytes.NewReader(body)); ; {
+		token, err := decoder.Token()
+		if err != nil {
+			return false
+		}
+		in := &level{}
+		if len(levels) > 0 {
+			in = &levels[len(levels)-1]
+		}
+		name, isText := token.(string)
+		switch {
+		case token == json.Delim('}') || token == json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			continue
+		case in.names != nil && !in.value && isText:
+			if in.names[name] {
+				return true
+			}
+			in.names[name], in.value = true, true
+			continue
+		}
+		in.value = false
+		switch token {
+		case json.Delim('{'):
+			levels = append(levels, level{names: map[string]bool{}})
+		case json.Delim('['):
+			levels = append(levels, level{})
+		}
+	}
 }
 
 // depthOf is the greatest number of JSON objects and arrays within each other.

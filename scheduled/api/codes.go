@@ -32,6 +32,7 @@ const (
 	CodeIDTaken          Code = "id_taken"
 	CodeTaskRunning      Code = "task_running"
 	CodeTaskFinished     Code = "task_finished"
+	CodeKindDiffers      Code = "kind_differs"
 	CodeKeyInUse         Code = "idempotency_key_in_use"
 	CodeKeyReused        Code = "idempotency_key_reused"
 	CodeChanged          Code = "precondition_failed"
@@ -85,6 +86,7 @@ var codeRules = []codeRule{
 	{CodeIDTaken, 409, false, "a task of another tenant has the id"},
 	{CodeTaskRunning, 409, false, "the task is running, and must be cancelled first"},
 	{CodeTaskFinished, 409, false, "the task has ended, and the edit would run it again"},
+	{CodeKindDiffers, 409, false, "one of the task and the call recurs, and replace is not true"},
 	{CodeKeyInUse, 409, true, "a call with this Idempotency-Key is in progress"},
 	{CodeKeyReused, 409, false, "the Idempotency-Key was used for another call"},
 	{CodeChanged, 412, false, "the task is not as If-Match or If-None-Match asks"},

@@ -25,8 +25,8 @@ var contentFields = map[string]string{
 	"scheduled_at": "When the task is due. Default: now; an existing task keeps its time.",
 	"priority":     "Tasks with a higher priority run first. Default: 0.",
 	"queue":        "Only nodes that work this queue run the task. Default: default.",
-	"expiration": "Seconds after its time in which an attempt may still start. Default: 0, which means " +
-		"for ever.",
+	"expiration": "Seconds after its time in which an attempt may still start. Default: for " +
+		"ever.",
 	"expected_execution_time": "Seconds that an attempt may take before it is given up as lost. Default: 300.",
 	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 5.",
 	"entity":                  "The thing that the task is about, such as event:42.",
@@ -48,7 +48,7 @@ var contentFields = map[string]string{
 	"ends_at":         "The last instant at which cron may fire. Default: never ends.",
 	"if_dead": "Tasks that are scheduled if this one becomes FAILED or EXPIRED, in the commit that makes it so. They " +
 		"do not recur, and have the tenant of this one.",
-	"max_occurrences": "After this many occurrences the recurrence ends. Default: 0, which means no limit.",
+	"max_occurrences": "After this many occurrences the recurrence ends. Default: no limit.",
 }
 
 var taskFields = map[string]string{

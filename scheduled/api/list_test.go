@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -40,7 +41,17 @@ func listed(t *testing.T) *service {
 		"mail": `"queue": "mail"`, "tenant": `"tenant_id": "acme"`, "entity": `"entity": "event:ä"`,
 		"later": `"scheduled_at": "2100-01-02T00:00:00Z"`,
 	} {
-		s.wants(201, "all", "PUT", pathOf(id), strings.TrimSuffix(base, "}")+`, `+field+`}`)
+		var content map[string]any
+		for _, part := range []string{base, "{" + field + "}"} { // the field replaces that of base
+			if err := json.Unmarshal([]byte(part), &content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		body, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wants(201, "all", "PUT", pathOf(id), string(body))
 	}
 	s.wants(201, "all", "PUT", "/v1/tasks/other", strings.Replace(base, "TEST", "OTHER", 1))
 	s.wants(200, "all", "POST", "/v1/dead-letters/archive", `{"ids": ["expired"]}`)

@@ -138,6 +138,11 @@ func (a *API) registerQueuePauses() {
 		Description: "None of its tasks starts until it is resumed. A key of a tenant may not use it.",
 	}, false, func(ctx context.Context, c call, in *pauseQueueInput) (*queueAnswer, error) {
 		given := deref(in.Body)
+		if !given.Until.IsZero() {
+			if err := toCome(given.Until); err != nil {
+				return nil, err
+			}
+		}
 		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
 			return c.tasks.PauseScope(ctx, c.db, scope, given.Until, given.Reason)
 		})

@@ -71,6 +71,10 @@ func (p Patch) applied(content Content) (Content, error) {
 	if payload := fieldsOf(json.RawMessage(p))["payload"]; string(payload) == "null" {
 		return content, invalid("payload is required, so it must not be null")
 	}
+	if string(fieldsOf(json.RawMessage(p))["cron"]) == "null" { // the defaults of the recurrence go with it
+		content.TimeZone, content.Overlap, content.CatchUp, content.CatchUpPaused = "", "", "", ""
+		content.CatchUpLimit, content.EndsAt, content.MaxOccurrences = 0, nil, 0
+	}
 	current, err := json.Marshal(content)
 	if err != nil {
 		return content, fmt.Errorf("encode the task: %w", err)

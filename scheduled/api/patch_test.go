@@ -94,7 +94,7 @@ func TestPatchRefuses(t *testing.T) {
 	s.absent("other")
 }
 
-// A patch of a recurring task keeps its recurrence, and cron null ends it only together with what belongs to cron.
+// A patch of a recurring task keeps its recurrence, and cron null ends it, with what belongs to cron.
 func TestPatchOfRecurring(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -108,10 +108,13 @@ func TestPatchOfRecurring(t *testing.T) {
 		"cron": "0 9 * * *", "time_zone": "UTC", "overlap": "allow", "catch_up": "none", "catch_up_paused": "latest",
 		"catch_up_limit": 3, "ends_at": "2200-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300,
 		"max_attempts": 5}`)
-	s.says(s.wants(422, "all", "PATCH", "/v1/tasks/r", `{"cron": null}`), "cron is missing")
+	s.says(s.wants(422, "all", "PATCH", "/v1/tasks/r", `{"cron": null, "overlap": "skip"}`), "cron is missing")
 	if row := s.row("r"); row.Cron == nil || *row.Cron != "0 9 * * *" {
 		t.Errorf("cron %v after a refused patch", row.Cron)
 	}
+	s.wants(200, "all", "PATCH", "/v1/tasks/r", `{"cron": null}`)
+	sameContent(t, "no longer recurring", contentOf(s, "r"), `{"payload": {"type": "TEST"},
+		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 5}`)
 }
 
 // A patch of a task that has ended does not run it again, unless it says so.

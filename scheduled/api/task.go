@@ -82,24 +82,24 @@ type Content struct {
 	Payload               Payload    `json:"payload"`
 	ScheduledAt           *time.Time `json:"scheduled_at,omitempty"`
 	Priority              int        `json:"priority,omitempty" minimum:"-100" maximum:"100"`
-	Queue                 string     `json:"queue,omitempty" maxLength:"127"`
-	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0"`
-	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0" maximum:"604800"`
-	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"0" maximum:"1000"`
-	Entity                string     `json:"entity,omitempty" maxLength:"512"`
-	TenantID              string     `json:"tenant_id,omitempty" maxLength:"512"`
+	Queue                 string     `json:"queue,omitempty" minLength:"1" maxLength:"127"`
+	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0.000001"`
+	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0.000001" maximum:"604800"`
+	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000"`
+	Entity                string     `json:"entity,omitempty" minLength:"1" maxLength:"512"`
+	TenantID              string     `json:"tenant_id,omitempty" minLength:"1" maxLength:"512"`
 	IfFinished            string     `json:"if_finished,omitempty" enum:"rearm,keep"`
-	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0" maximum:"86400"`
-	Retention             Seconds    `json:"retention,omitempty" minimum:"0"`
-	Cron                  string     `json:"cron,omitempty" maxLength:"256"`
-	TimeZone              string     `json:"time_zone,omitempty" maxLength:"64"`
+	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0.000001" maximum:"86400"`
+	Retention             Seconds    `json:"retention,omitempty" minimum:"0.000001"`
+	Cron                  string     `json:"cron,omitempty" minLength:"1" maxLength:"256"`
+	TimeZone              string     `json:"time_zone,omitempty" minLength:"1" maxLength:"64"`
 	Overlap               string     `json:"overlap,omitempty" enum:"skip,allow,cancel_running"`
 	CatchUp               string     `json:"catch_up,omitempty" enum:"latest,all,none"`
 	CatchUpPaused         string     `json:"catch_up_paused,omitempty" enum:"latest,all,none"`
-	CatchUpLimit          int        `json:"catch_up_limit,omitempty" minimum:"0" maximum:"10000"`
+	CatchUpLimit          int        `json:"catch_up_limit,omitempty" minimum:"1" maximum:"10000"`
 	EndsAt                *time.Time `json:"ends_at,omitempty"`
-	MaxOccurrences        int        `json:"max_occurrences,omitempty" minimum:"0" maximum:"1000000"`
 	IfDead                []IfDead   `json:"if_dead,omitempty" maxItems:"10" nullable:"false"`
+	MaxOccurrences        int        `json:"max_occurrences,omitempty" minimum:"1" maximum:"1000000"`
 }
 
 // task returns the task to schedule. A caller with a tenant schedules for its tenant alone.

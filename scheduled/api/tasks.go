@@ -40,12 +40,13 @@ func answerOf(receipt store.Receipt) *receiptAnswer {
 
 // TaskRequest is a task to schedule.
 type TaskRequest struct {
-	ID string `json:"id,omitempty" maxLength:"512" doc:"Default: a new UUID of version 7. PUT has it in its path."`
+	ID string `json:"id,omitempty" minLength:"1" maxLength:"512" doc:"Default: a new UUID of version 7. PUT has it in its path."`
 	Content
 }
 
 type createInput struct {
 	Conditions
+	Replacing
 	Body TaskRequest
 }
 
@@ -56,6 +57,7 @@ type BulkRequest struct {
 
 type bulkInput struct {
 	Conditions
+	Replacing
 	Body BulkRequest
 }
 
@@ -73,6 +75,7 @@ type TaskPath struct {
 
 type putInput struct {
 	Conditions
+	Replacing
 	TaskPath
 	Body TaskRequest
 }
@@ -90,14 +93,15 @@ func (a *API) registerTasks() {
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
-		id := in.Body.ID
+		id, replacing := in.Body.ID, in.Replacing
 		if id == "" {
 			var err error
 			if id, err = store.NewID(); err != nil {
 				return nil, err
 			}
+			replacing.Replace = true // there is no task of a new id
 		}
-		return c.schedule(ctx, id, in.Body.Content, in.Conditions)
+		return c.schedule(ctx, id, in.Body.Content, in.Conditions, replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
@@ -109,14 +113,15 @@ func (a *API) registerTasks() {
 		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Schedule the task of an id",
 		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted " +
-			"of the task, so a field that is missing gets its default. The answer is 201 if the task is new, and 200 " +
+			"of the task, so a field that is missing gets its default. Only scheduled_at is kept. To change some fields, use " +
+			"PATCH. The answer is 201 if the task is new, and 200 " +
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		if in.Body.ID != "" && in.Body.ID != in.ID {
 			return nil, invalid("body.id must be the id of the path, or missing")
 		}
-		return c.schedule(ctx, in.ID, in.Body.Content, in.Conditions)
+		return c.schedule(ctx, in.ID, in.Body.Content, in.Conditions, in.Replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
@@ -132,13 +137,16 @@ func (a *API) registerTasks() {
 }
 
 func (c call) schedule(
-	ctx context.Context, id string, content Content, given Conditions,
+	ctx context.Context, id string, content Content, given Conditions, replacing Replacing,
 ) (*receiptAnswer, error) {
 	task, err := c.task(id, content)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.unchanged(ctx, id, given); err != nil {
+		return nil, err
+	}
+	if err := c.keepsKind(ctx, replacing, namedTask{id, content.Cron != ""}); err != nil {
 		return nil, err
 	}
 	receipt, err := c.tasks.Schedule(ctx, c.db, task)
@@ -185,16 +193,22 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 		return nil, err
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
+	var known []namedTask
 	for i, given := range in.Body.Tasks {
 		var err error
 		if given.ID == "" {
 			if given.ID, err = store.NewID(); err != nil {
 				return nil, err
 			}
+		} else {
+			known = append(known, namedTask{given.ID, given.Cron != ""})
 		}
 		if tasks[i], err = c.task(given.ID, given.Content); err != nil {
 			return nil, inBulk(err, i, len(tasks))
 		}
+	}
+	if err := c.keepsKind(ctx, in.Replacing, known...); err != nil {
+		return nil, err
 	}
 	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
 	if err != nil {

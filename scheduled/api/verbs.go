@@ -54,6 +54,9 @@ func (a *API) registerVerbs() {
 		func(ctx context.Context, c call, in *pauseInput) (*receiptAnswer, error) {
 			return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 				if in.Body != nil && in.Body.Until != nil {
+					if err := toCome(*in.Body.Until); err != nil {
+						return store.Receipt{}, err
+					}
 					return c.tasks.PauseUntil(ctx, c.db, in.ID, *in.Body.Until)
 				}
 				return c.tasks.Pause(ctx, c.db, in.ID)
@@ -74,6 +77,14 @@ func (a *API) registerVerbs() {
 			return receipt, err
 		})
 	})
+}
+
+// toCome refuses the end of a pause that has passed, because the pause would hold nothing back.
+func toCome(until time.Time) error {
+	if now := time.Now(); !until.After(now) {
+		return invalid("until must be a time to come, and it is now " + now.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 func verb(

@@ -100,7 +100,7 @@ func TestPauseUntil(t *testing.T) {
 	for body, says := range map[string]string{
 		`{"until": "tomorrow"}`:             "body.until: expected a time such as",
 		`{"until": 5}`:                      "body.until: expected string",
-		`{"until": "0001-01-01T00:00:00Z"}`: "until must be given",
+		`{"until": "0001-01-01T00:00:00Z"}`: "until must be a time to come",
 		`{"till": null}`:                    "body.till: unexpected property",
 		`[]`:                                "body: expected object",
 	} {

@@ -1,0 +1,94 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// An empty or zero value is not a missing one: a template whose variable is empty must not make another task than the
+// one that was meant. Each of these calls changes nothing.
+func TestEmptyValuesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
+	before := s.states()
+	for _, field := range []string{`"queue": ""`, `"cron": ""`, `"time_zone": ""`, `"entity": ""`, `"tenant_id": ""`,
+		`"id": ""`, `"max_attempts": 0`, `"expected_execution_time": 0`, `"expiration": 0`, `"jitter": 0`,
+		`"retention": 0`, `"retention": 1e-9`, `"catch_up_limit": 0`, `"max_occurrences": 0`} {
+		name := strings.Trim(strings.Split(field, ":")[0], `"`)
+		body := strings.Replace(hello, "{", "{"+field+", ", 1)
+		s.says(s.wants(422, "all", "PUT", "/v1/tasks/a", body), "body."+name+": expected ")
+		s.says(s.wants(422, "all", "POST", "/v1/tasks", body), "body."+name+": expected ")
+		s.says(s.wants(422, "all", "POST", "/v1/tasks/bulk", `{"tasks": [`+body+`]}`), "body.tasks[0]."+name+": expected ")
+		if name != "id" {
+			s.says(s.wants(422, "all", "PATCH", "/v1/tasks/a", "{"+field+"}"), "body."+name+": expected ")
+		}
+	}
+	s.says(s.wants(422, "all", "POST", "/v1/tasks", hello, "Idempotency-Key", ""), "header.Idempotency-Key must be one key")
+	if after := s.states(); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// Readers differ on which of two fields of one name counts.
+func TestTwinsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for body, refused := range map[string]bool{
+		`{"payload": {"type": "LOG"}, "priority": 1, "priority": 2}`:                      true,
+		`{"payload": {"type": "LOG", "type": "EXEC"}}`:                                    true,
+		`{"payload": {"type": "LOG", "t\u0079pe": "EXEC"}}`:                               true,
+		`{"payload": {"type": "LOG", "a": [{"b": {}, "c": [1], "b": null}]}}`:             true,
+		`{"payload": {"type": "LOG", "a": [{"b": 1}, {"b": 1}], "b": {"a": ["a", "a"]}}}`: false,
+		`{"payload": {"type": "LOG", "a": "b", "b": "a", "c": "a"}}`:                      false,
+	} {
+		if !refused {
+			s.wants(201, "all", "POST", "/v1/tasks", body)
+			continue
+		}
+		got := s.wants(400, "all", "POST", "/v1/tasks", body)
+		s.says(got, "the body must not have two fields of one name in one object")
+	}
+}
+
+// A pause whose end has passed would hold nothing back.
+func TestPauseUntilThePast(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
+	before := s.states()
+	for _, path := range []string{"/v1/tasks/a/pause", "/v1/queues/mail/pause"} {
+		s.says(s.wants(422, "all", "POST", path, `{"until": "2020-01-01T00:00:00Z"}`), "until must be a time to come")
+	}
+	if after := s.states(); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// A body that only forgets cron does not end a recurring task, and one that has it does not make a plain task recur.
+func TestAKindIsKept(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	recurs := strings.Replace(hello, "{", `{"cron": "@daily", `, 1)
+	with := func(id, body string) string { return strings.Replace(body, "{", `{"id": "`+id+`", `, 1) }
+	for id, c := range map[string]struct{ first, then string }{"nightly": {recurs, hello}, "plain": {hello, recurs}} {
+		s.wants(201, "all", "PUT", "/v1/tasks/"+id, c.first)
+		before := s.states()
+		for _, call := range [][3]string{
+			{"PUT", "/v1/tasks/" + id, c.then},
+			{"POST", "/v1/tasks", with(id, c.then)},
+			{"POST", "/v1/tasks/bulk", `{"tasks": [` + hello + `, ` + with(id, c.then) + `]}`},
+		} {
+			got := s.wants(409, "all", call[0], call[1], call[2])
+			s.says(got, `task "`+id+`"`)
+			s.says(s.wants(409, "all", call[0], call[1]+"?replace=false", call[2]), "add ?replace=true")
+			if got.field("code") != "kind_differs" || s.states() != before {
+				t.Errorf("%s: %s", call, got.text)
+			}
+			s.wants(200, "all", call[0], call[1]+"?replace=true", call[2])
+			s.wants(200, "all", "PUT", "/v1/tasks/"+id+"?replace=true", c.first)
+			before = s.states()
+		}
+		s.wants(200, "all", "PUT", "/v1/tasks/"+id, c.first)
+	}
+}
