@@ -12,18 +12,18 @@ import (
 
 // IfDead is a task that is scheduled if another task dies.
 type IfDead struct {
-	ID                    string     `json:"id,omitempty" maxLength:"512"`
+	ID                    string     `json:"id,omitempty" minLength:"1" maxLength:"512"`
 	Payload               Payload    `json:"payload"`
 	ScheduledAt           *time.Time `json:"scheduled_at,omitempty"`
 	Priority              int        `json:"priority,omitempty" minimum:"-100" maximum:"100"`
-	Queue                 string     `json:"queue,omitempty" maxLength:"127"`
-	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0"`
-	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0" maximum:"604800"`
-	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"0" maximum:"1000"`
-	Entity                string     `json:"entity,omitempty" maxLength:"512"`
+	Queue                 string     `json:"queue,omitempty" minLength:"1" maxLength:"127"`
+	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0.000001"`
+	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0.000001" maximum:"604800"`
+	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000"`
+	Entity                string     `json:"entity,omitempty" minLength:"1" maxLength:"512"`
 	IfFinished            string     `json:"if_finished,omitempty" enum:"rearm,keep"`
-	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0" maximum:"86400"`
-	Retention             Seconds    `json:"retention,omitempty" minimum:"0"`
+	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0.000001" maximum:"86400"`
+	Retention             Seconds    `json:"retention,omitempty" minimum:"0.000001"`
 }
 
 // TransformSchema adds the descriptions of the fields, which would not fit in tags.
