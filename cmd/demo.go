@@ -102,7 +102,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 		Logger: logger, Version: version(),
 	}
 	if d.board.on {
-		stop, err := d.board.start(ctx, open, demo.Schema, "", environmentSettings{}, pages, logger)
+		stop, err := d.board.start(ctx, open, demo.Schema, "", environmentSettings{}, nil, pages, logger)
 		if err != nil {
 			return err
 		}

@@ -125,9 +125,9 @@ func (s *serve) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	proxies := slices.Concat(s.api.proxies, s.board.proxies)
 	// It answers until everything else has ended.
-	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, pages,
-		slices.Concat(s.api.proxies, s.board.proxies), logger)
+	probed, err := s.http.listen(ctx, s.metrics.metricsHandler(), calls, pages, proxies, logger)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	}
 	if s.board.on {
 		s.board.targets = s.notices.targetNames()
-		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, s.named, pages, logger)
+		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, s.named, proxies, pages, logger)
 		if err != nil {
 			return err
 		}

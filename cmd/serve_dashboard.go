@@ -126,7 +126,7 @@ func (s *dashboardSettings) authenticate() dashboard.Authenticate {
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *dashboardSettings) start(
 	ctx context.Context, d *database, schemaName, tenantRole string, named environmentSettings,
-	server *startingHandler, logger *slog.Logger,
+	proxies []netip.Prefix, server *startingHandler, logger *slog.Logger,
 ) (stop func(), err error) {
 	schema, err := store.NewSchema(schemaName)
 	if err != nil {
@@ -139,8 +139,8 @@ func (s *dashboardSettings) start(
 	board, err := dashboard.New(dashboard.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Authenticate: s.authenticate(), Logger: logger,
 		CheckPayload: checkPayload, Environment: named.name, EnvironmentColor: named.color,
-		NoticeTargets: s.targets,
-		Keys:          keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
+		NoticeTargets: s.targets, TrustedProxies: proxies,
+		Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
 	})
 	if err != nil {
 		pool.Close()

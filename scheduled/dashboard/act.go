@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -70,7 +68,11 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * v.timeout)) // a server may have less
 		}
 		if err == nil {
-			err = readForm(r)
+			var give func()
+			if give, err = d.takeForm(w, r, person); err == nil {
+				defer give()
+				err = readForm(w, r, maxFormBytes)
+			}
 		}
 		if err == nil {
 			// The form may have arrived slowly, and the key may have been revoked since.
@@ -107,32 +109,6 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 			d.leadBack(w, r, made)
 		}
 	})
-}
-
-// maxFormBytes bounds a form. A bulk act names up to maxBulk tasks.
-const maxFormBytes = 8 << 20
-
-func readForm(r *http.Request) error {
-	err := r.ParseForm()
-	if err == nil {
-		err = r.ParseMultipartForm(maxFormBytes)
-	}
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
-	case err != nil && !errors.Is(err, http.ErrNotMultipart):
-		return problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
-	}
-	for name, values := range r.Form {
-		for _, value := range values {
-			if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // Postgres takes neither
-				text := fmt.Sprintf("%.100s must be UTF-8 without NUL.", strings.ToValidUTF8(name, ""))
-				return notValid(text)
-			}
-		}
-	}
-	return nil
 }
 
 // leadBack leads to the next page, which shows the sentence once.

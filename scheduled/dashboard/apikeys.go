@@ -133,7 +133,7 @@ func alreadyRevoked(key keys.Key) error {
 
 // isOwnKey reports whether the person is signed in by the key of a number.
 func (v *visit) isOwnKey(ctx context.Context, number int64) (bool, error) {
-	cookie, err := v.request.Cookie(sessionCookie)
+	cookie, err := v.request.Cookie(v.board.sessionCookie(v.request))
 	if err != nil || v.board.config.Authenticate != nil {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ import (
 const (
 	DefaultTimeout  = 5 * time.Second
 	DefaultLifetime = 12 * time.Hour
+	// DefaultSignInRate is enough for the people behind one address. Nobody guesses a key, however many attempts there
+	// are. The bound keeps them from the database.
+	DefaultSignInRate = 5
 )
 
 // environmentColors have white text on them, with a contrast of at least 5.5 to 1.
@@ -44,6 +48,12 @@ type Config struct {
 	Keys *keys.Keys
 	// Lifetime is how long somebody who has signed in with a key remains signed in. 0 means DefaultLifetime.
 	Lifetime time.Duration
+	// SignInRate is how many attempts a second to sign in one address may make. A burst may have twice as many. 0 means
+	// DefaultSignInRate.
+	SignInRate int
+	// TrustedProxies are the networks of the proxies before the dashboard. In a request from there, the address is the
+	// last one of the header X-Forwarded-For that is not a trusted proxy. Empty means no proxy.
+	TrustedProxies []netip.Prefix
 	// PayloadScope is the scope of those who see payloads and results. Default (0): Read, or nobody if Store has a
 	// Codec, because encrypted payloads are meant to be hidden.
 	PayloadScope Scopes
@@ -70,6 +80,9 @@ func (c Config) withDefaults(schema store.Schema) Config {
 	}
 	if c.Lifetime == 0 {
 		c.Lifetime = DefaultLifetime
+	}
+	if c.SignInRate == 0 {
+		c.SignInRate = DefaultSignInRate
 	}
 	if c.PayloadScope == 0 && c.Store.Codec == nil {
 		c.PayloadScope = Read
@@ -100,6 +113,9 @@ func (c Config) validate() error {
 	}
 	if c.Lifetime != 0 && (c.Lifetime < time.Second || c.Lifetime > keys.MaxExpiresIn) {
 		errs = append(errs, fmt.Errorf("lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime))
+	}
+	if c.SignInRate < 0 {
+		errs = append(errs, fmt.Errorf("sign-in rate must not be negative, got %d", c.SignInRate))
 	}
 	if c.PayloadScope&^All != 0 {
 		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate, Admin, got %d", c.PayloadScope))

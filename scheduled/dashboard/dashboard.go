@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -20,6 +21,8 @@ type Dashboard struct {
 	histories map[string]history // of the overview, by the name of the window
 	trouble   *kept[troubleRead]
 	tabs      *kept[map[string]string]
+	signIns   *fairuse.Rates  // by address
+	forms     *fairuse.Shares // bytes of each person
 	handler   http.Handler
 }
 

@@ -47,7 +47,7 @@ func zoneOf(name string) (*time.Location, error) {
 
 // setLook keeps the zone and the theme in a cookie.
 func (d *Dashboard) setLook(w http.ResponseWriter, r *http.Request) {
-	if err := readForm(r); err != nil {
+	if err := readForm(w, r, maxStrangerBytes); err != nil {
 		d.fail(w, r, err)
 		return
 	}

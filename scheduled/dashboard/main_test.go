@@ -45,6 +45,7 @@ func newBoard(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	log := &logText{}
 	config := dashboard.Config{
 		Pool: storetest.Pool(t), Logger: slog.New(slog.NewTextHandler(log, nil)), Timeout: time.Minute, // a busy machine
+		SignInRate: 10000,
 	}
 	for _, change := range changes {
 		change(&config)

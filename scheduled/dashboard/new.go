@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -17,7 +18,8 @@ func New(config Config) (*Dashboard, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux(),
-		histories: newHistories(), trouble: newKept[troubleRead](), tabs: newKept[map[string]string]()}
+		histories: newHistories(), trouble: newKept[troubleRead](), tabs: newKept[map[string]string](),
+		signIns: fairuse.NewRates(), forms: fairuse.NewShares(formsOfAll, formsOfOne)}
 	d.feeds = newFeeds(d)
 	if d.files, err = readFiles(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)

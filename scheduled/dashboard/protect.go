@@ -41,7 +41,6 @@ func protect(next http.Handler, logger *slog.Logger) http.Handler {
 			http.Error(w, "the address is too long", http.StatusRequestURITooLong)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxFormBytes)
 		guarded.ServeHTTP(w, r)
 	})
 }

@@ -250,7 +250,7 @@ func TestFormsThatAreTooLargeOrBroken(t *testing.T) {
 			status int
 		}{
 			{formType, "name=" + huge, http.StatusRequestEntityTooLarge},
-			{writer.FormDataContentType(), parts.String(), http.StatusRequestEntityTooLarge},
+			{writer.FormDataContentType(), parts.String(), http.StatusBadRequest},
 			{formType, "name=%zz&scope=read", http.StatusBadRequest},
 			{formType, "name=new&scope=read&x=%00", http.StatusUnprocessableEntity},
 			{formType, "name=new&scope=read&x=%ff", http.StatusUnprocessableEntity},

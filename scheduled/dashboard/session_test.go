@@ -72,11 +72,16 @@ func newBoardOn(b *board) *board {
 // handler is a handler of the same database under the same prefix.
 func (b *board) handler() http.Handler {
 	b.Helper()
+	return b.handlerOf(nil)
+}
+
+func (b *board) handlerOf(authenticate dashboard.Authenticate) http.Handler {
+	b.Helper()
 	parsed, err := url.Parse(b.url)
 	if err != nil {
 		b.Fatal(err)
 	}
-	made, err := dashboard.New(dashboard.Config{Pool: b.pool, Prefix: parsed.Path})
+	made, err := dashboard.New(dashboard.Config{Pool: b.pool, Prefix: parsed.Path, Authenticate: authenticate})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -12,13 +12,26 @@ import (
 	"unicode/utf8"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 )
 
-const sessionCookie = "tasktable_session"
+// sessionCookie is the name of the cookie that signIn sets. Over TLS, browsers take a name with __Host- only from this
+// host and for all of its paths, so that no other host of the domain can set the session of somebody else.
+func (d *Dashboard) sessionCookie(r *http.Request) string {
+	if isSecure(r) && d.config.Prefix == "" {
+		return "__Host-tasktable_session"
+	}
+	return "tasktable_session"
+}
+
+// isSecure reports whether the browser has sent a request over TLS.
+func isSecure(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}
 
 // bySession authenticates by the cookie that signIn sets.
 func (d *Dashboard) bySession(r *http.Request) (Person, error) {
-	cookie, err := r.Cookie(sessionCookie)
+	cookie, err := r.Cookie(d.sessionCookie(r))
 	if err != nil {
 		return Person{}, ErrUnauthenticated
 	}
@@ -68,7 +81,14 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := readForm(r); err != nil {
+	address := fairuse.AddressOf(r, d.config.TrustedProxies)
+	if wait := d.signIns.Take(address, d.config.SignInRate); wait > 0 { // before the form is read
+		w.Header().Set("Retry-After", "1")
+		d.showSignIn(w, r, http.StatusTooManyRequests, signInView{Next: "/", Error: "Too many people sign in from your " +
+			"address at once. Try again in a second."})
+		return
+	}
+	if err := readForm(w, r, maxStrangerBytes); err != nil {
 		d.fail(w, r, err)
 		return
 	}
@@ -79,6 +99,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	key, err := d.config.Keys.Authenticate(ctx, d.config.Pool, secret)
 	switch {
 	case keys.IsRefusal(err):
+		d.config.Logger.Warn("a sign-in to the dashboard was refused", "address", address, "key", key.Name, "error", err)
 		view.Error = "The key is not valid."
 		d.showSignIn(w, r, http.StatusUnauthorized, view)
 		return
@@ -87,6 +108,8 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, known := ownerOf(key); !known {
+		d.config.Logger.Warn("a sign-in to the dashboard was refused", "address", address, "key", key.Name,
+			"error", "the key lacks the scope read")
 		view.Error = "The key lacks the scope read."
 		d.showSignIn(w, r, http.StatusForbidden, view)
 		return
@@ -96,13 +119,13 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, fmt.Errorf("sign in: %w", err))
 		return
 	}
-	d.config.Logger.Info("somebody signed in to the dashboard", "key", key.Name)
-	d.setCookie(w, r, sessionCookie, token, d.config.Lifetime)
+	d.config.Logger.Info("somebody signed in to the dashboard", "key", key.Name, "address", address)
+	d.setCookie(w, r, d.sessionCookie(r), token, d.config.Lifetime)
 	http.Redirect(w, r, d.link(view.Next), http.StatusSeeOther)
 }
 
 func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
-	if cookie, err := r.Cookie(sessionCookie); err == nil {
+	if cookie, err := r.Cookie(d.sessionCookie(r)); err == nil {
 		ctx, cancel := context.WithTimeout(r.Context(), d.config.Timeout)
 		defer cancel()
 		if err := d.config.Keys.CloseSession(ctx, d.config.Pool, cookie.Value); err != nil {
@@ -110,17 +133,16 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	d.setCookie(w, r, sessionCookie, "", -time.Second)
+	d.setCookie(w, r, d.sessionCookie(r), "", -time.Second)
 	http.Redirect(w, r, d.link("/"), http.StatusSeeOther)
 }
 
 // setCookie sets a cookie of the dashboard's paths, which no script can read. A negative age removes it.
 func (d *Dashboard) setCookie(w http.ResponseWriter, r *http.Request, name, value string, age time.Duration) {
-	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 	http.SetCookie(w, &http.Cookie{
 		Name: name, Value: value, Path: d.config.Prefix + "/", MaxAge: int(age / time.Second), HttpOnly: true,
 		// Lax, because a link in a mail must lead a person who is signed in to the page.
-		Secure: secure, SameSite: http.SameSiteLaxMode,
+		Secure: isSecure(r), SameSite: http.SameSiteLaxMode,
 	})
 }
 

@@ -44,8 +44,8 @@ func (v *visit) path(name string) string {
 	return strings.TrimPrefix(v.request.PathValue(name), idMark)
 }
 
-// form returns a field of the form that was sent.
-func (v *visit) form(name string) string { return v.request.PostFormValue(name) }
+// form returns a field of the form that was read. Unlike PostFormValue it reads none.
+func (v *visit) form(name string) string { return v.request.PostForm.Get(name) }
 
 // may reports whether the person has scopes.
 func (v *visit) may(needed Scopes) bool { return v.person.Scopes.may(needed) }
