@@ -118,7 +118,8 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("sign-in rate must not be negative, got %d", c.SignInRate))
 	}
 	if c.PayloadScope&^All != 0 {
-		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate, Admin, got %d", c.PayloadScope))
+		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate and Admin, got %d",
+			c.PayloadScope))
 	}
 	if c.Environment != "" {
 		if err := store.CheckEnvironment(c.Environment); err != nil {

@@ -133,7 +133,8 @@ func (q deadQuery) chips(v *visit) []chip {
 		if other.By = by.name; by.name != "task" {
 			other.Message = "" // it is that of a list
 		}
-		chips = append(chips, chip{Label: by.text, Href: v.board.link("/dead", other.pairs()...), Current: q.By == by.name})
+		href := v.board.link("/dead", other.pairs()...)
+		chips = append(chips, chip{Label: by.text, Href: href, Current: q.By == by.name})
 	}
 	other := q
 	other.Archived = !q.Archived

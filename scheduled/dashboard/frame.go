@@ -81,7 +81,8 @@ func (f frame) May(scopes ...keys.Scope) (bool, error) {
 	return f.visit.may(needed), nil
 }
 
-// Person returns who looks at the page. It is for the layout alone, because people of the same scopes share their pages.
+// Person returns who looks at the page. It is for the layout alone, because people of the same scopes share their
+// pages.
 func (f frame) Person() Person { return f.visit.person }
 
 // AllTenants reports whether the person sees the tasks of all tenants.

@@ -82,8 +82,8 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	}
 	text := "The recipient " + recipient.Name + " is " + outcome + "."
 	if v.lacksTarget(recipient) {
-		text += " But this program has no target " + recipient.Target + ", so notices to it fail until all nodes that " +
-			"send notices have one, by --notice-target."
+		text += " But this program has no target " + recipient.Target + ", so notices to it fail until all nodes " +
+			"that send notices have one, by --notice-target."
 	}
 	return done{text: text, to: "/notices"}, nil
 }

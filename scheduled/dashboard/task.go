@@ -146,7 +146,8 @@ type attemptView struct {
 // attemptsOf lists the attempts, the newest first. The history has no line of the attempt that goes on.
 func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemptView) {
 	for _, x := range slices.Backward(executions) {
-		one := attemptView{Key: x.Fence, Number: x.Attempt, Revision: x.Revision, Began: x.StartedAt, Node: x.Node, Outcome: x.Outcome}
+		one := attemptView{Key: x.Fence, Number: x.Attempt, Revision: x.Revision, Began: x.StartedAt, Node: x.Node,
+			Outcome: x.Outcome}
 		if x.StartedAt != nil {
 			one.Took = new(x.FinishedAt.Sub(*x.StartedAt))
 			if x.DueAt != nil {

@@ -147,7 +147,8 @@ type confirmTaskView struct {
 func (d *Dashboard) taskVerb(mux *http.ServeMux, name string, asks func(store.Row) bool,
 	do func(context.Context, *visit, string) (store.Receipt, error),
 ) {
-	d.act(mux, act{path: "/tasks/{id}/" + name, needs: scopesOf(name)}, func(ctx context.Context, v *visit) (done, error) {
+	own := act{path: "/tasks/{id}/" + name, needs: scopesOf(name)}
+	d.act(mux, own, func(ctx context.Context, v *visit) (done, error) {
 		row, err := v.lockedAsSeen(ctx)
 		if err != nil {
 			return done{}, err

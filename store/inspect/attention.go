@@ -49,7 +49,8 @@ FROM (`
 const lateSQL = lanesCTE + `, late AS (
     SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute' AND NOT EXISTS (
         SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue OR p.scope = 'type' AND p.name = lane.type))
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue
+                OR p.scope = 'type' AND p.name = lane.type))
 )
 SELECT counted.count, false AS more, oldest.id AS oldest_id, oldest.at AS oldest_at
 FROM (
