@@ -102,7 +102,8 @@ func matchText(rule noticerules.Rule) string {
 	for _, one := range []struct {
 		name   string
 		values []string
-	}{{"type", rule.Types}, {"queue", rule.Queues}, {"tenant", rule.Tenants}, {"entity", rule.Entities}} {
+	}{{"type", rule.Types}, {"queue", rule.Queues}, {"tenant", rule.Tenants}, {"entity", rule.Entities},
+		{"recurring", rule.Recurring}} {
 		if len(one.values) > 0 {
 			parts = append(parts, one.name+" "+strings.Join(one.values, ","))
 		}

@@ -46,6 +46,8 @@ func (p *program) noticesSetCommand() *cobra.Command {
 		{Flag: "queue", Kind: "name", Repeatable: true, Set: list(&r.Queues), Usage: "only tasks of this queue"},
 		{Flag: "tenant", Kind: "tenant", Repeatable: true, Set: list(&r.Tenants), Usage: "only tasks of this tenant"},
 		{Flag: "entity", Kind: "entity", Repeatable: true, Set: list(&r.Entities), Usage: "only tasks of this entity"},
+		{Flag: "recurring", Kind: "id", Repeatable: true, Set: list(&r.Recurring),
+			Usage: "only the recurring task of this id and its occurrences, or those of one of several"},
 		{Flag: "digest", Kind: "duration", Default: noticerules.DefaultDigest.String(), Set: digest(&r.Digest),
 			Usage: "the length of the windows; off: each cause is a notice of its own, at once"},
 		{Flag: "after", Kind: "duration", Default: noticerules.DefaultAfter.String(),
@@ -62,7 +64,7 @@ func (p *program) noticesSetCommand() *cobra.Command {
 		Long:  noticesSetHelp,
 		Example: `  tasktable notices set dead --event failed,expired --to ops --digest 5m
   tasktable notices set payments --event failed --type CAPTURE_PAYMENT --to ann,ops --digest off --no-details
-  tasktable notices set nightly --event missed,unsuccessful,recovered --type BACKUP --after 26h --to ops`,
+  tasktable notices set nightly --event missed,unsuccessful,recovered --recurring nightly-backup --after 26h --to ops`,
 	}, append(opts, s.options()...), keyName(&r.Name, s.ruleNames), s.opened(s.run, s.check))
 }
 

@@ -35,6 +35,7 @@ CREATE TABLE tasktable.notice_rules (
     queues      tasktable.task_queue[],
     tenants     tasktable.task_tenant_id[],
     entities    tasktable.task_entity[],
+    recurring   tasktable.task_id[],
     after       interval                   NOT NULL DEFAULT interval '5 minutes',
     digest      interval                   DEFAULT interval '1 minute',
     quiet_from  time,
@@ -47,12 +48,13 @@ CREATE TABLE tasktable.notice_rules (
     CONSTRAINT "events must be of failed, expired, lost, late, missed, unsuccessful, recovered" CHECK (
         cardinality(events) > 0
         AND events <@ ARRAY['failed', 'expired', 'lost', 'late', 'missed', 'unsuccessful', 'recovered']),
-    CONSTRAINT "types, queues, tenants and entities must be null or have 1 to 100 values" CHECK (
+    CONSTRAINT "types, queues, tenants, entities, recurring: null, or 1 to 100 values" CHECK (
         (cardinality(types) BETWEEN 1 AND 100) IS NOT FALSE AND (cardinality(queues) BETWEEN 1 AND 100) IS NOT FALSE
         AND (cardinality(tenants) BETWEEN 1 AND 100) IS NOT FALSE
         AND (cardinality(entities) BETWEEN 1 AND 100) IS NOT FALSE
+        AND (cardinality(recurring) BETWEEN 1 AND 100) IS NOT FALSE
         AND num_nonnulls(array_position(types, NULL), array_position(queues, NULL), array_position(tenants, NULL),
-            array_position(entities, NULL)) = 0),
+            array_position(entities, NULL), array_position(recurring, NULL)) = 0),
     -- date_bin refuses months.
     CONSTRAINT "digest must be between 1 second and 7 days" CHECK (digest BETWEEN interval '1 second'
         AND interval '168 hours' AND extract(year FROM digest) = 0 AND extract(month FROM digest) = 0),
@@ -214,6 +216,12 @@ END $$;
 COMMENT ON FUNCTION tasktable.open_notice IS 'The id of the notice that tells a cause to a recipient. The notice is '
     'scheduled, unless it was. Null: it could not be.';
 
+CREATE FUNCTION tasktable.recurring_id(task_id text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT regexp_replace(task_id, '@[^@]*$', '')
+$$;
+COMMENT ON FUNCTION tasktable.recurring_id IS 'The id of the recurring task of an occurrence, by the id of the occurrence. '
+    'Another id without an @ stays as it is.';
+
 CREATE FUNCTION tasktable.add_cause(
     events text[], number bigint, at timestamptz, task_id text, type text, queue text, tenant_id text, entity text,
     detail text DEFAULT NULL, rule text DEFAULT NULL
@@ -246,6 +254,8 @@ BEGIN
             AND (r.queues IS NULL OR add_cause.queue = ANY (r.queues::text[]))
             AND (r.tenants IS NULL OR add_cause.tenant_id = ANY (r.tenants::text[]))
             AND (r.entities IS NULL OR add_cause.entity = ANY (r.entities::text[]))
+            AND (r.recurring IS NULL OR add_cause.task_id = ANY (r.recurring::text[])
+                OR tasktable.recurring_id(add_cause.task_id) = ANY (r.recurring::text[]))
         ORDER BY r.name, p.name
     LOOP
         notice := tasktable.open_notice(one.rule, one.recipient, add_cause.number, add_cause.at, one.digest,
@@ -323,6 +333,7 @@ BEGIN
             ('queues', 'Their queues. Null: all.'),
             ('tenants', 'Their tenants. Null: all, and tasks without one.'),
             ('entities', 'Their entities. Null: all, and tasks without one.'),
+            ('recurring', 'Ids of recurring tasks. They and their occurrences match. Null: all tasks.'),
             ('after', 'How long something lasts before it is late, missed or unsuccessful.'),
             ('digest', 'Length of the windows. All causes of a window are one notice at its end. Null: each cause is '
                 'a notice of its own, at once.'),
@@ -370,7 +381,7 @@ END $$;
 
 -- +goose Down
 DROP TRIGGER notice ON tasktable.scheduled_task_executions;
-DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.open_notice, tasktable.insert_notice,
+DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice, tasktable.insert_notice,
     tasktable.notice_time, tasktable.quiet_until;
 DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
     tasktable.notice_recipients;

@@ -104,6 +104,28 @@ func TestANoticeThatFailsMakesNone(t *testing.T) {
 	}
 }
 
+// A rule may be about one recurring task: its occurrences match, and what the watch finds of the task itself.
+func TestARuleOfARecurringTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, newReceiver(t).target(notice.KindNtfy))
+	for rule, id := range map[string]string{"own": "nightly", "other": "daily"} {
+		b.rule(rules.Rule{Name: rule, Events: []rules.Event{rules.Failed, rules.Missed, rules.Unsuccessful},
+			Recurring: []string{id}}, "")
+	}
+	b.schedule(store.Task{ID: "nightly", At: nine.Add(-time.Hour), Payload: store.JSON(`{"type": "FAILING"}`),
+		Recurrence: &store.Recurrence{Cron: "@daily"}})
+	b.rows(`UPDATE tasktable.scheduled_tasks SET created_at = $1, planned_revision = revision,
+		next_attempt_at = $1::timestamptz + interval '1 minute'`, nine)
+	b.rows(strings.Replace(dieSQL, "'task-' || n", "'nightly@2035-05-01T09:00:00Z'", 1), "FAILED", nine, 1)
+	b.watched(nine.Add(20 * time.Minute))
+	b.want("causes", b.rows(`SELECT c.event || ' ' || c.task_id || ' ' || split_part(c.notice_id, '/', 2) FROM tasktable.notice_causes AS c ORDER BY 1`),
+		"failed nightly@2035-05-01T09:00:00Z own", "missed nightly own", "unsuccessful nightly own")
+	all, err := b.rules.List(b.Context(), b.tx)
+	if err != nil || len(all) != 2 || len(all[0].Recurring) != 1 || all[0].Recurring[0] != "daily" {
+		t.Errorf("the rules are %+v: %v", all, err)
+	}
+}
+
 // A rule matches by type, queue, tenant and entity. What is disabled, or does not match, makes no notice.
 func TestARuleMatches(t *testing.T) {
 	t.Parallel()
@@ -124,6 +146,8 @@ func TestARuleMatches(t *testing.T) {
 		"both":          {rules.Rule{Types: []string{"FAILING"}, Tenants: []string{"acme"}}, true},
 		"one of two":    {rules.Rule{Types: []string{"FAILING"}, Tenants: []string{"globex"}}, false},
 		"disabled rule": {rules.Rule{Disabled: true}, false},
+		"its id":        {rules.Rule{Recurring: []string{"other", "one"}}, true},
+		"another id":    {rules.Rule{Recurring: []string{"on"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

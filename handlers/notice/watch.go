@@ -46,7 +46,7 @@ WITH clock AS MATERIALIZED (
         OR pause.scope = 'queue' AND pause.name = l.queue OR pause.scope = 'type' AND pause.name = l.type)
 ), rule AS MATERIALIZED (
     SELECT r.name, r.events, r.types::text[] AS types, r.queues::text[] AS queues, r.tenants::text[] AS tenants,
-        r.entities::text[] AS entities, r.after, clock.now - r.after AS since
+        r.entities::text[] AS entities, r.recurring::text[] AS recurring, r.after, clock.now - r.after AS since
     FROM tasktable.notice_rules AS r, clock WHERE r.enabled AND r.events && ARRAY['late', 'missed', 'unsuccessful']
 ), late AS (
     SELECT DISTINCT ON (r.name, l.queue, l.type) r.name AS rule, 'late' AS event, l.queue || ' ' || l.type AS subject,
@@ -64,6 +64,8 @@ WITH clock AS MATERIALIZED (
         ) AS d
         WHERE (r.tenants IS NULL OR d.tenant_id = ANY (r.tenants))
             AND (r.entities IS NULL OR d.entity = ANY (r.entities))
+            AND (r.recurring IS NULL OR d.task_id = ANY (r.recurring)
+                OR tasktable.recurring_id(d.task_id) = ANY (r.recurring))
         ORDER BY d.due LIMIT 1
     ) AS t
     WHERE 'late' = ANY (r.events)
@@ -76,6 +78,7 @@ WITH clock AS MATERIALIZED (
         AND t.type NOT IN ('NOTICE', 'NOTICE_WATCH')
         AND (r.types IS NULL OR t.type = ANY (r.types)) AND (r.queues IS NULL OR t.queue = ANY (r.queues))
         AND (r.tenants IS NULL OR t.tenant_id = ANY (r.tenants)) AND (r.entities IS NULL OR t.entity = ANY (r.entities))
+        AND (r.recurring IS NULL OR t.id = ANY (r.recurring))
     WHERE NOT EXISTS (SELECT FROM pause WHERE pause.scope = 'all' OR pause.scope = 'queue' AND pause.name = t.queue
         OR pause.scope = 'type' AND pause.name = t.type)
 ), made_late AS MATERIALIZED (
@@ -119,6 +122,7 @@ WITH clock AS MATERIALIZED (
             AND (r.types IS NULL OR l.type = ANY (r.types)) AND (r.queues IS NULL OR l.queue = ANY (r.queues))
             AND (r.tenants IS NULL OR l.tenant_id = ANY (r.tenants))
             AND (r.entities IS NULL OR l.entity = ANY (r.entities))
+            AND (r.recurring IS NULL OR l.task_id = ANY (r.recurring))
         WHERE 'missed' = ANY (r.events)
         GROUP BY r.name, l.task_id, l.type, l.queue, l.tenant_id, l.entity
     ) AS m

@@ -61,7 +61,8 @@ func (r ruleView) Matches() string {
 	for _, one := range []struct {
 		name   string
 		values []string
-	}{{"type", r.Types}, {"queue", r.Queues}, {"tenant", r.Tenants}, {"entity", r.Entities}} {
+	}{{"type", r.Types}, {"queue", r.Queues}, {"tenant", r.Tenants}, {"entity", r.Entities},
+		{"recurring task", r.Recurring}} {
 		if len(one.values) > 0 {
 			parts = append(parts, one.name+" "+strings.Join(one.values, ", "))
 		}

@@ -65,7 +65,7 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 	rule := rules.Rule{
 		Name: v.form("name"), Events: eventsOf(v), Recipients: v.request.PostForm["recipient"],
 		Types: readLines(v.form("types")), Queues: readLines(v.form("queues")), Tenants: readLines(v.form("tenants")),
-		Entities: readLines(v.form("entities")), Quiet: quietOf(v), WithoutDetails: v.form("details") == "",
+		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")), Quiet: quietOf(v), WithoutDetails: v.form("details") == "",
 		Disabled: v.form("enabled") == "",
 	}
 	errs := readTimes(v, &rule)

@@ -60,6 +60,9 @@ type Rule struct {
 	// Types, Queues, Tenants and Entities are those of the tasks that match. Each has at most 100 values. Default
 	// (none): all.
 	Types, Queues, Tenants, Entities []string
+	// Recurring are ids of recurring tasks. They and their occurrences match. It has at most 100. Default (none): all
+	// tasks match.
+	Recurring []string
 	// Recipients are names of recipients.
 	Recipients []string
 	// Digest is the length of the windows. All causes of a window are one notice, sent at its end. It is 1 s to 7 days,
@@ -86,6 +89,7 @@ type ruleJSON struct {
 	Queues        []string `json:"queues,omitempty"`
 	Tenants       []string `json:"tenants,omitempty"`
 	Entities      []string `json:"entities,omitempty"`
+	Recurring     []string `json:"recurring,omitempty"`
 	Recipients    []string `json:"recipients"`
 	DigestSeconds *int64   `json:"digest_seconds"` // null: at once
 	AfterSeconds  int64    `json:"after_seconds"`
@@ -100,7 +104,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	r = r.withDefaults()
 	text := ruleJSON{
 		Name: r.Name, Events: r.Events, Types: r.Types, Queues: r.Queues, Tenants: r.Tenants, Entities: r.Entities,
-		Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second), Quiet: r.Quiet,
+		Recurring: r.Recurring, Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second), Quiet: r.Quiet,
 		Details: !r.WithoutDetails, Enabled: !r.Disabled, DeclaredBy: r.DeclaredBy,
 	}
 	if r.Digest != AtOnce {
@@ -117,7 +121,7 @@ func (r *Rule) UnmarshalJSON(encoded []byte) error {
 	}
 	*r = Rule{
 		Name: text.Name, Events: text.Events, Types: text.Types, Queues: text.Queues, Tenants: text.Tenants,
-		Entities: text.Entities, Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
+		Entities: text.Entities, Recurring: text.Recurring, Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
 		Digest: AtOnce, Quiet: text.Quiet, WithoutDetails: !text.Details, Disabled: !text.Enabled,
 		DeclaredBy: text.DeclaredBy,
 	}
@@ -176,6 +180,7 @@ func (r Rule) Check() error {
 	}
 	for field, values := range map[string][]string{
 		"types": r.Types, "queues": r.Queues, "tenants": r.Tenants, "entities": r.Entities,
+		"recurring": r.Recurring,
 	} {
 		if len(values) > maxValues || slices.Contains(values, "") {
 			return invalid("%s must have at most %d values, and none that is empty", field, maxValues)
