@@ -253,6 +253,10 @@ func TestChangesOfALargeTask(t *testing.T) {
 	if latest.Revision != s.row("a").Revision {
 		t.Errorf("the last change has the revision %d, the task %d", latest.Revision, s.row("a").Revision)
 	}
+	story := s.wants(200, "all", "GET", "/v1/tasks/a/why", "")
+	if len(story.text) > 1<<20 || strings.Count(story.text, `"payload.md5"`) < 19 {
+		t.Errorf("the story has %d bytes", len(story.text))
+	}
 	s.wants(422, "all", "GET", "/v1/tasks/a/changes?limit=1001", "")
 	s.wants(422, "all", "GET", "/v1/tasks/a/executions?limit=1001", "")
 }

@@ -12,9 +12,28 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-const firstChangeSQL = `
-SELECT revision, task_id, verb, outcome, changed_at, changed_by, old::text AS old, new::text AS new
-FROM tasktable.scheduled_task_changes WHERE task_id = $1::text ORDER BY changed_at, revision LIMIT 1`
+// storyColumns are the columns of a store.Change. Of a change that is large, the story tells only whether the payload
+// changed, by its MD5, so that a story has a bound.
+const (
+	storyColumns = `
+SELECT c.revision, c.task_id, c.verb, c.outcome, c.changed_at, c.changed_by,
+    (SELECT` + storySideSQL + `FROM (SELECT c.old AS side) AS of)::text AS old,
+    (SELECT` + storySideSQL + `FROM (SELECT c.new AS side) AS of)::text AS new
+FROM `
+	storySideSQL = ` CASE WHEN octet_length(side::text) > 16384
+    THEN side - 'payload' - 'result' || jsonb_strip_nulls(jsonb_build_object('payload', CASE
+        WHEN side -> 'payload' IS NOT NULL THEN jsonb_build_object('md5', md5(side ->> 'payload')) END))
+    ELSE side END `
+)
+
+// The order is that of store.History.
+const storyChangesSQL = storyColumns + `(
+    SELECT * FROM tasktable.scheduled_task_changes WHERE task_id = $1::text
+    ORDER BY changed_at DESC, revision DESC LIMIT $2::text::bigint
+) AS c ORDER BY c.changed_at, c.revision`
+
+const firstChangeSQL = storyColumns + `tasktable.scheduled_task_changes AS c
+WHERE c.task_id = $1::text ORDER BY c.changed_at, c.revision LIMIT 1`
 
 // mayRead tells which of the tables the role may read that an application's role may not.
 type mayRead struct {
@@ -34,11 +53,14 @@ func (i *Inspector) lifeOf(ctx context.Context, db store.DB, e *Explanation) (kn
 		return known, err
 	}
 	known.mayRead = may[0]
-	history, err := i.tasks.RecentHistory(ctx, db, e.ID, storyMost+1)
+	known.changes, err = query.Collect[store.Change](ctx, i.source, db, "explain task "+e.ID, storyChangesSQL, e.ID,
+		strconv.Itoa(storyMost+1))
 	if err != nil {
 		return known, err
 	}
-	known.changes, known.executions = history.Changes, history.Executions
+	if known.executions, err = i.tasks.Executions(ctx, db, e.ID, "", storyMost+1); err != nil {
+		return known, err
+	}
 	if len(known.executions) > storyMost {
 		known.executions, known.shortened = known.executions[1:], true
 	}
