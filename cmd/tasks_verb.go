@@ -64,7 +64,7 @@ queued, unchanged (it was not paused), finished (it has ended), absent.`},
 		{verb: inspect.RunNow, name: "run-now", does: "runs", statuses: waiting, undone: absent,
 			short: "Runs tasks at once, also those that have ended",
 			long: `Runs tasks at once, with all their attempts, even if they have ended. For a recurring task it makes
-one more occurrence. Outcomes: queued, running (it runs already), absent.`},
+one more occurrence. Outcomes: queued, again (it runs, and runs once more after this attempt), absent.`},
 		{verb: inspect.Retry, name: "retry", does: "retries", statuses: dead, complete: dead, undone: absent,
 			short: "Runs FAILED and EXPIRED tasks again at once",
 			long: `Retries tasks that have FAILED or EXPIRED, at once and with all their attempts. A filter does not

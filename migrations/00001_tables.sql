@@ -164,6 +164,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     result                  jsonb,
     -- How it is to run.
     run_now_at              tasktable.task_time,
+    again_at                timestamptz,
     expiration              tasktable.task_expiration,
     jitter                  tasktable.task_jitter,
     expected_execution_time tasktable.task_execution_time NOT NULL DEFAULT interval '5 minutes',
@@ -394,6 +395,8 @@ BEGIN
             ('scheduled_at', 'The time that was asked for. Retries and run_now do not change it.'),
             ('run_now_at', 'When run_now or retry was called. The task is due from then on, until it is scheduled '
                 'again for another time.'),
+            ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or if_running. When '
+                'that attempt has ended in any way, run_now is called for the task. Null: nobody does.'),
             ('expiration', 'No attempt starts later than this after the due time. Null: the task never expires.'),
             ('jitter', 'Spreads tasks of one time: each is late by up to this, always by the same for one id and '
                 'time.'),

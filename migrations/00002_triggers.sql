@@ -45,7 +45,7 @@ CREATE FUNCTION tasktable.task_content(task tasktable.scheduled_tasks) RETURNS j
         'catch_up_paused', task.catch_up_paused, 'catch_up_limit', task.catch_up_limit, 'jitter', task.jitter,
         'ends_at', task.ends_at, 'max_occurrences', task.max_occurrences, 'parent_id', task.parent_id,
         'paused_until', task.paused_until, 'retention', task.retention, 'archived_at', task.archived_at,
-        'archived_note', task.archived_note))
+        'archived_note', task.archived_note, 'again_at', task.again_at))
         -- Outside of the object above, because jsonb_strip_nulls would also change the payloads in it.
         || CASE WHEN task.if_dead IS NULL THEN '{}' ELSE jsonb_build_object('if_dead', task.if_dead) END
 $$;
@@ -171,6 +171,14 @@ BEGIN
         OR OLD.status = 'COMPLETED' AND NEW.status <> 'COMPLETED' OR NEW.fence IS DISTINCT FROM OLD.fence
     THEN
         NEW.asked_revision := NEW.revision;
+    END IF;
+    IF TG_OP = 'UPDATE' AND OLD.again_at IS NOT NULL THEN -- the next run serves it, unless it was given another time
+        IF NEW.status IN ('QUEUED', 'PAUSED')
+            AND (NEW.scheduled_at = OLD.scheduled_at OR NEW.fence IS DISTINCT FROM OLD.fence)
+        THEN
+            NEW.run_now_at := tasktable.asked_now();
+        END IF;
+        NEW.again_at := NULL;
     END IF;
     IF NEW.status <> 'PAUSED' THEN
         NEW.paused_until := NULL;
@@ -298,7 +306,8 @@ BEGIN
     is_now := tasktable.task_content(NEW);
     INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, old, new)
     SELECT CASE NEW.revision WHEN OLD.revision THEN nextval('tasktable.task_numbers') ELSE NEW.revision END, NEW.id,
-        verb, CASE WHEN NEW.status = 'CANCELLED' AND OLD.status <> 'CANCELLED' THEN 'cancelled'
+        verb, CASE WHEN NEW.again_at IS NOT NULL AND OLD.again_at IS NULL THEN 'again'
+            WHEN NEW.status = 'CANCELLED' AND OLD.status <> 'CANCELLED' THEN 'cancelled'
             WHEN NEW.status = 'PAUSED' AND (OLD.status <> 'PAUSED' OR verb = 'pause') THEN 'paused'
             WHEN NEW.archived_at IS NOT NULL AND OLD.archived_at IS NULL THEN 'archived'
             WHEN verb IN ('run_now', 'retry', 'resume') THEN 'queued'
@@ -321,6 +330,22 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.after_task_change IS 'Records an edit or a delete of a task. Notifies the leader of a '
     'due task, and the node that holds the task.';
+
+CREATE FUNCTION tasktable.run_once_more() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    former text;
+BEGIN
+    former := tasktable.enter_change('run_now', (SELECT c.changed_by FROM tasktable.scheduled_task_changes AS c
+        WHERE c.task_id = NEW.id AND c.outcome = 'again' ORDER BY c.revision DESC LIMIT 1), true);
+    -- The edit takes again_at away. A pause since the claim goes on.
+    UPDATE tasktable.scheduled_tasks AS t SET status = CASE OLD.status WHEN 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END,
+        paused_until = OLD.paused_until, run_now_at = tasktable.asked_now()
+    WHERE t.id = NEW.id;
+    former := tasktable.leave_change(former);
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION tasktable.run_once_more IS 'Queues a task again whose attempt has ended, because somebody called '
+    'run_now during the attempt.';
 
 CREATE FUNCTION tasktable.after_tasks_insert() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -515,10 +540,11 @@ COMMENT ON TRIGGER task_3_insert ON tasktable.scheduled_tasks IS 'Records new ta
 CREATE TRIGGER task_3_delete AFTER DELETE ON tasktable.scheduled_tasks
     FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change();
 COMMENT ON TRIGGER task_3_delete ON tasktable.scheduled_tasks IS 'Records a deleted task.';
--- The pause of a claimed task draws no revision.
+-- The pause of a claimed task draws no revision, and neither does a run_now during an attempt.
 CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (OLD.revision IS DISTINCT FROM NEW.revision OR OLD.fence = NEW.fence
-        AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.paused_until IS DISTINCT FROM NEW.paused_until))
+        AND (OLD.status IS DISTINCT FROM NEW.status OR OLD.paused_until IS DISTINCT FROM NEW.paused_until
+            OR OLD.again_at IS DISTINCT FROM NEW.again_at))
     EXECUTE FUNCTION tasktable.after_task_change();
 COMMENT ON TRIGGER task_4_update ON tasktable.scheduled_tasks IS 'Records an edit.';
 CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks
@@ -527,6 +553,13 @@ COMMENT ON TRIGGER task_5_held ON tasktable.scheduled_tasks IS 'Refuses to delet
 CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks
     FOR EACH STATEMENT EXECUTE FUNCTION tasktable.refuse_truncate();
 COMMENT ON TRIGGER task_6_truncate ON tasktable.scheduled_tasks IS 'Refuses TRUNCATE.';
+
+-- Its name sorts last, so that others see the end of the attempt before the next run.
+CREATE TRIGGER zzz_task_8_again AFTER UPDATE OF fence ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (NEW.again_at IS NOT NULL AND OLD.fence IS NOT NULL AND NEW.fence IS NULL)
+    EXECUTE FUNCTION tasktable.run_once_more();
+COMMENT ON TRIGGER zzz_task_8_again ON tasktable.scheduled_tasks IS 'The end of an attempt during which somebody called '
+    'run_now.';
 
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON tasktable.scheduled_task_executions
     FOR EACH ROW EXECUTE FUNCTION tasktable.refuse_history_change();
@@ -546,6 +579,6 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 -- CASCADE drops the triggers as well, and the triggers and policies that roles.sql has made.
 DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
     tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
-    tasktable.after_tasks_insert, tasktable.after_task_change, tasktable.before_task_change, tasktable.is_bound,
+    tasktable.after_tasks_insert, tasktable.run_once_more, tasktable.after_task_change, tasktable.before_task_change, tasktable.is_bound,
     tasktable.refuse_unbound, tasktable.unbound_column CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

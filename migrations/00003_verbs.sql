@@ -67,7 +67,8 @@ CREATE FUNCTION tasktable.schedule(
     verb text DEFAULT 'schedule', jitter interval DEFAULT NULL, retention interval DEFAULT NULL, cron text DEFAULT NULL,
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
-    max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL
+    max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
+    if_running text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -80,8 +81,10 @@ DECLARE
     misses     int := 0; -- how often the row could be neither read nor inserted
     max_misses CONSTANT int := 20;
     -- In a higher isolation level the snapshot may be older than this call, and a row that looks unchanged may have
-    -- been edited since. Only a lock notices that.
-    locked     boolean := current_setting('transaction_isolation') <> 'read committed';
+    -- been edited since. Only a lock notices that. With if_running, the lock keeps a task that waits from running before
+    -- the caller's transaction commits.
+    locked     boolean := current_setting('transaction_isolation') <> 'read committed'
+        OR schedule.if_running IS NOT NULL;
     tenant     text := nullif(current_setting('tasktable.tenant', true), '');
     result     tasktable.verb_outcome;
 BEGIN
@@ -95,6 +98,9 @@ BEGIN
     IF schedule.if_finished NOT IN ('rearm', 'keep') THEN
         RAISE EXCEPTION 'if_finished must be ''rearm'', ''keep'' or null, not %', quote_literal(schedule.if_finished)
             USING ERRCODE = 'check_violation', COLUMN = 'if_finished';
+    ELSIF schedule.if_running <> 'again' THEN
+        RAISE EXCEPTION 'if_running must be ''again'' or null, not %', quote_literal(schedule.if_running)
+            USING ERRCODE = 'check_violation', COLUMN = 'if_running';
     END IF;
     IF schedule.if_dead IS NOT NULL THEN -- in the form in which it is stored, for the comparison below
         schedule.if_dead := tasktable.if_dead_of(schedule.if_dead, task_id, schedule.tenant_id);
@@ -164,6 +170,9 @@ BEGIN
         result.revision := task.revision;
         result.outcome := tasktable.schedule_outcome(task.status, differs, recurs OR task.scheduled_at <> task_time,
             coalesce(schedule.if_finished = 'keep', false));
+        IF result.outcome = 'unchanged' AND schedule.if_running = 'again' AND task.fence > task.revision THEN
+            RETURN tasktable.apply_verb('again', task_id, schedule.scheduled_by, schedule.wake);
+        END IF;
         IF result.outcome IN ('unchanged', 'finished') THEN
             RETURN result;
         END IF;
@@ -190,8 +199,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_at null keeps the time of an existing '
     'task; a new one is due now. A finished task runs again only at another time. if_finished => ''rearm'' without '
-    'scheduled_at runs it again now, ''keep'' never. Outcome: created, rescheduled, rearmed, unchanged or finished. '
-    'The last two write nothing.';
+    'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that runs. '
+    'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
 RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS $$
@@ -248,6 +257,7 @@ BEGIN
         SELECT 1 FROM jsonb_array_elements(schedule_many.tasks) AS each
         WHERE each.value ->> 'id' IS NULL OR each.value ->> 'cron' IS NOT NULL
             OR coalesce(each.value ->> 'if_finished', 'rearm') NOT IN ('rearm', 'keep')
+            OR coalesce(each.value ->> 'if_running', 'again') <> 'again'
             OR EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = each.value ->> 'id')
         ) AND (SELECT count(DISTINCT each.value ->> 'id') FROM jsonb_array_elements(schedule_many.tasks) AS each)
             = jsonb_array_length(schedule_many.tasks)
@@ -286,7 +296,8 @@ BEGIN
         catch_up => task.task ->> 'catch_up', catch_up_paused => task.task ->> 'catch_up_paused',
         catch_up_limit => (task.task ->> 'catch_up_limit')::int, ends_at => (task.task ->> 'ends_at')::timestamptz,
         max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
-        if_dead => nullif(task.task -> 'if_dead', 'null')
+        if_dead => nullif(task.task -> 'if_dead', 'null'),
+        if_running => task.task ->> 'if_running'
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '
@@ -403,7 +414,8 @@ RETURNS text LANGUAGE sql IMMUTABLE AS $$
             WHEN status = 'PAUSED' THEN 'unchanged' ELSE 'finished' END
         WHEN 'resume' THEN CASE WHEN status = 'PAUSED' THEN 'queued'
             WHEN status IN ('QUEUED', 'EXECUTING') THEN 'unchanged' ELSE 'finished' END
-        WHEN 'run_now' THEN CASE WHEN status = 'EXECUTING' THEN 'running' ELSE 'queued' END
+        WHEN 'run_now' THEN CASE WHEN status = 'EXECUTING' THEN 'again' ELSE 'queued' END
+        WHEN 'again' THEN 'again'
         WHEN 'retry' THEN CASE WHEN status IN ('FAILED', 'EXPIRED') THEN 'queued'
             WHEN status IN ('COMPLETED', 'SKIPPED') THEN 'finished' ELSE 'unchanged' END
         WHEN 'archive' THEN CASE WHEN status IN ('FAILED', 'EXPIRED') THEN 'archived' ELSE 'unchanged' END
@@ -425,7 +437,7 @@ DECLARE
 BEGIN
     result.id := apply_verb.id;
     SELECT t.status, t.revision, t.fence IS NOT NULL AS held, t.cron IS NOT NULL AS recurs, t.paused_until,
-        t.archived_at INTO task FROM tasktable.scheduled_tasks AS t
+        t.archived_at, t.again_at, t.fence > t.revision AS claimed INTO task FROM tasktable.scheduled_tasks AS t
     WHERE t.id = apply_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
     IF NOT FOUND THEN
         result.outcome := 'absent';
@@ -439,6 +451,8 @@ BEGIN
         result.outcome := 'paused'; -- it is paused already, but until another time
     ELSIF apply_verb.verb = 'archive' AND task.archived_at IS NOT NULL THEN
         result.outcome := 'unchanged';
+    ELSIF apply_verb.verb = 'run_now' AND task.status = 'PAUSED' AND task.claimed THEN
+        result.outcome := 'again'; -- it was paused after its claim, so an attempt may run
     ELSIF apply_verb.verb = 'run_now' AND task.recurs THEN
         -- Forks an occurrence besides the planned ones. The task itself stays as it is, even if it is paused or has
         -- ended.
@@ -447,7 +461,8 @@ BEGIN
         result.outcome := 'queued';
         RETURN result;
     END IF;
-    former := tasktable.enter_change(apply_verb.verb, apply_verb.by, apply_verb.wake);
+    former := tasktable.enter_change(
+        CASE apply_verb.verb WHEN 'again' THEN 'schedule' ELSE apply_verb.verb END, apply_verb.by, apply_verb.wake);
     CASE result.outcome
         WHEN 'cancelled' THEN
             UPDATE tasktable.scheduled_tasks AS t SET status = 'CANCELLED'
@@ -456,12 +471,18 @@ BEGIN
             UPDATE tasktable.scheduled_tasks AS t SET status = 'PAUSED', paused_until = apply_verb.until
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'queued' THEN
-            -- run_now and retry make the task due now. resume keeps its time, and so does run_now if the task was
-            -- paused after its claim, because then it is due already.
-            UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at = CASE
-                WHEN apply_verb.verb = 'resume' OR t.status = 'PAUSED' AND t.fence > t.revision THEN t.run_now_at
-                ELSE tasktable.asked_now() END
+            -- run_now and retry make the task due now. resume keeps its time.
+            UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at =
+                CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at ELSE tasktable.asked_now() END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
+        WHEN 'again' THEN
+            -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING of
+            -- QUEUED. Whoever comes second writes nothing: the lock is enough, because it delays the end of the attempt.
+            IF task.again_at IS NULL OR task.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN
+                UPDATE tasktable.scheduled_tasks AS t SET again_at = coalesce(t.again_at, tasktable.asked_now()), status =
+                    CASE WHEN t.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN 'QUEUED' ELSE t.status END
+                WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
+            END IF;
         WHEN 'archived' THEN
             UPDATE tasktable.scheduled_tasks AS t SET archived_at = clock_timestamp(), archived_note = apply_verb.note
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
@@ -473,8 +494,8 @@ BEGIN
     former := tasktable.leave_change(former);
     RETURN result;
 END $$;
-COMMENT ON FUNCTION tasktable.apply_verb IS 'Executes cancel, pause, resume, run_now, retry, delete and archive. Call '
-    'the function of that name instead.';
+COMMENT ON FUNCTION tasktable.apply_verb IS 'Executes cancel, pause, resume, run_now, retry, delete and archive, and '
+    'again, which is if_running of schedule. Call the function of that name instead.';
 
 CREATE FUNCTION tasktable.cancel(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('cancel', id, by, true) $$;
@@ -492,8 +513,8 @@ COMMENT ON FUNCTION tasktable.resume IS 'Queues a paused task for its time. If t
 CREATE FUNCTION tasktable.run_now(id text, by text DEFAULT NULL, wake boolean DEFAULT true)
 RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('run_now', id, by, wake) $$;
-COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. Outcome: queued, running or '
-    'absent.';
+COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. One that runs, runs once more '
+    'after the attempt has ended. Outcome: queued, again or absent.';
 CREATE FUNCTION tasktable.retry(id text, by text DEFAULT NULL, wake boolean DEFAULT true)
 RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('retry', id, by, wake) $$;

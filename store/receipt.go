@@ -11,6 +11,7 @@ const (
 	Cancelled   Outcome = "cancelled"
 	Paused      Outcome = "paused"
 	Queued      Outcome = "queued" // resumed, retried, or run now
+	RunsAgain   Outcome = "again"  // the task runs, and runs once more after this attempt has ended
 	Deleted     Outcome = "deleted"
 	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
 	Unchanged   Outcome = "unchanged" // the task is already as the call asks

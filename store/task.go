@@ -66,6 +66,15 @@ const (
 	Keep IfFinished = "keep"
 )
 
+// IfRunning decides what Schedule does to a running task whose content and time are unchanged. The default is "": the
+// task stays as it is.
+type IfRunning string
+
+// Again lets the task run once more after the attempt that runs, as RunNow does. The attempt keeps its revision and its
+// idempotency key, and its outcome counts. A task that waits is locked until the caller's transaction ends. Therefore a
+// run begins after each commit of such a call, and sees what the transaction has written.
+const Again IfRunning = "again"
+
 // Task is a task to schedule. It states everything that the application wants of the task: a field that is zero asks
 // for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
 // stored time.
@@ -103,6 +112,8 @@ type Task struct {
 	TenantID string
 	// IfFinished decides whether a finished task runs again.
 	IfFinished IfFinished
+	// IfRunning decides whether a running task that is scheduled unchanged runs once more.
+	IfRunning IfRunning
 	// Jitter spreads tasks that have the same time, so that they do not all start at once. It is at most 24 hours.
 	// The task is due at At plus a delay shorter than Jitter. The delay is always the same for the same id and time.
 	// 0 means no jitter. If the task has a Recurrence, the jitter applies to each occurrence.
@@ -161,6 +172,7 @@ type wireTask struct {
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
 	IfFinished            *string         `json:"if_finished"`
+	IfRunning             *string         `json:"if_running,omitempty"`
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
@@ -239,6 +251,10 @@ func (t Task) wire() (wireTask, error) {
 	if err := t.wireIfDead(&wire); err != nil {
 		return wireTask{}, err
 	}
+	if t.IfRunning != "" && t.IfRunning != Again {
+		return wireTask{}, check.Invalid("if_running", "must be Again or empty", fmt.Sprintf("%q", t.IfRunning))
+	}
+	wire.IfRunning = check.OrNil(string(t.IfRunning))
 	switch t.IfFinished {
 	case "", Rearm, Keep:
 		wire.IfFinished = check.OrNil(string(t.IfFinished))

@@ -54,8 +54,13 @@ func (s *Store) Resume(ctx context.Context, db DB, id string) (Receipt, error) {
 
 const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text, $2::text, $3::text::boolean)`
 
-// RunNow queues a task to run at once. A paused, cancelled or finished task runs, too. The outcome is Queued, Running
-// or Absent. The expiration counts from now. The task's ScheduledAt stays as it was, so that the application's next
+// RunNow queues a task to run at once. A paused, cancelled or finished task runs, too. The outcome is Queued, RunsAgain
+// or Absent. RunsAgain means that a node has claimed the task. The attempt goes on, and keeps its idempotency key. Once
+// it has ended in any way, it is as if RunNow was called then: the task runs at once, with all its attempts. So after a
+// call of RunNow has committed, a run begins that sees the commit. Several calls during one attempt lead to one run. A
+// Cancel or a new time that comes after the call wins, and a Pause delays the run.
+//
+// The expiration counts from now. The task's ScheduledAt stays as it was, so that the application's next
 // Schedule with the same fields neither undoes nor repeats the run. A task that has completed gets a new idempotency
 // key, and any other task keeps its key.
 //

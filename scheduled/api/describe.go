@@ -31,6 +31,8 @@ var contentFields = map[string]string{
 	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 5.",
 	"entity":                  "The thing that the task is about, such as event:42.",
 	"tenant_id":               "The tenant that the task belongs to. Default: the tenant of the key.",
+	"if_running": "For a running task that is scheduled unchanged: again runs it once more after this attempt. Default: it " +
+		"stays as it is.",
 	"if_finished": "For a task that has ended. rearm without scheduled_at runs it again now, keep never " +
 		"runs it again. Default: it runs again if the time differs.",
 	"jitter": "Delays the task by up to this many seconds. The delay depends on the id and the time " +

@@ -89,6 +89,7 @@ type Content struct {
 	Entity                string     `json:"entity,omitempty" minLength:"1" maxLength:"512"`
 	TenantID              string     `json:"tenant_id,omitempty" minLength:"1" maxLength:"512"`
 	IfFinished            string     `json:"if_finished,omitempty" enum:"rearm,keep"`
+	IfRunning             string     `json:"if_running,omitempty" enum:"again"`
 	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0.000001" maximum:"86400"`
 	Retention             Seconds    `json:"retention,omitempty" minimum:"0.000001"`
 	Cron                  string     `json:"cron,omitempty" minLength:"1" maxLength:"256"`
@@ -107,7 +108,8 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 	task := store.Task{
 		ID: id, Payload: c.Payload, Priority: c.Priority, Queue: c.Queue, Expiration: c.Expiration.duration(),
 		ExpectedExecutionTime: c.ExpectedExecutionTime.duration(), MaxAttempts: c.MaxAttempts, Entity: c.Entity,
-		TenantID: c.TenantID, IfFinished: store.IfFinished(c.IfFinished), Jitter: c.Jitter.duration(),
+		TenantID: c.TenantID, IfFinished: store.IfFinished(c.IfFinished),
+		IfRunning: store.IfRunning(c.IfRunning), Jitter: c.Jitter.duration(),
 		Retention: c.Retention.duration(),
 	}
 	if caller.Tenant != "" {

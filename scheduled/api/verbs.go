@@ -40,7 +40,8 @@ func (a *API) registerVerbs() {
 			return c.tasks.Resume(ctx, c.db, id)
 		})
 	verb(a, "run-now", "Run a task at once",
-		"Also a task that has ended. For a recurring task it makes one more occurrence. Outcomes: queued, running.",
+		"Also a task that has ended. For a recurring task it makes one more occurrence. Outcomes: queued, again (it "+
+			"runs, and runs once more after this attempt).",
 		func(ctx context.Context, c call, id string) (store.Receipt, error) {
 			return c.tasks.RunNow(ctx, c.db, id)
 		})

@@ -25,7 +25,7 @@ func TestVerbs(t *testing.T) {
 		{"pause", x, "finished", x}, {"pause", done, "finished", done},
 		{"resume", q, "unchanged", q}, {"resume", p, "queued", q}, {"resume", e, "unchanged", e},
 		{"resume", x, "finished", x}, {"resume", skipped, "finished", skipped},
-		{"run-now", q, "queued", q}, {"run-now", p, "queued", q}, {"run-now", e, "running", e},
+		{"run-now", q, "queued", q}, {"run-now", p, "queued", q}, {"run-now", e, "again", e},
 		{"run-now", x, "queued", q}, {"run-now", done, "queued", q}, {"run-now", expired, "queued", q},
 		{"retry", q, "unchanged", q}, {"retry", e, "unchanged", e}, {"retry", x, "unchanged", x},
 		{"retry", failed, "queued", q}, {"retry", expired, "queued", q}, {"retry", done, "finished", done},

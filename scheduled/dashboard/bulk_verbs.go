@@ -84,7 +84,7 @@ var bulkVerbs = []bulkVerb{
 		effects: []effect{
 			{waitingStatuses, "They run at once, with all their attempts. Their expiration counts from now. A " +
 				"recurring task stays as it is, and gets one more occurrence."},
-			{only(store.StatusExecuting), "They run already, and stay as they are."},
+			{only(store.StatusExecuting), "They run already, and run once more when the attempt has ended."},
 			{nil, "They have ended, and run again at once, with all their attempts."},
 		},
 	},
@@ -142,7 +142,8 @@ func (b bulkVerb) told(receipts []store.Receipt, changed int) string {
 	for _, receipt := range receipts {
 		counts[receipt.Outcome]++
 	}
-	rest := counts[store.Unchanged] + counts[store.Finished] + counts[store.Running] + counts[store.Absent]
+	rest := counts[store.Unchanged] + counts[store.Finished] + counts[store.Running] + counts[store.Absent] +
+		counts[store.RunsAgain]
 	text := b.did + " " + amount(len(receipts)-rest, "task", "tasks")
 	if b.as != "" {
 		text += " " + b.as
@@ -158,6 +159,7 @@ func (b bulkVerb) told(receipts []store.Receipt, changed int) string {
 	}
 	note(counts[store.Unchanged], b.already[0], b.already[1])
 	note(counts[store.Finished], "had ended already", "had ended already")
+	note(counts[store.RunsAgain], "was running and runs once more", "were running and run once more")
 	note(counts[store.Running], "was running and was left alone", "were running and were left alone")
 	note(counts[store.Absent]+changed, "was changed meanwhile and left alone",
 		"were changed meanwhile and left alone")

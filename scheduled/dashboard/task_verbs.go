@@ -213,6 +213,8 @@ func outcomeText(row store.Row, verb string, receipt store.Receipt) (string, err
 	switch receipt.Outcome {
 	case store.Absent:
 		return nothing("There is no task " + row.ID + " any more.")
+	case store.RunsAgain:
+		return row.ID + " runs, and runs once more after this attempt.", nil
 	case store.Running:
 		return nothing(row.ID + " is claimed by a node. Cancel it first, or wait until it has ended.")
 	case store.Finished:

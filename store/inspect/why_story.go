@@ -88,8 +88,11 @@ func changeLine(c store.Change) StoryLine {
 	if said, ok := special[c.Verb]; ok {
 		text = said
 	}
-	if is["status"] == string(store.StatusSkipped) && c.Outcome == "created" {
+	switch {
+	case is["status"] == string(store.StatusSkipped) && c.Outcome == "created":
 		text = "left out"
+	case c.Outcome == string(store.RunsAgain):
+		text = "asked to run once more"
 	}
 	text += " by " + c.ChangedBy
 	switch c.Verb {

@@ -49,8 +49,8 @@ var StatusColors = map[string]Color{
 	string(store.Created): Green, string(store.Rescheduled): Green, string(store.Rearmed): Green,
 	string(store.Cancelled): Green,
 	string(store.Paused):    Green, string(store.Queued): Green, string(store.Deleted): Green,
-	string(store.Archived): Green,
-	"resumed":              Green, string(store.Unchanged): Faint, string(store.Finished): Faint,
+	string(store.Archived): Green, string(store.RunsAgain): Green,
+	"resumed": Green, string(store.Unchanged): Faint, string(store.Finished): Faint,
 	string(store.Running): Yellow,
 	string(store.Absent):  Red,
 }

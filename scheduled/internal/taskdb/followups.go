@@ -30,6 +30,9 @@ func (s Queries) followUp(
 			return err
 		}
 	}
+	if err := s.wakeAgain(ctx, q, asked); err != nil {
+		return err
+	}
 	// putOff is first, because a task that ran must not count as the follow-up that another task of this group has
 	// just made of it.
 	if err := s.putOff(ctx, q, now, asked); err != nil {
@@ -106,6 +109,21 @@ func (s Queries) schedulePart(ctx context.Context, q pg.DB, service string, part
 	}
 	for i, receipt := range receipts {
 		part[i].receipt = receipt
+	}
+	return nil
+}
+
+const runNowSQL = `SELECT tasktable.run_now($1::text, $2::text, false)`
+
+// wakeAgain calls run_now anew for tasks that have scheduled themselves for another time although somebody had called
+// run_now during the attempt. Otherwise that call would be lost.
+func (s Queries) wakeAgain(ctx context.Context, q pg.DB, asked []followUp) error {
+	for _, one := range asked {
+		if one.own && one.state.Woken {
+			if _, err := q.Exec(ctx, s.Schema.SQL(runNowSQL), one.from.ID, "task "+one.from.ID); err != nil {
+				return fmt.Errorf("run task %s now: %w", one.from.ID, err)
+			}
+		}
 	}
 	return nil
 }

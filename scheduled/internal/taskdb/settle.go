@@ -17,7 +17,7 @@ import (
 const SettleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
-        t.written_start, t.written_node,
+        t.written_start, t.written_node, t.woken,
         (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
@@ -43,7 +43,8 @@ WITH locked AS MATERIALIZED (
             -- A task that was made recurring while it ran is planned now. That is no fire.
             CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)
             ELSE clock.now END AS first_due,
-            t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts
+            t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts,
+            t.again_at IS NOT NULL AS woken
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence
         LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -90,7 +91,8 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
         WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END,
             false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
-    coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off
+    coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off,
+    coalesce(l.woken, false) AS woken
 FROM locked AS l`
 
 // SettleResult is the result of one settlement.
@@ -102,6 +104,7 @@ type SettleResult struct {
 	DueSoon bool   // the task is due again within two seconds, so the leader should look
 	Status  string // of the row now
 	Type    string
+	Woken   bool // run_now was called during the attempt, so a trigger has queued the task again
 	PutOff  bool // the task asked to run again, or for a follow-up, at once, and this run waits: see rerunWait
 
 	Generations int `db:"-"` // with PutOff by a follow-up: how often its chain, up to this task, was put off
@@ -169,7 +172,8 @@ WITH locked AS MATERIALIZED (
 SELECT l.fence, true AS settled, true AS current, false AS held,
     l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
     l.next_status AS status, l.type,
-    l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off
+    l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off,
+    false AS woken
 FROM locked AS l`
 
 // Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
