@@ -155,6 +155,7 @@ type Config struct {
 	zonesEvery     time.Duration // for tests; 0: zonesEvery
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
+	hungAfter      time.Duration // for tests; 0: worker.HungAfter
 	hookGrace      time.Duration // for tests; 0 means the default of failures.Config
 }
 

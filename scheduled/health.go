@@ -37,6 +37,7 @@ const (
 	CheckDatabase = "database" // of Ready: the engine's own pool has answered lately
 	CheckListener = "listener" // of Ready: the node listens for notifications
 	CheckLoop     = "loop"     // of Live: the loop that keeps the session makes its turns
+	CheckSlots    = "slots"    // of Live: handlers that do not return hold not all slots of a queue
 )
 
 const (
@@ -56,6 +57,7 @@ type healthState struct {
 	session  mark
 	database mark
 	listener mark
+	slots    mark
 	answered time.Time // when the engine's pool last answered
 	turned   time.Time // when the loop made its last turn; zero: it does not run
 }
@@ -87,6 +89,7 @@ const (
 
 func newHealthState() *healthState {
 	s := &healthState{}
+	s.slots.note(true, "")
 	s.all(reasonIdle)
 	return s
 }
@@ -137,6 +140,13 @@ func (s *healthState) loses() {
 	s.apart(reasonLost)
 }
 
+// stuck notes which slots are lost until the process ends. "" means that none are.
+func (s *healthState) stuck(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots.note(why == "", why)
+}
+
 // stops notes that Run was told to return.
 func (s *healthState) stops() {
 	s.mu.Lock()
@@ -151,6 +161,7 @@ func (s *healthState) ends() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all(reasonEnded)
+	s.slots.note(true, "")
 	s.turned = time.Time{}
 }
 
@@ -206,8 +217,9 @@ func healthOf(checks ...Check) Health {
 	return h
 }
 
-// Live says whether the process can still do its work, which means that its loop makes its turns. It is for a probe
-// that restarts the process. Therefore it stays OK while the database is away, because a restart would not mend that.
+// Live says whether the process can still do its work. That means that its loop makes its turns, and that no queue has
+// lost all its slots to handlers that ignore their contexts and do not return. It is for a probe that restarts the
+// process. Therefore it stays OK while the database is away, because a restart would not mend that.
 // It is also OK before Run and after it.
 func (n *Node) Live() Health {
 	s := n.health
@@ -222,7 +234,7 @@ func (n *Node) Live() Health {
 		loop.Reason = fmt.Sprintf(
 			"no turn for more than %s: something that the node called does not return", loopSilent)
 	}
-	return healthOf(loop)
+	return healthOf(loop, s.slots.check(CheckSlots))
 }
 
 // Ready says whether this node can work now: it has begun and does not stop, and its session, its pool and its

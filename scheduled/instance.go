@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,11 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
-		Places: i.config.places(), StartAllowance: i.config.StartAllowance, Backoff: i.config.Backoff,
+		Places: i.config.places(), StartAllowance: i.config.StartAllowance,
+		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
 		Codec: i.config.Codec, LogErrors: i.config.logsErrors(), Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
+		Stuck: i.health.stuck,
 		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard, Answered: i.health.answers,
 	})
 	i.retention = maintenance.NewRetention(maintenance.RetentionConfig{
@@ -162,7 +165,7 @@ func (i *instance) state() metrics.NodeState {
 	slots, places := i.worker.Usage()
 	return metrics.NodeState{
 		Number: i.session.Number, Leads: i.session.LeadsNow(), AnswerAge: i.session.Unanswered(),
-		Slots: slots, Places: places, InHand: i.worker.Count(),
+		Slots: slots, Places: places, InHand: i.worker.Count(), Hung: i.worker.Hung(),
 		Pools: map[string]*pgxpool.Pool{"engine": i.pool, "handlers": i.config.Pool},
 	}
 }

@@ -57,6 +57,9 @@ func (e *examination) nodes(ctx context.Context) error {
 	if len(alive) > 0 {
 		e.unworked(alive, work)
 	}
+	if err := e.hung(ctx); err != nil {
+		return err
+	}
 	lives, err := rows[shortLivesRow](ctx, e, shortLivesSQL, e.config.limits.shortLife.Seconds())
 	if err != nil {
 		return err
@@ -70,6 +73,32 @@ func (e *examination) nodes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// hungSQL lists the handlers that ignore their contexts. Somebody may have damaged the column.
+const hungSQL = `
+SELECT n.number, n.service, n.host, h.key AS type, h.value AS handlers
+FROM tasktable.nodes AS n
+CROSS JOIN LATERAL jsonb_each_text(CASE WHEN jsonb_typeof(n.hung) = 'object' THEN n.hung ELSE '{}' END) AS h
+WHERE n.dead_at IS NULL ORDER BY n.number, h.key LIMIT 100`
+
+type hungRow struct {
+	Number   int64
+	Service  string
+	Host     string
+	Type     string
+	Handlers string
+}
+
+// hung reports handlers that have not returned although their claims are over. Each keeps a slot of its node.
+func (e *examination) hung(ctx context.Context) error {
+	found, err := rows[hungRow](ctx, e, hungSQL)
+	for _, one := range found {
+		e.warn("restart the node, which frees their slots, and have handlers of "+one.Type+" end when their context does",
+			"%s handlers of type %s on node %d (%s on %s) do not return, although their claims are over; "+
+				"each keeps a slot", one.Handlers, one.Type, one.Number, one.Service, one.Host)
+	}
+	return err
 }
 
 func (e *examination) noNode(work *work) {

@@ -39,8 +39,9 @@ type NodeState struct {
 	Leads     bool
 	AnswerAge time.Duration // since the node sent the last question that the session answered
 	Slots     map[string]Usage
-	Places    Usage // of transactional handlers
-	InHand    int   // claimed tasks on this node
+	Places    Usage          // of transactional handlers
+	InHand    int            // claimed tasks on this node
+	Hung      map[string]int // by type: handlers that have not returned although their claims are over
 	Pools     map[string]*pgxpool.Pool
 }
 
@@ -49,9 +50,9 @@ type Usage struct{ Size, Used int }
 
 // gauges describes the figures that are read when a scrape asks for them.
 type gauges struct {
-	info, up, number, leader, answerAge          *prometheus.Desc
-	slots, slotsUsed, places, placesUsed, inHand *prometheus.Desc
-	conns, connsUsed, connsWait                  *prometheus.Desc
+	info, up, number, leader, answerAge                *prometheus.Desc
+	slots, slotsUsed, places, placesUsed, inHand, hung *prometheus.Desc
+	conns, connsUsed, connsWait                        *prometheus.Desc
 	// Only the leader shows these.
 	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
 	recurring, lastSuccess, failuresInARow, missed                                  *prometheus.Desc
@@ -79,6 +80,8 @@ func newGauges(config Config) (g gauges) {
 	g.places = describe("transactions", "How many transactional handlers may run at once.")
 	g.placesUsed = describe("transactions_used", "How many of these places are in use.")
 	g.inHand = describe("tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.")
+	g.hung = describe("hung_handlers",
+		"Handlers that have not returned for half a minute after the end of their claims. Each keeps a slot.", "type")
 	g.conns = describe("pool_connections",
 		"The most connections that a pool may have: engine (without River's listener) or handlers.", "pool")
 	g.connsUsed = describe("pool_connections_used", "Connections of a pool in use.", "pool")
@@ -173,6 +176,9 @@ func (m *Metrics) collectNode(node NodeState, show shower) {
 	show(m.gauges.places, float64(node.Places.Size))
 	show(m.gauges.placesUsed, float64(node.Places.Used))
 	show(m.gauges.inHand, float64(node.InHand))
+	for kind, n := range node.Hung {
+		show(m.gauges.hung, float64(n), valid(kind))
+	}
 }
 
 // collectLeader shows the figures that only the leader knows.

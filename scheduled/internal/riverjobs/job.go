@@ -49,7 +49,7 @@ func (m Metadata) Begun(tasks int, open func(place int) bool) int {
 // BeganSQL writes how many of a job's tasks may have begun. The number never becomes less.
 const BeganSQL = `
 UPDATE tasktable.river_job AS j
-SET metadata = jsonb_set(j.metadata, '{began}',
+SET metadata = jsonb_set(j.metadata, ARRAY['began'],
     to_jsonb(greatest($2::int, CASE WHEN jsonb_typeof(j.metadata -> 'began') = 'number'
         THEN (j.metadata ->> 'began')::int END)))
 WHERE j.id = $1`

@@ -89,6 +89,7 @@ func (b *batch) begin(
 // finish has the outcome of an attempt recorded.
 func (b *batch) finish(r *running, ended attempted) {
 	defer r.ctx.close()
+	b.hung.returns(r.Run)
 	e := r.execution
 	if ended.refused != nil {
 		if b.refuse(r.Run, *ended.refused) {

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"sync"
@@ -68,8 +69,10 @@ func (a *averages) measured() map[string]time.Duration {
 type publisher struct {
 	config   Config
 	averages *averages
+	hung     func() map[string]int
 
-	published map[string]time.Duration
+	published     map[string]time.Duration
+	publishedHung map[string]int
 }
 
 const (
@@ -86,6 +89,9 @@ func (p *publisher) run(ctx context.Context) {
 	loop.Repeat(ctx, publishEvery, func() time.Duration {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
 			p.config.Log.Warn("averages of handler times not published; trying again", "error", err)
+		}
+		if err := p.publishHung(ctx); err != nil && ctx.Err() == nil {
+			p.config.Log.Warn("handlers that hang not published; trying again", "error", err)
 		}
 		return publishEvery
 	})
@@ -107,6 +113,26 @@ func (p *publisher) publish(ctx context.Context) error {
 		return pg.Annotate(err, "publish averages")
 	}
 	p.published = now
+	return nil
+}
+
+const publishHungSQL = `UPDATE tasktable.nodes SET hung = $2::text::jsonb WHERE number = $1`
+
+// publishHung writes how many handlers hang, if that has changed. The doctor reads it.
+func (p *publisher) publishHung(ctx context.Context) error {
+	now := p.hung()
+	if maps.Equal(p.publishedHung, now) {
+		return nil
+	}
+	encoded, _ := json.Marshal(now) // strings and numbers always encode
+	ctx, cancel := context.WithTimeout(ctx, publishWithin)
+	defer cancel()
+	if _, err := p.config.EnginePool.Exec(
+		ctx, p.config.Statements.Schema.SQL(publishHungSQL), p.config.Number, string(encoded),
+	); err != nil {
+		return pg.Annotate(err, "publish which handlers hang")
+	}
+	p.publishedHung = now
 	return nil
 }
 

@@ -210,6 +210,7 @@ func (w *Worker) renew(runs []*Run) error {
 func (w *Worker) endLapsed(runs []*Run) {
 	for _, r := range runs {
 		if loss, over := r.lapsed(time.Now()); over {
+			w.hung.claimEnds(r, loss.Type, w.isTx(r.batch.kind))
 			r.batch.end(r, loss)
 		}
 	}

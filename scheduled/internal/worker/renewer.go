@@ -90,6 +90,7 @@ func (k *leaseRenewer) AskPool(ctx context.Context) (again time.Duration) {
 
 // runOnce checks once the claims that are not quite new.
 func (k *leaseRenewer) runOnce(ctx context.Context) {
+	k.worker.lookForHung(time.Now())
 	runs := k.worker.InHand(k.every() / 2)
 	if len(runs) == 0 {
 		return

@@ -36,6 +36,7 @@ type Worker struct {
 	tracing   *tracing.Tracing
 	Slots     *slots.Slots
 	txSlots   *slots.Slots // places of transactional handlers
+	hung      *hung
 
 	handlers     context.Context // ends when the node fences itself or interrupts its handlers; its cause is the reason
 	endHandlers  context.CancelCauseFunc
@@ -59,14 +60,14 @@ func New(ctx context.Context, config Config) *Worker {
 		pace: newPace(), Averages: &averages{},
 		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Most: maxDoneJobs, Room: groupRoom}),
 		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
-		txSlots: slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
+		txSlots: slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
 		Most: maxGateAsks, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.pace.limit,
 	})
 	w.Renewer = &leaseRenewer{worker: w}
-	w.publisher = &publisher{config: config, averages: w.Averages}
+	w.publisher = &publisher{config: config, averages: w.Averages, hung: w.Hung}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
 	w.stopStarting = sync.OnceFunc(func() { close(w.stopping) })
@@ -139,6 +140,8 @@ type Run struct {
 
 	notBefore time.Time // if the gate found it early: when it is due, by this process's clock
 	payload   *string   // from the gate's last answer, if that answer came too late to start with it
+
+	returned bool // the handler has returned; guarded by hung.mu
 
 	ended atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
 
@@ -251,7 +254,7 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 		b.window = newWindow(job.Window, len(holds))
 	}
 	w.config.Metrics.Carried(len(holds))
-	if variant := w.config.Handlers.Variant(job.Kind); variant != nil && variant.Kind != handlers.KindPlain {
+	if w.isTx(job.Kind) {
 		// The place for a transaction comes first, so that no task holds a slot while it waits for a connection.
 		b.places = append(b.places, slots.Place{Slots: w.txSlots, Transactions: true})
 	}

@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+)
+
+// HungAfter is how long after the end of its claim a handler that has not returned counts as hung. A handler that obeys
+// its context may need a moment to end.
+const HungAfter = 30 * time.Second
+
+// hung has the handlers that ignore their contexts: their claims are over, and they have not returned. Each keeps its
+// slot, because nobody can end a goroutine, and its River job, because the leader counts the slot by the job. It is safe
+// for concurrent use.
+type hung struct {
+	mu   sync.Mutex
+	runs map[*Run]hungRun
+}
+
+type hungRun struct {
+	kind  string
+	since time.Time
+	tx    bool // it has a transaction's place
+	told  bool
+}
+
+func newHung() *hung { return &hung{runs: map[*Run]hungRun{}} }
+
+// claimEnds notes that the claim of a running handler is over.
+func (h *hung) claimEnds(r *Run, kind string, tx bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.runs[r]; !known && !r.returned {
+		h.runs[r] = hungRun{kind: kind, since: time.Now(), tx: tx}
+	}
+}
+
+// returns notes that a handler has returned.
+func (h *hung) returns(r *Run) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r.returned = true
+	delete(h.runs, r)
+}
+
+// stuck counts the handlers whose claims were over at a time: by queue, by type, and those with a transaction's place.
+func (h *hung) stuck(before time.Time) (queues, types map[string]int, places int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	queues, types = map[string]int{}, map[string]int{}
+	for r, one := range h.runs {
+		if one.since.After(before) {
+			continue
+		}
+		queues[r.queue]++
+		types[one.kind]++
+		if one.tx {
+			places++
+		}
+	}
+	return queues, types, places
+}
+
+// untold returns the handlers whose claims were over at a time and that it has not returned before.
+func (h *hung) untold(before time.Time) (fresh []*Run) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for r, one := range h.runs {
+		if !one.told && !one.since.After(before) {
+			one.told = true
+			h.runs[r] = one
+			fresh = append(fresh, r)
+		}
+	}
+	return fresh
+}
+
+// Hung counts, by type, the handlers that have not returned although their claims are over.
+func (w *Worker) Hung() map[string]int {
+	_, types, _ := w.hung.stuck(time.Now().Add(-w.config.HungAfter))
+	return types
+}
+
+// lookForHung logs the handlers that hang, and tells the node's health whether they hold all slots of a queue or all
+// places of transactional handlers. Only a new process has such slots back.
+func (w *Worker) lookForHung(now time.Time) {
+	before := now.Add(-w.config.HungAfter)
+	queues, _, places := w.hung.stuck(before)
+	for _, r := range w.hung.untold(before) {
+		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; its slot is not free until "+
+			"the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue, "revision", r.Revision,
+			"attempt", r.Attempt)
+	}
+	w.config.Stuck(w.heldBy(queues, places))
+}
+
+// heldBy says which slots are all held by handlers that hang, or nothing if none are.
+func (w *Worker) heldBy(queues map[string]int, places int) string {
+	const why = " are held by handlers that do not return"
+	if w.config.ShareSlots {
+		slots, all := 0, 0
+		for queue := range maps.Keys(w.config.Slots) {
+			slots, all = slots+w.config.Slots[queue], all+queues[queue]
+		}
+		if all > 0 && all >= slots {
+			return "all slots" + why
+		}
+	} else {
+		for queue, n := range queues {
+			if n >= w.config.Slots[queue] {
+				return "all slots of queue " + queue + why
+			}
+		}
+	}
+	if places > 0 && places >= w.config.Places {
+		return "all places of transactional handlers" + why
+	}
+	return ""
+}
+
+// isTx reports whether the handlers of a type take a transaction.
+func (w *Worker) isTx(kind string) bool {
+	variant := w.config.Handlers.Variant(kind)
+	return variant != nil && variant.Kind != handlers.KindPlain
+}
