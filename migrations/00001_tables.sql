@@ -341,6 +341,7 @@ CREATE TABLE tasktable.nodes (
     zone_data         jsonb,
     started_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     elected_at        timestamptz,
+    timeline          text,
     last_seen_at      timestamptz,
     dead_at           timestamptz
 );
@@ -505,6 +506,8 @@ BEGIN
             ('zone_data', 'Fingerprints of its zone data. Nodes with other data plan other fires.'),
             ('started_at', 'When it began.'),
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
+            ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of the '
+                'leader before tells of a failover.'),
             ('last_seen_at', 'Its last sign of life, written when its lock is found free. 5 seconds later it is dead.'),
             ('dead_at', 'When it ended. It writes this when it stops, else the leader does. Null: it is not known '
                 'dead.')

@@ -138,7 +138,7 @@ GRANT INSERT, DELETE ON tasktable.api_answers, tasktable.api_sessions TO "taskta
 GRANT INSERT, UPDATE, DELETE ON tasktable.notice_rules, tasktable.notice_recipients, tasktable.notice_rule_recipients
     TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.notice_causes, tasktable.notice_episodes TO "tasktable_engine";
-GRANT USAGE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine";
+GRANT USAGE, UPDATE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine"; -- a failover moves it
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
 DO $$
 DECLARE

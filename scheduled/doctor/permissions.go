@@ -11,6 +11,7 @@ import (
 const lackedSQL = `
 WITH wanted (relation, rights) AS (
     SELECT c.oid, CASE
+        WHEN c.relname = 'task_numbers' THEN ARRAY['USAGE', 'UPDATE']
         WHEN c.relkind = 'S' THEN ARRAY['USAGE']
         WHEN c.relkind = 'v' OR c.relname IN ('goose_db_version', 'river_migration', 'applications')
             THEN ARRAY['SELECT']

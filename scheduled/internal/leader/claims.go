@@ -185,6 +185,9 @@ func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, fo
 	if err = errors.Join(err, results.Close()); err != nil {
 		return ClaimPlan{}, Look{}, fmt.Errorf("survey: %w", err)
 	}
+	if l.Marks.isLow {
+		l.deep.begin(ctx, &l.Marks)
+	}
 	found.Next = -1
 	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
 		if b.DueIn <= 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,7 +25,8 @@ type deepLook struct {
 	pool       *pgxpool.Pool
 	statements taskdb.Queries
 	log        *slog.Logger
-	told       func() // makes the leader tick, and the tick takes the result
+	told       func()        // makes the leader tick, and the tick takes the result
+	slowList   time.Duration // how long it must take to list tasks before the marks to count as slow
 
 	made  bool // a look has been made since the node leads
 	busy  bool
@@ -41,6 +43,7 @@ type DeepFound struct {
 	Lanes  []taskdb.LaneRow
 	Took   time.Duration // the time to read the lanes
 	jobs   []riverjobs.Row
+	low    []lowLane
 	err    error
 }
 
@@ -55,13 +58,15 @@ const (
 	maxDeepPause = 4 * time.Second
 	// maxConnecting is how long the pool may take to give a connection that answers.
 	maxConnecting = 2 * time.Second
-	// maxDeepLook bounds a deep look whose connection dies meanwhile. It is longer than the time limits of both
+	// maxDeepLook bounds a deep look whose connection dies meanwhile. It is longer than the time limits of the three
 	// statements together.
-	maxDeepLook = 65 * time.Second
+	maxDeepLook = 95 * time.Second
 )
 
 // deepLimitSQL bounds each statement of a deep look.
 const deepLimitSQL = `SELECT set_config('statement_timeout', '30s', true), clock_timestamp()`
+
+const clockSQL = `SELECT clock_timestamp()`
 
 // forget makes begin start a look at once, because the node begins to lead. A look that is under way from an earlier
 // time does not count.
@@ -70,7 +75,8 @@ func (d *deepLook) forget() {
 }
 
 // begin starts a look in the background, if it is time for one. The pause between two looks is longer while the
-// leader's own looks read everything. There is no pause if lanes wait for the look, unless the last look failed. The
+// leader's own looks read everything. There is no pause if lanes wait for the look, and a short
+// one if tasks do, unless the last look failed. The
 // pause is computed now, and not when the last look ended, because the leader's looks may have become slow since.
 func (d *deepLook) begin(ctx context.Context, marks *LowWaterMarks) {
 	pause := min(max(deepShare*d.took, minDeepPause), maxDeepPause)
@@ -78,6 +84,8 @@ func (d *deepLook) begin(ctx context.Context, marks *LowWaterMarks) {
 	case d.err != nil:
 	case marks.waits():
 		pause = 0
+	case marks.isLow:
+		pause = min(deepShare*d.took, maxDeepPause)
 	case marks.Quick:
 		pause = deepPause
 	}
@@ -86,9 +94,10 @@ func (d *deepLook) begin(ctx context.Context, marks *LowWaterMarks) {
 	}
 	d.busy = true
 	found, worked := make(chan DeepFound, 1), marks.worked
+	known := maps.Clone(marks.known)
 	d.found = found
 	go func() {
-		found <- d.look(ctx, worked)
+		found <- d.look(ctx, worked, known)
 		d.told()
 	}()
 }
@@ -130,7 +139,10 @@ func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found DeepFound) {
+// look reads everything. known has the marks. Tasks that lie far before them are to be lifted.
+func (d *deepLook) look(
+	ctx context.Context, worked []taskdb.WorkedLane, known map[laneKey]time.Time,
+) (found DeepFound) {
 	conn, err := d.connection(ctx)
 	if err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)
@@ -144,11 +156,18 @@ func (d *deepLook) look(ctx context.Context, worked []taskdb.WorkedLane) (found 
 	var batch pgx.Batch
 	batch.Queue(deepLimitSQL)
 	batch.Queue(d.statements.Schema.SQL(taskdb.WorkedLanesSQL), nil, queues, kinds)
+	batch.Queue(clockSQL)
 	batch.Queue(d.statements.Schema.SQL(riverjobs.LookSQL), 0, []int64{})
 	results := conn.SendBatch(ctx, &batch)
 	found.err = d.read(results, &found)
 	if err := errors.Join(found.err, results.Close()); err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)
+		return found
+	}
+	// An error here is no reason not to use what was read.
+	found.low, err = d.listLow(ctx, conn, found, known)
+	if err != nil {
+		d.log.Warn("leader could not list the tasks that lie far before the others", "error", err)
 	}
 	return found
 }
@@ -157,11 +176,15 @@ func (d *deepLook) read(results pgx.BatchResults, found *DeepFound) (err error) 
 	if err := results.QueryRow().Scan(nil, &found.Began); err != nil {
 		return err
 	}
-	began := time.Now()
 	if found.Lanes, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes"); err != nil {
 		return err
 	}
-	found.Took = time.Since(began)
+	// The node's clock would not tell, because Postgres sends the answers to a batch together.
+	var ended time.Time
+	if err := results.QueryRow().Scan(&ended); err != nil {
+		return err
+	}
+	found.Took = ended.Sub(found.Began)
 	found.jobs, err = pg.CollectNext[riverjobs.Row](results, "read River's jobs")
 	return err
 }

@@ -30,18 +30,18 @@ func TestDeepLookOnADeadConnection(t *testing.T) {
 	b := newBench(t)
 	w := enginetest.NewWire()
 	deep := &deepLook{pool: b.overWire(w), statements: b.Queries}
-	if found := deep.look(t.Context(), nil); found.err != nil {
+	if found := deep.look(t.Context(), nil, nil); found.err != nil {
 		t.Fatal(found.err)
 	}
 	w.Forget()
 	began := time.Now()
-	if found := deep.look(t.Context(), nil); found.err == nil {
+	if found := deep.look(t.Context(), nil, nil); found.err == nil {
 		t.Fatal("a look on a dead connection was answered")
 	}
 	if took := time.Since(began); took > maxConnecting+2*time.Second {
 		t.Errorf("it gave up after %s", took)
 	}
-	if found := deep.look(t.Context(), nil); found.err != nil {
+	if found := deep.look(t.Context(), nil, nil); found.err != nil {
 		t.Errorf("the next look: %v", found.err)
 	}
 }
@@ -93,5 +93,51 @@ func TestDeepLookForNewLanes(t *testing.T) {
 			marks.Deep(found)
 			marks.Quick = false
 		}
+	}
+}
+
+// The time that a look takes is measured where the lanes are read, because Postgres sends the answers to a batch
+// together.
+func TestDeepLookMeasuresTheLanes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const held = 300 * time.Millisecond
+	tx, err := b.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := make(chan DeepFound, 1)
+	config := b.Pool.Config()
+	config.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	deep := &deepLook{pool: pool, statements: b.Queries, log: enginetest.Logger()}
+	worked := []taskdb.WorkedLane{{Queue: "default", Kind: "JOB"}}
+	deep.look(t.Context(), worked, nil) // prepares the statements, which would wait for the lock, too
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks`); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		looked <- deep.look(t.Context(), worked, nil)
+	}()
+	enginetest.Eventually(t, 10*time.Second, "the look waits for the lanes", func() bool {
+		var waits bool
+		if err := b.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
+			WHERE relation = 'tasktable.scheduled_tasks'::regclass AND NOT granted)`).Scan(&waits); err != nil {
+			t.Fatal(err)
+		}
+		return waits
+	})
+	if _, err := tx.Exec(t.Context(), `SELECT pg_sleep($1)`, held.Seconds()); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if found := enginetest.Receive(t, looked, 10*time.Second, "the look"); found.err != nil || found.Took < held {
+		t.Errorf("it took %s, %v; the lanes were locked for %s", found.Took, found.err, held)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // elect keeps the session alive, and reports whether this node leads and may make a tick. A node that leads goes on. A
@@ -22,9 +24,12 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 		}
 		l.log.Info("node leads")
 		l.begins()
+	}
+	if !l.noted {
 		if err := l.noteLeading(ctx); err != nil {
-			return false, err
+			return false, err // the next turn tries again, and until then the node claims nothing
 		}
+		l.noted = true
 	}
 	return true, nil
 }
@@ -36,12 +41,40 @@ func (l *Leader) begins() {
 	l.deep.forget()
 	l.Marks = LowWaterMarks{}
 	l.maxEnded = maxReclaimed
+	l.noted = false
 }
 
 const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
 
-// noteLeading writes that this node leads, for the next leader and for audits.
+// A server's timeline changes when a standby becomes the primary. The former primary may have drawn numbers that the
+// standby has never heard of. The new primary would draw them again, and a node that is cut off could hold the same
+// fence as a new claim. Ten million numbers are more than a standby is behind.
+const moveNumbersSQL = `
+WITH former AS MATERIALIZED (
+    SELECT n.timeline FROM tasktable.nodes AS n WHERE n.timeline IS NOT NULL
+    ORDER BY n.elected_at DESC NULLS LAST LIMIT 1
+), present AS MATERIALIZED (
+    SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8) AS timeline
+), noted AS (
+    UPDATE tasktable.nodes AS n SET timeline = present.timeline FROM present WHERE n.number = $1
+)
+SELECT coalesce(min(setval('tasktable.task_numbers', nextval('tasktable.task_numbers') + 10000000)), 0)
+FROM former JOIN present ON present.timeline <> former.timeline`
+
+// noteLeading writes that this node leads, for the next leader and for audits. After a failover it moves the sequence
+// of revisions and fences.
 func (l *Leader) noteLeading(ctx context.Context) error {
+	var moved int64
+	err := l.session.Conn.QueryRow(ctx, l.statements.Schema.SQL(moveNumbersSQL), l.session.Number).Scan(&moved)
+	switch {
+	case err != nil && (!pg.SessionAnswered(err) || pg.IsTimeout(err)):
+		return fmt.Errorf("note the timeline: %w", err)
+	case err != nil: // a missing right, or a service that hides its timeline
+		l.log.Warn("leader cannot see whether there was a failover; after an asynchronous one, see UPGRADING.md",
+			"error", err)
+	case moved > 0:
+		l.log.Warn("the database has failed over; the numbers of revisions and fences go on from here", "number", moved)
+	}
 	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
 		return fmt.Errorf("note who leads: %w", err)
 	}

@@ -22,14 +22,14 @@ func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
 	fired, err := l.fireOnce(ctx, lanes)
 	switch {
 	case err == nil:
-		l.maxFires = min(2*l.maxFires, taskdb.MaxFires)
+		l.maxWritten = min(2*l.maxWritten, taskdb.MaxFires)
 		forked = fired.Looked
 		l.reportFailed(ctx, fired)
 		for _, id := range fired.Busy { // otherwise they would keep others from being read
 			l.Quarantined[id] = time.Now().Add(quarantineTimeLocked)
 		}
-	case pg.IsTimeout(err) && l.maxFires > 1:
-		l.maxFires /= 2
+	case pg.IsTimeout(err) && l.maxWritten > 1:
+		l.maxWritten /= 2
 	case pg.IsDataError(err) || pg.IsTimeout(err):
 		var eachErr error
 		if forked, eachErr = l.forkEach(ctx, lanes); eachErr == nil {
@@ -51,7 +51,7 @@ func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
 // between is left to the next pass.
 func (l *Leader) fireOnce(ctx context.Context, lanes []taskdb.Lane) (fired taskdb.ForkResult, err error) {
 	sent := time.Now()
-	due, err := l.statements.DueFires(ctx, l.session.Conn, nil, lanes, l.maxFires, l.quarantinedIDs(), nil)
+	due, err := l.statements.DueFires(ctx, l.session.Conn, nil, lanes, l.maxWritten, l.quarantinedIDs(), nil)
 	if l.session.Heard(sent, err); err != nil {
 		return fired, err
 	}

@@ -38,10 +38,11 @@ type Leader struct {
 	frees    chan struct{} // if there was no room, look now, because there may be room
 
 	progress    progress // whether passes succeed
+	noted       bool     // the node's row says that it leads
 	nodes       []taskdb.LiveNode
 	DeadNodes   failureDetector
 	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
-	maxFires    int // how many occurrences a pass makes; halved and doubled like MaxClaimed
+	maxWritten  int // how many rows a step of fires or lifts writes; halved and doubled like MaxClaimed
 	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
 	jobs        riverjobs.View
 	deep        *deepLook
@@ -81,11 +82,12 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		MaxClaimed: maxClaims, maxFires: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
+		MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
 		Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
 		pool: config.Pool, statements: config.Statements, log: config.Log, told: func() { tell(l.deepened) },
+		slowList: tooSlow,
 	}
 	return l
 }
@@ -171,6 +173,10 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	}
 	l.metrics.Sees(seen.listed, seen.nodes)
 	found.Tick, err = l.recover(ctx)
+	if len(l.Marks.low) > 0 {
+		found.Next = 0
+		err = errors.Join(err, l.lift(ctx))
+	}
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}

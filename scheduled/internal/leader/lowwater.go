@@ -18,7 +18,8 @@ import (
 // When looks at everything have become slow, the leader looks at each known lane only from its mark on. The mark is
 // the time at which the last claimed task was due. Some tasks lie before the mark, because they were scheduled for a
 // past time or went back to the queue. They wait, for up to five seconds, for the deep look, which reads everything
-// and does not use the session.
+// and does not use the session. The deep look lowers the mark to tasks that lie a little before it. Tasks that lie
+// further back are lifted to the mark.
 //
 // A lane that no node has worked so far has no mark. It is not looked at before a look has read it from its beginning,
 // because a look at its later part would let less urgent tasks go first.
@@ -35,6 +36,8 @@ type LowWaterMarks struct {
 	Quick   bool                  // the leader looks at everything
 	slow    int                   // how many looks at everything in a row have been slow
 	took    time.Duration         // how long the last look at everything took
+	low     []lowLane             // the tasks to be lifted to their marks
+	isLow   bool                  // a look has found tasks that are to be lifted
 	full    bool                  // the look under way is at everything
 	began   time.Time
 }
@@ -49,8 +52,9 @@ const (
 	slowLook = 20 * time.Millisecond
 	// maxSlowLooks is how many slow looks in a row are more than a stall of the machine.
 	maxSlowLooks = 5
-	// tooSlow is how long a look at everything may take before it comes too near to the session's time limits.
-	tooSlow = 500 * time.Millisecond
+	// tooSlow is how long a look at everything may take before it, or a claim that steps over the same entries several
+	// times, comes too near to the session's time limits.
+	tooSlow = 100 * time.Millisecond
 )
 
 // Work sets the lanes that are worked. It reports whether some of them are new.
@@ -149,6 +153,7 @@ func (m *LowWaterMarks) read(results pgx.BatchResults, now time.Time) (found tas
 		m.cover(m.worked)
 	}
 	m.Note(tasks, now)
+	m.hide(tasks)
 	recurring, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
 	if err != nil {
 		return found, err
@@ -167,7 +172,7 @@ func (m *LowWaterMarks) measure(took time.Duration) {
 	m.Quick = m.slow == 0 || m.Quick && m.slow < maxSlowLooks && took < tooSlow
 }
 
-// Note sets the marks of lanes to their heads.
+// Note sets the marks of lanes to their heads, unless a head lies too far before its mark.
 func (m *LowWaterMarks) Note(rows []taskdb.LaneRow, now time.Time) {
 	if m.known == nil {
 		m.known = map[laneKey]time.Time{}
@@ -177,15 +182,42 @@ func (m *LowWaterMarks) Note(rows []taskdb.LaneRow, now time.Time) {
 		if mark.After(now) {
 			mark = now // a task may yet be scheduled that is due before the head of the lane
 		}
-		m.known[laneKey{row.Queue, row.Type, row.Priority}] = mark
+		if !m.liesLow(row) {
+			m.known[keyOf(row)] = mark
+		}
+	}
+}
+
+// liesLow reports whether the head of a lane lies too far before its mark.
+func (m *LowWaterMarks) liesLow(row taskdb.LaneRow) bool {
+	mark, known := m.known[keyOf(row)]
+	return known && row.Head.Before(mark.Add(-maxLowered))
+}
+
+// hide makes claims begin at the marks of lanes whose heads lie too far before them. A deep look is to list what lies
+// there.
+func (m *LowWaterMarks) hide(rows []taskdb.LaneRow) {
+	for i, row := range rows {
+		if m.liesLow(row) {
+			rows[i].Head, m.isLow = m.known[keyOf(row)], true
+		}
 	}
 }
 
 // Deep takes the result of a deep look.
 func (m *LowWaterMarks) Deep(found DeepFound) {
 	m.cover(found.Worked)
+	m.low, m.isLow = found.low, false
+	if m.known == nil {
+		m.known = map[laneKey]time.Time{}
+	}
+	for _, lane := range found.low { // those without a mark get one
+		if _, known := m.known[lane.key]; !known {
+			m.known[lane.key] = lane.until
+		}
+	}
 	m.Note(slices.DeleteFunc(slices.Clone(found.Lanes), func(row taskdb.LaneRow) bool {
-		mark, known := m.known[laneKey{row.Queue, row.Type, row.Priority}]
+		mark, known := m.known[keyOf(row)]
 		return known && mark.Before(row.Head)
 	}), found.Began)
 	first := m.deepAt.IsZero()

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -87,7 +89,7 @@ func TestLowWaterMarksHide(t *testing.T) {
 	b := newBench(t)
 	past := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond) // the mark is never in the future
 	lane := laneKey{"default", "JOB", 0}
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "before"}, At: past.Add(-time.Minute)})
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "before"}, At: past.Add(-maxLowered / 2)})
 	m := someMarks(past, lane)
 	if got := b.look(m); got != "" {
 		t.Errorf("from the mark: %q", got)
@@ -96,17 +98,118 @@ func TestLowWaterMarksHide(t *testing.T) {
 	if got := b.look(m); got != "default JOB 0" {
 		t.Errorf("from the mark, with a later one: %q", got)
 	}
-	found := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), m.worked)
+	found := (&deepLook{pool: b.Pool, statements: b.Queries, slowList: time.Hour}).look(t.Context(), m.worked, nil)
 	if found.err != nil || len(found.Lanes) != 1 {
 		t.Fatalf("the deep look: %+v", found)
 	}
 	found.Took = slowLook
+	m.known[lane] = past
 	m.Deep(found)
-	if mark := m.known[lane]; !mark.Equal(past.Add(-time.Minute)) {
+	if mark := m.known[lane]; !mark.Equal(past.Add(-maxLowered / 2)) {
 		t.Errorf("the mark is %s, not the head", mark)
 	}
 	if got := b.look(m); got != "default JOB 0" || m.full {
 		t.Errorf("from the new mark: %q", got)
+	}
+}
+
+// A task that was scheduled for long ago does not take the mark back with it, because each claim would then step over
+// all that was claimed since. The task comes to the mark, and keeps the time that was asked for. One that lies a little
+// before the mark takes the mark with it.
+func TestLowTasksAreLifted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	mark := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
+	lane, near := laneKey{"default", "JOB", 0}, laneKey{"default", "JOB", 7}
+	for name, at := range map[string]time.Time{
+		"second": mark.Add(-time.Minute), "first": mark.AddDate(-1, 0, 0), "locked": mark.AddDate(-2, 0, 0),
+		"waits": mark.Add(time.Minute),
+	} {
+		b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: name}, At: at})
+	}
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "near"}, Priority: 7, At: mark.Add(-maxLowered / 2)})
+	unlock := enginetest.Lock(t, b.Pool, "locked")
+	deep := &deepLook{pool: b.Pool, statements: b.Queries, log: enginetest.Logger()}
+	conn, err := pgx.ConnectConfig(t.Context(), b.Pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	l := &Leader{
+		statements: b.Queries, session: &session.Session{Start: time.Now(), Conn: conn}, Marks: *someMarks(mark, lane, near), maxWritten: 2,
+		log: enginetest.Logger(),
+	}
+	l.Marks.Deep(deep.look(t.Context(), l.Marks.worked, l.Marks.known))
+	if got := l.Marks.known; !got[lane].Equal(mark) || !got[near].Equal(mark.Add(-maxLowered/2)) {
+		t.Errorf("the marks are %v", got)
+	}
+	lifts := func() {
+		t.Helper()
+		if err := l.lift(t.Context()); err != nil || len(l.Marks.low) > 0 {
+			t.Errorf("lifts: %v, %d lanes are left", err, len(l.Marks.low))
+		}
+	}
+	lifts()
+	for name, want := range map[string]time.Time{
+		"first": mark.Add(2 * time.Microsecond), "second": mark.Add(3 * time.Microsecond), "waits": mark.Add(time.Minute),
+		"locked": mark.AddDate(-2, 0, 0),
+	} {
+		row, err := enginetest.Tasks.Get(t.Context(), b.Pool, name)
+		if err != nil || !row.NextAttemptAt.Equal(want) {
+			t.Errorf("%s is due at %s, want %s; %v", name, row.NextAttemptAt, want, err)
+		}
+		if name == "first" && !row.ScheduledAt.Equal(mark.AddDate(-1, 0, 0)) {
+			t.Errorf("the time that was asked for is now %s", row.ScheduledAt)
+		}
+	}
+	unlock()
+	l.Marks.Deep(deep.look(t.Context(), l.Marks.worked, l.Marks.known))
+	lifts()
+	if row, err := enginetest.Tasks.Get(t.Context(), b.Pool, "locked"); err != nil ||
+		row.NextAttemptAt.Before(mark) {
+		t.Errorf("unlocked, it is due at %s, %v", row.NextAttemptAt, err)
+	}
+}
+
+// A look at everything that finds such a task does not lower the mark either. It makes a deep look begin, and claims
+// go on at the mark.
+func TestALookHidesLowTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	lane := laneKey{"default", "JOB", 0}
+	mark := time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
+	b.Schedule(store.Task{ID: "low", Payload: enginetest.Job{Name: "low"}, At: mark.AddDate(-1, 0, 0)})
+	m := someMarks(mark, lane)
+	m.Quick = true
+	var batch pgx.Batch
+	m.Queue(b.Queries, &batch)
+	results := b.Pool.SendBatch(t.Context(), &batch)
+	found, err := m.read(results, time.Now())
+	if err = errors.Join(err, results.Close()); err != nil || len(found.Tasks) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if one := found.Tasks[0]; !one.Head.Equal(mark) || one.DueIn > 0 || !m.known[lane].Equal(mark) || !m.isLow {
+		t.Errorf("claims begin at %s, the mark is %s, low tasks: %t", one.Head, m.known[lane], m.isLow)
+	}
+}
+
+// A leader that begins while dead entries lie in the way gives a lane with few tasks a mark at the time of its look.
+func TestLowTasksOfALaneWithoutAMark(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	lane := laneKey{"default", "JOB", 0}
+	b.Schedule(store.Task{ID: "low", Payload: enginetest.Job{Name: "low"}, At: time.Now().AddDate(-1, 0, 0)})
+	for slow, low := range map[time.Duration]int{time.Hour: 0, 0: 1} {
+		deep := &deepLook{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), slowList: slow}
+		found := deep.look(t.Context(), []taskdb.WorkedLane{{Queue: "default", Kind: "JOB"}}, nil)
+		if found.err != nil || len(found.low) != low {
+			t.Fatalf("slow from %s on: %v, %v", slow, found.low, found.err)
+		}
+		var marks LowWaterMarks
+		marks.Deep(found)
+		if lifted := marks.known[lane].Equal(found.Began); lifted != (low > 0) {
+			t.Errorf("slow from %s on: the mark is %s, the look began at %s", slow, marks.known[lane], found.Began)
+		}
 	}
 }
 
@@ -119,7 +222,7 @@ func TestLowWaterMarksOfATypeThatIsWorkedAgain(t *testing.T) {
 	job := taskdb.WorkedLane{Queue: "default", Kind: "JOB"}
 	for name, covers := range map[string]func(b *bench, m *LowWaterMarks){
 		"a deep look reads it": func(b *bench, m *LowWaterMarks) {
-			found := (&deepLook{pool: b.Pool, statements: b.Queries}).look(b.T.Context(), m.worked)
+			found := (&deepLook{pool: b.Pool, statements: b.Queries, slowList: time.Hour}).look(b.T.Context(), m.worked, nil)
 			m.Deep(found)
 		},
 		"a look at everything reads it": func(b *bench, m *LowWaterMarks) {
@@ -335,8 +438,8 @@ func TestLowWaterMarksOnlyWhereTheySpare(t *testing.T) {
 		full, marks time.Duration
 		quick       bool
 	}{
-		"an old snapshot":              {200 * time.Millisecond, time.Millisecond, false},
-		"a slow machine":               {200 * time.Millisecond, 150 * time.Millisecond, true},
+		"an old snapshot":              {80 * time.Millisecond, time.Millisecond, false},
+		"a slow machine":               {80 * time.Millisecond, 60 * time.Millisecond, true},
 		"too slow for the session":     {tooSlow, tooSlow, false},
 		"nothing is known of the time": {0, time.Second, false},
 	} {

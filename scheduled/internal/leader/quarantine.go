@@ -28,7 +28,6 @@ func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, e
 	claimedOne := false
 	for _, one := range lanes.Due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
-		one.Head = time.Time{} // LockHead takes the very first task of the lane, too
 		var taken []taskdb.ClaimedTask
 		_, gaveUp, err := l.isolate(ctx, one.Lane, l.quarantinedIDs(), func(tx pgx.Tx, _ taskdb.LaneHead) (err error) {
 			if taken, err = l.claimAndInsert(ctx, tx, []taskdb.LaneQuota{one}, 1); err == nil && claimedOne {

@@ -85,7 +85,7 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 0 {
 		t.Errorf("a leader that begins sees %q", got)
 	}
-	deep := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil)
+	deep := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil, nil)
 	if jobs.Deep(deep.jobs); deep.err != nil || len(jobs.List) != 5 || jobs.Next != first+6 {
 		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.List), jobs.Next, deep.err)
 	}
@@ -94,7 +94,7 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 5 {
 		t.Errorf("a job below all others: %q", got)
 	}
-	if deep = (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil); deep.err != nil {
+	if deep = (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil, nil); deep.err != nil {
 		t.Fatal(deep.err)
 	}
 	jobs.Deep(deep.jobs)

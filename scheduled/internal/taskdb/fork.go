@@ -48,10 +48,12 @@ type ForkResult struct {
 	Busy   []string     // the tasks that wait, because others have locked an occurrence that they cancel
 }
 
+// The rows are found by their ids alone, because any other condition could make Postgres step over the dead entries of
+// an index.
 const lockRecurringSQL = `
 SELECT t.id::text AS id, t.revision, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire
 FROM tasktable.scheduled_tasks AS t
-WHERE t.id = ANY ($1::text[]) AND t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL
+WHERE t.id = ANY ($1::text[])
 ORDER BY t.id::text COLLATE "C" FOR UPDATE SKIP LOCKED`
 
 // WriteFires makes the occurrences of due fires, and plans the next fires, in q's transaction. It leaves out the tasks

@@ -21,6 +21,7 @@ type LaneHead struct {
 const lockHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
 WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL
+    AND t.next_attempt_at >= CASE WHEN $6::timestamptz <= '1970-01-01' THEN '-infinity' ELSE $6::timestamptz END
     AND t.next_attempt_at <= clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
@@ -30,11 +31,11 @@ WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL
     AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
-// LockHead locks the first task of a lane that is due and not set aside, or returns nil.
+// LockHead locks the first task of a lane, from its head on, that is due and not set aside, or returns nil.
 func (s Queries) LockHead(
 	ctx context.Context, q pg.DB, l Lane, lookAhead time.Duration, aside ...string,
 ) (*LaneHead, error) {
-	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside)}
+	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside), l.Head}
 	if l.Recurring {
 		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, pg.OrEmpty(aside)}
 	}
