@@ -184,7 +184,7 @@ func (s *serve) handlers() (calls, pages *startingHandler, err error) {
 
 // registry holds the handlers of this program.
 func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
-	requests, err := s.webhook.variant()
+	requests, err := s.webhook.variant(logger, s.metrics)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package cmd
 
 import (
 	"errors"
+	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -31,8 +33,43 @@ func (s *webhookSettings) options() []options.Option {
 				"variable, because flags show in the list of processes"},
 		{Flag: "webhook-timeout", Variable: "TASKTABLE_WEBHOOK_TIMEOUT", Kind: "duration",
 			Default: webhook.DefaultTimeout.String(),
-			Usage:   "the most an HTTP_REQUEST may take whose payload has no timeout",
+			Usage:   "the most an HTTP_REQUEST may take; a payload's timeout can only be shorter. One without has 30s",
 			Set:     options.Duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
+		{Flag: "webhook-circuit", Variable: "TASKTABLE_WEBHOOK_CIRCUIT", Kind: "calls,open,most",
+			Default: "20,30s,15m", Set: circuit(&c.Circuit),
+			Usage: "when tasks wait for a host that fails: if more than half of at least so many calls within a minute " +
+				"have failed, for that long at first, and for that long at most; or off"},
+		{Flag: "webhook-keep-error-body", Variable: "TASKTABLE_WEBHOOK_KEEP_ERROR_BODY",
+			Set: options.Bool(&c.KeepErrorBody),
+			Usage: "keep the first KiB of the body of an answer that fails an HTTP_REQUEST in the task's error, which " +
+				"goes to logs and notices; without it, only of tasks whose payload has keep_error_body"},
+	}
+}
+
+// circuit reads the calls, the first and the longest open time of a circuit, or off.
+func circuit(into *webhook.Circuit) func(string) error {
+	return func(given string) error {
+		if given == "off" {
+			*into = webhook.Circuit{Off: true}
+			return nil
+		}
+		wrong := errors.New("must be off, or a number of calls, the first open time and the longest, such as 20,30s,15m: " +
+			"1 to 100000 calls, times from 1s to 24h")
+		parts := strings.Split(given, ",")
+		if len(parts) != 3 {
+			return wrong
+		}
+		var err [3]error
+		found := webhook.Circuit{}
+		found.Calls, err[0] = strconv.Atoi(parts[0])
+		found.Open, err[1] = time.ParseDuration(parts[1])
+		found.MaxOpen, err[2] = time.ParseDuration(parts[2])
+		zero := found.Calls == 0 || found.Open == 0 || found.MaxOpen == 0 // would mean the default
+		if errors.Join(err[:]...) != nil || zero || found.Check() != nil {
+			return wrong
+		}
+		*into = found
+		return nil
 	}
 }
 
@@ -68,8 +105,13 @@ func secrets(into *map[string][]string) func(string) error {
 }
 
 // variant is the handler of HTTP_REQUEST.
-func (s *webhookSettings) variant() (handlers.Part, error) {
-	variant, err := webhook.Variant(s.config)
+func (s *webhookSettings) variant(logger *slog.Logger, m *metrics) (handlers.Part, error) {
+	s.config.Logger = logger // that of notices, too
+	config := s.config
+	if m != nil {
+		config.Metrics = m.registry
+	}
+	variant, err := webhook.Variant(config)
 	if err != nil {
 		return nil, options.Usage("the options with webhook in their names: %w", err)
 	}

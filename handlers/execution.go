@@ -24,7 +24,7 @@ type Execution struct {
 	Priority    int
 	Payload     json.RawMessage
 	ScheduledAt time.Time // the time that was asked for
-	DueAt       time.Time // when this attempt was due; for a retry it is later than ScheduledAt
+	DueAt       time.Time // when this attempt was due, before any Wait; for a retry it is later than ScheduledAt
 	StartedAt   time.Time // by the database's clock
 	Revision    int64
 	Fence       int64

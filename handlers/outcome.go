@@ -44,9 +44,31 @@ type SnoozeError struct{ Delay time.Duration }
 func (e *SnoozeError) Error() string { return fmt.Sprintf("snoozed for %s", e.Delay) }
 
 // Snooze runs the task again after the delay and uses up no attempt. It is for "not ready yet", not for failures. The
+// task is then due after the delay, so it is late only from then on. Each snooze is a line of the history. The
 // task's expiration still counts from the task's time. The next attempt is due one second after the start of this one
 // at the earliest, so that a delay of 0 or less cannot keep the task running without a pause.
 func Snooze(delay time.Duration) error { return &SnoozeError{Delay: max(delay, 0)} }
+
+// WaitError puts a task off because something that it needs is out of order. Wait makes one.
+type WaitError struct {
+	Delay time.Duration
+	Err   error
+}
+
+func (e *WaitError) Error() string { return e.Err.Error() }
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// Wait runs the task again after the delay, because something that it needs is out of order. err says what. Like Snooze
+// it uses up no attempt. It differs in two ways. Waits that follow each other are one line of the history, and the task
+// counts them in its field "waits". And the task is late, from the time at which it was due before it waited, while
+// after a Snooze it is due anew. The same err each time, without times and numbers, keeps tasks that wait for the same
+// thing together in lists.
+func Wait(delay time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("something is out of order")
+	}
+	return &WaitError{Delay: max(delay, 0), Err: err}
+}
 
 // PanicError is the error of an attempt whose handler panicked, or ended its goroutine with runtime.Goexit.
 type PanicError struct {

@@ -162,6 +162,8 @@ CREATE TABLE tasktable.scheduled_tasks (
     archived_note           text,
     message                 text,
     result                  jsonb,
+    waiting_since           timestamptz,
+    waits                   integer,
     -- How it is to run.
     run_now_at              tasktable.task_time,
     again_at                timestamptz,
@@ -239,6 +241,10 @@ CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks (status, finished
     WHERE status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED');
 COMMENT ON INDEX tasktable.scheduled_tasks_rare IS 'Dead letters and the tasks of other rare statuses, by the time of '
     'their end.';
+CREATE INDEX scheduled_tasks_put_off ON tasktable.scheduled_tasks (waiting_since)
+    WHERE waiting_since IS NOT NULL AND next_attempt_at IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_put_off IS 'Tasks that wait for something that is out of order, by the time '
+    'at which they were due.';
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks (paused_until) WHERE paused_until IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_paused_until IS 'Paused tasks that the leader resumes at a time.';
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks (entity) WHERE entity IS NOT NULL;
@@ -426,6 +432,9 @@ BEGIN
             ('archived_note', 'The note that they left.'),
             ('message', 'The last error, or the note of the handler.'),
             ('result', 'The result of the handler.'),
+            ('waiting_since', 'When the task was due, if its handler has put it off since then because something is '
+                'out of order. Lateness counts from here. An edit, and an attempt that fails, clear it.'),
+            ('waits', 'How many times it was put off like this. Null: never.'),
             ('cron', 'Makes this a recurring task. At each fire the leader forks an occurrence, {id}@{fire time}.'),
             ('time_zone', 'Time zone of the cron expression; UTC by default.'),
             ('overlap', 'For a fire while an earlier occurrence has not ended: skip (it becomes a SKIPPED row), allow, '
@@ -463,11 +472,12 @@ BEGIN
             ('revision', 'The revision that was claimed.'),
             ('attempt', 'Number of the attempt within the revision.'),
             ('scheduled_at', 'The time that the task was scheduled for.'),
-            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry or run_now. Null for a lost '
-                'claim.'),
+            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry, a snooze or run_now. A wait for '
+                'something that is out of order does not change it. Null for a lost claim.'),
             ('started_at', 'When the handler was called. Null if it was not, or if its node died within two seconds.'),
             ('finished_at', 'When the claim ended.'),
-            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED; LOST (its node died or '
+            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED (of waits that follow each '
+                'other, only the first has a row, and the task counts them in "waits"); LOST (its node died or '
                 'its lease ended); SUPERSEDED (edited or cancelled meanwhile); EXPIRED; INTERRUPTED (by a shutdown); '
                 'RELEASED (never started, handed back); CANCELLED (cancelled before it started).'),
             ('error', 'The error of the handler, or why the claim ended.'),

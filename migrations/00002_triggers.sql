@@ -194,6 +194,8 @@ BEGIN
         NEW.planned_revision := NULL;
         NEW.open_occurrences_from := NULL;
     END IF;
+    NEW.waiting_since := NULL;
+    NEW.waits := NULL;
     IF NEW.status IN ('QUEUED', 'PAUSED') THEN
         NEW.attempt := 0;
         NEW.finished_at := NULL;

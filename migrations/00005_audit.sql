@@ -81,16 +81,26 @@ COMMENT ON VIEW tasktable.task_timeline IS 'The history of a task: its changes a
     'order by at.';
 
 CREATE VIEW tasktable.late_tasks AS
-    SELECT t.id, t.type, t.queue, t.priority, t.next_attempt_at AS due_at,
-        clock_timestamp() - t.next_attempt_at AS late_by, t.attempt, t.message,
+    SELECT t.id, t.type, t.queue, t.priority, least(t.waiting_since, t.next_attempt_at)::timestamptz AS due_at,
+        clock_timestamp() - least(t.waiting_since, t.next_attempt_at) AS late_by, t.attempt, t.message,
         EXISTS (SELECT 1 FROM tasktable.nodes AS n
             WHERE n.dead_at IS NULL AND t.type = ANY (n.types) AND n.queues ? t.queue) AS has_node,
         EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type)
         ) AS is_paused
     FROM tasktable.scheduled_tasks AS t
-    WHERE t.next_attempt_at < clock_timestamp();
-COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet.';
+    WHERE t.next_attempt_at < clock_timestamp()
+        OR t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.waiting_since < clock_timestamp();
+COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet, and those that wait for something that '
+    'is out of order.';
+
+CREATE VIEW tasktable.waiting_tasks AS
+    SELECT t.id, t.type, t.queue, t.priority, t.tenant_id, t.waiting_since, t.waits, t.next_attempt_at::timestamptz,
+        t.message
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL;
+COMMENT ON VIEW tasktable.waiting_tasks IS 'Tasks that their handler puts off because something is out of order, such '
+    'as a host whose circuit is open.';
 
 CREATE VIEW tasktable.running_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.attempt, t.fence, t.last_status_update AS claimed_at, t.lease_expires_at,
@@ -144,6 +154,7 @@ CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUT
     SELECT CASE code
         WHEN 'not_due' THEN 'its time has not come'
         WHEN 'retry' THEN 'the next attempt waits for its time'
+        WHEN 'waits' THEN 'it waits for something that is out of order'
         WHEN 'in_line' THEN 'it is due, and waits for its turn'
         WHEN 'expires' THEN 'its time is over, and it becomes EXPIRED when the leader comes to it'
         WHEN 'paused' THEN 'it is paused'
@@ -169,7 +180,7 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
-        CASE WHEN s.code IN ('failed', 'skipped', 'retry') THEN t.message
+        CASE WHEN s.code IN ('failed', 'skipped', 'retry', 'waits') THEN t.message
             WHEN s.code = 'expired' THEN substring(t.message FROM '; last error: (.*)$')
             WHEN s.code = 'paused_scope' THEN z.pause ->> 'reason' END AS detail,
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'paused_at')::timestamptz
@@ -188,12 +199,13 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'expires' THEN f.due + t.expiration
             WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
             WHEN s.code = 'lapsed' THEN t.lease_expires_at
+            WHEN s.code = 'waits' THEN t.waiting_since
             WHEN s.code IN ('running', 'paused') THEN t.last_status_update
             ELSE t.finished_at END AS since,
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'ends_at')::timestamptz
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
-            WHEN s.code IN ('not_due', 'retry', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
+            WHEN s.code IN ('not_due', 'retry', 'waits', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         nullif(concat_ws(', and ', CASE WHEN y.pauses IS NOT NULL THEN tasktable.reason_text('paused_scope') END,
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
                 AND (s.code <> 'running' OR o.missing IN ('no_node', 'no_leader'))
@@ -237,7 +249,7 @@ CREATE VIEW tasktable.task_reasons AS
                 WHEN t.planned_revision IS DISTINCT FROM t.revision THEN coalesce(o.code, 'planning')
                 WHEN t.next_attempt_at > statement_timestamp() THEN 'recurring' ELSE coalesce(o.code, 'firing') END
             WHEN t.next_attempt_at > statement_timestamp() THEN
-                CASE WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
+                CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
             WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
             ELSE coalesce(o.code, 'in_line') END AS code
     ) AS s
@@ -381,9 +393,12 @@ BEGIN
     -- First the columns that mean the same in several views.
     FOR one IN
         SELECT r.relation, n.name, c.text FROM (VALUES
-            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires}'::text[], '{id}'::text[], 'The task.'),
-            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{type}', 'Its type.'),
-            ('{late_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{queue}', 'Its queue.'),
+            ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires}'::text[], '{id}'::text[],
+                'The task.'),
+            ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{type}',
+                'Its type.'),
+            ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{queue}',
+                'Its queue.'),
             ('{task_reasons, stuck_tasks, follow_ups}', '{status}', 'Its status.'),
             ('{late_tasks, follow_ups}', '{attempt}', 'How many attempts of its revision have begun.'),
             ('{late_tasks, follow_ups}', '{message}', 'Its last error, or the note of its handler.'),
@@ -429,8 +444,15 @@ BEGIN
             ('task_timeline', 'delay', 'How late the attempt began.'),
             ('task_timeline', 'took', 'How long the attempt took.'),
             ('task_timeline', 'detail', 'The old and new values of the changed fields, or the error of the attempt.'),
+            ('waiting_tasks', 'priority', 'Its priority.'),
+            ('waiting_tasks', 'tenant_id', 'Its tenant, or null.'),
+            ('waiting_tasks', 'waiting_since', 'When it was due, before it was put off.'),
+            ('waiting_tasks', 'waits', 'How many times its handler has put it off since.'),
+            ('waiting_tasks', 'next_attempt_at', 'When its handler tries again.'),
+            ('waiting_tasks', 'message', 'What it waits for.'),
             ('late_tasks', 'priority', 'Its priority.'),
-            ('late_tasks', 'due_at', 'When it was due.'),
+            ('late_tasks', 'due_at', 'When it was due. For a task that was put off, because something is out of order, '
+                'this is the time from before that.'),
             ('late_tasks', 'late_by', 'How long ago that was.'),
             ('late_tasks', 'has_node', 'Whether a node that is not known to be dead works both its queue and its '
                 'type.'),
@@ -504,6 +526,6 @@ DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
-    tasktable.running_tasks, tasktable.late_tasks,
+    tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;
 DROP FUNCTION tasktable.lock_class;

@@ -76,6 +76,8 @@ type Row struct {
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
 	IfDead                json.RawMessage `json:"if_dead,omitempty"` // IfDeadOf reads it
+	WaitingSince          *time.Time      `json:"waiting_since,omitempty"`
+	Waits                 *int            `json:"waits,omitempty"`
 }
 
 // Execution is a row of the table scheduled_task_executions: the result of one claim.

@@ -32,7 +32,7 @@ func TestReceiversThatDoNotTakeANotice(t *testing.T) {
 			config.Webhook.Timeout = 100 * time.Millisecond
 		}, "RETRIED", "took longer than 100ms"},
 		"is forbidden": {func(_ *receiver, config *notice.Config) { config.Webhook.Allow = nil }, "FAILED",
-			"is refused: it is a loopback address"},
+			"the host is refused"},
 		"is unknown": {func(_ *receiver, config *notice.Config) { config.Targets = nil }, "RETRIED",
 			"this node has no target ops"},
 	} {

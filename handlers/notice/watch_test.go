@@ -34,29 +34,46 @@ func TestTheWatchTellsEpisodes(t *testing.T) {
 	t.Parallel()
 	const recurringSQL = `UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1::timestamptz, planned_revision = revision
 		WHERE id = 'nightly'`
-	for event, c := range map[rules.Event]struct {
+	for name, c := range map[string]struct {
+		event     rules.Event
 		bad, good func(b *bench)
 		told      string
 		recovered string
 	}{
-		rules.Late: {
-			bad: func(b *bench) { b.failing(nine, "one"); b.failing(nine.Add(time.Second), "two") },
+		"late, put off": {
+			event: rules.Late,
+			bad: func(b *bench) {
+				b.failing(nine, "one")
+				b.rows(`UPDATE tasktable.scheduled_tasks SET waiting_since = next_attempt_at, waits = 7, message = 'host a is down',
+					next_attempt_at = next_attempt_at + interval '1 hour' WHERE id = 'one'`)
+			},
+			good: func(b *bench) {
+				b.rows(`UPDATE tasktable.scheduled_tasks SET waiting_since = NULL WHERE id = 'one'`)
+			},
+			told:      "watch late one: due since 2035-05-01 09:00:00 UTC and put off 7 times: host a is down",
+			recovered: "watch recovered one: was late since 2035-05-01 09:06:00 UTC",
+		},
+		"late": {
+			event: rules.Late,
+			bad:   func(b *bench) { b.failing(nine, "one"); b.failing(nine.Add(time.Second), "two") },
 			good: func(b *bench) {
 				b.rows(`SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE id IN ('one', 'two')`)
 			},
 			told:      "watch late one: due since 2035-05-01 09:00:00 UTC and not claimed",
 			recovered: "watch recovered one: was late since 2035-05-01 09:06:00 UTC",
 		},
-		rules.Missed: {
-			bad: func(b *bench) { b.rows(recurringSQL, nine) },
+		"missed": {
+			event: rules.Missed,
+			bad:   func(b *bench) { b.rows(recurringSQL, nine) },
 			good: func(b *bench) {
 				b.rows(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'nightly'`, nine.Add(time.Hour))
 			},
 			told:      "watch missed nightly: its fire of 2035-05-01 09:00:00 UTC has not happened",
 			recovered: "watch recovered nightly: was missed since 2035-05-01 09:06:00 UTC",
 		},
-		rules.Unsuccessful: {
-			bad: func(*bench) {},
+		"unsuccessful": {
+			event: rules.Unsuccessful,
+			bad:   func(*bench) {},
 			good: func(b *bench) {
 				b.rows(`INSERT INTO tasktable.scheduled_tasks (id, payload, parent_id, scheduled_at, status, finished_at)
 					VALUES ('nightly@1', '{"type": "FAILING"}', 'nightly', $1::timestamptz, 'COMPLETED', $1::timestamptz)`, nine.Add(8*time.Minute))
@@ -65,8 +82,9 @@ func TestTheWatchTellsEpisodes(t *testing.T) {
 			recovered: "watch recovered nightly: was unsuccessful since 2035-05-01 09:06:00 UTC",
 		},
 	} {
-		t.Run(string(event), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			event := c.event
 			r := newReceiver(t)
 			b := newBench(t, r.target(notice.KindNtfy))
 			b.rule(rules.Rule{Name: "watch", Events: []rules.Event{event, rules.Recovered}}, "")

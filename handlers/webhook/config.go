@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -39,8 +41,19 @@ type Config struct {
 	Allow []string
 	// Deny are hosts and ranges that requests must not go to. An entry has the form of Allow's. Deny wins over Allow.
 	Deny []string
-	// Timeout bounds a request whose payload has no timeout. It is 100 ms to 10 minutes. Default (0): 30 s.
+	// Timeout is the most that a request may take, whatever its payload says. A payload without a timeout has 30 s, or
+	// Timeout if that is less. It is 100 ms to 10 minutes. Default (0): 30 s.
 	Timeout time.Duration
+	// Circuit says when tasks wait for a host that fails.
+	Circuit Circuit
+	// KeepErrorBody keeps the beginning of the body of an answer that fails an attempt, in the attempt's error. It is
+	// up to 1 KiB, as one line, without the values of the request's headers and query. Errors go to logs and notices.
+	// Default (false): of those tasks only whose payload says so.
+	KeepErrorBody bool
+	// Logger gets a line when a circuit opens or closes, and when an address is refused. Default (nil): no log.
+	Logger *slog.Logger `json:"-"`
+	// Metrics gets the gauge tasktable_webhook_open_circuits. A registry takes it from one Sender. Default (nil): none.
+	Metrics prometheus.Registerer `json:"-"`
 	// TLSConfig sets certificate authorities and other TLS options. New clones it. If it has no MinVersion, TLS 1.2 is
 	// the minimum. Default (nil): the machine's certificate authorities.
 	TLSConfig *tls.Config
@@ -50,6 +63,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.TLSConfig == nil {
 		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -62,12 +76,14 @@ func (c Config) withDefaults() Config {
 // each bad field.
 func New(config Config) (*Sender, error) {
 	config = config.withDefaults()
-	s := &Sender{timeout: config.Timeout, breakers: newBreakers()}
+	s := &Sender{timeout: config.Timeout, keepBody: config.KeepErrorBody, log: config.Logger,
+		circuits: newCircuits(config.Circuit, config.Logger)}
 	guard := &guard{dialer: net.Dialer{Resolver: config.Resolver, Timeout: connectTimeout}}
-	var errs [3]error
+	var errs [4]error
 	s.keys, errs[0] = parseSecrets(config.Secrets)
 	guard.allow, errs[1] = parseTargets("Allow", config.Allow)
 	guard.deny, errs[2] = parseTargets("Deny", config.Deny)
+	errs[3] = config.Circuit.Check()
 	err := errors.Join(errs[:]...)
 	if config.Timeout < minTimeout || config.Timeout > maxTimeout {
 		err = errors.Join(err, fmt.Errorf("Timeout must be between %s and %s, got %s", minTimeout, maxTimeout,
@@ -77,6 +93,9 @@ func New(config Config) (*Sender, error) {
 		return nil, fmt.Errorf("webhook.Config: %w: %w", store.ErrInvalid, err)
 	}
 	s.transport = newTransport(guard, config.TLSConfig)
+	if err := s.circuits.register(config.Metrics); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -87,6 +106,8 @@ func (c Config) visible() []slog.Attr {
 		slog.Any("allow", c.Allow),
 		slog.Any("deny", c.Deny),
 		slog.Duration("timeout", c.Timeout),
+		slog.Any("circuit", c.Circuit),
+		slog.Bool("keep_error_body", c.KeepErrorBody),
 	}
 }
 

@@ -33,7 +33,15 @@ func TestAConfigIsChecked(t *testing.T) {
 		"a star within":       {webhook.Config{Deny: []string{"a.*.example.org"}}, "Deny must have"},
 		"an empty entry":      {webhook.Config{Deny: []string{""}}, "Deny must have"},
 		"a short timeout":     {webhook.Config{Timeout: time.Millisecond}, "Timeout must be between 100ms and 10m0s, got 1ms"},
-		"a long timeout":      {webhook.Config{Timeout: time.Hour}, "Timeout must be"},
+		"a circuit": {webhook.Config{
+			Circuit: webhook.Circuit{Calls: 1, Open: time.Second, MaxOpen: 24 * time.Hour},
+		}, ""},
+		"no circuit":         {webhook.Config{Circuit: webhook.Circuit{Off: true}}, ""},
+		"a long first time":  {webhook.Config{Circuit: webhook.Circuit{Open: time.Hour}}, ""},
+		"a short circuit":    {webhook.Config{Circuit: webhook.Circuit{Open: time.Millisecond}}, "Circuit.Open must be"},
+		"negative calls":     {webhook.Config{Circuit: webhook.Circuit{Calls: -1}}, "Circuit.Calls must be"},
+		"times out of order": {webhook.Config{Circuit: webhook.Circuit{Open: 2 * time.Minute, MaxOpen: time.Minute}}, "Circuit.MaxOpen must be"},
+		"a long timeout":     {webhook.Config{Timeout: time.Hour}, "Timeout must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

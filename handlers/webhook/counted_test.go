@@ -61,14 +61,14 @@ func TestWhatOpensACircuit(t *testing.T) {
 			var attempts sync.WaitGroup
 			for range 20 {
 				attempts.Go(func() {
-					if err := one(); err == nil || snoozed(err) || test.ended != nil && !errors.Is(err, test.ended) {
+					if err := one(); err == nil || waits(err) || test.ended != nil && !errors.Is(err, test.ended) {
 						t.Errorf("got %v", err)
 					}
 				})
 			}
 			attempts.Wait()
-			if err := one(); snoozed(err) != test.opens {
-				t.Errorf("got %v, want a snooze: %t", err, test.opens)
+			if err := one(); waits(err) != test.opens {
+				t.Errorf("got %v, want a wait: %t", err, test.opens)
 			}
 		})
 	}

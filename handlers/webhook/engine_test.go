@@ -141,19 +141,20 @@ func TestTheEngineWaitsForAHostThatFails(t *testing.T) {
 		}
 	}
 	host := "127.0.0.1:" + portOf(t, server)
-	if outcomes["RETRIED"] != 20 || outcomes["SNOOZED"] != 1 || !snoozed(last.Err) {
+	if outcomes["RETRIED"] != 20 || outcomes["SNOOZED"] != 1 || !waits(last.Err) {
 		t.Fatalf("outcomes %v, then %v", outcomes, last.Err)
 	}
 	row, err := tasks.Get(ctx, tx, last.ID)
 	if err != nil || row.Attempt != 0 || row.Message == nil ||
-		!strings.Contains(*row.Message, "host "+host+" does not answer; its circuit is open until ") {
+		*row.Message != "send HTTP request: host "+host+" answered 500, and its circuit is open" ||
+		row.Waits == nil || *row.Waits != 1 || row.WaitingSince == nil || !row.WaitingSince.Equal(row.ScheduledAt) {
 		t.Errorf("row %+v, %v", row, err)
 	}
 	why, err := inspect.New(store.Config{}).Why(ctx, tx, last.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if story := fmt.Sprint(why.Story); !strings.Contains(story, "host "+host+" does not answer") {
+	if story := fmt.Sprint(why.Story); !strings.Contains(story, "host "+host+" answered 500") {
 		t.Errorf("the story does not name the host: %s", story)
 	}
 }

@@ -100,8 +100,8 @@ func permanent(err error) bool {
 	return errors.As(err, &target)
 }
 
-func snoozed(err error) bool {
-	var target *handlers.SnoozeError
+func waits(err error) bool {
+	var target *handlers.WaitError
 	return errors.As(err, &target)
 }
 

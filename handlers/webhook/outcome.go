@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/textproto"
 	"regexp"
@@ -25,10 +26,10 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// outcome returns nil for an answer with an expected status. Its errors contain the status and nothing else of the
-// answer, because servers repeat what they were sent, and errors go to logs. The status comes before the host, because
-// dead letters are grouped by the beginning of the error, and a host may be long.
-func outcome(payload contract.HTTPRequest, to fmt.Stringer, answer *http.Response, now time.Time) error {
+// outcome returns nil for an answer with an expected status. Its errors contain the status. They contain the beginning
+// of the body only if somebody has asked for it, because servers repeat what they were sent, and errors go to logs. The
+// status comes before the host, because dead letters are grouped by the beginning of the error, and a host may be long.
+func outcome(payload contract.HTTPRequest, to *request, answer *answer, now time.Time) error {
 	status := answer.StatusCode
 	if payload.Expects(status) {
 		return nil
@@ -36,6 +37,12 @@ func outcome(payload contract.HTTPRequest, to fmt.Stringer, answer *http.Respons
 	text := fmt.Sprintf("answered %d to %s", status, to)
 	if meaning := http.StatusText(status); meaning != "" {
 		text += " (" + meaning + ")"
+	}
+	if status >= 301 && status <= 303 && answer.Header.Get("Location") != "" {
+		text += ", a redirect that only GET and HEAD follow"
+	}
+	if said := to.scrubbed(answer.start); said != "" {
+		text += ": " + said
 	}
 	err := errors.New(text)
 	switch {
@@ -64,14 +71,16 @@ func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
 }
 
 // failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts
-// for the breaker, unless the guard refused or the attempt was ended from outside.
-func failure(ctx context.Context, r *request, err error) error {
+// for the circuit, unless the guard refused or the attempt was ended from outside. The task is not told which address
+// was refused by which rule, because who may schedule tasks could then explore the network of the node. The log is.
+func (s *Sender) failure(ctx context.Context, task string, r *request, err error) (error, verdict) {
 	var refused refusedError
 	if errors.As(err, &refused) {
-		return uncountedError{handlers.Permanent(fmt.Errorf("%s: %w", r, refused))}
+		s.log.WarnContext(ctx, "webhook refused", "task", task, "host", r.host(), "rule", refused.text)
+		return handlers.Permanent(fmt.Errorf("%s: %w", r, errRefused)), nothing
 	}
 	if ctx.Err() == nil {
-		return fmt.Errorf("%s: %w", r, describedError{err})
+		return fmt.Errorf("%s: %w", r, describedError{err}), fails
 	}
 	cause := context.Cause(ctx)
 	err = fmt.Errorf("%s: %w", r, cause)
@@ -79,10 +88,12 @@ func failure(ctx context.Context, r *request, err error) error {
 	// A payload that gives the host very little time says nothing about the host. Otherwise one tenant's payloads could
 	// open the circuit for all.
 	if errors.As(cause, &late) && !late.short || errors.Is(cause, handlers.ErrDeadline) {
-		return err
+		return err, fails
 	}
-	return uncountedError{err}
+	return err, nothing
 }
+
+var errRefused = errors.New("the host is refused; the node's log has the address and the rule")
 
 // describedError is an error of the HTTP client without the parts that a server chose, and with a bounded length. A
 // server could repeat the request's headers there.
@@ -97,13 +108,23 @@ var inQuotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"?`)
 
 func (e describedError) Error() string {
 	var malformed textproto.ProtocolError // its text has a line of the answer without quotes
+	var lookup *net.DNSError              // its text has the address of the resolver
+	var op *net.OpError                   // its text has addresses
 	switch {
+	case errors.As(e.error, &lookup) && lookup.IsNotFound:
+		return "the host's name is not known (no such host)"
+	case errors.As(e.error, &lookup):
+		return "the host's name could not be looked up"
 	case errors.As(e.error, &malformed):
 		return "the server's answer is malformed"
 	case errors.Is(e.error, io.EOF):
 		return "the server closed the connection without an answer"
 	}
-	text := inQuotes.ReplaceAllString(e.error.Error(), "…")
+	text := e.error.Error()
+	if errors.As(e.error, &op) && op.Err != nil {
+		text = op.Op + ": " + op.Err.Error()
+	}
+	text = inQuotes.ReplaceAllString(text, "…")
 	if len(text) > maxDescribed {
 		text = strings.ToValidUTF8(text[:maxDescribed], "") + "…"
 	}
@@ -118,14 +139,12 @@ const (
 // resultHeaders are the headers of an answer that the result keeps.
 var resultHeaders = []string{"Content-Type", "Date", "Etag", "Location", "X-Request-Id"}
 
-// result reads the beginning of the answer's body. The server has done its work by now, so a body that breaks off is
-// no error.
-func result(answer *http.Response) contract.Result {
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxResultBody+1))
-	kept := contract.Result{Status: answer.StatusCode, Truncated: err != nil || len(body) > maxResultBody}
-	body = body[:min(len(body), maxResultBody)]
+// result is the task's result, with the beginning of the answer's body.
+func (a *answer) result() contract.Result {
+	body := a.start
+	kept := contract.Result{Status: a.StatusCode, Truncated: a.cut}
 	for _, name := range resultHeaders {
-		if value := answer.Header.Get(name); value != "" {
+		if value := a.Header.Get(name); value != "" {
 			if kept.Headers == nil {
 				kept.Headers = map[string]string{}
 			}

@@ -68,7 +68,7 @@ func TestAStatusDecides(t *testing.T) {
 		{status: 502, want: "retry"},
 		{status: 599, want: "retry"},
 	} {
-		answer := &http.Response{StatusCode: test.status, Header: http.Header{}}
+		answer := &answer{Response: &http.Response{StatusCode: test.status, Header: http.Header{}}}
 		answer.Header.Set("Retry-After", test.after)
 		err := outcome(test.payload, &request{method: "PUT", url: target}, answer, noon)
 		got := "retry"

@@ -151,11 +151,11 @@ func TestAnotherOriginGetsNoSecrets(t *testing.T) {
 func TestRedirectsToForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	for location, want := range map[string]string{
-		"http://169.254.169.254/latest/meta-data/": "metadata",
-		"http://10.0.0.1/":                         "private",
-		"http://[::ffff:169.254.169.254]/":         "metadata",
-		"http://2852039166/":                       "usual form",
-		"//192.168.0.1/":                           "private",
+		"http://169.254.169.254/latest/meta-data/": "the host is refused",
+		"http://10.0.0.1/":                         "the host is refused",
+		"http://[::ffff:169.254.169.254]/":         "the host is refused",
+		"http://2852039166/":                       "the host is refused",
+		"//192.168.0.1/":                           "the host is refused",
 		"ftp://example.org/":                       "no address for a request",
 		"file:///etc/passwd":                       "no address for a request",
 		"gopher://127.0.0.1:11211/_stats":          "no address for a request",

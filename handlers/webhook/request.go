@@ -41,7 +41,7 @@ type request struct {
 // String names the method and the host. The path and the query are not in it, because services put secrets there.
 func (r *request) String() string { return r.method + " " + r.host() }
 
-// host is the host in lower case, with its port if that is not the scheme's. Each has a circuit breaker.
+// host is the host in lower case, with its port if that is not the scheme's.
 func (r *request) host() string {
 	host := strings.TrimSuffix(strings.ToLower(r.url.Hostname()), ".")
 	if strings.Contains(host, ":") {

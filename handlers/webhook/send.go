@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -15,13 +16,15 @@ import (
 
 const maxRedirects = 5
 
-// Sender sends tasks of type HTTP_REQUEST. It keeps idle connections for later requests, and the circuit breakers of
-// this node. It is safe for concurrent use.
+// Sender sends tasks of type HTTP_REQUEST. It keeps idle connections for later requests, and the circuits of this node.
+// It is safe for concurrent use.
 type Sender struct {
 	timeout   time.Duration
+	keepBody  bool
 	keys      map[string][][]byte
 	transport *http.Transport
-	breakers  *breakers
+	circuits  *circuits
+	log       *slog.Logger
 }
 
 // String returns no field, because one has the keys. The verbs %v and %+v use it.
@@ -61,7 +64,7 @@ func newTransport(guard *guard, config *tls.Config) *http.Transport {
 func (s *Sender) CloseIdleConnections() { s.transport.CloseIdleConnections() }
 
 // Send sends one request and waits for the answer. It returns nil once the server has answered with an expected
-// status, even if the answer's body breaks off. The documentation of the package says which errors are permanent.
+// status. The documentation of the package says which errors are permanent.
 func (s *Sender) Send(ctx context.Context, t *handlers.Task[contract.HTTPRequest]) error {
 	if err := s.send(ctx, t); err != nil {
 		return fmt.Errorf("send HTTP request: %w", err)
@@ -74,42 +77,67 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 	if err != nil {
 		return err
 	}
-	timeout := t.Payload.TimeoutOr(s.timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError{timeout, timeout < s.timeout})
+	asked := t.Payload.TimeoutOr(DefaultTimeout)
+	late := timeoutError{after: min(asked, s.timeout), most: asked > s.timeout,
+		short: asked < min(DefaultTimeout, s.timeout)}
+	ctx, cancel := context.WithTimeoutCause(ctx, late.after, late)
 	defer cancel()
-	last, answer, err := s.exchange(ctx, first, t.Payload.Expects)
+	call := &call{sender: s, task: t.ID, circuit: t.Payload.Circuit, expects: t.Payload.Expects,
+		keepBody: s.keepBody || t.Payload.KeepErrorBody}
+	last, answer, err := call.exchange(ctx, first)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }()
 	if err := outcome(t.Payload, last, answer, time.Now()); err != nil {
 		return err
 	}
-	t.Result(result(answer))
+	t.Result(answer.result())
 	t.Note("%s answered %d", last.host(), answer.StatusCode)
 	return nil
 }
 
 type timeoutError struct {
 	after time.Duration
-	short bool // the payload allows less time than the node does
+	most  bool // the payload asks for more than the node allows
+	short bool // the payload allows less time than the node would
 }
 
-func (e timeoutError) Error() string { return fmt.Sprintf("the server took longer than %s", e.after) }
+func (e timeoutError) Error() string {
+	text := fmt.Sprintf("the server took longer than %s", e.after)
+	if e.most {
+		text += ", the most that this node allows"
+	}
+	return text
+}
+
 func (e timeoutError) Timeout() bool { return true }
 
+// call is the call of one attempt, with its redirects.
+type call struct {
+	sender   *Sender
+	task     string
+	circuit  string
+	expects  func(status int) bool
+	keepBody bool // of an answer with an unexpected status
+}
+
+// answer is an answer with the beginning of its body.
+type answer struct {
+	*http.Response
+
+	start []byte // up to maxResultBody
+	cut   bool   // the body goes on, or it broke off
+}
+
 // exchange sends the request and follows redirects, unless their status is expected. It returns the last request with
-// its answer, whose body is open.
-func (s *Sender) exchange(
-	ctx context.Context, r *request, expects func(status int) bool,
-) (*request, *http.Response, error) {
+// its answer.
+func (c *call) exchange(ctx context.Context, r *request) (*request, *answer, error) {
 	for range maxRedirects + 1 {
-		answer, err := s.roundTrip(ctx, r)
-		if err != nil || expects(answer.StatusCode) || !r.follows(answer) {
-			return r, answer, err
+		got, err := c.roundTrip(ctx, r)
+		if err != nil || c.expects(got.StatusCode) || !r.follows(got.Response) {
+			return r, got, err
 		}
-		_ = answer.Body.Close()
-		next, err := r.redirected(answer.Header.Get("Location"))
+		next, err := r.redirected(got.Header.Get("Location"))
 		if err != nil {
 			return nil, nil, handlers.Permanent(fmt.Errorf("%s: %w", r, err))
 		}
@@ -118,29 +146,47 @@ func (s *Sender) exchange(
 	return nil, nil, handlers.Permanent(fmt.Errorf("%s: the server redirects more than %d times", r, maxRedirects))
 }
 
-// roundTrip sends one request, unless the circuit of its host is open. It uses the transport without an http.Client,
-// because errors of a client contain the URL.
-func (s *Sender) roundTrip(ctx context.Context, r *request) (answer *http.Response, err error) {
+// roundTrip sends one request, unless its circuit is open. It uses the transport without an http.Client, because errors
+// of a client contain the URL.
+func (c *call) roundTrip(ctx context.Context, r *request) (got *answer, err error) {
 	sent, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), bytes.NewReader(r.body))
 	if err != nil {
 		return nil, handlers.Permanent(fmt.Errorf("%s: the request cannot be made", r))
 	}
 	sent.Header = r.header
-	err = s.breakers.call(r.host(), func() (err error) {
-		answer, err = s.transport.RoundTrip(sent) //nolint:bodyclose // the caller closes it
-		switch {
-		case err != nil:
-			return failure(ctx, r, err)
-		case answer.StatusCode >= http.StatusInternalServerError:
-			return errFailing
+	at := place{host: r.host(), name: c.circuit, path: r.url.EscapedPath()}
+	err = c.sender.circuits.call(at, c.task, func() (err error, said verdict, fault string) {
+		if got, err = c.receive(ctx, sent); err != nil {
+			err, said = c.sender.failure(ctx, c.task, r, err)
+			return err, said, "does not answer"
 		}
-		return nil
+		if got.StatusCode >= http.StatusInternalServerError && !c.expects(got.StatusCode) {
+			return nil, fails, fmt.Sprintf("answered %d", got.StatusCode)
+		}
+		return nil, works, ""
 	})
-	if errors.Is(err, errFailing) {
-		return answer, nil
-	}
-	return answer, err
+	return got, err
 }
 
-// errFailing tells the breaker of an answer that says that the server is out of order.
-var errFailing = errors.New("5xx")
+// receive sends a request. It reads the beginning of the answer's body if somebody will see it. A body that breaks off
+// is no error, because the server has done its work. A body that did not come in time is one: otherwise a task whose
+// result somebody needs would complete without it.
+func (c *call) receive(ctx context.Context, sent *http.Request) (*answer, error) {
+	response, err := c.sender.transport.RoundTrip(sent)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	got := &answer{Response: response}
+	expected := c.expects(response.StatusCode)
+	if !expected && !c.keepBody {
+		return got, nil
+	}
+	got.start, err = io.ReadAll(io.LimitReader(response.Body, maxResultBody+1))
+	if expected && err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	got.cut = err != nil || len(got.start) > maxResultBody
+	got.start = got.start[:min(len(got.start), maxResultBody)]
+	return got, nil
+}

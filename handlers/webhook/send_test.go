@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -303,6 +304,46 @@ func TestTheEndOfTheLeaseEndsTheRequest(t *testing.T) {
 			}
 		case <-time.After(patience):
 			t.Fatal("the request goes on")
+		}
+	}
+}
+
+// The body of an answer that fails an attempt is in the error if the task or the node says so.
+func TestTheBodyOfAFailedAnswer(t *testing.T) {
+	t.Parallel()
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = fmt.Fprintf(w, "{\"error\": \"amount is missing\", \"sent\": %q}\n", r.Header.Get("X-Shop")+strings.Repeat("x", 2000))
+	})
+	payload := contract.HTTPRequest{URL: server.URL, Headers: map[string]string{"X-Shop": "hunter2-"}}
+	for name, test := range map[string]struct{ node, task, kept bool }{
+		"nobody": {}, "the node": {node: true, kept: true}, "the task": {task: true, kept: true},
+	} {
+		payload := payload
+		payload.KeepErrorBody = test.task
+		sender := newSender(t, webhook.Config{Allow: local, KeepErrorBody: test.node})
+		err := run(t.Context(), t, sender, attempt(payload))
+		if !permanent(err) || strings.Contains(err.Error(), `(Unprocessable Entity): {"error": "amount is missing"`) != test.kept ||
+			strings.Contains(err.Error(), "hunter2") || len(err.Error()) > 1200 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The node's timeout is the most, and the error says so.
+func TestTheNodesTimeoutIsTheMost(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	hanging := serve(t, func(http.ResponseWriter, *http.Request) { <-end })
+	t.Cleanup(func() { close(end) }) // before the server's end, which waits for its handlers
+	sender := newSender(t, webhook.Config{Allow: local, Timeout: 100 * time.Millisecond})
+	for timeout, want := range map[string]string{
+		"10m": "longer than 100ms, the most that this node allows", "": "longer than 100ms, the most that this node allows",
+		"100ms": "longer than 100ms",
+	} {
+		err := run(t.Context(), t, sender, attempt(contract.HTTPRequest{URL: hanging.URL, Timeout: timeout}))
+		if err == nil || permanent(err) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("timeout %q: %v, want %q", timeout, err, want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ var checks = []check{
 	{"nodes", true, (*examination).nodes},
 	{"leader", true, (*examination).leader},
 	{"due", true, (*examination).due},
+	{"waiting", true, (*examination).waiting},
 	{"pauses", true, (*examination).pauses},
 	{"claims", true, (*examination).claims},
 	{"dead-letters", true, (*examination).deadLetters},

@@ -56,6 +56,8 @@ CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks USING btree (pa
 CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks USING btree (paused_until) WHERE (paused_until IS
     NOT NULL);
 CREATE UNIQUE INDEX scheduled_tasks_pkey ON tasktable.scheduled_tasks USING btree (id);
+CREATE INDEX scheduled_tasks_put_off ON tasktable.scheduled_tasks USING btree (waiting_since) WHERE ((waiting_since IS
+    NOT NULL) AND (next_attempt_at IS NOT NULL));
 CREATE INDEX scheduled_tasks_rare ON tasktable.scheduled_tasks USING btree (status, finished_at, id) INCLUDE
     (scheduled_at, archived_at, type, queue, tenant_id) WHERE ((status)::text <> ALL (ARRAY['QUEUED'::text,
     'EXECUTING'::text, 'COMPLETED'::text]));
@@ -84,9 +86,11 @@ CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks FOR 
 CREATE TRIGGER task_7_reopen AFTER UPDATE OF status, scheduled_at, parent_id ON tasktable.scheduled_tasks FOR EACH ROW
     WHEN (((new.parent_id IS NOT NULL) AND ((new.status)::text = ANY (ARRAY['QUEUED'::text, 'PAUSED'::text])) AND
     (new.fence IS NULL) AND ((new.attempt)::integer = 0))) EXECUTE FUNCTION tasktable.reopen_occurrence();
+CREATE TRIGGER task_8_if_dead AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((new.if_dead IS NOT NULL)
+    AND (new.finished_at IS NOT NULL) AND (old.finished_at IS NULL))) EXECUTE FUNCTION tasktable.after_task_end();
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
-    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at ON
+    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead ON
     tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks FOR EACH ROW WHEN
     (((NOT (old.fence IS DISTINCT FROM new.fence)) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR

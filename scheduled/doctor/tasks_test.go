@@ -228,3 +228,18 @@ func TestRetentionThatIsRefused(t *testing.T) {
 		t.Errorf("more than that:\n%s", list(report))
 	}
 }
+
+// Tasks that wait behind a circuit are neither due nor stuck. The doctor says what they wait for.
+func TestWaitingTasks(t *testing.T) {
+	p := newPatient(t)
+	p.finds(p.examine(nil, "waiting"), "waiting", OK, "no task waits for something that is out of order")
+	for _, id := range []string{"a", "b", "c", "d"} {
+		p.put(id, "TEST", "default", time.Hour)
+	}
+	p.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = next_attempt_at,
+		next_attempt_at = now() + interval '10 minutes', message = CASE id WHEN 'c' THEN 'host b does not answer'
+		ELSE 'host a answered 500' END WHERE id <> 'd'`)
+	report := p.examine(nil, "waiting")
+	p.finds(report, "waiting", Warning, "2 tasks put off by their handler, the first since", ": host a answered 500")
+	p.finds(report, "waiting", Warning, "1 task put off by their handler, the first since", ": host b does not answer")
+}

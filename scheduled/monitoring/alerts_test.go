@@ -186,6 +186,14 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		{"tasks wait for a host", func(s *scene) {
+			s.schedule(3, "", 10*time.Minute)
+			s.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = next_attempt_at,
+				next_attempt_at = now() + interval '1 day'`)
+			s.node(10)
+			s.until(`tasktable_lane_waiting == 3`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableTasksLate", "TasktableTasksWait"}},
 		{"recurring tasks", func(s *scene) {
 			s.recurs("fails twice", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")
 			s.recurs("paused", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")

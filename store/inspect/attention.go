@@ -15,8 +15,12 @@ type Attention struct {
 	At time.Time `json:"at"`
 	// Late are the tasks that have been due for more than a minute and are not claimed. Their At is when they were
 	// due. Tasks that a pause of everything, of their queue or of their type holds back are not late, because somebody
-	// wants that. The alerts and the notices of late tasks leave them out, too.
+	// wants that. The alerts and the notices of late tasks leave them out, too. Tasks that wait for something that is
+	// out of order are late.
 	Late Several `json:"late"`
+	// Waiting are the tasks that wait for something that is out of order, such as a host whose circuit is open. Their
+	// At is when they were due.
+	Waiting Several `json:"waiting"`
 	// Dead are the dead letters that nobody has archived. Their At is when they ended.
 	Dead Several `json:"dead"`
 	// Paused are the tasks that are paused by themselves. Their At is when they were paused.
@@ -45,12 +49,19 @@ SELECT count(*) AS count, false AS more, (array_agg(one.id ORDER BY one.at, one.
     min(one.at) AS oldest_at
 FROM (`
 
-// lateSQL counts entries of the index, and stops when it has counted enough. Only of the oldest task it reads the row.
+// lateSQL counts entries of the index, and stops when it has counted enough. Only of the oldest tasks it reads the row.
 const lateSQL = lanesCTE + `, late AS (
     SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute' AND NOT EXISTS (
         SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue
                 OR p.scope = 'type' AND p.name = lane.type))
+), waiting AS (
+    SELECT t.id::text AS id, t.waiting_since AS at, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+    WHERE t.waiting_since < statement_timestamp() - interval '1 minute' AND t.next_attempt_at IS NOT NULL AND NOT EXISTS (
+        SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue
+                OR p.scope = 'type' AND p.name = t.type))
+    ORDER BY t.waiting_since LIMIT $1::text::int
 )
 SELECT counted.count, false AS more, oldest.id AS oldest_id, oldest.at AS oldest_at
 FROM (
@@ -60,16 +71,29 @@ FROM (
             WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
                 AND t.next_attempt_at < statement_timestamp() - interval '1 minute'
             LIMIT $1::text::int) AS t
+        UNION ALL
+        SELECT FROM waiting
+        WHERE waiting.next_attempt_at >= statement_timestamp() - interval '1 minute' -- the others were counted above
         LIMIT $1::text::int) AS one
 ) AS counted
 LEFT JOIN (
-    SELECT t.id::text AS id, first.head AS at
-    FROM (SELECT * FROM late ORDER BY late.head LIMIT 1) AS first
-    JOIN tasktable.scheduled_tasks AS t
-        ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
-            AND t.next_attempt_at = first.head
-    ORDER BY t.id::text COLLATE "C" LIMIT 1
+    SELECT one.id, one.at FROM (
+        (SELECT t.id::text AS id, first.head AS at
+        FROM (SELECT * FROM late ORDER BY late.head LIMIT 1) AS first
+        JOIN tasktable.scheduled_tasks AS t
+            ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
+                AND t.next_attempt_at = first.head
+        ORDER BY t.id::text COLLATE "C" LIMIT 1)
+        UNION ALL
+        (SELECT waiting.id, waiting.at FROM waiting ORDER BY waiting.at LIMIT 1)
+    ) AS one
+    ORDER BY one.at LIMIT 1
 ) AS oldest ON true`
+
+const waitingSQL = severalSQL + `
+    SELECT t.id::text AS id, t.waiting_since AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL ORDER BY t.waiting_since LIMIT $1::text::int
+) AS one`
 
 // deadSQL and pausedSQL read the index scheduled_tasks_rare.
 const deadSQL = severalSQL + `
@@ -94,14 +118,15 @@ const stuckSQL = severalSQL + `
     WHERE t.lease_expires_at < statement_timestamp() ORDER BY t.lease_expires_at LIMIT $1::text::int
 ) AS one`
 
-// Attention tells what an operator should look at: late tasks, dead letters, paused tasks, stuck tasks and pauses. It
-// counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and names one of them.
+// Attention tells what an operator should look at: late tasks, tasks that wait, dead letters, paused tasks, stuck
+// tasks and pauses. It counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and names one of them.
 func (i *Inspector) Attention(ctx context.Context, db store.DB) (found Attention, err error) {
 	for _, one := range []struct {
 		sql, doing string
 		into       *Several
 	}{
 		{lateSQL, "count late tasks", &found.Late},
+		{waitingSQL, "count tasks that wait", &found.Waiting},
 		{deadSQL, "count dead letters", &found.Dead},
 		{pausedSQL, "count paused tasks", &found.Paused},
 		{stuckSQL, "count stuck tasks", &found.Stuck},

@@ -241,22 +241,30 @@ type OldestDue struct {
 }
 
 const oldestDueSQL = lanesCTE + `
-SELECT t.id, t.type, t.queue, t.next_attempt_at AS due_at,
+SELECT t.id, t.type, t.queue, oldest.at AS due_at,
     EXISTS (SELECT 1 FROM tasktable.worked_lanes AS w WHERE w.queue = t.queue AND w.type = t.type) AS has_node,
     EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
             AND p.name = t.type)) AS is_paused
 FROM (
-    SELECT * FROM lane WHERE lane.head <= statement_timestamp() AND ($1::text = '' OR lane.type = $1::text)
-        ORDER BY lane.head LIMIT 1
+    (SELECT t.id::text AS id, first.head AS at
+    FROM (SELECT * FROM lane WHERE lane.head <= statement_timestamp() AND ($1::text = '' OR lane.type = $1::text)
+        ORDER BY lane.head LIMIT 1) AS first
+    JOIN tasktable.scheduled_tasks AS t
+        ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
+            AND t.next_attempt_at = first.head
+    ORDER BY t.id::text COLLATE "C" LIMIT 1)
+    UNION ALL
+    (SELECT t.id::text AS id, t.waiting_since AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL AND ($1::text = '' OR t.type = $1::text)
+    ORDER BY t.waiting_since LIMIT 1)
+    ORDER BY at LIMIT 1
 ) AS oldest
-JOIN tasktable.scheduled_tasks AS t
-    ON t.queue = oldest.queue AND t.type = oldest.type AND t.priority = oldest.priority AND t.cron IS NULL
-        AND t.next_attempt_at = oldest.head
-ORDER BY t.id::text COLLATE "C" LIMIT 1`
+JOIN tasktable.scheduled_tasks AS t ON t.id = oldest.id`
 
-// OldestDue returns the task that has been due for longest, of one type or of all types if taskType is "". It returns
-// nil if no task is due. It reads only the first task of each lane.
+// OldestDue returns the task that has been due for longest, of one type or of all types if taskType is "". A task that
+// waits for something that is out of order is due since before it waited. OldestDue returns nil if no task is due. It
+// reads only the first task of each lane, and the first that waits.
 func (i *Inspector) OldestDue(ctx context.Context, db store.DB, taskType string) (*OldestDue, error) {
 	if err := check.Text("type", taskType); err != nil {
 		return nil, fmt.Errorf("oldest due task: %w", err)

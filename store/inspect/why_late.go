@@ -37,6 +37,15 @@ const (
 func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	late := &Lateness{By: began.Sub(due)}
 	long := late.By >= lateLeast
+	if row.WaitingSince != nil && row.WaitingSince.Equal(due) {
+		late.Text = "its handler put it off" + howOften(row.Waits)
+		for _, x := range l.executions {
+			if x.Outcome == "SNOOZED" && x.Error != nil && x.DueAt != nil && x.DueAt.Equal(due) {
+				late.Text += ", because: " + brief(*x.Error, factMost)
+			}
+		}
+		return late
+	}
 	// The cause is the obstacle that ended shortly before the attempt began. If several ended, the cause is the last
 	// of them.
 	hold := func(text string, until time.Time) {

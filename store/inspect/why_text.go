@@ -58,6 +58,8 @@ func (r reasonRow) text(row store.Row, known life) string {
 		return "its time has not come"
 	case "retry":
 		return known.retry(row)
+	case "waits":
+		return "its handler puts it off, because something is out of order" + howOften(row.Waits)
 	case "in_line":
 		return r.Data.line()
 	case "expires":
@@ -158,6 +160,17 @@ func (d reasonData) line() string {
 		text += strings.Join(ahead, " and ")
 	}
 	return fmt.Sprintf("%s, while %d of its queue are claimed for %s", text, d.Claimed, plural(d.Slots, "slot"))
+}
+
+// howOften tells how many times something happened.
+func howOften(n *int) string {
+	switch {
+	case n == nil:
+		return ""
+	case *n == 1:
+		return ", once"
+	}
+	return fmt.Sprintf(", %d times", *n)
 }
 
 func tasks(n int) string { return plural(n, "task") }

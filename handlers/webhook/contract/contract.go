@@ -36,14 +36,21 @@ type HTTPRequest struct {
 	// is.
 	Body any `json:"body,omitempty"`
 	// Timeout bounds the request, redirects and the answer's body included. It is a text such as "1500ms", "30s" or
-	// "2m", from 100 ms to 10 minutes. In JSON it may also be a number of seconds. The task's ExpectedExecutionTime
-	// bounds the request too. Default (""): the node's, which is 30 s.
+	// "2m", from 100 ms to 10 minutes. In JSON it may also be a number of seconds. The node's timeout, which is 30 s by
+	// default, and the task's ExpectedExecutionTime bound the request too. Default (""): 30 s.
 	Timeout string `json:"timeout,omitempty"`
 	// ExpectedStatus are the statuses of an answer that complete the task. Default (none): 200-299.
 	ExpectedStatus []StatusRange `json:"expected_status,omitempty"`
 	// SignWith names a secret of the node's configuration. The request is signed with it, by Standard Webhooks. Default
 	// (""): no signature.
 	SignWith string `json:"sign_with,omitempty"`
+	// Circuit is the name of the circuit at the URL's host: tasks with the same name wait together while the host fails
+	// for them, whatever their paths are. It has at most 64 visible ASCII characters. Default (""): the circuit of the
+	// URL's path.
+	Circuit string `json:"circuit,omitempty"`
+	// KeepErrorBody keeps the beginning of the body of an answer that fails an attempt, in the attempt's error: up to 1
+	// KiB, as one line, without the values of the request's headers and query. Errors go to logs and notices.
+	KeepErrorBody bool `json:"keep_error_body,omitempty"`
 }
 
 // TaskType is HTTP_REQUEST.

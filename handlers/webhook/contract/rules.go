@@ -50,6 +50,9 @@ func (r HTTPRequest) Check() error {
 	if strings.ContainsFunc(r.SignWith, notVisible) || len(r.SignWith) > 64 {
 		return errors.New("payload field sign_with must be a name of at most 64 visible ASCII characters")
 	}
+	if strings.ContainsFunc(r.Circuit, notVisible) || len(r.Circuit) > 64 {
+		return errors.New("payload field circuit must be a name of at most 64 visible ASCII characters")
+	}
 	if err := r.checkHeaders(); err != nil {
 		return fmt.Errorf("payload field headers %w", err)
 	}

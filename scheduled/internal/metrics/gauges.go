@@ -55,7 +55,7 @@ type gauges struct {
 	conns, connsUsed, connsWait                        *prometheus.Desc
 	// Only the leader shows these.
 	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
-	recurring, lastSuccess, failuresInARow, missed                                  *prometheus.Desc
+	recurring, lastSuccess, failuresInARow, missed, waiting                         *prometheus.Desc
 
 	all []*prometheus.Desc
 }
@@ -96,7 +96,10 @@ func newGauges(config Config) (g gauges) {
 	g.depthLimit = describe("lane_depth_limit",
 		"How far each lane is counted. A lane_depth that equals this may be more.")
 	g.age = describe("lane_oldest_due_age_seconds",
-		"How long the oldest task that is not claimed has been due. 0 means that none is due.", lane...)
+		"How long the oldest task that is not claimed has been due. Waits for something that is out of order count. "+
+			"0 means that none is due.", lane...)
+	g.waiting = describe("lane_waiting",
+		"Tasks that wait for something that is out of order, such as a host whose circuit is open.", lane...)
 	g.laneNodes = describe("lane_nodes", "Live nodes that have both the queue and the type.", lane...)
 	g.lanePaused = describe("lane_paused", "1 while the queue, the type or everything is paused.", lane...)
 	g.dead = describe("dead_letters",
@@ -200,11 +203,14 @@ func (m *Metrics) collectLeader(seen *Sight, found *tableCounts, show shower) {
 	if found.depth != nil {
 		show(m.gauges.depthLimit, float64(found.limit))
 	}
-	for labels, one := range lanesShown(seen, nodes, found.depth) {
+	for labels, one := range lanesShown(seen, nodes, found) {
 		if one.counted {
 			show(m.gauges.depth, float64(one.depth), labels.queue, labels.kind, labels.priority)
 		}
 		show(m.gauges.age, max(-one.dueIn, 0).Seconds(), labels.queue, labels.kind, labels.priority)
+		if found.waits != nil {
+			show(m.gauges.waiting, float64(one.waiting), labels.queue, labels.kind, labels.priority)
+		}
 		show(m.gauges.laneNodes, float64(one.nodes), labels.queue, labels.kind, labels.priority)
 		show(m.gauges.lanePaused, truth(one.paused), labels.queue, labels.kind, labels.priority)
 	}
@@ -222,6 +228,7 @@ type laneShown struct {
 	depth   int
 	counted bool
 	dueIn   time.Duration
+	waiting int
 	nodes   int
 	paused  bool
 }
@@ -229,7 +236,7 @@ type laneShown struct {
 // lanesShown joins the leader's sight of each lane with the table statistics' count. If there are more than
 // maxLaneSeries lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the
 // oldest task in those that are not paused, and the nodes of the lane with the fewest.
-func lanesShown(seen *Sight, nodes []taskdb.LiveNode, depth map[laneLabels]int) map[laneLabels]laneShown {
+func lanesShown(seen *Sight, nodes []taskdb.LiveNode, found *tableCounts) map[laneLabels]laneShown {
 	all := map[laneLabels]laneShown{}
 	of := func(l laneLabels) laneShown {
 		one := laneShown{}
@@ -241,7 +248,7 @@ func lanesShown(seen *Sight, nodes []taskdb.LiveNode, depth map[laneLabels]int) 
 		one.paused = taskdb.IsPaused(seen.lanes.Paused, l.queue, l.kind)
 		return one
 	}
-	for l, n := range depth {
+	for l, n := range found.depth {
 		one := of(l)
 		one.depth, one.counted = n, true
 		all[l] = one
@@ -253,6 +260,14 @@ func lanesShown(seen *Sight, nodes []taskdb.LiveNode, depth map[laneLabels]int) 
 		}
 		one.dueIn = l.DueIn
 		all[labelsOf(l)] = one
+	}
+	for l, waits := range found.waits { // while a claim tries one of them, its lane may have no other
+		one, known := all[l]
+		if !known {
+			one = of(l)
+		}
+		one.waiting, one.dueIn = waits.Tasks, min(one.dueIn, -time.Duration(waits.Age*float64(time.Second)))
+		all[l] = one
 	}
 	order := make([]laneLabels, 0, len(all))
 	for l := range all {
@@ -280,6 +295,7 @@ func (s laneShown) with(one laneShown, first bool) laneShown {
 		s.nodes = one.nodes
 	}
 	s.counted = s.counted || one.counted
+	s.waiting += one.waiting
 	s.nodes = min(s.nodes, one.nodes)
 	if !one.paused {
 		s.dueIn = min(s.dueIn, one.dueIn)

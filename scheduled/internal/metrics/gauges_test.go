@@ -32,13 +32,19 @@ func TestLanesShown(t *testing.T) {
 		Recurring: []taskdb.Lane{{Queue: "default", Type: "JOB", Recurring: true, DueIn: -time.Second}},
 		Paused:    []taskdb.Pause{{Scope: "queue", Name: "bulk"}},
 	}}
-	got := lanesShown(seen, nodes, map[laneLabels]int{
-		{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
-		{"not UTF-8: \xff", "A", "0"}: 3,
+	got := lanesShown(seen, nodes, &tableCounts{
+		depth: map[laneLabels]int{
+			{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
+			{"not UTF-8: \xff", "A", "0"}: 3,
+		},
+		waits: map[laneLabels]waitingRow{
+			{"default", "JOB", "0"}: {Tasks: 4, Age: 60}, {"bulk", "JOB", "0"}: {Tasks: 1, Age: 2},
+		},
 	})
 	want := map[laneLabels]laneShown{
 		{"default", "JOB", "5"}:              {depth: 7, counted: true, dueIn: -time.Minute, nodes: 2},
-		{"default", "JOB", "0"}:              {dueIn: time.Hour, nodes: 2},
+		{"default", "JOB", "0"}:              {waiting: 4, dueIn: -time.Minute, nodes: 2},
+		{"bulk", "JOB", "0"}:                 {waiting: 1, dueIn: -2 * time.Second, nodes: 1, paused: true},
 		{"default", "JOB", firesPriority}:    {depth: 1, counted: true, dueIn: -time.Second, nodes: 2},
 		{"default", "GONE", "0"}:             {counted: true},
 		{"bulk", "OTHER", "0"}:               {dueIn: -time.Second, paused: true},
@@ -61,7 +67,7 @@ func TestManyLanesShown(t *testing.T) {
 	nodes := []taskdb.LiveNode{{
 		Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true,
 	}}
-	got := lanesShown(seen, nodes, depth)
+	got := lanesShown(seen, nodes, &tableCounts{depth: depth})
 	if len(got) != maxLaneSeries+1 {
 		t.Errorf("%d lanes are shown", len(got))
 	}

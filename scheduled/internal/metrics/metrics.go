@@ -30,8 +30,8 @@ type Metrics struct {
 
 	registerer prometheus.Registerer
 
-	started, executions, dead, putOffs, claimed, scheduled *prometheus.CounterVec
-	delay, duration                                        *prometheus.HistogramVec
+	started, executions, dead, putOffs, waits, claimed, scheduled *prometheus.CounterVec
+	delay, duration                                               *prometheus.HistogramVec
 
 	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
 	settleFailures, censusFailures              prometheus.Counter
@@ -102,6 +102,9 @@ func New(config Config) *Metrics {
 	m.putOffs = m.counters("tasks_put_off_total",
 		"Attempts that asked for their own next run, or for a chain of follow-ups, at once. "+
 			"Such a run waits until a second after the start of the attempt.", "type")
+	m.waits = m.counters("tasks_waited_total",
+		"Attempts that put their task off because something is out of order, such as a host whose circuit is open. "+
+			"Of those that follow each other only the first is a line of the history.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
 	m.scheduled = m.counters("tasks_scheduled_total",
 		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). "+
@@ -215,9 +218,9 @@ func (m *Metrics) Ended() {
 // OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
 // would cost more than the counting itself.
 type OfType struct {
-	label           string
-	claimed, putOff prometheus.Counter
-	outcomes, dead  map[string]prometheus.Counter
+	label                  string
+	claimed, putOff, waits prometheus.Counter
+	outcomes, dead         map[string]prometheus.Counter
 
 	// These three are nil if this node has no handler for the type.
 	started         prometheus.Counter
@@ -245,6 +248,7 @@ func (m *Metrics) Of(kind string) *OfType {
 	}
 	made := &OfType{
 		label: kind, claimed: m.claimed.WithLabelValues(kind), putOff: m.putOffs.WithLabelValues(kind),
+		waits:    m.waits.WithLabelValues(kind),
 		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
 	}
 	for _, word := range outcomeWords {
@@ -302,6 +306,13 @@ func (t *OfType) Died(status string) {
 func (t *OfType) PutOff() {
 	if t != nil {
 		t.putOff.Inc()
+	}
+}
+
+// Waited counts an attempt that waits for something that is out of order.
+func (t *OfType) Waited() {
+	if t != nil {
+		t.waits.Inc()
 	}
 }
 

@@ -60,6 +60,7 @@ const (
 type tableCounts struct {
 	depth map[laneLabels]int
 	limit int // how far each lane was counted
+	waits map[laneLabels]waitingRow
 	dead  map[deadLabels]int
 	jobs  map[string]int     // of River, by state
 	lanes taskdb.ListedLanes // the lanes that no node works
@@ -120,7 +121,7 @@ func (c *TableStats) count(ctx context.Context, seen *Sight) error {
 	}
 	listErr := c.list(ctx, seen.nodes, &found)
 	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
-	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countJobs(ctx, &found),
+	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countWaiting(ctx, &found), c.countJobs(ctx, &found),
 		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found), c.countScheduled(ctx))
 	c.config.Metrics.found.Store(&found)
 	return err

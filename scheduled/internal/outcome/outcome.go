@@ -18,6 +18,9 @@ import (
 // handler's context ended, or nil if it did not end. SettleSQL in taskdb/settle.go decides whether the task of a lost
 // attempt runs again, because only the row says how many attempts it may have.
 func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handlers.Backoff) taskdb.Settlement {
+	if !e.DueAt.IsZero() {
+		h.Due = e.DueAt // before the task's waits, if there were some
+	}
 	s := taskdb.Settlement{
 		Claim: h, Type: e.Type, ScheduledAt: &e.ScheduledAt, StartedAt: &e.StartedAt,
 		Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
@@ -47,6 +50,9 @@ func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handl
 		s.Outcome, s.To, s.Refund = taskdb.OutcomeInterrupted, store.StatusQueued, true
 	case wish.snooze != nil:
 		s.Outcome, s.To, s.Refund, s.NextIn = taskdb.OutcomeSnoozed, store.StatusQueued, true, max(*wish.snooze, 0)
+	case wish.wait != nil:
+		s.Outcome, s.To, s.Refund, s.NextIn = taskdb.OutcomeSnoozed, store.StatusQueued, true, max(*wish.wait, 0)
+		s.Waits = true
 	case wish.permanent, e.Attempt >= e.MaxAttempts:
 		s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed
 		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead, Trace: e.Effects().Trace}
@@ -69,8 +75,8 @@ func addReason(s *taskdb.Settlement, why error) {
 
 // retryHint is a request that an error makes, besides being an error.
 type retryHint struct {
-	permanent     bool
-	snooze, after *time.Duration
+	permanent           bool
+	snooze, wait, after *time.Duration
 }
 
 // retryHintOf reads an error. The methods of the error are the handler's code and may panic, as they do if a nil
@@ -85,6 +91,7 @@ func retryHintOf(err error) (asked retryHint) {
 		permanent *handlers.PermanentError
 		after     *handlers.RetryAfterError
 		snooze    *handlers.SnoozeError
+		wait      *handlers.WaitError
 	)
 	asked.permanent = errors.As(err, &permanent)
 	if errors.As(err, &after) {
@@ -92,6 +99,9 @@ func retryHintOf(err error) (asked retryHint) {
 	}
 	if errors.As(err, &snooze) {
 		asked.snooze = &snooze.Delay
+	}
+	if errors.As(err, &wait) {
+		asked.wait = &wait.Delay
 	}
 	return asked
 }

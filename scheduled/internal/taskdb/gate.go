@@ -29,7 +29,7 @@ const (
 // no row for the task.
 const GateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
-    t.max_attempts, t.trace, t.asked_revision,
+    t.max_attempts, t.trace, t.asked_revision, t.waiting_since,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
          -- An application's trigger may have moved first_due.
@@ -54,7 +54,7 @@ CROSS JOIN LATERAL (
         least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
         t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.asked_revision,
-        t.lease_expires_at
+        t.lease_expires_at, t.waiting_since
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence
     LIMIT 1
@@ -74,27 +74,33 @@ type GateAnswer struct {
 	MaxAttempts int
 	Trace       *string
 	Asked       int64 // the revision of the idempotency key
-	Verdict     string
-	DueIn       float64
-	Lease       float64
-	Expected    float64
+	// WaitingSince is when the task was due, if it has waited since then because something is out of order.
+	WaitingSince *time.Time
+	Verdict      string
+	DueIn        float64
+	Lease        float64
+	Expected     float64
 }
 
 // columns points to the fields for GateSQL's columns, in their order.
 func (g *GateAnswer) columns() []any {
 	return []any{
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
-		&g.MaxAttempts, &g.Trace, &g.Asked,
+		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince,
 		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected,
 	}
 }
 
 // Execution is the attempt that may begin, made from the row that the gate read.
 func (g GateAnswer) Execution(h Claim) *handlers.Execution {
+	due := h.Due
+	if g.WaitingSince != nil {
+		due = *g.WaitingSince
+	}
 	return &handlers.Execution{
 		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: TextOf(g.Entity), TenantID: TextOf(g.TenantID),
 		Priority: g.Priority, Payload: json.RawMessage(g.Payload),
-		ScheduledAt: g.ScheduledAt, DueAt: h.Due, StartedAt: g.Now,
+		ScheduledAt: g.ScheduledAt, DueAt: due, StartedAt: g.Now,
 		Revision: h.Revision, AskedRevision: g.Asked, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
 		ScheduledIn: store.SpanOf(TextOf(g.Trace)),
 	}

@@ -34,6 +34,7 @@ type Settlement struct {
 	NextAt      *time.Time   // with QUEUED: when the next attempt is due
 	NextIn      time.Duration
 	Refund      bool // the attempt does not count
+	Waits       bool // with SNOOZED: something is out of order, see handlers.Wait
 	Error       *string
 	Message     *string
 	Result      *string

@@ -17,7 +17,7 @@ import (
 const SettleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
-        t.written_start, t.written_node, t.woken,
+        t.written_start, t.written_node, t.woken, t.row_waits,
         (t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current, -- a pause draws no revision
         t.first_due AS edited_due,
         -- A snooze that asks for "now" each time would write to the database without a pause.
@@ -30,9 +30,9 @@ WITH locked AS MATERIALIZED (
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
         $9::timestamptz[],
             $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[],
-            $17::text[], $18::text[])
+            $17::text[], $18::text[], $19::boolean[])
         AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at,
-        next_in, refund, error, message, result)
+        next_in, refund, error, message, result, waits)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
@@ -44,7 +44,7 @@ WITH locked AS MATERIALIZED (
             CASE WHEN t.cron IS NULL THEN tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)
             ELSE clock.now END AS first_due,
             t.status::text AS status, t.revision, t.attempt, t.max_attempts::int AS max_attempts,
-            t.again_at IS NOT NULL AS woken
+            t.again_at IS NOT NULL AS woken, t.waits AS row_waits
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence
         LIMIT 1 FOR UPDATE SKIP LOCKED
@@ -67,6 +67,11 @@ WITH locked AS MATERIALIZED (
             WHEN l.current AND (l.next_status NOT IN ('QUEUED', 'PAUSED') OR l.message IS NOT NULL) THEN l.message
             ELSE t.message END,
         result = CASE WHEN l.current THEN l.result::jsonb ELSE t.result END,
+        -- A claim that comes to nothing does not end the wait.
+        waiting_since = CASE WHEN l.current AND l.waits THEN coalesce(t.waiting_since, l.due_at, l.now)
+            WHEN l.current AND l.outcome IN ('RETRIED', 'SNOOZED') THEN NULL ELSE t.waiting_since END,
+        waits = CASE WHEN l.current AND l.waits THEN coalesce(t.waits, 0) + 1
+            WHEN l.current AND l.outcome IN ('RETRIED', 'SNOOZED') THEN NULL ELSE t.waits END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM locked AS l
     WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
@@ -78,9 +83,12 @@ WITH locked AS MATERIALIZED (
         coalesce(l.started_at, l.written_start), l.now,
         CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED'
         AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
-        l.error, coalesce($19::bigint, l.written_node)
+        CASE WHEN l.current AND l.outcome IN ('RETRIED', 'FAILED', 'SNOOZED') AND NOT l.waits AND l.row_waits > 1
+            THEN concat(l.error, ' (before that it waited ', l.row_waits, ' times)') ELSE l.error END,
+        coalesce($20::bigint, l.written_node)
     FROM locked AS l
-    WHERE l.tid IS NOT NULL
+    -- A task may wait for days behind a host that is down. So only the first of its waits has a line.
+    WHERE l.tid IS NOT NULL AND NOT coalesce(l.current AND l.waits AND l.row_waits > 0, false)
 )
 SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
     -- OFFSET 0 keeps Postgres from reading the whole table into a hash to answer this.
@@ -92,7 +100,7 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
             false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
     coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off,
-    coalesce(l.woken, false) AS woken
+    coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
 FROM locked AS l`
 
 // SettleResult is the result of one settlement.
@@ -106,6 +114,7 @@ type SettleResult struct {
 	Type    string
 	Woken   bool // run_now was called during the attempt, so a trigger has queued the task again
 	PutOff  bool // the task asked to run again, or for a follow-up, at once, and this run waits: see rerunWait
+	Folded  bool // the task has waited before, so the history has no line of this claim
 
 	Generations int `db:"-"` // with PutOff by a follow-up: how often its chain, up to this task, was put off
 }
@@ -173,7 +182,7 @@ SELECT l.fence, true AS settled, true AS current, false AS held,
     l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
     l.next_status AS status, l.type,
     l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off,
-    false AS woken
+    false AS woken, false AS folded
 FROM locked AS l`
 
 // Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
@@ -206,6 +215,7 @@ type settlementColumns struct {
 	nextIns                           []time.Duration
 	refunds                           []bool
 	errors, messages, results         []*string
+	waits                             []bool
 }
 
 // columnsOf turns rows into columns. It makes its slices with their full capacity, because a busy node settles tens
@@ -218,7 +228,7 @@ func columnsOf(settlements []Settlement) *settlementColumns {
 		scheduledAts: make([]*time.Time, 0, n), startedAts: make([]*time.Time, 0, n), nextAts: make([]*time.Time, 0, n),
 		outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
 		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n),
-		messages: make([]*string, 0, n), results: make([]*string, 0, n),
+		messages: make([]*string, 0, n), results: make([]*string, 0, n), waits: make([]bool, 0, n),
 	}
 	for i := range settlements {
 		c.add(&settlements[i])
@@ -252,12 +262,13 @@ func (c *settlementColumns) add(s *Settlement) {
 	c.errors = append(c.errors, s.Error)
 	c.messages = append(c.messages, s.Message)
 	c.results = append(c.results, s.Result)
+	c.waits = append(c.waits, s.Waits)
 }
 
 func (c *settlementColumns) args() []any {
 	return []any{
 		c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types, c.scheduledAts, c.startedAts,
-		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results,
+		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results, c.waits,
 	}
 }
 

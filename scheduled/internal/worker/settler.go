@@ -126,11 +126,14 @@ func (b *batch) end(r *Run, s taskdb.Settlement) {
 		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
 			s.Outcome == taskdb.OutcomeLost:
 			level = slog.LevelWarn
-		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased:
+		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased || state.Folded:
 			level = slog.LevelDebug
 		}
 		b.logEnd(r.span(), level, say, s, outcome)
-		if state.Settled {
+		if state.Settled && state.Current && s.Waits {
+			b.tally.Waited()
+		}
+		if state.Settled && !state.Folded {
 			b.tally.Recorded(s.Recorded(state))
 		}
 		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)

@@ -12,4 +12,4 @@ const TaskColumns = `
     (extract(epoch FROM jitter) * 1000000000)::bigint AS jitter, ends_at,
     max_occurrences, occurrence_count, parent_id, planned_revision, paused_until,
     (extract(epoch FROM retention) * 1000000000)::bigint AS retention, archived_at, archived_note, spawned_by,
-    if_dead::text AS if_dead`
+    if_dead::text AS if_dead, waiting_since, waits`
