@@ -50,7 +50,7 @@ It ends with exit code 5 if something differs and --apply was not given, so it c
 const reconcileExample = `  # reminders.sql: one reminder an hour before each event, until the event begins
   #   SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id AS entity, tenant_id,
   #          starts_at - interval '1 hour' AS scheduled_at, interval '1 hour' AS expiration,
-  #          'default' AS queue, 0 AS priority, 5 AS max_attempts, interval '5 minutes' AS expected_execution_time
+  #          'default' AS queue, 0 AS priority, 10 AS max_attempts, interval '5 minutes' AS expected_execution_time
   #   FROM events WHERE status = 'published' AND starts_at > now()
 
   # leaving cron: look first, then make the tasks of all events that there are

@@ -171,7 +171,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     jitter                  tasktable.task_jitter,
     expected_execution_time tasktable.task_execution_time NOT NULL DEFAULT interval '5 minutes',
     retention               tasktable.task_retention,
-    max_attempts            tasktable.task_max_attempts   NOT NULL DEFAULT 5,
+    max_attempts            tasktable.task_max_attempts   NOT NULL DEFAULT 10,
     -- Its recurrence.
     time_zone               tasktable.task_time_zone,
     overlap                 tasktable.task_overlap,

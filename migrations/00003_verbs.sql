@@ -62,7 +62,7 @@ COMMENT ON FUNCTION tasktable.schedule_outcome IS 'The outcome of scheduling a t
 CREATE FUNCTION tasktable.schedule(
     payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT 0,
     queue text DEFAULT 'default', expiration interval DEFAULT NULL,
-    expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 5, tenant_id text DEFAULT NULL,
+    expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10, tenant_id text DEFAULT NULL,
     entity text DEFAULT NULL, if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, wake boolean DEFAULT true,
     verb text DEFAULT 'schedule', jitter interval DEFAULT NULL, retention interval DEFAULT NULL, cron text DEFAULT NULL,
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
@@ -92,7 +92,7 @@ BEGIN
     schedule.priority := coalesce(schedule.priority, 0);
     schedule.queue := coalesce(schedule.queue, 'default');
     schedule.expected_execution_time := coalesce(schedule.expected_execution_time, '5 minutes');
-    schedule.max_attempts := coalesce(schedule.max_attempts, 5);
+    schedule.max_attempts := coalesce(schedule.max_attempts, 10);
     schedule.wake := coalesce(schedule.wake, true);
     schedule.verb := coalesce(schedule.verb, 'schedule');
     IF schedule.if_finished NOT IN ('rearm', 'keep') THEN
@@ -223,7 +223,7 @@ BEGIN
             coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
             (task.task ->> 'expiration')::interval,
             coalesce((task.task ->> 'expected_execution_time')::interval, '5 minutes'),
-            coalesce((task.task ->> 'max_attempts')::int, 5), task.task ->> 'tenant_id', task.task ->> 'entity',
+            coalesce((task.task ->> 'max_attempts')::int, 10), task.task ->> 'tenant_id', task.task ->> 'entity',
             coalesce(task.task ->> 'scheduled_by', insert_tasks.scheduled_by), (task.task ->> 'jitter')::interval,
             (task.task ->> 'retention')::interval,
             -- There is no cron here, so the trigger refuses these, as it does for schedule.

@@ -107,7 +107,7 @@ CREATE FUNCTION tasktable.schedule_recurring(
     ends_at timestamptz DEFAULT NULL, max_occurrences int DEFAULT NULL, overlap text DEFAULT 'skip',
     catch_up text DEFAULT 'latest', catch_up_limit int DEFAULT 100, catch_up_paused text DEFAULT 'none',
     jitter interval DEFAULT NULL, priority int DEFAULT 0, queue text DEFAULT 'default',
-    expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 5,
+    expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
     if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$

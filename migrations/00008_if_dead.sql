@@ -18,7 +18,7 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
         'expiration', tasktable.seconds_text((task ->> 'expiration')::tasktable.task_expiration),
         'expected_execution_time', tasktable.seconds_text(
             nullif((task ->> 'expected_execution_time')::tasktable.task_execution_time, interval '5 minutes')),
-        'max_attempts', nullif((task ->> 'max_attempts')::tasktable.task_max_attempts, 5),
+        'max_attempts', nullif((task ->> 'max_attempts')::tasktable.task_max_attempts, 10),
         'entity', (task ->> 'entity')::tasktable.task_entity,
         'if_finished', task ->> 'if_finished',
         'jitter', tasktable.seconds_text((task ->> 'jitter')::tasktable.task_jitter),

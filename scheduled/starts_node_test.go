@@ -40,7 +40,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	}
 	node := fmt.Sprintf("node %d (H)", *e.Row.Node)
 	got := whatHost.ReplaceAllString(e.Reason.Sentence(at), "(H)")
-	if want := "attempt 1 of 5 runs on " + node +
+	if want := "attempt 1 of 10 runs on " + node +
 		", claimed at T, its lease ends at T; it began at the start"; got != want {
 		t.Errorf("the reason is %q, not %q", got, want)
 	}

@@ -80,7 +80,7 @@ func TestWhyOfANode(t *testing.T) {
 	s.schedule("one", nil)
 	a := s.begins("one")
 	e := s.why("one")
-	says(e, "attempt 1 of 5 is with "+node+", claimed at T, its lease ends at T")
+	says(e, "attempt 1 of 10 is with "+node+", claimed at T, its lease ends at T")
 	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 was claimed\nattempt 1 was fetched by "+node+
 		"\n"; got != want {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
@@ -89,11 +89,11 @@ func TestWhyOfANode(t *testing.T) {
 	enginetest.Eventually(t, 15*time.Second, "it waits for its next attempt", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
 	})
-	says(s.why("one"), "attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later")
+	says(s.why("one"), "attempt 1 of 10 failed, and the next waits for its time, due at T: 421 try later")
 	s.begins("one").end <- nil
 	s.is("one", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	e = s.why("one")
-	says(e, "completed by attempt 2 of 5 on "+node+" at T")
+	says(e, "completed by attempt 2 of 10 on "+node+" at T")
 	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+
 		", D after it was due\nattempt 1 failed, to be retried, took, error 421 try later\n"+
 		"attempt 2 began on "+node+", D after it was due\nattempt 2 completed, took\n"; got != want {
@@ -109,7 +109,7 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	s.schedule("one", nil)
 	tr.oneBatch("default", 1)
-	if e := s.why("one"); e.Reason.Text != "attempt 1 of 5 is claimed, and no node has fetched it yet" {
+	if e := s.why("one"); e.Reason.Text != "attempt 1 of 10 is claimed, and no node has fetched it yet" {
 		t.Errorf("the reason is %q", e.Reason.Text)
 	} else if got := e.Next[0].Text; got !=
 		"its lease ends, and it is claimed again, unless a node has fetched it by then" {
@@ -119,7 +119,7 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 	if e := s.why(
 		"one",
 	); e.Reason.Text !=
-		"attempt 1 of 5 is claimed, and no node has fetched it yet, because no running node works its queue and its "+
+		"attempt 1 of 10 is claimed, and no node has fetched it yet, because no running node works its queue and its "+
 			"type" {
 		t.Errorf("once its node is gone the reason is %q", e.Reason.Text)
 	} else if got := e.Next[0].Text; got !=

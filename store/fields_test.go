@@ -47,7 +47,7 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 		},
 		{"expected_execution_time", func(t *store.Task) { t.ExpectedExecutionTime = 0 },
 			`{"expected_execution_time": "00:01:00"}`, `{"expected_execution_time": "00:05:00"}`},
-		{"max_attempts", func(t *store.Task) { t.MaxAttempts = 0 }, `{"max_attempts": 3}`, `{"max_attempts": 5}`},
+		{"max_attempts", func(t *store.Task) { t.MaxAttempts = 0 }, `{"max_attempts": 3}`, `{"max_attempts": 10}`},
 		{"priority", func(t *store.Task) { t.Priority = 0 }, `{"priority": 7}`, `{"priority": 0}`},
 		{"queue", func(t *store.Task) { t.Queue = "" }, `{"queue": "mail"}`, `{"queue": "default"}`},
 		{"entity", func(t *store.Task) { t.Entity = "event:2" }, `{"entity": "event:1"}`, `{"entity": "event:2"}`},

@@ -173,7 +173,7 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 	at := got.ScheduledAt
 	same(b, "defaults", got, &store.Row{
 		ID: receipt.ID, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Queue: "default", Status: "QUEUED",
-		ScheduledAt: at, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, Revision: *receipt.Revision,
+		ScheduledAt: at, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 10, Revision: *receipt.Revision,
 		NextAttemptAt: &at, CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
 	})
 }

@@ -94,7 +94,7 @@ func expectedNew(verb string, found *store.Row, during func(string, *time.Time) 
 	want := &store.Row{
 		ID: task.ID, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity,
 		TenantID: &task.TenantID, Queue: "default", Status: store.StatusQueued, ScheduledAt: task.At, Expiration: &hour,
-		ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 5, ScheduledBy: &by,
+		ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 10, ScheduledBy: &by,
 		CreatedAt:        *during("created_at", &found.CreatedAt),
 		LastStatusUpdate: *during("last_status_update", &found.LastStatusUpdate),
 	}

@@ -42,7 +42,7 @@ func TestInsertByPlainSQL(t *testing.T) {
 			want := &store.Row{
 				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default",
 				Status: store.StatusQueued, ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute,
-				MaxAttempts: 5, Revision: got.Row.Revision, NextAttemptAt: &got.Row.ScheduledAt,
+				MaxAttempts: 10, Revision: got.Row.Revision, NextAttemptAt: &got.Row.ScheduledAt,
 				CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
 			}
 			insert.want(want)

@@ -53,7 +53,7 @@ FROM (
             coalesce({queue}, 'default') AS queue,
             coalesce({priority}, 0) AS priority, {expiration} AS expiration,
             coalesce({expected_execution_time}, interval '5 minutes') AS expected,
-                coalesce({max_attempts}, 5) AS max_attempts
+                coalesce({max_attempts}, 10) AS max_attempts
     ) AS n
     CROSS JOIN LATERAL (
         SELECT NOT tasktable.same_time(w.scheduled_at, t.scheduled_at) AS moved, concat_ws(', ',

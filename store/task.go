@@ -30,7 +30,7 @@ const (
 const (
 	DefaultQueue                 = "default"
 	DefaultExpectedExecutionTime = 5 * time.Minute
-	DefaultMaxAttempts           = 5
+	DefaultMaxAttempts           = 10
 )
 
 var (
@@ -98,7 +98,7 @@ type Task struct {
 	// days. 0 means 5 minutes.
 	ExpectedExecutionTime time.Duration
 	// MaxAttempts is the number of attempts that may fail before the task becomes FAILED. It is at most 1000. 0 means
-	// 5.
+	// 10, which the default backoff spreads over at least four hours, so that most outages end before.
 	MaxAttempts int
 	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
 	Priority int
@@ -226,7 +226,7 @@ func (t Task) wire() (wireTask, error) {
 		wire.MaxAttempts = DefaultMaxAttempts
 	}
 	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
-		return wireTask{}, check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 5)",
+		return wireTask{}, check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 10)",
 			t.MaxAttempts)
 	}
 	if !t.At.IsZero() {

@@ -28,7 +28,7 @@ var contentFields = map[string]string{
 	"expiration": "Seconds after its time in which an attempt may still start. Default: for " +
 		"ever.",
 	"expected_execution_time": "Seconds that an attempt may take before it is given up as lost. Default: 300.",
-	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 5.",
+	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 10.",
 	"entity":                  "The thing that the task is about, such as event:42.",
 	"tenant_id":               "The tenant that the task belongs to. Default: the tenant of the key.",
 	"if_running": "For a running task that is scheduled unchanged: again runs it once more after this attempt. Default: it " +

@@ -18,7 +18,7 @@ func TestIfDead(t *testing.T) {
 	}
 	content := func(priority, ifDead string) string {
 		return `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z", "queue": "default",
-			"expected_execution_time": 300, "max_attempts": 5` + priority + ifDead + `}`
+			"expected_execution_time": 300, "max_attempts": 10` + priority + ifDead + `}`
 	}
 	s.wants(201, "all", "PUT", pathOf("one"), put(given))
 	sameContent(t, "given", contentOf(s, "one"), content("", `, "if_dead": `+given))

@@ -39,7 +39,7 @@ func TestPatch(t *testing.T) {
 		"a time": {`{"scheduled_at": "2100-01-01T01:00:00.5+01:00"}`, "rescheduled", payload + `, "scheduled_at": "2100-01-01T00:00:00.5Z", "priority": 7, "queue": "mail", "expiration": 60,
 			"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5, "retention": 86400}`},
 		"defaults": {`{"priority": null, "queue": null, "expiration": null, "expected_execution_time": null, "max_attempts": null, "entity": null, "tenant_id": null, "jitter": null, "retention": null, "cron": null}`, "rescheduled",
-			payload + `, "scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 5}`},
+			payload + `, "scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 10}`},
 		"the time keeps": {`{"scheduled_at": null}`, "unchanged", payload + rest},
 		"it recurs": {`{"cron": "0 9 * * *", "overlap": "allow"}`, "rescheduled", payload + `, "cron": "0 9 * * *", "time_zone": "UTC", "overlap": "allow", "catch_up": "latest",
 			"catch_up_paused": "none", "catch_up_limit": 100` + rest},
@@ -101,13 +101,13 @@ func TestPatchOfRecurring(t *testing.T) {
 	const recurs = `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z", "cron": "0 9 * * *",
 		"time_zone": "Europe/Vienna", "overlap": "allow", "catch_up": "all", "catch_up_paused": "latest",
 		"catch_up_limit": 3, "ends_at": "2200-01-01T00:00:00Z", "max_occurrences": 4, "queue": "default",
-		"expected_execution_time": 300, "max_attempts": 5}`
+		"expected_execution_time": 300, "max_attempts": 10}`
 	s.wants(201, "all", "PUT", "/v1/tasks/r", recurs)
 	s.wants(200, "all", "PATCH", "/v1/tasks/r", `{"max_occurrences": null, "time_zone": null, "catch_up": "none"}`)
 	sameContent(t, "recurring", contentOf(s, "r"), `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z",
 		"cron": "0 9 * * *", "time_zone": "UTC", "overlap": "allow", "catch_up": "none", "catch_up_paused": "latest",
 		"catch_up_limit": 3, "ends_at": "2200-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300,
-		"max_attempts": 5}`)
+		"max_attempts": 10}`)
 	s.says(s.wants(422, "all", "PATCH", "/v1/tasks/r", `{"cron": null, "overlap": "skip"}`), "cron is missing")
 	if row := s.row("r"); row.Cron == nil || *row.Cron != "0 9 * * *" {
 		t.Errorf("cron %v after a refused patch", row.Cron)

@@ -161,5 +161,5 @@ func TestPutSaysEverything(t *testing.T) {
 		"retention": 86400}`)
 	s.wants(200, "all", "PUT", "/v1/tasks/full", `{"payload": {"type": "LOG"}}`)
 	sameContent(t, "after", contentOf(s, "full"), `{"payload": {"type": "LOG"},
-		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 5}`)
+		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 10}`)
 }

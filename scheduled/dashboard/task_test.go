@@ -75,10 +75,10 @@ func TestTaskTellsWhy(t *testing.T) {
 		status int
 		wants  []string
 	}{
-		{"good", 200, []string{`data-tone="good">Completed by attempt 1 of 5`, "sent to &lt;3&gt; people", "&#34;sent&#34;: 3",
+		{"good", 200, []string{`data-tone="good">Completed by attempt 1 of 10`, "sent to &lt;3&gt; people", "&#34;sent&#34;: 3",
 			`href="/tasks?entity=event%3A1"`, `href="/tasks?tenant=acme"`, `<a class="id" href="/tasks/next%2F1">`,
 			"attempt 1 completed", "Its follow-up next/1", "idempotency key good:" + b.revision("good"), "&#34;place&#34;: &#34;Bonn&#34;"}},
-		{"bad", 200, []string{`data-tone="bad">Failed for good at attempt 1 of 5`, "550 no &lt;b&gt;mailbox&lt;/b&gt;",
+		{"bad", 200, []string{`data-tone="bad">Failed for good at attempt 1 of 10`, "550 no &lt;b&gt;mailbox&lt;/b&gt;",
 			"The text as a whole, 1 4", "the last line", "The whole error", `data-status="FAILED"`}},
 		{"retried", 200, []string{`data-tone="warn"`, "due at 20", "connection refused", "RETRIED",
 			`data-label="Revision" class="number">` + b.revision("retried") + `<`}},

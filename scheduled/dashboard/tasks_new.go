@@ -53,7 +53,7 @@ func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTa
 			made("priority", "Priority", "From -100 to 100. The higher runs first. Default: 0.", ""),
 			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.",
 				""),
-			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 5.", ""),
+			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 10.", ""),
 		},
 		Recurs: []input{
 			made("cron", "Cron expression", "5 fields, 6 with seconds first, @daily and its like, or @every 90s.", ""),

@@ -77,7 +77,7 @@ func (l lateness) stood(number, from, silent, to int) {
 func (l lateness) says(id, want string) {
 	l.Helper()
 	l.because(
-		id, "completed", "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(120); 1h0m0s late: "+want,
+		id, "completed", "completed by attempt 1 of 10 on node 9 (host/1, mailer v1) at far(120); 1h0m0s late: "+want,
 	)
 }
 
@@ -158,7 +158,7 @@ func TestWhyLate(t *testing.T) {
 // A pause is named however short it was; what else held up for a moment is not.
 func TestWhyLateByAMoment(t *testing.T) {
 	t.Parallel()
-	const completed = "completed by attempt 1 of 5 on node 9 (host/1, mailer v1) at far(60)"
+	const completed = "completed by attempt 1 of 10 on node 9 (host/1, mailer v1) at far(60)"
 	for name, test := range map[string]struct {
 		from, until, began time.Duration // after it was due; until 0: there was no pause
 		itself             bool

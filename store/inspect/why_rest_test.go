@@ -113,8 +113,8 @@ func TestWhyTellsWhatADeathSchedules(t *testing.T) {
 func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	for since, want := range map[time.Duration]string{
-		time.Second: "attempt 1 of 5 is with node 9",
-		time.Minute: "attempt 1 of 5 is with node 9, and is not known to have begun: " +
+		time.Second: "attempt 1 of 10 is with node 9",
+		time.Minute: "attempt 1 of 10 is with node 9, and is not known to have begun: " +
 			"it probably waits there for a slot, a connection or a lock",
 	} {
 		b := newBench(t)
@@ -194,7 +194,7 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 	b.ended("too late", "RETRIED", "QUEUED", "421 try later", 3*time.Hour)
 	e = b.because(
 		"too late", "retry",
-		"attempt 1 of 5 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T",
+		"attempt 1 of 10 failed, and the next waits for its time, due at T: 421 try later; it expires before that, at T",
 	)
 	if len(e.Next) != 2 || !strings.HasPrefix(e.Next[0].Text, "it expires") || e.Next[0].At.After(*e.Next[1].At) {
 		t.Errorf("what is next: %s", pretty(e.Next))

@@ -260,7 +260,7 @@ execution: attempt 104 began on `+node+`, 2s after it was due
 execution: attempt 104 completed
 	took: a while
 `)
-	if got := e.Reason.Sentence(timeless); got != "completed by attempt 104 of 5 on "+node+" at T" {
+	if got := e.Reason.Sentence(timeless); got != "completed by attempt 104 of 10 on "+node+" at T" {
 		t.Errorf("the reason is %q", got)
 	}
 }

@@ -80,8 +80,8 @@ func TestWhyWithoutANode(t *testing.T) {
 	} {
 		b.Make(kind, kind)
 	}
-	b.because("FAILED", "failed", "failed for good at attempt 3 of 5 at T: it was so")
-	b.because("EXPIRED", "expired", "expired before attempt 4 of 5 could start at T")
+	b.because("FAILED", "failed", "failed for good at attempt 3 of 10 at T: it was so")
+	b.because("EXPIRED", "expired", "expired before attempt 4 of 10 could start at T")
 	b.because("COMPLETED", "completed", "completed at T")
 	b.because("PAUSED", "paused", "it is paused by events-api, since T"+nobody)
 	b.because(
@@ -96,7 +96,7 @@ func TestWhyWithoutANode(t *testing.T) {
 		"held QUEUED", "edited",
 		"it was edited while an attempt ran, and runs again when that attempt has ended, its lease ends at T"+nobody,
 	)
-	b.because("EXECUTING", "running", "attempt 3 of 5 runs, or is about to, claimed at T, its lease ends at T"+nobody)
+	b.because("EXECUTING", "running", "attempt 3 of 10 runs, or is about to, claimed at T, its lease ends at T"+nobody)
 
 	b.Schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
 	e := b.because("later", "not_due", "its time has not come, due at far(7)"+nobody)

@@ -66,7 +66,7 @@ type recurs struct {
 // defaultExpected and defaultAttempts are the defaults of the table.
 const (
 	defaultExpected = 5 * time.Minute
-	defaultAttempts = 5
+	defaultAttempts = 10
 )
 
 func (t *task) payloadJSON() string {
