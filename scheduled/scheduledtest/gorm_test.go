@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+	"gorm.io/gorm/schema"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
@@ -16,22 +18,37 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
+// event is a model whose table has the prefix that the application's naming strategy gives it.
+type event struct {
+	ID         string
+	RemindedAt *time.Time
+}
+
+// inTx is as in store/ORM.md.
+func inTx(ctx context.Context, app *gorm.DB, tx *sql.Tx) *gorm.DB {
+	orm := app.Session(&gorm.Session{NewDB: true, SkipDefaultTransaction: true, Context: ctx})
+	orm.Statement.ConnPool = tx
+	return orm
+}
+
 // What store/ORM.md says of GORM: one pool, tasks scheduled in GORM's transaction, and a handler that writes through
-// GORM in its own.
+// GORM in its own, with the settings of the application.
 func TestGORMOnOnePool(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
 	sqlDB := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = sqlDB.Close() })
-	orm, err := gorm.Open(postgres.New(postgres.Config{Conn: sqlDB}), &gorm.Config{Logger: logger.Discard})
+	orm, err := gorm.Open(postgres.New(postgres.Config{Conn: sqlDB}), &gorm.Config{
+		Logger: logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: "shop_"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := orm.Exec(`CREATE TABLE events (id text PRIMARY KEY, reminded_at timestamptz)`).Error; err != nil {
+	if err := orm.Exec(`CREATE TABLE shop_events (id text PRIMARY KEY, reminded_at timestamptz)`).Error; err != nil {
 		t.Fatal(err)
 	}
 	err = orm.Transaction(func(tx *gorm.DB) error {
-		if err := tx.Exec(`INSERT INTO events (id) VALUES ('42')`).Error; err != nil {
+		if err := tx.Create(&event{ID: "42"}).Error; err != nil {
 			return err
 		}
 		task := store.Task{Payload: reminder{"42"}, At: fivePM}
@@ -48,24 +65,18 @@ func TestGORMOnOnePool(t *testing.T) {
 	defer func() { _ = sqlTx.Rollback() }()
 	h := scheduledtest.NewSQL(t, sqlTx, registry(t,
 		handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[reminder]) error {
-			config := &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
-			orm, err := gorm.Open(postgres.New(postgres.Config{Conn: tx}), config)
-			if err != nil {
-				return err
-			}
-			return orm.WithContext(ctx).
-				Exec("UPDATE events SET reminded_at = ? WHERE id = ?", task.StartedAt, task.Payload.Event).Error
+			return inTx(ctx, orm, tx).Model(&event{ID: task.Payload.Event}).Update("reminded_at", task.StartedAt).Error
 		}),
 	))
 	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
 		t.Fatalf("ran %+v", ran)
 	}
 	var reminded int
-	const sql = `SELECT count(*) FROM events WHERE reminded_at = $1`
+	const sql = `SELECT count(*) FROM shop_events WHERE reminded_at = $1`
 	if err := sqlTx.QueryRowContext(t.Context(), sql, fivePM).Scan(&reminded); err != nil || reminded != 1 {
 		t.Errorf("%d events are reminded of in the handler's transaction, %v", reminded, err)
 	}
-	err = orm.Raw(`SELECT count(*) FROM events WHERE reminded_at IS NOT NULL`).Scan(&reminded).Error
+	err = orm.Raw(`SELECT count(*) FROM shop_events WHERE reminded_at IS NOT NULL`).Scan(&reminded).Error
 	if err != nil || reminded != 0 {
 		t.Errorf("%d events outside it, %v", reminded, err)
 	}
