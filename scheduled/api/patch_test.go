@@ -114,7 +114,7 @@ func TestPatchOfRecurring(t *testing.T) {
 	}
 	s.wants(200, "all", "PATCH", "/v1/tasks/r", `{"cron": null}`)
 	sameContent(t, "no longer recurring", contentOf(s, "r"), `{"payload": {"type": "TEST"},
-		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 5}`)
+		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 10}`)
 }
 
 // A patch of a task that has ended does not run it again, unless it says so.
