@@ -94,7 +94,8 @@ type hungRow struct {
 func (e *examination) hung(ctx context.Context) error {
 	found, err := rows[hungRow](ctx, e, hungSQL)
 	for _, one := range found {
-		e.warn("restart the node, which frees their slots, and have handlers of "+one.Type+" end when their context does",
+		e.warn("restart the node, which frees their slots, and have handlers of "+one.Type+
+			" end when their context does",
 			"%s handlers of type %s on node %d (%s on %s) do not return, although their claims are over; "+
 				"each keeps a slot", one.Handlers, one.Type, one.Number, one.Service, one.Host)
 	}

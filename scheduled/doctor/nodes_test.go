@@ -25,6 +25,16 @@ func TestANodeThatIsGone(t *testing.T) {
 	p.finds(p.examine(nil, "nodes"), "nodes", Info, fmt.Sprintf("node %d (mail on host/1) is gone", number))
 }
 
+func TestHandlersThatHang(t *testing.T) {
+	p := newPatient(t)
+	number, holder := p.fakeNode("mail", "v1", "")
+	p.on(holder, fmt.Sprintf(`UPDATE tasktable.nodes SET hung = '{"SLOW": 3}' WHERE number = %d`, number))
+	p.finds(p.examine(nil, "nodes"), "nodes", Warning, fmt.Sprintf(
+		"3 handlers of type SLOW on node %d (mail on host/1) do not return", number))
+	p.on(holder, fmt.Sprintf(`UPDATE tasktable.nodes SET hung = '[]' WHERE number = %d`, number)) // damaged
+	p.finds(p.examine(nil, "nodes"), "nodes", OK, "1 node of service mail")
+}
+
 func TestVersionsSideBySide(t *testing.T) {
 	p := newPatient(t)
 	p.fakeNode("mail", "v1", "")

@@ -83,7 +83,8 @@ func (l *Leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 
 // The statement leaves out jobs that are no longer with the client with which the leader saw them.
 const lockJobsSQL = `
-SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks, j.metadata::text AS metadata FROM tasktable.river_job AS j
+SELECT j.id, j.state::text AS state, coalesce(j.args ->> 'tasks', '') AS tasks, j.metadata::text AS metadata
+FROM tasktable.river_job AS j
 WHERE j.id = ANY ($2::bigint[])
     AND CASE WHEN j.state = 'running' THEN j.attempted_by[array_length(j.attempted_by, 1)] ELSE '' END = $1::text
 ORDER BY j.id LIMIT $3::int FOR UPDATE SKIP LOCKED`

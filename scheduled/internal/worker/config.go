@@ -28,7 +28,7 @@ type Config struct {
 	ShareSlots     bool
 	Places         int // how many transactional handlers run at once
 	StartAllowance time.Duration
-	HungAfter      time.Duration // see HungAfter
+	HungAfter      time.Duration    // see HungAfter
 	Backoff        handlers.Backoff // of types that have none of their own
 	Codec          store.Codec
 	LogErrors      bool // whether log lines of attempts have the text of the error

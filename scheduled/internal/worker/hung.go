@@ -13,8 +13,8 @@ import (
 const HungAfter = 30 * time.Second
 
 // hung has the handlers that ignore their contexts: their claims are over, and they have not returned. Each keeps its
-// slot, because nobody can end a goroutine, and its River job, because the leader counts the slot by the job. It is safe
-// for concurrent use.
+// slot, because nobody can end a goroutine, and its River job, because the leader counts the slot by the job. It is
+// safe for concurrent use.
 type hung struct {
 	mu   sync.Mutex
 	runs map[*Run]hungRun
@@ -90,8 +90,8 @@ func (w *Worker) lookForHung(now time.Time) {
 	before := now.Add(-w.config.HungAfter)
 	queues, _, places := w.hung.stuck(before)
 	for _, r := range w.hung.untold(before) {
-		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; its slot is not free until "+
-			"the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue, "revision", r.Revision,
+		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; "+
+			"its slot is not free until the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue, "revision", r.Revision,
 			"attempt", r.Attempt)
 	}
 	w.config.Stuck(w.heldBy(queues, places))

@@ -239,8 +239,8 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 const settleLimit = 5 * time.Second
 
 const (
-	// beginEffectsSQL has Postgres itself end a statement that takes too long. So the settler can tell it from a database
-	// that does not answer.
+	// beginEffectsSQL has Postgres itself end a statement that takes too long. So the settler can tell it from a
+	// database that does not answer.
 	beginEffectsSQL = `BEGIN; SET LOCAL statement_timeout = '5s'`
 	// maxLate is how often Postgres may end a statement before the attempt fails that asked for so many follow-ups, or
 	// for ones that take so long.
