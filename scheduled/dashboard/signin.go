@@ -84,8 +84,8 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	address := fairuse.AddressOf(r, d.config.TrustedProxies)
 	if wait := d.signIns.Take(address, d.config.SignInRate); wait > 0 { // before the form is read
 		w.Header().Set("Retry-After", "1")
-		d.showSignIn(w, r, http.StatusTooManyRequests, signInView{Next: "/", Error: "Too many people sign in from your " +
-			"address at once. Try again in a second."})
+		d.showSignIn(w, r, http.StatusTooManyRequests, signInView{Next: "/", Error: "Too many people sign in from " +
+			"your address at once. Try again in a second."})
 		return
 	}
 	if err := readForm(w, r, maxStrangerBytes); err != nil {
@@ -99,7 +99,8 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 	key, err := d.config.Keys.Authenticate(ctx, d.config.Pool, secret)
 	switch {
 	case keys.IsRefusal(err):
-		d.config.Logger.Warn("a sign-in to the dashboard was refused", "address", address, "key", key.Name, "error", err)
+		d.config.Logger.Warn("a sign-in to the dashboard was refused", "address", address, "key", key.Name,
+			"error", err)
 		view.Error = "The key is not valid."
 		d.showSignIn(w, r, http.StatusUnauthorized, view)
 		return
