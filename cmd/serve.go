@@ -141,7 +141,8 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.api.on {
-		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, s.metrics, logger)
+		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, s.metrics,
+			doubtsOf(registry, s.webhook.config.Secrets), logger)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers"
 	command "github.com/tasktable/tasktable/handlers/command/contract"
 	statement "github.com/tasktable/tasktable/handlers/statement/contract"
 	webhook "github.com/tasktable/tasktable/handlers/webhook/contract"
@@ -104,7 +106,7 @@ func networks(into *[]netip.Prefix) func(string) error {
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *apiSettings) start(
 	ctx context.Context, d *database, schemaName string, server *startingHandler, tracer trace.TracerProvider,
-	metrics *metrics, logger *slog.Logger,
+	metrics *metrics, doubts func(string, []byte) []string, logger *slog.Logger,
 ) (stop func(), err error) {
 	schema, err := store.NewSchema(schemaName)
 	if err != nil {
@@ -120,7 +122,7 @@ func (s *apiSettings) start(
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
 		TrustedProxies: s.proxies,
 		Authenticate:   api.ByKey(authenticator),
-		CheckPayload:   checkPayload, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
+		CheckPayload:   checkPayload, Doubts: doubts, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
 		Metrics: metrics.registry,
 	})
 	if err != nil {
@@ -129,6 +131,22 @@ func (s *apiSettings) start(
 	}
 	server.begin(served.Handler())
 	return func() { server.stop(pool.Close) }, nil
+}
+
+// doubtsOf returns what is perhaps not meant in a payload, as far as the handlers and the secrets of this node tell.
+func doubtsOf(registry *handlers.Registry, secrets map[string][]string) func(string, []byte) []string {
+	return func(taskType string, payload []byte) (doubts []string) {
+		if field := registry.UnknownField(taskType, payload); field != "" {
+			doubts = append(doubts, fmt.Sprintf("type %s has no payload field %q, which its handler here ignores", taskType,
+				field))
+		}
+		var request webhook.HTTPRequest
+		if taskType == request.TaskType() && json.Unmarshal(payload, &request) == nil && request.SignWith != "" &&
+			secrets[request.SignWith] == nil {
+			doubts = append(doubts, fmt.Sprintf("this node has no secret %q, which sign_with names", request.SignWith))
+		}
+		return doubts
+	}
 }
 
 // checkPayload refuses payloads of the ready-made types that break their rules.

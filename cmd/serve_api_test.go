@@ -2,9 +2,14 @@ package cmd
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/handlers/logging"
+	"github.com/tasktable/tasktable/store"
 )
 
 func TestTrustedProxyOption(t *testing.T) {
@@ -29,6 +34,28 @@ func TestTrustedProxyOption(t *testing.T) {
 		err := networks(&found)(given)
 		if got := fmt.Sprint(found); want != "" && (err != nil || got != want) || want == "" && (err == nil || found != nil) {
 			t.Errorf("%q: %v, %v", given, found, err)
+		}
+	}
+}
+
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	registry, err := handlers.NewRegistry(logging.Variant(slog.Default()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubts := doubtsOf(registry, map[string][]string{"orders": {"whsec_"}})
+	for payload, want := range map[string]string{
+		`{"type": "LOG", "message": "hi"}`:                  "",
+		`{"type": "LOG", "mesage": "hi"}`:                   `type LOG has no payload field "mesage"`,
+		`{"type": "HTTP_REQUEST", "sign_with": "orders"}`:   "",
+		`{"type": "HTTP_REQUEST", "sign_with": "order"}`:    `this node has no secret "order"`,
+		`{"type": "HTTP_REQUEST", "url": "https://a.test"}`: "",
+		`{"type": "OF_ANOTHER_NODE", "sign_with": "order"}`: "",
+	} {
+		got := strings.Join(doubts(store.JSON(payload).TaskType(), []byte(payload)), " ")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", payload, got, want)
 		}
 	}
 }

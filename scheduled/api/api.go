@@ -20,6 +20,7 @@ type API struct {
 	callers *fairuse.Rates
 	authors sync.Map // *author by service
 	marks   marks
+	crew    crew
 	shares  shares
 	ended   *ended
 	metrics *callMetrics

@@ -23,7 +23,9 @@ type call struct {
 	schema store.Schema
 	db     store.DB // the pool, or the call's transaction
 
-	checkPayload func(taskType string, payload []byte) error // of the Config
+	checkPayload func(taskType string, payload []byte) error    // of the Config
+	doubts       func(taskType string, payload []byte) []string // of the Config
+	crew         *crewSeen                                      // nil: nothing is known
 }
 
 // register adds an endpoint that needs the scope.
@@ -88,8 +90,12 @@ func change[I, O any](
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
 		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx, caller)}
+		seen := a.crew.look(ctx, a) // before the call has a connection of its own
 		inTx := reads || caller.Tenant != "" || caller.bound() || asked.key != "" || given.any()
-		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) { return do(ctx, c, in) })
+		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) {
+			c.crew = seen
+			return do(ctx, c, in)
+		})
 	})
 }
 
@@ -100,7 +106,7 @@ func run[O any](
 ) (out *O, err error) {
 	c := call{
 		author: a.author(caller), caller: caller, schema: a.answers.schema, db: a.config.Pool,
-		checkPayload: a.config.CheckPayload,
+		checkPayload: a.config.CheckPayload, doubts: a.config.Doubts,
 	}
 	if !inTx {
 		return do(c)

@@ -44,6 +44,9 @@ type Config struct {
 	// CheckPayload refuses the payload of a task that would fail, so that the caller learns of it at once. Its error
 	// names the field and the rule. Nil means that every payload is accepted.
 	CheckPayload func(taskType string, payload []byte) error
+	// Doubts returns sentences about a payload that is accepted, but may not be meant, such as an unknown field. The
+	// answer has them as warnings. Nil means none.
+	Doubts func(taskType string, payload []byte) []string
 	// Keys holds the calls of a tenant to its tasks. Nil means keys.New for the schema of Store, whose role of tenants
 	// is the one that `tasktable migrate roles` makes.
 	Keys *keys.Keys

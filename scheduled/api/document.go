@@ -75,6 +75,7 @@ func plainly(ctx huma.Context, _ string, answer any) (any, error) {
 	}
 	for _, one := range refused.Errors {
 		one.Value = nil
+		one.Message = strings.Replace(one.Message, "1e-06", "0.000001", 1)
 		if strings.Contains(one.Message, "date-time") || strings.Contains(one.Message, "invalid date/time") {
 			one.Message = "expected a time such as 2027-01-31T09:30:00Z, with Z or an offset"
 		}

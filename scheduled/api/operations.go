@@ -98,6 +98,8 @@ type resumeQueueInput struct {
 type QueueReceipt struct {
 	Queue   string        `json:"queue"`
 	Outcome store.Outcome `json:"outcome"`
+
+	Warnings []Warning `json:"warnings,omitempty" nullable:"false" doc:"What is perhaps not meant."`
 }
 
 type queueAnswer struct{ Body QueueReceipt }
@@ -169,7 +171,7 @@ func (c call) queueVerb(
 	}
 	outcome, err := do(store.Queue(queue))
 	answer := &queueAnswer{}
-	answer.Body.Queue, answer.Body.Outcome = queue, outcome
+	answer.Body.Queue, answer.Body.Outcome, answer.Body.Warnings = queue, outcome, c.warnOfQueue(queue)
 	return answer, err
 }
 

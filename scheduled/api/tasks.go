@@ -18,6 +18,7 @@ type Receipt struct {
 	ID       string        `json:"id"`
 	Revision int64         `json:"revision,omitempty"`
 	Outcome  store.Outcome `json:"outcome"`
+	Warnings []Warning     `json:"warnings,omitempty" nullable:"false" doc:"What is perhaps not meant."`
 }
 
 // receiptAnswer answers a call on one task.
@@ -27,8 +28,12 @@ type receiptAnswer struct {
 	Body   Receipt
 }
 
-func answerOf(receipt store.Receipt) *receiptAnswer {
-	a := &receiptAnswer{Status: http.StatusOK, Body: Receipt(receipt)}
+func receiptOf(receipt store.Receipt, warnings ...Warning) Receipt {
+	return Receipt{receipt.ID, receipt.Revision, receipt.Outcome, warnings}
+}
+
+func answerOf(receipt store.Receipt, warnings ...Warning) *receiptAnswer {
+	a := &receiptAnswer{Status: http.StatusOK, Body: receiptOf(receipt, warnings...)}
 	if receipt.Outcome == store.Created {
 		a.Status = http.StatusCreated
 	}
@@ -156,7 +161,7 @@ func (c call) schedule(
 	if given.IfNoneMatch != "" && receipt.Outcome != store.Created {
 		return nil, refusal(CodeChanged, "there is a task of this id, and If-None-Match asks for none")
 	}
-	return answerOf(receipt), nil
+	return answerOf(receipt, c.warnings(task)...), nil
 }
 
 // task returns the task to schedule.
@@ -214,14 +219,18 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 	if err != nil {
 		return nil, c.ofOthers(err)
 	}
-	return receiptsOf(receipts), nil
+	answer := receiptsOf(receipts)
+	for i, task := range tasks {
+		answer.Body.Receipts[i].Warnings = c.warnings(task)
+	}
+	return answer, nil
 }
 
 func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
 	answer := &receiptsAnswer{}
 	answer.Body.Receipts = make([]Receipt, len(receipts))
 	for i, receipt := range receipts {
-		answer.Body.Receipts[i] = Receipt(receipt)
+		answer.Body.Receipts[i] = receiptOf(receipt)
 	}
 	return answer
 }
@@ -277,5 +286,5 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	return answerOf(receipt), nil
+	return answerOf(receipt, c.warnings(task)...), nil
 }

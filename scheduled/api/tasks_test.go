@@ -73,7 +73,7 @@ func TestInvalidTasksChangeNothing(t *testing.T) {
 		"a long entity":     {422, `{"payload": {"type": "LOG"}, "entity": "` + strings.Repeat("ö", 300) + `"}`, "entity must be at most 512 bytes"},
 		"a large payload":   {422, `{"payload": {"type": "LOG", "a": "` + strings.Repeat("a", 256<<10) + `"}}`, "payload must"},
 		"an expiration":     {422, `{"payload": {"type": "LOG"}, "expiration": 1e300}`, "expiration must be between 1µs and 10 years"},
-		"a negative one":    {422, `{"payload": {"type": "LOG"}, "expiration": -1}`, "body.expiration: expected number >= 0"},
+		"a negative one":    {422, `{"payload": {"type": "LOG"}, "expiration": -1}`, "body.expiration: expected number >= 0.000001"},
 		"no cron":           {422, `{"payload": {"type": "LOG"}, "overlap": "skip"}`, "cron is missing"},
 		"a cron":            {422, `{"payload": {"type": "LOG"}, "cron": "61 * * * *"}`, "cron"},
 		"a zone":            {422, `{"payload": {"type": "LOG"}, "cron": "@daily", "time_zone": "Mars/Base"}`, "time_zone"},

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
+)
+
+// Warning tells that a call did what it asked, but that this is perhaps not what was meant.
+type Warning struct {
+	Code   string `json:"code" doc:"no_handler, no_worker or doubtful_payload. Others may be added."`
+	Detail string `json:"detail"`
+}
+
+const (
+	crewStale  = 5 * time.Second // so old may be what a warning says about the nodes
+	crewWithin = time.Second     // a call waits no longer for it
+	crewMost   = 1000            // nodes that are looked at
+)
+
+// crew is what the live nodes can run. It is read at most once in crewStale, however many calls there are, and outside
+// of their transactions.
+type crew struct {
+	mu    sync.Mutex
+	asked time.Time
+	seen  *crewSeen // nil: nothing is known
+}
+
+type crewSeen struct{ types, queues map[string]bool }
+
+// look returns what is known, and reads it anew if that is old. A read that fails warns of nothing.
+func (c *crew) look(ctx context.Context, a *API) *crewSeen {
+	c.mu.Lock()
+	if time.Since(c.asked) < crewStale {
+		defer c.mu.Unlock()
+		return c.seen
+	}
+	c.asked = time.Now() // the others use what is known
+	c.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, crewWithin)
+	defer cancel()
+	nodes, err := a.author(Caller{}).inspector.Nodes(limited, a.config.Pool, inspect.NodeFilter{Limit: crewMost})
+	var seen *crewSeen
+	for _, node := range nodes {
+		if err != nil || node.State == inspect.NodeSilent || node.State == inspect.NodeEnded {
+			continue
+		}
+		if seen == nil {
+			seen = &crewSeen{map[string]bool{}, map[string]bool{}}
+		}
+		for _, name := range node.Types {
+			seen.types[name] = true
+		}
+		for name := range node.Queues {
+			seen.queues[name] = true
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = seen
+	return seen
+}
+
+// warnings are those about a task that was scheduled. Without a live node nothing is known about types and queues.
+func (c call) warnings(task store.Task) (all []Warning) {
+	name, queue := task.Payload.TaskType(), task.Queue
+	if queue == "" {
+		queue = store.DefaultQueue
+	}
+	if c.crew != nil && !c.crew.types[name] {
+		all = append(all, Warning{"no_handler",
+			fmt.Sprintf("no running node has a handler for type %s, so the task waits", name)})
+	}
+	all = append(all, c.warnOfQueue(queue)...)
+	if c.doubts == nil {
+		return all
+	}
+	payload, err := task.Payload.(Payload).MarshalJSON()
+	if err != nil {
+		return all
+	}
+	for _, doubt := range c.doubts(name, payload) {
+		all = append(all, Warning{"doubtful_payload", doubt})
+	}
+	return all
+}
+
+func (c call) warnOfQueue(queue string) []Warning {
+	if c.crew == nil || c.crew.queues[queue] {
+		return nil
+	}
+	return []Warning{{"no_worker", fmt.Sprintf("no running node works queue %s, so its tasks wait", queue)}}
+}

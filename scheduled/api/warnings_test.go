@@ -1,0 +1,74 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/api"
+)
+
+// What is accepted, but would wait for ever or be ignored, is told in the answer.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	s := newService(t, func(config *api.Config) {
+		config.Doubts = func(taskType string, payload []byte) []string {
+			if strings.Contains(string(payload), "mesage") {
+				return []string{"type " + taskType + " has no payload field mesage"}
+			}
+			return nil
+		}
+	})
+	conn, err := s.pool.Acquire(t.Context()) // the session of a live node holds its lock
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	var number int
+	if err := conn.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ('svc', 'v', 'h/1', '{"default": 3}', ARRAY['LOG']) RETURNING number`).Scan(&number); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
+		t.Fatal(err)
+	}
+	const task, bulk = "/v1/tasks/a", "/v1/tasks/bulk"
+	fine := hello
+	for _, c := range []struct{ method, path, body, want string }{
+		{"PUT", task, fine, ""},
+		{"POST", "/v1/tasks", `{"payload": {"type": "LOGS"}, "scheduled_at": "2030-01-01T12:00:00Z"}`, "no_handler"},
+		{"PUT", task, `{"payload": {"type": "LOG"}, "queue": "mial"}`, "no_worker"},
+		{"PATCH", task, `{"payload": {"mesage": "hi"}}`, "no_worker doubtful_payload"},
+		{"PATCH", task, `{"queue": "default"}`, "doubtful_payload"},
+		{"POST", bulk, `{"tasks": [` + fine + `, {"payload": {"type": "NOPE"}, "queue": "x"}]}`, "no_handler no_worker"},
+		{"POST", "/v1/queues/nope/resume", "", "no_worker"},
+		{"POST", "/v1/queues/default/resume", "", ""},
+	} {
+		got := s.call("all", c.method, c.path, c.body)
+		var answer struct {
+			Warnings []api.Warning
+			Receipts []struct{ Warnings []api.Warning }
+		}
+		got.json(t, &answer)
+		for _, receipt := range answer.Receipts {
+			answer.Warnings = append(answer.Warnings, receipt.Warnings...)
+		}
+		var codes []string
+		for _, warning := range answer.Warnings {
+			codes = append(codes, warning.Code)
+			if warning.Detail == "" {
+				t.Errorf("%s: %s", c.path, got.text)
+			}
+		}
+		if told := strings.Join(codes, " "); got.status >= 300 || told != c.want {
+			t.Errorf("%s %s %s: warnings %q, want %q: %s", c.method, c.path, c.body, told, c.want, got.text)
+		}
+	}
+	// Nothing is known of the nodes by the calls of another API, whose only node has ended.
+	s.exec(fmt.Sprintf(`UPDATE tasktable.nodes SET dead_at = now() WHERE number = %d`, number))
+	other := newService(t, func(config *api.Config) { config.Pool = s.pool })
+	if got := other.wants(201, "all", "POST", "/v1/tasks", `{"payload": {"type": "LOGS"}}`); strings.Contains(got.text, "warn") {
+		t.Errorf("without a node: %s", got.text)
+	}
+}
