@@ -182,7 +182,8 @@ func eventChoices(chosen []rules.Event) (choices []choice) {
 
 // renamedFields are the fields of forms for those that errors name.
 var renamedFields = map[string]string{
-	"types,": "types", "type": "types", "queue": "queues", "tenant_id": "tenants", "entity": "entities", "id": "recurring",
+	"types,": "types", "type": "types", "queue": "queues", "tenant_id": "tenants", "entity": "entities",
+	"id":          "recurring",
 	"quiet_from,": "quiet", "quiet_zone": "quiet", "recipient": "email", "a": "email",
 }
 

@@ -65,8 +65,8 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 	rule := rules.Rule{
 		Name: v.form("name"), Events: eventsOf(v), Recipients: v.request.PostForm["recipient"],
 		Types: readLines(v.form("types")), Queues: readLines(v.form("queues")), Tenants: readLines(v.form("tenants")),
-		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")), Quiet: quietOf(v), WithoutDetails: v.form("details") == "",
-		Disabled: v.form("enabled") == "",
+		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")), Quiet: quietOf(v),
+		WithoutDetails: v.form("details") == "", Disabled: v.form("enabled") == "",
 	}
 	errs := readTimes(v, &rule)
 	form, err := ruleFormView{Seen: v.form("seen"), Errors: errs}.of(ctx, v, rule)

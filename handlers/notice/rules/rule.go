@@ -121,7 +121,8 @@ func (r *Rule) UnmarshalJSON(encoded []byte) error {
 	}
 	*r = Rule{
 		Name: text.Name, Events: text.Events, Types: text.Types, Queues: text.Queues, Tenants: text.Tenants,
-		Entities: text.Entities, Recurring: text.Recurring, Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
+		Entities: text.Entities, Recurring: text.Recurring,
+		Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
 		Digest: AtOnce, Quiet: text.Quiet, WithoutDetails: !text.Details, Disabled: !text.Enabled,
 		DeclaredBy: text.DeclaredBy,
 	}

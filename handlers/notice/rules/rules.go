@@ -57,8 +57,8 @@ const setRuleSQL = `
 WITH given AS MATERIALIZED (
     SELECT g.*, g.quiet ->> 'from' AS quiet_from, g.quiet ->> 'to' AS quiet_to, g.quiet ->> 'zone' AS quiet_zone
     FROM jsonb_to_record($1::text::jsonb) AS g (name text, events text[], types text[], queues text[], tenants text[],
-        entities text[], recurring text[], recipients text[], digest_seconds float8, after_seconds float8, quiet jsonb, details boolean,
-        enabled boolean, declared_by text)
+        entities text[], recurring text[], recipients text[], digest_seconds float8, after_seconds float8,
+        quiet jsonb, details boolean, enabled boolean, declared_by text)
 ), written AS (
     INSERT INTO tasktable.notice_rules AS r (name, events, types, queues, tenants, entities, recurring, digest,
         after, quiet_from, quiet_to, quiet_zone, details, enabled, declared_by)
@@ -147,7 +147,8 @@ func (r *Rules) Declare(ctx context.Context, db store.DB, service string, declar
 
 const listRulesSQL = `
 SELECT jsonb_build_object('name', r.name, 'events', r.events, 'types', r.types, 'queues', r.queues,
-    'tenants', r.tenants, 'entities', r.entities, 'recurring', r.recurring, 'digest_seconds', extract(epoch FROM r.digest)::bigint,
+    'tenants', r.tenants, 'entities', r.entities, 'recurring', r.recurring,
+    'digest_seconds', extract(epoch FROM r.digest)::bigint,
     'after_seconds', extract(epoch FROM r.after)::bigint, 'details', r.details, 'enabled', r.enabled,
     'declared_by', r.declared_by, 'recipients', (SELECT coalesce(jsonb_agg(m.recipient ORDER BY m.recipient), '[]')
         FROM tasktable.notice_rule_recipients AS m WHERE m.rule = r.name),
