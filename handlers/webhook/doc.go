@@ -32,10 +32,12 @@
 // # Outcomes
 //
 // An answer with an expected status completes the task, with a contract.Result: the status, five headers, and up to 16
-// KiB of the body. The body is kept as JSON if it is JSON. A longer body is cut, and the result says so. If the body
-// breaks off, the task completes too, because the server has done its work.
+// KiB of the body. The body is kept as JSON if it is JSON. A longer body is cut, and the result says so. If the server
+// ends the body too early, the task completes too, because the server has done its work. A body that does not come
+// within the timeout is a timeout, and the attempt fails.
 //
-// Everything else is an error, and never contains the URL's path or query, a header or a body:
+// Everything else is an error, and never contains the URL's path or query, or a header. It contains the beginning of
+// the answer's body only with keep_error_body or Config.KeepErrorBody, scrubbed of what the request sent:
 //
 //	no answer                      retried by the backoff: no connection, timeout, bad certificate, malformed answer
 //	5xx, and an unexpected 2xx     retried by the backoff
@@ -43,7 +45,7 @@
 //	an unknown name in sign_with   retried by the backoff, because the node's configuration can be mended
 //	all other 4xx                  permanent, also 401 and 403: mend the account, then retry the task
 //	a 3xx that is not followed     permanent
-//	a refused address              permanent; the error names the rule
+//	a refused address              permanent; the node's log has the address and the rule, the error has not
 //	a payload that breaks a rule   permanent; the error names the field and the rule
 //
 // At most five redirects are followed: 301, 302 and 303 for GET and HEAD, and 307 and 308 for all methods. Each new
@@ -66,18 +68,22 @@
 // lifts the refusal for hosts and ranges of your own, and Config.Deny refuses others. Deny wins. Ports are not
 // restricted. A proxy in the environment is not used, because it would connect on the node's behalf.
 //
-// # Circuit breaker
+// # Circuits
 //
-// Each host (with its port) has a circuit breaker on each node. If more than half of at least 20 calls within a minute
-// failed (5xx, no answer, timeout), its circuit is open for 30 seconds. Then one call goes through, and its outcome
-// closes the circuit or opens it for 30 seconds again. While the circuit is open, tasks are snoozed until it ends and
-// up to 30 seconds more, by chance, so that they do not come back in one moment. A snooze uses up no attempt, and its
-// reason names the host. Nodes do not share their breakers. A node remembers the breakers of 1,000 hosts. Give tasks
-// an Expiration if they must not wait for a host for ever.
+// A circuit belongs to a host (with its port) and to the payload's circuit, or to the URL's path if the payload names
+// none. The first 20 paths of a host that a node calls have a circuit each, and all others share one. A circuit opens
+// on its own failures alone: if more than half of at least 20 calls within a minute failed (an unexpected 5xx, no
+// answer, a timeout). It is open for 30 seconds. Then one call goes through, the probe. If it fails, the circuit is
+// open for twice the time, up to 15 minutes. If it succeeds, the circuit closes. The tasks that wait probe in turn, and
+// none twice in a row while others wait. Config.Circuit has other numbers, and turns circuits off.
+//
+// A task that waits uses up no attempt (see handlers.Wait). It comes back within twice the open time. Its waits are one
+// line of the history, and it counts as late since it was due first. Nodes do not share their circuits. A node
+// remembers 1,000. Give tasks an Expiration if they must not wait for a host for ever.
 //
 // # Limits
 //
-// The timeout is 100 ms to 10 minutes, and the end of the task's lease ends a request too. So give a task with a long
+// A payload's timeout is 100 ms to 10 minutes, and Config.Timeout is the most, 30 s by default. The end of the task's lease ends a request too. So give a task with a long
 // timeout a longer ExpectedExecutionTime. A request's body has at most 256 KiB, and an answer's headers have at most 64
 // KiB. TLS is 1.2 or newer. A node keeps up to 4 idle connections to a host and 100 in all, for a minute.
 //

@@ -42,7 +42,7 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "a circuit opens after one failure", by: []string{"circuit"}, steer: hooked,
-		edits: []edit{{"handlers/webhook/breaker.go", "ended >= minCalls && 2*counts", "2*counts"}},
+		edits: []edit{{"handlers/webhook/circuit.go", "ended < c.settings.Calls || 2*failed", "2*failed"}},
 	},
 	{
 		name: "a request has no revision in its key", by: []string{"request"}, steer: hooked,
