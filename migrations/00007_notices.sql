@@ -157,10 +157,10 @@ BEGIN
     PERFORM tasktable.leave_change(former);
     RETURN made;
 EXCEPTION WHEN OTHERS THEN
-    -- A settle is repeated after an error of these classes: rollback, resources, locks, operators and the system. Any
-    -- other error, such as that of an application's own trigger, would come again, and must not keep a task from being
-    -- settled.
-    IF left(SQLSTATE, 2) IN ('25', '40', '53', '54', '55', '57', '58', 'XX') THEN
+    -- A settle is repeated after an error of these classes: rollback, resources, locks, operators, the system, and
+    -- faults of Postgres itself. Any other error, such as that of an application's own trigger, or a row too large for
+    -- an application's index, would come again, and must not keep a task from being settled.
+    IF left(SQLSTATE, 2) IN ('25', '40', '53', '55', '57', '58', 'XX') THEN
         RAISE;
     END IF;
     PERFORM tasktable.leave_change(former);

@@ -24,6 +24,7 @@ import (
 // expensive all day, and retention runs only a few times an hour.
 type Retention struct {
 	config RetentionConfig
+	pages  int64 // how many pages a batch has
 }
 
 // RetentionConfig is the configuration of Retention.
@@ -39,7 +40,7 @@ type RetentionConfig struct {
 
 // NewRetention makes the retention. It removes nothing before Run.
 func NewRetention(config RetentionConfig) *Retention {
-	return &Retention{config: config}
+	return &Retention{config: config, pages: taskdb.PagesAtOnce}
 }
 
 const (
@@ -235,20 +236,28 @@ WITH nodes AS (
     DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL
         AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
         interval '720 hours') RETURNING 1
-), answers AS ( -- not counted, because they are no history
-    DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
-        SELECT o.ctid FROM tasktable.api_answers AS o
-        WHERE o.created_at < coalesce($2::timestamptz, clock_timestamp()) - interval '24 hours'
-        ORDER BY o.created_at LIMIT 100000))
 ), causes AS ( -- a notice waits at most 8 days and then expires
     DELETE FROM tasktable.notice_causes AS c
     WHERE c.at < coalesce($2::timestamptz, clock_timestamp()) - interval '720 hours'
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 
-// RunOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. A
-// batch is small enough for one transaction.
+// Answers of the API are kept for a day. They are removed in each batch, not once a round, because a round of large
+// tables takes hours.
+const retainAnswersSQL = `
+DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM tasktable.api_answers AS o
+    WHERE o.created_at < coalesce($1::timestamptz, clock_timestamp()) - interval '24 hours'
+    ORDER BY o.created_at LIMIT 5000))`
+
+// maxRetain is how long a batch may take. While it lasts, nobody can schedule a task with the id of a removed one.
+const maxRetain = 2 * time.Second
+
+// RunOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. After
+// a batch that took too long, as on a slow disk, the next batch is half as large.
 func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Retained, err error) {
+	began := time.Now()
+	defer func() { r.pages = pagesAfter(r.pages, time.Since(began)) }()
 	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {
 		next, done, err = r.step(ctx, tx, nil, at)
 		return err
@@ -257,6 +266,17 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 		return at, Retained{}, err
 	}
 	return next, done, nil
+}
+
+// pagesAfter is how many pages the next batch has, after a batch that took a time.
+func pagesAfter(pages int64, took time.Duration) int64 {
+	switch {
+	case took > maxRetain:
+		return max(pages/2, 1)
+	case took < maxRetain/4:
+		return min(2*pages, taskdb.PagesAtOnce)
+	}
+	return pages
 }
 
 // step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock.
@@ -271,7 +291,10 @@ func (r *Retention) step(
 	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 		return at, done, fmt.Errorf("make constraints immediate: %w", err)
 	}
-	budget := int64(taskdb.PagesAtOnce)
+	if _, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(retainAnswersSQL), now); err != nil {
+		return at, done, fmt.Errorf("remove old answers of the API: %w", err)
+	}
+	budget := r.pages
 	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {
 		name := retainTables[at.table].name
 		size, err := r.config.Statements.PagesOf(ctx, tx, name)

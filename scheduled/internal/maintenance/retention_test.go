@@ -240,3 +240,42 @@ func TestRetainKeepsWhatIsDeclared(t *testing.T) {
 		t.Errorf("left are %s", got)
 	}
 }
+
+// Old answers of the API go with each batch, because a round of large tables takes hours.
+func TestRetainRemovesAnswersInEachBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		SELECT 'waits ' || i, '{"type": "JOB"}', '2100-01-01' FROM generate_series(1, 200) AS i`)
+	b.Exec(`INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer, created_at)
+		SELECT 'c', i::text, '', '{}', clock_timestamp() - interval '25 hours' FROM generate_series(1, 6000) AS i`)
+	r := b.retainerOf(day, nil)
+	for _, want := range []int{1000, 0} {
+		r.pages = 1
+		next, _, err := r.RunOnce(t.Context(), Place{})
+		if err != nil || next == (Place{}) {
+			t.Fatalf("the batch ends at %v, %v", next, err)
+		}
+		var left int
+		if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.api_answers`).Scan(&left); err != nil ||
+			left != want {
+			t.Errorf("%d answers are left, want %d; %v", left, want, err)
+		}
+	}
+}
+
+func TestPagesOfABatchFollowItsTime(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		pages int64
+		took  time.Duration
+		want  int64
+	}{
+		{2000, 3 * time.Second, 1000}, {1, time.Minute, 1}, {1000, time.Second, 1000},
+		{500, 100 * time.Millisecond, 1000}, {2000, time.Millisecond, taskdb.PagesAtOnce},
+	} {
+		if got := pagesAfter(test.pages, test.took); got != test.want {
+			t.Errorf("%d pages took %s, then %d, want %d", test.pages, test.took, got, test.want)
+		}
+	}
+}

@@ -29,3 +29,17 @@ func TestAnswered(t *testing.T) {
 		}
 	}
 }
+
+// A broken index or a full disk is no fault of the row that met it, so the row's task must not fail for it. A row that
+// is too large for an application's index is at fault.
+func TestIsDataError(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]bool{
+		"XX001": false, "XX002": false, "58030": false, "53100": false, "57014": false, "55P03": false, "40P01": false,
+		"42501": false, "42P01": false, "23505": true, "22P02": true, "P0001": true, "54000": true,
+	} {
+		if got := IsDataError(fmt.Errorf("settle: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s: %t", code, got)
+		}
+	}
+}
