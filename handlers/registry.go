@@ -67,8 +67,9 @@ type Registry struct {
 }
 
 // NewRegistry checks and collects the variants. It returns an error that wraps store.ErrInvalid for a malformed or
-// duplicate type, for a nil handler or a nil middleware, for a payload with a field of the JSON name "type", and when
-// there is no variant at all.
+// duplicate type, for a nil handler or a nil middleware, for a payload with a field of the JSON name "type", for two
+// Keyed types of which one is the other with "-" and more behind it, because their tasks could have the same id, and
+// when there is no variant at all.
 func NewRegistry(parts ...Part) (*Registry, error) {
 	registry := &Registry{variants: map[string]*Variant{}}
 	var errs []error
@@ -82,6 +83,9 @@ func NewRegistry(parts ...Part) (*Registry, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("make registry: %w", err)
 	}
+	if err := registry.checkIDs(); err != nil {
+		return nil, fmt.Errorf("make registry: %w", err)
+	}
 	if len(registry.variants) == 0 {
 		return nil, fmt.Errorf("make registry: %w: it needs at least one variant", store.ErrInvalid)
 	}
@@ -89,6 +93,25 @@ func NewRegistry(parts ...Part) (*Registry, error) {
 		variant.all = append(slices.Clone(registry.around), variant.own...)
 	}
 	return registry, nil
+}
+
+// checkIDs refuses two types whose tasks could have the same id: send-email with the key welcome-42, and
+// send-email-welcome with the key 42. An alias has the payload of its type, and does not count.
+func (r *Registry) checkIDs() error {
+	keyed := reflect.TypeFor[store.Keyed]()
+	for _, name := range r.Types() {
+		long := r.variants[name].payload
+		for i := range name {
+			short := r.variants[name[:i]]
+			if name[i] != '-' || short == nil || short.payload == nil || long == nil || short.payload == long ||
+				!short.payload.Implements(keyed) || !long.Implements(keyed) {
+				continue
+			}
+			return fmt.Errorf("%w: types %q and %q could make the same id, because both have keys: rename one of them",
+				store.ErrInvalid, short.Type, name)
+		}
+	}
+	return nil
 }
 
 // Types returns the types that have a handler, aliases included, sorted.

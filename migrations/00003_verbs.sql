@@ -59,6 +59,15 @@ $$;
 COMMENT ON FUNCTION tasktable.schedule_outcome IS 'The outcome of scheduling a task that exists, by its status and by '
     'the differences.';
 
+CREATE FUNCTION tasktable.refuse_unwritten(id text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'task "%" was not written: a trigger or a policy leaves the write out', refuse_unwritten.id
+        USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'id',
+            HINT = 'Look at the policies and BEFORE triggers that were added to scheduled_tasks.';
+END $$;
+COMMENT ON FUNCTION tasktable.refuse_unwritten IS 'Fails a verb whose UPDATE or DELETE has found no row although the verb '
+    'has locked it. Otherwise the verb would answer as if it had written.';
+
 CREATE FUNCTION tasktable.schedule(
     payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT 0,
     queue text DEFAULT 'default', expiration interval DEFAULT NULL,
@@ -146,6 +155,12 @@ BEGIN
         IF tenant IS NOT NULL AND task.tenant_id IS DISTINCT FROM tenant THEN
             RAISE EXCEPTION 'id "%" is the id of another tenant''s task: choose another id', task_id
                 USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+        ELSIF task.type <> schedule.payload ->> 'type' AND starts_with(task_id, 'task-' || task.type || '-')
+            AND starts_with(task_id, 'task-' || (schedule.payload ->> 'type') || '-')
+        THEN -- send-email and welcome-42, send-email-welcome and 42
+            RAISE EXCEPTION 'id "%" is made of type "%" and a key, and would also be that of type "%": rename one of the '
+                'types, or give the task another id', task_id, task.type, schedule.payload ->> 'type'
+                USING ERRCODE = 'check_violation', COLUMN = 'id';
         END IF;
         -- Two times that differ by rounding alone are the same. Without a time the task keeps its time, unless the
         -- caller wants a finished task to run again.
@@ -194,6 +209,9 @@ BEGIN
         WHERE t.id = task_id
         RETURNING t.revision INTO result.revision;
         former := tasktable.leave_change(former);
+        IF NOT FOUND THEN
+            PERFORM tasktable.refuse_unwritten(task_id);
+        END IF;
         RETURN result;
     END LOOP;
 END $$;
@@ -400,6 +418,9 @@ BEGIN
         run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
     WHERE t.id = reschedule.id RETURNING t.revision INTO result.revision;
     former := tasktable.leave_change(former);
+    IF NOT FOUND THEN
+        PERFORM tasktable.refuse_unwritten(reschedule.id);
+    END IF;
     RETURN result;
 END $$;
 COMMENT ON FUNCTION tasktable.reschedule IS 'Changes the time of a task, and nothing else. Outcome: rescheduled, '
@@ -492,6 +513,9 @@ BEGIN
         ELSE NULL; -- unchanged, finished, running: nothing is written
     END CASE;
     former := tasktable.leave_change(former);
+    IF NOT FOUND THEN -- by the last statement that was executed
+        PERFORM tasktable.refuse_unwritten(apply_verb.id);
+    END IF;
     RETURN result;
 END $$;
 COMMENT ON FUNCTION tasktable.apply_verb IS 'Executes cancel, pause, resume, run_now, retry, delete and archive, and '
@@ -649,6 +673,6 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 DROP FUNCTION tasktable.erase, tasktable.resume_scope, tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
-    tasktable.schedule, tasktable.schedule_outcome, tasktable.new_task_id, tasktable.same_time,
+    tasktable.schedule, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id, tasktable.same_time,
     tasktable.leave_change, tasktable.enter_change;
 DROP TYPE tasktable.verb_outcome;

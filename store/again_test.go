@@ -103,7 +103,8 @@ func TestAgain(t *testing.T) {
 				if row.Status != c.want || due != c.due || row.Attempt != 0 && c.want == store.StatusQueued {
 					b.Errorf("got %s", pretty(row))
 				}
-				if newKey := row.AskedRevision != before.AskedRevision; newKey != (c.comes == "COMPLETED" || c.name == "is moved") {
+				wants := c.comes == "COMPLETED" || c.name == "is moved"
+				if (row.AskedRevision != before.AskedRevision) != wants {
 					b.Errorf("asked_revision went from %d to %d", before.AskedRevision, row.AskedRevision)
 				}
 				if one[bool](b, b.pool, `SELECT again_at IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = $1`, id) {

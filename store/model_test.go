@@ -133,6 +133,8 @@ func (b *bench) expectedLine(
 	case store.Deleted:
 		want.Revision = found.Revision // a number of its own
 		want.Old = encoded(b, content(before.Row))
+	case store.RunsAgain:
+		want.Old, want.New = found.Old, found.New // again_at
 	default:
 		was, is := edits(before.Row, after.Row)
 		want.Old, want.New = encoded(b, was), encoded(b, is)

@@ -114,7 +114,7 @@ func (p Pause) Of() Scope { return Scope{p.Scope, p.Name} }
 
 const listPausesSQL = `
 SELECT scope, name, paused_at, paused_by, ends_at, reason FROM tasktable.pauses
-WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY scope, name`
+WHERE ends_at IS NULL OR ends_at > clock_timestamp() ORDER BY scope, name COLLATE "C"`
 
 // Pauses lists the pauses that hold now, sorted by scope and name.
 func (s *Store) Pauses(ctx context.Context, db DB) ([]Pause, error) {

@@ -81,6 +81,7 @@ func (w *want) become(status store.Status) {
 	w.b.Helper()
 	r, was := &w.row, w.before
 	r.Status, r.Revision = status, w.found.Revision
+	r.AskedRevision = askedRevision(was, r)
 	moved := was != nil && !was.ScheduledAt.Equal(r.ScheduledAt)
 	owed := was != nil && was.Cron != nil && r.Cron != nil && was.Status == "QUEUED" && status == "QUEUED" && !moved &&
 		was.PlannedRevision != nil && *was.PlannedRevision == was.Revision && was.NextAttemptAt.Before(w.from)

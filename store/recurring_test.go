@@ -217,8 +217,9 @@ func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 	same(b, "row", *row, store.Row{
 		ID: receipt.ID, Payload: []byte(`{"type": "TOKEN_CLEANUP"}`), Type: "TOKEN_CLEANUP", Queue: "default",
 		Status: "QUEUED", ScheduledAt: row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 10,
-		Revision: receipt.Revision, NextAttemptAt: row.NextAttemptAt, ScheduledBy: pointerTo(service),
-		CreatedAt: row.CreatedAt, LastStatusUpdate: row.LastStatusUpdate, Cron: pointerTo("*/5 * * * *"),
+		Revision: receipt.Revision, AskedRevision: receipt.Revision, NextAttemptAt: row.NextAttemptAt,
+		ScheduledBy: pointerTo(service),
+		CreatedAt:   row.CreatedAt, LastStatusUpdate: row.LastStatusUpdate, Cron: pointerTo("*/5 * * * *"),
 		TimeZone: pointerTo("Europe/Berlin"), Overlap: pointerTo(store.OverlapSkip),
 		CatchUp: pointerTo(store.CatchUpLatest), CatchUpPaused: pointerTo(store.CatchUpNone),
 		CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),

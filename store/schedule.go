@@ -105,8 +105,7 @@ SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::j
 // task that is given, nor follow-ups, because handlers have asked for those. It returns the receipts of the given
 // tasks in their order, and after them those of the cancelled tasks.
 //
-// Give each task an ID or a Keyed payload. Otherwise the task gets a new id at each Sync, and the next Sync cancels
-// it.
+// Each task needs an ID or a Keyed payload, because with a new id at each Sync, the next Sync would cancel it.
 //
 // Like Schedule, Sync queues a given task again that is cancelled, even if an operator has cancelled it. Pause the
 // task instead to keep it from running.
@@ -130,6 +129,10 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 		if task.Entity != "" && task.Entity != entity {
 			return nil, fmt.Errorf("sync: %w", check.Invalid("entity",
 				fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
+		}
+		if _, keyed := task.Payload.(Keyed); !keyed && task.ID == "" {
+			return nil, fmt.Errorf("sync: %w", check.Invalid("id",
+				"must be given for each task, or the payload must be Keyed", fmt.Sprintf("none for a %T", task.Payload)))
 		}
 	}
 	encoded, err := s.encodeMany(ctx, tasks)

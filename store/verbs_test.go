@@ -31,7 +31,7 @@ re_same       absent  unchanged   unchanged   unchanged   rearmed    finished  f
 cancel        absent  cancelled   cancelled   cancelled   unchanged  finished  finished  finished  finished
 pause         absent  paused      unchanged   paused      finished   finished  finished  finished  finished
 resume        absent  unchanged   queued      unchanged   finished   finished  finished  finished  finished
-run_now       absent  queued      queued      running     queued     queued    queued    queued    queued
+run_now       absent  queued      queued      again       queued     queued    queued    queued    queued
 retry         absent  unchanged   unchanged   unchanged   unchanged  finished  queued    queued    finished
 delete        absent  deleted     deleted     running     deleted    deleted   deleted   deleted   deleted`
 
@@ -94,6 +94,7 @@ func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
 		want.Row = b.expected(verb, outcome, before.Row, after.Row, from, until)
 		if want.Row != nil {
 			want.Row.Revision = receipt.Revision
+			want.Row.AskedRevision = askedRevision(before.Row, want.Row)
 		}
 		want.Changes = append(want.Changes, b.expectedLine(verb, outcome, before, after, from, until))
 		want.Version = after.Version
@@ -179,9 +180,18 @@ func wrote(outcome store.Outcome) bool {
 	}
 }
 
-// pausesClaim says whether a verb pauses a task whose claim is current: that draws no revision.
+// askedRevision is the revision in the idempotency key of a row that a verb has written.
+func askedRevision(before, after *store.Row) int64 {
+	if before == nil || string(before.Payload) != string(after.Payload) || !before.ScheduledAt.Equal(after.ScheduledAt) ||
+		before.Status == store.StatusCompleted && after.Status != store.StatusCompleted {
+		return after.Revision
+	}
+	return before.AskedRevision
+}
+
+// pausesClaim says whether a verb pauses a task whose claim is current, or wants it once more: that draws no revision.
 func pausesClaim(verb string, before *store.Row) bool {
-	return verb == "pause" && before != nil && before.Status == store.StatusExecuting
+	return (verb == "pause" || verb == "run_now") && before != nil && before.Status == store.StatusExecuting
 }
 
 func revisionOf(row *store.Row) int64 {
