@@ -163,9 +163,13 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 // state is the node's state for the metrics.
 func (i *instance) state() metrics.NodeState {
 	slots, places := i.worker.Usage()
+	hung := i.worker.Hung()
+	for _, kind := range i.config.Handlers.Types() {
+		hung[kind] += 0 // so that each type has a series
+	}
 	return metrics.NodeState{
 		Number: i.session.Number, Leads: i.session.LeadsNow(), AnswerAge: i.session.Unanswered(),
-		Slots: slots, Places: places, InHand: i.worker.Count(), Hung: i.worker.Hung(),
+		Slots: slots, Places: places, InHand: i.worker.Count(), Hung: hung,
 		Pools: map[string]*pgxpool.Pool{"engine": i.pool, "handlers": i.config.Pool},
 	}
 }
