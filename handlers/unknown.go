@@ -8,8 +8,8 @@ import (
 )
 
 // UnknownField returns the name of a field of the payload that its type does not have, and "" if there is none or if
-// nothing is known about the type. A handler ignores such a field, because it may be of another version of the producer.
-// But whoever has just written the payload may have misspelt the name.
+// nothing is known about the type. A handler ignores such a field, because it may be of another version of the
+// producer. But the caller who has just written the payload may have misspelt the name.
 func (r *Registry) UnknownField(taskType string, payload []byte) string {
 	variant := r.variants[taskType]
 	if variant == nil || variant.payload == nil {

@@ -65,8 +65,8 @@ type codeRule struct {
 	text   string
 }
 
-// codeRules is the only list of codes. The document's list is made of it. The first code of a status is that of refusals
-// that have no code of their own, because huma makes them.
+// codeRules is the only list of codes. The document's list is made of it. The first code of a status is that of
+// refusals that have no code of their own, because huma makes them.
 var codeRules = []codeRule{
 	{CodeMalformed, 400, false, "the body or a parameter cannot be read"},
 	{CodeBadCondition, 400, false, "If-Match or If-None-Match is malformed, or is not for this call"},

@@ -48,9 +48,9 @@ func (c call) keepsKind(ctx context.Context, given Replacing, tasks ...namedTask
 	case len(found) == 0:
 		return nil
 	case found[0].Recurs:
-		return refusal(CodeKindDiffers, fmt.Sprintf("task %q recurs, and the call has no cron, so that it would not recur "+
-			"any more; change some of its fields by PATCH, or add ?replace=true", found[0].ID))
+		return refusal(CodeKindDiffers, fmt.Sprintf("task %q recurs, and the call has no cron, so that it would "+
+			"not recur any more; change some of its fields by PATCH, or add ?replace=true", found[0].ID))
 	}
-	return refusal(CodeKindDiffers, fmt.Sprintf("task %q does not recur, and the call has cron; add cron to it by PATCH, "+
-		"or add ?replace=true", found[0].ID))
+	return refusal(CodeKindDiffers, fmt.Sprintf("task %q does not recur, and the call has cron; add cron to it by "+
+		"PATCH, or add ?replace=true", found[0].ID))
 }

@@ -45,7 +45,7 @@ func answerOf(receipt store.Receipt, warnings ...Warning) *receiptAnswer {
 
 // TaskRequest is a task to schedule.
 type TaskRequest struct {
-	ID string `json:"id,omitempty" minLength:"1" maxLength:"512" doc:"Default: a new UUID of version 7. PUT has it in its path."`
+	ID string `json:"id,omitempty" minLength:"1" maxLength:"512" doc:"Default: a new UUID. PUT has it in its path."`
 	Content
 }
 
@@ -118,8 +118,8 @@ func (a *API) registerTasks() {
 		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Schedule the task of an id",
 		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted " +
-			"of the task, so a field that is missing gets its default. Only scheduled_at is kept. To change some fields, use " +
-			"PATCH. The answer is 201 if the task is new, and 200 " +
+			"of the task, so a field that is missing gets its default. Only scheduled_at is kept. To change some " +
+			"fields, use PATCH. The answer is 201 if the task is new, and 200 " +
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
 	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {

@@ -72,8 +72,8 @@ type NewKey struct {
 	// TenantID restricts the key to the tasks of one tenant. Default (""): the tasks of all tenants.
 	TenantID string
 	// Types binds the key to these types: it changes tasks of no other. A type stands for its variants, too, so EXEC
-	// allows EXEC:backup. Default (nil): all types. But a key of a tenant has EXEC, RUN_SQL and SEND_EMAIL only if Types
-	// has them, because these act with the rights of the nodes.
+	// allows EXEC:backup. Default (nil): all types. But a key of a tenant has EXEC, RUN_SQL and SEND_EMAIL only if
+	// Types has them, because these act with the rights of the nodes.
 	Types []string
 	// Queues binds the key to these queues: it changes tasks of no other. Default (nil): all queues.
 	Queues []string
@@ -105,7 +105,8 @@ func (n NewKey) complete() (NewKey, error) {
 	case len(n.Scopes) == 0:
 		return n, invalid("scopes must be one or more of read, schedule, operate, admin, got none")
 	case len(n.Types)+len(n.Queues) > 0 && slices.Contains(n.Scopes, Admin):
-		return n, invalid("types and queues must be empty for a key with the scope admin, because it can make other keys")
+		return n, invalid("types and queues must be empty for a key with the scope admin, because it can make " +
+			"other keys")
 	case len(n.Types) > MaxBounds || len(n.Queues) > MaxBounds:
 		return n, invalid("types and queues must be at most %d each, got %d and %d", MaxBounds, len(n.Types),
 			len(n.Queues))

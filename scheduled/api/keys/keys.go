@@ -60,7 +60,8 @@ func New(config Config) *Keys {
 // columns are those of a row. Scopes are read as text, because every driver can scan text.
 const columns = `number, name, prefix, array_to_string(scopes, ',') AS scopes, service,
     coalesce(tenant_id, '') AS tenant_id, coalesce(array_to_string(types, ','), '') AS types,
-    coalesce(array_to_string(queues, ','), '') AS queues, coalesce(rate, 0) AS rate, created_at, created_by, expires_at, revoked_at,
+    coalesce(array_to_string(queues, ','), '') AS queues, coalesce(rate, 0) AS rate, created_at, created_by,
+    expires_at, revoked_at,
     revoked_by, last_used_at`
 
 type row struct {
