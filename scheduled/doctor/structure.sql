@@ -77,8 +77,8 @@ CREATE TRIGGER task_3_insert AFTER INSERT ON tasktable.scheduled_tasks REFERENCI
     STATEMENT EXECUTE FUNCTION tasktable.after_tasks_insert();
 CREATE TRIGGER task_4_update AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((old.revision IS DISTINCT
     FROM new.revision) OR ((old.fence = new.fence) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR
-    ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)))))
-    EXECUTE FUNCTION tasktable.after_task_change();
+    ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone) OR
+    (old.again_at IS DISTINCT FROM new.again_at))))) EXECUTE FUNCTION tasktable.after_task_change();
 CREATE TRIGGER task_5_held BEFORE DELETE ON tasktable.scheduled_tasks FOR EACH ROW WHEN ((old.fence IS NOT NULL))
     EXECUTE FUNCTION tasktable.refuse_held_delete();
 CREATE TRIGGER task_6_truncate BEFORE TRUNCATE ON tasktable.scheduled_tasks FOR EACH STATEMENT EXECUTE FUNCTION
@@ -97,3 +97,5 @@ CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON taskta
     ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)) AND
     (old.revision = new.revision) AND (current_setting('tasktable_change.context'::text, true) IS DISTINCT FROM
     'engine'::text))) EXECUTE FUNCTION tasktable.before_task_change();
+CREATE TRIGGER zzz_task_8_again AFTER UPDATE OF fence ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((new.again_at IS
+    NOT NULL) AND (old.fence IS NOT NULL) AND (new.fence IS NULL))) EXECUTE FUNCTION tasktable.run_once_more();
