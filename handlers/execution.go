@@ -123,8 +123,8 @@ func (e *Execution) FollowUp(task store.Task) {
 const MaxIfDead = store.MaxIfDead
 
 // FollowUpIfDead schedules another task in case that this attempt is the last one: in the transaction that records that
-// the attempt has made the task FAILED, because its error is Permanent or no attempt is left. A panic and the end of the
-// ExpectedExecutionTime count as errors. If the handler returns nil, or if the task is tried again, nothing is
+// the attempt has made the task FAILED, because its error is Permanent or no attempt is left. A panic and the end of
+// the ExpectedExecutionTime count as errors. If the handler returns nil, or if the task is tried again, nothing is
 // scheduled, so each attempt asks anew, as early as it can. If somebody edited or cancelled the task meanwhile, it has
 // not died, and nothing is scheduled.
 //

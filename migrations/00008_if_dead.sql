@@ -89,8 +89,8 @@ BEGIN
     END LOOP;
     RETURN tasks;
 END $$;
-COMMENT ON FUNCTION tasktable.if_dead_of IS 'Checks the tasks that a task is to schedule if it dies, and returns them in '
-    'the form in which they are stored. They have the fields of schedule, but do not recur, and have no if_dead.';
+COMMENT ON FUNCTION tasktable.if_dead_of IS 'Checks the tasks that a task is to schedule if it dies, and returns them '
+    'in the form in which they are stored. They have the fields of schedule, but do not recur, and have no if_dead.';
 
 CREATE FUNCTION tasktable.schedule_if_dead(dead tasktable.scheduled_tasks, child text, task jsonb) RETURNS text
 LANGUAGE plpgsql AS $$

@@ -115,7 +115,8 @@ func storedPayload(payload json.RawMessage) Payload {
 // changes nothing. Their payloads are as they are stored.
 func IfDeadOf(row Row) ([]Task, error) { return ifDeadOf(row.ID, row.IfDead) }
 
-// IfDead is IfDeadOf with decoded payloads. Use it to schedule the task again with this Store, which encodes them again.
+// IfDead is IfDeadOf with decoded payloads. Use it to schedule the task again with this Store, which encodes them
+// again.
 func (s *Store) IfDead(ctx context.Context, row Row) ([]Task, error) {
 	tasks, err := IfDeadOf(row)
 	if err != nil {
