@@ -3,7 +3,7 @@ package store
 // Outcome is the effect of a verb.
 type Outcome string
 
-// The outcomes. Only the first eight mean that the verb wrote something.
+// The outcomes. Only the first nine mean that the verb wrote something.
 const (
 	Created     Outcome = "created"     // the task is new
 	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited. A running one runs again.
@@ -22,8 +22,8 @@ const (
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, Deleted, Archived, Unchanged, Finished,
-		Running, Absent}
+	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, RunsAgain, Deleted, Archived, Unchanged,
+		Finished, Running, Absent}
 }
 
 // Receipt is the result of a verb for one task.
