@@ -78,6 +78,8 @@ func TestRetries(t *testing.T) {
 				task.MaxAttempts = 1
 			case "two attempts":
 				task.MaxAttempts = 2
+			case "fails for ever":
+				task.MaxAttempts = 5
 			case "own backoff":
 				task.Payload = ownBackoff{}
 			}
