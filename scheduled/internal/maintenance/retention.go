@@ -170,8 +170,10 @@ WITH clock AS MATERIALIZED (
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// retainChangesSQL keeps the lines of removed tasks for the longest of the periods, because the lines do not name
-// their task's type. It looks more closely only at lines that are older than the shortest period.
+// retainChangesSQL keeps the lines of removed tasks for the longest of the periods, because most lines do not name
+// their task's type. It looks for a line's task only when the line is older than its period. Only the line of the
+// creation, which every task has, names the type. The period of all other lines is the shortest one. If the type of a
+// task was changed, that line also stays for as long as the first type says.
 const retainChangesSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -184,7 +186,10 @@ WITH clock AS MATERIALIZED (
     DELETE FROM tasktable.scheduled_task_changes AS c
     USING period, clock
     WHERE c.ctid >= $1::tid AND c.ctid < $2::tid
-        AND CASE WHEN c.changed_at < clock.now - period.shortest THEN c.changed_at < clock.now - coalesce(
+        AND CASE WHEN c.changed_at < clock.now - CASE WHEN c.outcome <> 'created' THEN period.shortest
+            WHEN $4::text::jsonb ? (c.new ->> 'type') THEN ($4::text::jsonb ->> (c.new ->> 'type'))::interval
+            ELSE $3::interval END
+        THEN c.changed_at < clock.now - coalesce(
             (SELECT CASE WHEN t.revision = c.revision THEN interval '1000000 hours' ELSE coalesce(t.retention::interval,
                 CASE WHEN $4::text::jsonb ? t.type
                 THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours')

@@ -134,7 +134,7 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 	b.Exec(`ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
 	b.Exec(`UPDATE tasktable.scheduled_task_changes SET changed_at = $1`, enginetest.Noon.Add(-89*day))
 	r := b.retainerOf(90*day, map[string]time.Duration{"LOG": 1000 * day})
-	looks := func(now time.Time) (n int) {
+	looks := func(r *Retention, now time.Time) (n int) {
 		t.Helper()
 		errBack := errors.New("take it back")
 		err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
@@ -158,10 +158,15 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 		}
 		return n
 	}
-	if n := looks(enginetest.Noon); n != 0 {
+	if n := looks(r, enginetest.Noon); n != 0 {
 		t.Errorf("%d looks at the tasks where nothing is old enough", n)
 	}
-	if n := looks(enginetest.Noon.Add(2 * day)); n == 0 {
+	if n := looks(r, enginetest.Noon.Add(2 * day)); n == 0 {
 		t.Error("no look at the tasks where lines are old enough: the test does not count them")
+	}
+	// A short period of one type costs nothing for the lines of other tasks' creations, which are most lines.
+	short := b.retainerOf(90*day, map[string]time.Duration{"LOG": day})
+	if n := looks(short, enginetest.Noon); n != 30 {
+		t.Errorf("with a short period of another type, %d looks for 30 lines of creations and 30 of edits", n)
 	}
 }
