@@ -54,7 +54,8 @@ func (n *newsroom) node() *process {
 func (n *newsroom) tells(event, id string) {
 	n.t.Helper()
 	n.gets(func(one letter) bool {
-		return strings.Contains(one.body, " "+event+": ") && strings.Contains(one.body, "\ntasktable why "+id+"\n")
+		return strings.Contains(one.body, " "+id+" (") && strings.Contains(one.body, " "+event+": ") &&
+			strings.Contains(one.body, "\ntasktable why "+id+"\n")
 	}, func() { execute(n.t, n.url, `SELECT tasktable.run_now('notice-watch')`) })
 }
 
@@ -101,8 +102,8 @@ func TestANodeTellsEachEvent(t *testing.T) {
 		UPDATE tasktable.scheduled_tasks SET created_at = now() - interval '1 hour' WHERE id = 'nightly'`)
 	ask(t, n.url, `SELECT count(*) > 0 FROM tasktable.scheduled_tasks WHERE parent_id = 'misses'`, "true")
 	unlock := n.lock("misses")
-	for event, id := range map[string]string{"EXEC failed": "mends", "LOG expired": "expires", "NOBODYS late": "waits",
-		"LOG missed fires": "misses", "EXEC without success": "nightly"} {
+	for event, id := range map[string]string{"(EXEC) failed": "mends", "(LOG) expired": "expires", "(NOBODYS) late": "waits",
+		"(LOG) missed fires": "misses", "(EXEC) without success": "nightly"} {
 		n.tells(event, id)
 	}
 	n.touch("mended")
@@ -139,7 +140,7 @@ func TestANodeIsKilledWhileItsCommandRuns(t *testing.T) {
 	if state := stateOf(program); state != "" && !strings.HasPrefix(state, "Z") {
 		t.Errorf("the program of the killed node goes on: %s", state)
 	}
-	n.tells("EXEC lost an attempt", "long")
+	n.tells("(EXEC) lost an attempt", "long")
 	second.signal(syscall.SIGTERM)
 	second.end().want(t, exitOK)
 }

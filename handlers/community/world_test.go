@@ -122,8 +122,8 @@ func attempt(row store.Row, startedAt time.Time) *handlers.Execution {
 	}
 	e := &handlers.Execution{
 		ID: row.ID, Type: row.Type, Queue: row.Queue, Priority: row.Priority, Payload: row.Payload,
-		ScheduledAt: row.ScheduledAt, DueAt: row.ScheduledAt, StartedAt: startedAt, AskedRevision: row.AskedRevision, Attempt: 1,
-		MaxAttempts: row.MaxAttempts,
+		ScheduledAt: row.ScheduledAt, DueAt: row.ScheduledAt, StartedAt: startedAt, Revision: row.Revision,
+		AskedRevision: row.AskedRevision, Attempt: 1, MaxAttempts: row.MaxAttempts,
 	}
 	if row.Entity != nil {
 		e.Entity = *row.Entity

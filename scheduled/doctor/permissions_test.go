@@ -119,7 +119,7 @@ func TestWithFewerRights(t *testing.T) {
 	r.node()
 	for role, unseen := range map[string][]string{
 		r.Engine: nil, r.Auditor: nil,
-		r.Application: {"nodes", "leader", "due", "pauses", "retention", "recurring", "river"},
+		r.Application: {"nodes", "leader", "due", "waiting", "pauses", "retention", "recurring", "river"},
 	} {
 		report := r.as(role)
 		var found []string
