@@ -92,8 +92,8 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		}
 		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
 		if err != nil {
-			return nil, &unreachableError{fmt.Errorf("there is no --database-url (DATABASE_URL), and a private Postgres "+
-				"in --data-dir (TASKTABLE_DATA_DIR) does not start: %w", err)}
+			return nil, &unreachableError{fmt.Errorf("there is no --database-url (DATABASE_URL), and a private "+
+				"Postgres in --data-dir (TASKTABLE_DATA_DIR) does not start: %w", err)}
 		}
 		url, d.stop = server.URL(), server.Stop
 		// The password may be logged, because only this machine reaches the private server.

@@ -53,8 +53,8 @@ func deadVerbs() []taskVerb {
 	return []taskVerb{
 		{verb: inspect.Retry, dead: true, name: "retry", does: "retries", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Runs dead letters again at once",
-			long: `Retries dead letters at once, with all their attempts and the idempotency key that they had. Their expiration
-counts from now. Outcomes:
+			long: `Retries dead letters at once, with all their attempts and the idempotency key that they had.
+Their expiration counts from now. Outcomes:
 queued, unchanged (it is no dead letter), finished (it is COMPLETED or SKIPPED), absent.`,
 			example: `  tasktable dead retry task-SEND_EVENT_REMINDER-42
   tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h

@@ -44,8 +44,9 @@ func scopesText(scopes []keys.Scope) string {
 }
 
 const keysListHelp = `Lists keys of the HTTP API, sorted by name. Nobody can show a key again, so PREFIX has its first
-characters. LAST USED is written at most once a minute. TENANT is - for a key that has the tasks of all tenants. TYPES and QUEUES list what the key may change. - stands for all,
-but with a tenant for all types except EXEC, RUN_SQL and SEND_EMAIL.
+characters. LAST USED is written at most once a minute. TENANT is - for a key that has the tasks of all tenants. TYPES
+and QUEUES list what the key may change. - stands for all, but with a tenant for all types except EXEC, RUN_SQL and
+SEND_EMAIL.
 
 With --output json it prints an array of the keys.`
 
@@ -76,8 +77,8 @@ func (l *keysList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "TYPES", "QUEUES", "RATE", "CREATED AT", "EXPIRES AT",
-		"LAST USED AT"}
+	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "TYPES", "QUEUES", "RATE", "CREATED AT",
+		"EXPIRES AT", "LAST USED AT"}
 	if l.all {
 		headings = append(headings, "REVOKED AT", "REVOKED BY")
 	}

@@ -53,8 +53,8 @@ func (p *program) keysCreateCommand() *cobra.Command {
 		{Flag: "tenant", Kind: "tenant", Set: options.Text(&k.key.TenantID, store.MaxIDBytes),
 			Usage: "the tenant whose tasks the key has (default all tenants)"},
 		{Flag: "type", Kind: "type", Repeatable: true, Set: namesOf(&k.key.Types, store.CheckType),
-			Usage: "a type of the tasks that the key may change, one or several separated by commas (default all, but " +
-				"with --tenant none of EXEC, RUN_SQL and SEND_EMAIL)"},
+			Usage: "a type of the tasks that the key may change, one or several separated by commas (default all, " +
+				"but with --tenant none of EXEC, RUN_SQL and SEND_EMAIL)"},
 		{Flag: "queue", Kind: "queue", Repeatable: true, Set: namesOf(&k.key.Queues, store.CheckQueue),
 			Usage: "a queue of the tasks that the key may change, one or several separated by commas (default all)"},
 		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),

@@ -122,8 +122,8 @@ func (s *apiSettings) start(
 		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
 		TrustedProxies: s.proxies,
 		Authenticate:   api.ByKey(authenticator),
-		CheckPayload:   checkPayload, Doubts: doubts, AllowOrigins: s.origins, Version: version(), Tracer: tracer, Logger: logger,
-		Metrics: metrics.registry,
+		CheckPayload:   checkPayload, Doubts: doubts, AllowOrigins: s.origins, Version: version(),
+		Tracer: tracer, Logger: logger, Metrics: metrics.registry,
 	})
 	if err != nil {
 		pool.Close()
@@ -137,8 +137,8 @@ func (s *apiSettings) start(
 func doubtsOf(registry *handlers.Registry, secrets map[string][]string) func(string, []byte) []string {
 	return func(taskType string, payload []byte) (doubts []string) {
 		if field := registry.UnknownField(taskType, payload); field != "" {
-			doubts = append(doubts, fmt.Sprintf("type %s has no payload field %q, which its handler here ignores", taskType,
-				field))
+			doubts = append(doubts, fmt.Sprintf("type %s has no payload field %q, which its handler here ignores",
+				taskType, field))
 		}
 		var request webhook.HTTPRequest
 		if taskType == request.TaskType() && json.Unmarshal(payload, &request) == nil && request.SignWith != "" &&

@@ -37,12 +37,12 @@ func (s *webhookSettings) options() []options.Option {
 			Set:     options.Duration(&c.Timeout, 100*time.Millisecond, 10*time.Minute)},
 		{Flag: "webhook-circuit", Variable: "TASKTABLE_WEBHOOK_CIRCUIT", Kind: "calls,open,most",
 			Default: "20,30s,15m", Set: circuit(&c.Circuit),
-			Usage: "when tasks wait for a host that fails: if more than half of at least so many calls within a minute " +
-				"have failed, for that long at first, and for that long at most; or off"},
+			Usage: "when tasks wait for a host that fails: if more than half of at least so many calls within a " +
+				"minute have failed, for that long at first, and for that long at most; or off"},
 		{Flag: "webhook-keep-error-body", Variable: "TASKTABLE_WEBHOOK_KEEP_ERROR_BODY",
 			Set: options.Bool(&c.KeepErrorBody),
-			Usage: "keep the first KiB of the body of an answer that fails an HTTP_REQUEST in the task's error, which " +
-				"goes to logs and notices; without it, only of tasks whose payload has keep_error_body"},
+			Usage: "keep the first KiB of the body of an answer that fails an HTTP_REQUEST in the task's error, " +
+				"which goes to logs and notices; without it, only of tasks whose payload has keep_error_body"},
 	}
 }
 
@@ -53,8 +53,8 @@ func circuit(into *webhook.Circuit) func(string) error {
 			*into = webhook.Circuit{Off: true}
 			return nil
 		}
-		wrong := errors.New("must be off, or a number of calls, the first open time and the longest, such as 20,30s,15m: " +
-			"1 to 100000 calls, times from 1s to 24h")
+		wrong := errors.New("must be off, or a number of calls, the first open time and the longest, such as " +
+			"20,30s,15m: 1 to 100000 calls, times from 1s to 24h")
 		parts := strings.Split(given, ",")
 		if len(parts) != 3 {
 			return wrong

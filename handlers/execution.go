@@ -69,10 +69,10 @@ type Effects struct {
 // IdempotencyKey returns "ID:AskedRevision". Give it to services that drop repeated requests, because an attempt may
 // be repeated after a crash.
 //
-// The key is the same for every attempt while the payload and ScheduledAt are the same. A retry of a dead letter, RunNow
-// of a task that has not completed, and an edit of any other field keep it. A new payload or a new time draws a new key,
-// and so does each run that is asked for after a completed one, by RunNow, by Schedule or by Again. Two tasks never
-// have the same key.
+// The key is the same for every attempt while the payload and ScheduledAt are the same. A retry of a dead letter,
+// RunNow of a task that has not completed, and an edit of any other field keep it. A new payload or a new time draws a
+// new key, and so does each run that is asked for after a completed one, by RunNow, by Schedule or by Again. Two tasks
+// never have the same key.
 func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, e.AskedRevision) }
 
 // Again schedules the same task again, at the given time and with the same content. It is applied only if the handler

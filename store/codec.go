@@ -152,8 +152,8 @@ func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.Raw
 }
 
 // recurringOf returns the id of an occurrence's recurring task. The occurrence's id is {id}@{fire time}. Of a task that
-// an occurrence's IfDead has scheduled, it returns the id with which the payload was encoded. For another id recurringOf
-// returns "".
+// an occurrence's IfDead has scheduled, it returns the id with which the payload was encoded. For another id
+// recurringOf returns "".
 func recurringOf(id string) string {
 	if suffix := ifDeadSuffix.FindString(id); suffix != "" {
 		if of := recurringOf(strings.TrimSuffix(id, suffix)); of != "" {

@@ -47,7 +47,8 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 	case len(t.IfDead) > 0:
 		return wireTask{}, check.Invalid("if_dead", "must be empty in a task of if_dead", "one")
 	case t.TenantID != "" && t.TenantID != of.TenantID:
-		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty", fmt.Sprintf("%q", t.TenantID))
+		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty",
+			fmt.Sprintf("%q", t.TenantID))
 	}
 	_, keyed := t.Payload.(Keyed)
 	named := t.ID != "" || keyed

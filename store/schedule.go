@@ -132,7 +132,8 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 		}
 		if _, keyed := task.Payload.(Keyed); !keyed && task.ID == "" {
 			return nil, fmt.Errorf("sync: %w", check.Invalid("id",
-				"must be given for each task, or the payload must be Keyed", fmt.Sprintf("none for a %T", task.Payload)))
+				"must be given for each task, or the payload must be Keyed",
+				fmt.Sprintf("none for a %T", task.Payload)))
 		}
 	}
 	encoded, err := s.encodeMany(ctx, tasks)

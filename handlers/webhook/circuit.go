@@ -170,8 +170,8 @@ func (c *circuit) slide(now time.Time) {
 	c.bucket = newest
 }
 
-// idle reports whether nobody needs the circuit any more. A closed one has no call in its window. Of an open one no task
-// came back in time.
+// idle reports whether nobody needs the circuit any more. A closed one has no call in its window. Of an open one no
+// task came back in time.
 func (c *circuit) idle(now time.Time) bool {
 	if c.openFor == 0 {
 		return now.Sub(c.used) > 2*window

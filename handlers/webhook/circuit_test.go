@@ -35,9 +35,9 @@ var errDown = errors.New("down")
 // one makes a call. It returns whether the call went through, and else how long the task waits.
 func (c *caller) one(at place, task string, said verdict) (went bool, wait time.Duration) {
 	c.t.Helper()
-	err := c.call(at, task, func() (error, verdict, string) {
+	err := c.call(at, task, func() (verdict, string, error) {
 		went = true
-		return nil, said, "answered 500"
+		return said, "answered 500", nil
 	})
 	var waits *handlers.WaitError
 	if errors.As(err, &waits) == went {
@@ -78,8 +78,8 @@ func TestOpenTimesDouble(t *testing.T) {
 		c.some(place{host: "b.example", path: "/"}, 1, works)
 		c.mustBeOpen(at, false)
 		c.some(at, 1, fails)
-		for _, openFor := range []time.Duration{30, 60, 120, 240, 480, 900, 900} {
-			openFor *= time.Second
+		for _, seconds := range []int{30, 60, 120, 240, 480, 900, 900} {
+			openFor := time.Duration(seconds) * time.Second
 			if went, wait := c.one(at, "first", works); went || wait != openFor {
 				t.Errorf("went through: %t; the first waits %s, want %s", went, wait, openFor)
 			}
@@ -174,15 +174,15 @@ func TestOneProbeAtATime(t *testing.T) {
 	at := place{host: "a"}
 	c.some(at, 20, fails)
 	c.at = c.at.Add(30 * time.Second)
-	_ = c.call(at, "probe", func() (error, verdict, string) {
+	_ = c.call(at, "probe", func() (verdict, string, error) {
 		if went, wait := c.one(at, "other", works); went || wait < time.Second {
 			t.Errorf("beside the probe: %t, %s", went, wait)
 		}
-		return errDown, nothing, ""
+		return nothing, "", errDown
 	})
 	func() {
 		defer func() { _ = recover() }()
-		_ = c.call(at, "other", func() (error, verdict, string) { panic("oh") })
+		_ = c.call(at, "other", func() (verdict, string, error) { panic("oh") })
 	}()
 	c.some(at, 1, works)
 	c.mustBeOpen(at, false)
@@ -296,19 +296,19 @@ func TestACircuitIsSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircuits(Circuit{Calls: 2, Open: time.Second, MaxOpen: 3 * time.Second}, slog.New(slog.DiscardHandler))
-		failing := func() (error, verdict, string) { return errDown, fails, "does not answer" }
+		failing := func() (verdict, string, error) { return fails, "does not answer", errDown }
 		at := place{host: "a", name: "orders"}
 		for range 2 {
 			_ = c.call(at, "x", failing)
 		}
-		for _, openFor := range []time.Duration{1, 2, 3, 3} {
+		for _, openFor := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 			var waits *handlers.WaitError
 			err := c.call(at, "x", failing)
 			if want := "host a does not answer, and its circuit orders is open"; !errors.As(err, &waits) ||
-				waits.Delay != openFor*time.Second || err.Error() != want {
+				waits.Delay != openFor || err.Error() != want {
 				t.Errorf("%v, %+v", err, waits)
 			}
-			time.Sleep(openFor * time.Second)
+			time.Sleep(openFor)
 			if err := c.call(at, "x", failing); !errors.Is(err, errDown) {
 				t.Errorf("the probe: %v", err)
 			}

@@ -19,8 +19,8 @@ import (
 type Circuit struct {
 	// Off turns circuits off. Then a host that fails is called again and again, by each task's own backoff.
 	Off bool
-	// Calls is how many calls within a minute a circuit needs before it opens, if more than half of them have failed. It
-	// is 1 to 100,000. Default (0): 20.
+	// Calls is how many calls within a minute a circuit needs before it opens, if more than half of them have failed.
+	// It is 1 to 100,000. Default (0): 20.
 	Calls int
 	// Open is for how long a circuit opens at first. Each probe that fails doubles it. It is 1 s to 24 h. Default (0):
 	// 30 s.
@@ -158,11 +158,11 @@ func (c *circuits) forgetOne(now time.Time) {
 	c.forget(oldest)
 }
 
-// call runs do unless the circuit of the place is open. do returns the error of the call, what the call says about the
-// host, and in words what went wrong. If the circuit is open, call returns a handlers.WaitError that names the host.
-func (c *circuits) call(at place, task string, do func() (err error, said verdict, fault string)) (err error) {
+// call runs do unless the circuit of the place is open. do returns what the call says about the host, in words what
+// went wrong, and the error of the call. If the circuit is open, call returns a handlers.WaitError that names the host.
+func (c *circuits) call(at place, task string, do func() (said verdict, fault string, err error)) (err error) {
 	if c.settings.Off {
-		err, _, _ = do()
+		_, _, err = do()
 		return err
 	}
 	c.mu.Lock()
@@ -187,7 +187,7 @@ func (c *circuits) call(at place, task string, do func() (err error, said verdic
 			c.log.Info("webhook circuit closed: the host works again", "host", at.host, "circuit", at.name)
 		}
 	}()
-	err, said, fault = do()
+	said, fault, err = do()
 	return err
 }
 
@@ -220,7 +220,8 @@ func (c *circuits) register(to prometheus.Registerer) error {
 		return nil
 	}
 	err := to.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "tasktable", Name: "webhook_open_circuits", Help: "Circuits of HTTP_REQUEST that are open on this node.",
+		Namespace: "tasktable", Name: "webhook_open_circuits",
+		Help: "Circuits of HTTP_REQUEST that are open on this node.",
 	}, func() float64 { return float64(c.open()) }))
 	if err != nil {
 		return fmt.Errorf("register the metrics of webhooks: %w", err)

@@ -83,9 +83,10 @@
 //
 // # Limits
 //
-// A payload's timeout is 100 ms to 10 minutes, and Config.Timeout is the most, 30 s by default. The end of the task's lease ends a request too. So give a task with a long
-// timeout a longer ExpectedExecutionTime. A request's body has at most 256 KiB, and an answer's headers have at most 64
-// KiB. TLS is 1.2 or newer. A node keeps up to 4 idle connections to a host and 100 in all, for a minute.
+// A payload's timeout is 100 ms to 10 minutes, and Config.Timeout is the most, 30 s by default. The end of the task's
+// lease ends a request too. So give a task with a long timeout a longer ExpectedExecutionTime. A request's body has at
+// most 256 KiB, and an answer's headers have at most 64 KiB. TLS is 1.2 or newer. A node keeps up to 4 idle connections
+// to a host and 100 in all, for a minute.
 //
 // # Secrets
 //

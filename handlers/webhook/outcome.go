@@ -73,14 +73,14 @@ func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
 // failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts
 // for the circuit, unless the guard refused or the attempt was ended from outside. The task is not told which address
 // was refused by which rule, because who may schedule tasks could then explore the network of the node. The log is.
-func (s *Sender) failure(ctx context.Context, task string, r *request, err error) (error, verdict) {
+func (s *Sender) failure(ctx context.Context, task string, r *request, err error) (verdict, error) {
 	var refused refusedError
 	if errors.As(err, &refused) {
 		s.log.WarnContext(ctx, "webhook refused", "task", task, "host", r.host(), "rule", refused.text)
-		return handlers.Permanent(fmt.Errorf("%s: %w", r, errRefused)), nothing
+		return nothing, handlers.Permanent(fmt.Errorf("%s: %w", r, errRefused))
 	}
 	if ctx.Err() == nil {
-		return fmt.Errorf("%s: %w", r, describedError{err}), fails
+		return fails, fmt.Errorf("%s: %w", r, describedError{err})
 	}
 	cause := context.Cause(ctx)
 	err = fmt.Errorf("%s: %w", r, cause)
@@ -88,9 +88,9 @@ func (s *Sender) failure(ctx context.Context, task string, r *request, err error
 	// A payload that gives the host very little time says nothing about the host. Otherwise one tenant's payloads could
 	// open the circuit for all.
 	if errors.As(cause, &late) && !late.short || errors.Is(cause, handlers.ErrDeadline) {
-		return err, fails
+		return fails, err
 	}
-	return err, nothing
+	return nothing, err
 }
 
 var errRefused = errors.New("the host is refused; the node's log has the address and the rule")

@@ -23,7 +23,8 @@ var plainHeaders = []string{
 var (
 	credentials = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/=._~-]+`)
 	signatures  = regexp.MustCompile(`\b(whsec_|v1a?,)[A-Za-z0-9+/=_-]+`)
-	named       = regexp.MustCompile(`(?i)([\w-]*(?:authorization|signature|secret|token|passw|api[_-]?key|cookie)[\w-]*` +
+	named       = regexp.MustCompile(`(?i)([\w-]*` +
+		`(?:authorization|signature|secret|token|passw|api[_-]?key|cookie)[\w-]*` +
 		`\\?["']?\s*[:=]\s*)(\\?"[^"]*"|'[^']*'|[^\s,;&}]+)`)
 )
 
@@ -37,7 +38,8 @@ func (r *request) scrubbed(body []byte) string {
 	text = credentials.ReplaceAllString(text, "$1 …")
 	text = signatures.ReplaceAllString(text, "$1…")
 	text = named.ReplaceAllString(text, "$1…")
-	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
+	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) })
+	text = strings.Join(words, " ")
 	if len(text) > maxErrorBody {
 		text = strings.ToValidUTF8(text[:maxErrorBody], "") + "…"
 	}

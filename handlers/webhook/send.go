@@ -155,15 +155,15 @@ func (c *call) roundTrip(ctx context.Context, r *request) (got *answer, err erro
 	}
 	sent.Header = r.header
 	at := place{host: r.host(), name: c.circuit, path: r.url.EscapedPath()}
-	err = c.sender.circuits.call(at, c.task, func() (err error, said verdict, fault string) {
+	err = c.sender.circuits.call(at, c.task, func() (said verdict, fault string, err error) {
 		if got, err = c.receive(ctx, sent); err != nil {
-			err, said = c.sender.failure(ctx, c.task, r, err)
-			return err, said, "does not answer"
+			said, err = c.sender.failure(ctx, c.task, r, err)
+			return said, "does not answer", err
 		}
 		if got.StatusCode >= http.StatusInternalServerError && !c.expects(got.StatusCode) {
-			return nil, fails, fmt.Sprintf("answered %d", got.StatusCode)
+			return fails, fmt.Sprintf("answered %d", got.StatusCode), nil
 		}
-		return nil, works, ""
+		return works, "", nil
 	})
 	return got, err
 }

@@ -31,8 +31,8 @@ var contentFields = map[string]string{
 	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 10.",
 	"entity":                  "The thing that the task is about, such as event:42.",
 	"tenant_id":               "The tenant that the task belongs to. Default: the tenant of the key.",
-	"if_running": "For a running task that is scheduled unchanged: again runs it once more after this attempt. Default: it " +
-		"stays as it is.",
+	"if_running": "For a running task that is scheduled unchanged: again runs it once more after this attempt. " +
+		"Default: it stays as it is.",
 	"if_finished": "For a task that has ended. rearm without scheduled_at runs it again now, keep never " +
 		"runs it again. Default: it runs again if the time differs.",
 	"jitter": "Delays the task by up to this many seconds. The delay depends on the id and the time " +
@@ -56,8 +56,8 @@ var contentFields = map[string]string{
 var taskFields = map[string]string{
 	"type":     "The type in the payload.",
 	"revision": "The number of the latest edit. It is the task's ETag.",
-	"asked_revision": "The revision that last asked for another payload or time, or to run again after COMPLETED. The " +
-		"idempotency key of a request or of a handler is {id}:{asked_revision}.",
+	"asked_revision": "The revision that last asked for another payload or time, or to run again after COMPLETED. " +
+		"The idempotency key of a request or of a handler is {id}:{asked_revision}.",
 	"attempt":         "How many attempts of this revision have begun.",
 	"message":         "The last error, or a note of the handler.",
 	"result":          "The result of the handler.",

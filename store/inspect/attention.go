@@ -57,8 +57,8 @@ const lateSQL = lanesCTE + `, late AS (
                 OR p.scope = 'type' AND p.name = lane.type))
 ), waiting AS (
     SELECT t.id::text AS id, t.waiting_since AS at, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since < statement_timestamp() - interval '1 minute' AND t.next_attempt_at IS NOT NULL AND NOT EXISTS (
-        SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
+    WHERE t.waiting_since < statement_timestamp() - interval '1 minute' AND t.next_attempt_at IS NOT NULL
+        AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue
                 OR p.scope = 'type' AND p.name = t.type))
     ORDER BY t.waiting_since LIMIT $1::text::int
@@ -119,7 +119,8 @@ const stuckSQL = severalSQL + `
 ) AS one`
 
 // Attention tells what an operator should look at: late tasks, tasks that wait, dead letters, paused tasks, stuck
-// tasks and pauses. It counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and names one of them.
+// tasks and pauses. It counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and
+// names one of them.
 func (i *Inspector) Attention(ctx context.Context, db store.DB) (found Attention, err error) {
 	for _, one := range []struct {
 		sql, doing string

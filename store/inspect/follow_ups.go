@@ -99,7 +99,8 @@ func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 	if slices.ContainsFunc(l.changes, own) { // it has scheduled itself
 		return line, false
 	}
-	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) + ", because its chain of follow-ups went on without a pause"
+	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) +
+		", because its chain of follow-ups went on without a pause"
 	return StoryLine{At: row.ScheduledAt, Kind: "due", Text: text}, true
 }
 

@@ -64,7 +64,7 @@ var times = map[string][2]string{
 	"removed": {"at"}, "no_node": {"the last that is known of one is of"},
 	"running": {"claimed at", "its lease ends at"}, "edited": {"", "its lease ends at"},
 	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "which makes an occurrence at"},
-	"waits": {"was due at", "tried again at"},
+	"waits":   {"was due at", "tried again at"},
 	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
 }
 

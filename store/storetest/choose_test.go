@@ -55,10 +55,10 @@ func TestAnInstalledPostgresIsChosenBeforeAContainer(t *testing.T) {
 	}
 	t.Setenv(URLVariable, "")
 	asked := false
-	start := starter(func(context.Context) (*url.URL, func() error, error) {
+	start := func(context.Context) (*url.URL, func() error, error) {
 		asked = true
 		return nil, nil, nil
-	})
+	}
 	before := registered.Swap(&start)
 	defer registered.Store(before)
 	base, stop, err := choose(t.Context())

@@ -8,8 +8,8 @@ import (
 )
 
 // ReadFile reads a file of settings of at most the given number of bytes. It refuses a file that everybody may write
-// to, because such a person would decide what this process does. Its errors are those of package os, or the rule that the
-// file breaks, without the path.
+// to, because such a person would decide what this process does. Its errors are those of package os, or the rule that
+// the file breaks, without the path.
 func ReadFile(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -120,8 +120,8 @@ func checkEffects(effects handlers.Effects) error {
 	return handlers.Permanent(effects.Err)
 }
 
-// These constants make the default backoff: 10 s, 30 s, 90 s, 270 s and so on, at most an hour, plus up to a quarter. The ten
-// attempts that a task has by default take 4 h to 5 h.
+// These constants make the default backoff: 10 s, 30 s, 90 s, 270 s and so on, at most an hour, plus up to a quarter.
+// The ten attempts that a task has by default take 4 h to 5 h.
 const (
 	backoffBase   = 10 * time.Second
 	backoffFactor = 3

@@ -53,8 +53,8 @@ CROSS JOIN LATERAL (
         t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace,
         least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
-        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision, t.asked_revision,
-        t.lease_expires_at, t.waiting_since
+        t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision,
+        t.asked_revision, t.lease_expires_at, t.waiting_since
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence
     LIMIT 1

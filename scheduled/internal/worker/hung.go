@@ -91,8 +91,8 @@ func (w *Worker) lookForHung(now time.Time) {
 	queues, _, places := w.hung.stuck(before)
 	for _, r := range w.hung.untold(before) {
 		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; "+
-			"its slot is not free until the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue, "revision", r.Revision,
-			"attempt", r.Attempt)
+			"its slot is not free until the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue,
+			"revision", r.Revision, "attempt", r.Attempt)
 	}
 	w.config.Stuck(w.heldBy(queues, places))
 }

@@ -77,8 +77,8 @@ func reachable(ctx context.Context, host string) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}
-	return fmt.Errorf("containers would be at %s, which does not answer; set TESTCONTAINERS_HOST_OVERRIDE, for example "+
-		"to 127.0.0.1: %w", host, err)
+	return fmt.Errorf("containers would be at %s, which does not answer; set TESTCONTAINERS_HOST_OVERRIDE, for "+
+		"example to 127.0.0.1: %w", host, err)
 }
 
 // dockerAnswers asks the daemon itself, because an installed docker command or a socket file does not mean that it

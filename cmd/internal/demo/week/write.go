@@ -162,7 +162,8 @@ func (w *week) copyTasks(ctx context.Context, tx pgx.Tx, schema store.Schema) er
 			t.scheduledAt, orNull(t.runNowAt), orNull(t.expiration), t.expected, orNull(t.retention), t.maxAttempts,
 			t.attempt, t.revision.value, t.asked.value, orNull(t.next), valueOf(t.startedFence), numberOf(t.node),
 			orNull(t.startedAt), orNull(t.finishedAt), t.changedAt, t.createdAt, orNull(t.pausedUntil),
-			orNull(t.archivedAt), orNull(t.archivedNote), orNull(t.message), result, orNull(t.parent), orNull(t.spawnedBy), t.scheduledBy,
+			orNull(t.archivedAt), orNull(t.archivedNote), orNull(t.message), result, orNull(t.parent),
+			orNull(t.spawnedBy), t.scheduledBy,
 		}
 		r := t.recurs
 		if r == nil {
