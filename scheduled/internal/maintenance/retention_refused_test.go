@@ -161,7 +161,7 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 	if n := looks(r, enginetest.Noon); n != 0 {
 		t.Errorf("%d looks at the tasks where nothing is old enough", n)
 	}
-	if n := looks(r, enginetest.Noon.Add(2 * day)); n == 0 {
+	if n := looks(r, enginetest.Noon.Add(2*day)); n == 0 {
 		t.Error("no look at the tasks where lines are old enough: the test does not count them")
 	}
 	// A short period of one type costs nothing for the lines of other tasks' creations, which are most lines.

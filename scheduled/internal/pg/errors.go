@@ -27,9 +27,9 @@ func IsDataError(err error) bool {
 		return false
 	}
 	switch pgErr.Code[:2] {
-	// Connection, transactions, resources, locks, operator, system, and faults of Postgres itself, such as a broken index.
-	// The function insert_notice has the same classes, except that of connections (08). Inside Postgres, only a trigger
-	// of an application that calls another server raises it. It must not keep a task from being settled.
+	// Connection, transactions, resources, locks, operator, system, and faults of Postgres itself, such as a broken
+	// index. The function insert_notice has the same classes, except that of connections (08). Inside Postgres, only a
+	// trigger of an application that calls another server raises it. It must not keep a task from being settled.
 	case "08", "25", "40", "53", "55", "57", "58", "XX":
 		return false
 	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
