@@ -99,10 +99,12 @@ func TestVerbsOnARunningTask(t *testing.T) {
 		"pause and resume": {
 			verbs: []string{"SQL pause", "resume"}, want: []outcome{"", store.Queued}, status: store.StatusCompleted,
 		},
-		"resume":  {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
-		"run now": {verbs: []string{"run now"}, want: []outcome{store.Running}, status: store.StatusCompleted},
-		"retry":   {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
-		"delete":  {verbs: []string{"delete"}, want: []outcome{store.Running}, status: store.StatusCompleted},
+		"resume": {verbs: []string{"resume"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"run now": {
+			verbs: []string{"run now"}, want: []outcome{store.RunsAgain}, runsAgain: true, status: store.StatusCompleted,
+		},
+		"retry":  {verbs: []string{"retry"}, want: []outcome{store.Unchanged}, status: store.StatusCompleted},
+		"delete": {verbs: []string{"delete"}, want: []outcome{store.Running}, status: store.StatusCompleted},
 		"edit and delete": {
 			verbs: []string{"edit", "delete"}, want: []outcome{store.Rescheduled, store.Running}, runsAgain: true,
 			status: store.StatusCompleted,
@@ -124,7 +126,7 @@ func TestVerbsOnARunningTask(t *testing.T) {
 	}
 	for id, test := range tests {
 		a := running[id]
-		edited := test.runsAgain || test.status != store.StatusCompleted
+		edited := test.want[0] != store.RunsAgain && (test.runsAgain || test.status != store.StatusCompleted)
 		switch {
 		case test.cancelled:
 			if cause := a.ends(t, 2*time.Second); !errors.Is(cause, handlers.ErrCancelled) {

@@ -35,14 +35,18 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 		case a.releases():
 			want := *a.OldAttempt
 			c, e := x.claims[*a.OldFence], x.executions[*a.OldFence]
-			if c != nil && e != nil && refunded[e.Outcome] && a.wasCurrent(c) {
+			outcome := ""
+			if e != nil {
+				outcome = e.Outcome
+			} else if x.folded[*a.OldFence] {
+				outcome = "SNOOZED"
+			}
+			if c != nil && refunded[outcome] && a.wasCurrent(c) {
 				want--
 			}
-			if *a.Attempt != want && e != nil {
-				say(
-					"fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, e.Outcome, *a.OldAttempt,
-					*a.Attempt, want,
-				)
+			if *a.Attempt != want && outcome != "" {
+				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, outcome, *a.OldAttempt, *a.Attempt,
+					want)
 			}
 		case *a.Attempt != *a.OldAttempt:
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)

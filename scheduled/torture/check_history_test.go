@@ -102,6 +102,7 @@ func claimsHaveLines(h *history) (samples int, wrong []violation) {
 	for fence, a := range x.releases {
 		samples++
 		switch l := x.written[fence]; {
+		case l == nil && x.folded[fence]:
 		case l == nil:
 			say(a.ID, "the claim with fence %d ended at %s, and no line says so", fence, h.offset(a.At))
 		case l.TxID != a.TxID:

@@ -117,17 +117,17 @@ func hooksEndAsDocumented(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		text := r.error()
-		if slow.MatchString(text) && b.name != "hangs" {
+		want, requests := b, max(b.requests, 1)
+		if r.Attempt > r.claim.Bad {
+			want, requests = &behaviours[0], 1
+		}
+		if slow.MatchString(text) && (want.says == nil || !want.says.MatchString(text)) {
 			continue
 		}
 		samples++
 		say := func(format string, args ...any) {
 			wrong = append(wrong, broken("hook", r.ID, "fence %d, attempt %d of %q, came to %s with %q: %s", r.Fence,
 				r.Attempt, r.claim.Does, e.Outcome, text, fmt.Sprintf(format, args...)))
-		}
-		want, requests := b, max(b.requests, 1)
-		if r.Attempt > r.claim.Bad {
-			want, requests = &behaviours[0], 1
 		}
 		if what := want.unlike(r, e, x.releases[r.Fence], text); what != "" {
 			say("%s", what)
@@ -181,30 +181,36 @@ func (r *run) error() string {
 	return ""
 }
 
-// snoozed says whether the handler put the task off.
+// snoozed says whether the handler put the task off, because the circuit of its host is open.
 func (r *run) snoozed() bool { return r.asked(func(m mark) bool { return m.Snoozed }) != nil }
 
-// What the documentation says of an open circuit: half of 20 calls failed, and the tasks come back up to 60 seconds
-// later. After the circuit's time one call is a probe, and the others wait a second at least.
+// What the documentation says of an open circuit: more than half of 20 calls failed. The tasks come back within twice
+// its open time, which doubles up to a limit. After that time one call is a probe, and the others wait a second at
+// least.
 const (
 	failuresLeast = 11
 	snoozeLeast   = time.Second
-	snoozeMost    = 60 * time.Second
+	snoozeMost    = 2 * circuitMost
 )
 
-// circuitsPutOff: an attempt is put off only after many failures of its host in the same process. It sends no request,
-// uses up no attempt, and the next one comes in time. Its error names the host.
+// circuitsPutOff: an attempt is put off only after many failures of its host and path in the same process. It sends no
+// request, uses up no attempt, and the next one comes in time. Its error names the host.
 func circuitsPutOff(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	runs, _ := h.hookRuns()
-	type host struct {
+	type place struct {
 		pid int
 		do  string
+		bad int // the path
 	}
-	failures := map[host][]time.Time{}
+	failures := map[place][]time.Time{}
 	for _, r := range runs {
-		if b := behaviourOf(r.claim.Does); b != nil && b.failing && r.End != nil && r.error() != "" && !r.snoozed() {
-			k := host{r.PID, r.claim.Does}
+		b := behaviourOf(r.claim.Does)
+		if b == nil || r.End == nil || r.error() == "" || r.snoozed() {
+			continue
+		}
+		if b.failing || slow.MatchString(r.error()) {
+			k := place{r.PID, r.claim.Does, r.claim.Bad}
 			failures[k] = append(failures[k], r.End.At)
 		}
 	}
@@ -218,7 +224,7 @@ func circuitsPutOff(h *history) (samples int, wrong []violation) {
 				h.offset(r.End.At), fmt.Sprintf(format, args...)))
 		}
 		before := 0
-		for _, at := range failures[host{r.PID, r.claim.Does}] {
+		for _, at := range failures[place{r.PID, r.claim.Does, r.claim.Bad}] {
 			if at.Before(r.End.At) {
 				before++
 			}
@@ -232,8 +238,8 @@ func circuitsPutOff(h *history) (samples int, wrong []violation) {
 		if !strings.Contains(r.error(), "host 127.0.0.1:") {
 			say("its error does not name the host: %s", r.error())
 		}
-		a, e := x.releases[r.Fence], x.executions[r.Fence]
-		if e == nil || e.Outcome != "SNOOZED" || a.Op == "DELETE" || *a.OldStatus != "EXECUTING" || a.Next == nil {
+		a := x.releases[r.Fence]
+		if a == nil || a.Op == "DELETE" || !x.waits(a) || *a.OldStatus != "EXECUTING" || a.Next == nil {
 			continue
 		}
 		if a.Next.Before(r.End.At.Add(snoozeLeast)) || a.Next.After(a.At.Add(snoozeMost)) {

@@ -37,6 +37,8 @@ var checks = []check{
 	{"request", requestsAreOfAttempts, minute},
 	{"hook", hooksEndAsDocumented, minute},
 	{"circuit", circuitsPutOff, minute},
+	{"fold", waitsAreFolded, 5 * minute},
+	{"again", askedAgainRunsAgain, minute},
 	{"line", linesAreTrue, minute},
 	{"result", resultsAreKept, minute},
 	{"wait", waitsAreKept, minute},

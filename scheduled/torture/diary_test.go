@@ -52,7 +52,7 @@ type mark struct {
 	Child   string        `json:"child,omitempty"`   // the follow-up's id
 	Note    string        `json:"note,omitempty"`    // the note, and the result's text
 	Error   string        `json:"error,omitempty"`   // the error that it is about to return
-	Snoozed bool          `json:"snoozed,omitempty"` // the error puts the task off
+	Snoozed bool          `json:"snoozed,omitempty"` // the task waits for its host
 	Longer  time.Duration `json:"longer,omitempty"`  // by Extend, which was granted before At
 	Called  time.Time     `json:"called,omitzero"`   // when Extend was called
 }

@@ -89,6 +89,8 @@ type auditRow struct {
 	Until       *time.Time // of a paused task: until when
 	Bad         int        // of an HTTP request: up to which attempt its receiver behaves badly
 	Response    *string    // of an HTTP request: the status, whether the body was cut, and its length
+	Waits       int        // how many times in a row it has waited for its host
+	Again       *time.Time // since when it is to run once more after its attempt
 }
 
 // claims says whether the change is a claim: a fence where there was none, or another.
@@ -258,6 +260,7 @@ type index struct {
 	kept       map[int64]string // the sums of the lines of executions that are there at the end
 	nodes      map[int64]int    // by number: the process
 	written    map[int64]*line  // executions as they were written, by fence
+	folded     map[int64]bool   // claims that need no line, because their tasks went on waiting
 	runs       map[int64][]*run
 	known      map[int64]time.Time // by transaction: when it was surely committed, as far as is known
 	entryOf    map[int64]*entry    // by op
@@ -273,7 +276,7 @@ func (h *history) in() *index {
 	x := &index{
 		byID: map[string][]*auditRow{}, claims: map[int64]*auditRow{}, releases: map[int64]*auditRow{},
 		executions: map[int64]*execution{}, kept: map[int64]string{}, nodes: map[int64]int{},
-		written: map[int64]*line{}, runs: map[int64][]*run{},
+		written: map[int64]*line{}, folded: map[int64]bool{}, runs: map[int64][]*run{},
 		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
 	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -306,6 +309,7 @@ func (h *history) in() *index {
 		x.runs[r.Fence] = append(x.runs[r.Fence], r)
 	}
 	x.commits(h)
+	x.fold()
 	h.index = x
 	return x
 }

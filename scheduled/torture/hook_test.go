@@ -30,6 +30,12 @@ var hookType = contract.HTTPRequest{}.TaskType()
 // hookTimeout is the nodes' timeout of a request. A shorter one, of a payload, would say nothing about the host.
 const hookTimeout = time.Second
 
+// How long the nodes' circuits are open, at first and at most. They are short, so that many tasks wait several times.
+const (
+	circuitOpen = 2 * time.Second
+	circuitMost = 8 * time.Second
+)
+
 // What the documentation of package webhook says of an attempt.
 const (
 	completes  = "completes"
@@ -69,7 +75,7 @@ func answered(code int) *regexp.Regexp { return regexp.MustCompile(fmt.Sprintf(`
 
 const retryAfter = time.Second
 
-// behaviours are by name. Each has a receiver, which is a host of its own: its circuit is its own.
+// behaviours are by name. Each has a receiver, which is a host of its own. Each of its paths has a circuit.
 var behaviours = []behaviour{
 	{name: "well", weight: 6, answer: okHead + "Content-Length: 13\r\n\r\n" + `{"fine":true}`, comes: completes,
 		result: fineResult},
@@ -80,7 +86,7 @@ var behaviours = []behaviour{
 	{name: "short", weight: 1, answer: okHead + "Content-Length: 1000\r\n\r\nhalf", comes: completes,
 		result: "200 true 4"},
 	{name: "silent body", weight: 1, answer: okHead + "Content-Length: 1000\r\n\r\nhalf", ends: (*taken).hang,
-		comes: completes, result: "200 true 4"},
+		comes: retries, failing: true, says: regexp.MustCompile("the server took longer than")},
 	{name: "hangs", weight: 2, ends: (*taken).hang, comes: retries, failing: true,
 		says: regexp.MustCompile("the server took longer than")},
 	{name: "resets", weight: 2, answer: "HTTP/1.1 200 OK\r\nX-A", ends: (*taken).reset, comes: retries, failing: true,
@@ -154,8 +160,8 @@ func (w *worker) noteHook(e *handlers.Execution, err error) {
 	if json.Unmarshal(e.Payload, &sent) != nil || err == nil {
 		return
 	}
-	var snoozed *handlers.SnoozeError
-	m := mark{Error: err.Error(), Snoozed: errors.As(err, &snoozed)}
+	var waits *handlers.WaitError
+	m := mark{Error: err.Error(), Snoozed: errors.As(err, &waits)}
 	if b := behaviourOf(sent.Do); b != nil && e.Attempt <= badFor(sent.URL) && b.says != nil &&
 		b.says.MatchString(m.Error) {
 		m.Wait = b.wait

@@ -45,6 +45,12 @@ var httpMutants = []mutant{
 		edits: []edit{{"handlers/webhook/circuit.go", "ended < c.settings.Calls || 2*failed", "2*failed"}},
 	},
 	{
+		name: "each wait has a line", by: []string{"fold"}, steer: hooked,
+		edits: []edit{{engine + "internal/taskdb/settle.go",
+			"WHERE l.tid IS NOT NULL AND NOT coalesce(l.current AND l.waits AND l.row_waits > 0, false)",
+			"WHERE l.tid IS NOT NULL"}},
+	},
+	{
 		name: "a request has no revision in its key", by: []string{"request"}, steer: hooked,
 		edits: []edit{{
 			"handlers/webhook/request.go", "key := visible(t.IdempotencyKey())", "key := visible(t.ID)",

@@ -184,6 +184,11 @@ var mutants = []mutant{
 		},
 	},
 	{
+		name: "a task that was asked for during its attempt does not run again", by: []string{"again"}, steer: regretted,
+		edits: []edit{{schema + "00002_triggers.sql", "WHEN (NEW.again_at IS NOT NULL AND OLD.fence",
+			"WHEN (false AND NEW.again_at IS NOT NULL AND OLD.fence"}},
+	},
+	{
 		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
 		edits: []edit{{schema + "00002_triggers.sql",
 			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
@@ -203,10 +208,9 @@ var mutants = []mutant{
 	{
 		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
 		edits: []edit{{schema + "00002_triggers.sql",
-			"    NEW.revision := nextval('tasktable.task_numbers');\n    IF NEW.status <> 'PAUSED' THEN\n" +
-				"        NEW.paused_until",
+			"    NEW.revision := nextval('tasktable.task_numbers');\n    -- The idempotency key",
 			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
-				"    IF NEW.status <> 'PAUSED' THEN\n        NEW.paused_until"}},
+				"    -- The idempotency key"}},
 	},
 	{
 		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
@@ -347,13 +351,13 @@ var mutants = []mutant{
 	{
 		name: "a line of the history is not written", by: []string{"execution line"}, steer: busy,
 		edits: []edit{{engine + "internal/taskdb/settle.go",
-			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL\n)\nSELECT l.fence, l.tid IS NOT NULL AS settled",
-			"    FROM locked AS l\n    WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED'\n)\n" +
-				"SELECT l.fence, l.tid IS NOT NULL AS settled"}},
+			"WHERE l.tid IS NOT NULL AND NOT coalesce(",
+			"WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED' AND NOT coalesce("}},
 	},
 	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/followups.go", "	if len(tasks) == 0 {", "	if len(tasks) >= 0 {"}},
+		edits: []edit{{engine + "internal/taskdb/followups.go", "range partsOf(asked) {",
+			"range partsOf(asked[:0]) {"}},
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,

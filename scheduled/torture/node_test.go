@@ -151,7 +151,8 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return fmt.Errorf("open pool: %w", err)
 	}
 	defer closeSoon(pool)
-	requests, err := webhook.New(webhook.Config{Allow: []string{"127.0.0.1"}, Timeout: hookTimeout})
+	requests, err := webhook.New(webhook.Config{Allow: []string{"127.0.0.1"}, Timeout: hookTimeout,
+		Circuit: webhook.Circuit{Open: circuitOpen, MaxOpen: circuitMost}})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package torture
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -122,8 +123,8 @@ func (t *tale) comes(fence int64, outcome, text string) {
 	}
 	t.ends(fence, how)
 	t.settle(fence, outcome)
-	if text != "" {
-		t.Executions[len(t.Executions)-1].Error = new("send HTTP request: " + text)
+	if last := &t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
+		last.Error = new("send HTTP request: " + text)
 	}
 }
 
@@ -142,14 +143,39 @@ func (t *tale) opens(failures int, text string, again time.Duration) (fence int6
 		t.comes(failed, "RETRIED", "answered 500")
 		t.cancel(fmt.Sprint("h", i))
 	}
-	fence = t.hook("a", "500", 0)
+	fence = t.hook("a", "500", alwaysBad)
+	t.waits(fence, text, again)
+	t.Audit[len(t.Audit)-1].Bad, t.rows["a"].Bad = 0, 0
+	t.completes(t.tries("a"))
+	return fence
+}
+
+// waits puts an attempt off for so long.
+func (t *tale) waits(fence int64, text string, again time.Duration) {
 	t.comes(fence, "SNOOZED", text)
-	for _, a := range []*auditRow{t.rows["a"], &t.Audit[len(t.Audit)-1]} {
+	last := &t.Audit[len(t.Audit)-1]
+	for _, a := range []*auditRow{t.rows[last.ID], last} {
 		a.Next = new(a.At.Add(again))
 	}
 	t.passes(again)
-	t.completes(t.tries("a"))
+}
+
+// waitsThrice has a request wait three times, and returns its last fence.
+func (t *tale) waitsThrice() (fence int64) {
+	t.opens(failuresLeast, open, 10*time.Second)
+	t.schedule("b", func(a *auditRow) { a.Type, a.Does, a.Bad = hookType, hookPrefix+"500", alwaysBad })
+	for range 3 {
+		fence = t.tries("b")
+		t.waits(fence, open, 5*time.Second)
+	}
+	t.cancel("b")
 	return fence
+}
+
+// released is the change that ended a claim.
+func (t *tale) released(fence int64) *auditRow {
+	i := slices.IndexFunc(t.Audit, func(a auditRow) bool { return a.releases() && *a.OldFence == fence })
+	return &t.Audit[i]
 }
 
 const open = "host 127.0.0.1:1 does not answer"
@@ -236,9 +262,38 @@ var hookTales = []told{
 		t.arrives(fence)
 		t.completes(fence)
 	}},
-	{name: "a circuit opens", tell: func(t *tale) { t.opens(failuresLeast, open, 40*time.Second) }},
+	{name: "a circuit opens", tell: func(t *tale) { t.opens(failuresLeast, open, 10*time.Second) }},
+	{name: "a task waits three times, with one line", tell: func(t *tale) { t.waitsThrice() }},
+	{name: "each wait has a line", wrong: []string{"fold"}, tell: func(t *tale) {
+		fence := t.waitsThrice()
+		t.begin()
+		c := t.claimed(fence)
+		t.line("executions", c.ID, fence, *c.Revision)
+		t.Lines[len(t.Lines)-1].TxID = t.released(fence).TxID
+		t.Executions = append(t.Executions, execution{Fence: fence, TaskID: c.ID, Type: c.Type, Revision: *c.Revision,
+			Attempt: *c.Attempt, ScheduledAt: c.Asked, StartedAt: new(t.runsOf(fence)[0].Gate), FinishedAt: t.now,
+			Outcome: "SNOOZED"})
+		t.Kept = append(t.Kept, kept{fence, "as written"})
+	}},
+	{name: "a wait is not counted", wrong: []string{"fold"}, tell: func(t *tale) {
+		t.released(t.waitsThrice()).Waits--
+	}},
+	{name: "the first wait has no line", wrong: []string{"execution line"}, tell: func(t *tale) {
+		t.waitsThrice()
+		first := slices.IndexFunc(t.Executions, func(e execution) bool { return e.Outcome == "SNOOZED" })
+		fence := t.Executions[first].Fence
+		t.Executions = slices.Delete(t.Executions, first, first+1)
+		t.Lines = slices.DeleteFunc(t.Lines, func(l line) bool { return l.History == "executions" && l.Number == fence })
+	}},
+	{name: "a wait after an edit has no line", wrong: []string{"fold", "execution line"}, tell: func(t *tale) {
+		t.waitsThrice()
+		t.verb("retry", "b", "queued", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
+		t.rows["b"].Waits = 1
+		t.waits(t.tries("b"), open, 5*time.Second)
+		t.cancel("b")
+	}},
 	{name: "a circuit opens too soon", wrong: []string{"circuit"}, tell: func(t *tale) {
-		t.opens(failuresLeast-1, open, 40*time.Second)
+		t.opens(failuresLeast-1, open, 10*time.Second)
 	}},
 	{name: "a circuit is open for too short a time", wrong: []string{"circuit"}, tell: func(t *tale) {
 		t.opens(failuresLeast, open, snoozeLeast/2)
@@ -247,14 +302,14 @@ var hookTales = []told{
 		t.opens(failuresLeast, open, 2*snoozeMost)
 	}},
 	{name: "a circuit without a name", wrong: []string{"circuit"}, tell: func(t *tale) {
-		t.opens(failuresLeast, "put off", 40*time.Second)
+		t.opens(failuresLeast, "put off", 10*time.Second)
 	}},
 	{name: "a request of what was put off", wrong: []string{"circuit"}, tell: func(t *tale) {
-		fence := t.opens(failuresLeast, open, 40*time.Second)
+		fence := t.opens(failuresLeast, open, 10*time.Second)
 		t.arrives(fence).At = t.runsOf(fence)[0].At
 	}},
 	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, tell: func(t *tale) {
-		t.opens(failuresLeast, open, 40*time.Second)
+		t.opens(failuresLeast, open, 10*time.Second)
 	}, spoils: func(h *history) {
 		for i := range h.Audit {
 			if a := &h.Audit[i]; a.ID == "a" && a.releases() && *a.Status == "QUEUED" {

@@ -86,7 +86,7 @@ func (t *tale) verb(verb, id, outcome string, edit func(a *auditRow)) {
 	revision := t.draw()
 	due := time.Time{}
 	a := t.change(id, "writer-1", func(a *auditRow) {
-		a.Revision, a.Attempt = new(revision), new(0)
+		a.Revision, a.Attempt, a.Waits = new(revision), new(0), 0
 		edit(a)
 		if a.Status != nil && *a.Status == "QUEUED" && a.Fence == nil {
 			a.Next = new(a.FirstDue)
@@ -194,10 +194,20 @@ func (t *tale) settle(fence int64, outcome string) {
 		default:
 			a.Status, a.Next = new("QUEUED"), new(t.now.Add(waitAfter[outcome]))
 		}
+		switch {
+		case outcome == "SNOOZED" && t.runsOf(fence)[0].snoozed():
+			a.Waits++
+		case outcome == "SNOOZED" || outcome == "RETRIED":
+			a.Waits = 0
+		}
 		if refunded[outcome] {
 			a.Attempt = new(*a.OldAttempt - 1)
 		}
 	})
+	if t.rows[id].Waits > 1 && outcome == "SNOOZED" {
+		t.passes(time.Millisecond + waitAfter[outcome])
+		return // only the first of its waits has a line
+	}
 	t.line("executions", id, fence, revision)
 	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
 		ScheduledAt: c.Asked, FinishedAt: t.now, Outcome: outcome}

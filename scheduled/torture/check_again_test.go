@@ -1,0 +1,55 @@
+//go:build unix
+
+package torture
+
+// askedAgainRunsAgain: a task that run_now asked for during an attempt runs once more. The end of the attempt and the
+// edit that queues the task are one transaction. A pause goes on. The samples are these ends,
+// and the verbs that said so.
+func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
+	x := h.in()
+	for id, changes := range x.byID {
+		for i, a := range changes {
+			if a.Again == nil || !a.releases() {
+				continue
+			}
+			samples++
+			want := "QUEUED"
+			if *a.OldStatus == "PAUSED" {
+				want = "PAUSED"
+			}
+			if i+1 == len(changes) || changes[i+1].TxID != a.TxID || changes[i+1].Again != nil ||
+				!changes[i+1].becomesAnew(want) {
+				wrong = append(wrong, broken("again", id, "it was asked for at %s during fence %d, and was not queued when "+
+					"that ended at %s", h.instant(a.Again), *a.OldFence, h.offset(a.At)))
+			}
+		}
+	}
+	for i := range h.Ops {
+		o := &h.Ops[i]
+		e := x.entryOf[o.Op]
+		if o.Outcome != "again" || e == nil {
+			continue
+		}
+		if samples++; !x.askedAgain(o, e) {
+			wrong = append(wrong, broken("again", o.TaskID, "op %d came to again, and its row does not show it", o.Op))
+		}
+	}
+	return samples, wrong
+}
+
+// becomesAnew says whether an edit leaves the task with a status.
+func (a *auditRow) becomesAnew(status string) bool {
+	return a.edits() && a.Status != nil && *a.Status == status
+}
+
+// askedAgain says whether the task's row was asked for when a verb said so, by its own transaction or an earlier one.
+func (x *index) askedAgain(o *opRow, e *entry) bool {
+	changes := x.byID[o.TaskID]
+	for i, a := range changes {
+		left := i+1 == len(changes) || changes[i+1].TxID == o.TxID || !changes[i+1].At.Before(e.Began)
+		if a.Again != nil && (a.TxID == o.TxID || left && (e.Ended.IsZero() || a.At.Before(e.Ended))) {
+			return true
+		}
+	}
+	return false
+}

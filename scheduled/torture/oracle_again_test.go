@@ -1,0 +1,42 @@
+//go:build unix
+
+package torture
+
+import "time"
+
+// asksAgain has a writer call run_now during an attempt, which then ends.
+func (t *tale) asksAgain() {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.starts(fence)
+	revision := *t.rows["a"].Revision
+	t.begin()
+	t.change("a", "writer-1", func(a *auditRow) { a.Again = new(t.now) })
+	t.Ops = append(t.Ops, opRow{Op: 2, TaskID: "a", Verb: "run_now", Outcome: "again", Revision: revision, TxID: t.tx})
+	t.Entries = append(t.Entries, entry{
+		Op: 2, Writer: "writer-1", Began: t.now, Ended: t.passes(time.Millisecond).now, Answer: acknowledged,
+		IDs:   []string{"a"},
+		Deeds: []deed{{Verb: "run_now", ID: "a", Outcome: "again", Revision: revision}},
+	})
+	t.ends(fence, "ok")
+	t.settle(fence, "COMPLETED")
+}
+
+// againTales are about tasks that are asked for during an attempt.
+var againTales = []told{
+	{name: "asked for during an attempt, it runs once more", tell: func(t *tale) {
+		t.asksAgain()
+		revision := t.draw()
+		t.change("a", "tasktable engine", func(a *auditRow) {
+			a.Status, a.Revision, a.Attempt, a.Next, a.Again = new("QUEUED"), new(revision), new(0), new(t.now), nil
+		})
+		t.line("changes", "a", revision, revision)
+		t.runs("a")
+	}},
+	{name: "asked for during an attempt, it does not run again", wrong: []string{"again"}, tell: (*tale).asksAgain},
+	{name: "again is said and not noted", wrong: []string{"again"}, tell: (*tale).asksAgain, spoils: func(h *history) {
+		for i := range h.Audit {
+			h.Audit[i].Again = nil
+		}
+	}},
+}
