@@ -35,7 +35,7 @@ func TestApplyIsEachVerbOnWhatTheFilterSelects(t *testing.T) {
 		{inspect.Resume, inspect.Filter{Statuses: []store.Status{"PAUSED"}}, "PAUSED queued"},
 		{
 			inspect.RunNow, inspect.Filter{},
-			"COMPLETED queued, EXECUTING running, FAILED queued, PAUSED queued, QUEUED queued, SKIPPED queued",
+			"COMPLETED queued, EXECUTING again, FAILED queued, PAUSED queued, QUEUED queued, SKIPPED queued",
 		},
 		{inspect.Retry, inspect.Filter{Message: "it was"}, "COMPLETED finished, FAILED queued, SKIPPED finished"},
 		{

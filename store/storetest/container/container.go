@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -49,20 +51,56 @@ func start(ctx context.Context) (base *url.URL, stop func() error, err error) {
 	return startContainer(ctx)
 }
 
-// hostAnswers checks that this process reaches the address at which it would look for the container's port. In a
-// container of its own, testcontainers takes the gateway for Docker's host, which is often wrong. Each test process
-// would then start a container, and wait a minute for its port.
+// hostVariable makes testcontainers look for the ports of containers at another address than it would choose.
+const hostVariable = "TESTCONTAINERS_HOST_OVERRIDE"
+
+// hostAnswers checks that this process reaches the address at which it would look for the container's port. Otherwise
+// each test process would start a container, and wait a minute for its port.
 func hostAnswers(ctx context.Context) error {
 	provider, err := testcontainers.NewDockerProvider()
 	if err != nil {
 		return fmt.Errorf("asking for Docker's host: %w", err)
 	}
 	defer func() { _ = provider.Close() }()
+	if err := lookHere(ctx, provider.Client()); err != nil {
+		return err
+	}
 	host, err := provider.DaemonHost(ctx)
 	if err != nil {
 		return fmt.Errorf("asking for Docker's host: %w", err)
 	}
 	return reachable(ctx, host)
+}
+
+// lookHere sets the variable if the daemon runs on this machine. On a machine with a file /.dockerenv, as dev containers
+// and some virtual machines have, testcontainers would take the default gateway for Docker's host.
+func lookHere(ctx context.Context, docker client.NetworkAPIClient) error {
+	if _, given := os.LookupEnv(hostVariable); given {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, dockerLimit)
+	defer cancel()
+	bridge, err := docker.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{})
+	if err != nil {
+		return fmt.Errorf("asking Docker for its network: %w", err)
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fmt.Errorf("reading this machine's addresses: %w", err)
+	}
+	for _, config := range bridge.Network.IPAM.Config {
+		gateway := config.Gateway
+		if !gateway.IsValid() { // it is then the first address
+			gateway = config.Subnet.Masked().Addr().Next()
+		}
+		if slices.ContainsFunc(own, func(address net.Addr) bool {
+			network, ok := address.(*net.IPNet)
+			return ok && network.IP.String() == gateway.String()
+		}) {
+			return os.Setenv(hostVariable, "127.0.0.1")
+		}
+	}
+	return nil
 }
 
 // reachable takes a refused connection for an answer: nothing needs to listen on the port.
@@ -77,8 +115,7 @@ func reachable(ctx context.Context, host string) error {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}
-	return fmt.Errorf("containers would be at %s, which does not answer; set TESTCONTAINERS_HOST_OVERRIDE, for "+
-		"example to 127.0.0.1: %w", host, err)
+	return fmt.Errorf("containers would be at %s, which does not answer; set %s: %w", host, hostVariable, err)
 }
 
 // dockerAnswers asks the daemon itself, because an installed docker command or a socket file does not mean that it
