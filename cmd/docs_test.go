@@ -24,7 +24,7 @@ import (
 var unrunLanguages = map[string]string{
 	"":     "drawings, and what a program prints",
 	"text": "the same",
-	"json": "what an address answers",
+	"json": "what an address answers; and a body for the HTTP API, which scheduled/api sends",
 	"ts":   "a client of the HTTP API, which scheduled/api/clients runs",
 	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go; and " +
 		"a receiver, which handlers/webhook/receivers_test.go runs; and a client, which scheduled/api/clients runs",

@@ -72,8 +72,8 @@ func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, 
 	})
 }
 
-// change adds an endpoint that changes tasks. reads says that it reads a task before it writes it, so that it needs a
-// transaction.
+// change adds an endpoint that changes tasks. reads says that it reads a task before or after it writes it, so that it
+// needs a transaction.
 func change[I, O any](
 	a *API, scope keys.Scope, op huma.Operation, reads bool, do func(context.Context, call, *I) (*O, error),
 ) {

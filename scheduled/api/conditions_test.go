@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -124,5 +126,19 @@ func TestIfNoneMatch(t *testing.T) {
 	s.says(s.wants(400, "all", "POST", "/v1/tasks/a/cancel", "", "If-None-Match", "*"), "may create the task")
 	if now := s.everything(); now != before {
 		t.Errorf("the database changed from %s\nto %s", before, now)
+	}
+}
+
+// The header is spelled as its standard spells it, because some clients keep headers in a case-sensitive map.
+func TestSpellingOfETag(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusQueued)
+	request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/tasks/task", http.NoBody)
+	request.Header.Set("Authorization", "Bearer reader")
+	answer := httptest.NewRecorder()
+	s.api.Handler().ServeHTTP(answer, request)
+	if header := answer.Result().Header; len(header["ETag"]) != 1 || header["Etag"] != nil {
+		t.Errorf("headers %v", header)
 	}
 }

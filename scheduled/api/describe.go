@@ -68,4 +68,6 @@ var taskFields = map[string]string{
 	"scheduled_by":    "The service that scheduled the task.",
 	"parent_id":       "The recurring task that this is an occurrence of.",
 	"spawned_by":      "The task whose handler asked for this one, or whose death scheduled it.",
+	"executions": "Only with include=executions: the latest 20 attempts, the oldest first. Fewer if they are larger " +
+		"than 4 MiB.",
 }

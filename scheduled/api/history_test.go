@@ -147,3 +147,42 @@ func TestWhyInSeconds(t *testing.T) {
 		t.Errorf("the story does not say that the attempt took 2.5 s: %s", got.text)
 	}
 }
+
+// A task is read together with its latest attempts.
+func TestTaskWithExecutions(t *testing.T) {
+	t.Parallel()
+	s := failing(t)
+	read := func(path string) (text string) {
+		var answer struct {
+			Status     string
+			Executions []struct {
+				Outcome string
+				Attempt int
+			}
+		}
+		s.wants(200, "reader", "GET", path, "").json(t, &answer)
+		return fmt.Sprint(answer)
+	}
+	for path, want := range map[string]string{
+		"/v1/tasks/task":                            "{FAILED []}",
+		"/v1/tasks/task?include=executions":         "{FAILED [{RETRIED 1} {FAILED 2}]}",
+		"/v1/tasks/task?include=executions&wait=1s": "{FAILED [{RETRIED 1} {FAILED 2}]}",
+	} {
+		if got := read(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+	s.exec(`INSERT INTO tasktable.scheduled_task_executions
+			(fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome)
+		SELECT 1000000 + n, 'task', 'TEST', 1, n, now(), now(), now(), now() + n * interval '1 second', 'RETRIED'
+		FROM generate_series(3, 40) AS n`)
+	if got := strings.Count(read("/v1/tasks/task?include=executions"), "RETRIED"); got != 20 {
+		t.Errorf("%d attempts , want 20", got)
+	}
+	s.make("new", store.StatusQueued)
+	if got := s.wants(200, "reader", "GET", "/v1/tasks/new?include=executions", ""); !strings.Contains(got.text,
+		`"executions":[]`) {
+		t.Errorf("a task without attempts: %s", got.text)
+	}
+	s.says(s.wants(422, "reader", "GET", "/v1/tasks/task?include=changes", ""), "query.include")
+}

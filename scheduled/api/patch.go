@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // Patch is a JSON merge patch (RFC 7396) for the content of a task.
@@ -40,7 +43,27 @@ func (Patch) Schema(schemas huma.Registry) *huma.Schema {
 		Type: huma.TypeObject, AdditionalProperties: true,
 		Description: "The fields of the payload to change. A field that is null is removed.",
 	}
+	patch.Properties["status"] = words([]store.Status{store.StatusPaused, store.StatusQueued, store.StatusCancelled})
+	patch.Properties["status"].Description = "Pauses, resumes or cancels the task. It must be the only field."
 	return named(schemas, "TaskPatch", patch)
+}
+
+// patchStatus calls the verb that the wanted status stands for.
+func (c call) patchStatus(ctx context.Context, in *patchInput) (*receiptAnswer, error) {
+	fields := fieldsOf(json.RawMessage(in.Body))
+	if len(fields) > 1 {
+		return nil, invalid("status must be the only field of the body, because it pauses, resumes or cancels the task; " +
+			"change the other fields by a call of their own")
+	}
+	var status store.Status
+	_ = json.Unmarshal(fields["status"], &status) // the schema lets a text or null pass
+	do := map[store.Status]func(context.Context, store.DB, string) (store.Receipt, error){
+		store.StatusPaused: c.tasks.Pause, store.StatusQueued: c.tasks.Resume, store.StatusCancelled: c.tasks.Cancel,
+	}[status]
+	if do == nil {
+		return nil, invalid("status must be PAUSED, QUEUED or CANCELLED")
+	}
+	return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) { return do(ctx, c.db, in.ID) })
 }
 
 // contentNames are the names of the fields of Content.

@@ -71,7 +71,11 @@ func TestPatchRefuses(t *testing.T) {
 		"null":                      {422, `null`, "body: expected object"},
 		"an array":                  {422, `[{"priority": 1}]`, "body: expected object"},
 		"an unknown field":          {422, `{"due": null}`, "body.due: unexpected property"},
-		"a field of the answer":     {422, `{"status": "QUEUED"}`, "body.status: unexpected property"},
+		"a field of the answer":     {422, `{"revision": 1}`, "body.revision: unexpected property"},
+		"a status of the engine":    {422, `{"status": "COMPLETED"}`, "body.status: expected value to be one of"},
+		"no status":                 {422, `{"status": null}`, "status must be PAUSED, QUEUED or CANCELLED"},
+		"a status and a field":      {422, `{"status": "PAUSED", "priority": 1}`, "status must be the only field"},
+		"a status and a null":       {422, `{"status": "CANCELLED", "priority": null}`, "status must be the only field"},
 		"the id":                    {422, `{"id": "other"}`, "body.id: unexpected property"},
 		"a field in capitals":       {422, `{"Priority": 1}`, "the patch does not fit: unknown field \"Priority\""},
 		"a null field in capitals":  {422, `{"QUEUE": null}`, "the patch does not fit: unknown field \"QUEUE\""},
@@ -165,4 +169,31 @@ func TestCheckPayload(t *testing.T) {
 		s.says(s.wants(422, "all", method, path, body), "payload field url is missing")
 	}
 	s.wants(201, "all", "PUT", "/v1/tasks/b", hello)
+}
+
+// A patch of the status is a call of its verb.
+func TestPatchOfStatus(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	for _, c := range []struct {
+		before         store.Status
+		wanted         string
+		outcome, after string
+	}{
+		{store.StatusQueued, "PAUSED", "paused", "PAUSED"}, {store.StatusPaused, "PAUSED", "unchanged", "PAUSED"},
+		{store.StatusPaused, "QUEUED", "queued", "QUEUED"}, {store.StatusQueued, "CANCELLED", "cancelled", "CANCELLED"},
+		{store.StatusFailed, "QUEUED", "finished", "FAILED"},
+	} {
+		id := string(c.before) + " " + c.wanted
+		s.make(id, c.before)
+		tag := s.wants(200, "all", "GET", pathOf(id), "").header.Get("ETag")
+		body := `{"status": "` + c.wanted + `"}`
+		s.wants(412, "all", "PATCH", pathOf(id), body, "If-Match", `"99999"`)
+		got := s.wants(200, "scheduler", "PATCH", pathOf(id), body, "If-Match", tag)
+		if after := s.row(id); got.field("outcome") != c.outcome || string(after.Status) != c.after {
+			t.Errorf("%s: %s, status %s; want %s and %s", id, got.text, after.Status, c.outcome, c.after)
+		}
+	}
+	s.says(s.wants(404, "all", "PATCH", "/v1/tasks/none", `{"status": "PAUSED"}`), "no such task")
+	s.wants(403, "reader", "PATCH", pathOf("QUEUED PAUSED"), `{"status": "QUEUED"}`)
 }

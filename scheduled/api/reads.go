@@ -77,6 +77,8 @@ type listAnswer struct{ Body TaskPage }
 type taskInput struct {
 	TaskPath
 	Wait string `query:"wait" example:"30s" doc:"Answer when the status is final, or after this time. At most 1m."`
+
+	Include string `query:"include" enum:"executions" doc:"Also answer the latest 20 attempts."`
 }
 
 type taskAnswer struct {

@@ -195,6 +195,8 @@ type Task struct {
 	SpawnedBy        string       `json:"spawned_by,omitempty"`
 	ArchivedAt       *time.Time   `json:"archived_at,omitempty"`
 	ArchivedNote     string       `json:"archived_note,omitempty"`
+
+	Executions []store.Execution `json:"executions,omitzero" nullable:"false"`
 }
 
 func taskOf(row store.Row) Task {

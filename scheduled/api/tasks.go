@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,6 +20,8 @@ type Receipt struct {
 	Revision int64         `json:"revision,omitempty"`
 	Outcome  store.Outcome `json:"outcome"`
 	Warnings []Warning     `json:"warnings,omitempty" nullable:"false" doc:"What is perhaps not meant."`
+
+	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty" doc:"After an edit: when the task is due or fires next."`
 }
 
 // receiptAnswer answers a call on one task.
@@ -29,7 +32,7 @@ type receiptAnswer struct {
 }
 
 func receiptOf(receipt store.Receipt, warnings ...Warning) Receipt {
-	return Receipt{receipt.ID, receipt.Revision, receipt.Outcome, warnings}
+	return Receipt{ID: receipt.ID, Revision: receipt.Revision, Outcome: receipt.Outcome, Warnings: warnings}
 }
 
 func answerOf(receipt store.Receipt, warnings ...Warning) *receiptAnswer {
@@ -97,7 +100,7 @@ func (a *API) registerTasks() {
 		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
-	}, false, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
+	}, true, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
 		id, replacing := in.Body.ID, in.Replacing
 		if id == "" {
 			var err error
@@ -122,7 +125,7 @@ func (a *API) registerTasks() {
 			"fields, use PATCH. The answer is 201 if the task is new, and 200 " +
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
-	}, false, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
+	}, true, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		if in.Body.ID != "" && in.Body.ID != in.ID {
 			return nil, invalid("body.id must be the id of the path, or missing")
 		}
@@ -133,7 +136,8 @@ func (a *API) registerTasks() {
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null sets a " +
 			"field to its default. The fields of the payload are merged, too. A task that has ended is edited only " +
-			"if the body has scheduled_at or if_finished, because an edit runs it again.",
+			"if the body has scheduled_at or if_finished, because an edit runs it again. status, alone in the body, " +
+			"calls a verb: PAUSED pauses the task, QUEUED resumes it, and CANCELLED cancels it.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, true, patchTask)
 	paths := a.huma.OpenAPI().Paths
@@ -161,7 +165,7 @@ func (c call) schedule(
 	if given.IfNoneMatch != "" && receipt.Outcome != store.Created {
 		return nil, refusal(CodeChanged, "there is a task of this id, and If-None-Match asks for none")
 	}
-	return answerOf(receipt, c.warnings(task)...), nil
+	return c.scheduled(ctx, receipt, task)
 }
 
 // task returns the task to schedule.
@@ -255,6 +259,9 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if notice.Reserved(in.ID, "") {
 		return nil, errReserved
 	}
+	if in.Body.has("status") {
+		return c.patchStatus(ctx, in)
+	}
 	row, err := c.locked(ctx, in.ID)
 	if err != nil {
 		return nil, err
@@ -286,5 +293,5 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	return answerOf(receipt, c.warnings(task)...), nil
+	return c.scheduled(ctx, receipt, task)
 }

@@ -36,7 +36,32 @@ func (a *API) getTask(ctx context.Context, in *taskInput) (*taskAnswer, error) {
 			return nil, err
 		}
 	}
-	return &taskAnswer{ETag: etag(row.Revision), Body: taskOf(row)}, nil
+	answer := &taskAnswer{ETag: etag(row.Revision), Body: taskOf(row)}
+	if in.Include != "" {
+		answer.Body.Executions, err = a.latestExecutions(ctx, in.ID)
+	}
+	return answer, err
+}
+
+// included is how many attempts a task has in its answer.
+const included = 20
+
+// latestExecutions reads the latest attempts of a task. They may be newer than the task that was read before.
+func (a *API) latestExecutions(ctx context.Context, id string) ([]store.Execution, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+	defer cancel()
+	caller := callerOf(ctx)
+	found, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
+		func(c call) (*[]store.Execution, error) {
+			executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
+				return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
+			})
+			return new(append([]store.Execution{}, executions...)), err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return *found, nil
 }
 
 func waitOf(given string) (wait time.Duration, err error) {

@@ -36,7 +36,8 @@ async function edits(): Promise<void> {
     scheduled_at: future, priority: 7, entity: "order:42",
   };
   const put = () => client.PUT("/v1/tasks/{id}", { ...on(id), body });
-  same((await ok(put(), 201)).outcome, "created");
+  const created = await ok(put(), 201);
+  same([created.outcome, Date.parse(created.next_attempt_at ?? "")], ["created", Date.parse(future)]);
   const { response, data: first } = await put();
   same([response.status, first?.outcome], [200, "unchanged"]);
   const etag = response.headers.get("ETag") ?? "";
@@ -63,7 +64,7 @@ async function edits(): Promise<void> {
 
 async function problems(): Promise<void> {
   const none = await refused(client.GET("/v1/tasks/{id}", on("none")), 404);
-  same(none.detail, "no such task");
+  same([none.detail, none.code], ["no such task", "no_such_task"]);
   const wrong = await refused(client.PUT("/v1/tasks/{id}", {
     ...on("wrong"), body: { payload: { type: "JOB" }, priority: 1000 },
   }), 422);
@@ -79,7 +80,7 @@ async function repeats(): Promise<void> {
   });
   const first = await ok(create("one"), 201);
   same(await ok(create("one"), 201), first);
-  await refused(create("another"), 409);
+  same((await refused(create("another"), 409)).code, "idempotency_key_reused");
 }
 
 async function lists(): Promise<void> {
@@ -100,13 +101,19 @@ async function lists(): Promise<void> {
   }
   same(pages, [["bulk-1 PAUSED"], ["bulk-3 QUEUED"]]);
   same((await ok(client.POST("/v1/tasks/{id}/resume", on("bulk-1")))).outcome, "queued");
+  for (const [status, outcome] of [["PAUSED", "paused"], ["QUEUED", "queued"]] as const) {
+    same((await ok(client.PATCH("/v1/tasks/{id}", { ...on("bulk-1"), body: { status } }))).outcome, outcome);
+  }
   same((await ok(client.DELETE("/v1/tasks/{id}", on("bulk-3")))).outcome, "deleted");
 }
 
 async function runs(): Promise<void> {
   await ok(client.PUT("/v1/tasks/{id}", { ...on("runs"), body: { payload: { type: "JOB", note: "done" } } }), 201);
-  const task = await ok(client.GET("/v1/tasks/{id}", waiting("runs")));
+  const task = await ok(client.GET("/v1/tasks/{id}", {
+    params: { path: { id: "runs" }, query: { wait: "30s", include: "executions" } },
+  }));
   same([task.status, task.result], ["COMPLETED", { note: "done" }]);
+  same(task.executions?.map((one) => [one.outcome, one.attempt]), [["COMPLETED", 1]]);
   const { executions } = await ok(client.GET("/v1/tasks/{id}/executions", on("runs")));
   same(executions.map((one) => [one.outcome, one.attempt]), [["COMPLETED", 1]]);
   same((await ok(client.POST("/v1/tasks/{id}/run-now", on("bulk-2")))).outcome, "queued");
@@ -138,6 +145,10 @@ async function deadLetters(): Promise<void> {
 async function recurring(): Promise<void> {
   const body = { payload: { type: "JOB" }, cron: "0 9 * * MON", time_zone: "Europe/Vienna", overlap: "allow" as const };
   await ok(client.PUT("/v1/tasks/{id}", { ...on("weekly"), body }), 201);
+  const plain = { payload: { type: "JOB" }, scheduled_at: future };
+  same((await refused(client.PUT("/v1/tasks/{id}", { ...on("weekly"), body: plain }), 409)).code, "kind_differs");
+  const replacing = { params: { path: { id: "weekly" }, query: { replace: true } }, body };
+  same((await ok(client.PUT("/v1/tasks/{id}", replacing))).outcome, "unchanged");
   const one = await ok(client.GET("/v1/recurring/{id}", { params: { path: { id: "weekly" }, query: { fires: 3 } } }));
   same([one.cron, one.overlap, one.fires.map((fire) => new Date(fire.at).getUTCDay())],
     ["0 9 * * MON", "allow", [1, 1, 1]]);

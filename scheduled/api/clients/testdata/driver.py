@@ -67,7 +67,7 @@ def edits():
         payload=Payload(type="JOB", note="hi", items=[{"id": 1}, None]), scheduled_at=FUTURE, priority=7,
         entity="order:42")
     status, receipt, _ = answer(tasks.put_task, task_id, request)
-    same((status, receipt.outcome), (201, "created"))
+    same((status, receipt.outcome, receipt.next_attempt_at), (201, "created", FUTURE))
     status, receipt, headers = answer(tasks.put_task, task_id, request)
     same((status, receipt.outcome), (200, "unchanged"))
     same(headers["ETag"], f'"{receipt.revision}"')
@@ -88,7 +88,8 @@ def edits():
 
 
 def problems():
-    same(refused(404, tasks.get_task, "none").detail, "no such task")
+    none = refused(404, tasks.get_task, "none")
+    same((none.detail, none.code), ("no such task", "no_such_task"))
     wrong = TaskRequest(payload=Payload(type="JOB"))
     try:
         wrong.priority = 1000
@@ -108,7 +109,7 @@ def repeats():
         return tasks.create_task(request, idempotency_key="key-1")
 
     same(create("one"), create("one"))
-    refused(409, create, "another")
+    same(refused(409, create, "another").code, "idempotency_key_reused")
 
 
 def lists():
@@ -128,13 +129,16 @@ def lists():
         cursor = {"cursor": page.next_cursor}
     same(pages, [["bulk-1 PAUSED"], ["bulk-3 QUEUED"]])
     same(outcome(tasks.resume_task, "bulk-1"), "queued")
+    same(outcome(tasks.patch_task, "bulk-1", TaskPatch(status="PAUSED")), "paused")
+    same(outcome(tasks.patch_task, "bulk-1", TaskPatch(status="QUEUED")), "queued")
     same(outcome(tasks.delete_task, "bulk-3"), "deleted")
 
 
 def runs():
     tasks.put_task("runs", TaskRequest(payload=Payload(type="JOB", note="done")))
-    task = tasks.get_task("runs", wait="30s")
+    task = tasks.get_task("runs", wait="30s", include="executions")
     same((task.status, task.result), ("COMPLETED", {"note": "done"}))
+    same([(one.outcome, one.attempt) for one in task.executions], [("COMPLETED", 1)])
     executions = tasks.list_executions("runs").executions
     same([(one.outcome, one.attempt) for one in executions], [("COMPLETED", 1)])
     same(outcome(tasks.run_task_now, "bulk-2"), "queued")
@@ -165,8 +169,12 @@ def dead():
 
 
 def recurring():
-    tasks.put_task("weekly", TaskRequest(
-        payload=Payload(type="JOB"), cron="0 9 * * MON", time_zone="Europe/Vienna", overlap="allow"))
+    request = TaskRequest(
+        payload=Payload(type="JOB"), cron="0 9 * * MON", time_zone="Europe/Vienna", overlap="allow")
+    tasks.put_task("weekly", request)
+    plain = TaskRequest(payload=Payload(type="JOB"), scheduled_at=FUTURE)
+    same(refused(409, tasks.put_task, "weekly", plain).code, "kind_differs")
+    same(outcome(tasks.put_task, "weekly", request, replace=True), "unchanged")
     one = RecurringApi(api).get_recurring("weekly", fires=3)
     same((one.cron, one.overlap, [fire.at.weekday() for fire in one.fires]), ("0 9 * * MON", "allow", [0, 0, 0]))
     same([task.id for task in RecurringApi(api).list_recurring(status="QUEUED").recurring], ["weekly"])
