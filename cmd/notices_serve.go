@@ -20,6 +20,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
+// Notices have a queue of their own, so that they are still sent when handlers hang in all slots of the others.
+const (
+	noticeQueue = "notices"
+	noticeSlots = 2
+)
+
 // noticeSettings say whether the node sends notices, and where. With a target it does.
 type noticeSettings struct {
 	on      bool
@@ -36,9 +42,10 @@ func (s *noticeSettings) options() []options.Option {
 			Usage: "also sends notices (tasktable notices), by e-mail if there is a mail server; --notice-target " +
 				"implies it"},
 		{Flag: "notice-queue", Variable: "TASKTABLE_NOTICE_QUEUE", Kind: "name", Set: queueName(&s.queue),
-			Default: store.DefaultQueue,
-			Usage: "the queue that all notices run in. Nodes that send notices need it among their --queue, and all " +
-				"nodes with notices the same"},
+			Default: noticeQueue,
+			Usage: fmt.Sprintf("the queue that all notices run in. A node that sends notices works the queue %s with %d "+
+				"slots, unless its --queue has it. Nodes need any other queue among their --queue. All nodes with "+
+				"notices need the same", noticeQueue, noticeSlots)},
 		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
 			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
 			Set: noticeTargets(&s.targets),
@@ -153,6 +160,16 @@ func (s *noticeSettings) targetNames() []string {
 		return nil
 	}
 	return append([]string{}, slices.Sorted(maps.Keys(s.targets))...)
+}
+
+// queues are the queues of a node that sends notices. Any other queue than their own is not added, because a node
+// that was told not to work it must not take its other tasks.
+func (s *noticeSettings) queues(given map[string]int) map[string]int {
+	queues := maps.Clone(given)
+	if _, has := queues[noticeQueue]; s.queue == noticeQueue && !has {
+		queues[noticeQueue] = noticeSlots
+	}
+	return queues
 }
 
 // recurring are the recurring tasks of notices.

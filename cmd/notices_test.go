@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -78,7 +79,8 @@ func TestSetReplacesARule(t *testing.T) {
 	}
 }
 
-// With a queue of its own, a notice and a test go to a node that works no other.
+// A notice and a test go to the queue of notices, which a node that sends notices works although its --queue has it
+// not.
 func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	box := newMailbox(t)
@@ -88,8 +90,8 @@ func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
 	run(t, variables, "notices", "set", "dead", "--event=expired", "--to=ops", "--digest=off").want(t, exitOK)
 	run(t, variables, "serve", "--notices", "--notice-queue=No Queue").want(t, exitUsage,
 		"(TASKTABLE_NOTICE_QUEUE) must be 1 to 64 of a-z")
-	p := start(t, append(variables, "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1", "TASKTABLE_NOTICE_QUEUE=notices",
-		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+box.URL+"/topic"), "serve", "--queue=notices=2")
+	p := start(t, append(variables, "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1",
+		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+box.URL+"/topic"), "serve", "--queue=default=1")
 	ask(t, url, `SELECT queue FROM tasktable.scheduled_tasks WHERE id = 'notice-watch'`, "notices")
 	run(t, variables, "notices", "test", "ops", "--wait=10s").want(t, exitOK)
 	box.gets(says("Notices reach ops."), nil)
@@ -139,4 +141,21 @@ func TestServeSendsNotices(t *testing.T) {
 		t.Errorf("shows a secret:\n%s", got.stderr)
 	}
 	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks AS t WHERE t::text LIKE '%`+canary+`%'`, "0")
+}
+
+func TestQueuesOfANodeThatSendsNotices(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		queue       string
+		given, want map[string]int
+	}{
+		{"notices", map[string]int{"default": 20}, map[string]int{"default": 20, "notices": 2}},
+		{"notices", map[string]int{"notices": 5}, map[string]int{"notices": 5}},
+		{"default", map[string]int{"mail": 5}, map[string]int{"mail": 5}},
+	} {
+		settings := noticeSettings{queue: test.queue}
+		if got := settings.queues(test.given); !maps.Equal(got, test.want) {
+			t.Errorf("--notice-queue %s and --queue %v: %v", test.queue, test.given, got)
+		}
+	}
 }

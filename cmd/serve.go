@@ -249,6 +249,7 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	if registry.Variant("NOTICE_WATCH") != nil {
 		s.notices.pool.opened.Store(d.pool)
 		config.Recurring = append(config.Recurring, s.notices.recurring()...)
+		config.Queues = s.notices.queues(config.Queues)
 	}
 	node, err := scheduled.New(config)
 	if err != nil {
@@ -256,7 +257,7 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types",
 		registry.Types(),
-		"queues", s.engine.queues, "paused", s.engine.pausedNames(), "version", version())
+		"queues", config.Queues, "paused", s.engine.pausedNames(), "version", version())
 	return node, nil
 }
 
