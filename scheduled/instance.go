@@ -111,6 +111,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.log = i.config.Logger.With("node", i.session.Number)
 	i.dead = newFailureNotifier(i.config, i.pool, i.log)
 	working, types := i.config.works()
+	turns := session.NewTurns(i.pool.Config().MaxConns)
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
@@ -122,7 +123,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard, Answered: i.health.answers,
 	})
 	i.retention = maintenance.NewRetention(maintenance.RetentionConfig{
-		Pool: i.pool, Statements: i.statements, Node: i.session.Number,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number,
 		Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.LeadsNow, Log: i.log,
 	})
 	i.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
@@ -131,15 +132,15 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Log: i.log,
 	})
 	i.zoneWatch = maintenance.NewZoneWatch(maintenance.ZoneWatchConfig{
-		Pool: i.pool, Statements: i.statements, Node: i.session.Number, Leads: i.session.LeadsNow,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number, Leads: i.session.LeadsNow,
 		Every: i.config.zonesEvery, Log: i.log,
 	})
 	i.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
-		Pool: i.pool, Statements: i.statements, Metrics: i.metrics,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
 		Every: i.config.censusEvery, Leads: i.session.LeadsNow, Log: i.log,
 	})
 	i.abandoned = maintenance.NewAbandoned(maintenance.AbandonedConfig{
-		Pool: i.pool, Statements: i.statements, Leads: i.session.LeadsNow, After: i.config.abandonedAfter,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.LeadsNow, After: i.config.abandonedAfter,
 		Metrics: i.metrics, Failures: i.dead, Log: i.log,
 	})
 	i.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
@@ -151,7 +152,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	i.leader = leader.New(leader.Config{
-		Session: i.session, Pool: i.pool, Statements: i.statements, River: i.river,
+		Session: i.session, Pool: i.pool, Turns: turns, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
 		Registration: i.config.registration, Averages: i.worker.Measured, Hears: i.config.hears,

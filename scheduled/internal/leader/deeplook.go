@@ -13,6 +13,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -23,6 +24,7 @@ import (
 // before its first deep look has ended.
 type deepLook struct {
 	pool       *pgxpool.Pool
+	turns      session.Turns
 	statements taskdb.Queries
 	log        *slog.Logger
 	told       func()        // makes the leader tick, and the tick takes the result
@@ -143,14 +145,20 @@ func (d *deepLook) connection(ctx context.Context) (*pgxpool.Conn, error) {
 func (d *deepLook) look(
 	ctx context.Context, worked []taskdb.WorkedLane, known map[laneKey]time.Time,
 ) (found DeepFound) {
+	ctx, cancel := context.WithTimeout(ctx, maxDeepLook)
+	defer cancel()
+	leave, err := d.turns.Take(ctx)
+	if err != nil {
+		found.err = fmt.Errorf("deep look: %w", err)
+		return found
+	}
+	defer leave()
 	conn, err := d.connection(ctx)
 	if err != nil {
 		found.err = fmt.Errorf("deep look: %w", err)
 		return found
 	}
 	defer conn.Release()
-	ctx, cancel := context.WithTimeout(ctx, maxDeepLook)
-	defer cancel()
 	found.Worked = worked
 	queues, kinds := taskdb.ColumnsOfWorked(worked)
 	var batch pgx.Batch

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -139,5 +141,31 @@ func TestDeepLookMeasuresTheLanes(t *testing.T) {
 	}
 	if found := enginetest.Receive(t, looked, 10*time.Second, "the look"); found.err != nil || found.Took < held {
 		t.Errorf("it took %s, %v; the lanes were locked for %s", found.Took, found.err, held)
+	}
+}
+
+// A deep look waits while other housekeeping has the connection that is for all of it.
+func TestDeepLookWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	deep := &deepLook{pool: b.Pool, turns: session.NewTurns(2), statements: b.Queries, log: enginetest.Logger()}
+	leave, err := deep.turns.Take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Pool.Stat().AcquireCount()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if found := deep.look(ctx, nil, nil); !errors.Is(found.err, context.DeadlineExceeded) {
+		t.Errorf("the look does not wait: %v", found.err)
+	}
+	if taken := b.Pool.Stat().AcquireCount() - before; taken != 0 {
+		t.Errorf("the look took a connection %d times", taken)
+	}
+	leave()
+	for range 2 { // it gives its turn back
+		if found := deep.look(t.Context(), nil, nil); found.err != nil {
+			t.Error(found.err)
+		}
 	}
 }

@@ -58,6 +58,7 @@ type Leader struct {
 type Config struct {
 	Session        *session.Session
 	Pool           *pgxpool.Pool // the engine's, for deep looks
+	Turns          session.Turns // for connections of Pool; nil: no bound
 	Statements     taskdb.Queries
 	River          *river.Client[pgx.Tx]
 	PollInterval   time.Duration
@@ -86,7 +87,8 @@ func New(config Config) *Leader {
 		Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
-		pool: config.Pool, statements: config.Statements, log: config.Log, told: func() { tell(l.deepened) },
+		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log,
+		told:     func() { tell(l.deepened) },
 		slowList: tooSlow,
 	}
 	return l

@@ -14,6 +14,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -30,6 +31,7 @@ type Abandoned struct {
 // AbandonedConfig is the configuration of Abandoned.
 type AbandonedConfig struct {
 	Pool       *pgxpool.Pool
+	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
 	Leads      func() bool // whether this node leads
 	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min.
@@ -103,6 +105,11 @@ LIMIT 500 FOR UPDATE SKIP LOCKED`
 // step looks through at most `most` pages from page on. It returns the page at which to go on, which is 0 at the end
 // of the table.
 func (a *Abandoned) step(ctx context.Context, page, most int64) (next int64, err error) {
+	leave, err := a.config.Turns.Take(ctx) // the wait does not count as a slow part
+	if err != nil {
+		return page, err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, a.config.Within)
 	defer cancel()
 	pages, err := a.config.Statements.PagesOf(ctx, a.config.Pool, "tasktable.scheduled_tasks")

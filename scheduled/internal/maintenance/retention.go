@@ -16,6 +16,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -30,6 +31,7 @@ type Retention struct {
 // RetentionConfig is the configuration of Retention.
 type RetentionConfig struct {
 	Pool       *pgxpool.Pool
+	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
 	Period     time.Duration            // how long finished tasks and their history are kept; -1: for ever
 	ByType     map[string]time.Duration // overrides Period for the tasks of a type
@@ -261,6 +263,11 @@ const maxRetain = 2 * time.Second
 // RunOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. After
 // a batch that took too long, as on a slow disk, the next batch is half as large.
 func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Retained, err error) {
+	leave, err := r.config.Turns.Take(ctx)
+	if err != nil {
+		return at, Retained{}, err
+	}
+	defer leave()
 	began := time.Now()
 	defer func() { r.pages = pagesAfter(r.pages, time.Since(began)) }()
 	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -36,6 +37,7 @@ type ZoneWatch struct {
 // ZoneWatchConfig is the configuration of ZoneWatch.
 type ZoneWatchConfig struct {
 	Pool       *pgxpool.Pool
+	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
 	Node       int64         // number of this node
 	Leads      func() bool   // whether this node leads
@@ -72,6 +74,11 @@ WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.time_zone IS NO
 // look compares the zones in use with the data of other nodes. If this node leads, look also compares them with the
 // data that fires were planned with.
 func (z *ZoneWatch) look(ctx context.Context) error {
+	leave, err := z.config.Turns.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	names, err := pg.CollectColumn[string](

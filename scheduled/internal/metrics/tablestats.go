@@ -15,6 +15,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -32,6 +33,7 @@ type TableStats struct {
 // TableStatsConfig is the configuration of TableStats.
 type TableStatsConfig struct {
 	Pool       *pgxpool.Pool
+	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
 	Metrics    *Metrics      // nil: nothing is counted
 	Every      time.Duration // the pause between two counts; 0: censusEvery
@@ -132,6 +134,11 @@ const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 
 // counted reads rows within this time limit.
 func counted[T any](ctx context.Context, c *TableStats, doing, statement string, args ...any) (found []T, err error) {
+	leave, err := c.config.Turns.Take(ctx)
+	if err != nil {
+		return nil, pg.Annotate(err, doing)
+	}
+	defer leave()
 	var batch pgx.Batch
 	batch.Queue(censusLimitSQL)
 	batch.Queue(c.config.Statements.Schema.SQL(statement), args...)

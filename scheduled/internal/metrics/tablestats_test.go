@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -337,5 +339,30 @@ func TestCensusFailsInPart(t *testing.T) {
 	}
 	if found := enginetest.Some(enginetest.Scraped(t, registry), "tasks_scheduled_total"); len(found) != 0 {
 		t.Errorf("%v", found)
+	}
+}
+
+// A count waits while other housekeeping has the connection that is for all of it.
+func TestCensusWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	c, _ := b.surveyor()
+	c.config.Turns = session.NewTurns(2)
+	leave, err := c.config.Turns.Take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.Pool.Stat().AcquireCount()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := c.count(ctx, &Sight{At: enginetest.Noon}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the count does not wait: %v", err)
+	}
+	if taken := b.Pool.Stat().AcquireCount() - before; taken != 0 {
+		t.Errorf("the count took a connection %d times", taken)
+	}
+	leave()
+	if err := c.count(t.Context(), &Sight{At: enginetest.Noon}); err != nil {
+		t.Error(err)
 	}
 }

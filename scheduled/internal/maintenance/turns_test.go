@@ -1,0 +1,55 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+)
+
+// While other housekeeping has the connection that is for all of it, nothing takes another one from the pool. A pool
+// of two connections has the other for claims and outcomes.
+func TestHousekeepingWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	turns := session.NewTurns(2)
+	leave, err := turns.Take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads := func() bool { return true }
+	retention := NewRetention(RetentionConfig{
+		Pool: b.Pool, Turns: turns, Statements: b.Queries, Period: day, Leads: leads, Log: enginetest.Logger(),
+	})
+	abandoned := NewAbandoned(AbandonedConfig{
+		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
+	})
+	zones := NewZoneWatch(ZoneWatchConfig{
+		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
+	})
+	all := map[string]func(ctx context.Context) error{
+		"retention": func(ctx context.Context) error { _, _, err := retention.RunOnce(ctx, Place{}); return err },
+		"abandoned": func(ctx context.Context) error { _, err := abandoned.step(ctx, 0, 1); return err },
+		"zones":     zones.look,
+	}
+	for name, do := range all {
+		before := b.Pool.Stat().AcquireCount()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := do(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s does not wait: %v", name, err)
+		}
+		cancel()
+		if taken := b.Pool.Stat().AcquireCount() - before; taken != 0 {
+			t.Errorf("%s took a connection %d times", name, taken)
+		}
+	}
+	leave()
+	for name, do := range all { // each gives its turn back
+		if err := do(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
