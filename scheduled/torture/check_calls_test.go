@@ -51,7 +51,8 @@ func answersAreTrue(h *history) (samples int, wrong []violation) {
 			wrong = append(wrong, broken("answer", e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...)))
 		}
 		for _, refusal := range e.Refusals {
-			if !slices.ContainsFunc(mayRefuse, func(status string) bool { return strings.HasPrefix(refusal, status) }) {
+			if !slices.ContainsFunc(mayRefuse, func(status string) bool { return strings.HasPrefix(refusal, status) }) &&
+				!e.cameTooLate(refusal) {
 				say("it was refused with %s", refusal)
 			}
 		}
@@ -76,6 +77,12 @@ func answersAreTrue(h *history) (samples int, wrong []violation) {
 		}
 	}
 	return samples, wrong
+}
+
+// cameTooLate says whether a call was refused because the end of its pause had passed when it arrived.
+func (e *entry) cameTooLate(refusal string) bool {
+	return strings.HasPrefix(refusal, "422 ") && strings.Contains(refusal, "until must be a time to come") &&
+		len(e.Deeds) == 1 && !e.Deeds[0].Until.IsZero() && !e.Deeds[0].Until.After(e.Ended)
 }
 
 // untrue says what is wrong with a receipt of an answer, or "".

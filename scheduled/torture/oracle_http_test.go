@@ -22,6 +22,18 @@ func (t *tale) calls(answers int) *entry {
 	return e
 }
 
+// refusesPause has the API refuse a pause that ends so long after the answer.
+func (t *tale) refusesPause(left time.Duration) {
+	t.Entries = append(t.Entries, entry{
+		Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1,
+		Deeds:    []deed{{Verb: "pause", ID: "a", Until: t.now.Add(left)}},
+		Refusals: []string{"422 until must be a time to come, and it is later"},
+	})
+	t.schedule("b", nil)
+	t.calls(1)
+	t.runs("b")
+}
+
 // callTales are about what a writer is told over HTTP.
 var callTales = []told{
 	{name: "a call is sent twice, and done once", tell: func(t *tale) {
@@ -83,6 +95,10 @@ var callTales = []told{
 		t.schedule("a", nil)
 		t.calls(1).Faults = []string{"the call failed"}
 		t.runs("a")
+	}},
+	{name: "a pause is refused because its end has passed", tell: func(t *tale) { t.refusesPause(0) }},
+	{name: "a pause is refused though its end is to come", wrong: []string{"answer"}, tell: func(t *tale) {
+		t.refusesPause(time.Second)
 	}},
 	{name: "a call is refused without a reason", wrong: []string{"answer"}, tell: func(t *tale) {
 		t.schedule("a", nil)

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,9 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 	}
 	if !l.noted {
 		if err := l.noteLeading(ctx); err != nil {
-			return false, err // the next turn tries again, and until then the node claims nothing
+			// The next turn tries again, and until then the node claims nothing. The ping keeps the session alive, and
+			// ends it if the server has become read-only.
+			return false, errors.Join(err, l.session.Ping(ctx))
 		}
 		l.noted = true
 	}
