@@ -62,7 +62,7 @@ func TestNumbersMoveAfterAFailover(t *testing.T) {
 	}
 }
 
-// A node that could not write that it leads tries again, and makes no tick before.
+// A node that could not write that it leads tries again, and makes no tick before. Its session lives.
 func TestLeadingIsNotedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -77,7 +77,7 @@ func TestLeadingIsNotedAgain(t *testing.T) {
 	b.Exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types) VALUES ('s', 'v', 'h', '{}', '{}')`)
 	l := &Leader{
 		statements: b.Queries, log: enginetest.Logger(),
-		session: &session.Session{Start: time.Now(), Conn: conn, Number: 1, Leads: true},
+		session: &session.Session{Start: time.Now(), Clock: session.NewClock(), Conn: conn, Number: 1, Leads: true},
 	}
 	tx, err := b.Pool.Begin(t.Context())
 	if err != nil {
@@ -86,8 +86,12 @@ func TestLeadingIsNotedAgain(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.nodes FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
+	tried := time.Now()
 	if leads, err := l.elect(t.Context(), true); leads || !pg.IsLocked(err) {
 		t.Errorf("locked: %t, %v", leads, err)
+	}
+	if silent := l.session.Unanswered(); silent > time.Since(tried) {
+		t.Errorf("its session lives, and counts as silent for %s", silent)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
