@@ -20,7 +20,7 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 			"id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
 			"queue text DEFAULT 'default'::text, expiration interval DEFAULT NULL::interval, " +
 			"expected_execution_time interval DEFAULT '00:05:00'::interval, " +
-			"max_attempts integer DEFAULT 5, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
+			"max_attempts integer DEFAULT 10, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
 		"cancel":     "id text, ",
 		"pause":      "id text, ",
 		"resume":     "id text, ",
@@ -75,7 +75,7 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 		}
 		same(b, argument, one[string](b, b.pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time,
 			max_attempts)
-			FROM tasktable.scheduled_tasks WHERE id = $1`, argument), "default 0 00:05:00 5")
+			FROM tasktable.scheduled_tasks WHERE id = $1`, argument), "default 0 00:05:00 10")
 		same(b, argument+"'s change", b.changes(argument)[0].Verb, "schedule")
 	}
 	for _, argument := range []string{
@@ -158,8 +158,8 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 		same(b, id, got, &store.Row{
 			ID: id, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Entity: &entity, TenantID: &tenant, Queue: "mail",
 			Status: "QUEUED", Priority: 7, ScheduledAt: at, Expiration: &hours, ExpectedExecutionTime: 30 * time.Second,
-			MaxAttempts: 9, Revision: *receipt.Revision, NextAttemptAt: &at, CreatedAt: got.CreatedAt,
-			LastStatusUpdate: got.LastStatusUpdate,
+			MaxAttempts: 9, Revision: *receipt.Revision, AskedRevision: *receipt.Revision, NextAttemptAt: &at,
+			CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
 		})
 		same(b, "lines", b.lines(id), []string{"schedule created " + b.role()})
 	}
@@ -174,7 +174,8 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 	same(b, "defaults", got, &store.Row{
 		ID: receipt.ID, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Queue: "default", Status: "QUEUED",
 		ScheduledAt: at, ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 10, Revision: *receipt.Revision,
-		NextAttemptAt: &at, CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
+		AskedRevision: *receipt.Revision, NextAttemptAt: &at, CreatedAt: got.CreatedAt,
+		LastStatusUpdate: got.LastStatusUpdate,
 	})
 }
 
@@ -221,7 +222,7 @@ func TestBulkInSQL(t *testing.T) {
 		{"id": "a", "payload": {"type": "LOG"}, "entity": "event:1"}]') order by position`), []string{
 		"1 b created", "2 a created",
 	})
-	if row := b.get("a"); row.ScheduledAt.After(b.now()) || row.MaxAttempts != 5 ||
+	if row := b.get("a"); row.ScheduledAt.After(b.now()) || row.MaxAttempts != 10 ||
 		row.ExpectedExecutionTime != 5*time.Minute {
 		t.Errorf("got %s", pretty(row))
 	}

@@ -60,8 +60,13 @@ func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
 	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{full("among"), {ID: "zero", Payload: payload(1)}})
 	b.check(err)
 	single, bulk := b.get(alone.ID), b.get("among")
-	bulk.ID, bulk.Revision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision, single.CreatedAt,
-		single.LastStatusUpdate
+	for _, row := range []*store.Row{single, bulk} {
+		if row.AskedRevision != row.Revision {
+			b.Errorf("%s is of revision %d, with asked_revision %d", row.ID, row.Revision, row.AskedRevision)
+		}
+	}
+	bulk.ID, bulk.Revision, bulk.AskedRevision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision,
+		single.AskedRevision, single.CreatedAt, single.LastStatusUpdate
 	same(b, "row", bulk, single)
 	if row := b.get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.now()) ||
 		row.Expiration != nil || row.Entity != nil {

@@ -37,7 +37,7 @@ func occurrence(found *store.Row, id, parent string, at time.Time) store.Row {
 		ID: id, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Entity: &task.Entity,
 		TenantID: &task.TenantID, Queue: task.Queue, Status: "QUEUED", Priority: task.Priority, ScheduledAt: at,
 		Expiration: &task.Expiration, ExpectedExecutionTime: task.ExpectedExecutionTime, MaxAttempts: task.MaxAttempts,
-		Revision: found.Revision, ScheduledBy: &by, CreatedAt: found.CreatedAt,
+		Revision: found.Revision, AskedRevision: found.Revision, ScheduledBy: &by, CreatedAt: found.CreatedAt,
 		LastStatusUpdate: found.LastStatusUpdate, Jitter: pointerTo(90 * time.Minute),
 		Retention: pointerTo(72 * time.Hour), ParentID: &parent,
 	}

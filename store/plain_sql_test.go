@@ -42,8 +42,8 @@ func TestInsertByPlainSQL(t *testing.T) {
 			want := &store.Row{
 				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default",
 				Status: store.StatusQueued, ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute,
-				MaxAttempts: 10, Revision: got.Row.Revision, NextAttemptAt: &got.Row.ScheduledAt,
-				CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
+				MaxAttempts: 10, Revision: got.Row.Revision, AskedRevision: got.Row.Revision,
+				NextAttemptAt: &got.Row.ScheduledAt, CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
 			}
 			insert.want(want)
 			line := store.Change{
@@ -126,6 +126,7 @@ func (b *bench) checkEdit(before, after state) {
 		want.LastStatusUpdate = got.LastStatusUpdate
 	}
 	want.Revision = got.Revision
+	want.AskedRevision = askedRevision(before.Row, &want)
 	if got.Revision <= before.Row.Revision || len(was) == 0 {
 		b.Errorf("revision %d after %d, changed: %v", got.Revision, before.Row.Revision, was)
 	}
@@ -212,6 +213,7 @@ func (b *bench) checkStatus(before, after state, to store.Status, from, until ti
 		b.Errorf("revision %d after %d, last_status_update %v", got.Revision, before.Row.Revision, got.LastStatusUpdate)
 	}
 	want.Status, want.Revision, want.LastStatusUpdate = to, got.Revision, got.LastStatusUpdate
+	want.AskedRevision = askedRevision(before.Row, &want)
 	if claimed {
 		same(b, "row", *got, want)
 		return

@@ -169,10 +169,11 @@ func TestReconcileKeepsWhatTheQueryHasNoColumnFor(t *testing.T) {
 	b.check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 1, content 0, orphaned 0")
 	after := b.get(task.ID)
-	before.ScheduledAt, before.Revision, before.NextAttemptAt = far(5), after.Revision, after.NextAttemptAt
+	before.ScheduledAt, before.Revision, before.AskedRevision, before.NextAttemptAt = far(5), after.Revision,
+		after.Revision, after.NextAttemptAt
 	same(b, "the one that there was", after, before)
 	made := b.get("task-TEST-2")
-	if string(made.Payload) != `{"type": "TEST"}` || made.Queue != "default" || made.MaxAttempts != 5 ||
+	if string(made.Payload) != `{"type": "TEST"}` || made.Queue != "default" || made.MaxAttempts != 10 ||
 		made.Entity != nil || !made.ScheduledAt.Equal(far(5)) {
 		b.Errorf("the new one is %s", pretty(made))
 	}

@@ -32,7 +32,7 @@ func (w *want) hold(task store.Task) {
 	r := &w.row
 	r.Payload, r.Type = []byte(fmt.Sprintf(`{"n": %d, "type": "TEST"}`, payloadOf(task))), "TEST"
 	r.Entity, r.TenantID = &task.Entity, &task.TenantID
-	r.Queue, r.Priority, r.MaxAttempts = task.Queue, task.Priority, 5
+	r.Queue, r.Priority, r.MaxAttempts = task.Queue, task.Priority, 10
 	r.Expiration, r.ExpectedExecutionTime = &task.Expiration, 5*time.Minute
 	r.Jitter, r.Retention = orNone(task.Jitter), orNone(task.Retention)
 	if r.Queue == "" {

@@ -80,8 +80,8 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 		got.NextAttemptAt.After(fire.Add(10*time.Minute)) {
 		t.Errorf("jitter %v, due at %s", got.Jitter, got.NextAttemptAt)
 	}
-	want.Revision, want.NextAttemptAt, want.CreatedAt, want.LastStatusUpdate = got.Revision, got.NextAttemptAt,
-		got.CreatedAt, got.LastStatusUpdate
+	want.Revision, want.AskedRevision, want.NextAttemptAt, want.CreatedAt, want.LastStatusUpdate = got.Revision,
+		got.Revision, got.NextAttemptAt, got.CreatedAt, got.LastStatusUpdate
 	got.ScheduledAt = got.ScheduledAt.UTC()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -27,8 +27,8 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 	want := &handlers.Execution{
 		ID: "a", Type: "JOB", Queue: "default", Entity: "event:1", TenantID: "acme",
 		Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`), ScheduledAt: enginetest.Noon, DueAt: enginetest.Noon,
-		StartedAt: enginetest.Noon.Add(30 * time.Second), Revision: h.Revision, Fence: h.Fence, Attempt: 1,
-		MaxAttempts: 3,
+		StartedAt: enginetest.Noon.Add(30 * time.Second), Revision: h.Revision, AskedRevision: h.Revision,
+		Fence: h.Fence, Attempt: 1, MaxAttempts: 3,
 	}
 	got := answer.Execution(h)
 	for _, at := range []*time.Time{&got.ScheduledAt, &got.DueAt, &got.StartedAt} {
