@@ -166,9 +166,11 @@ BEGIN
     END IF;
     NEW.revision := nextval('tasktable.task_numbers');
     -- The idempotency key stays while what is asked stays, so that a retry of a dead letter repeats no effect. Only
-    -- Again releases a claim here.
+    -- Again releases a claim here. An edit during an attempt makes the run that was asked for after the attempt the next
+    -- one. With the key of the attempt, a receiver would drop it.
     IF TG_OP = 'INSERT' OR (NEW.payload, NEW.scheduled_at) IS DISTINCT FROM (OLD.payload, OLD.scheduled_at)
         OR OLD.status = 'COMPLETED' AND NEW.status <> 'COMPLETED' OR NEW.fence IS DISTINCT FROM OLD.fence
+        OR OLD.again_at IS NOT NULL AND OLD.fence = NEW.fence
     THEN
         NEW.asked_revision := NEW.revision;
     END IF;

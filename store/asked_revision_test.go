@@ -53,6 +53,10 @@ func TestAskedRevision(t *testing.T) {
 		}), true},
 		{"priority", "QUEUED", priority, false},
 		{"priority of a running task", "EXECUTING", priority, false},
+		{"priority of a task that is to run once more", "EXECUTING", func(b *bench, id string) {
+			runNow(b, id)
+			priority(b, id)
+		}, true},
 		{"queue", "QUEUED", edit(func(task *store.Task) { task.Queue = "other" }), false},
 		{"retention", "QUEUED", edit(func(task *store.Task) { task.Retention = 1e9 }), false},
 		{"attempts", "QUEUED", edit(func(task *store.Task) { task.MaxAttempts = 9 }), false},

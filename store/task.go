@@ -60,7 +60,8 @@ type Keyed interface {
 type IfFinished string
 
 const (
-	// Rearm is like the default, except that a finished task that is scheduled without a time runs again now.
+	// Rearm is like the default, except that a finished task that is scheduled without a time runs again now. This asks
+	// for a new time, so the run has a new idempotency key. To repeat what has failed under its key, use [Store.Retry].
 	Rearm IfFinished = "rearm"
 	// Keep leaves a finished task finished, whatever its time.
 	Keep IfFinished = "keep"

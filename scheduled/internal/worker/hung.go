@@ -85,13 +85,13 @@ func (w *Worker) Hung() map[string]int {
 }
 
 // lookForHung logs the handlers that hang, and tells the node's health whether they hold all slots of a queue or all
-// places of transactional handlers. Only a new process has such slots back.
+// places of transactional handlers. Such a slot is free again when its handler returns, or in a new process.
 func (w *Worker) lookForHung(now time.Time) {
 	before := now.Add(-w.config.HungAfter)
 	queues, _, places := w.hung.stuck(before)
 	for _, r := range w.hung.untold(before) {
 		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; "+
-			"its slot is not free until the process ends", "task", r.ID, "type", r.batch.kind, "queue", r.queue,
+			"its slot is not free until it does", "task", r.ID, "type", r.batch.kind, "queue", r.queue,
 			"revision", r.Revision, "attempt", r.Attempt)
 	}
 	w.config.Stuck(w.heldBy(queues, places))
