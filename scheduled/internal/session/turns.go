@@ -14,8 +14,8 @@ type Turns chan struct{}
 // NewTurns returns the turns for a pool of so many connections. Housekeeping has half of them, and at least one.
 func NewTurns(conns int32) Turns { return make(Turns, max(conns/2, 1)) }
 
-// Take waits for a turn until ctx is done. The caller must call leave at the end of its turn, and must not take a second
-// turn before. Nil Turns have no bound.
+// Take waits for a turn until ctx is done. The caller must call leave at the end of its turn, and must not take a
+// second turn before. Nil Turns have no bound.
 func (t Turns) Take(ctx context.Context) (leave func(), err error) {
 	if t == nil {
 		return func() {}, nil

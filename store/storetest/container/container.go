@@ -72,8 +72,8 @@ func hostAnswers(ctx context.Context) error {
 	return reachable(ctx, host)
 }
 
-// lookHere sets the variable if the daemon runs on this machine. On a machine with a file /.dockerenv, as dev containers
-// and some virtual machines have, testcontainers would take the default gateway for Docker's host.
+// lookHere sets the variable if the daemon runs on this machine. On a machine with a file /.dockerenv, as dev
+// containers and some virtual machines have, testcontainers would take the default gateway for Docker's host.
 func lookHere(ctx context.Context, docker client.NetworkAPIClient) error {
 	if _, given := os.LookupEnv(hostVariable); given {
 		return nil
