@@ -52,7 +52,7 @@ func (Patch) Schema(schemas huma.Registry) *huma.Schema {
 func (c call) patchStatus(ctx context.Context, in *patchInput) (*receiptAnswer, error) {
 	fields := fieldsOf(json.RawMessage(in.Body))
 	if len(fields) > 1 {
-		return nil, invalid("status must be the only field of the body, because it pauses, resumes or cancels the "+
+		return nil, invalid("status must be the only field of the body, because it pauses, resumes or cancels the " +
 			"task; change the other fields by a call of their own")
 	}
 	var status store.Status
