@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // bodyWithin is how long a caller may take to send a body.
@@ -19,7 +20,9 @@ const bodyWithin = 5 * time.Second
 
 // readBody reads the whole body, because the Idempotency-Key needs its hash, and an endpoint must not wait for a slow
 // client with a transaction open.
-func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) *Problem {
+func readBody(
+	w http.ResponseWriter, r *http.Request, noted *exchange, schemas huma.Registry, schema *huma.Schema,
+) *Problem {
 	if r.Body != http.NoBody { // a server may give strangers less time; without a body it may be reading on already
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin))
 	}
@@ -40,8 +43,8 @@ func readBody(w http.ResponseWriter, r *http.Request, noted *exchange) *Problem 
 	if depthOf(body) > MaxDepth {
 		return refusal(CodeMalformed, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
 	}
-	if hasTwins(body) {
-		return refusal(CodeMalformed, "the body must not have two fields of one name in one object")
+	if refused := checkFields(body, schemas, schema); refused != nil {
+		return refused
 	}
 	if given := r.Header.Values("Idempotency-Key"); len(given) > 1 || len(given) == 1 && given[0] == "" {
 		return invalid("header.Idempotency-Key must be one key of 1 to 255 characters, and not an empty one")
@@ -61,45 +64,6 @@ func bodyBytes(r *http.Request) int64 {
 		return MaxBodyBytes
 	}
 	return max(r.ContentLength, minBodyBytes)
-}
-
-// hasTwins reports whether an object has two fields of one name. Readers differ on which of the two counts. A body that
-// is no JSON is not looked at to its end.
-func hasTwins(body []byte) bool {
-	type level struct {
-		names map[string]bool // nil: an array
-		value bool            // the next token is a value, and no name
-	}
-	var levels []level
-	for decoder := json.NewDecoder(bytes.NewReader(body)); ; {
-		token, err := decoder.Token()
-		if err != nil {
-			return false
-		}
-		in := &level{}
-		if len(levels) > 0 {
-			in = &levels[len(levels)-1]
-		}
-		name, isText := token.(string)
-		switch {
-		case token == json.Delim('}') || token == json.Delim(']'):
-			levels = levels[:len(levels)-1]
-			continue
-		case in.names != nil && !in.value && isText:
-			if in.names[name] {
-				return true
-			}
-			in.names[name], in.value = true, true
-			continue
-		}
-		in.value = false
-		switch token {
-		case json.Delim('{'):
-			levels = append(levels, level{names: map[string]bool{}})
-		case json.Delim('['):
-			levels = append(levels, level{})
-		}
-	}
 }
 
 // depthOf is the greatest number of JSON objects and arrays within each other.

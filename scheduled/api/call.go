@@ -33,7 +33,7 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 	op.Metadata = map[string]any{"scope": scope}
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
-	op.Errors = append(op.Errors, 401, 403, 429, 503)
+	op.Errors = append(op.Errors, 400, 401, 403, 422, 429, 503)
 	// authenticate has read the body already, and has bounded it. huma's limit is one byte lower. Its deadline for
 	// reading would end the call: net/http reads on, to notice that the client is gone.
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
@@ -77,7 +77,7 @@ func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, 
 func change[I, O any](
 	a *API, scope keys.Scope, op huma.Operation, reads bool, do func(context.Context, call, *I) (*O, error),
 ) {
-	op.Errors = append(op.Errors, 400, 409, 413, 422)
+	op.Errors = append(op.Errors, 409, 413)
 	if _, found := reflect.TypeFor[I]().FieldByName("Body"); found {
 		op.Errors = append(op.Errors, 415)
 	}
@@ -188,6 +188,10 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		a.refuse(ctx, CodeScopeMissing, fmt.Sprintf("the key lacks the scope %s", scope))
 		return
 	}
+	if refused := checkQuery(r.URL.RawQuery, ctx.Operation().Parameters); refused != nil {
+		a.refuse(ctx, refused.Code, refused.Detail)
+		return
+	}
 	give, refused := a.shares.take(ctx.Operation(), r, caller.Name)
 	if refused != nil {
 		a.refuse(ctx, refused.Code, refused.Detail)
@@ -196,7 +200,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	defer give()
 	noted := exchangeOf(ctx.Context())
 	noted.request = r
-	if refused := readBody(w, r, noted); refused != nil {
+	if refused := readBody(w, r, noted, a.huma.OpenAPI().Components.Schemas, bodyOf(ctx.Operation())); refused != nil {
 		a.refuse(ctx, refused.Code, refused.Detail)
 		return
 	}

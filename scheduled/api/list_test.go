@@ -112,7 +112,7 @@ func TestListRefuses(t *testing.T) {
 	for query, says := range map[string]string{
 		"status=DONE":                         `expected value to be one of "QUEUED, EXECUTING`,
 		"status=queued":                       `expected value to be one of "QUEUED, EXECUTING`,
-		"status=QUEUED,,PAUSED":               `expected value to be one of "QUEUED, EXECUTING`,
+		"status=QUEUED,,PAUSED":               "query.status: expected a value",
 		"order=revision":                      "query.order: expected value to be one of",
 		"archived=yes":                        "query.archived: expected value to be one of",
 		"latest_first=maybe":                  "query.latest_first: invalid boolean",

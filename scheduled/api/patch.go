@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -66,16 +65,6 @@ func (c call) patchStatus(ctx context.Context, in *patchInput) (*receiptAnswer, 
 	return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) { return do(ctx, c.db, in.ID) })
 }
 
-// contentNames are the names of the fields of Content.
-var contentNames = func() map[string]bool {
-	names := map[string]bool{}
-	for _, field := range reflect.VisibleFields(contentType) {
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		names[name] = true
-	}
-	return names
-}()
-
 // has reports whether the patch names a field.
 func (p Patch) has(name string) bool {
 	_, found := fieldsOf(json.RawMessage(p))[name]
@@ -84,13 +73,6 @@ func (p Patch) has(name string) bool {
 
 // applied returns the content with the patch applied.
 func (p Patch) applied(content Content) (Content, error) {
-	// encoding/json takes Priority for priority. Beside the stored priority the patch would have no effect.
-	for name := range fieldsOf(json.RawMessage(p)) {
-		if !contentNames[name] {
-			refused := fmt.Sprintf("the patch does not fit: unknown field %q", name)
-			return content, invalid(refused)
-		}
-	}
 	if payload := fieldsOf(json.RawMessage(p))["payload"]; string(payload) == "null" {
 		return content, invalid("payload is required, so it must not be null")
 	}

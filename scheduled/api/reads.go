@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -33,8 +34,8 @@ type TaskFilter struct {
 // The document tells the second form alone, which generated clients use.
 func splitStatuses(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query := r.URL.Query()
-		if given := strings.Join(query["status"], ","); strings.Contains(given, ",") {
+		query, err := url.ParseQuery(r.URL.RawQuery) // checkQuery refuses one that cannot be read
+		if given := strings.Join(query["status"], ","); err == nil && strings.Contains(given, ",") {
 			query["status"] = strings.Split(given, ",")
 			r = r.Clone(r.Context())
 			r.URL.RawQuery = query.Encode()

@@ -206,7 +206,7 @@ func TestListsOfLargeTasks(t *testing.T) {
 	s.large(60)
 	var seen []string
 	for cursor := ""; ; {
-		got := s.wants(200, "all", "GET", "/v1/tasks?limit=1000&cursor="+cursor, "")
+		got := s.wants(200, "all", "GET", "/v1/tasks?limit=1000"+cursor, "")
 		var page api.TaskPage
 		if got.json(t, &page); len(got.text) > mostAnswer || len(page.Tasks) == 0 {
 			t.Fatalf("%d tasks in %d bytes", len(page.Tasks), len(got.text))
@@ -214,9 +214,10 @@ func TestListsOfLargeTasks(t *testing.T) {
 		for _, task := range page.Tasks {
 			seen = append(seen, task.ID)
 		}
-		if cursor = page.NextCursor; cursor == "" {
+		if page.NextCursor == "" {
 			break
 		}
+		cursor = "&cursor=" + page.NextCursor
 	}
 	for i := range 60 {
 		if want := fmt.Sprintf("large-%03d", i+1); len(seen) != 60 || seen[i] != want {

@@ -51,6 +51,58 @@ func TestTwinsAreRefused(t *testing.T) {
 	}
 }
 
+// encoding/json takes Queue for queue, so that an object could have both.
+func TestNamesAreExact(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
+	before := s.states()
+	for _, c := range []struct{ method, path, body, says string }{
+		{"PUT", "/v1/tasks/a", `{"Payload": {"type": "LOG"}}`, "body.Payload: unexpected property; write payload"},
+		{"POST", "/v1/tasks", `{"payload": {"type": "LOG"}, "queue": "a", "Queue": "b"}`, "body.Queue: "},
+		{"POST", "/v1/tasks", `{"payload": {"type": "LOG"}, "\u017fcheduled_at": null}`, "write scheduled_at"},
+		{"POST", "/v1/tasks", `{"payload": {"type": "LOG"}, "if_dead": [{"payload": {"type": "LOG"}}, {"ID": "a"}]}`,
+			"body.if_dead[1].ID: "},
+		{"POST", "/v1/tasks/bulk", `{"tasks": [` + hello + `, {"PAYLOAD": {"type": "LOG"}}]}`, "body.tasks[1].PAYLOAD: "},
+		{"POST", "/v1/tasks/bulk", `{"Tasks": [` + hello + `]}`, "body.Tasks: "},
+		{"PATCH", "/v1/tasks/a", `{"Priority": 1}`, "body.Priority: "},
+		{"POST", "/v1/tasks/a/pause", `{"Until": "2100-01-01T00:00:00Z"}`, "body.Until: "},
+		{"POST", "/v1/queues/mail/pause", `{"REASON": "repair"}`, "body.REASON: "},
+		{"POST", "/v1/dead-letters/retry", `{"filter": {"Type": "LOG"}}`, "body.filter.Type: "},
+		{"POST", "/v1/dead-letters/archive", `{"IDs": ["a"]}`, "body.IDs: unexpected property; write ids"},
+	} {
+		s.says(s.wants(422, "all", c.method, c.path, c.body), c.says)
+	}
+	if after := s.states(); after != before {
+		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
+	}
+	s.wants(201, "all", "PUT", "/v1/tasks/b", `{"payload": {"type": "LOG", "Queue": 1, "queue": 2.0}}`) // the handler's
+}
+
+// The errors of encoding/json are for programmers in Go.
+func TestNumbersAreRefusedInPlainWords(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
+	for body, says := range map[string]string{
+		`{"payload": {"type": "LOG"}, "priority": 5.0}`:                  "body.priority: expected integer, written",
+		`{"payload": {"type": "LOG"}, "priority": 1e1}`:                  "body.priority: expected integer, written",
+		`{"payload": {"type": "LOG"}, "priority": 1e400}`:                "body.priority: expected a number that 64",
+		`{"payload": {"type": "LOG", "a": [0, {"b": -1e400}]}}`:          "body.payload.a[1].b: expected a number that 64",
+		`{"payload": {"type": "LOG"}, "jitter": 1e400}`:                  "body.jitter: expected a number that 64",
+		`{"payload": {"type": "LOG"}, "max_attempts": 9999999999999999}`: "body.max_attempts: expected number <= 1000",
+	} {
+		for _, got := range []reply{
+			s.wants(422, "all", "PUT", "/v1/tasks/a", body), s.wants(422, "all", "PATCH", "/v1/tasks/a", body),
+		} {
+			if s.says(got, says); strings.Contains(got.text, "Go ") || strings.Contains(got.text, "json:") {
+				t.Errorf("%s: %s", body, got.text)
+			}
+		}
+	}
+	s.wants(201, "all", "PUT", "/v1/tasks/b", `{"payload": {"type": "LOG"}, "jitter": 5.0, "retention": 1e3}`)
+}
+
 // A pause whose end has passed would hold nothing back.
 func TestPauseUntilThePast(t *testing.T) {
 	t.Parallel()
