@@ -271,6 +271,25 @@ $$;
 COMMENT ON FUNCTION tasktable.is_bound IS 'Whether this transaction is that of a key that may not change tasks of each '
     'type and queue.';
 
+CREATE FUNCTION tasktable.refuse_unbound_scope(scope text, name text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    queues text := coalesce(current_setting('tasktable.queues', true), '');
+    wrong  text := CASE WHEN refuse_unbound_scope.scope = 'queue' AND queues <> ''
+            AND refuse_unbound_scope.name <> ALL (string_to_array(queues, ',')) THEN 'queue'
+        -- No key is bound to the type or queue that has no name.
+        ELSE tasktable.unbound_column(
+            CASE refuse_unbound_scope.scope WHEN 'type' THEN refuse_unbound_scope.name ELSE '' END,
+            CASE refuse_unbound_scope.scope WHEN 'queue' THEN refuse_unbound_scope.name ELSE '' END) END;
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE EXCEPTION '% has tasks of a % that the key must not change, so the key must not pause or resume it',
+            concat_ws(' ', refuse_unbound_scope.scope, nullif(refuse_unbound_scope.name, '')), wrong
+            USING ERRCODE = 'insufficient_privilege', COLUMN = wrong;
+    END IF;
+END $$;
+COMMENT ON FUNCTION tasktable.refuse_unbound_scope IS 'Refuses to pause or resume everything, a queue or a type, '
+    'unless the key of this call may change all tasks of it.';
+
 -- The triggers below check type and time again, because another trigger may have changed the row after zzz_task_1_edit.
 -- A CHECK of the table would read the payload at each update by the engine.
 CREATE FUNCTION tasktable.after_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -583,6 +602,7 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 -- CASCADE drops the triggers as well, and the triggers and policies that roles.sql has made.
 DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
     tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
-    tasktable.after_tasks_insert, tasktable.run_once_more, tasktable.after_task_change, tasktable.before_task_change, tasktable.is_bound,
+    tasktable.after_tasks_insert, tasktable.run_once_more, tasktable.after_task_change, tasktable.before_task_change,
+    tasktable.refuse_unbound_scope, tasktable.is_bound,
     tasktable.refuse_unbound, tasktable.unbound_column CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

@@ -561,6 +561,7 @@ CREATE FUNCTION tasktable.pause_scope(
 DECLARE
     held tasktable.pauses;
 BEGIN
+    PERFORM tasktable.refuse_unbound_scope(pause_scope.scope, pause_scope.name);
     -- One call at a time. Two calls would insert two rows, and a resume would end only one of them.
     PERFORM pg_advisory_xact_lock(hashtextextended(
         'tasktable.pause ' || pause_scope.scope || ' ' || pause_scope.name, 0));
@@ -591,6 +592,7 @@ BEGIN
         RAISE EXCEPTION 'scope must be all, queue or type, not %', quote_nullable(resume_scope.scope)
             USING ERRCODE = 'check_violation', COLUMN = 'scope';
     END IF;
+    PERFORM tasktable.refuse_unbound_scope(resume_scope.scope, resume_scope.name);
     PERFORM pg_advisory_xact_lock(hashtextextended(
         'tasktable.pause ' || resume_scope.scope || ' ' || resume_scope.name, 0));
     UPDATE tasktable.pauses AS p SET planned_end = p.ends_at, ends_at = clock_timestamp(),

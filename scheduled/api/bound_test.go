@@ -4,8 +4,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
 )
 
 // A key that is bound to types and queues changes no other tasks, whichever way it tries, and neither the task that
@@ -65,6 +69,63 @@ func TestBoundKeys(t *testing.T) {
 			got := s.wants(http.StatusForbidden, key, "POST", "/v1/dead-letters/retry", `{"ids": ["other-`+name+`"]}`)
 			if got.field("code") != c.code {
 				t.Errorf("dead letters: %s", got.text)
+			}
+		})
+	}
+}
+
+// A key that is bound pauses and resumes no scope that has tasks which it must not change. The database refuses it, so
+// that the API and the dashboard do.
+func TestBoundKeysPauseTheirOwn(t *testing.T) {
+	t.Parallel()
+	all := []string{"all", "queue:billing", "queue:default", "type:HTTP_REQUEST", "type:HTTP_REQUEST:a", "type:LOG"}
+	for name, c := range map[string]struct {
+		types, queues []string
+		codes         []string // of all, in its order; empty: allowed
+	}{
+		"free":   {nil, nil, []string{"", "", "", "", "", ""}},
+		"typed":  {[]string{"HTTP_REQUEST"}, nil, []string{"type", "type", "type", "", "", "type"}},
+		"queued": {nil, []string{"billing"}, []string{"queue", "", "queue", "queue", "queue", "queue"}},
+		"both": {[]string{"HTTP_REQUEST"}, []string{"billing"},
+			[]string{"type", "type", "queue", "queue", "queue", "type"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, secrets := newServiceWithRoles(t, keys.NewKey{Name: name, Types: c.types, Queues: c.queues})
+			bind, tasks := keys.New(keys.Config{}), store.New(store.Config{})
+			for i, text := range all {
+				scope, err := store.ParseScope(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, resumes := range []bool{false, true} {
+					err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+						if err := bind.Bind(t.Context(), tx, c.types, c.queues); err != nil {
+							return err
+						}
+						if resumes {
+							_, err := tasks.ResumeScope(t.Context(), tx, scope)
+							return err
+						}
+						_, err := tasks.PauseScope(t.Context(), tx, scope, time.Time{}, "")
+						return err
+					})
+					if column, _ := keys.Unbound(err); column != c.codes[i] || column == "" && err != nil {
+						t.Errorf("%s, resumes %t: %v, want the column %q", text, resumes, err, c.codes[i])
+					}
+				}
+				queue, isQueue := strings.CutPrefix(text, "queue:")
+				for _, call := range []string{"/pause", "/resume"} {
+					switch path := "/v1/queues/" + queue + call; {
+					case isQueue && c.codes[i] == "":
+						s.wants(http.StatusOK, secrets[name], "POST", path, "")
+					case isQueue:
+						got := s.wants(http.StatusForbidden, secrets[name], "POST", path, "")
+						if got.field("code") != c.codes[i]+"_not_allowed" {
+							t.Errorf("%s: %s", path, got.text)
+						}
+					}
+				}
 			}
 		})
 	}
