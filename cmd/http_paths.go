@@ -41,10 +41,12 @@ func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) 
 			shown(h.ready(), reasons).ServeHTTP(w, r)
 		case path == "/metrics" && metrics != nil:
 			onlyRead(metrics).ServeHTTP(w, r)
-		case board != nil:
+		case board != nil && (api == nil || !hasKey(r)):
 			board.ServeHTTP(w, r)
 		case path == "/":
 			onlyRead(pageOf(index)).ServeHTTP(w, r)
+		case api != nil: // its clients read problem details alone
+			api.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -54,10 +56,15 @@ func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) 
 // probes answers the probes and scrapes alone.
 func (h *httpServer) probes(metrics http.Handler) http.Handler { return h.handler(metrics, nil, nil) }
 
-// isAPI reports whether a path is one of the API, of which some may not exist.
+// isAPI reports whether a path is one of the API, of which some may not exist. A path such as /v2/tasks is one, so that
+// a client gets a problem and not the page to sign in at.
 func isAPI(path string) bool {
-	return strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/openapi") || path == "/docs"
+	return len(path) > 2 && path[:2] == "/v" && '0' <= path[2] && path[2] <= '9' ||
+		strings.HasPrefix(path, "/openapi") || path == "/docs"
 }
+
+// hasKey reports whether a request has a key of the API. A proxy before the dashboard may send bearer tokens of its own.
+func hasKey(r *http.Request) bool { return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer tt_") }
 
 // shown is a health without its reasons, unless they may be told.
 func shown(health scheduled.Health, reasons bool) scheduled.Health {

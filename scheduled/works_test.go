@@ -42,7 +42,7 @@ func TestConfigNamesEachWrongSettingOfOperations(t *testing.T) {
 		"cron must be 5 fields (minute, hour, day of month, month, day of week)": func(c *Config) {
 			c.Recurring = []store.Task{store.Cron("JOB", "every day")}
 		},
-		`time_zone must be an IANA zone, such as Europe/Berlin, or empty for UTC, got "Mars/Olympus"`: func(c *Config) {
+		`time_zone must be an IANA zone, such as Europe/Berlin or UTC, got "Mars/Olympus"`: func(c *Config) {
 			c.Recurring = []store.Task{tick("a")}
 			c.Recurring[0].Recurrence.TimeZone = "Mars/Olympus"
 		},

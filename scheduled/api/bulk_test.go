@@ -53,7 +53,7 @@ func TestBulk(t *testing.T) {
 		"none":                   {422, `{"tasks": []}`, "body.tasks: expected array length >= 1"},
 		"null":                   {422, `{"tasks": null}`, "body.tasks: expected array"},
 		"one is null":            {422, `{"tasks": [null]}`, "body.tasks[0]: expected object"},
-		"the store refuses one":  {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "queue": "No"}]}`, "task 2 of 2: queue must be"},
+		"the store refuses one":  {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "cron": "0 25 * * *"}]}`, "task 2 of 2: cron"},
 		"a zero time":            {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "scheduled_at": "0001-01-01T00:00:00Z"}]}`, "task 2 of 2: scheduled_at must be after"},
 		"a recurring one is not": {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "time_zone": "UTC"}]}`, "task 2 of 2: cron is missing"},
 	} {

@@ -58,6 +58,11 @@ for 24 hours, and change nothing. The key with another call is refused with 409.
 If-Match takes the ETag of a task, which is its revision. If somebody has edited the task meanwhile, the call changes
 nothing, and the answer is 412. If-None-Match: * lets PUT and POST create a task, but not edit one.`
 
+// plainWords are the numbers and the pattern of the schema as a person writes them.
+var plainWords = strings.NewReplacer("1e-06", "0.000001", "3.15576e+08", "315576000 (10 years)",
+	"3.15576e+09", "3155760000 (100 years)",
+	"string to match pattern ^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$", "1 to 64 of a-z, 0-9, inner - or _")
+
 // plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong
 // field in the detail, because many clients show nothing else. It adds the code and Retry-After.
 func plainly(ctx huma.Context, _ string, answer any) (any, error) {
@@ -75,7 +80,7 @@ func plainly(ctx huma.Context, _ string, answer any) (any, error) {
 	}
 	for _, one := range refused.Errors {
 		one.Value = nil
-		one.Message = strings.Replace(one.Message, "1e-06", "0.000001", 1)
+		one.Message = plainWords.Replace(one.Message)
 		if strings.Contains(one.Message, "date-time") || strings.Contains(one.Message, "invalid date/time") {
 			one.Message = "expected a time such as 2027-01-31T09:30:00Z, with Z or an offset"
 		}

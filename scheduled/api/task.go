@@ -82,8 +82,8 @@ type Content struct {
 	Payload               Payload    `json:"payload"`
 	ScheduledAt           *time.Time `json:"scheduled_at,omitempty"`
 	Priority              int        `json:"priority,omitempty" minimum:"-100" maximum:"100"`
-	Queue                 string     `json:"queue,omitempty" minLength:"1" maxLength:"127"`
-	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0.000001"`
+	Queue                 string     `json:"queue,omitempty" minLength:"1" maxLength:"64" pattern:"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"`
+	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0.000001" maximum:"315576000"`
 	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0.000001" maximum:"604800"`
 	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000"`
 	Entity                string     `json:"entity,omitempty" minLength:"1" maxLength:"512"`
@@ -91,7 +91,7 @@ type Content struct {
 	IfFinished            string     `json:"if_finished,omitempty" enum:"rearm,keep"`
 	IfRunning             string     `json:"if_running,omitempty" enum:"again"`
 	Jitter                Seconds    `json:"jitter,omitempty" minimum:"0.000001" maximum:"86400"`
-	Retention             Seconds    `json:"retention,omitempty" minimum:"0.000001"`
+	Retention             Seconds    `json:"retention,omitempty" minimum:"0.000001" maximum:"3155760000"`
 	Cron                  string     `json:"cron,omitempty" minLength:"1" maxLength:"256"`
 	TimeZone              string     `json:"time_zone,omitempty" minLength:"1" maxLength:"64"`
 	Overlap               string     `json:"overlap,omitempty" enum:"skip,allow,cancel_running"`

@@ -18,7 +18,7 @@ func ExampleParse() {
 	// Output:
 	// true invalid: cron must be able to fire: no such day of the month ever comes, got "0 0 30 2 *"
 	// invalid: cron: minute 61 is not in 0-59, in "61 * * * *"
-	// invalid: time_zone must be an IANA zone, such as Europe/Berlin, or empty for UTC, got "Local"
+	// invalid: time_zone must be an IANA zone, such as Europe/Berlin or UTC, got "Local"
 }
 
 // In New York, on 8 March 2026, the clocks go from 02:00 to 03:00.

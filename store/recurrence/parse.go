@@ -164,7 +164,7 @@ func loadZone(zone string, zones Zones) (*time.Location, error) {
 			return location, nil
 		}
 	}
-	return nil, invalid("time_zone", "must be an IANA zone, such as Europe/Berlin, or empty for UTC", zone)
+	return nil, invalid("time_zone", "must be an IANA zone, such as Europe/Berlin or UTC", zone)
 }
 
 // invalidField returns an error about one field of an expression.
