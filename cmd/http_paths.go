@@ -64,7 +64,9 @@ func isAPI(path string) bool {
 }
 
 // hasKey reports whether a request has a key of the API. A proxy before the dashboard may send bearer tokens of its own.
-func hasKey(r *http.Request) bool { return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer tt_") }
+func hasKey(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer tt_")
+}
 
 // shown is a health without its reasons, unless they may be told.
 func shown(health scheduled.Health, reasons bool) scheduled.Health {

@@ -16,7 +16,7 @@ type IfDead struct {
 	Payload               Payload    `json:"payload"`
 	ScheduledAt           *time.Time `json:"scheduled_at,omitempty"`
 	Priority              int        `json:"priority,omitempty" minimum:"-100" maximum:"100"`
-	Queue                 string     `json:"queue,omitempty" minLength:"1" maxLength:"64" pattern:"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"`
+	Queue                 string     `json:"queue,omitempty" maxLength:"64" pattern:"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"`
 	Expiration            Seconds    `json:"expiration,omitempty" minimum:"0.000001" maximum:"315576000"`
 	ExpectedExecutionTime Seconds    `json:"expected_execution_time,omitempty" minimum:"0.000001" maximum:"604800"`
 	MaxAttempts           int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000"`
