@@ -50,12 +50,12 @@ func (p *program) keysCreateCommand() *cobra.Command {
 				"required"},
 		{Flag: "service", Kind: "name", Set: options.Text(&k.key.Service, store.MaxIDBytes),
 			Usage: "the service in whose name tasks are scheduled (default the name of the key)"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&k.key.TenantID, store.MaxIDBytes),
+		{Flag: "tenant", Kind: "tenant", NotEmpty: true, Set: given(options.Text(&k.key.TenantID, store.MaxIDBytes)),
 			Usage: "the tenant whose tasks the key has (default all tenants)"},
-		{Flag: "type", Kind: "type", Repeatable: true, Set: namesOf(&k.key.Types, store.CheckType),
+		{Flag: "type", Kind: "type", Repeatable: true, NotEmpty: true, Set: given(namesOf(&k.key.Types, store.CheckType)),
 			Usage: "a type of the tasks that the key may change, one or several separated by commas (default all, " +
 				"but with --tenant none of EXEC, RUN_SQL and SEND_EMAIL)"},
-		{Flag: "queue", Kind: "queue", Repeatable: true, Set: namesOf(&k.key.Queues, store.CheckQueue),
+		{Flag: "queue", Kind: "queue", Repeatable: true, NotEmpty: true, Set: given(namesOf(&k.key.Queues, store.CheckQueue)),
 			Usage: "a queue of the tasks that the key may change, one or several separated by commas (default all)"},
 		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),
 			Usage: "when the key expires, such as 12h, 90d or 52w from now (default never)"},
@@ -89,12 +89,25 @@ func scopesOf(into *[]keys.Scope, choices []string) func(string) error {
 	}
 }
 
+// given refuses a blank value, such as that of a variable of a script that is not set. It would lift the limit.
+func given(set func(string) error) func(string) error {
+	return func(text string) error {
+		if strings.TrimSpace(text) == "" {
+			return errors.New("must not be empty; leave the option out for a key without this limit")
+		}
+		return set(text)
+	}
+}
+
 // namesOf takes names that check accepts.
 func namesOf(into *[]string, check func(string) error) func(string) error {
 	return func(given string) error {
 		*into = nil
 		for one := range strings.SplitSeq(given, ",") {
 			one = strings.TrimSpace(one)
+			if one == "" {
+				return errors.New("must have a name before and after each comma")
+			}
 			if err := check(one); err != nil {
 				_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
 				return errors.New(rule)

@@ -24,6 +24,7 @@ type Option struct {
 	Sample      string // replaces the default in the example of a configuration file
 	Repeatable  bool   // may be given several times
 	Secret      bool   // its value is never printed
+	NotEmpty    bool   // Set also gets an empty flag, and refuses it; otherwise an empty flag means the default
 	Set         func(text string) error
 	Complete    Completion // for the shell; nil: nothing, or file names where value is a file or a folder
 }

@@ -41,7 +41,7 @@ type resolved struct {
 func (o *Option) lookup(from layers) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
 	if flag := from.flags.Lookup(o.Flag); flag != nil && flag.Changed {
-		if given := flag.Value.(*rawValue).joined(); given != "" {
+		if given := flag.Value.(*rawValue).joined(); given != "" || o.NotEmpty {
 			return resolved{text: given, origin: FromFlag, place: "--" + o.Flag}, nil
 		}
 		return byDefault, nil
@@ -84,7 +84,7 @@ func resolve(options []Option, from layers) error {
 	var errs []error
 	for _, o := range options {
 		found, err := o.lookup(from)
-		if err == nil && found.text != "" {
+		if err == nil && (found.text != "" || found.origin == FromFlag) {
 			err = o.apply(found)
 		}
 		errs = append(errs, err)

@@ -110,6 +110,10 @@ func (n NewKey) complete() (NewKey, error) {
 	case len(n.Types) > MaxBounds || len(n.Queues) > MaxBounds:
 		return n, invalid("types and queues must be at most %d each, got %d and %d", MaxBounds, len(n.Types),
 			len(n.Queues))
+	case slices.Contains(n.Types, "") || slices.Contains(n.Queues, ""): // an empty one would lift the limit
+		return n, invalid("types and queues must have no empty name")
+	case n.TenantID != "" && strings.TrimSpace(n.TenantID) == "":
+		return n, invalid("tenant_id must not be blank, got %q", n.TenantID)
 	case n.Rate < 0 || n.Rate > MaxRate:
 		return n, invalid("rate must be 0 to %d calls a second, got %d", MaxRate, n.Rate)
 	case n.ExpiresIn != 0 && (n.ExpiresIn < time.Second || n.ExpiresIn > MaxExpiresIn):

@@ -88,9 +88,12 @@ func TestAKeyIsBoundToTypesAndQueues(t *testing.T) {
 	check(t, err)
 	same(t, strings.Join(found.Types, " ")+", "+strings.Join(found.Queues, " "), "LOG EXEC:backup, mail")
 	for rule, change := range map[string]func(*keys.NewKey){
-		"type must be":                func(k *keys.NewKey) { k.Types = []string{"LOG,EXEC"} },
-		"queue must be":               func(k *keys.NewKey) { k.Queues = []string{"E-Mail"} },
-		"types and queues must be at": func(k *keys.NewKey) { k.Types = slices.Repeat([]string{"LOG"}, 101) },
+		"type must be":                  func(k *keys.NewKey) { k.Types = []string{"LOG,EXEC"} },
+		"queue must be":                 func(k *keys.NewKey) { k.Queues = []string{"E-Mail"} },
+		"types and queues must be at":   func(k *keys.NewKey) { k.Types = slices.Repeat([]string{"LOG"}, 101) },
+		"types and queues must have no": func(k *keys.NewKey) { k.Types = []string{""} }, // it would mean each type
+		"must have no empty name":       func(k *keys.NewKey) { k.Queues = []string{"mail", ""} },
+		"tenant_id must not be blank":   func(k *keys.NewKey) { k.TenantID = " " },
 		"types and queues must be empty": func(k *keys.NewKey) { // it could make a key that is not bound
 			k.Scopes = append(k.Scopes, keys.Admin)
 		},
