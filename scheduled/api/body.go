@@ -49,6 +49,9 @@ func readBody(
 	if given := r.Header.Values("Idempotency-Key"); len(given) > 1 || len(given) == 1 && given[0] == "" {
 		return invalid("header.Idempotency-Key must be one key of 1 to 255 characters, and not an empty one")
 	}
+	if refused := conditionsOf(r); refused != nil {
+		return refused
+	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n%s\n%s\n", r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"))
 	sum.Write(body)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,19 @@ type Conditions struct {
 }
 
 func (c Conditions) conditions() Conditions { return c }
+
+// conditionsOf refuses headers that would be ignored although they ask for something. An empty one is what a client sends
+// that has lost the ETag.
+func conditionsOf(r *http.Request) *Problem {
+	if given := r.Header.Values("If-Match"); len(given) > 1 || len(given) == 1 && strings.TrimSpace(given[0]) == "" {
+		return refusal(CodeBadCondition, `If-Match must be one header, with * or the ETag of a task, such as "57"`)
+	}
+	if given := r.Header.Values("If-None-Match"); r.Method != http.MethodGet && len(given) > 0 &&
+		(len(given) > 1 || given[0] != "*") {
+		return refusal(CodeBadCondition, "If-None-Match must be *")
+	}
+	return nil
+}
 
 // any reports whether the call depends on the task that there is.
 func (c Conditions) any() bool { return c.IfMatch != "" || c.IfNoneMatch != "" }

@@ -47,6 +47,9 @@ func TestIfMatch(t *testing.T) {
 				refused(412, "*", "there is no such task")
 			}
 			s.make(name, c.before)
+			for _, wrong := range []string{"", " "} {
+				refused(400, wrong, "If-Match must be one header, with * or the ETag of a task")
+			}
 			tag := s.wants(200, "all", "GET", pathOf(name), "").header.Get("ETag")
 			for _, other := range []string{`"99999"`, `W/"99999"`, `"99998", "99999"`, "99999"} {
 				refused(412, other, "somebody has edited it")
@@ -121,7 +124,12 @@ func TestIfNoneMatch(t *testing.T) {
 	for _, body := range []string{hello, strings.Replace(hello, "2030", "2031", 1)} {
 		s.says(s.wants(412, "all", "PUT", "/v1/tasks/a", body, "If-None-Match", "*"), "there is a task of this id")
 	}
-	s.wants(422, "all", "PUT", "/v1/tasks/b", hello, "If-None-Match", `"1"`)
+	for _, wrong := range []string{`"1"`, "", " ", "*, *"} {
+		got := s.wants(400, "all", "PUT", "/v1/tasks/a", hello, "If-None-Match", wrong)
+		if s.says(got, "If-None-Match must be *"); got.field("code") != "bad_condition" {
+			t.Errorf("If-None-Match %q: %s", wrong, got.text)
+		}
+	}
 	s.says(s.wants(400, "all", "PATCH", "/v1/tasks/a", `{}`, "If-None-Match", "*"), "may create the task")
 	s.says(s.wants(400, "all", "POST", "/v1/tasks/a/cancel", "", "If-None-Match", "*"), "may create the task")
 	if now := s.everything(); now != before {

@@ -159,3 +159,26 @@ func TestActOnDeadLettersRefuses(t *testing.T) {
 		t.Errorf("refused calls changed the database from %s\nto %s", before, now)
 	}
 }
+
+// An empty text is what a client sends that has lost the value. It must not select all.
+func TestEmptyFilterFieldsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("dead", store.StatusFailed)
+	before := s.everything()
+	for _, path := range []string{"/v1/dead-letters/retry", "/v1/dead-letters/archive"} {
+		for _, field := range []string{"type", "queue", "entity", "tenant_id", "id_prefix", "spawned_by", "message", "status"} {
+			value := `""`
+			if field == "status" {
+				value = "[]"
+			}
+			got := s.wants(422, "all", "POST", path, `{"filter": {"`+field+`": `+value+`}}`)
+			if s.says(got, "filter."+field); got.field("code") != "invalid" {
+				t.Errorf("%s: %s", field, got.text)
+			}
+		}
+	}
+	if now := s.everything(); now != before {
+		t.Errorf("the refused calls changed the database from %s\nto %s", before, now)
+	}
+}

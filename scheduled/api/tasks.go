@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -172,6 +173,9 @@ func (c call) schedule(
 func (c call) task(id string, content Content) (store.Task, error) {
 	if notice.Reserved(id, content.Payload.TaskType()) {
 		return store.Task{}, errReserved
+	}
+	if strings.ContainsRune(id, 0) { // the store checks the rest, but keepsKind asks for the id before
+		return store.Task{}, invalid("id must be without NUL")
 	}
 	task, err := content.task(id, c.caller)
 	if err != nil || c.checkPayload == nil {

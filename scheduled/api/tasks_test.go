@@ -163,3 +163,19 @@ func TestPutSaysEverything(t *testing.T) {
 	sameContent(t, "after", contentOf(s, "full"), `{"payload": {"type": "LOG"},
 		"scheduled_at": "2100-01-01T00:00:00Z", "queue": "default", "expected_execution_time": 300, "max_attempts": 10}`)
 }
+
+func TestNULInAnID(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	named := strings.Replace(hello, "{", `{"id": "a\u0000b", `, 1)
+	for _, call := range [][3]string{
+		{"PUT", "/v1/tasks/%00", hello},
+		{"PUT", "/v1/tasks/a%00b", hello},
+		{"POST", "/v1/tasks", named},
+		{"POST", "/v1/tasks/bulk", `{"tasks": [` + named + `]}`},
+	} {
+		if got := s.wants(422, "all", call[0], call[1], call[2]); got.field("code") != "invalid" {
+			t.Errorf("%s: %s", call, got.text)
+		}
+	}
+}
