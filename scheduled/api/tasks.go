@@ -175,7 +175,7 @@ func (c call) task(id string, content Content) (store.Task, error) {
 		return store.Task{}, errReserved
 	}
 	if strings.ContainsRune(id, 0) { // the store checks the rest, but keepsKind asks for the id before
-		return store.Task{}, invalid("id must be without NUL")
+		return store.Task{}, invalid("id must be at most 512 bytes of UTF-8 without control characters")
 	}
 	task, err := content.task(id, c.caller)
 	if err != nil || c.checkPayload == nil {
