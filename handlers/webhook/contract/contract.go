@@ -81,7 +81,8 @@ func (r HTTPRequest) MarshalJSON() ([]byte, error) {
 	return json.Marshal(httpRequest(r))
 }
 
-// UnmarshalJSON keeps the body as it is written, because a float64 would round large numbers.
+// UnmarshalJSON keeps the body as it is written, because a float64 would round large numbers. It refuses a method, a
+// timeout, statuses, a secret's name or a circuit that is there and empty.
 func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	var body json.RawMessage
 	var read struct {
@@ -92,6 +93,9 @@ func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 	read.Body = &body // encoding/json writes to what a pointer in an interface points to
 	if err := json.Unmarshal(text, &read); err != nil {
 		return payload.DecodeError(err)
+	}
+	if err := checkGiven(text); err != nil {
+		return err
 	}
 	*r = HTTPRequest(read.httpRequest)
 	r.Timeout, r.Body = string(read.Timeout), nil

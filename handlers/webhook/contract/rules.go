@@ -62,6 +62,23 @@ func (r HTTPRequest) Check() error {
 	return nil
 }
 
+// checkGiven refuses a field that is there and empty. A program sends it that has lost the value, and it does not mean
+// the default. Without the secret's name, for example, the request would be sent unsigned.
+func checkGiven(text []byte) error {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
+		return errors.New("payload must be a JSON object")
+	}
+	for _, name := range []string{"method", "timeout", "expected_status", "sign_with", "circuit"} {
+		var value any
+		_ = json.Unmarshal(given[name], &value) // a missing field stays nil
+		if list, isList := value.([]any); value == "" || name == "expected_status" && isList && len(list) == 0 {
+			return fmt.Errorf("payload field %s must not be empty; leave it out for the default", name)
+		}
+	}
+	return nil
+}
+
 // ParseURL parses the address of a request or of a redirect. Its errors begin with the rule, and leave out the text.
 func ParseURL(text string) (*url.URL, error) {
 	if len(text) > maxURL {
@@ -75,10 +92,18 @@ func ParseURL(text string) (*url.URL, error) {
 		return nil, errors.New("must have %20 instead of a space in its query")
 	case len(u.Hostname()) > maxHost:
 		return nil, fmt.Errorf("must have a host of at most %d bytes", maxHost)
+	case !isPort(u.Port()):
+		return nil, errors.New("must have a port from 1 to 65535, or none")
 	case u.User != nil:
 		return nil, errors.New("must have no user and no password")
 	}
 	return u, nil
+}
+
+// isPort reports whether a text of digits is a port, or empty.
+func isPort(text string) bool {
+	port, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && port > 0
 }
 
 // MethodOrDefault returns the method, which is POST if none is given.
