@@ -63,7 +63,8 @@ func isAPI(path string) bool {
 		strings.HasPrefix(path, "/openapi") || path == "/docs"
 }
 
-// hasKey reports whether a request has a key of the API. A proxy before the dashboard may send bearer tokens of its own.
+// hasKey reports whether a request has a key of the API. A proxy before the dashboard may send bearer tokens of its
+// own.
 func hasKey(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer tt_")
 }

@@ -22,8 +22,8 @@ type Conditions struct {
 
 func (c Conditions) conditions() Conditions { return c }
 
-// conditionsOf refuses headers that would be ignored although they ask for something. An empty one is what a client sends
-// that has lost the ETag.
+// conditionsOf refuses headers that would be ignored although they ask for something. An empty one is what a client
+// sends that has lost the ETag.
 func conditionsOf(r *http.Request) *Problem {
 	if given := r.Header.Values("If-Match"); len(given) > 1 || len(given) == 1 && strings.TrimSpace(given[0]) == "" {
 		return refusal(CodeBadCondition, `If-Match must be one header, with * or the ETag of a task, such as "57"`)

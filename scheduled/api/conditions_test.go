@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,7 +148,8 @@ func TestSpellingOfETag(t *testing.T) {
 	request.Header.Set("Authorization", "Bearer reader")
 	answer := httptest.NewRecorder()
 	s.api.Handler().ServeHTTP(answer, request)
-	if header := answer.Result().Header; len(header["ETag"]) != 1 || header["Etag"] != nil {
-		t.Errorf("headers %v", header)
+	names := slices.Collect(maps.Keys(answer.Result().Header))
+	if !slices.Contains(names, "ETag") || slices.Contains(names, "Etag") {
+		t.Errorf("headers %v", names)
 	}
 }

@@ -188,7 +188,7 @@ func (w *answerWriter) begin(status int) {
 	if w.status == 0 {
 		w.status = status
 		if header := w.Header(); header["Etag"] != nil { // Go's spelling, which a client may not look for
-			header["ETag"] = header["Etag"] //nolint:staticcheck // the usual spelling, on purpose
+			header["ETag"] = header["Etag"]
 			delete(header, "Etag")
 		}
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(answerWithin))

@@ -16,18 +16,20 @@ import (
 
 // TaskFilter selects tasks by their fields. A field that is missing selects all.
 type TaskFilter struct {
-	Type          string         `query:"type" minLength:"1" maxLength:"127" json:"type,omitempty"`
-	Status        []store.Status `query:"status,explode" minItems:"1" json:"status,omitempty" nullable:"false"`
-	Queue         string         `query:"queue" minLength:"1" maxLength:"127" json:"queue,omitempty"`
-	Entity        string         `query:"entity" minLength:"1" maxLength:"512" json:"entity,omitempty"`
-	TenantID      string         `query:"tenant_id" minLength:"1" maxLength:"512" json:"tenant_id,omitempty"`
-	IDPrefix      string         `query:"id_prefix" minLength:"1" maxLength:"512" json:"id_prefix,omitempty"`
-	SpawnedBy     string         `query:"spawned_by" minLength:"1" maxLength:"512" json:"spawned_by,omitempty"`
-	Message       string         `query:"message" minLength:"1" maxLength:"512" json:"message,omitempty" doc:"A part of it."`
-	ScheduledFrom time.Time      `query:"scheduled_from" json:"scheduled_from,omitzero"`
-	ScheduledTo   time.Time      `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
-	FinishedFrom  time.Time      `query:"finished_from" json:"finished_from,omitzero"`
-	FinishedTo    time.Time      `query:"finished_to" json:"finished_to,omitzero" doc:"This time is not included."`
+	Type      string         `query:"type" minLength:"1" maxLength:"127" json:"type,omitempty"`
+	Status    []store.Status `query:"status,explode" minItems:"1" json:"status,omitempty" nullable:"false"`
+	Queue     string         `query:"queue" minLength:"1" maxLength:"127" json:"queue,omitempty"`
+	Entity    string         `query:"entity" minLength:"1" maxLength:"512" json:"entity,omitempty"`
+	TenantID  string         `query:"tenant_id" minLength:"1" maxLength:"512" json:"tenant_id,omitempty"`
+	IDPrefix  string         `query:"id_prefix" minLength:"1" maxLength:"512" json:"id_prefix,omitempty"`
+	SpawnedBy string         `query:"spawned_by" minLength:"1" maxLength:"512" json:"spawned_by,omitempty"`
+
+	Message string `query:"message" minLength:"1" maxLength:"512" json:"message,omitempty" doc:"A part of it."`
+
+	ScheduledFrom time.Time `query:"scheduled_from" json:"scheduled_from,omitzero"`
+	ScheduledTo   time.Time `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
+	FinishedFrom  time.Time `query:"finished_from" json:"finished_from,omitzero"`
+	FinishedTo    time.Time `query:"finished_to" json:"finished_to,omitzero" doc:"This time is not included."`
 }
 
 // splitStatuses reads status=A,B as status=A&status=B, because the command line writes several statuses with commas.
