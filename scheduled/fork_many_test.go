@@ -1,7 +1,7 @@
 package scheduled
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,13 +161,19 @@ func TestForkMany(t *testing.T) {
 		}
 		return looked
 	}
-	if got := passes(enginetest.Noon.Add(-time.Minute)); fmt.Sprint(got) != "[200 100 0]" {
-		t.Errorf("planned %v", got)
+	// A pass may look at fewer than 200, because it computes for a fifth of a second at most.
+	check := func(what string, looked []int) {
+		sum := 0
+		for _, n := range looked {
+			sum += n
+		}
+		if sum != 300 || slices.Max(looked) > 200 || looked[len(looked)-1] != 0 {
+			t.Errorf("%s %v", what, looked)
+		}
 	}
+	check("planned", passes(enginetest.Noon.Add(-time.Minute)))
 	began := time.Now()
-	if got := passes(enginetest.Noon); fmt.Sprint(got) != "[200 100 0]" {
-		t.Errorf("fired %v", got)
-	}
+	check("fired", passes(enginetest.Noon))
 	t.Logf("300 tasks fired in %s", time.Since(began).Round(time.Millisecond))
 	if n := len(b.Take(enginetest.Noon)); n != 300 {
 		t.Errorf("%d occurrences", n)
