@@ -113,7 +113,7 @@ func (s Queries) schedulePart(ctx context.Context, q pg.DB, service string, part
 	return nil
 }
 
-const runNowSQL = `SELECT tasktable.run_now($1::text, $2::text, false)`
+const runNowSQL = `SELECT outcome FROM tasktable.run_now($1::text, $2::text, false)`
 
 // wakeAgain calls run_now anew for tasks that have scheduled themselves for another time although somebody had called
 // run_now during the attempt. Otherwise that call would be lost.
