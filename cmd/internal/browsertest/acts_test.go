@@ -60,11 +60,11 @@ func (s *site) status(id string) store.Status {
 	return row.Status
 }
 
-// operator is a tab in which somebody is signed in who may operate.
+// operator is a tab in which somebody is signed in who may schedule and operate.
 func (s *site) operator(name string) *tab {
 	s.Helper()
 	b := s.open()
-	b.signIn(s.key(name, "", keys.Read, keys.Operate))
+	b.signIn(s.key(name, "", keys.Read, keys.Schedule, keys.Operate))
 	return b
 }
 
