@@ -56,7 +56,9 @@ func TestAFailingPathStarvesNoOther(t *testing.T) {
 // until waits until a query says so.
 func until(t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); ; <-ticker.C {
 		var is *bool
 		if err := pool.QueryRow(t.Context(), sql).Scan(&is); err != nil {
 			t.Fatal(err)
