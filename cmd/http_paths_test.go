@@ -51,7 +51,8 @@ func TestServeCleansNoPath(t *testing.T) {
 		t.Cleanup(server.Close)
 		address := strings.TrimPrefix(server.URL, "http://")
 		for _, path := range []string{
-			"/v1/tasks/a/../acme-2", "/v1/tasks//pause", "/v1/tasks/./a", "/v1/tasks/a/..", "/v1/../v1/tasks", "/v1/tasks/a%2Fb",
+			"/v1/tasks/a/../acme-2", "/v1/tasks//pause", "/v1/tasks/./a", "/v1/tasks/a/..", "/v1/../v1/tasks",
+			"/v1/tasks/a%2Fb",
 			"/v1/%2e%2e/a", "/openapi-3.0.yaml", "/v1", "/v2/tasks", "/v1tasks",
 		} {
 			if status, text := rawAnswer(t, address, "DELETE "+path); status != "200 OK" || text != "api "+path {
@@ -78,7 +79,8 @@ func TestServeRefusesPathsThatAreNotPlain(t *testing.T) {
 	p, base := probed(t, []string{"DATABASE_URL=" + url}, "--api")
 	becomes(t, base+"/readyz", http.StatusOK)
 	for _, path := range []string{"/v1/tasks/a/../acme-2", "/v1/tasks//pause", "//v1/tasks/a"} {
-		if status, text := rawAnswer(t, strings.TrimPrefix(base, "http://"), "DELETE "+path); status != "404 Not Found" {
+		status, text := rawAnswer(t, strings.TrimPrefix(base, "http://"), "DELETE "+path)
+		if status != "404 Not Found" {
 			t.Errorf("%s: %s %s", path, status, text)
 		}
 	}
@@ -107,7 +109,9 @@ func TestServeAnswersProbesElsewhere(t *testing.T) {
 	if code, _ := get(t, probes+"/v1/tasks"); code != http.StatusNotFound {
 		t.Errorf("the API at the address of probes: %d", code)
 	}
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 404, "/v1/tasks": 401, "/docs": 200} {
+	for path, want := range map[string]int{
+		"/livez": 200, "/readyz": 200, "/metrics": 404, "/v1/tasks": 401, "/docs": 200,
+	} {
 		code, body := get(t, public+path)
 		if code != want || strings.HasSuffix(path, "z") && body != `{"ok":true,"checks":[]}`+"\n" {
 			t.Errorf("public %s: %d %s, want %d", path, code, body, want)

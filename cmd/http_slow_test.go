@@ -86,7 +86,8 @@ func TestServeEndsSlowClients(t *testing.T) {
 	created := run(t, []string{"DATABASE_URL=" + url}, "keys", "create", "good", "--scope=read,schedule")
 	created.want(t, exitOK)
 	good := &goodClient{base: base, key: strings.TrimSpace(created.stdout)}
-	execute(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', id => 'later', scheduled_at => now() + interval '1 hour')`)
+	execute(t, url,
+		`SELECT tasktable.schedule('{"type": "LOG"}', id => 'later', scheduled_at => now() + interval '1 hour')`)
 
 	meanwhile, stop := context.WithCancel(t.Context())
 	var answered sync.WaitGroup
@@ -97,10 +98,11 @@ func TestServeEndsSlowClients(t *testing.T) {
 	known := head + "Authorization: Bearer " + good.key + "\r\n"
 	var slow sync.WaitGroup
 	for name, client := range map[string]slowClient{
-		"header":       {begins: "GET /v1/tasks" + head + "X-A: ", drips: true, within: httpReadWithin},
-		"large header": {begins: "GET /v1/tasks" + head + "X-A: " + strings.Repeat("a", 64<<10), within: httpReadWithin},
-		"half a line":  {begins: "GET /v1/ta", within: httpReadWithin, conns: 20},
-		"nothing":      {within: httpReadWithin, conns: 200},
+		"header": {begins: "GET /v1/tasks" + head + "X-A: ", drips: true, within: httpReadWithin},
+		"large header": {begins: "GET /v1/tasks" + head + "X-A: " + strings.Repeat("a", 64<<10),
+			within: httpReadWithin},
+		"half a line": {begins: "GET /v1/ta", within: httpReadWithin, conns: 20},
+		"nothing":     {within: httpReadWithin, conns: 200},
 		"body": {begins: "PUT /v1/tasks/a" + known + "Content-Type: application/json\r\nContent-Length: 10000\r\n\r\n",
 			drips: true, within: httpReadWithin},
 		"chunked body": {begins: "PUT /v1/tasks/a" + known + "Transfer-Encoding: chunked\r\n\r\nffff\r\n",
@@ -296,7 +298,9 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		"this machine, IPv6":  {func(i int) string { return fmt.Sprintf("[::1]:%d", 1+i) }, most / 2},
 		"two addresses":       {func(i int) string { return fmt.Sprintf("192.0.2.%d:%d", 1+i%2, 1+i) }, 2 * connsOfOne},
 	} {
-		open := newOpenConns(most, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128")})
+		open := newOpenConns(most, []netip.Prefix{
+			netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::1/128"),
+		})
 		var conns []*fromAddress
 		for i := range most - 1 {
 			conn := &fromAddress{address: c.address(i)}
@@ -315,7 +319,8 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 			open.changed(conn, http.StateClosed)
 		}
 		if kept != c.want || other.closed {
-			t.Errorf("%s: %d connections, want %d; that of another client is closed: %v", name, kept, c.want, other.closed)
+			t.Errorf("%s: %d connections, want %d; that of another client is closed: %v", name, kept, c.want,
+				other.closed)
 		}
 		open.changed(other, http.StateClosed)
 		if open.all != 0 || len(open.of)+len(open.waiting)+len(open.gone) != 0 {
@@ -333,8 +338,8 @@ func TestDocumentedLimitsOfHTTP(t *testing.T) {
 		fmt.Sprintf("| time to send a body without a key | %.0f seconds |", httpStrangerWithin.Seconds()),
 		fmt.Sprintf("| time to read an answer | %.0f seconds, ", httpWriteWithin.Seconds()),
 		fmt.Sprintf("| connections of clients | 1,%03d, and %d of one address", maxHTTPConns-1000, connsOfOne),
-		fmt.Sprintf("| connection without a request | %.0f seconds, and after an answer %.0f |", httpReadWithin.Seconds(),
-			httpIdleFor.Seconds()),
+		fmt.Sprintf("| connection without a request | %.0f seconds, and after an answer %.0f |",
+			httpReadWithin.Seconds(), httpIdleFor.Seconds()),
 	} {
 		if !strings.Contains(page, row) {
 			t.Errorf("the page lacks %q", row)

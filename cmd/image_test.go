@@ -45,7 +45,8 @@ func TestImage(t *testing.T) {
 	c := newComposition(t)
 	c.run("up", "--build", "--detach", "--wait", "--wait-timeout", "240")
 	id := strings.TrimSpace(c.run("ps", "--quiet", "tasktable"))
-	if restarts := strings.TrimSpace(docker(t, "docker", "inspect", "--format", "{{.RestartCount}}", id)); restarts != "0" {
+	restarts := strings.TrimSpace(docker(t, "docker", "inspect", "--format", "{{.RestartCount}}", id))
+	if restarts != "0" {
 		t.Errorf("the node was started again %s times, because Postgres was not ready", restarts)
 	}
 	key := strings.TrimSpace(c.run("exec", "-T", "tasktable", "/tasktable", "keys", "create", "me", "--scope",
@@ -90,8 +91,8 @@ func newComposition(t *testing.T) *composition {
 	if err := os.WriteFile(filepath.Join(setup, "slow.sh"), script, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c.base = append(c.base, "--project-name", fmt.Sprintf("tasktable-test-%d", os.Getpid()), "--file", "../compose.yaml",
-		"--file", written(t, "slow.yaml", strings.ReplaceAll(slowSetup, "SETUP", setup)))
+	c.base = append(c.base, "--project-name", fmt.Sprintf("tasktable-test-%d", os.Getpid()),
+		"--file", "../compose.yaml", "--file", written(t, "slow.yaml", strings.ReplaceAll(slowSetup, "SETUP", setup)))
 	t.Setenv("POSTGRES_PASSWORD", "not-a-secret")
 	t.Cleanup(func() { _ = exec.Command(c.base[0], append(c.base[1:], "down", "--volumes")...).Run() })
 	return c

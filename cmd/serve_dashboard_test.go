@@ -54,7 +54,8 @@ func TestServeDashboard(t *testing.T) {
 	if code, text := get(t, base+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d %s", code, text)
 	}
-	if !strings.Contains(text, "<title>Overview · staging 2 · Tasktable</title>") || !strings.Contains(text, `data-color="red"`) {
+	if !strings.Contains(text, "<title>Overview · staging 2 · Tasktable</title>") ||
+		!strings.Contains(text, `data-color="red"`) {
 		t.Errorf("the environment is not in %s", text)
 	}
 	if _, text := get(t, base+"/metrics"); !strings.Contains(text, `target_info{environment="staging 2",service="shop"} 1`) {

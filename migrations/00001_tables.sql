@@ -249,9 +249,10 @@ CREATE INDEX scheduled_tasks_paused_until ON tasktable.scheduled_tasks (paused_u
 COMMENT ON INDEX tasktable.scheduled_tasks_paused_until IS 'Paused tasks that the leader resumes at a time.';
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks (entity) WHERE entity IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_entity IS 'All tasks of an entity, for sync and for audit.';
--- Without a tenant a task is not in it. No verb or statement of the engine writes these columns but an edit of the time,
--- so that claim and settle stay HOT.
-CREATE INDEX scheduled_tasks_tenant ON tasktable.scheduled_tasks (tenant_id, scheduled_at, id) WHERE tenant_id IS NOT NULL;
+-- Without a tenant a task is not in it. No verb or statement of the engine writes these columns but an edit of the
+-- time, so that claim and settle stay HOT.
+CREATE INDEX scheduled_tasks_tenant ON tasktable.scheduled_tasks (tenant_id, scheduled_at, id)
+    WHERE tenant_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_tenant IS 'The tasks of a tenant, in the order of their lists.';
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_parent IS 'The occurrences of a recurring task, by time.';

@@ -581,8 +581,8 @@ COMMENT ON TRIGGER task_6_truncate ON tasktable.scheduled_tasks IS 'Refuses TRUN
 CREATE TRIGGER zzz_task_8_again AFTER UPDATE OF fence ON tasktable.scheduled_tasks
     FOR EACH ROW WHEN (NEW.again_at IS NOT NULL AND OLD.fence IS NOT NULL AND NEW.fence IS NULL)
     EXECUTE FUNCTION tasktable.run_once_more();
-COMMENT ON TRIGGER zzz_task_8_again ON tasktable.scheduled_tasks IS 'The end of an attempt during which somebody called '
-    'run_now.';
+COMMENT ON TRIGGER zzz_task_8_again ON tasktable.scheduled_tasks IS
+    'The end of an attempt during which somebody called run_now.';
 
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON tasktable.scheduled_task_executions
     FOR EACH ROW EXECUTE FUNCTION tasktable.refuse_history_change();

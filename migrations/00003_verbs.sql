@@ -4,8 +4,8 @@
 -- task of another tenant is absent. Ids belong to all tenants together, so to schedule another tenant's id is an error.
 -- The verbs read the setting for every caller, but only a caller with the role of tenants needs it (see roles.sql).
 --
--- Whatever locks several tasks locks them in the order of id || '~', so that no two transactions deadlock. An occurrence
--- then comes before its recurring task, because @ sorts before ~. It must, because an edit of an occurrence locks the
+-- A verb that locks several tasks locks them in the order of id || '~', so that no two transactions deadlock. An
+-- occurrence then comes before its recurring task, because @ sorts before ~. It must, because an edit of an occurrence locks the
 -- occurrence first, and then, by a trigger, the recurring task.
 
 -- +goose Up
@@ -65,8 +65,8 @@ BEGIN
         USING ERRCODE = 'object_not_in_prerequisite_state', COLUMN = 'id',
             HINT = 'Look at the policies and BEFORE triggers that were added to scheduled_tasks.';
 END $$;
-COMMENT ON FUNCTION tasktable.refuse_unwritten IS 'Fails a verb whose UPDATE or DELETE has found no row although the verb '
-    'has locked it. Otherwise the verb would answer as if it had written.';
+COMMENT ON FUNCTION tasktable.refuse_unwritten IS 'Fails a verb whose UPDATE or DELETE has found no row although the '
+    'verb has locked it. Otherwise the verb would answer as if it had written.';
 
 CREATE FUNCTION tasktable.schedule(
     payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT 0,
@@ -675,6 +675,6 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 DROP FUNCTION tasktable.erase, tasktable.resume_scope, tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
-    tasktable.schedule, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id, tasktable.same_time,
-    tasktable.leave_change, tasktable.enter_change;
+    tasktable.schedule, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id,
+    tasktable.same_time, tasktable.leave_change, tasktable.enter_change;
 DROP TYPE tasktable.verb_outcome;

@@ -91,8 +91,8 @@ CREATE VIEW tasktable.late_tasks AS
     FROM tasktable.scheduled_tasks AS t
     WHERE t.next_attempt_at < clock_timestamp()
         OR t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL AND t.waiting_since < clock_timestamp();
-COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet, and those that wait for something that '
-    'is out of order.';
+COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet, and those that wait for something '
+    'that is out of order.';
 
 CREATE VIEW tasktable.waiting_tasks AS
     SELECT t.id, t.type, t.queue, t.priority, t.tenant_id, t.waiting_since, t.waits, t.next_attempt_at::timestamptz,

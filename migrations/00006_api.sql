@@ -1,5 +1,5 @@
--- HTTP: the keys of those who call the API, the answers of calls that a caller may repeat, and the sessions of those who
--- are signed in to the dashboard.
+-- HTTP: the keys of those who call the API, the answers of calls that a caller may repeat, and the sessions of those
+-- who are signed in to the dashboard.
 
 -- +goose Up
 -- +goose StatementBegin

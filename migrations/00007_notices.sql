@@ -219,8 +219,8 @@ COMMENT ON FUNCTION tasktable.open_notice IS 'The id of the notice that tells a 
 CREATE FUNCTION tasktable.recurring_id(task_id text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT regexp_replace(task_id, '@[^@]*$', '')
 $$;
-COMMENT ON FUNCTION tasktable.recurring_id IS 'The id of the recurring task of an occurrence, by the id of the occurrence. '
-    'Another id without an @ stays as it is.';
+COMMENT ON FUNCTION tasktable.recurring_id IS 'The id of the recurring task of an occurrence, by the id of the '
+    'occurrence. Another id without an @ stays as it is.';
 
 CREATE FUNCTION tasktable.add_cause(
     events text[], number bigint, at timestamptz, task_id text, type text, queue text, tenant_id text, entity text,
@@ -381,7 +381,7 @@ END $$;
 
 -- +goose Down
 DROP TRIGGER notice ON tasktable.scheduled_task_executions;
-DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice, tasktable.insert_notice,
-    tasktable.notice_time, tasktable.quiet_until;
+DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice,
+    tasktable.insert_notice, tasktable.notice_time, tasktable.quiet_until;
 DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
     tasktable.notice_recipients;
