@@ -11,11 +11,20 @@ import (
 )
 
 // decode ignores unknown fields, because another version of the program may have written them and may run beside this
-// one. A payload that does not decode is a permanent error, because the next attempt would read the same payload.
+// one. A payload that does not decode, or that does not validate, is a permanent error, because the next attempt would
+// read the same payload.
 func decode[P store.Payload](e *Execution) (*Task[P], error) {
 	t := &Task[P]{Execution: e}
 	if err := json.Unmarshal(e.Payload, &t.Payload); err != nil {
 		return nil, Permanent(fmt.Errorf("payload does not decode: %w", decodeError{err}))
+	}
+	for _, payload := range []any{t.Payload, &t.Payload} { // Validate may have a pointer receiver
+		if own, ok := payload.(store.Validator); ok {
+			if err := own.Validate(); err != nil {
+				return nil, Permanent(fmt.Errorf("payload does not validate: %w", err))
+			}
+			break
+		}
 	}
 	return t, nil
 }

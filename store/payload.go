@@ -36,12 +36,30 @@ func isNil(payload Payload) bool {
 	return payload == nil || value.Kind() == reflect.Pointer && value.IsNil()
 }
 
+// validate asks a payload that is a Validator. If Validate has a pointer receiver and the payload is no pointer, it
+// asks a copy.
+func validate(payload Payload) error {
+	own, ok := payload.(Validator)
+	if value := reflect.ValueOf(payload); !ok && reflect.PointerTo(value.Type()).Implements(reflect.TypeFor[Validator]()) {
+		pointer := reflect.New(value.Type())
+		pointer.Elem().Set(value)
+		own, ok = pointer.Interface().(Validator)
+	}
+	if !ok {
+		return nil
+	}
+	return own.Validate()
+}
+
 // encodePayload returns the payload as a JSON object. It puts the type in front as the first field, if the payload
 // has no such field.
 func encodePayload(payload Payload) (json.RawMessage, error) {
 	name := payload.TaskType()
 	if err := CheckType(name); err != nil {
 		return nil, err
+	}
+	if err := validate(payload); err != nil {
+		return nil, fmt.Errorf("%w: payload of type %s does not validate: %w", ErrInvalid, name, err)
 	}
 	body, err := json.Marshal(payload)
 	if err != nil {

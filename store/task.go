@@ -76,6 +76,19 @@ type IfRunning string
 // run begins after each commit of such a call, and sees what the transaction has written.
 const Again IfRunning = "again"
 
+// Validator is a Payload with rules of its own. Schedule and its like ask it before they ask the database, and refuse
+// the task with an error that wraps ErrInvalid. FollowUp of package handlers asks it, too. A node asks it before the
+// handler runs, and an error makes the task FAILED without another attempt. So a payload whose field was renamed, and
+// which therefore decodes to a zero value, does not reach the handler.
+//
+// A task that is scheduled by SQL, over HTTP or as a JSON is asked for the first time by the node.
+type Validator interface {
+	Payload
+	// Validate returns nil, or an error that names the field and the rule. The error's text goes to logs and to the
+	// history, so it should not contain the field's value. The receiver may be a pointer.
+	Validate() error
+}
+
 // Task is a task to schedule. It states everything that the application wants of the task: a field that is zero asks
 // for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
 // stored time.
