@@ -238,6 +238,9 @@ func (c Config) validate() error {
 	if _, err := store.NewSchema(c.Schema); err != nil {
 		wrong("Schema: %w", err)
 	}
+	if err := (store.Config{Codec: c.Codec}).Check(); err != nil {
+		wrong("Codec: %w", err)
+	}
 	if len(c.Service) > store.MaxIDBytes {
 		wrong("Service must be at most %d bytes, got %d", store.MaxIDBytes, len(c.Service))
 	}

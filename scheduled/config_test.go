@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/seal"
 )
 
 // someConfig is one that New takes; its pool connects to nothing.
@@ -39,6 +40,9 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 		"Handlers is required": func(c *Config) { c.Handlers = nil },
 		`Schema: invalid: schema "Tasks; DROP" must be 1 to 46 of a-z, 0-9 and _`: func(c *Config) {
 			c.Schema = "Tasks; DROP"
+		},
+		"Codec: invalid: codec must not be a pointer that is nil, got a *seal.Codec that is nil": func(c *Config) {
+			c.Codec = (*seal.Codec)(nil)
 		},
 		"Service must be at most 512 bytes, got 513": func(c *Config) { c.Service = strings.Repeat("x", 513) },
 		"Queues must name at least one queue":        func(c *Config) { c.Queues = map[string]int{} },

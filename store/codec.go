@@ -45,6 +45,21 @@ func Codecs(current Codec, former ...Codec) Codec { return codecs(append([]Codec
 
 type codecs []Codec
 
+// checkCodec refuses a pointer that is nil, which is no nil Codec, because its methods would panic at the first task.
+func checkCodec(codec Codec) error {
+	if list, ok := codec.(codecs); ok {
+		for i, one := range list {
+			if check.IsNil(one) {
+				return check.Invalid("codec", "must not be nil in Codecs",
+					fmt.Sprintf("a %T that is nil as number %d", one, i+1))
+			}
+		}
+	} else if codec != nil && check.IsNil(codec) {
+		return check.Invalid("codec", "must not be a pointer that is nil", fmt.Sprintf("a %T that is nil", codec))
+	}
+	return nil
+}
+
 func (c codecs) Encode(ctx context.Context, kind, id string, plain []byte) (string, []byte, error) {
 	return c[0].Encode(ctx, kind, id, plain)
 }
@@ -173,6 +188,9 @@ func recurringOf(id string) string {
 // Payload returns the payload of a task that was read, decoded if it is encoded. In contrast, Row.Payload and the
 // changes in a History have the payload as it is stored.
 func (s *Store) Payload(ctx context.Context, row Row) (json.RawMessage, error) {
+	if s.source.Err != nil {
+		return nil, fmt.Errorf("payload of task %s: %w", row.ID, s.source.Err)
+	}
 	payload, err := Decoded(ctx, s.config.Codec, row.Type, row.ID, row.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", row.ID, err)

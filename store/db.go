@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/tasktable/tasktable/store/internal/check"
 )
 
 // DB is a connection or a transaction on which the methods of a Store run. A pgx Tx, Conn or Pool is a DB, sqlc's
@@ -32,6 +34,9 @@ func SQL(queryer SQLQueryer) DB { return sqlDB{queryer} }
 type sqlDB struct{ queryer SQLQueryer }
 
 func (db sqlDB) Query(ctx context.Context, query string, args ...any) (pgx.Rows, error) {
+	if err := check.DB(db.queryer); err != nil {
+		return nil, err
+	}
 	rows, err := db.queryer.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -119,6 +119,9 @@ func IfDeadOf(row Row) ([]Task, error) { return ifDeadOf(row.ID, row.IfDead) }
 // IfDead is IfDeadOf with decoded payloads. Use it to schedule the task again with this Store, which encodes them
 // again.
 func (s *Store) IfDead(ctx context.Context, row Row) ([]Task, error) {
+	if s.source.Err != nil {
+		return nil, fmt.Errorf("if_dead of task %s: %w", row.ID, s.source.Err)
+	}
 	tasks, err := IfDeadOf(row)
 	if err != nil {
 		return nil, err

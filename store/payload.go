@@ -30,12 +30,6 @@ func (j JSON) TaskType() string {
 // MarshalJSON returns the text unchanged.
 func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
 
-// isNil tells whether payload is nil. It is true also for a nil pointer in the interface, whose methods may panic.
-func isNil(payload Payload) bool {
-	value := reflect.ValueOf(payload)
-	return payload == nil || value.Kind() == reflect.Pointer && value.IsNil()
-}
-
 // validate asks a payload that is a Validator. If Validate has a pointer receiver and the payload is no pointer, it
 // asks a copy.
 func validate(payload Payload) error {

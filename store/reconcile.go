@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/store/internal/check"
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
@@ -132,7 +134,7 @@ func (s *Store) Reconcile(ctx context.Context, tx pgx.Tx, config ReconcileConfig
 	if err := s.source.Err; err != nil {
 		return ReconcileReport{}, fmt.Errorf("reconcile: %w", err)
 	}
-	if err := CheckType(config.Type); err != nil {
+	if err := cmp.Or(check.DB(tx), CheckType(config.Type)); err != nil {
 		return ReconcileReport{}, fmt.Errorf("reconcile: %w", err)
 	}
 	if err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return r.run(ctx, tx) }); err != nil {

@@ -55,6 +55,9 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 
 // wire returns the task in the form that goes to the database: checked, encoded, and with the span of ctx.
 func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
+	if s.source.Err != nil {
+		return wireTask{}, s.source.Err
+	}
 	wire, err := task.wire()
 	if err == nil && s.config.Codec != nil {
 		err = wire.encodeAll(ctx, s.config.Codec, task)

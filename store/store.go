@@ -45,11 +45,20 @@ type Store struct {
 
 // New returns a Store. It does not report a malformed configuration. The first call on the Store does.
 func New(config Config) *Store {
-	schema, err := NewSchema(config.Schema)
-	if err == nil {
-		err = check.Text("service", config.Service)
+	schema, _ := NewSchema(config.Schema)
+	return &Store{config: config, source: query.Source{Schema: schema, Err: config.Check()}}
+}
+
+// Check returns the error, wrapping ErrInvalid, with which each call of a Store fails that has this Config. It returns
+// nil if the Config is good.
+func (c Config) Check() error {
+	if _, err := NewSchema(c.Schema); err != nil {
+		return err
 	}
-	return &Store{config: config, source: query.Source{Schema: schema, Err: err}}
+	if err := check.Text("service", c.Service); err != nil {
+		return err
+	}
+	return checkCodec(c.Codec)
 }
 
 // call runs a statement that returns receipts.

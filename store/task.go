@@ -214,7 +214,7 @@ func (t Task) Check() error {
 }
 
 func (t Task) wire() (wireTask, error) {
-	if isNil(t.Payload) {
+	if check.IsNil(t.Payload) {
 		return wireTask{}, check.Invalid("payload", "must not be nil", fmt.Sprintf("%T", t.Payload))
 	}
 	id, err := t.id()

@@ -120,7 +120,7 @@ func (c Config) validate() error {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout must not be negative, not %v", c.Timeout))
 	}
-	if _, err := store.NewSchema(c.Store.Schema); err != nil {
+	if err := c.Store.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

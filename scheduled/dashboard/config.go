@@ -133,7 +133,7 @@ func (c Config) validate() error {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout must not be negative, got %v", c.Timeout))
 	}
-	if _, err := store.NewSchema(c.Store.Schema); err != nil {
+	if err := c.Store.Check(); err != nil {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {

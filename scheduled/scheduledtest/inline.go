@@ -61,6 +61,9 @@ const (
 // runDue runs all tasks that are due at now, and those that become due at now because of these. The highest priority
 // comes first. It returns what ran, in order. With an error it returns what ran before the error.
 func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
+	if err := (store.Config{Schema: i.schema, Codec: i.codec}).Check(); err != nil {
+		return nil, err
+	}
 	schema, err := store.NewSchema(i.schema)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/internal/check"
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
@@ -19,12 +18,9 @@ type Inspector struct {
 // New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
 // changes that Apply makes. New does not report a malformed configuration. The first call on the Inspector does.
 func New(config store.Config) *Inspector {
-	schema, err := store.NewSchema(config.Schema)
-	if err == nil {
-		err = check.Text("service", config.Service)
-	}
+	schema, _ := store.NewSchema(config.Schema)
 	return &Inspector{
-		config: config, source: query.Source{Schema: schema, Err: err}, tasks: store.New(config),
+		config: config, source: query.Source{Schema: schema, Err: config.Check()}, tasks: store.New(config),
 		walkMost: walkMost, sortMost: sortMost, seriesMost: seriesExact,
 	}
 }

@@ -6,6 +6,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -29,6 +30,20 @@ func Mark(err error) error { return marked{err} }
 type marked struct{ error }
 
 func (m marked) Unwrap() []error { return []error{ErrInvalid, m.error} }
+
+// IsNil tells whether value is nil. It is true also for a nil pointer in an interface, whose methods may panic.
+func IsNil(value any) bool {
+	inside := reflect.ValueOf(value)
+	return value == nil || inside.Kind() == reflect.Pointer && inside.IsNil()
+}
+
+// DB refuses a connection that is nil, because it would panic.
+func DB(db any) error {
+	if IsNil(db) {
+		return Invalid("db", "must be a connection or a transaction", fmt.Sprintf("a %T that is nil", db))
+	}
+	return nil
+}
 
 // ID checks the id of a task.
 func ID(id string) error {

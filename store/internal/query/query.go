@@ -31,6 +31,9 @@ func (s Source) Rows(ctx context.Context, db DB, doing, statement string, args .
 	if s.Err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, s.Err)
 	}
+	if err := check.DB(db); err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
 	rows, err := db.Query(ctx, s.Schema.SQL(statement), args...)
 	return rows, Annotate(err, doing)
 }
