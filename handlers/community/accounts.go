@@ -119,6 +119,9 @@ DELETE FROM community.notifications WHERE ctid = ANY (ARRAY(
 DELETE FROM community.direct_messages WHERE effect_key = ANY (ARRAY(
     SELECT effect_key FROM community.direct_messages WHERE sender = ANY (@members) OR recipient = ANY (@members)
         LIMIT @rows FOR UPDATE))`
+	accountActivitiesSQL = `
+DELETE FROM community.activities WHERE effect_key = ANY (ARRAY(
+    SELECT effect_key FROM community.activities WHERE member_id = ANY (@members) LIMIT @rows FOR UPDATE))`
 	accountMomentsSQL = `
 DELETE FROM community.moments WHERE id = ANY (ARRAY(
     SELECT id FROM community.moments WHERE member_id = ANY (@members) LIMIT @rows FOR UPDATE))`
@@ -174,6 +177,7 @@ func (a *App) purgeMembers(ctx context.Context, s *sweep, members, orphans []str
 		{"notifications", accountNotificationsSQL, nil},
 		{"direct_messages", accountMessagesSQL, nil},
 		{"moments", accountMomentsSQL, nil},
+		{"activities", accountActivitiesSQL, nil},
 	} {
 		if err := a.delete(ctx, s, step.table, step.statement, args, step.entityOf); err != nil {
 			return err

@@ -15,6 +15,7 @@ func (s *scene) furnish(member string) {
 	s.exec(`INSERT INTO community.sessions (member_id, expires_at) VALUES ($1, 'infinity'), ($1, 'infinity')`, member)
 	s.exec(`INSERT INTO community.moments (member_id, body, journaled, expires_at)
 		VALUES ($1, 'x', true, 'infinity')`, member)
+	s.exec(`INSERT INTO community.activities VALUES ('did ' || $1, $1, 'login', now())`, member)
 	s.exec(`INSERT INTO community.notifications (event_id, occurrence_at, member_id, text, effect_key)
 		VALUES ('42', now(), $1, 'x', 'x')`, member)
 	s.exec(`INSERT INTO community.direct_messages (effect_key, sender, recipient, text)
@@ -83,7 +84,7 @@ func TestDeactivatedAccountsAreDeletedAfterTheGracePeriod(t *testing.T) {
 	s.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = '2036-01-01'`)
 	s.sweeps(contract.DeactivatedAccountPurge{}, noon(t), community.Swept{
 		"members": 2, "refresh_tokens": 2, "one_time_passwords": 2, "sessions": 4, "moments": 2, "notifications": 2,
-		"direct_messages": 4, "memberships": 2, "scheduled_posts": 2,
+		"activities": 2, "direct_messages": 4, "memberships": 2, "scheduled_posts": 2,
 	})
 	s.mustList(`SELECT id FROM community.members ORDER BY id`, "after", "member-1", "member-2", "outsider")
 	s.mustList(`SELECT effect_key FROM community.direct_messages ORDER BY 1`, "from after", "to after")
@@ -158,7 +159,7 @@ func TestThePurgeKnowsAllThatRefersToAnAccount(t *testing.T) {
 SELECT conrelid::regclass::text || ' to ' || confrelid::regclass::text FROM pg_constraint
 	WHERE contype = 'f' AND connamespace = 'community'::regnamespace
 ORDER BY 1`,
-		"community.communities to community.members",
+		"community.activities to community.members", "community.communities to community.members",
 		"community.direct_messages to community.members", "community.direct_messages to community.members",
 		"community.events to community.communities",
 		"community.memberships to community.communities", "community.memberships to community.members",

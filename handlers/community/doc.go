@@ -27,6 +27,11 @@
 //     forgot the task.
 //   - The payload makes no sense. The error is Permanent, because no retry would mend it.
 //
+// # Work beside a request
+//
+// LogActivity is work that a request starts and does not wait for. It schedules activity:log without a time in the
+// request's own transaction. A worker writes the entry, usually some milliseconds after the commit. It is written once.
+//
 // # Late work
 //
 // The publication of a post has no expiration, because late is better than never. The reminder of an event expires

@@ -123,4 +123,5 @@ func ExampleVariants() {
 	// STATUS_UPDATE
 	// TOKEN_CLEANUP
 	// WELCOME_MEMBER
+	// activity:log
 }

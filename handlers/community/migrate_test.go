@@ -24,7 +24,7 @@ func TestMigrateAnEarlierVersion(t *testing.T) {
 		`ALTER TABLE community.scheduled_posts DROP COLUMN purge_marked_at`,
 		`ALTER TABLE community.notifications DROP COLUMN purge_marked_at`,
 		`DROP TABLE community.geo_summary, community.refresh_tokens, community.one_time_passwords, community.sessions,
-			community.moments, community.retention_policies`,
+			community.moments, community.retention_policies, community.activities`,
 	} {
 		if _, err := w.pool.Exec(w.ctx, sql); err != nil {
 			t.Fatal(err)

@@ -151,7 +151,7 @@ func TestEachJobIsDeclared(t *testing.T) {
 	}
 	want := []string{
 		"PUBLISH_EVENT", "PUBLISH_SCHEDULED_POST", "SEND_EVENT_REMINDER", "SEND_DIRECT_MESSAGE", "WELCOME_MEMBER",
-		"SEND_EMAIL",
+		"SEND_EMAIL", "activity:log",
 	}
 	if !slices.Equal(others, want) || len(declared) != 9 {
 		t.Errorf("not declared %q", others)

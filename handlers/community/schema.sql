@@ -184,6 +184,15 @@ CREATE INDEX IF NOT EXISTS direct_messages_marked ON community.direct_messages (
 CREATE INDEX IF NOT EXISTS notifications_marked ON community.notifications (purge_marked_at)
     WHERE purge_marked_at IS NOT NULL;
 
+-- The log of activities. effect_key is the IdempotencyKey of the task that wrote the entry.
+CREATE TABLE IF NOT EXISTS community.activities (
+    effect_key    text        PRIMARY KEY,
+    member_id     text        NOT NULL REFERENCES community.members,
+    activity_type text        NOT NULL,
+    happened_at   timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS activities_member ON community.activities (member_id, happened_at);
+
 -- These indexes are for foreign keys. Without them the deletion of an account reads whole tables.
 CREATE INDEX IF NOT EXISTS communities_host ON community.communities (host);
 CREATE INDEX IF NOT EXISTS memberships_member ON community.memberships (member_id);

@@ -12,6 +12,7 @@ func Variants(app *App, mail handlers.Part) []handlers.Part {
 		handlers.HandleTx(app.sendReminder),
 		handlers.HandleTx(app.sendMessage),
 		handlers.HandleTx(app.welcome),
+		handlers.HandleTx(logActivity),
 		handlers.HandleTx(updateStatus),
 		handlers.HandleTx(refreshGeoSummary),
 		handlers.HandleTx(cleanUpTokens),

@@ -22,6 +22,7 @@ func All() []store.Payload {
 		SendDirectMessage{},
 		WelcomeMember{},
 		SendEmail{},
+		LogActivity{},
 		StatusUpdate{},
 		GeoSummaryRefresh{},
 		TokenCleanup{},
@@ -92,3 +93,12 @@ func (p WelcomeMember) TaskKey() string { return p.MembershipID }
 
 // SendEmail is the ready-made variant of package email. It has no key.
 type SendEmail = email.SendEmail
+
+// LogActivity writes an entry of the log of activities. It has no key, because each activity is an entry of its own.
+type LogActivity struct {
+	MemberID     string `json:"user_id"`
+	ActivityType string `json:"activity_type"` // such as "login"
+}
+
+// TaskType is activity:log, a name as in asynq.
+func (LogActivity) TaskType() string { return "activity:log" }

@@ -136,6 +136,7 @@ func TestIDs(t *testing.T) {
 		{contract.WelcomeMember{MembershipID: "3"}, "task-WELCOME_MEMBER-3"},
 		{contract.SendDirectMessage{From: "1", To: "2", Text: "hi"}, ""},
 		{contract.SendEmail{Email: "member-2@example.org", Subject: "hi", Body: "hi"}, ""},
+		{contract.LogActivity{MemberID: "1", ActivityType: "login"}, ""},
 		{contract.TokenCleanup{}, ""},
 	} {
 		if got := store.IDOf(test.payload); got != test.want {
