@@ -146,7 +146,8 @@ type Config struct {
 	// named after the type. It links to the span in which the task was scheduled. Spans that the handler starts with
 	// its context are its children, and tasks that the handler schedules link to it. The attributes are the task's
 	// id, type, queue, revision and attempt, the node, the delay and the outcome. They never have a payload or the
-	// text of an error. Nil means no spans.
+	// text of an error. Nil means no spans. The handler's context then has the span in which the task was scheduled,
+	// unless the task is an occurrence.
 	Tracer trace.TracerProvider
 
 	directConnect  bool          // the caller gave Connect

@@ -285,16 +285,18 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 	}
 }
 
-// Without a Tracer nothing is traced, whatever the application does; the row keeps its span for nodes that have one.
-func TestNoTracerNoSpans(t *testing.T) {
+// Without a Tracer there are no spans. The handler and its follow-ups carry the span in which the task was scheduled. An
+// occurrence does not, because its trace would grow for as long as the recurring task fires.
+func TestNoTracerCarriesTheSpan(t *testing.T) {
 	t.Parallel()
 	s, traced := newStage(t), newSpans(t)
-	seen := make(chan trace.SpanContext, 1)
+	type sight struct{ scheduledIn, carried trace.SpanContext }
+	seen := make(chan sight, 2)
 	s.node(nil, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
-		if trace.SpanContextFromContext(ctx).IsValid() {
-			t.Error("the handler's context has a span")
+		seen <- sight{task.ScheduledIn, trace.SpanContextFromContext(ctx)}
+		if task.ID != "a" {
+			return nil
 		}
-		seen <- task.ScheduledIn // for middleware of the application's own
 		task.FollowUp(store.Task{
 			ID: "follow-up", Payload: enginetest.Job{Name: "follow-up"}, At: time.Now().Add(time.Hour),
 		})
@@ -306,13 +308,27 @@ func TestNoTracerNoSpans(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
+		if _, err := s.tasks.Schedule(ctx, s.pool, store.Task{
+			ID: "daily", Payload: enginetest.Job{Name: "daily"}, At: time.Now().Add(time.Hour),
+			Recurrence: &store.Recurrence{Cron: "@daily"},
+		}); err != nil {
+			t.Error(err)
+		}
 	})
 	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
-	if got := <-seen; got.SpanID() != scheduling.SpanID() {
-		t.Errorf("the handler is told of %v", got)
+	if got := <-seen; got.scheduledIn.SpanID() != scheduling.SpanID() ||
+		got.carried.TraceID() != scheduling.TraceID() || got.carried.SpanID() != scheduling.SpanID() {
+		t.Errorf("the handler is told of %v and carries %v", got.scheduledIn, got.carried)
 	}
-	if row := enginetest.Await(t, s.pool, "follow-up", time.Second, store.StatusQueued); row.Trace != nil {
-		t.Errorf("the follow-up of an attempt without a span has %s", *row.Trace)
+	row := enginetest.Await(t, s.pool, "follow-up", time.Second, store.StatusQueued)
+	if got := store.SpanOf(taskdb.TextOf(row.Trace)); got.SpanID() != scheduling.SpanID() {
+		t.Errorf("the follow-up carries %v", got)
+	}
+	if _, err := s.tasks.RunNow(t.Context(), s.pool, "daily"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-seen; got.scheduledIn.SpanID() != scheduling.SpanID() || got.carried.IsValid() {
+		t.Errorf("the handler of an occurrence is told of %v and carries %v", got.scheduledIn, got.carried)
 	}
 	if n := len(traced.recorder.Ended()); n != 1 {
 		t.Errorf("%d spans, not the application's alone", n)

@@ -18,7 +18,8 @@
 // The program is started directly, never by a shell. Each argument reaches it as it is written. Its standard input is
 // empty. Its environment is what Command names, and these variables:
 //
-//	TRACEPARENT                the span of the attempt, if it has one (W3C Trace Context); TRACESTATE, too
+//	TRACEPARENT                the span of the attempt, or on a node without a tracer that of the call that scheduled
+//	                           the task, if there is one (W3C Trace Context); TRACESTATE, too
 //	TASKTABLE_TASK_ID          the task's id
 //	TASKTABLE_REVISION         which edit of the task this is
 //	TASKTABLE_IDEMPOTENCY_KEY  the same while payload and time of the task are the same, see Execution.IdempotencyKey

@@ -15,7 +15,8 @@
 //
 // Beside the payload's headers a request has these:
 //
-//	Traceparent          the span of the attempt, if it has one (W3C Trace Context)
+//	Traceparent          the span of the attempt, or on a node without a tracer that of the call that scheduled the
+//	                     task, if there is one (W3C Trace Context)
 //	Idempotency-Key      {task id}:{number}, the same while payload and time of the task are the same
 //	Tasktable-Task-Id    the task's id
 //	Tasktable-Attempt    the number of the attempt, from 1

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/webhook"
@@ -281,4 +282,33 @@ func runNode(t *testing.T, pool *pgxpool.Pool, registry *handlers.Registry, logg
 			t.Error(err)
 		}
 	})
+}
+
+// On a node without a tracer the receiver finds the trace of the call that scheduled the task.
+func TestTheCallersSpanReachesTheReceiver(t *testing.T) {
+	t.Parallel()
+	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	requests := make(chan http.Header, 1)
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { requests <- r.Header })
+	tx, err := storetest.Pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	for _, traced := range []string{caller, ""} {
+		ctx := trace.ContextWithSpanContext(t.Context(), store.SpanOf(traced))
+		if _, err := tasks.Schedule(ctx, tx, store.Task{At: at, Payload: contract.HTTPRequest{
+			URL: server.URL,
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if ran := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local})).RunDueAt(
+			t.Context(), at); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
+			t.Fatalf("ran %+v", ran)
+		}
+		if got := (<-requests).Get("Traceparent"); got != traced {
+			t.Errorf("traceparent %q, want %q", got, traced)
+		}
+	}
 }

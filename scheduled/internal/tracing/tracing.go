@@ -4,6 +4,7 @@ package tracing
 import (
 	"context"
 	"errors"
+	"regexp"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -13,7 +14,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Tracing makes a span of each attempt. A nil *tracing makes none.
+// Tracing makes a span of each attempt. A nil *Tracing makes none, and hands on the span of the task's author.
 type Tracing struct {
 	tracer trace.Tracer
 	node   int64
@@ -45,7 +46,7 @@ const (
 // the task was scheduled. As a child of that span, it could weeks later keep a trace open that ended long ago.
 func (t *Tracing) Begin(ctx context.Context, e *handlers.Execution) context.Context {
 	if t == nil {
-		return ctx
+		return carried(ctx, e)
 	}
 	options := []trace.SpanStartOption{
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
@@ -61,6 +62,21 @@ func (t *Tracing) Begin(ctx context.Context, e *handlers.Execution) context.Cont
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: e.ScheduledIn}))
 	}
 	ctx, _ = t.tracer.Start(ctx, e.Type, options...)
+	e.WithSpan(ctx)
+	return ctx
+}
+
+// occurrence matches the ids of occurrences.
+var occurrence = regexp.MustCompile(`@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z$`)
+
+// carried returns ctx with the span in which the task was scheduled. So a request that the handler sends has the trace
+// id of the task's author, also if the node has no tracer. An occurrence does not carry the span of its recurring task,
+// because one trace would then grow for years.
+func carried(ctx context.Context, e *handlers.Execution) context.Context {
+	if !e.ScheduledIn.IsValid() || occurrence.MatchString(e.ID) {
+		return ctx
+	}
+	ctx = trace.ContextWithRemoteSpanContext(ctx, e.ScheduledIn)
 	e.WithSpan(ctx)
 	return ctx
 }
