@@ -110,6 +110,12 @@ BEGIN
     ELSIF schedule.if_running <> 'again' THEN
         RAISE EXCEPTION 'if_running must be ''again'' or null, not %', quote_literal(schedule.if_running)
             USING ERRCODE = 'check_violation', COLUMN = 'if_running';
+    ELSIF schedule.cron IS NOT NULL AND schedule.if_running IS NOT NULL THEN
+        RAISE EXCEPTION 'if_running must be null for a recurring task, which never runs itself'
+            USING ERRCODE = 'check_violation', COLUMN = 'if_running';
+    ELSIF schedule.ends_at < schedule.scheduled_at THEN
+        RAISE EXCEPTION 'ends_at must not be before scheduled_at, because the task would never fire'
+            USING ERRCODE = 'check_violation', COLUMN = 'ends_at';
     END IF;
     IF schedule.if_dead IS NOT NULL THEN -- in the form in which it is stored, for the comparison below
         schedule.if_dead := tasktable.if_dead_of(schedule.if_dead, task_id, schedule.tenant_id);

@@ -46,6 +46,9 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 		return wireTask{}, check.Invalid("cron", "must be empty in a task of if_dead", "one")
 	case len(t.IfDead) > 0:
 		return wireTask{}, check.Invalid("if_dead", "must be empty in a task of if_dead", "one")
+	case t.IfRunning != "":
+		return wireTask{}, check.Invalid("if_running", "must be empty in a task of if_dead",
+			fmt.Sprintf("%q", t.IfRunning))
 	case t.TenantID != "" && t.TenantID != of.TenantID:
 		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty",
 			fmt.Sprintf("%q", t.TenantID))

@@ -129,6 +129,10 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 		`SELECT tasktable.reschedule('one', 'infinity')`: "scheduled_at, run_now_at must be finite",
 		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one',
 			if_finished => 'x')`: "if_finished must be 'rearm', 'keep' or null, not 'x'",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', cron => '@daily',
+			if_running => 'again')`: "if_running must be null for a recurring task",
+		`SELECT tasktable.schedule('{"type":"TEST"}', id => 'one', cron => '@daily', scheduled_at => '2030-01-02Z',
+			ends_at => '2030-01-01Z')`: "ends_at must not be before scheduled_at",
 		`SELECT tasktable.schedule_many('{}')`:              "cannot extract elements from an object",
 		`SELECT tasktable.schedule_many('[{"id": "one"}]')`: `"payload"`,
 		`SELECT tasktable.schedule_many('[{"id": "one", "payload": {"type": "TEST"}, ` +

@@ -3,7 +3,7 @@ package store
 // Outcome is the effect of a verb.
 type Outcome string
 
-// The outcomes. Only the first nine mean that the verb wrote something.
+// The outcomes. Only those before Unchanged mean that the verb wrote something.
 const (
 	Created     Outcome = "created"     // the task is new
 	Rescheduled Outcome = "rescheduled" // a waiting or running task was edited. A running one runs again.

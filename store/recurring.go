@@ -43,7 +43,8 @@ const (
 // cronSyntax is the set of expressions that the database takes. Package recurrence takes more, for example tabs.
 var cronSyntax = regexp.MustCompile(`^[ -~]{1,256}$`)
 
-// Recurrence tells when a recurring task fires.
+// Recurrence tells when a recurring task fires. If Task.At is in the past when the task is scheduled, the fires between
+// At and now are not missed fires, and no CatchUp runs them. Backfill creates their occurrences.
 type Recurrence struct {
 	// Cron is an expression of 5 fields, or of 6 fields with the seconds first, or a descriptor such as @daily, or a
 	// period such as "@every 90s". Package recurrence explains when an expression fires on days on which clocks
@@ -60,7 +61,8 @@ type Recurrence struct {
 	CatchUpPaused CatchUp
 	// CatchUpLimit is the number of missed fires that run by CatchUpAll, at most 10,000. 0 means 100.
 	CatchUpLimit int
-	// EndsAt is the last instant at which the task may fire. The zero time means that it fires without end.
+	// EndsAt is the last instant at which the task may fire. It must not be before Task.At. The zero time means that the
+	// task fires without end.
 	EndsAt time.Time
 	// MaxOccurrences is the number of occurrences after which the task ends, at most 1,000,000. Skipped occurrences
 	// do not count. 0 means that there is no limit.
@@ -143,7 +145,15 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		if err != nil {
 			return err
 		}
+		if r.EndsAt.Before(t.At) {
+			return check.Invalid("ends_at", "must not be before scheduled_at, because the task would never fire",
+				r.EndsAt.Format(time.RFC3339Nano))
+		}
 		wire.EndsAt = &ends
+	}
+	if t.IfRunning != "" {
+		return check.Invalid("if_running", "must be empty for a recurring task, which never runs itself",
+			fmt.Sprintf("%q", t.IfRunning))
 	}
 	return nil
 }

@@ -99,6 +99,11 @@ var badRecurring = []struct {
 		"ends_at", "years 1 to 9999",
 	},
 
+	{
+		"ends before it begins", func(t *store.Task) { t.Recurrence.EndsAt = t.At.Add(-time.Microsecond) }, "ends_at",
+		"not be before scheduled_at",
+	},
+	{"runs again", func(t *store.Task) { t.IfRunning = store.Again }, "if_running", "be empty for a recurring task"},
 	{"id of 481 bytes", func(t *store.Task) { t.ID = strings.Repeat("x", 481) }, "id", "at most 480 bytes"},
 	{
 		"id of 161 characters of 3 bytes", func(t *store.Task) { t.ID = strings.Repeat("€", 161) }, "id",

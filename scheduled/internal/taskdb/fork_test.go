@@ -141,11 +141,11 @@ func TestForkEnds(t *testing.T) {
 	b.Recur("until one", "@hourly", enginetest.Noon, func(task *store.Task) {
 		task.Recurrence.EndsAt = enginetest.Noon.Add(time.Hour)
 	})
-	b.Recur("never", "@hourly", enginetest.Noon, func(task *store.Task) {
-		task.Recurrence.EndsAt = enginetest.Noon.Add(-time.Minute)
+	b.Recur("never", "30 * * * *", enginetest.Noon, func(task *store.Task) {
+		task.Recurrence.EndsAt = enginetest.Noon.Add(time.Minute)
 	})
 	b.Recurs(
-		"it ends before it begins", "never", `COMPLETED count=0 finished=real message="ended at 2030-01-01T11:59:00Z"`,
+		"it ends before it fires", "never", `COMPLETED count=0 finished=real message="ended at 2030-01-01T12:01:00Z"`,
 	)
 	b.Fires(enginetest.Noon)
 	for _, h := range b.Take(enginetest.Noon) {
