@@ -54,11 +54,14 @@ func deadVerbs() []taskVerb {
 		{verb: inspect.Retry, dead: true, name: "retry", does: "retries", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Runs dead letters again at once",
 			long: `Retries dead letters at once, with all their attempts and the idempotency key that they had.
-Their expiration counts from now. Outcomes:
-queued, unchanged (it is no dead letter), finished (it is COMPLETED or SKIPPED), absent.`,
+Their expiration counts from now. With --over they become due one after the other, evenly over that time, those that
+ended first first. A service that has just come back is then not called by all of them at once.
+
+Outcomes: queued, unchanged (it is no dead letter), finished (it is COMPLETED or SKIPPED), absent.`,
 			example: `  tasktable dead retry task-SEND_EVENT_REMINDER-42
   tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h
   tasktable dead retry --type SEND_EMAIL --limit 1 --yes        # one first, to see whether it works now
+  tasktable dead retry --all --over 10m                         # not all of them at once
   tasktable dead retry --all --yes --output json | jq length`},
 		{verb: inspect.Archive, dead: true, name: "archive", does: "archives", statuses: dead, complete: dead,
 			undone: []store.Outcome{store.Absent}, short: "Marks dead letters as dealt with",

@@ -158,16 +158,39 @@ func TestDeadListHintsAtTheNextPage(t *testing.T) {
 	}
 }
 
+const manyDead = `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+	INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at)
+		SELECT 'dead ' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z'::timestamptz + i * interval '1 second'
+			FROM generate_series(1, 2500) AS i;
+	ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
+	SELECT setval('tasktable.task_numbers', 10000)`
+
+// The time is shared by all batches: what ended first is due first, and no second has more than its share.
+func TestDeadRetryOverATime(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	mustExec(t, url, manyDead)
+	variables := []string{"DATABASE_URL=" + url}
+	got := runFixed(t, variables, "dead", "retry", "--all", "--over=20h", "--yes", "--output=json")
+	if found := strings.Count(got.stdout, `"queued"`); found != 2500 {
+		t.Errorf("%d retried: %s", found, got.stderr)
+	}
+	// 20 hours for 2500 are 28.8 s for each.
+	mustExec(t, url, `SELECT 1 / (count(*) = 2499 AND min(gap) > '18 seconds' AND max(gap) < '10 minutes')::int FROM (
+		SELECT next_attempt_at - lag(next_attempt_at) OVER (ORDER BY substr(id, 6)::int) AS gap
+		FROM tasktable.scheduled_tasks) AS g WHERE gap IS NOT NULL`)
+	mustExec(t, url, `SELECT 1 / (max(next_attempt_at) - min(next_attempt_at) BETWEEN '19 hours' AND '20 hours 10 minutes')::int
+		FROM tasktable.scheduled_tasks`)
+	for _, args := range []string{"one two --over=10m", "--all --over=25h", "--all --over=-1s", "--all --over=0s"} {
+		runFixed(t, variables, append([]string{"dead", "retry"}, strings.Fields(args)...)...).want(t, exitUsage)
+	}
+}
+
 // A filter of many is gone through in batches, and says who did it.
 func TestDeadRetryOfMany(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
-		INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, revision, finished_at)
-			SELECT 'dead ' || i, 'LOG', '{"type": "LOG"}', 'FAILED', i, '2026-11-01Z'
-				FROM generate_series(1, 2500) AS i;
-		ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;
-		SELECT setval('tasktable.task_numbers', 10000)`)
+	mustExec(t, url, manyDead)
 	variables := []string{"DATABASE_URL=" + url}
 	got := runFixed(t, variables, "dead", "retry", "--type=LOG", "--limit=2100", "--yes", "--output=json")
 	if found := strings.Fields(strings.ReplaceAll(listed(t, got), "dead ", "dead-")); len(found) != 2100 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -66,12 +67,14 @@ func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error
 	return printed
 }
 
-// toBatches applies the action to one batch of tasks after the other. changed is the number of tasks that the filter
-// no longer selected.
+// toBatches applies the action to one batch of tasks after the other. Each batch has its share of the time over which
+// they are spread. changed is the number of tasks that the filter no longer selected.
 func (v *tasksVerb) toBatches(
 	ctx context.Context, action inspect.Action, names []inspect.Name, filter inspect.Filter,
 ) (done []store.Receipt, changed int, err error) {
+	step := action.Over / time.Duration(len(names))
 	for batch := range slices.Chunk(names, verbBatch) {
+		action.Over = step * time.Duration(len(batch))
 		ids := make([]string, len(batch))
 		for i, name := range batch {
 			ids[i] = name.ID
@@ -81,6 +84,7 @@ func (v *tasksVerb) toBatches(
 			return done, changed, err
 		}
 		done, changed = append(done, receipts...), changed+len(ids)-len(receipts)
+		action.After += action.Over
 	}
 	return done, changed, nil
 }

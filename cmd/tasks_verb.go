@@ -105,7 +105,7 @@ func (v taskVerb) examples() string {
 		return example + `  tasktable tasks pause task-SEND_EVENT_REMINDER-42 --until "2026-11-23 08:00"
   tasktable tasks pause --type SEND_EMAIL --tenant acme --until +1h --yes`
 	case inspect.Retry:
-		return example + "  tasktable tasks retry --type SEND_EMAIL --message 421 --finished-from -2h"
+		return example + "  tasktable tasks retry --type SEND_EMAIL --message 421 --finished-from -2h --over 10m"
 	case inspect.Delete:
 		return example + "  tasktable tasks delete --status CANCELLED --finished-to -7d --yes"
 	}
@@ -123,6 +123,7 @@ type tasksVerb struct {
 	limit  int
 	until  term.Moment
 	remark string
+	over   time.Duration
 	confirmation
 }
 
@@ -136,6 +137,10 @@ func (p *program) tasksVerbCommand(verb taskVerb) *cobra.Command {
 	case inspect.Archive:
 		opts = append(opts, options.Option{Flag: "note", Kind: "text", Set: options.Text(&v.remark, 4096),
 			Usage: "what was done about it"})
+	case inspect.Retry:
+		opts = append(opts, options.Option{Flag: "over", Kind: "duration",
+			Set:   options.Duration(&v.over, time.Microsecond, inspect.MaxOver),
+			Usage: "spreads what a filter selects evenly over this time (default all at once)"})
 	}
 	opts = append(opts, v.option())
 	chosen := "how many of the selected tasks at most, in the order of their ids"
@@ -171,6 +176,9 @@ func (v *tasksVerb) check() error {
 	case filtered && v.all:
 		return options.Usage("--all and a filter cannot be given together")
 	}
+	if v.over > 0 && len(v.given) > 0 {
+		return options.Usage("--over is for a filter%s, not for ids", or)
+	}
 	if _, err := options.Instant(v.printing.clock(), "until", v.until); err != nil {
 		return err
 	}
@@ -183,7 +191,7 @@ func (v *tasksVerb) run(ctx context.Context) error {
 		return err
 	}
 	if len(v.given) == 0 {
-		return v.toFiltered(ctx, inspect.Action{Verb: v.verb.verb, Until: until, Note: v.remark})
+		return v.toFiltered(ctx, inspect.Action{Verb: v.verb.verb, Until: until, Note: v.remark, Over: v.over})
 	}
 	do := func(tx pgx.Tx, id string) (store.Receipt, error) { return v.do(ctx, tx, id, until) }
 	err = v.each(ctx, v.given, do, v.verb.undone...)

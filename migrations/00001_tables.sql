@@ -402,8 +402,8 @@ BEGIN
                 'EXPIRED, CANCELLED and SKIPPED are final.'),
             ('priority', 'Of two due tasks the one with the higher priority runs first; -100 to 100.'),
             ('scheduled_at', 'The time that was asked for. Retries and run_now do not change it.'),
-            ('run_now_at', 'When run_now or retry was called. The task is due from then on, until it is scheduled '
-                'again for another time.'),
+            ('run_now_at', 'When the task is due by run_now or retry, until it is scheduled again for another time. It '
+                'is the time of the call, unless retry was given a delay.'),
             ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or if_running. When '
                 'that attempt has ended in any way, run_now is called for the task. Null: nobody does.'),
             ('expiration', 'No attempt starts later than this after the due time. Null: the task never expires.'),

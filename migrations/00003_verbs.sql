@@ -498,9 +498,10 @@ BEGIN
             UPDATE tasktable.scheduled_tasks AS t SET status = 'PAUSED', paused_until = apply_verb.until
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'queued' THEN
-            -- run_now and retry make the task due now. resume keeps its time.
+            -- run_now and retry make the task due now, or retry at a later time. resume keeps its time.
             UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at =
-                CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at ELSE tasktable.asked_now() END
+                CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at
+                    ELSE coalesce(apply_verb.until, tasktable.asked_now()) END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'again' THEN
             -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING of
@@ -545,11 +546,18 @@ RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('run_now', id, by, wake) $$;
 COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. One that runs, runs once more '
     'after the attempt has ended. Outcome: queued, again or absent.';
-CREATE FUNCTION tasktable.retry(id text, by text DEFAULT NULL, wake boolean DEFAULT true)
-RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('retry', id, by, wake) $$;
-COMMENT ON FUNCTION tasktable.retry IS 'Makes a FAILED or EXPIRED task due now, with all its attempts. Outcome: '
-    'queued, unchanged, finished or absent.';
+CREATE FUNCTION tasktable.retry(
+    id text, by text DEFAULT NULL, wake boolean DEFAULT true, delay interval DEFAULT NULL
+) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+BEGIN
+    IF delay < interval '0' OR delay > interval '24 hours' THEN
+        RAISE EXCEPTION 'delay of retry must be from 0 to 24 hours, got %', delay
+            USING ERRCODE = 'check_violation', COLUMN = 'delay';
+    END IF;
+    RETURN tasktable.apply_verb('retry', id, by, wake, tasktable.asked_now() + delay);
+END $$;
+COMMENT ON FUNCTION tasktable.retry IS 'Makes a FAILED or EXPIRED task due now, or after a delay of at most 24 hours, '
+    'with all its attempts. Outcome: queued, unchanged, finished or absent.';
 CREATE FUNCTION tasktable.delete(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('delete', id, by, true) $$;
 COMMENT ON FUNCTION tasktable.delete IS 'Deletes a task. Its history stays. Outcome: deleted, running (a claim holds '

@@ -40,7 +40,7 @@ type retryInput struct {
 
 // ArchiveRequest selects dead letters, and says what was done about them.
 type ArchiveRequest struct {
-	RetryRequest
+	ChosenDead
 	Note string `json:"note,omitempty" maxLength:"4096" doc:"What was done about them."`
 }
 
@@ -52,8 +52,14 @@ type archiveInput struct {
 // defaultDeadLetters is not a default of the schema, because generators would then require the field.
 const defaultDeadLetters = 1000
 
-// RetryRequest selects dead letters, by their ids or by a filter.
+// RetryRequest selects dead letters, and says when they run.
 type RetryRequest struct {
+	ChosenDead
+	Over Seconds `json:"over,omitempty" maximum:"86400" doc:"They become due one after the other, over this time."`
+}
+
+// ChosenDead selects dead letters, by their ids or by a filter.
+type ChosenDead struct {
 	IDs    []string    `json:"ids,omitempty" maxItems:"1000" nullable:"false" doc:"Others are unchanged."`
 	Filter *TaskFilter `json:"filter,omitempty" doc:"Dead letters by their fields; {} selects all."`
 	Limit  int         `json:"limit,omitempty" minimum:"1" maximum:"1000" doc:"How many at most. Default: 1000."`
@@ -83,9 +89,11 @@ func (a *API) registerDeadLetters() {
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "retryDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/retry",
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
-		Description: "They run at once, with all their attempts. Call again until no receipt comes, to retry all.",
+		Description: "They run at once, or spread evenly over a time, with all their attempts. Call again until no " +
+			"receipt comes, to retry all.",
 	}, false, func(ctx context.Context, c call, in *retryInput) (*receiptsAnswer, error) {
-		return c.applyToDead(ctx, in.Conditions, inspect.Action{Verb: inspect.Retry}, in.Body)
+		action := inspect.Action{Verb: inspect.Retry, Over: in.Body.Over.duration()}
+		return c.applyToDead(ctx, in.Conditions, action, in.Body.ChosenDead)
 	})
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "archiveDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/archive",
@@ -93,7 +101,7 @@ func (a *API) registerDeadLetters() {
 		Description: "They are no dead letters any more, and stay in the table.",
 	}, false, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
 		action := inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}
-		return c.applyToDead(ctx, in.Conditions, action, in.Body.RetryRequest)
+		return c.applyToDead(ctx, in.Conditions, action, in.Body.ChosenDead)
 	})
 }
 
@@ -127,7 +135,7 @@ func deadFilter(given TaskFilter, field string) (inspect.Filter, error) {
 }
 
 func (c call) applyToDead(
-	ctx context.Context, given Conditions, action inspect.Action, on RetryRequest,
+	ctx context.Context, given Conditions, action inspect.Action, on ChosenDead,
 ) (*receiptsAnswer, error) {
 	if err := given.refused(); err != nil {
 		return nil, err

@@ -129,10 +129,30 @@ func TestActOnDeadLetters(t *testing.T) {
 	}
 }
 
+func TestRetryDeadLettersOverATime(t *testing.T) {
+	t.Parallel()
+	s := deadLetters(t)
+	s.wants(200, "operator", "POST", "/v1/dead-letters/retry", `{"filter": {}, "over": 4000}`)
+	gaps := value[string](s, `SELECT string_agg((extract(epoch FROM gap) / 1000)::int::text, ' ') FROM (
+		SELECT next_attempt_at - lag(next_attempt_at) OVER (ORDER BY id) AS gap
+		FROM tasktable.scheduled_tasks WHERE length(id) = 1) AS g`)
+	if gaps != "1 1 1" {
+		t.Errorf("between them are %s thousand seconds", gaps)
+	}
+}
+
 func TestActOnDeadLettersRefuses(t *testing.T) {
 	t.Parallel()
 	s := deadLetters(t)
 	before := s.everything()
+	for body, says := range map[string]string{
+		`{"filter": {}, "over": 86401}`: "body.over: expected number <= 86400",
+		`{"filter": {}, "over": -1}`:    "over must be from 0 to 24h0m0s",
+		`{"filter": {}, "over": "10m"}`: "body.over: expected number",
+	} {
+		s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/retry", body), says)
+	}
+	s.wants(422, "operator", "POST", "/v1/dead-letters/archive", `{"filter": {}, "over": 1}`)
 	many := `{"ids": ["1"` + strings.Repeat(`, "1"`, 1000) + `]}`
 	for _, verb := range []string{"retry", "archive"} {
 		for body, says := range map[string]string{

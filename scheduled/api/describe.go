@@ -62,7 +62,7 @@ var taskFields = map[string]string{
 	"message":         "The last error, or a note of the handler.",
 	"result":          "The result of the handler.",
 	"next_attempt_at": "When the task is due next.",
-	"run_now_at":      "When run-now or retry was called.",
+	"run_now_at":      "When it is due by run-now or retry.",
 	"started_at":      "When the last recorded attempt began.",
 	"finished_at":     "When the status became final.",
 	"scheduled_by":    "The service that scheduled the task.",

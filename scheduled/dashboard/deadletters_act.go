@@ -205,9 +205,14 @@ func changeDead(ctx context.Context, v *visit, verb inspect.Verb) (done, error) 
 	if !validLongText(v.form("note")) {
 		return done{}, notValid("note " + errLongText.Error())
 	}
+	over, err := time.ParseDuration(cmp.Or(v.form("over"), "0s"))
+	if err != nil {
+		return done{}, notValid("over must be a duration such as 10m")
+	}
 	filter := inspect.DeadLetters()
 	filter.FinishedTo = asOf
-	receipts, err := v.inspector.Apply(ctx, v.db, inspect.Action{Verb: verb, Note: v.form("note")}, ids, filter)
+	action := inspect.Action{Verb: verb, Note: v.form("note"), Over: over}
+	receipts, err := v.inspector.Apply(ctx, v.db, action, ids, filter)
 	if err != nil {
 		return done{}, err
 	}

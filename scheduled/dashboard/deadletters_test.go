@@ -153,6 +153,18 @@ func TestDeadLettersOfATenant(t *testing.T) {
 		http.StatusOK, "Retried 0 dead letters. 1 had changed meanwhile and were left alone: mail-3")
 }
 
+func TestRetryOfDeadLettersOverATime(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(someDead)
+	asked := b.post("/dead/retry", "all", "1", "type", "MAIL").wants(t, http.StatusOK, "one after the other, over 1 hour")
+	form := append(hidden(asked), "over", "1h")
+	b.post("/dead/retry", form...).wants(t, http.StatusOK, "Retried 4 dead letters.")
+	const spread = `SELECT 1 / (max(next_attempt_at) - min(next_attempt_at) BETWEEN '44 minutes' AND '46 minutes')::int
+		FROM tasktable.scheduled_tasks WHERE type = 'MAIL' AND status = 'QUEUED'`
+	b.exec(spread)
+}
+
 func TestActsOnDeadLetters(t *testing.T) {
 	t.Parallel()
 	group := "type=MAIL&status=FAILED&message=421+try+later&by=task"
@@ -262,6 +274,9 @@ func TestBadFormsOfDeadLetters(t *testing.T) {
 		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
 		"Note must be at most 4096 bytes of UTF-8 without NUL.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
+		"over is for retry alone": {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "over", "1m"},
+		"Over must be a duration such as 10m.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+			"2100-01-01T00:00:00Z", "over", "soon"},
 		"Note must be UTF-8 without NUL": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", "\x00"},
 		"id must be 1 to 512 bytes": {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},

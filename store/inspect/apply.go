@@ -36,6 +36,29 @@ type Action struct {
 	Until time.Time
 	// Note is the note that Archive stores with a dead letter.
 	Note string
+	// Over spreads the tasks that Retry retries evenly over this time, in the order of the given ids, so that they do
+	// not all meet at once a service that has just come back. The first is due at once. The expiration of each counts
+	// from its own time. 0 means that all are due at once. Over is at most MaxOver.
+	Over time.Duration
+	// After delays all tasks that Retry retries. It serves a caller that retries in several batches. After and Over
+	// together are at most MaxOver.
+	After time.Duration
+}
+
+// MaxOver is the longest time over which Retry spreads tasks.
+const MaxOver = 24 * time.Hour
+
+func (a Action) check() error {
+	rule := fmt.Sprintf("must be from 0 to %s", MaxOver)
+	switch {
+	case a.Over < 0 || a.Over > MaxOver:
+		return check.Invalid("over", rule, a.Over)
+	case a.After < 0 || a.After > MaxOver-a.Over:
+		return check.Invalid("after", rule+", together with over", a.After)
+	case a.Verb != Retry && a.Over+a.After > 0:
+		return check.Invalid("over", "is for retry alone", a.Verb)
+	}
+	return check.Note("note", a.Note)
 }
 
 // chosenSQL locks the rows in the order in which every bulk call does, so that two calls do not deadlock. It locks
@@ -48,17 +71,21 @@ WITH chosen AS (
     ORDER BY t.id || '~' FOR UPDATE
 ), given AS (
     SELECT $17::text AS by, $18::text::boolean AS wake, nullif($19::text, '')::timestamptz AS until,
-        nullif($20::text, '') AS note
+        nullif($20::text, '') AS note, $21::text::interval AS after, $22::text::interval AS step
+), placed AS (
+    SELECT e.id, min(e.place) - 1 AS steps
+    FROM jsonb_array_elements_text($16::text::jsonb) WITH ORDINALITY AS e (id, place) GROUP BY e.id
 )
 SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
-FROM given CROSS JOIN chosen CROSS JOIN LATERAL `
+FROM given CROSS JOIN chosen JOIN placed USING (id) CROSS JOIN LATERAL `
 
 var applySQL = map[Verb]string{
-	Cancel:  chosenSQL + `tasktable.cancel(chosen.id, given.by) AS done`,
-	Pause:   chosenSQL + `tasktable.pause(chosen.id, given.by, given.until) AS done`,
-	Resume:  chosenSQL + `tasktable.resume(chosen.id, given.by) AS done`,
-	RunNow:  chosenSQL + `tasktable.run_now(chosen.id, given.by, given.wake) AS done`,
-	Retry:   chosenSQL + `tasktable.retry(chosen.id, given.by, given.wake) AS done`,
+	Cancel: chosenSQL + `tasktable.cancel(chosen.id, given.by) AS done`,
+	Pause:  chosenSQL + `tasktable.pause(chosen.id, given.by, given.until) AS done`,
+	Resume: chosenSQL + `tasktable.resume(chosen.id, given.by) AS done`,
+	RunNow: chosenSQL + `tasktable.run_now(chosen.id, given.by, given.wake) AS done`,
+	Retry: chosenSQL + `tasktable.retry(chosen.id, given.by, given.wake,
+		given.after + given.step * placed.steps) AS done`,
 	Archive: chosenSQL + `tasktable.archive(chosen.id, given.note, given.by) AS done`,
 	Delete:  chosenSQL + `tasktable.delete(chosen.id, given.by) AS done`,
 }
@@ -91,7 +118,7 @@ func (i *Inspector) Apply(
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	if err := check.Note("note", action.Note); err != nil {
+	if err := action.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	encoded, err := json.Marshal(ids)
@@ -102,7 +129,7 @@ func (i *Inspector) Apply(
 		return nil, nil
 	}
 	args = append(args, string(encoded), check.OrNil(i.config.Service), strconv.FormatBool(!i.config.NoNotify), until,
-		action.Note)
+		action.Note, check.IntervalText(action.After), check.IntervalText(action.Over/time.Duration(len(ids))))
 	receipts, err := query.Collect[store.Receipt](ctx, i.source, db, doing, statement, args...)
 	slices.SortFunc(receipts, func(a, b store.Receipt) int { return strings.Compare(a.ID, b.ID) })
 	return receipts, err

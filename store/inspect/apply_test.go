@@ -2,6 +2,7 @@ package inspect_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/internal/testbench"
 )
 
 // Each verb comes to the same as for one task, in the order of the ids, and only for what is both among the
@@ -82,6 +84,64 @@ func TestApplyPausesUntil(t *testing.T) {
 		t.Errorf("%s, %s", strings.Join(outcomes(receipts), ", "), pretty(row))
 	}
 	same(b, "history", b.Lines("one"), []string{"schedule created " + service, "pause paused " + service})
+}
+
+// Each is due in its turn, in the order of the ids that were given, and is otherwise what it was.
+func TestRetryOverATime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	given := []string{"d", "b", "waits", "a", "c"}
+	for i, id := range []string{"a", "b", "c", "d"} {
+		b.Schedule(store.Task{ID: id, Payload: payload(i), At: far(0), Priority: i, Expiration: time.Hour})
+	}
+	b.Schedule(base("waits"))
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id <> 'waits'`)
+	const asked = `SELECT string_agg(id || priority || asked_revision || scheduled_at, ' ' ORDER BY id)
+		FROM tasktable.scheduled_tasks`
+	before, from := testbench.One[string](b.Bench, b.Pool, asked), b.Now()
+	action := inspect.Action{Verb: inspect.Retry, Over: 50 * time.Minute, After: time.Hour}
+	receipts, err := b.Inspector.Apply(b.Ctx, b.Pool, action, given, inspect.DeadLetters())
+	b.Check(err)
+	same(b, "outcomes", strings.Join(outcomes(receipts), ", "), "a queued, b queued, c queued, d queued")
+	took := b.Now().Sub(from)
+	for place, id := range given {
+		row := b.Get(id)
+		if id == "waits" {
+			same(b, "what is no dead letter", row.NextAttemptAt.UTC(), far(0))
+			continue
+		}
+		late := row.NextAttemptAt.Sub(from) - time.Hour - time.Duration(place)*10*time.Minute
+		if row.Status != store.StatusQueued || late < 0 || late > took {
+			t.Errorf("%s is due %s after its turn: %s", id, late, pretty(row))
+		}
+	}
+	same(b, "priorities, times and idempotency keys", testbench.One[string](b.Bench, b.Pool, asked), before)
+}
+
+func TestRetryOverABadTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Make("FAILED", "FAILED")
+	for rule, action := range map[string]inspect.Action{
+		"over must be from 0 to 24h0m0s":                        {Verb: inspect.Retry, Over: -1},
+		"over must be from 0 to 24h0m0s, got 24h0m0.000000001s": {Verb: inspect.Retry, Over: inspect.MaxOver + 1},
+		"after must be from 0 to 24h0m0s, together with over":   {Verb: inspect.Retry, Over: inspect.MaxOver, After: 1},
+		"over is for retry alone, got archive":                  {Verb: inspect.Archive, Over: 1},
+	} {
+		_, err := b.Inspector.Apply(b.Ctx, noDB(b), action, []string{"FAILED"}, inspect.Filter{})
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
+			t.Errorf("%v does not say %s", err, rule)
+		}
+	}
+	for _, delay := range []string{"-1 second", "24 hours 1 second", "2 days"} {
+		_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.retry('FAILED', delay => $1::text::interval)`, delay)
+		if err == nil || !strings.Contains(err.Error(), "delay of retry must be from 0 to 24 hours") {
+			t.Errorf("%s: %v", delay, err)
+		}
+	}
+	if row := b.Get("FAILED"); row.Status != store.StatusFailed {
+		t.Errorf("changed: %s", pretty(row))
+	}
 }
 
 // What an open transaction makes of a task decides, not what it was when it was chosen.
