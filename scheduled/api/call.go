@@ -22,6 +22,8 @@ type call struct {
 	caller Caller
 	schema store.Schema
 	db     store.DB // the pool, or the call's transaction
+	// batches is db for several statements in one round trip.
+	batches batcher
 
 	checkPayload func(taskType string, payload []byte) error    // of the Config
 	doubts       func(taskType string, payload []byte) []string // of the Config
@@ -72,10 +74,9 @@ func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, 
 	})
 }
 
-// change adds an endpoint that changes tasks. reads says that it reads a task before or after it writes it, so that it
-// needs a transaction.
+// change adds an endpoint that changes tasks.
 func change[I, O any](
-	a *API, scope keys.Scope, op huma.Operation, reads bool, do func(context.Context, call, *I) (*O, error),
+	a *API, scope keys.Scope, op huma.Operation, do func(context.Context, call, *I) (*O, error),
 ) {
 	op.Errors = append(op.Errors, 409, 413)
 	if _, found := reflect.TypeFor[I]().FieldByName("Body"); found {
@@ -84,14 +85,18 @@ func change[I, O any](
 	register(a, scope, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
 		defer cancel()
-		caller, given := callerOf(ctx), any(in).(interface{ conditions() Conditions }).conditions()
+		caller, input := callerOf(ctx), any(in).(interface {
+			conditions() Conditions
+			reads() bool
+		})
+		given := input.conditions()
 		if !utf8.ValidString(given.IdempotencyKey) {
 			return nil, huma.Error422UnprocessableEntity("validation failed",
 				&huma.ErrorDetail{Location: "header.Idempotency-Key", Message: "expected UTF-8"})
 		}
 		asked := asked{caller: caller.Name, key: given.IdempotencyKey, hash: requestHash(ctx, caller)}
 		seen := a.crew.look(ctx, a) // before the call has a connection of its own
-		inTx := reads || caller.Tenant != "" || caller.bound() || asked.key != "" || given.any()
+		inTx := input.reads() || caller.Tenant != "" || caller.bound() || asked.key != "" || given.any()
 		return run(ctx, a, caller, pgx.TxOptions{}, inTx, asked, func(c call) (*O, error) {
 			c.crew = seen
 			return do(ctx, c, in)
@@ -105,14 +110,14 @@ func run[O any](
 	do func(call) (*O, error),
 ) (out *O, err error) {
 	c := call{
-		author: a.author(caller), caller: caller, schema: a.answers.schema, db: a.config.Pool,
-		checkPayload: a.config.CheckPayload, doubts: a.config.Doubts,
+		author: a.author(caller), caller: caller, schema: a.answers.schema,
+		db: a.config.Pool, batches: a.config.Pool, checkPayload: a.config.CheckPayload, doubts: a.config.Doubts,
 	}
 	if !inTx {
 		return do(c)
 	}
 	err = pgx.BeginTxFunc(ctx, a.config.Pool, options, func(tx pgx.Tx) error {
-		c.db = tx
+		c.db, c.batches = tx, tx
 		out, err = once(ctx, a.answers, tx, asked, func() (*O, error) {
 			if caller.bound() {
 				if err := a.config.Keys.Bind(ctx, tx, caller.Types, caller.Queues); err != nil {

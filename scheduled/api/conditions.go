@@ -22,6 +22,9 @@ type Conditions struct {
 
 func (c Conditions) conditions() Conditions { return c }
 
+// reads reports whether the call reads a task before or after it writes it, so that it needs a transaction.
+func (c Conditions) reads() bool { return false }
+
 // conditionsOf refuses headers that would be ignored although they ask for something. An empty one is what a client
 // sends that has lost the ETag.
 func conditionsOf(r *http.Request) *Problem {

@@ -91,7 +91,7 @@ func (a *API) registerDeadLetters() {
 		Tags: []string{"dead letters"}, Summary: "Retry dead letters",
 		Description: "They run at once, or spread evenly over a time, with all their attempts. Call again until no " +
 			"receipt comes, to retry all.",
-	}, false, func(ctx context.Context, c call, in *retryInput) (*receiptsAnswer, error) {
+	}, func(ctx context.Context, c call, in *retryInput) (*receiptsAnswer, error) {
 		action := inspect.Action{Verb: inspect.Retry, Over: in.Body.Over.duration()}
 		return c.applyToDead(ctx, in.Conditions, action, in.Body.ChosenDead)
 	})
@@ -99,7 +99,7 @@ func (a *API) registerDeadLetters() {
 		OperationID: "archiveDeadLetters", Method: http.MethodPost, Path: "/v1/dead-letters/archive",
 		Tags: []string{"dead letters"}, Summary: "Mark dead letters as dealt with",
 		Description: "They are no dead letters any more, and stay in the table.",
-	}, false, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
+	}, func(ctx context.Context, c call, in *archiveInput) (*receiptsAnswer, error) {
 		action := inspect.Action{Verb: inspect.Archive, Note: in.Body.Note}
 		return c.applyToDead(ctx, in.Conditions, action, in.Body.ChosenDead)
 	})

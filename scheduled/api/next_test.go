@@ -1,10 +1,16 @@
 package api_test
 
 import (
+	"context"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -56,4 +62,85 @@ func TestBodyOfReadme(t *testing.T) {
 		"scheduled_at": "`+s.wants(200, "all", "GET", "/v1/tasks/daily-report", "").field("scheduled_at")+`",
 		"expected_execution_time": 300, "overlap": "skip", "catch_up": "latest", "catch_up_paused": "none",
 		"catch_up_limit": 100, "cron"`, 1))
+}
+
+// roundTrips counts the statements and batches that go to Postgres, but for the look at the nodes every few seconds.
+type roundTrips struct{ n atomic.Int64 }
+
+func (r *roundTrips) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if !strings.Contains(data.SQL, "node_states") {
+		r.n.Add(1)
+	}
+	return ctx
+}
+
+func (r *roundTrips) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+func (r *roundTrips) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	r.n.Add(1)
+	return ctx
+}
+
+func (r *roundTrips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (r *roundTrips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// A call that schedules one plain task costs one round trip, and another one if its id could be that of a task.
+func TestRoundTripsOfOneTask(t *testing.T) {
+	t.Parallel()
+	var trips roundTrips
+	s := newService(t, func(c *api.Config) {
+		config := c.Pool.Config()
+		config.ConnConfig.Tracer = &trips
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		c.Pool = pool
+	})
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               int64
+	}{
+		{"POST", "/v1/tasks", hello, 201, 1},
+		{"POST", "/v1/tasks", strings.Replace(hello, "{", `{"id": "a", `, 1), 201, 2},
+		{"PUT", "/v1/tasks/a", hello, 200, 2},
+		{"PUT", "/v1/tasks/a", strings.Replace(hello, "hi", "ho", 1), 200, 2},
+		{"PUT", "/v1/tasks/a", strings.Replace(hello, "{", `{"if_finished": "never", `, 1), 422, 0},
+	} {
+		before := trips.n.Load()
+		s.wants(c.status, "all", c.method, c.path, c.body)
+		if took := trips.n.Load() - before; took != c.want {
+			t.Errorf("%s %s %s: %d round trips, want %d", c.method, c.path, c.body, took, c.want)
+		}
+	}
+}
+
+// However many tasks there are, the look at a task before its edit reads that task alone.
+func TestLookBeforeAnEditReadsOneTask(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload)
+		SELECT n::text, '{"type": "TEST"}' FROM generate_series(1, 3000) AS n`)
+	if err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		var id string
+		var recurs bool
+		const asked = `[{"id": "7", "recurs": true}]`
+		if err := tx.QueryRow(t.Context(), api.OtherKindSQL, asked).Scan(&id, &recurs); err != nil {
+			return err
+		}
+		var read int
+		if err := tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+			WHERE schemaname = 'tasktable' AND relname = 'scheduled_tasks'`).Scan(&read); err != nil {
+			return err
+		}
+		if id != "7" || recurs || read != 1 {
+			t.Errorf("found %q, recurs %t; %d rows were read", id, recurs, read)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -138,7 +138,7 @@ func (a *API) registerQueuePauses() {
 		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause",
 		Tags: []string{"operations"}, Summary: "Pause a queue",
 		Description: "None of its tasks starts until it is resumed. A key of a tenant may not use it.",
-	}, false, func(ctx context.Context, c call, in *pauseQueueInput) (*queueAnswer, error) {
+	}, func(ctx context.Context, c call, in *pauseQueueInput) (*queueAnswer, error) {
 		given := deref(in.Body)
 		if !given.Until.IsZero() {
 			if err := toCome(given.Until); err != nil {
@@ -153,7 +153,7 @@ func (a *API) registerQueuePauses() {
 		OperationID: "resumeQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/resume",
 		Tags: []string{"operations"}, Summary: "Resume a queue",
 		Description: "A key of a tenant may not use it.",
-	}, false, func(ctx context.Context, c call, in *resumeQueueInput) (*queueAnswer, error) {
+	}, func(ctx context.Context, c call, in *resumeQueueInput) (*queueAnswer, error) {
 		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
 			return c.tasks.ResumeScope(ctx, c.db, scope)
 		})

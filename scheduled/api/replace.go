@@ -19,12 +19,16 @@ type namedTask struct {
 	Recurs bool   `json:"recurs"`
 }
 
-// otherKindSQL finds a task that recurs and would not recur any more, or the other way.
+// otherKindSQL finds a task that recurs and would not recur any more, or the other way. It reads the tasks one by one,
+// because Postgres would join them with the whole table.
 const otherKindSQL = `
-SELECT t.id::text, t.cron IS NOT NULL AS recurs
+SELECT t.id, t.recurs
 FROM jsonb_to_recordset($1::text::jsonb) AS given (id text, recurs boolean)
-JOIN tasktable.scheduled_tasks AS t ON t.id = given.id
-WHERE (t.cron IS NOT NULL) <> given.recurs
+CROSS JOIN LATERAL (
+    SELECT t.id::text AS id, t.cron IS NOT NULL AS recurs FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = given.id LIMIT 1
+) AS t
+WHERE t.recurs <> given.recurs
 ORDER BY t.id LIMIT 1`
 
 // keepsKind refuses to make a recurring task a plain one, or the other way, unless the call says that it replaces the

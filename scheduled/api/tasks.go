@@ -53,11 +53,16 @@ type TaskRequest struct {
 	Content
 }
 
+// reads reports whether the answer takes more statements than the one that schedules the task.
+func (r TaskRequest) reads() bool { return r.Cron != "" }
+
 type createInput struct {
 	Conditions
 	Replacing
 	Body TaskRequest
 }
+
+func (in *createInput) reads() bool { return in.Body.reads() }
 
 // BulkRequest has many tasks to schedule.
 type BulkRequest struct {
@@ -89,11 +94,15 @@ type putInput struct {
 	Body TaskRequest
 }
 
+func (in *putInput) reads() bool { return in.Body.reads() }
+
 type patchInput struct {
 	Conditions
 	TaskPath
 	Body Patch
 }
+
+func (in *patchInput) reads() bool { return true }
 
 func (a *API) registerTasks() {
 	change(a, keys.Schedule, huma.Operation{
@@ -101,7 +110,7 @@ func (a *API) registerTasks() {
 		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
-	}, true, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
+	}, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
 		id, replacing := in.Body.ID, in.Replacing
 		if id == "" {
 			var err error
@@ -117,7 +126,7 @@ func (a *API) registerTasks() {
 		Summary: "Schedule up to 1,000 tasks",
 		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks " +
 			"with the same id the later one wins.",
-	}, false, scheduleMany)
+	}, scheduleMany)
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Schedule the task of an id",
@@ -126,7 +135,7 @@ func (a *API) registerTasks() {
 			"fields, use PATCH. The answer is 201 if the task is new, and 200 " +
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
-	}, true, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
+	}, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
 		if in.Body.ID != "" && in.Body.ID != in.ID {
 			return nil, invalid("body.id must be the id of the path, or missing")
 		}
@@ -140,7 +149,7 @@ func (a *API) registerTasks() {
 			"if the body has scheduled_at or if_finished, because an edit runs it again. status, alone in the body, " +
 			"calls a verb: PAUSED pauses the task, QUEUED resumes it, and CANCELLED cancels it.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
-	}, true, patchTask)
+	}, patchTask)
 	paths := a.huma.OpenAPI().Paths
 	createsOrEdits(paths["/v1/tasks"].Post)
 	createsOrEdits(paths["/v1/tasks/{id}"].Put)
@@ -159,14 +168,11 @@ func (c call) schedule(
 	if err := c.keepsKind(ctx, replacing, namedTask{id, content.Cron != ""}); err != nil {
 		return nil, err
 	}
-	receipt, err := c.tasks.Schedule(ctx, c.db, task)
-	if err != nil {
-		return nil, c.ofOthers(err)
-	}
-	if given.IfNoneMatch != "" && receipt.Outcome != store.Created {
+	answer, err := c.scheduleTask(ctx, task)
+	if err == nil && given.IfNoneMatch != "" && answer.Body.Outcome != store.Created {
 		return nil, refusal(CodeChanged, "there is a task of this id, and If-None-Match asks for none")
 	}
-	return c.scheduled(ctx, receipt, task)
+	return answer, err
 }
 
 // task returns the task to schedule.
@@ -293,9 +299,5 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
-	receipt, err := c.tasks.Schedule(ctx, c.db, task)
-	if err != nil {
-		return nil, err
-	}
-	return c.scheduled(ctx, receipt, task)
+	return c.scheduleTask(ctx, task)
 }

@@ -51,7 +51,7 @@ func (a *API) registerVerbs() {
 			return c.tasks.Retry(ctx, c.db, id)
 		})
 	change(a, keys.Schedule, verbOperation("pause", "Keep a task from starting",
-		"An attempt that runs goes on. Outcomes: paused, unchanged, finished."), false,
+		"An attempt that runs goes on. Outcomes: paused, unchanged, finished."),
 		func(ctx context.Context, c call, in *pauseInput) (*receiptAnswer, error) {
 			return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 				if in.Body != nil && in.Body.Until != nil {
@@ -69,7 +69,7 @@ func (a *API) registerVerbs() {
 		Description: "Its history stays. A task that a claim holds is not deleted, and the answer is 409. Cancel it " +
 			"first.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
-	}, false, func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
+	}, func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
 		return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) {
 			receipt, err := c.tasks.Delete(ctx, c.db, in.ID)
 			if err == nil && receipt.Outcome == store.Running {
@@ -91,7 +91,7 @@ func toCome(until time.Time) error {
 func verb(
 	a *API, name, summary, description string, do func(context.Context, call, string) (store.Receipt, error),
 ) {
-	change(a, keys.Schedule, verbOperation(name, summary, description), false,
+	change(a, keys.Schedule, verbOperation(name, summary, description),
 		func(ctx context.Context, c call, in *verbInput) (*receiptAnswer, error) {
 			return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) { return do(ctx, c, in.ID) })
 		})
