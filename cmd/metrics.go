@@ -79,6 +79,7 @@ func alertOptions(t *monitoring.Thresholds) []options.Option {
 	return []options.Option{
 		duration("no-node-after", &t.NoNodeAfter, "how long a task is due that no node has the queue and the type of"),
 		duration("late-after", &t.LateAfter, "how long a task is due and not claimed"),
+		number("queue-depth", &t.QueueDepth, 0, 1e9, "more than so many due tasks wait in a queue for ten minutes"),
 		duration("starts-late-after", &t.StartsLateAfter, "how late 1 of 100 attempts of a type begins"),
 		number("dead-letters", &t.DeadLetters, 0, 1e9, "more than so many dead letters of a type within an hour"),
 		ratio("failure-ratio", &t.FailureRatio, 0.001, 0.999, "the part of a type's attempts that fail"),

@@ -186,6 +186,12 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		{"a queue is deep", func(s *scene) {
+			s.schedule(1100, "block", 0)
+			s.node(1)
+			s.until(`sum by (queue) (tasktable_lane_depth) > 1000 and on (queue) tasktable_slots_used == 1`)
+			s.hold(while, scrapeEvery, nil)
+		}, []string{"TasktableQueueDeep", "TasktableSlotsExhausted"}},
 		{"tasks wait for a host", func(s *scene) {
 			s.schedule(3, "", 10*time.Minute)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = next_attempt_at,
@@ -218,9 +224,9 @@ func TestAlertsFire(t *testing.T) {
 			"TasktableTasksLate", "TasktableTransactionsExhausted"}},
 		{"a pause is forgotten", func(s *scene) {
 			s.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
-			s.schedule(6, "", 10*time.Minute)
+			s.schedule(1100, "", 10*time.Minute)
 			s.node(1)
-			s.until(`tasktable_lane_oldest_due_age_seconds > 300 and on () tasktable_pauses{scope="queue"} == 1`)
+			s.until(`tasktable_lane_oldest_due_age_seconds > 300 and on () tasktable_lane_depth > 1000 and on () tasktable_pauses{scope="queue"} == 1`)
 			s.hold(25*time.Hour, 4*time.Minute, nil)
 		}, []string{"TasktablePausedForLong"}},
 		{"after a downtime", func(s *scene) {

@@ -18,6 +18,7 @@ import (
 type Thresholds struct {
 	NoNodeAfter        time.Duration // how long a task is due in a lane without a node
 	LateAfter          time.Duration // how long a task is due and not claimed
+	QueueDepth         int           // due tasks that wait in a queue, without paused ones
 	StartsLateAfter    time.Duration // how late 1 of 100 attempts begins
 	DeadLetters        int           // dead letters of a type within an hour
 	FailureRatio       float64       // the part of a type's attempts that fail
@@ -37,8 +38,9 @@ type Thresholds struct {
 // DefaultThresholds are those of Alerts.
 func DefaultThresholds() Thresholds {
 	return Thresholds{
-		NoNodeAfter: time.Minute, LateAfter: 5 * time.Minute, StartsLateAfter: time.Minute, DeadLetters: 10,
-		FailureRatio: 0.25, ClaimsLost: 10, SlowAfter: time.Second, PausedFor: 24 * time.Hour, RecurringIntervals: 2,
+		NoNodeAfter: time.Minute, LateAfter: 5 * time.Minute, QueueDepth: 1000,
+		StartsLateAfter: time.Minute, DeadLetters: 10, FailureRatio: 0.25, ClaimsLost: 10, SlowAfter: time.Second,
+		PausedFor: 24 * time.Hour, RecurringIntervals: 2,
 		StartWithin: 5 * time.Second, StartRatio: 0.999, SuccessRatio: 0.9999, APIRatio: 0.999, MinBad: 10,
 	}
 }
@@ -98,6 +100,7 @@ func (t Thresholds) validate() error {
 		check(name, value >= MinRatio && value <= MaxRatio, "between 0.95 and 0.99999", value)
 	}
 	check("FailureRatio", t.FailureRatio > 0 && t.FailureRatio < 1, "over 0 and below 1", t.FailureRatio)
+	check("QueueDepth", t.QueueDepth >= 0, "at least 0", t.QueueDepth)
 	check("DeadLetters", t.DeadLetters >= 0, "at least 0", t.DeadLetters)
 	check("ClaimsLost", t.ClaimsLost >= 0, "at least 0", t.ClaimsLost)
 	check("MinBad", t.MinBad >= 1, "at least 1", t.MinBad)
