@@ -31,7 +31,7 @@ CREATE TABLE torture.audit (
     priority int NOT NULL, first_due timestamptz NOT NULL, asked timestamptz NOT NULL, expires timestamptz,
     max_attempts int NOT NULL, expected interval NOT NULL, does text NOT NULL,
     nonce bigint NOT NULL, sum text NOT NULL, entity text, message text, told text, until timestamptz,
-    response text, bad int, waits int NOT NULL, again timestamptz);
+    response text, bad int, waits int NOT NULL, again timestamptz, if_dead bigint);
 CREATE TABLE torture.executions AS SELECT * FROM tasktable.scheduled_task_executions;
 CREATE TABLE torture.lines (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -82,7 +82,7 @@ BEGIN
         old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next,
         old_held, held,
         priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until,
-        response, bad, waits, again)
+        response, bad, waits, again, if_dead)
     VALUES (clock_timestamp(), transaction_timestamp(), txid_current(), pg_backend_pid(),
         current_setting('application_name'),
         led, TG_OP, task.id, task.type, task.queue, task.parent_id, task.cron IS NOT NULL,
@@ -95,7 +95,7 @@ BEGIN
         CASE WHEN task.type = 'HTTP_REQUEST' AND task.result IS NOT NULL THEN concat_ws(' ', task.result ->> 'status',
             coalesce(task.result ->> 'truncated', 'false'), length(task.result ->> 'body')) END,
         CASE WHEN task.type = 'HTTP_REQUEST' THEN substring(task.payload ->> 'url' from '[0-9]+$')::int END,
-        coalesce(task.waits, 0), NEW.again_at);
+        coalesce(task.waits, 0), NEW.again_at, (task.if_dead::jsonb #>> '{0,payload,n}')::bigint);
     RETURN NULL;
 END $$;
 CREATE TRIGGER torture_audit AFTER INSERT OR UPDATE OR DELETE ON tasktable.scheduled_tasks

@@ -160,32 +160,3 @@ func (x *index) releasedAs(a *auditRow) *execution {
 	}
 	return x.executions[*a.OldFence]
 }
-
-// followUpsAreScheduled: the follow-up of a completed attempt is there, made no later than in the transaction that
-// completed it, and has the payload that the handler gave it.
-func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
-	x := h.in()
-	for _, a := range x.releases {
-		e := x.releasedAs(a)
-		if e == nil || a.Does != doFollow || e.Outcome != "COMPLETED" {
-			continue
-		}
-		samples++
-		child := x.byID[a.ID+childSuffix]
-		if len(child) == 0 || child[0].TxID != a.TxID && child[0].Seq > a.Seq {
-			wrong = append(
-				wrong, broken("follow-up", a.ID, "fence %d is COMPLETED, and its follow-up was not scheduled with it",
-					e.Fence),
-			)
-		}
-		for _, c := range child {
-			if c.TxID == a.TxID && c.edits() && c.Nonce != e.Revision {
-				wrong = append(
-					wrong, broken("follow-up", a.ID, "the follow-up of fence %d has another payload than it was given",
-						e.Fence),
-				)
-			}
-		}
-	}
-	return samples, wrong
-}

@@ -2,9 +2,10 @@
 
 package torture
 
-// askedAgainRunsAgain: a task that run_now asked for during an attempt runs once more. The end of the attempt and the
-// edit that queues the task are one transaction. A pause goes on. The samples are these ends,
-// and the verbs that said so.
+// askedAgainRunsAgain: a task that run_now or a schedule asked for during an attempt runs once more. The end of the
+// attempt and the edit that queues the task are one transaction. A pause goes on. Only an edit takes the wish away, and
+// a run begins after each commit of one, unless an edit or the end of the task comes between. The samples are these
+// ends, and the verbs that said so.
 func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for id, changes := range x.byID {
@@ -24,6 +25,14 @@ func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
 			}
 		}
 	}
+	for id, changes := range x.byID {
+		for i, a := range changes[1:] {
+			if changes[i].Again != nil && a.Again == nil && !a.edits() {
+				wrong = append(wrong, broken("again", id, "it was asked for at %s, and that was forgotten at %s",
+					h.instant(changes[i].Again), h.offset(a.At)))
+			}
+		}
+	}
 	for i := range h.Ops {
 		o := &h.Ops[i]
 		e := x.entryOf[o.Op]
@@ -32,6 +41,8 @@ func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
 		}
 		if samples++; !x.askedAgain(o, e) {
 			wrong = append(wrong, broken("again", o.TaskID, "op %d came to again, and its row does not show it", o.Op))
+		} else if !x.ranAfter(o) {
+			wrong = append(wrong, broken("again", o.TaskID, "op %d came to again, and no run began after it", o.Op))
 		}
 	}
 	return samples, wrong
@@ -52,4 +63,22 @@ func (x *index) askedAgain(o *opRow, e *entry) bool {
 		}
 	}
 	return false
+}
+
+// ranAfter says whether a run was claimed after a verb had asked for it, or another edit or the end of the task's time
+// came before one.
+func (x *index) ranAfter(o *opRow) bool {
+	after, ended := false, int64(0) // the transaction that ended the attempt, and queued the task
+	for _, a := range x.byID[o.TaskID] {
+		if a.releases() {
+			ended = a.TxID
+		}
+		switch {
+		case a.TxID == o.TxID:
+			after = true
+		case after && (a.claims() || a.edits() && a.TxID != ended || a.becomes("EXPIRED")):
+			return true
+		}
+	}
+	return !after // who asked second has written nothing
 }

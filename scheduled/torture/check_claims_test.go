@@ -2,6 +2,8 @@
 
 package torture
 
+import "github.com/tasktable/tasktable/handlers"
+
 // leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a
 // number of its own.
 func leadersClaim(h *history) (samples int, wrong []violation) {
@@ -58,6 +60,30 @@ func leasesAreAsLong(h *history) (samples int, wrong []violation) {
 				wrong,
 				broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)),
 			)
+		}
+	}
+	return samples, wrong
+}
+
+// handlersHaveTheirTime: a lease lasts at least as long as its task is expected to take when the handler is called,
+// however long the claim has waited; and no context ends for want of time before that is over.
+func handlersHaveTheirTime(h *history) (samples int, wrong []violation) {
+	x := h.in()
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		c := x.claims[r.Fence]
+		if c == nil {
+			continue
+		}
+		samples++
+		until := r.Gate.Add(c.Expected)
+		if held := x.heldUntil(r.Fence, r.At); held == nil || held.Before(until) {
+			wrong = append(wrong, broken("time", r.ID, "fence %d began at %s with a lease until %s, and is expected to take %s",
+				r.Fence, h.offset(r.Gate), h.instant(held), c.Expected))
+		}
+		if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.contextEnd().Before(until) {
+			wrong = append(wrong, broken("time", r.ID, "fence %d began at %s and is expected to take %s, and its context "+
+				"ended at %s", r.Fence, h.offset(r.Gate), c.Expected, h.offset(r.End.contextEnd())))
 		}
 	}
 	return samples, wrong

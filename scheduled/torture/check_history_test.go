@@ -10,7 +10,7 @@ import (
 // historyIsAppendOnly: no line of either history was changed since it was written, nor removed before its time.
 func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 	x := h.in()
-	removed := h.removedLines()
+	removed, retired := h.removedLines(), h.retiredTasks()
 	changes := map[int64]bool{}
 	for _, number := range h.Changes {
 		changes[number] = true
@@ -23,13 +23,13 @@ func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 				broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)),
 			)
 		}
-		gone, by := removed[lineKey{l.History, l.Number}]
+		end, by := removed[lineKey{l.History, l.Number}]
 		switch {
 		case l.Op == "DELETE":
 		case l.Op != "INSERT":
 			say("had an %s at %s", l.Op, h.offset(l.At))
-		case by && gone.Sub(l.At) < retention-writtenWithin:
-			say("was removed at %s", h.offset(gone))
+		case by && !retired[taskTx{l.TaskID, end.TxID}] && end.At.Sub(x.ofLine(l)) < retention-writtenWithin:
+			say("was removed at %s", h.offset(end.At))
 		case by:
 		case l.History == "changes":
 			if !changes[l.Number] {
@@ -51,14 +51,40 @@ type lineKey struct {
 }
 
 // removedLines is when lines were removed.
-func (h *history) removedLines() map[lineKey]time.Time {
-	removed := map[lineKey]time.Time{}
+func (h *history) removedLines() map[lineKey]line {
+	removed := map[lineKey]line{}
 	for _, l := range h.Lines {
 		if l.Op == "DELETE" {
-			removed[lineKey{l.History, l.Number}] = l.At
+			removed[lineKey{l.History, l.Number}] = l
 		}
 	}
 	return removed
+}
+
+// taskTx names a task in a transaction.
+type taskTx struct {
+	id string
+	tx int64
+}
+
+// retiredTasks are those that retention removed. Their lines go with them, however young: the time counts from the end
+// of the task, and the line of a claim that was lost may be much younger than that. retentionWaits judges these.
+func (h *history) retiredTasks() map[taskTx]bool {
+	retired := map[taskTx]bool{}
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.retired() {
+			retired[taskTx{a.ID, a.TxID}] = true
+		}
+	}
+	return retired
+}
+
+// ofLine is when what a line says happened. Retention counts the age of a line without a task from then on.
+func (x *index) ofLine(l line) time.Time {
+	if e := x.executions[l.Number]; e != nil && l.History == "executions" {
+		return e.FinishedAt
+	}
+	return l.At
 }
 
 // retentionWaits: it removes no task but those that had ended long enough ago, and that nobody holds.

@@ -5,6 +5,8 @@ package torture
 import (
 	"slices"
 	"time"
+
+	"github.com/tasktable/tasktable/handlers"
 )
 
 // overlap is two runs of one task at one time.
@@ -69,6 +71,34 @@ func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
 				"fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
 				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence,
 				o.second.PID, h.offset(o.second.At)))
+		}
+	}
+	return samples, wrong
+}
+
+// nodesFenceThemselves: a node that is cut off, or that nothing comes through to, ends its handlers by itself before
+// others may take its tasks back. The samples are the handlers that it ended so.
+func nodesFenceThemselves(h *history) (samples int, wrong []violation) {
+	for _, f := range h.Faults {
+		limit := f.From.Add(fencedWithin)
+		cutOff := f.Kind == faultCut || f.Kind == faultHush && (f.To.IsZero() || f.To.After(limit))
+		if f.PID == 0 || !cutOff { // some are done to writers
+			continue
+		}
+		for i := range h.Runs {
+			r := &h.Runs[i]
+			if r.PID != f.PID || !r.At.Before(f.From) || r.End == nil || !r.End.At.After(f.From) {
+				continue
+			}
+			reached := earlier(r.End.At, r.End.contextEnd())
+			late := reached.After(limit) && reached.Sub(f.From)-h.stood(r.PID, f.From, reached) > fencedWithin
+			if late || r.End.Cause == handlers.ErrLeaseLost.Error() {
+				samples++
+			}
+			if late {
+				wrong = append(wrong, broken("fenced", r.ID, "fence %d went on in process %d until %s, which was cut off at %s",
+					r.Fence, r.PID, h.offset(reached), h.offset(f.From)))
+			}
 		}
 	}
 	return samples, wrong

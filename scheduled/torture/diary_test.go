@@ -50,6 +50,7 @@ type mark struct {
 	Wait    time.Duration `json:"wait,omitempty"`    // before the next attempt
 	Again   time.Time     `json:"again,omitzero"`    // when to run again
 	Child   string        `json:"child,omitempty"`   // the follow-up's id
+	IfDead  bool          `json:"ifdead,omitempty"`  // it is for the case that this attempt is the last one
 	Note    string        `json:"note,omitempty"`    // the note, and the result's text
 	Error   string        `json:"error,omitempty"`   // the error that it is about to return
 	Snoozed bool          `json:"snoozed,omitempty"` // the task waits for its host

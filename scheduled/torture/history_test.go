@@ -91,6 +91,7 @@ type auditRow struct {
 	Response    *string    // of an HTTP request: the status, whether the body was cut, and its length
 	Waits       int        // how many times in a row it has waited for its host
 	Again       *time.Time // since when it is to run once more after its attempt
+	IfDead      *int64     // the nonce of the task that is scheduled if it dies; nil: none is
 }
 
 // claims says whether the change is a claim: a fence where there was none, or another.

@@ -16,7 +16,7 @@ const (
 SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs,
     old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
     priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until,
-    response, coalesce(bad, 0) AS bad, waits, again
+    response, coalesce(bad, 0) AS bad, waits, again, if_dead
 FROM torture.audit ORDER BY seq`
 	linesSQL = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines
 		ORDER BY seq`

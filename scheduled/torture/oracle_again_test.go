@@ -22,18 +22,36 @@ func (t *tale) asksAgain() {
 	t.settle(fence, "COMPLETED")
 }
 
+// queuedAgain queues the task once more, in the transaction under way.
+func (t *tale) queuedAgain() {
+	revision := t.draw()
+	t.change("a", "tasktable engine", func(a *auditRow) {
+		a.Status, a.Revision, a.Attempt, a.Next, a.Again = new("QUEUED"), new(revision), new(0), new(t.now), nil
+	})
+	t.line("changes", "a", revision, revision)
+}
+
 // againTales are about tasks that are asked for during an attempt.
 var againTales = []told{
 	{name: "asked for during an attempt, it runs once more", tell: func(t *tale) {
 		t.asksAgain()
-		revision := t.draw()
-		t.change("a", "tasktable engine", func(a *auditRow) {
-			a.Status, a.Revision, a.Attempt, a.Next, a.Again = new("QUEUED"), new(revision), new(0), new(t.now), nil
-		})
-		t.line("changes", "a", revision, revision)
+		t.queuedAgain()
 		t.runs("a")
 	}},
 	{name: "asked for during an attempt, it does not run again", wrong: []string{"again"}, tell: (*tale).asksAgain},
+	{name: "asked for during an attempt, and forgotten before its end", wrong: []string{"again"}, tell: func(t *tale) {
+		t.asksAgain()
+		for i := range t.Audit {
+			if a := &t.Audit[i]; a.releases() {
+				a.Again = nil
+			}
+		}
+	}},
+	{name: "asked for during an attempt, it is queued and does not run", wrong: []string{"again", "lost"},
+		tell: func(t *tale) {
+			t.asksAgain()
+			t.queuedAgain()
+		}},
 	{name: "again is said and not noted", wrong: []string{"again"}, tell: (*tale).asksAgain, spoils: func(h *history) {
 		for i := range h.Audit {
 			h.Audit[i].Again = nil

@@ -29,7 +29,7 @@ var claimTales = []told{
 		t.settle(fence, "COMPLETED")
 		t.Audit[2].Attempt, t.Audit[3].OldAttempt, t.Audit[3].Attempt = new(2), new(2), new(2)
 	}},
-	{name: "a lease is too short", wrong: []string{"lease"}, tell: func(t *tale) {
+	{name: "a lease is too short", wrong: []string{"lease", "time"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second))
@@ -59,10 +59,10 @@ var claimTales = []told{
 	}},
 	{name: "a paused task is claimed", wrong: []string{"claimed paused"}, tell: func(t *tale) {
 		t.schedule("a", nil)
-		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(time.Second),
-			Over: t.now.Add(time.Second)}}
+		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(startAllowance / 2),
+			Over: t.now.Add(startAllowance / 2)}}
 		fence := t.claim("a")
-		t.passes(time.Second)
+		t.passes(startAllowance / 2)
 		t.starts(fence)
 		t.ends(fence, "ok")
 		t.settle(fence, "COMPLETED")

@@ -188,7 +188,7 @@ var waitTales = []told{
 	}},
 	{name: "an extension extends nothing", wrong: []string{"extend"}, tell: func(t *tale) { extended(t, time.Minute) }},
 	{name: "an extension holds", tell: func(t *tale) { extended(t, time.Second) }},
-	{name: "a context ends before its extension does", wrong: []string{"extend"}, tell: func(t *tale) {
+	{name: "a context ends before its extension does", wrong: []string{"extend", "time"}, tell: func(t *tale) {
 		extended(t, time.Second)
 		t.Runs[0].End.Cause, t.Runs[0].End.Ended = handlers.ErrDeadline.Error(), t.Runs[0].End.At
 	}},
@@ -198,7 +198,7 @@ var waitTales = []told{
 		t.starts(fence)
 		t.passes(time.Millisecond)
 		t.asks(fence, mark{Longer: time.Millisecond, Called: t.now})
-		t.passes(time.Second)
+		t.passes(expectedTime)
 		t.ends(fence, "ok")
 		t.Runs[0].End.Cause = handlers.ErrDeadline.Error()
 		t.settle(fence, "COMPLETED")

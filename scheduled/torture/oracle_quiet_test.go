@@ -40,7 +40,7 @@ var quietTales = []told{
 		t.schedule("a", nil)
 		t.says(markQuiet)
 		fence := t.claim("a")
-		t.passes(time.Second)
+		t.passes(startAllowance / 2)
 		t.says(markOn)
 		t.starts(fence)
 		t.ends(fence, "ok")

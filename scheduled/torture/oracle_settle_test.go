@@ -276,10 +276,23 @@ var rowTales = []told{
 		t.runs("a")
 		retired(t, retention)
 	}},
-	{name: "a task that was removed too soon", wrong: []string{"retention", "append-only"}, tell: func(t *tale) {
+	{name: "a task that was removed too soon", wrong: []string{"retention"}, tell: func(t *tale) {
 		t.schedule("a", nil)
 		t.runs("a")
 		retired(t, retention-time.Second)
+	}},
+	{name: "a task that was removed in time, and its last line was young", tell: func(t *tale) {
+		heldLong(t)
+		retired(t, retention/2)
+	}},
+	{name: "a line was removed too soon, and its task is there", wrong: []string{"append-only"}, tell: func(t *tale) {
+		heldLong(t)
+		removed(t, "executions", retention/2)
+	}},
+	{name: "a line was removed in time, since what it says had happened long before", tell: func(t *tale) {
+		heldLong(t)
+		t.Executions[0].FinishedAt = t.now.Add(-retention / 2)
+		removed(t, "executions", retention/2)
 	}},
 	{name: "a task that was removed before it ended", wrong: []string{"retention"}, tell: func(t *tale) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
@@ -291,30 +304,6 @@ var rowTales = []told{
 		t.change("a", "tasktable engine", func(a *auditRow) {
 			a.Status, a.Next, a.Revision = new("CANCELLED"), nil, new(t.draw())
 		})
-	}},
-	{name: "a follow-up with its completion", tell: func(t *tale) {
-		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
-		t.runs("a")
-		followUp(t, "a")
-		t.runs("a" + childSuffix)
-	}},
-	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, tell: func(t *tale) {
-		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
-		t.runs("a")
-		followUp(t, "a")
-		t.Audit[len(t.Audit)-1].Nonce++
-		t.runs("a" + childSuffix)
-	}},
-	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
-		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
-		t.runs("a")
-	}},
-	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, tell: func(t *tale) {
-		t.schedule("a", func(a *auditRow) { a.Does = doFollow })
-		t.runs("a")
-		t.begin()
-		followUp(t, "a")
-		t.runs("a" + childSuffix)
 	}},
 	{name: "a line was edited", wrong: []string{"append-only"}, tell: func(t *tale) {
 		t.schedule("a", nil)
@@ -364,6 +353,29 @@ var rowTales = []told{
 	}},
 }
 
+// heldLong has a task cancelled during its attempt, whose claim is taken back much later.
+func heldLong(t *tale) {
+	t.schedule("a", nil)
+	fence := t.claim("a")
+	t.starts(fence).Latest = t.now.Add(time.Millisecond)
+	t.cancel("a")
+	t.passes(retention / 2)
+	t.settle(fence, "LOST")
+}
+
+// removed has retention remove the lines of one of the histories so much later.
+func removed(t *tale, history string, later time.Duration) {
+	t.passes(later)
+	t.begin()
+	for _, l := range t.Lines {
+		if l.History == history {
+			l.Op, l.At, l.TxID = "DELETE", t.now, t.tx
+			t.Lines = append(t.Lines, l)
+		}
+	}
+	t.Kept = nil
+}
+
 // retired has retention remove a task and its history so much later.
 func retired(t *tale, later time.Duration) {
 	t.passes(later)
@@ -372,7 +384,7 @@ func retired(t *tale, later time.Duration) {
 		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
 	})
 	for _, l := range t.Lines {
-		l.Op, l.At = "DELETE", t.now
+		l.Op, l.At, l.TxID = "DELETE", t.now, t.tx
 		t.Lines = append(t.Lines, l)
 	}
 	t.Changes, t.Kept = nil, nil
@@ -383,15 +395,4 @@ func deleted(t *tale, id string) {
 	t.verb("delete", id, "deleted", func(a *auditRow) {
 		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
 	})
-}
-
-// followUp makes the follow-up of a task, in the transaction under way.
-func followUp(t *tale, id string) {
-	revision := t.draw()
-	parent := t.Executions[len(t.Executions)-1].Revision
-	t.change(id+childSuffix, "tasktable engine", func(a *auditRow) {
-		a.Nonce = parent
-		a.Status, a.Revision, a.Attempt, a.Next = new("QUEUED"), new(revision), new(0), new(t.now)
-	})
-	t.line("changes", id+childSuffix, revision, revision)
 }

@@ -13,6 +13,10 @@ type chore struct {
 	Until  int64  `json:"until,omitempty"` // Unix milliseconds: until when it runs again, or is not ready
 	Child  string `json:"child,omitempty"` // id of the follow-up
 	Pad    string `json:"pad,omitempty"`   // makes it large
+	Kids   int    `json:"kids,omitempty"`  // how many follow-ups it has besides, each with an id of this attempt's own
+	Steps  int    `json:"steps,omitempty"` // how many generations of follow-ups its follow-ups have
+	Linger int    `json:"stay,omitempty"`  // how many ms it stays after it has asked, unless its context ends
+	Broken bool   `json:"bad,omitempty"`   // it asks, and goes wrong in the first Times attempts
 }
 
 // nonce is the payload's mark.
@@ -32,7 +36,7 @@ const (
 	doPoison    = "poison"  // text that no database takes, in errors, notes and results
 	doSnooze    = "snooze"  // not ready until Until
 	doAgain     = "again"   // run again until Until
-	doFollow    = "follow"  // a follow-up
+	doFollow    = "follow"  // follow-ups
 	doHog       = "hog"     // keep all connections of the handlers' pool
 	doExtend    = "extend"  // work longer than the lease, and say so
 )

@@ -47,6 +47,12 @@ const (
 	hiddenFor = 6 * time.Second
 	// How long it may take from the instant that a change names to when its triggers record it.
 	writtenWithin = 500 * time.Millisecond
+	// "A node that has had no answered ping for 3 s (counted from when that ping was sent) cancels its handlers": it looks
+	// each fifth of a second; and a moment for that.
+	fencedWithin = 3*time.Second + 500*time.Millisecond
+	// How long a task may wait while a less urgent one begins on a node that would run it. It is longer than it may be
+	// hidden from the leader.
+	passedOverFor = hiddenFor
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )

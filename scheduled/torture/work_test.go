@@ -17,15 +17,16 @@ import (
 // What writers do, and how often.
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
-	// The last two are for runs that are steered at something.
-	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"now", 0}, {"backlog", 0},
+	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"long", 4}, {"again", 6},
+	// These are for runs that are steered at something.
+	{"now", 0}, {"backlog", 0},
 }
 
 // What single tasks do.
 var allChores = []weighted{
 	{doWork, 40}, {doTell, 10}, {doFail, 10}, {doPermanent, 3}, {doAfter, 4}, {doPanic, 4}, {doGoexit, 4},
 	{doOverrun, 2}, {doDeaf, 1}, {doPoison, 4}, {doSnooze, 4},
-	{doAgain, 4}, {doFollow, 6}, {doHog, 1}, {doExtend, 1},
+	{doAgain, 4}, {doFollow, 12}, {doHog, 1}, {doExtend, 2},
 }
 
 // The ids that all writers edit.
@@ -73,6 +74,10 @@ func (w *writer) step(what string) {
 		w.rest()
 	case "hook":
 		w.scheduleOne(w.newID(hookType), hookType, true)
+	case "long":
+		w.long()
+	case "again":
+		w.onceMore()
 	case "now":
 		w.oneNow()
 	case "backlog":
@@ -100,6 +105,11 @@ func (w *writer) chore(kind string) chore {
 		c.Until = time.Now().Add(time.Duration(300+w.random.IntN(1500)) * time.Millisecond).UnixMilli()
 	case doOverrun, doHog, doExtend:
 		c.Millis, c.Times = 0, 1
+		if c.Do == doExtend && w.Length >= minute { // what begins last in a short run would make it longer
+			c.Times = 1 + w.random.IntN(3)
+		}
+	case doFollow:
+		w.followed(&c)
 	}
 	if c.Do == doWork && w.Millis > 0 && kind != (herd{}.TaskType()) && kind != (tick{}.TaskType()) {
 		c.Millis = w.Millis
@@ -128,9 +138,6 @@ func (w *writer) text(n int) string {
 
 // longTime is how long some tasks are expected to take: far longer than a death takes to be noticed.
 const longTime = 20 * time.Second
-
-// childSuffix makes the id of a follow-up.
-const childSuffix = "/child"
 
 // task draws a task of a type. Its times are by the writer's clock.
 func (w *writer) task(id, kind string) store.Task {
@@ -162,6 +169,9 @@ func (w *writer) task(id, kind string) store.Task {
 		case 2:
 			task.ExpectedExecutionTime = 0 // the default, minutes
 		}
+	}
+	if w.random.IntN(2) == 0 {
+		task.IfDead = ifDead(id, c.Nonce)
 	}
 	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
@@ -225,12 +235,15 @@ func (w *writer) herd() {
 	at := w.now().Add(time.Duration(w.random.IntN(1500)-500) * time.Millisecond)
 	list, ids := make([]store.Task, n), make([]string, n)
 	for i := range list {
-		millis := w.random.IntN(3)
-		if w.random.IntN(20) == 0 {
-			millis = 500 // some are always running, when a node is killed
+		c := chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.random.IntN(3)}
+		switch w.random.IntN(20) {
+		case 0:
+			c.Millis = 500 // some are always running, when a node is killed
+		case 1, 2:
+			c.Do, c.Kids = doFollow, 1
 		}
 		list[i] = store.Task{
-			ID: w.newID("HERD"), Payload: herd{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: millis}},
+			ID: w.newID("HERD"), Payload: herd{c},
 			At: at, ExpectedExecutionTime: expectedTime, Priority: []int{-10, 0, 0, 10}[w.random.IntN(4)],
 			MaxAttempts: 50,
 		}
@@ -294,54 +307,6 @@ func (w *writer) pair() {
 			return deeds, nil
 		},
 	)
-}
-
-const (
-	runningSQL = `SELECT id::text FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'
-		AND id LIKE $1 || '/%' LIMIT 5`
-	lockSQL = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
-)
-
-// hold locks some rows of running tasks for a while, as an application may that looks before it edits.
-func (w *writer) hold() {
-	ids := w.running()
-	if len(ids) == 0 {
-		return
-	}
-	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
-	long := time.Duration(most/5+w.random.IntN(most-most/5)) * time.Millisecond
-	w.transact(ids, long, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		_, err := tx.Exec(ctx, lockSQL, ids)
-		return nil, err
-	})
-}
-
-// regret cancels one of the writer's running tasks.
-func (w *writer) regret() {
-	ids := w.running()
-	if len(ids) == 0 {
-		return
-	}
-	w.transact(ids[:1], 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Cancel(ctx, tx, ids[0])
-		done := deed{Verb: "cancel", ID: ids[0], Outcome: string(receipt.Outcome), Revision: receipt.Revision}
-		return []deed{done}, err
-	})
-}
-
-// running lists some of the writer's running tasks.
-func (w *writer) running() (ids []string) {
-	if w.ask(func(ctx context.Context) error {
-		rows, err := w.pool.Query(ctx, runningSQL, w.name)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	}) != nil {
-		return nil
-	}
-	return ids
 }
 
 // sync makes the tasks of an entity exactly some.

@@ -20,7 +20,6 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/webhook"
-	"github.com/tasktable/tasktable/store"
 )
 
 // worker is the handlers of a node's process.
@@ -157,6 +156,7 @@ func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
 		e.Note("%s", note)
 		e.Result(map[string]string{"told": note})
 	case doPermanent:
+		w.ifDead(e)
 		return handlers.Permanent(w.failing(e, 0, "never mind"))
 	case doPoison:
 		e.Note("%s", poison)
@@ -173,35 +173,38 @@ func (w *worker) do(ctx context.Context, e *handlers.Execution, c chore) error {
 			e.Again(at)
 		}
 	case doFollow:
-		w.asks(e, mark{Child: c.Child})
-		e.FollowUp(store.Task{
-			ID: c.Child, Payload: plain{chore{Do: doWork, Nonce: e.Revision}}, ExpectedExecutionTime: expectedTime,
-		})
+		return w.follow(ctx, e, c)
 	case doHog:
 		return w.hog(ctx)
 	case doExtend:
-		return w.extend(ctx, e)
+		return w.extend(ctx, e, c.Times)
 	}
 	return nil
 }
 
-// extend asks for a longer lease and then works for longer than the first one was.
-func (w *worker) extend(ctx context.Context, e *handlers.Execution) error {
+// extend asks some times for a longer lease, and works each time for longer than the one before would have lasted.
+func (w *worker) extend(ctx context.Context, e *handlers.Execution, times int) error {
 	if err := wait(ctx, time.Second); err != nil {
 		return err
 	}
-	called := wallNow()
-	if err := e.Extend(ctx, leaseTime); err != nil {
-		return err
+	for range times {
+		called := wallNow()
+		if err := e.Extend(ctx, leaseTime); err != nil {
+			return err
+		}
+		w.asks(e, mark{Longer: leaseTime, Called: called})
+		if err := wait(ctx, leaseTime-leaseTime/8); err != nil {
+			return err
+		}
 	}
-	w.asks(e, mark{Longer: leaseTime, Called: called})
-	return wait(ctx, leaseTime-leaseTime/8)
+	return nil
 }
 
 // goWrong fails in the way that is asked for.
 func (w *worker) goWrong(ctx context.Context, e *handlers.Execution, c chore) error {
 	switch c.Do {
 	case doFail:
+		w.ifDead(e)
 		return w.failing(e, retryDelay, "oops")
 	case doAfter:
 		return handlers.RetryAfter(afterDelay, w.failing(e, afterDelay, "later"))

@@ -33,6 +33,7 @@ type writer struct {
 	made  int
 	known []string          // the ids it edits
 	ids   map[string]string // and their types
+	longs []store.Task      // the last of its long tasks, of which some may run yet
 }
 
 const (

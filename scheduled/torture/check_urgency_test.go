@@ -1,0 +1,76 @@
+//go:build unix
+
+package torture
+
+import (
+	"slices"
+	"strings"
+)
+
+// urgentOnesBegin: no node begins a task while a more urgent one, which has a slot of the same queue on this node and a
+// handler, waits for long. Unlike higherPriorityFirst it knows nothing of how the engine shares out its places. The
+// samples are the tasks that nodes began while a more urgent one waited.
+func urgentOnesBegin(h *history) (samples int, wrong []violation) {
+	x := h.in()
+	var begun []*run
+	for i := range h.Runs {
+		if x.claims[h.Runs[i].Fence] != nil {
+			begun = append(begun, &h.Runs[i])
+		}
+	}
+	slices.SortStableFunc(begun, func(a, b *run) int { return x.claims[a.Fence].At.Compare(x.claims[b.Fence].At) })
+	var left, free []waiting // in the order of time; those that wait now
+	for _, list := range h.waits() {
+		left = append(left, list...)
+	}
+	slices.SortFunc(left, func(a, b waiting) int { return a.from.Compare(b.from) })
+	nodes := h.nodeNames()
+	said := map[string]bool{}
+	for _, r := range begun {
+		c := x.claims[r.Fence]
+		for len(left) > 0 && !left[0].from.After(c.At) {
+			free, left = append(free, left[0]), left[1:]
+		}
+		free = slices.DeleteFunc(free, func(w waiting) bool { return !w.until.After(c.At) })
+		judged := false
+		for _, w := range free {
+			if w.priority <= c.Priority || w.queue != c.Queue || w.end != nil && w.end.TxID == c.TxID ||
+				!h.works(nodes[r.PID], w.kind) || apart(w.kind, c.Type) {
+				continue
+			}
+			judged = true
+			wait := &auditRow{Began: w.from, At: c.At}
+			if c.At.Sub(w.from) <= passedOverFor || said[w.id] || h.maybePaused(w.queue, w.kind, w.from, c.At) ||
+				h.touched(x, w.id, wait) {
+				continue
+			}
+			said[w.id] = true
+			wrong = append(wrong, broken("urgency", w.id,
+				"%s of priority %d waited since %s, when %s claimed at %s, %s of priority %d, began on %s", w.kind, w.priority,
+				h.offset(w.from), r.ID, h.offset(c.At), c.Type, c.Priority, nodes[r.PID]))
+		}
+		if judged {
+			samples++
+		}
+	}
+	return samples, wrong
+}
+
+// apart says whether the engine gives tasks of two types places of different kinds: a transactional task needs a
+// connection, and another one a slot. Between these a priority does not count yet, though the documents make no
+// exception.
+func apart(one, other string) bool { return transactional(one) != transactional(other) }
+
+// nodeNames are the slots of processes.
+func (h *history) nodeNames() map[int]string {
+	names := map[int]string{}
+	for _, p := range h.Processes {
+		names[p.PID] = p.Slot
+	}
+	return names
+}
+
+// works says whether a node has the handler of a type.
+func (h *history) works(node, kind string) bool {
+	return h.Working == nil || slices.Contains(strings.Fields(h.Working[kind]), node)
+}

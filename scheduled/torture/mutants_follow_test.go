@@ -1,0 +1,92 @@
+//go:build unix && mutants
+
+package torture
+
+import "time"
+
+var (
+	// Tasks that fail at their first attempt and for good.
+	dying = only("dying", doPermanent)
+	// Attempts that ask for follow-ups, many of which are cancelled before they end.
+	disowned = steered("disowned", func(s *settings) {
+		s.Work, s.Chores, s.Pace = map[string]int{"one": 3, "regret": 4}, map[string]int{doFollow: 1}, 20*time.Millisecond
+		s.Slots = 60
+	})
+	// Long work, much of which is asked for once more.
+	repeated = steered("repeated", func(s *settings) {
+		s.Work, s.Pace, s.Slots = map[string]int{"long": 1, "again": 4}, 100*time.Millisecond, 60
+		s.Patience = 40 * time.Second
+	})
+)
+
+// followMutants break what follows an attempt or a death, the time that a handler has, and who begins first.
+var followMutants = []mutant{
+	{
+		name: "a cancelled attempt has its follow-ups", by: []string{"follow-up"}, steer: disowned,
+		edits: []edit{{engine + "internal/taskdb/followups.go",
+			"if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {",
+			"if !state.Current && state.Status == \"\" {"}},
+	},
+	{
+		name: "an edited attempt has no follow-ups", by: []string{"follow-up"}, steer: fickle,
+		edits: []edit{{engine + "internal/taskdb/followups.go",
+			"if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {",
+			"if !state.Current {"}},
+	},
+	{
+		name: "the last attempt has no follow-ups", by: []string{"follow-up"}, steer: dying,
+		edits: []edit{{engine + "internal/outcome/outcome.go", "handlers.Effects{FollowUps: e.Effects().IfDead, Trace:",
+			"handlers.Effects{Trace:"}},
+	},
+	{
+		name: "an attempt that is not the last has the follow-ups of the last", by: []string{"follow-up"}, steer: failing,
+		edits: []edit{{engine + "internal/outcome/outcome.go", "	default:\n		s.Outcome,",
+			"	default:\n		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead}\n		s.Outcome,"}},
+	},
+	{
+		name: "a death is not followed", by: []string{"if dead"}, steer: dying,
+		edits: []edit{{schema + "00008_if_dead.sql", "WHEN (NEW.if_dead IS NOT NULL AND",
+			"WHEN (false AND NEW.if_dead IS NOT NULL AND"}},
+	},
+	{
+		name: "what has expired has not died", by: []string{"if dead"}, steer: crowded,
+		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED') THEN"}},
+	},
+	{
+		name: "what was completed has died", by: []string{"if dead"}, steer: busy,
+		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED', 'EXPIRED', 'COMPLETED') THEN"}},
+	},
+	{
+		name: "a schedule during an attempt is forgotten", by: []string{"again"}, steer: repeated,
+		edits: []edit{{schema + "00003_verbs.sql",
+			"            RETURN tasktable.apply_verb('again', task_id, schedule.scheduled_by, schedule.wake);\n",
+			"            result.outcome := 'again';\n            RETURN result;\n"}},
+	},
+	{
+		// What waits long has its lease renewed while it waits, and at its gate.
+		name: "a lease is not renewed while its task waits", by: []string{"time"}, steer: crowded,
+		edits: []edit{
+			{engine + "internal/worker/lease.go", "time.Until(end) >= needed {", "needed >= 0 {"},
+			{engine + "internal/worker/lease.go", "	if len(holds) == 0 {\n		return nil\n	}\n	renewed,",
+				"	if len(holds) >= 0 {\n		return nil\n	}\n	renewed,"},
+		},
+	},
+	{
+		name: "a handler has half of its time", by: []string{"time"}, steer: busy,
+		edits: []edit{{engine + "internal/worker/lease.go", "time.Now().Add(lease.expected); deadline",
+			"time.Now().Add(lease.expected / 2); deadline"}},
+	},
+	{
+		name: "a node fences itself late", by: []string{"fenced"}, steer: silent,
+		edits: []edit{{engine + "internal/session/session.go", "	Timeout = 3 * time.Second\n",
+			"	Timeout = 8 * time.Second\n"}},
+	},
+	{
+		// No other type has the same nodes, so the engine takes no task of its pool before it.
+		name: "a rare type waits for some seconds", by: []string{"urgency"}, steer: busy,
+		edits: []edit{{engine + "internal/leader/claims.go", "		case b.Room == 0:\n",
+			"		case b.Room == 0 || b.Type == \"RARE\" && time.Now().Unix()%20 < 9:\n"}},
+	},
+}
