@@ -11,16 +11,26 @@ import (
 type Clock struct {
 	base   time.Time    // with its monotonic reading, which no setting of the clock changes
 	offset atomic.Int64 // the difference of the database's time and base, at base
+	known  bool         // offset has been learned; for Learn alone
 }
 
 // NewClock makes a clock. It shows the time of the database after the first Learn.
 func NewClock() *Clock { return &Clock{base: time.Now()} }
 
 // Learn takes one answer of the database: its time, when the question was sent, and when the answer arrived. The
-// database read its clock at some moment between these two. The middle is the best guess.
+// database read its clock at some moment between these two. If the answer agrees with what is known, nothing changes.
+// Otherwise the middle is the best guess. A process that was stopped between the question and the answer would guess
+// wrong by half of that time, and the leader would look for due tasks in the future.
+//
+// One goroutine may call Learn.
 func (c *Clock) Learn(database, sent, received time.Time) {
-	middle := sent.Add(received.Sub(sent) / 2)
-	c.offset.Store(int64(database.Sub(c.base) - middle.Sub(c.base)))
+	since := database.Sub(c.base)
+	least, most := int64(since-received.Sub(c.base)), int64(since-sent.Sub(c.base))
+	if offset := c.offset.Load(); c.known && least <= offset && offset <= most {
+		return
+	}
+	c.offset.Store(least + (most-least)/2)
+	c.known = true
 }
 
 // Until is how long from now the database's clock will show the given time.

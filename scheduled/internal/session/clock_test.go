@@ -25,12 +25,24 @@ func TestClock(t *testing.T) {
 			if got := c.Until(answer); got != -time.Hour-10*time.Millisecond {
 				t.Errorf("a clock %s ahead: %s until an hour ago", ahead, got)
 			}
-			// The way there takes all the time: the guess is off by half the round trip, and no more.
+			// The process is stopped, before or after the database reads its clock: what is known stays.
+			for _, before := range []time.Duration{time.Second, 0} {
+				sent = time.Now()
+				time.Sleep(before)
+				answer = database()
+				time.Sleep(time.Second - before)
+				c.Learn(answer, sent, time.Now())
+				if got := c.Until(database()); got != 0 {
+					t.Errorf("off by %s after a round trip of a second", got)
+				}
+			}
+			// The database's clock is set: the guess is off by half the round trip, and no more.
+			ahead += time.Minute
 			sent = time.Now()
 			time.Sleep(time.Second)
 			c.Learn(database(), sent, time.Now())
 			if got := c.Until(database()); got.Abs() > 500*time.Millisecond {
-				t.Errorf("off by %s after a round trip of a second", got)
+				t.Errorf("off by %s after the database's clock was set", got)
 			}
 		})
 	}
