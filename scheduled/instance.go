@@ -224,6 +224,7 @@ func (i *instance) run(ctx context.Context) error {
 	case <-ctx.Done():
 		i.log.Info("node stops", "running", i.worker.Count())
 		close(stopLeading)
+		i.awaitCeased(sessionCtx)
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
 		i.health.loses()
@@ -262,6 +263,21 @@ func (i *instance) farewell(ctx context.Context) {
 	}
 	if err != nil {
 		i.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
+	}
+}
+
+// ceaseWithin is how long a stop waits for the end of a pass. Postgres limits each of its statements to the same time.
+const ceaseWithin = 2 * time.Second
+
+// awaitCeased waits until the leader claims nothing any more. A pass under way would otherwise claim anew, for a node
+// that fetches nothing any more, the tasks that the worker has just handed back.
+func (i *instance) awaitCeased(sessionCtx context.Context) {
+	limit := time.NewTimer(ceaseWithin)
+	defer limit.Stop()
+	select {
+	case <-i.leader.Ceased():
+	case <-sessionCtx.Done():
+	case <-limit.C:
 	}
 }
 

@@ -140,6 +140,41 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.idle("0", "1", "2", "3", "4")
 }
 
+// The worker of a node that stops hands nothing back while a pass of that node is under way, because the pass could
+// claim it anew.
+func TestStopAwaitsThePass(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	at := time.Now().Add(9 * time.Second)
+	s.schedule("waits", func(task *store.Task) { task.At = at })
+	enginetest.Await(t, s.pool, "waits", 5*time.Second, store.StatusExecuting)
+	enginetest.Eventually(t, 5*time.Second, "River has handed it out", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
+	})
+	s.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
+		AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`)
+	s.exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW
+		WHEN (NEW.outcome = 'EXPIRED') EXECUTE FUNCTION public.slow()`)
+	s.schedule("late", func(task *store.Task) {
+		task.At, task.Expiration = time.Now().Add(-time.Hour), time.Second
+	})
+	const passes = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
+	enginetest.Eventually(t, 5*time.Second, "a pass is under way", func() bool { return s.count(passes) == 1 })
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	const released = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = 'waits'`
+	for handedBack := false; s.count(passes) == 1; handedBack = s.count(released) > 0 {
+		if handedBack {
+			t.Fatal("a task was handed back while a pass was under way")
+		}
+	}
+	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
+	s.is("waits", store.StatusQueued, taskdb.OutcomeReleased)
+	s.is("late", store.StatusExpired, taskdb.OutcomeExpired)
+	s.idle("waits", "late")
+}
+
 // Over a backlog the higher priority begins first.
 func TestPriority(t *testing.T) {
 	t.Parallel()

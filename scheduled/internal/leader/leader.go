@@ -36,6 +36,7 @@ type Leader struct {
 	wakes    chan struct{} // look now, because a task is due
 	deepened chan struct{} // tick now, because a deep look has ended
 	frees    chan struct{} // if there was no room, look now, because there may be room
+	ceased   chan struct{} // closed when the loop makes no pass any more
 
 	progress    progress // whether passes succeed
 	noted       bool     // the node's row says that it leads
@@ -83,7 +84,7 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
+		ceased: make(chan struct{}), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
 		Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
@@ -96,6 +97,9 @@ func New(config Config) *Leader {
 
 // Wake makes the leader look now, because a task is due.
 func (l *Leader) Wake() { tell(l.wakes) }
+
+// Ceased returns a channel that is closed when the leader has heeded stopLeading, and so claims nothing any more.
+func (l *Leader) Ceased() <-chan struct{} { return l.ceased }
 
 // Freed makes the leader look now if there was no room, because there may be room.
 func (l *Leader) Freed() { tell(l.frees) }

@@ -44,6 +44,7 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			return context.Cause(ctx)
 		case <-stopLeading:
 			stopLeading, stopping = nil, true
+			close(l.ceased)
 			err = l.session.Resign(ctx)
 		case <-l.config.Quiet.Changed():
 			pass, err = l.Turn(ctx, stopping, due, death)
