@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,27 @@ func TestVerbs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A running task that is scheduled unchanged runs once more if the caller asks for it, and else nothing happens.
+func TestIfRunning(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("one", store.StatusExecuting)
+	revision := s.row("one").Revision
+	for _, c := range []struct{ field, outcome string }{{"", "unchanged"}, {`, "if_running": "again"`, "again"}} {
+		content := strings.TrimSuffix(base, "}") + c.field + "}"
+		asked := s.wants(200, "all", "PUT", pathOf("one"), content)
+		many := s.wants(200, "all", "POST", "/v1/tasks/bulk", `{"tasks": [{"id": "one", `+content[1:]+`]}`)
+		if all := s.outcomes(many); asked.field("outcome") != c.outcome || all != "one "+c.outcome {
+			t.Errorf("%s: %s, and in bulk %s; want %s", content, asked.text, many.text, c.outcome)
+		}
+		again := value[bool](s, `SELECT again_at IS NOT NULL FROM tasktable.scheduled_tasks`)
+		if row := s.row("one"); row.Revision != revision || again != (c.outcome == "again") {
+			t.Errorf("%s: revision %d, want %d; it runs again: %t", content, row.Revision, revision, again)
+		}
+	}
+	s.says(s.wants(422, "all", "PUT", pathOf("one"), strings.TrimSuffix(base, "}")+`, "if_running": "keep"}`), "if_running")
 }
 
 func TestVerbsOfNoTask(t *testing.T) {
