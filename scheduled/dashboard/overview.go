@@ -101,8 +101,8 @@ func cardsOf(found inspect.Attention) []attentionCard {
 	cards := []attentionCard{
 		{"Late", "due for over a minute", found.Late, "warn",
 			"/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", "Waiting tasks"},
-		{"Waiting", "for something out of order", found.Waiting, "warn", "/tasks?order=scheduled_at&status=QUEUED",
-			"Waiting tasks"},
+		{"Waiting", "for something out of order", found.Waiting, "warn", "/tasks?order=scheduled_at&waiting=true",
+			"Tasks put off"},
 		{"Dead letters", "failed or expired", found.Dead, "bad", "/dead", "Dead letters"},
 		{"Paused tasks", "paused one by one", found.Paused, "warn", "/tasks?status=PAUSED", "Paused tasks"},
 		{"Paused scopes", "everything, queues, types", scopes, "warn", "/queues#pauses", "Pauses"},

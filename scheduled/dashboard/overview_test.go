@@ -3,7 +3,10 @@ package dashboard_test
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -82,7 +85,7 @@ func TestOverview(t *testing.T) {
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
 	b.schedule(task("late/"+markup, "TEST", now.Add(-time.Hour)))
-	for _, id := range []string{"dead", "paused", "stuck", "next"} {
+	for _, id := range []string{"dead", "paused", "stuck", "waits", "next"} {
 		b.schedule(task(id, "TEST", now.Add(time.Hour)))
 	}
 	recurs := store.Cron("RECURS", "@every 1h")
@@ -98,6 +101,7 @@ func TestOverview(t *testing.T) {
 		message = $1 WHERE id = 'dead'`, "no paper "+markup)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1, next_attempt_at = NULL,
 		lease_expires_at = clock_timestamp() - interval '1 hour' WHERE id = 'stuck'`)
+	b.asEngine(`UPDATE tasktable.scheduled_tasks SET waiting_since = clock_timestamp() WHERE id = 'waits'`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision,
 		next_attempt_at = clock_timestamp() + interval '10 minutes' WHERE id = 'recurs'`)
 	overdue := recurs
@@ -111,7 +115,7 @@ func TestOverview(t *testing.T) {
 	b.execution(1, "TEST", "COMPLETED", time.Hour, 20*time.Millisecond)
 	b.execution(2, "VERY_BUSY", "COMPLETED", time.Hour, 3*time.Second)
 	b.execution(3, "VERY_BUSY", "FAILED", time.Hour, 3*time.Second)
-	page := b.get("/").wants(t, http.StatusOK, "Late 1", "Dead letters 2", "Paused tasks 1", "Paused scopes 1", "Stuck 1",
+	page := b.get("/").wants(t, http.StatusOK, "Late 1", "Waiting 1", "Dead letters 2", "Paused tasks 1", "Paused scopes 1", "Stuck 1",
 		`href="/admin/tasks/tasks/late%2F%3Cscript%3E`, `href="/admin/tasks/tasks?status=PAUSED"`,
 		`href="/admin/tasks/queues#pauses"`, "Bars of the attempts that ended in the last 6h: 2 completed, 1 failed.",
 		"95 of 100 attempts started within 3.00 s or less", "no paper &lt;script&gt;", "is due · TEST", "fires · RECURS",
@@ -119,6 +123,10 @@ func TestOverview(t *testing.T) {
 		lacks(t, markup, "Nothing needs you", "style=")
 	if busy, first := strings.Index(page.text, ">VERY_BUSY<"), strings.Index(page.text, ">TEST</a>"); busy < 0 || busy > first {
 		t.Errorf("VERY_BUSY is at %d, and TEST at %d", busy, first)
+	}
+	waiting := regexp.MustCompile(`href="/admin/tasks(/tasks[^"]+)">Tasks put off<`).FindStringSubmatch(page.text)
+	if waiting == nil || !slices.Equal(b.get(html.UnescapeString(waiting[1])).ids(), []string{"waits"}) {
+		t.Errorf("the link of the tile %q does not show the tasks that wait", waiting)
 	}
 	_, next, _ := strings.Cut(page.words(), "What comes next")
 	if next, _, _ = strings.Cut(next, "Recurring tasks in trouble"); strings.Contains(next, "overdue") {

@@ -43,6 +43,7 @@ type tasksView struct {
 	MoreOpen bool    // one of the rarer ones is used, or wrong
 	Statuses []choice
 	Archived []choice
+	Waiting  bool // the list has only tasks that wait for something out of order
 	Orders   []choice
 	Errors   formErrors
 
@@ -203,7 +204,8 @@ func tasksForm(values url.Values, wrong formErrors) tasksView {
 	for _, one := range view.More {
 		view.MoreOpen = view.MoreOpen || one.Value != ""
 	}
-	view.MoreOpen = view.MoreOpen || values.Get("archived") != ""
+	view.Waiting = values.Get("waiting") == "true"
+	view.MoreOpen = view.MoreOpen || values.Get("archived") != "" || values.Get("waiting") != ""
 	statuses, _ := statusesOf(values["status"])
 	for _, status := range store.Statuses() {
 		one := choice{Value: string(status), Label: strings.ToLower(string(status))}

@@ -83,6 +83,13 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 	default:
 		wrong.note("archived", errBoolWord)
 	}
+	switch values.Get("waiting") {
+	case "", "false":
+	case "true":
+		filter.Waiting = true
+	default:
+		wrong.note("waiting", errBoolWord)
+	}
 	order := orderOf(values)
 	if !slices.ContainsFunc(taskOrders, func(known choice) bool { return known.Value == order }) {
 		wrong.note("order", errOrderWord)

@@ -183,6 +183,7 @@ func TestTasksFilterIsChecked(t *testing.T) {
 		"finished_from=2026-02-30":              "It must be a time, such as",
 		"finished_to=-1x":                       "It must be a time, such as",
 		"archived=yes":                          "It must be true, false or empty.",
+		"waiting=yes":                           "It must be true, false or empty.",
 		"order=type":                            "It must be scheduled_at, finished_at or id",
 		"after=x":                               "It must be that of the page before.",
 	} {

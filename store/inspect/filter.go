@@ -34,6 +34,9 @@ type Filter struct {
 	FinishedFrom, FinishedTo time.Time
 	// Archived selects archived dead letters if it is true, and all other tasks if it is false. Nil selects both.
 	Archived *bool
+	// Waiting selects the tasks that their handler puts off because something is out of order, as in the view
+	// waiting_tasks.
+	Waiting bool
 	// Order is the order of a list. "" means ByScheduled. Together with a Limit, the order also decides which tasks
 	// Names selects for Apply. By ByFinished, for example, these are the tasks that ended first.
 	Order Order
@@ -65,7 +68,7 @@ func DeadLetters() Filter {
 
 func deadStatuses() []store.Status { return []store.Status{store.StatusFailed, store.StatusExpired} }
 
-// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $15.
+// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $16.
 const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
     AND ($3::text = '' OR t.queue = $3::text)
@@ -80,7 +83,11 @@ const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($12::text = '' OR t.finished_at < $12::text::timestamptz)
     AND ($13::text = '' OR (t.archived_at IS NOT NULL) = $13::text::boolean)
     AND ($14::text = '' OR t.spawned_by = $14::text)
-    AND ($15::text = '' OR t.parent_id = $15::text)`
+    AND ($15::text = '' OR t.parent_id = $15::text)
+    AND ($16::text = 'false' OR ` + isWaiting + `)`
+
+// isWaiting is the condition of the index scheduled_tasks_put_off.
+const isWaiting = `t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL`
 
 // args returns the filter as filterSQL takes it. It checks the fields, because a text that Postgres refuses would
 // abort the caller's transaction.
@@ -118,7 +125,7 @@ func (f Filter) args() ([]any, error) {
 	if f.Archived != nil {
 		archived = strconv.FormatBool(*f.Archived)
 	}
-	return append(args, archived, f.SpawnedBy, f.ParentID), nil
+	return append(args, archived, f.SpawnedBy, f.ParentID, strconv.FormatBool(f.Waiting)), nil
 }
 
 // statuses returns the statuses as one text, because every driver can bind text.

@@ -49,13 +49,13 @@ SELECT g.type, g.status, g.entity, g.tenant_id, g.message, bool_or(g.shortened) 
     min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
     (sum(count(*)) OVER ())::bigint AS total
 FROM (
-    SELECT t.type, t.status, CASE WHEN $16::text = 'entity' THEN t.entity::text END AS entity,
-        CASE WHEN $16::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
+    SELECT t.type, t.status, CASE WHEN $17::text = 'entity' THEN t.entity::text END AS entity,
+        CASE WHEN $17::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
             t.id::text COLLATE "C" AS id,
         ` + messageSQL + `
     FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
 ) AS g
-GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $17::text::int`
+GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $18::text::int`
 
 // Groups counts the tasks that the filter selects by type, by status and by the beginning of their message. If by is
 // not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of

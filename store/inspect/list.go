@@ -11,29 +11,29 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// These are the ends of a list's statement, one for each order. They use $16 to $18. Each order is written out,
+// These are the ends of a list's statement, one for each order. They use $17 to $19. Each order is written out,
 // because Postgres uses the index on id only for an ORDER BY without a CASE.
 const (
 	byScheduledSQL = `
-    AND ($16::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($16::text::timestamptz, $17::text))
-ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $18::text::int`
+    AND ($17::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($17::text::timestamptz, $18::text))
+ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $19::text::int`
 	latestByScheduledSQL = `
-    AND ($16::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($16::text::timestamptz, $17::text))
-ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $18::text::int`
+    AND ($17::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($17::text::timestamptz, $18::text))
+ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $19::text::int`
 	byFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($16::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($16::text::timestamptz, $17::text))
-ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $18::text::int`
+    AND ($17::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($17::text::timestamptz, $18::text))
+ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $19::text::int`
 	latestByFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($16::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($16::text::timestamptz, $17::text))
-ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $18::text::int`
+    AND ($17::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($17::text::timestamptz, $18::text))
+ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $19::text::int`
 	byIDSQL = `
-    AND ($16::text = '' OR t.id > $17::text)
-ORDER BY t.id LIMIT $18::text::int`
+    AND ($17::text = '' OR t.id > $18::text)
+ORDER BY t.id LIMIT $19::text::int`
 	latestByIDSQL = `
-    AND ($16::text = '' OR t.id < $17::text)
-ORDER BY t.id DESC LIMIT $18::text::int`
+    AND ($17::text = '' OR t.id < $18::text)
+ORDER BY t.id DESC LIMIT $19::text::int`
 )
 
 // orders has the statements of a list by its order. first is for the order itself, latest for the reverse.

@@ -90,10 +90,10 @@ func TestListsGoByIndexes(t *testing.T) {
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, revision, status,
-				scheduled_at, finished_at, next_attempt_at)
+				scheduled_at, finished_at, next_attempt_at, waiting_since)
 			SELECT 'task ' || i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'entity ' || i % 5000, 'tenant ' || i % 7, i,
 				s.status, a.at, CASE WHEN s.status NOT IN ('QUEUED', 'PAUSED') THEN a.at END,
-				CASE WHEN s.status = 'QUEUED' THEN a.at END
+				CASE WHEN s.status = 'QUEUED' THEN a.at END, CASE WHEN i % 400 = 0 THEN a.at END
 			FROM generate_series(1, 20000) AS i
 			CROSS JOIN LATERAL (SELECT CASE WHEN i % 20 = 0 THEN 'QUEUED' WHEN i % 200 = 1 THEN 'FAILED'
 				WHEN i % 500 = 2 THEN 'PAUSED' ELSE 'COMPLETED' END AS status) AS s
@@ -117,6 +117,7 @@ func TestListsGoByIndexes(t *testing.T) {
 		"finished":     {inspect.Filter{Order: inspect.ByFinished}, "finished", 60},
 		"id":           {inspect.Filter{Order: inspect.ByID}, "pkey", 20},
 		"tenant":       {inspect.Filter{TenantID: "tenant 3"}, "tenant", 20},
+		"put off":      {inspect.Filter{Waiting: true}, "put_off", 130},
 		"entity":       {inspect.Filter{Entity: "entity 77"}, "entity", 20},
 	} {
 		for _, latest := range []bool{false, true} {

@@ -32,6 +32,7 @@ const (
 	sortPrefix   way = "the tasks whose ids begin alike"
 	sortFinished way = "the tasks that ended within a time"
 	sortTenant   way = "the tasks of a tenant"
+	sortWaiting  way = "the tasks that wait for something out of order"
 )
 
 // isSort reports whether the way is a sort.
@@ -75,6 +76,9 @@ func (f Filter) narrowed() (narrowed Filter, nothing bool) {
 	if f.Archived != nil && *f.Archived {
 		keep(deadStatuses()...)
 	}
+	if f.Waiting {
+		keep(store.StatusQueued)
+	}
 	if f.Order == ByFinished || !f.FinishedFrom.IsZero() || !f.FinishedTo.IsZero() {
 		keep(append(endedRarely(), store.StatusCompleted)...)
 	}
@@ -97,6 +101,7 @@ func (f Filter) sorts() (found []way) {
 		{sortEntity, f.Entity != ""},
 		{sortSpawned, f.SpawnedBy != ""},
 		{sortParent, f.ParentID != ""},
+		{sortWaiting, f.Waiting},
 		{sortStatuses, f.among(rareStatuses()) && walk != walkRare},
 		{sortPrefix, f.IDPrefix != "" && walk != walkID},
 		{sortFinished, !f.FinishedFrom.IsZero() && f.Order != ByFinished},
@@ -121,6 +126,8 @@ func counted(sort way, args []any, most string) []any {
 		return []any{most, args[14]}
 	case sortStatuses:
 		return []any{most, args[1]}
+	case sortWaiting:
+		return []any{most}
 	case sortPrefix:
 		return []any{most, args[5], args[6]}
 	case sortFinished:

@@ -34,13 +34,15 @@ func TestWaysOfFilters(t *testing.T) {
 		"failed":         {inspect.Filter{Statuses: of("FAILED")}, "the tasks of rare statuses; " + scheduled},
 		"executing by id": {inspect.Filter{Statuses: of("EXECUTING"), Order: inspect.ByID},
 			"the tasks of rare statuses; all tasks, by id"},
-		"failed or completed": {inspect.Filter{Statuses: of("FAILED", "COMPLETED")}, scheduled},
-		"dead letters":        {inspect.DeadLetters(), "the tasks of rare final statuses, by finished_at"},
-		"archived":            {inspect.Filter{Archived: new(true)}, "the tasks of rare statuses; " + scheduled},
-		"archived, queued":    {inspect.Filter{Archived: new(true), Statuses: of("QUEUED")}, "nothing"},
-		"by finished":         {inspect.Filter{Order: inspect.ByFinished}, finished},
-		"queued by finished":  {inspect.Filter{Order: inspect.ByFinished, Statuses: of("QUEUED")}, "nothing"},
-		"ended since":         {inspect.Filter{FinishedFrom: far(0)}, "the tasks that ended within a time; " + scheduled},
+		"failed or completed":  {inspect.Filter{Statuses: of("FAILED", "COMPLETED")}, scheduled},
+		"dead letters":         {inspect.DeadLetters(), "the tasks of rare final statuses, by finished_at"},
+		"archived":             {inspect.Filter{Archived: new(true)}, "the tasks of rare statuses; " + scheduled},
+		"archived, queued":     {inspect.Filter{Archived: new(true), Statuses: of("QUEUED")}, "nothing"},
+		"waiting":              {inspect.Filter{Waiting: true}, "the tasks that wait for something out of order; " + scheduled},
+		"waiting, by finished": {inspect.Filter{Waiting: true, Order: inspect.ByFinished}, "nothing"},
+		"by finished":          {inspect.Filter{Order: inspect.ByFinished}, finished},
+		"queued by finished":   {inspect.Filter{Order: inspect.ByFinished, Statuses: of("QUEUED")}, "nothing"},
+		"ended since":          {inspect.Filter{FinishedFrom: far(0)}, "the tasks that ended within a time; " + scheduled},
 	} {
 		if got := inspect.Ways(c.filter); got != c.want {
 			t.Errorf("%s: %s\ninstead of %s", name, got, c.want)
@@ -56,13 +58,15 @@ func TestEachWayFindsTheSame(t *testing.T) {
 		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 		// Many tasks have the same times. Some were edited or cancelled while they ran.
 		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, entity, tenant_id, revision, status,
-				scheduled_at, finished_at, archived_at, next_attempt_at, fence, lease_expires_at, message, spawned_by)
+				scheduled_at, finished_at, archived_at, next_attempt_at, fence, lease_expires_at, message, spawned_by,
+				waiting_since)
 			SELECT 'task ' || i * 7919 % 600, '{"type": "TEST"}', 'TYPE_' || i % 3, 'q' || i % 2, 'entity ' || i % 10,
 				CASE WHEN i % 4 > 0 THEN 'tenant ' || i % 4 END, i, s.status, a.at,
 				CASE WHEN f.final THEN a.at + i % 7 * interval '1 second' END,
 				CASE WHEN s.status IN ('FAILED', 'EXPIRED') AND i % 5 = 0 THEN a.at END,
 				CASE WHEN s.status = 'QUEUED' AND NOT h.held THEN a.at END, CASE WHEN h.held THEN i END,
-				CASE WHEN h.held THEN a.at END, 'message ' || i % 11, CASE WHEN i % 50 = 0 THEN 'other' END
+				CASE WHEN h.held THEN a.at END, 'message ' || i % 11, CASE WHEN i % 50 = 0 THEN 'other' END,
+				CASE WHEN s.status = 'QUEUED' AND i % 2 = 0 THEN a.at END
 			FROM generate_series(1, 600) AS i
 			CROSS JOIN LATERAL (SELECT (ARRAY['QUEUED', 'EXECUTING', 'COMPLETED', 'COMPLETED', 'FAILED', 'EXPIRED',
 				'CANCELLED', 'PAUSED', 'SKIPPED'])[1 + i * 31 % 9] AS status) AS s
@@ -94,6 +98,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 		"rare": {inspect.Filter{Statuses: of("FAILED", "EXECUTING", "PAUSED", "SKIPPED")}, func(r store.Row) bool {
 			return slices.Contains(of("FAILED", "EXECUTING", "PAUSED", "SKIPPED"), r.Status)
 		}},
+		"put off":      {inspect.Filter{Waiting: true}, func(r store.Row) bool { return r.WaitingSince != nil && r.NextAttemptAt != nil }},
 		"waiting":      {inspect.Filter{Statuses: of("QUEUED"), Queue: "q1"}, func(r store.Row) bool { return r.Status == "QUEUED" && r.Queue == "q1" }},
 		"archived":     {inspect.Filter{Archived: new(true)}, func(r store.Row) bool { return r.ArchivedAt != nil }},
 		"not archived": {inspect.Filter{Archived: new(false)}, func(r store.Row) bool { return r.ArchivedAt == nil }},
