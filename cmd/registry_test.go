@@ -36,8 +36,8 @@ func TestMetricsPrintsAlertsAndDashboard(t *testing.T) {
 	}
 	all := run(t, nil, "metrics", "alerts", "--no-node-after=2m", "--late-after=15m", "--starts-late-after=3m",
 		"--dead-letters=77", "--queue-depth=55", "--failure-ratio=0.5", "--claims-lost=88", "--slow-after=4s",
-		"--paused-for=90m", "--recurring-intervals=3", "--slo-start-within=250ms", "--slo-start-ratio=0.99", "--slo-success-ratio=0.999",
-		"--slo-api-ratio=0.995", "--slo-min-bad=66")
+		"--paused-for=90m", "--recurring-intervals=3", "--slo-start-within=250ms", "--slo-start-ratio=0.99",
+		"--slo-success-ratio=0.999", "--slo-api-ratio=0.995", "--slo-min-bad=66")
 	all.want(t, exitOK)
 	if _, errs := rulefmt.Parse([]byte(all.stdout), false, model.UTF8Validation); len(errs) > 0 {
 		t.Error(errs)
@@ -45,7 +45,8 @@ func TestMetricsPrintsAlertsAndDashboard(t *testing.T) {
 	for _, want := range []string{
 		"oldest_due_age_seconds) > 120\n", "oldest_due_age_seconds) > 900\n", "delay_seconds_bucket[10m]))) > 180\n",
 		"dead_total[1h])) > 77\n", "lane_paused) == 1) > 55\n", "[15m])) > 0.5\n",
-		"[30m])) > 88\n", "settle_duration_seconds_bucket[10m]))) > 4\n", "pass_duration_seconds_bucket[10m]))) > 4\n", "for: 90m\n", "without_success) >= 3\n", `le=~"0\\.25"}`,
+		"[30m])) > 88\n", "settle_duration_seconds_bucket[10m]))) > 4\n", "pass_duration_seconds_bucket[10m]))) > 4\n",
+		"for: 90m\n", "without_success) >= 3\n", `le=~"0\\.25"}`,
 		"start_late:ratio_rate1h > 14.4 * 0.01 and", ":failed:ratio_rate1h > 14.4 * 0.001 and",
 		"api_unavailable:ratio_rate1h > 14.4 * 0.005 and", "[6h])) >= 66\n", "99 % of the attempts begin within 250ms",
 	} {

@@ -71,3 +71,18 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 		})
 	}
 }
+
+// At debug the log of a claim names the tasks.
+func TestClaimsAreLoggedWithIDs(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	var log enginetest.LogText
+	s.node(func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	s.schedule("invoice-7", nil)
+	s.is("invoice-7", store.StatusCompleted, taskdb.OutcomeCompleted)
+	enginetest.Eventually(t, 15*time.Second, "the line of the claim", func() bool {
+		return len(log.Lines("level=DEBUG", "msg=claimed", "tasks=1", "expired=0", "ids=[invoice-7]")) == 1
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -92,9 +93,26 @@ func (l *Leader) claimOnce(ctx context.Context, most int, firesFirst bool) (foun
 	found.Claimed, found.Expired = l.recordClaimed(ctx, taken)
 	if len(taken) > 0 {
 		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
-		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired)
+		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "ids", claimedIDs(taken))
 	}
 	return found, lanes, nil
+}
+
+// maxLoggedIDs bounds the ids in a line of the log. A pass may claim thousands of tasks.
+const maxLoggedIDs = 20
+
+// claimedIDs are the ids of claimed tasks as the log has them: the first ones, without those that had expired. They are
+// collected only if the line is written.
+type claimedIDs []taskdb.ClaimedTask
+
+func (c claimedIDs) LogValue() slog.Value {
+	ids := make([]string, 0, maxLoggedIDs)
+	for _, task := range c {
+		if task.Fence != nil && len(ids) < maxLoggedIDs {
+			ids = append(ids, task.ID)
+		}
+	}
+	return slog.AnyValue(ids)
 }
 
 // recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
