@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"time"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
@@ -22,6 +23,7 @@ type dashboardSettings struct {
 	on           bool
 	open         bool
 	conns        int
+	idle         time.Duration
 	userHeader   string
 	scopesHeader string
 	proxies      []netip.Prefix
@@ -36,6 +38,10 @@ func (s *dashboardSettings) options() []options.Option {
 		{Flag: "dashboard-conns", Variable: "TASKTABLE_DASHBOARD_CONNS", Kind: "number",
 			Set: options.Int(&s.conns, 2, 1000), Default: fmt.Sprint(defaultDashboardConns),
 			Usage: "the most connections of the dashboard's own pool"},
+		{Flag: "dashboard-idle-limit", Variable: "TASKTABLE_DASHBOARD_IDLE_LIMIT", Kind: "duration",
+			Set: options.Duration(&s.idle, time.Minute, dashboard.DefaultLifetime), Default: "2h",
+			Usage: "how long somebody who has signed in with a key remains signed in without a request; an open page " +
+				"sends requests; after 12h everybody must sign in again"},
 		{Flag: "dashboard-user-header", Variable: "TASKTABLE_DASHBOARD_USER_HEADER", Kind: "header",
 			Set: headerName(&s.userHeader), Sample: "X-Forwarded-User",
 			Usage: "the header in which a reverse proxy tells the name of the person that it has signed in, such as " +
@@ -139,7 +145,7 @@ func (s *dashboardSettings) start(
 	board, err := dashboard.New(dashboard.Config{
 		Pool: pool, Store: store.Config{Schema: schemaName}, Authenticate: s.authenticate(), Logger: logger,
 		CheckPayload: checkPayload, Environment: named.name, EnvironmentColor: named.color,
-		NoticeTargets: s.targets, TrustedProxies: proxies,
+		NoticeTargets: s.targets, TrustedProxies: proxies, IdleLimit: s.idle,
 		Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),
 	})
 	if err != nil {

@@ -59,6 +59,8 @@ CREATE TABLE tasktable.api_sessions (
     key_number bigint      NOT NULL REFERENCES tasktable.api_keys,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz NOT NULL,
+    ends_at    timestamptz NOT NULL,
+    idle_limit interval    NOT NULL,
     CONSTRAINT "token_hash must be 32 bytes, a SHA-256" CHECK (octet_length(token_hash) = 32),
     CONSTRAINT "expires_at must be after created_at" CHECK (expires_at > created_at)
 );
@@ -105,7 +107,10 @@ BEGIN
             ('token_hash', 'SHA-256 of the token in the cookie.'),
             ('key_number', 'The key by which the person signed in. If it is revoked or expires, so does the session.'),
             ('created_at', 'When the person signed in.'),
-            ('expires_at', 'From then on the person must sign in again.')
+            ('expires_at', 'From then on the person must sign in again. Use of the session moves it on, written at most '
+                'once in 5 minutes.'),
+            ('ends_at', 'The latest expires_at, however much the session is used.'),
+            ('idle_limit', 'How long the session lasts without use.')
         ) AS c (name, text)
     LOOP
         EXECUTE format('COMMENT ON COLUMN tasktable.%I.%I IS %L', one.relation, one.name, one.text);

@@ -132,9 +132,10 @@ GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reas
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
--- Keys are revoked, but not deleted. An answer that was given is not changed, and neither is a session.
+-- Keys are revoked, but not deleted. An answer that was given is not changed. Of a session only its end moves.
 GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.api_answers, tasktable.api_sessions TO "tasktable_engine";
+GRANT UPDATE (expires_at) ON tasktable.api_sessions TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.notice_rules, tasktable.notice_recipients, tasktable.notice_rule_recipients
     TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.notice_causes, tasktable.notice_episodes TO "tasktable_engine";

@@ -137,7 +137,7 @@ func (v *visit) isOwnKey(ctx context.Context, number int64) (bool, error) {
 	if err != nil || v.board.config.Authenticate != nil {
 		return false, nil
 	}
-	key, err := v.board.config.Keys.BySession(ctx, v.db, cookie.Value)
+	key, _, err := v.board.config.Keys.BySession(ctx, v.db, cookie.Value)
 	if err != nil {
 		return false, fmt.Errorf("find the key of the session: %w", err)
 	}

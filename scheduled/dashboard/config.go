@@ -18,8 +18,9 @@ import (
 
 // The defaults of Config.
 const (
-	DefaultTimeout  = 5 * time.Second
-	DefaultLifetime = 12 * time.Hour
+	DefaultTimeout   = 5 * time.Second
+	DefaultLifetime  = 12 * time.Hour
+	DefaultIdleLimit = 2 * time.Hour
 	// DefaultSignInRate is enough for the people behind one address. Nobody guesses a key, however many attempts there
 	// are. The bound keeps them from the database.
 	DefaultSignInRate = 5
@@ -48,6 +49,10 @@ type Config struct {
 	Keys *keys.Keys
 	// Lifetime is how long somebody who has signed in with a key remains signed in. 0 means DefaultLifetime.
 	Lifetime time.Duration
+	// IdleLimit is how long such a person remains signed in without a request. An open page sends requests. The end may
+	// come up to five minutes later, because a request writes at most once in this time. 0 means DefaultIdleLimit. A
+	// limit as long as Lifetime limits nothing.
+	IdleLimit time.Duration
 	// SignInRate is how many attempts a second to sign in one address may make. A burst may have twice as many. 0 means
 	// DefaultSignInRate.
 	SignInRate int
@@ -81,6 +86,9 @@ func (c Config) withDefaults(schema store.Schema) Config {
 	if c.Lifetime == 0 {
 		c.Lifetime = DefaultLifetime
 	}
+	if c.IdleLimit == 0 {
+		c.IdleLimit = DefaultIdleLimit
+	}
 	if c.SignInRate == 0 {
 		c.SignInRate = DefaultSignInRate
 	}
@@ -113,6 +121,9 @@ func (c Config) validate() error {
 	}
 	if c.Lifetime != 0 && (c.Lifetime < time.Second || c.Lifetime > keys.MaxExpiresIn) {
 		errs = append(errs, fmt.Errorf("lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime))
+	}
+	if c.IdleLimit != 0 && (c.IdleLimit < time.Second || c.IdleLimit > keys.MaxExpiresIn) {
+		errs = append(errs, fmt.Errorf("idle limit must be 0 or from 1s to 876600h, got %v", c.IdleLimit))
 	}
 	if c.SignInRate < 0 {
 		errs = append(errs, fmt.Errorf("sign-in rate must not be negative, got %d", c.SignInRate))

@@ -290,7 +290,7 @@ func TestRevokedKeyEndsTheStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := all.OpenSession(t.Context(), w.pool, secret, time.Hour)
+	token, _, err := all.OpenSession(t.Context(), w.pool, secret, time.Hour, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -366,7 +366,7 @@ func TestKeyRevokedWhileAFormArrives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := all.OpenSession(t.Context(), b.pool, secret, time.Hour)
+	token, _, err := all.OpenSession(t.Context(), b.pool, secret, time.Hour, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

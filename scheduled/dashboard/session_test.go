@@ -193,3 +193,48 @@ func TestSessionEndsWithItsKey(t *testing.T) {
 	b.get("/keys").wants(t, http.StatusSeeOther)
 	b.post("/keys/new", "name", "new", "scope", "read").wants(t, http.StatusUnauthorized).lacks(t, "tt_")
 }
+
+// Somebody who does nothing for the idle limit must sign in again. A page that is looked at moves the end on, at most
+// once in five minutes.
+func TestIdleSession(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t).noRedirects()
+	session := func() (version string) {
+		const sql = `SELECT ctid::text FROM tasktable.api_sessions`
+		if err := b.pool.QueryRow(t.Context(), sql).Scan(&version); err != nil {
+			t.Fatal(err)
+		}
+		return version
+	}
+	later := func(minutes int) {
+		b.exec(`UPDATE tasktable.api_sessions SET created_at = created_at - make_interval(mins => $1),
+			expires_at = expires_at - make_interval(mins => $1), ends_at = ends_at - make_interval(mins => $1)`, minutes)
+	}
+	for i, step := range []struct {
+		later   int
+		written bool
+	}{{4, false}, {2, true}, {119, true}, {119, true}} {
+		later(step.later)
+		before := session()
+		b.get("/keys").wants(t, http.StatusOK)
+		b.get("/keys").wants(t, http.StatusOK)
+		if written := session() != before; written != step.written {
+			t.Errorf("step %d: the session was written: %v", i+1, written)
+		}
+	}
+	later(125)
+	b.get("/keys").wants(t, http.StatusSeeOther)
+}
+
+// A page is shown also if the use of its session cannot be noted.
+func TestUseOfASessionThatCannotBeNoted(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t).noRedirects()
+	b.exec(`UPDATE tasktable.api_sessions SET expires_at = expires_at - interval '10 minutes'`)
+	b.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'disk full'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.api_sessions FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	b.get("/keys").wants(t, http.StatusOK)
+	if log := b.log.String(); !strings.Contains(log, "could not be noted") || !strings.Contains(log, "disk full") {
+		t.Errorf("the log is %s", log)
+	}
+}

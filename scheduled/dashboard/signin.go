@@ -37,7 +37,7 @@ func (d *Dashboard) bySession(r *http.Request) (Person, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), d.config.Timeout)
 	defer cancel()
-	key, err := d.config.Keys.BySession(ctx, d.config.Pool, cookie.Value)
+	key, noted, err := d.config.Keys.BySession(ctx, d.config.Pool, cookie.Value)
 	switch {
 	case errors.Is(err, keys.ErrNoSession):
 		return Person{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
@@ -47,6 +47,12 @@ func (d *Dashboard) bySession(r *http.Request) (Person, error) {
 	person, known := ownerOf(key)
 	if !known {
 		return Person{}, ErrUnauthenticated
+	}
+	if !noted {
+		if err := d.config.Keys.NoteSession(ctx, d.config.Pool, cookie.Value); err != nil {
+			// The page can be shown all the same, for example if the database is read-only. The next request tries again.
+			d.config.Logger.Warn("the use of a session could not be noted", "key", key.Name, "error", err)
+		}
 	}
 	return person, nil
 }
@@ -115,7 +121,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) {
 		d.showSignIn(w, r, http.StatusForbidden, view)
 		return
 	}
-	token, _, err := d.config.Keys.OpenSession(ctx, d.config.Pool, secret, d.config.Lifetime)
+	token, _, err := d.config.Keys.OpenSession(ctx, d.config.Pool, secret, d.config.Lifetime, d.config.IdleLimit)
 	if err != nil {
 		d.fail(w, r, fmt.Errorf("sign in: %w", err))
 		return

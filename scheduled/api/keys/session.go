@@ -18,15 +18,18 @@ WITH expired AS (
         SELECT o.ctid FROM tasktable.api_sessions AS o WHERE o.expires_at < clock_timestamp()
         ORDER BY o.expires_at LIMIT 1000))
 )
-INSERT INTO tasktable.api_sessions (token_hash, key_number, expires_at)
-VALUES (decode($1::text, 'hex'), $2::text::bigint, clock_timestamp() + $3::text::interval)
+INSERT INTO tasktable.api_sessions (token_hash, key_number, expires_at, ends_at, idle_limit)
+SELECT decode($1::text, 'hex'), $2::text::bigint, least(clock.now + $3::text::interval,
+    clock.now + $4::text::interval + interval '5 minutes'), clock.now + $3::text::interval, $4::text::interval
+FROM (SELECT clock_timestamp() AS now) AS clock
 RETURNING key_number AS number`
 
 // OpenSession signs the owner of a secret in. It returns a token that BySession knows until the lifetime is over, the
-// key expires, somebody revokes the key, or CloseSession ends the session. Only the token's hash is stored. The errors
-// are those of Authenticate. OpenSession also removes sessions that have expired.
+// session was not used for idleLimit, the key expires, somebody revokes the key, or CloseSession ends the session. An
+// idleLimit as long as the lifetime limits nothing. Only the token's hash is stored. The errors are those of
+// Authenticate. OpenSession also removes sessions that have expired.
 func (k *Keys) OpenSession(
-	ctx context.Context, db store.DB, secret string, lifetime time.Duration,
+	ctx context.Context, db store.DB, secret string, lifetime, idleLimit time.Duration,
 ) (token string, key Key, err error) {
 	key, err = k.Authenticate(ctx, db, secret)
 	if err != nil {
@@ -34,7 +37,7 @@ func (k *Keys) OpenSession(
 	}
 	token = newSecret()
 	_, err = collect[struct{ Number int64 }](ctx, k.schema, db, openSessionSQL, hashOf(token), fmt.Sprint(key.Number),
-		intervalText(lifetime))
+		intervalText(lifetime), intervalText(idleLimit))
 	if err != nil {
 		return "", key, fmt.Errorf("open a session of key %s: %w", key.Name, err)
 	}
@@ -42,28 +45,58 @@ func (k *Keys) OpenSession(
 }
 
 const bySessionSQL = `
-SELECT ` + columns + ` FROM tasktable.api_keys
-WHERE number = (SELECT s.key_number FROM tasktable.api_sessions AS s
-        WHERE s.token_hash = decode($1::text, 'hex') AND s.expires_at > clock_timestamp())
-    AND revoked_at IS NULL AND (expires_at <= clock_timestamp()) IS NOT TRUE`
+WITH session AS (
+    SELECT s.key_number, s.expires_at >= least(s.ends_at, clock_timestamp() + s.idle_limit) AS noted
+    FROM tasktable.api_sessions AS s
+    WHERE s.token_hash = decode($1::text, 'hex') AND s.expires_at > clock_timestamp()
+)
+SELECT ` + columns + `, noted FROM tasktable.api_keys JOIN session ON key_number = number
+WHERE revoked_at IS NULL AND (expires_at <= clock_timestamp()) IS NOT TRUE`
 
-// BySession returns the key of a session. The error wraps ErrNoSession if the token belongs to no session, if the
-// session has ended, or if its key is no longer valid.
-func (k *Keys) BySession(ctx context.Context, db store.DB, token string) (Key, error) {
+type sessionRow struct {
+	row
+	Noted bool
+}
+
+// BySession returns the key of a session. noted reports whether the use of the session is noted already. If not, the
+// caller should call NoteSession. The error wraps ErrNoSession if the token belongs to no session, if the session has
+// ended, or if its key is no longer valid.
+func (k *Keys) BySession(ctx context.Context, db store.DB, token string) (key Key, noted bool, err error) {
 	if k.err != nil {
-		return Key{}, fmt.Errorf("find a session: %w", k.err)
+		return Key{}, false, fmt.Errorf("find a session: %w", k.err)
 	}
 	if !isSecret(token) {
-		return Key{}, fmt.Errorf("find a session: %w", ErrNoSession)
+		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
 	}
-	rows, err := collect[row](ctx, k.schema, db, bySessionSQL, hashOf(token))
+	rows, err := collect[sessionRow](ctx, k.schema, db, bySessionSQL, hashOf(token))
 	switch {
 	case err != nil:
-		return Key{}, fmt.Errorf("find a session: %w", err)
+		return Key{}, false, fmt.Errorf("find a session: %w", err)
 	case len(rows) == 0:
-		return Key{}, fmt.Errorf("find a session: %w", ErrNoSession)
+		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
 	}
-	return k.key(rows[0]), nil
+	return k.key(rows[0].row), rows[0].Noted, nil
+}
+
+// The five minutes are added, so that a use that was not written does not end the session too early.
+const noteSessionSQL = `
+UPDATE tasktable.api_sessions AS s
+SET expires_at = least(s.ends_at, clock_timestamp() + s.idle_limit + interval '5 minutes')
+WHERE s.token_hash = decode($1::text, 'hex') AND s.expires_at > clock_timestamp()
+    AND s.expires_at < least(s.ends_at, clock_timestamp() + s.idle_limit)
+RETURNING s.key_number AS number`
+
+// NoteSession notes that a session is used, so that it lasts for its idle limit from now on, or five minutes longer. It
+// writes at most once in five minutes. It is no error if the token belongs to no session.
+func (k *Keys) NoteSession(ctx context.Context, db store.DB, token string) error {
+	if k.err != nil {
+		return fmt.Errorf("note the use of a session: %w", k.err)
+	}
+	_, err := collect[struct{ Number int64 }](ctx, k.schema, db, noteSessionSQL, hashOf(token))
+	if err != nil {
+		return fmt.Errorf("note the use of a session: %w", err)
+	}
+	return nil
 }
 
 const closeSessionSQL = `

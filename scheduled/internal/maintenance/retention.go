@@ -257,6 +257,13 @@ DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
     WHERE o.created_at < coalesce($1::timestamptz, clock_timestamp()) - interval '24 hours'
     ORDER BY o.created_at LIMIT 5000))`
 
+// retainSessionsSQL removes the sessions of the dashboard that have expired.
+const retainSessionsSQL = `
+DELETE FROM tasktable.api_sessions AS s WHERE s.ctid = ANY (ARRAY(
+    SELECT o.ctid FROM tasktable.api_sessions AS o
+    WHERE o.expires_at < coalesce($1::timestamptz, clock_timestamp())
+    ORDER BY o.expires_at LIMIT 1000))`
+
 // maxRetain is how long a batch may take. While it lasts, nobody can schedule a task with the id of a removed one.
 const maxRetain = 2 * time.Second
 
@@ -305,6 +312,9 @@ func (r *Retention) step(
 	}
 	if _, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(retainAnswersSQL), now); err != nil {
 		return at, done, fmt.Errorf("remove old answers of the API: %w", err)
+	}
+	if _, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(retainSessionsSQL), now); err != nil {
+		return at, done, fmt.Errorf("remove expired sessions: %w", err)
 	}
 	budget := r.pages
 	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {

@@ -100,6 +100,28 @@ func TestRetainAnswers(t *testing.T) {
 	}
 }
 
+// A session of the dashboard goes when it has expired, however long tasks are kept.
+func TestRetainSessions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service)
+		VALUES ('ann', 'tt_', sha256('ann'), '{read}', 'people')`)
+	for name, left := range map[string]time.Duration{"expired": -time.Second, "lives": time.Second} {
+		if _, err := b.Pool.Exec(t.Context(), `INSERT INTO tasktable.api_sessions (token_hash, key_number, created_at,
+				expires_at, ends_at, idle_limit)
+			SELECT sha256($1::text::bytea), number, $2::timestamptz - interval '1 hour', $2, $2, '1 hour'
+			FROM tasktable.api_keys`, name, enginetest.Noon.Add(left)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
+	var expired, all int
+	if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE expires_at < $1), count(*)
+		FROM tasktable.api_sessions`, enginetest.Noon).Scan(&expired, &all); err != nil || expired != 0 || all != 1 {
+		t.Errorf("%d of %d sessions have expired, %v", expired, all, err)
+	}
+}
+
 // Tasks are kept as long as their own period, their type's or the default says, from their end; their
 // history goes with them.
 func TestRetainTasks(t *testing.T) {
