@@ -102,6 +102,7 @@ func TestValuesOfAFile(t *testing.T) {
 		{"queue:\n  default: 50\n  mail: '5'\n", "queue", "default=50,mail=5"},
 		{"queue: [default=50, mail=5]", "queue", "default=50,mail=5"},
 		{"queue: default=50, mail=5", "queue", "default=50, mail=5"},
+		{"type-slots: {HTTP_REQUEST: 20, LOG: 5}", "type-slots", "HTTP_REQUEST=20,LOG=5"},
 		{"retention-type: {LOG: 24h, SEND_EMAIL: off}", "retention-type", "LOG=24h,SEND_EMAIL=off"},
 		{"pause: [type:SEND_EMAIL, queue:mail]", "pause", "type:SEND_EMAIL,queue:mail"},
 		{"pause:\n  - type:SEND_EMAIL\n", "pause", "type:SEND_EMAIL"},

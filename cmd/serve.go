@@ -212,7 +212,11 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 		return nil, err
 	}
 	parts = append(parts, notices...)
-	return handlers.NewRegistry(parts...)
+	registry, err := handlers.NewRegistry(parts...)
+	if err != nil {
+		return nil, err
+	}
+	return registry, s.engine.checkTypes(registry)
 }
 
 // prepare migrates if asked to, and refuses a database that is not migrated. The tables of the example need no asking.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 )
@@ -20,6 +21,7 @@ type engineSettings struct {
 	service         string
 	queues          map[string]int
 	shareSlots      bool
+	typeSlots       map[string]int
 	paused          []store.Scope
 	retention       time.Duration
 	retentionByType map[string]time.Duration
@@ -48,6 +50,11 @@ func (s *engineSettings) options() []options.Option {
 			Usage:   "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
+		{Flag: "type-slots", Variable: "TASKTABLE_TYPE_SLOTS", Kind: "type=slots", Repeatable: true,
+			Sample: "HTTP_REQUEST=20", Set: typeSlots(&s.typeSlots),
+			Usage: "how many tasks of a type run at once on this node, in all its queues together, such as " +
+				"HTTP_REQUEST=20, so that others have slots while its handlers are slow (default no limit); may be " +
+				"repeated, or separated by commas"},
 		{Flag: "pause", Variable: "TASKTABLE_PAUSED", Kind: "scope", Repeatable: true, Set: scopes(&s.paused),
 			Usage: "a scope that this node does not work: all, queue:NAME or type:NAME; may be repeated, or " +
 				"separated by commas. Other nodes still work it. To pause it on all nodes: SELECT " +
@@ -91,6 +98,7 @@ func (s *engineSettings) apply(config *scheduled.Config) {
 	config.Service = s.service
 	config.Queues = s.queues
 	config.ShareSlots = s.shareSlots
+	config.TypeSlots = s.typeSlots
 	config.Paused = s.paused
 	config.Retention = s.retention
 	config.RetentionByType = s.retentionByType
@@ -99,6 +107,17 @@ func (s *engineSettings) apply(config *scheduled.Config) {
 	config.StartAllowance = s.startAllowance
 	config.ShutdownTimeout = s.shutdownTimeout
 	config.EngineConns = s.engineConns
+}
+
+// checkTypes refuses limits for types that the node does not run. A misspelled type would have no limit.
+func (s *engineSettings) checkTypes(registry *handlers.Registry) error {
+	for kind := range s.typeSlots {
+		if registry.Variant(kind) == nil {
+			return options.Usage("--type-slots (TASKTABLE_TYPE_SLOTS) must name types that this node runs, which are "+
+				"%s, got %q", strings.Join(registry.Types(), ", "), kind)
+		}
+	}
+	return nil
 }
 
 // pausedNames are the scopes that this node does not run, for the log.
@@ -114,15 +133,25 @@ var errQueues = errors.New("must be name=slots, or several separated by commas: 
 	"0-9, inner - or _, " +
 	"with 1 to 10000 slots")
 
-func queues(into *map[string]int) func(string) error {
+var errTypeSlots = errors.New("must be TYPE=slots, or several separated by commas: each type once, with 1 to 10000 " +
+	"slots")
+
+func queues(into *map[string]int) func(string) error { return slots(into, store.CheckQueue, errQueues) }
+
+func typeSlots(into *map[string]int) func(string) error {
+	return slots(into, store.CheckType, errTypeSlots)
+}
+
+// slots reads numbers of slots by name.
+func slots(into *map[string]int, check func(name string) error, wrong error) func(string) error {
 	return func(given string) error {
 		found := map[string]int{}
 		for item := range strings.SplitSeq(given, ",") {
 			name, slots, _ := strings.Cut(strings.TrimSpace(item), "=")
 			var number int
-			if _, twice := found[name]; twice || store.CheckQueue(name) != nil ||
+			if _, twice := found[name]; twice || check(name) != nil ||
 				options.Int(&number, 1, 10000)(slots) != nil {
-				return errQueues
+				return wrong
 			}
 			found[name] = number
 		}

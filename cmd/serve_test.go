@@ -149,8 +149,9 @@ func TestServeSharesSlots(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
 	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_QUEUES=critical=6,default=3,low=1"}, "serve",
-		"--share-slots")
+		"--share-slots", "--type-slots=LOG=2")
 	ask(t, url, "SELECT shares_slots FROM tasktable.nodes WHERE dead_at IS NULL", "true")
+	ask(t, url, "SELECT type_slots FROM tasktable.nodes WHERE dead_at IS NULL", `{"LOG": 2}`)
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
 }

@@ -60,6 +60,12 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 			}},
 		{"no retention", nil, []string{"serve", "--retention=0"},
 			[]string{`--retention (TASKTABLE_RETENTION) must be off or a duration from 1m0s`}},
+		{"slots of a type without a number", nil, []string{"serve", "--type-slots=LOG"},
+			[]string{`--type-slots (TASKTABLE_TYPE_SLOTS) must be TYPE=slots, or several separated by commas`,
+				`got "LOG"`}},
+		{"slots of a type that is not there", []string{"TASKTABLE_TYPE_SLOTS=LOG=2,MAIL=3"}, []string{"serve"},
+			[]string{`--type-slots (TASKTABLE_TYPE_SLOTS) must name types that this node runs, which are ` +
+				`HTTP_REQUEST, LOG, got "MAIL"`}},
 		{"retention of no type", nil, []string{"serve", "--retention-type=24h"},
 			[]string{
 				`--retention-type (TASKTABLE_RETENTION_TYPES) must be TYPE=period, or several separated by commas`,

@@ -60,6 +60,10 @@ type Config struct {
 	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
 	// handlers of other queues.
 	ShareSlots bool
+	// TypeSlots limits how many handlers of a type run at once on this node, in all its queues together: 1 to 10000. The
+	// other slots stay free for other types, so that a type whose handlers wait for a slow server does not hold all of
+	// them. Each name must be a type of Handlers. A type without an entry may use all slots, which is the default.
+	TypeSlots map[string]int
 	// Paused lists the scopes that this node does not work, even if Queues and Handlers have them. A scope is a queue,
 	// a type or everything. The node may still lead, and other nodes work these scopes. To pause a scope on all nodes
 	// at once, without a deployment, see store.PauseScope.
@@ -176,7 +180,7 @@ func (c Config) withDefaults() Config {
 	if c.Queues == nil {
 		c.Queues = map[string]int{store.DefaultQueue: DefaultSlots}
 	}
-	c.Queues = maps.Clone(c.Queues)
+	c.Queues, c.TypeSlots = maps.Clone(c.Queues), maps.Clone(c.TypeSlots)
 	if c.PollInterval == 0 {
 		c.PollInterval = DefaultPollInterval
 	}
@@ -254,6 +258,14 @@ func (c Config) validate() error {
 		}
 		if slots < 1 || slots > 10000 {
 			wrong("Queues: slots of %q must be between 1 and 10000, got %d", queue, slots)
+		}
+	}
+	for name, slots := range c.TypeSlots {
+		if c.Handlers != nil && c.Handlers.Variant(name) == nil {
+			wrong("TypeSlots: the node must have a handler of each type, and has none of %q", name)
+		}
+		if slots < 1 || slots > 10000 {
+			wrong("TypeSlots: slots of %q must be between 1 and 10000, got %d", name, slots)
 		}
 	}
 	between("PollInterval", c.PollInterval, time.Second, time.Hour)
@@ -345,12 +357,14 @@ func (c Config) registration(quiet bool) (session.Registration, error) {
 		slots, types = map[string]int{}, []string{}
 	}
 	queues, err := json.Marshal(slots)
-	if err != nil {
+	limits, limitsErr := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
+	if err = errors.Join(err, limitsErr); err != nil {
 		return session.Registration{}, fmt.Errorf("encode queues: %w", err)
 	}
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
-		ShareSlots: c.ShareSlots, DeclarationHash: maintenance.DeclarationHash(c.Recurring, c.Notices),
+		ShareSlots: c.ShareSlots, TypeSlots: string(limits),
+		DeclarationHash:  maintenance.DeclarationHash(c.Recurring, c.Notices),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}, nil
 }

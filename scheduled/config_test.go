@@ -52,6 +52,15 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 		`Queues: slots of "a" must be between 1 and 10000, got 0`: func(c *Config) {
 			c.Queues = map[string]int{"a": 0}
 		},
+		`TypeSlots: slots of "JOB" must be between 1 and 10000, got 0`: func(c *Config) {
+			c.TypeSlots = map[string]int{"JOB": 0}
+		},
+		`TypeSlots: slots of "JOB" must be between 1 and 10000, got 10001`: func(c *Config) {
+			c.TypeSlots = map[string]int{"JOB": 10001}
+		},
+		`TypeSlots: the node must have a handler of each type, and has none of "OTHER"`: func(c *Config) {
+			c.TypeSlots = map[string]int{"OTHER": 1}
+		},
 		`Queues: slots of "a" must be between 1 and 10000, got 10001`: func(c *Config) {
 			c.Queues = map[string]int{"a": 10001}
 		},

@@ -115,7 +115,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
-		Places: i.config.places(), StartAllowance: i.config.StartAllowance,
+		TypeSlots: i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
 		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
 		Codec: i.config.Codec, LogErrors: i.config.logsErrors(), Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
@@ -145,7 +145,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	})
 	i.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
 		Pool: i.pool, Statements: i.statements, Number: i.session.Number, Clock: i.session.Clock,
-		Slots: i.config.workingSlots(), Types: types, LookAhead: i.config.LookAhead, Quiet: i.quiet.On,
+		Slots: i.config.workingSlots(), Types: types, TypeSlots: i.config.TypeSlots, LookAhead: i.config.LookAhead,
+		Quiet: i.quiet.On,
 		Heard: i.heard, Hooks: i.metrics.Hooks(), Logger: i.config.Logger, Log: i.log, Work: i.worker.Work,
 	})
 	if err != nil {
@@ -163,14 +164,14 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 
 // state is the node's state for the metrics.
 func (i *instance) state() metrics.NodeState {
-	slots, places := i.worker.Usage()
+	slots, types, places := i.worker.Usage()
 	hung := i.worker.Hung()
 	for _, kind := range i.config.Handlers.Types() {
 		hung[kind] += 0 // so that each type has a series
 	}
 	return metrics.NodeState{
 		Number: i.session.Number, Leads: i.session.LeadsNow(), AnswerAge: i.session.Unanswered(),
-		Slots: slots, Places: places, InHand: i.worker.Count(), Hung: hung,
+		Slots: slots, TypeSlots: types, Places: places, InHand: i.worker.Count(), Hung: hung,
 		Pools: map[string]*pgxpool.Pool{"engine": i.pool, "handlers": i.config.Pool},
 	}
 }

@@ -77,7 +77,7 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	var snoozed atomic.Bool
 	s.node(func(c *Config) {
 		c.Metrics, c.censusEvery, c.Queues = registry, 50*time.Millisecond, map[string]int{"default": 10, "one": 1}
-		c.abandonedAfter = 100 * time.Millisecond
+		c.abandonedAfter, c.TypeSlots = 100*time.Millisecond, map[string]int{"TX_JOB": 3}
 	}, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 		return s.script(ctx, task.Execution, &snoozed)
 	}),
@@ -191,9 +191,11 @@ func (s *stage) compareSums(got map[string]float64) {
 	claimed := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL`)
 	for name, want := range map[string]float64{
 		"settle_batch_tasks_sum": float64(settled), "river_job_tasks_sum": float64(claimed),
-		"river_inserted_jobs_total":        got["river_job_tasks_count"],
-		"river_fetched_jobs_total default": got["river_job_tasks_count"] - got["river_fetched_jobs_total one"],
-		"node_up":                          1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2,
+		"river_inserted_jobs_total": got["river_job_tasks_count"],
+		"river_fetched_jobs_total default": got["river_job_tasks_count"] - got["river_fetched_jobs_total one"] -
+			got["river_fetched_jobs_total type|0"],
+		"type_slots TX_JOB": 3, "type_slots_used TX_JOB": 0,
+		"node_up": 1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2,
 		"settle_failures_total": 0, "census_failures_total": 0, "look_failures_total tick": 0,
 		"look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,
 		"slots_used one": 0, "lane_depth 0 default JOB": 0, "lane_oldest_due_age_seconds 0 default JOB": 0,
@@ -208,7 +210,7 @@ func (s *stage) compareSums(got map[string]float64) {
 	for _, name := range []string{
 		"gate_duration_seconds_count", "settle_duration_seconds_count", "pass_duration_seconds_count",
 		"river_fetch_duration_seconds_count", "river_insert_duration_seconds_count", "session_answer_age_seconds",
-		"lane_depth_limit", "pool_connections handlers", "transactions",
+		"lane_depth_limit", "pool_connections handlers", "transactions", "river_fetched_jobs_total type|0",
 	} {
 		if got[name] <= 0 {
 			s.t.Errorf("%s is %v", name, got[name])

@@ -104,13 +104,15 @@ func TestConfigKeepsItsOwn(t *testing.T) {
 	config := someConfig(t)
 	config.Paused, config.RetentionByType = []store.Scope{store.Queue("a")}, map[string]time.Duration{"JOB": time.Hour}
 	config.Recurring = []store.Task{store.Cron("JOB", "@daily")}
+	config.TypeSlots = map[string]int{"JOB": 2}
 	node, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.Paused[0], config.RetentionByType["JOB"], config.Recurring[0] = store.Everything(), -1, store.Task{}
+	config.TypeSlots["JOB"] = 3
 	got := node.config
-	if got.Paused[0] != store.Queue("a") || got.RetentionByType["JOB"] != time.Hour ||
+	if got.TypeSlots["JOB"] != 2 || got.Paused[0] != store.Queue("a") || got.RetentionByType["JOB"] != time.Hour ||
 		got.Recurring[0].ID != "recurring-JOB" || got.Retention != 90*24*time.Hour {
 		t.Errorf("config %+v", got)
 	}

@@ -113,7 +113,8 @@ func (s *scene) node(slots int) {
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: s.pool, Handlers: registry, Service: "test", Version: "v1", Queues: map[string]int{"default": slots},
-		Metrics: s.registry, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ShutdownTimeout: 5 * time.Second,
+		TypeSlots: map[string]int{"JOB": slots}, // the metrics of such a type
+		Metrics:   s.registry, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), ShutdownTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		s.t.Fatal(err)

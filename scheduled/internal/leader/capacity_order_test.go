@@ -19,7 +19,14 @@ func TestInOrder(t *testing.T) {
 		return []taskdb.LaneQuota{
 			{Lane: taskdb.Lane{Type: "SLOW", Priority: 9, DueIn: dueIn}, Cost: slow},
 			{Lane: taskdb.Lane{Type: "QUICK", Priority: 9}, Cost: quick, Room: 100, Near: 50},
-			{Lane: taskdb.Lane{Type: "QUICK", Priority: 0}, Pool: pool, Cost: quick, Room: 100, Near: 50},
+			{Lane: taskdb.Lane{Type: "QUICK"}, Pool: pool, Base: pool, Cost: quick, Room: 100, Near: 50},
+		}
+	}
+	placed := func(free int) []taskdb.LaneQuota { // the first needs places, of which there are none
+		return []taskdb.LaneQuota{
+			{Lane: taskdb.Lane{Type: "LIMITED", Priority: 9}, Pool: 7, Cost: slow, Free: free},
+			{Lane: taskdb.Lane{Type: "QUICK"}, Cost: quick, Room: 100, Near: 50},
+			{Lane: taskdb.Lane{Type: "LIMITED"}, Pool: 7, Cost: quick, Room: 100, Near: 50, Free: 100},
 		}
 	}
 	for _, test := range []struct {
@@ -30,6 +37,12 @@ func TestInOrder(t *testing.T) {
 		{"the urgent one is due", lanes(0, 0), "[0 0] [100 50] [0 0]"},
 		{"it is not due yet", lanes(near, 0), "[0 0] [100 50] [100 50]"},
 		{"it is of another pool", lanes(0, 1), "[0 0] [100 50] [100 50]"},
+		{"it waits for a place, and slots are free", placed(slow), "[0 0] [100 50] [0 0]"},
+		{"it waits for a place, and slots are not free either", placed(slow - 1), "[0 0] [0 0] [0 0]"},
+		{"it needs no place, and those that do come after it", []taskdb.LaneQuota{
+			{Lane: taskdb.Lane{Type: "SLOW", Priority: 9}, Cost: slow, Room: 100, Free: 100},
+			{Lane: taskdb.Lane{Type: "LIMITED"}, Pool: 7, Cost: quick, Room: 100, Near: 50, Free: 100},
+		}, "[100 0] [0 0]"},
 		{"no lane", nil, ""},
 	} {
 		got := ""
@@ -42,6 +55,39 @@ func TestInOrder(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
+	}
+}
+
+// Lanes that need the same slots and different places are claimed one after the other. Each leaves room to the next.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	lane := func(kind string, base, pool, room int) taskdb.LaneQuota {
+		return taskdb.LaneQuota{
+			Lane: taskdb.Lane{Type: kind, Queue: "default"}, Base: base, Pool: pool, Cost: 10, Room: room, Near: 20,
+			Free: 100,
+		}
+	}
+	lanes := []taskdb.LaneQuota{
+		lane("A", 0, 1, 30), lane("OTHER", 5, 5, 50), lane("A2", 0, 1, 30), lane("B", 0, 0, 100), lane("C", 0, 2, 10),
+		lane("OTHER2", 5, 5, 50),
+	}
+	if n := nextRound(lanes); n != 3 {
+		t.Errorf("%d lanes in the first round, want 3", n)
+	}
+	if n := nextRound([]taskdb.LaneQuota{lanes[1], lanes[3], lanes[5]}); n != 3 {
+		t.Errorf("%d lanes in the first round of plain lanes, want 3", n)
+	}
+	fence, took := int64(1), []taskdb.ClaimedTask{}
+	for range 9 {
+		took = append(took, taskdb.ClaimedTask{Type: "B", Queue: "default", Fence: &fence})
+	}
+	took = append(took, taskdb.ClaimedTask{Type: "B", Queue: "default"}) // has expired, and takes no room
+	left := ""
+	for _, l := range restOf(lanes[3:], 1, took) {
+		left += fmt.Sprint(l.Type, " ", l.Room, " ", l.Near, " ", l.Free, "; ")
+	}
+	if want := "C 10 10 10; OTHER2 50 20 100; "; left != want {
+		t.Errorf("left %s, want %s", left, want)
 	}
 }
 

@@ -41,6 +41,14 @@ func TestBudget(t *testing.T) {
 		Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"A", "B"}, Transactional: []string{"A"},
 		Places: 3,
 	}}
+	limited := func(nodes int) (made []taskdb.LiveNode) {
+		for i := range nodes {
+			one := node(int64(i+1), map[string]int{"default": 10, "bulk": 5}, "A", "B")
+			one.TypeSlots = map[string]int{"A": 3}
+			made = append(made, one)
+		}
+		return made
+	}
 	for _, test := range []struct {
 		name  string
 		nodes []taskdb.LiveNode
@@ -119,17 +127,35 @@ func TestBudget(t *testing.T) {
 		},
 		{
 			name: "transactional tasks have room by places", nodes: transactional,
-			want: "default A 9: 0 3 3; default B 5: 1 10 10; default A 0: 0 3 3",
+			want: "default A 9: 1 3 3; default B 5: 0 10 10; default A 0: 1 3 3",
 		},
 		{name: "a transactional job takes a slot and a place", nodes: transactional,
 			jobs: []riverjobs.Seen{runs(1, "A", 1, time.Hour)},
-			want: "default A 9: 0 2 2; default B 5: 1 9 9; default A 0: 0 2 2"},
+			want: "default A 9: 1 2 2; default B 5: 0 9 9; default A 0: 1 2 2"},
 		{name: "transactional jobs that wait for a place take its room", nodes: transactional,
 			jobs: slices.Repeat([]riverjobs.Seen{runs(1, "A", 1, 0)}, 5),
-			want: "default A 9: 0 1 1; default B 5: 1 10 10; default A 0: 0 1 1"},
+			want: "default A 9: 1 1 1; default B 5: 0 10 10; default A 0: 1 1 1"},
 		{name: "plain jobs leave the places, but not the slots", nodes: transactional,
 			jobs: slices.Repeat([]riverjobs.Seen{runs(1, "B", 1, time.Hour)}, 9),
 			want: "default A 9: 1 1 1; default B 5: 0 1 1; default A 0: 1 1 1"},
+		{name: "a type with a limit has room by its own slots, in all queues together", nodes: limited(1),
+			want: "default A 9: 1 3 3; default B 5: 0 10 10; default A 0: 1 3 3; bulk A -1: 1 3 3"},
+		{name: "its jobs take them in each queue", nodes: limited(1),
+			jobs: []riverjobs.Seen{
+				runs(1, "A", 1, time.Hour), {Queue: "bulk", Type: "A", State: riverjobs.Available, Tasks: 1},
+			},
+			want: "default A 9: 1 1 2; default B 5: 0 9 9; default A 0: 1 1 2; bulk A -1: 1 1 2"},
+		{name: "when they are all taken, the other slots are free for other types", nodes: limited(1),
+			jobs: slices.Repeat([]riverjobs.Seen{runs(1, "A", 1, time.Hour)}, 3),
+			want: "default A 9: 1 0 0; default B 5: 0 7 7; default A 0: 1 0 0; bulk A -1: 1 0 0"},
+		{name: "what waits in River for them waits for a slot, too", nodes: limited(1),
+			jobs: slices.Repeat([]riverjobs.Seen{waits("default", "A", 1)}, 3),
+			want: "default A 9: 1 0 3; default B 5: 0 7 10; default A 0: 1 0 3; bulk A -1: 1 0 3"},
+		{name: "when all slots are taken, no slot of the type helps", nodes: limited(1),
+			jobs: slices.Repeat([]riverjobs.Seen{runs(1, "B", 1, time.Hour)}, 10),
+			want: "default A 9: 1 0 0; default B 5: 0 0 0; default A 0: 1 0 0; bulk A -1: 1 0 3"},
+		{name: "each node has its own limit", nodes: limited(2),
+			want: "default A 9: 1 6 6; default B 5: 0 20 20; default A 0: 1 6 6; bulk A -1: 1 6 6"},
 	} {
 		var got []string
 		for _, l := range budget(slices.Clone(lanes), test.nodes, test.jobs, known) {

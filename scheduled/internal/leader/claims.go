@@ -176,15 +176,11 @@ func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) erro
 func (l *Leader) claimAndInsert(
 	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
 ) ([]taskdb.ClaimedTask, error) {
-	sent := time.Now()
-	taken, err := l.statements.Claim(
-		ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, lanes, most, l.quarantinedIDs()...,
-	)
-	l.session.Heard(sent, err)
+	taken, err := l.claimRounds(ctx, tx, lanes, most)
 	if err != nil {
 		return nil, err
 	}
-	sent = time.Now()
+	sent := time.Now()
 	err = l.insert(ctx, tx, taken, lanes)
 	l.session.Heard(sent, err)
 	return taken, err

@@ -37,11 +37,12 @@ func (m *Metrics) Sees(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) {
 type NodeState struct {
 	Number    int64
 	Leads     bool
-	AnswerAge time.Duration // since the node sent the last question that the session answered
-	Slots     map[string]Usage
-	Places    Usage          // of transactional handlers
-	InHand    int            // claimed tasks on this node
-	Hung      map[string]int // by type: handlers that have not returned although their claims are over
+	AnswerAge time.Duration    // since the node sent the last question that the session answered
+	Slots     map[string]Usage // by queue
+	TypeSlots map[string]Usage // of the types with a limit
+	Places    Usage            // of transactional handlers
+	InHand    int              // claimed tasks on this node
+	Hung      map[string]int   // by type: handlers that have not returned although their claims are over
 	Pools     map[string]*pgxpool.Pool
 }
 
@@ -50,9 +51,10 @@ type Usage struct{ Size, Used int }
 
 // gauges describes the figures that are read when a scrape asks for them.
 type gauges struct {
-	info, up, number, leader, answerAge                *prometheus.Desc
-	slots, slotsUsed, places, placesUsed, inHand, hung *prometheus.Desc
-	conns, connsUsed, connsWait                        *prometheus.Desc
+	info, up, number, leader, answerAge        *prometheus.Desc
+	slots, slotsUsed, typeSlots, typeSlotsUsed *prometheus.Desc
+	places, placesUsed, inHand, hung           *prometheus.Desc
+	conns, connsUsed, connsWait                *prometheus.Desc
 	// Only the leader shows these.
 	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
 	recurring, lastSuccess, failuresInARow, missed, waiting                         *prometheus.Desc
@@ -77,6 +79,8 @@ func newGauges(config Config) (g gauges) {
 		"Time since the node sent the question that the session answered last. At 3 s the node stops its handlers.")
 	g.slots = describe("slots", "Slots of this node: how many handlers may run at once.", "queue")
 	g.slotsUsed = describe("slots_used", "Slots in use. With shared slots a queue may use more than its own.", "queue")
+	g.typeSlots = describe("type_slots", "How many handlers of a type with a limit may run at once.", "type")
+	g.typeSlotsUsed = describe("type_slots_used", "How many of these slots are in use.", "type")
 	g.places = describe("transactions", "How many transactional handlers may run at once.")
 	g.placesUsed = describe("transactions_used", "How many of these places are in use.")
 	g.inHand = describe("tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.")
@@ -175,6 +179,10 @@ func (m *Metrics) collectNode(node NodeState, show shower) {
 	for queue, slots := range node.Slots {
 		show(m.gauges.slots, float64(slots.Size), queue)
 		show(m.gauges.slotsUsed, float64(slots.Used), queue)
+	}
+	for kind, slots := range node.TypeSlots {
+		show(m.gauges.typeSlots, float64(slots.Size), valid(kind))
+		show(m.gauges.typeSlotsUsed, float64(slots.Used), valid(kind))
 	}
 	show(m.gauges.places, float64(node.Places.Size))
 	show(m.gauges.placesUsed, float64(node.Places.Used))

@@ -30,6 +30,7 @@ import (
 //   - backdated, because River would stamp jobs with this process's clock
 //   - riverDriver, because River would wait for answers for ever, and would complete jobs
 //   - fetchSQL, because River's own statement reads the index entries of all jobs that ever existed
+//   - limited, because River has a limit for a queue and none for a kind
 //   - Nudge, because River does not ask again for a job if it missed the notification
 //   - JobSetStateIfRunningMany, because River's completer would end a job before its claims, 50 to 250 ms late. The
 //     worker removes the job.
@@ -50,6 +51,7 @@ type ClientConfig struct {
 	Clock      *session.Clock
 	Slots      map[string]int // of the queues that the node works
 	Types      []string       // that the node works
+	TypeSlots  map[string]int // of those types that have a limit
 	LookAhead  time.Duration
 	Quiet      func() bool // whether the node is quiet
 	Heard      func(error) // notes the error of each fetch, or nil
@@ -72,7 +74,10 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 		// first. A node that fetched ahead would keep tasks waiting while other nodes idle.
 		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, maxRiverWorkers)}
 	}
-	if len(queues) == 0 || len(config.Types) == 0 {
+	for kind, queue := range limitedQueues(config) {
+		queues[queue] = river.QueueConfig{MaxWorkers: min(config.TypeSlots[kind], maxRiverWorkers)}
+	}
+	if len(config.Slots) == 0 || len(config.Types) == 0 {
 		// River would not start, but a node without queues or types may still lead.
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
 		river.AddWorkerArgs(workers, Args{TaskType: "tasktable_nobody"},
@@ -153,12 +158,14 @@ func (h atLeastWarn) WithGroup(name string) slog.Handler {
 type riverDriver struct {
 	*riverpgxv5.Driver
 	executor riverExecutor
+	limited  limited
 }
 
 func newRiverDriver(config ClientConfig) *riverDriver {
 	driver := riverpgxv5.New(config.Pool)
 	within := fetchWithin + max(config.LookAhead, 0)
-	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), config, within}}
+	types := newLimited(config)
+	return &riverDriver{driver, riverExecutor{driver.GetExecutor(), config, within, types}, types}
 }
 
 // GetExecutor returns the executor of River's own statements.
@@ -166,13 +173,14 @@ func (d *riverDriver) GetExecutor() riverdriver.Executor { return &d.executor }
 
 // GetListener returns the connection on which River is notified of new jobs.
 func (d *riverDriver) GetListener(params *riverdriver.GetListenenerParams) riverdriver.Listener {
-	return &riverListener{d.Driver.GetListener(params)}
+	return &riverListener{Listener: d.Driver.GetListener(params), limited: d.limited}
 }
 
 type riverExecutor struct {
 	riverdriver.Executor
-	config ClientConfig
-	within time.Duration // how old a job may be to be fetched
+	config  ClientConfig
+	within  time.Duration // how old a job may be to be fetched
+	limited limited
 }
 
 // JobSetStateIfRunningMany does nothing. River's own would complete jobs. A job that still exists when its worker
@@ -187,7 +195,11 @@ func (e *riverExecutor) JobSetStateIfRunningMany(
 // pingLimit is how long River's listener waits for the answer to a ping. River pings every five seconds.
 const pingLimit = 3 * time.Second
 
-type riverListener struct{ riverdriver.Listener }
+type riverListener struct {
+	riverdriver.Listener
+	limited limited
+	more    []*riverdriver.Notification // to be returned before the listener waits again
+}
 
 // Ping limits the wait for an answer, so that River notices a connection that a firewall has forgotten. River itself
 // would wait for ever, and would receive no notifications meanwhile.
@@ -253,9 +265,10 @@ func (e *riverExecutor) JobGetAvailable(
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
+	statement, queue, kinds := e.limited.fetch(params.Queue, params.Kind)
 	fetched, err := pg.CollectRows[fetchedRow](ctx, e.config.Pool, "fetch jobs",
-		e.config.Statements.Schema.SQL(fetchSQL), params.Queue, pg.OrEmpty(params.Kind), e.within+backdate,
-		params.MaxToLock, params.ClientID)
+		e.config.Statements.Schema.SQL(statement), queue, pg.OrEmpty(kinds), e.within+backdate, params.MaxToLock,
+		params.ClientID)
 	if e.config.Heard(err); err != nil {
 		return nil, err
 	}

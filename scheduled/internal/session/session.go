@@ -85,6 +85,7 @@ type Registration struct {
 	Types            []string
 	Quiet            bool
 	ShareSlots       bool
+	TypeSlots        string // as JSON: how many handlers of a type run at once, of the types that have a limit
 	DeclarationHash  string // of the recurring tasks that the code declares; "": none
 	ReceivesFailures bool
 	Transactional    []string // those of its types whose handlers run in a transaction
@@ -164,9 +165,10 @@ func (s *Session) prepare(ctx context.Context, previous uint32) error {
 const registerSQL = `
 WITH node AS (
     INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash,
-        receives_failures, transactional, places)
-    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10) RETURNING number)
-SELECT number, pg_try_advisory_lock($11, number::int) FROM node`
+        receives_failures, transactional, places, type_slots)
+    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10, $11::text::jsonb)
+    RETURNING number)
+SELECT number, pg_try_advisory_lock($12, number::int) FROM node`
 
 // register inserts the node's row, which gives the node its number, and takes the lock on that number.
 func (s *Session) register(ctx context.Context, schema store.Schema, node Registration) error {
@@ -174,7 +176,7 @@ func (s *Session) register(ctx context.Context, schema store.Schema, node Regist
 	var locked bool
 	err := s.Conn.QueryRow(ctx, schema.SQL(registerSQL), node.Service, node.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), node.Queues, node.Types, node.ShareSlots, node.DeclarationHash,
-		node.ReceivesFailures, node.Transactional, node.Places,
+		node.ReceivesFailures, node.Transactional, node.Places, node.TypeSlots,
 		pg.LockClass(s.Schema, "node")).Scan(&s.Number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)

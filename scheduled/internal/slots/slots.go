@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots. If they are
+// Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots, and so has
+// each type with a limit, in Slots of their own. If they are
 // shared, idle slots of one queue serve the other queues, and a queue that wants its own slot back gets the next that
 // is free.
 type Slots struct {
@@ -34,21 +35,18 @@ type Request struct {
 	element *list.Element // nil once granted
 }
 
-// Place is a slot of a queue that a handler needs.
+// Place is one of the things that a handler needs before it may run.
 type Place struct {
-	Slots        *Slots
-	Queue        string
-	Transactions bool // the slot stands for a connection for a handler's transaction
+	Slots *Slots
+	Queue string // or another name by which Slots has it
+	What  string // such as "a slot"
 }
 
 // Refused hands back a claim that has waited too long for the place. The task keeps its due time, so that operators
 // see how late it is. The task is not claimed over and over in a fast loop, because each claim waits for
 // worker.MaxStint, and the leader claims no more tasks than there are places.
 func (p Place) Refused(h taskdb.Claim) taskdb.Settlement {
-	if p.Transactions {
-		return taskdb.Released(h, "it waited too long for a connection for its transaction")
-	}
-	return taskdb.Released(h, "it waited too long for a slot")
+	return taskdb.Released(h, "it waited too long for "+p.What)
 }
 
 // New makes slots. sizes has the number of each queue. shared lets idle slots of one queue serve the others.

@@ -232,13 +232,13 @@ func lanesLeft(lanes []LaneQuota, taken, locked []ClaimedTask) (left []LaneQuota
 	used := map[int]int{} // by pool
 	for _, l := range lanes {
 		for _, c := range taken {
-			if l.has(c) {
+			if l.Has(c) {
 				used[l.Pool] += l.cost()
 			}
 		}
 	}
 	for _, l := range lanes {
-		if !slices.ContainsFunc(locked, l.has) {
+		if !slices.ContainsFunc(locked, l.Has) {
 			l.Room, l.Near = max(l.Room-used[l.Pool], 0), max(l.Near-used[l.Pool], 0)
 			left = append(left, l)
 		}
@@ -248,16 +248,19 @@ func lanesLeft(lanes []LaneQuota, taken, locked []ClaimedTask) (left []LaneQuota
 
 func (b LaneQuota) cost() int { return max(b.Cost, 1) }
 
-func (b LaneQuota) has(c ClaimedTask) bool {
+// Has reports whether the task was claimed from the lane.
+func (b LaneQuota) Has(c ClaimedTask) bool {
 	return b.Queue == c.Queue && b.Type == c.Type && b.Priority == c.Priority
 }
 
 // LaneQuota is a lane that may be claimed from. The lanes of a pool share its room.
 type LaneQuota struct {
 	Lane
-	Pool  int // the number of the pool, which is all lanes that the same nodes can work
+	Pool  int // the number of the pool, which is all lanes that need the same slots or places
+	Base  int // the number of the pool of the slots; another one than Pool if the tasks need places, too
 	Cost  int // how much of the room each task takes
 	Room  int // how much may be claimed now, in units of Cost
+	Free  int // how much the slots alone have room for; more than Room if there are too few places
 	Near  int // how much of the room tasks that are not due yet may take
 	Ahead int // into how many River jobs these tasks must fit
 	Slots int // over how many slots the claimed tasks are spread

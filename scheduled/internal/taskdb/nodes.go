@@ -18,6 +18,7 @@ type LiveNode struct {
 	Types         []string
 	Transactional []string                 // the types whose handlers take a transaction
 	Places        int                      // how many of these handlers it runs at once
+	TypeSlots     map[string]int           // how many handlers of a type it runs at once, of the types with a limit
 	Averages      map[string]time.Duration // how long its handlers run, by type
 	Held          bool                     // its lock is held, so its session lives
 	Hears         bool                     // it has an OnDead or OnLost hook
@@ -30,6 +31,19 @@ func (n LiveNode) Works(queue, kind string) bool {
 	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
 }
 
+// PlaceNames are the names of the places that a task of a type may need besides a slot: those of all transactional
+// handlers, and those of a type with a limit.
+func PlaceNames(kind string) [2]string { return [2]string{"", kind} }
+
+// PlacesOf returns how many places with this name the node has, and whether it needs one to run a task of the type.
+func (n LiveNode) PlacesOf(name, kind string) (size int, needed bool) {
+	if name == kind {
+		size, needed = n.TypeSlots[kind]
+		return size, needed
+	}
+	return n.Places, slices.Contains(n.Transactional, kind)
+}
+
 // NodesSQL lists the nodes that are not known to be dead. Held says whether a node's lock is taken. $1 is the
 // class of the lock.
 const NodesSQL = `
@@ -40,8 +54,8 @@ WITH held AS MATERIALIZED (
 )
 SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
     n.receives_failures AS hears,
-    array_remove(n.transactional, NULL) AS transactional, n.places, n.averages::text AS averages, n.number
-    IN (SELECT held.number FROM held) AS held,
+    array_remove(n.transactional, NULL) AS transactional, n.places, n.type_slots::text AS type_slots,
+    n.averages::text AS averages, n.number IN (SELECT held.number FROM held) AS held,
     coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
     coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
@@ -55,13 +69,14 @@ type NodeRow struct {
 	Hears         bool
 	Transactional []string
 	Places        int
+	TypeSlots     string
 	Averages      string
 	Held          bool
 	Led           bool
 	Silent        int64
 }
 
-// Node converts a row. A row that somebody has spoiled becomes a node without queues or without averages.
+// Node converts a row. A row that somebody has spoiled becomes a node without queues, limits or averages.
 func (r NodeRow) Node() LiveNode {
 	node := LiveNode{
 		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears,
@@ -70,6 +85,7 @@ func (r NodeRow) Node() LiveNode {
 		Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
 	}
 	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
+	_ = json.Unmarshal([]byte(r.TypeSlots), &node.TypeSlots)
 	if r.Shares {
 		ShareSlots(node.Queues)
 	}

@@ -21,8 +21,9 @@ type batch struct {
 	*Worker
 	kind  string          // its tasks' type
 	tally *metrics.OfType // of this type
-	// The places that each of its handlers needs: a slot, and a transaction's place if it takes one. A batch waits for
-	// both before it asks the gate, so that the wait does not count.
+	// The places that each of its handlers needs: a slot, before that one of its type if that has a limit, and a
+	// transaction's place if it takes one. A batch waits for all before it asks the gate, so that the wait does not
+	// count.
 	places []slots.Place
 	job    int64   // River's id of the job
 	window *window // nil for a job of one task

@@ -26,7 +26,8 @@ type Config struct {
 	Handlers       *handlers.Registry
 	Slots          map[string]int // by queue
 	ShareSlots     bool
-	Places         int // how many transactional handlers run at once
+	TypeSlots      map[string]int // of the types with a limit
+	Places         int            // how many transactional handlers run at once
 	StartAllowance time.Duration
 	HungAfter      time.Duration    // see HungAfter
 	Backoff        handlers.Backoff // of types that have none of their own

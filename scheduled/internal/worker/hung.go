@@ -84,21 +84,21 @@ func (w *Worker) Hung() map[string]int {
 	return types
 }
 
-// lookForHung logs the handlers that hang, and tells the node's health whether they hold all slots of a queue or all
-// places of transactional handlers. Such a slot is free again when its handler returns, or in a new process.
+// lookForHung logs the handlers that hang, and tells the node's health whether they hold all slots of a queue or
+// type, or all places of transactional handlers. Such a slot is free again when its handler returns, or in a new process.
 func (w *Worker) lookForHung(now time.Time) {
 	before := now.Add(-w.config.HungAfter)
-	queues, _, places := w.hung.stuck(before)
+	queues, types, places := w.hung.stuck(before)
 	for _, r := range w.hung.untold(before) {
 		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; "+
 			"its slot is not free until it does", "task", r.ID, "type", r.batch.kind, "queue", r.queue,
 			"revision", r.Revision, "attempt", r.Attempt)
 	}
-	w.config.Stuck(w.heldBy(queues, places))
+	w.config.Stuck(w.heldBy(queues, types, places))
 }
 
 // heldBy says which slots are all held by handlers that hang, or nothing if none are.
-func (w *Worker) heldBy(queues map[string]int, places int) string {
+func (w *Worker) heldBy(queues, types map[string]int, places int) string {
 	const why = " are held by handlers that do not return"
 	if w.config.ShareSlots {
 		slots, all := 0, 0
@@ -113,6 +113,11 @@ func (w *Worker) heldBy(queues map[string]int, places int) string {
 			if n >= w.config.Slots[queue] {
 				return "all slots of queue " + queue + why
 			}
+		}
+	}
+	for kind, size := range w.config.TypeSlots {
+		if types[kind] >= size {
+			return "all slots of type " + kind + why
 		}
 	}
 	if places > 0 && places >= w.config.Places {

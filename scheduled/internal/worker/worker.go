@@ -35,6 +35,7 @@ type Worker struct {
 	Averages  *averages
 	tracing   *tracing.Tracing
 	Slots     *slots.Slots
+	typeSlots *slots.Slots // of the types with a limit
 	txSlots   *slots.Slots // places of transactional handlers
 	hung      *hung
 
@@ -60,7 +61,8 @@ func New(ctx context.Context, config Config) *Worker {
 		pace: newPace(), Averages: &averages{},
 		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Most: maxDoneJobs, Room: groupRoom}),
 		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
-		txSlots: slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
+		typeSlots: slots.New(config.TypeSlots, false),
+		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
@@ -118,9 +120,10 @@ func (w *Worker) Measured() map[string]time.Duration { return w.Averages.measure
 // Count is how many claims the node has in hand: running, or waiting for their time or a slot.
 func (w *Worker) Count() int { return len(w.InHand(0)) }
 
-// Usage returns the usage of the slots of each queue, and of the places of transactional handlers.
-func (w *Worker) Usage() (slots map[string]metrics.Usage, places metrics.Usage) {
-	return w.Slots.Usage(), w.txSlots.Usage()[""]
+// Usage returns the usage of the slots of each queue, of those of each type with a limit, and of the places of
+// transactional handlers.
+func (w *Worker) Usage() (slots, types map[string]metrics.Usage, places metrics.Usage) {
+	return w.Slots.Usage(), w.typeSlots.Usage(), w.txSlots.Usage()[""]
 }
 
 // Run is a claim that this node holds.
@@ -254,11 +257,14 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 		b.window = newWindow(job.Window, len(holds))
 	}
 	w.config.Metrics.Carried(len(holds))
-	if w.isTx(job.Kind) {
-		// The place for a transaction comes first, so that no task holds a slot while it waits for a connection.
-		b.places = append(b.places, slots.Place{Slots: w.txSlots, Transactions: true})
+	// The slot of the queue comes last, so that no task holds one while it waits for something else.
+	if w.config.TypeSlots[job.Kind] > 0 {
+		b.places = append(b.places, slots.Place{Slots: w.typeSlots, Queue: job.Kind, What: "a slot of its type"})
 	}
-	b.places = append(b.places, slots.Place{Slots: w.Slots, Queue: job.Queue})
+	if w.isTx(job.Kind) {
+		b.places = append(b.places, slots.Place{Slots: w.txSlots, What: "a connection for its transaction"})
+	}
+	b.places = append(b.places, slots.Place{Slots: w.Slots, Queue: job.Queue, What: "a slot"})
 	runs := b.add(job.Queue, holds)
 	b.serving.Go(func() { b.serve(runs) })
 	b.serving.Wait()

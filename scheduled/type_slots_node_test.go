@@ -1,0 +1,135 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// pit is a handler that waits for a slow server. It counts how many of its runs there were at once.
+type pit struct {
+	begun         chan string
+	let           chan struct{}
+	running, peak atomic.Int32
+}
+
+func (p *pit) run(ctx context.Context, task *handlers.Task[quick]) error {
+	n := p.running.Add(1)
+	defer p.running.Add(-1)
+	for most := p.peak.Load(); n > most && !p.peak.CompareAndSwap(most, n); most = p.peak.Load() {
+	}
+	p.begun <- task.ID
+	select {
+	case <-p.let:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A type with a limit runs no more handlers at once than the limit, in all queues of the node together. Other types
+// have the other slots, its own tasks keep their order, and another node has its own limit.
+func TestTypeSlots(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	begun, let := make(chan string, 100), make(chan struct{})
+	pits := []*pit{{begun: begun, let: let}, {begun: begun, let: let}}
+	node := func(p *pit) {
+		s.node(func(c *Config) {
+			c.Queues = map[string]int{"default": 10, "other": 5}
+			c.TypeSlots = map[string]int{"QUICK": 2}
+		}, handlers.Handle(p.run), handlers.Handle(s.handle))
+	}
+	node(pits[0])
+	var tasks []store.Task
+	for i := range 50 {
+		queue := []string{"default", "other"}[i%2]
+		tasks = append(tasks, store.Task{ID: fmt.Sprint("slow ", i), Payload: quick{}, Queue: queue})
+	}
+	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, tasks); err != nil {
+		t.Fatal(err)
+	}
+	next := func() string { return enginetest.Receive(t, begun, 15*time.Second, "another slow task begins") }
+	next()
+	next()
+	for i := range 8 { // beside two slow tasks, in ten slots
+		s.schedule(fmt.Sprint("plain ", i), nil)
+	}
+	for i := range 8 {
+		defer func(one *act) { one.end <- nil }(s.begins(fmt.Sprint("plain ", i)))
+	}
+	s.sees("no slow task is claimed beyond the limit",
+		`SELECT count(*) = 2 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = 'QUICK'`)
+	for _, queue := range []string{"default", "other"} {
+		s.schedule("urgent "+queue, func(task *store.Task) {
+			task.Payload, task.Queue, task.Priority = quick{}, queue, 9
+		})
+	}
+	for range 2 {
+		let <- struct{}{}
+		if id := next(); !strings.HasPrefix(id, "urgent") {
+			t.Errorf("%q begins before the urgent ones", id)
+		}
+	}
+	node(pits[1])
+	next()
+	next()
+	close(let)
+	s.sees("all slow tasks have run",
+		`SELECT count(*) = 52 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND type = 'QUICK'`)
+	for i, p := range pits {
+		if peak := p.peak.Load(); peak != 2 {
+			t.Errorf("node %d ran %d of the type at once, want 2", i+1, peak)
+		}
+	}
+}
+
+// A pass claims no more tasks than there are slots, the most urgent first, whether or not their types have limits.
+func TestPassOfTypesWithAndWithoutALimit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name                   string
+		limited, plain         int // the priority of each
+		wantLimited, wantPlain int
+	}{
+		{"the limited ones are urgent", 9, 0, 3, 7},
+		{"the others are urgent", 0, 9, 0, 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			tr := s.prepare(func(c *Config) {
+				c.Queues, c.TypeSlots = map[string]int{"default": 10}, map[string]int{"QUICK": 3}
+			}, handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }),
+				handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+			tr.turns()
+			for i := range 20 {
+				s.schedule(fmt.Sprint("limited ", i), func(task *store.Task) {
+					task.Payload, task.Priority = quick{}, test.limited
+				})
+				s.schedule(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
+			}
+			tr.looks()
+			for range 3 { // the later passes find no room
+				if _, err := tr.leader.Pass(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			const claimedSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
+			limited, plain := s.count(claimedSQL, "QUICK"), s.count(claimedSQL, enginetest.Job{}.TaskType())
+			if limited != test.wantLimited || plain != test.wantPlain {
+				t.Errorf("claimed %d limited and %d plain, want %d and %d",
+					limited, plain, test.wantLimited, test.wantPlain)
+			}
+			tr.run()
+			s.sees("all have run", `SELECT count(*) = 40 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
+		})
+	}
+}
