@@ -5,8 +5,8 @@
 -- The verbs read the setting for every caller, but only a caller with the role of tenants needs it (see roles.sql).
 --
 -- A verb that locks several tasks locks them in the order of id || '~', so that no two transactions deadlock. An
--- occurrence then comes before its recurring task, because @ sorts before ~. It must, because an edit of an occurrence locks the
--- occurrence first, and then, by a trigger, the recurring task.
+-- occurrence then comes before its recurring task, because @ sorts before ~. It must, because an edit of an occurrence
+-- locks the occurrence first, and then, by a trigger, the recurring task.
 
 -- +goose Up
 -- +goose StatementBegin

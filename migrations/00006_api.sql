@@ -107,8 +107,8 @@ BEGIN
             ('token_hash', 'SHA-256 of the token in the cookie.'),
             ('key_number', 'The key by which the person signed in. If it is revoked or expires, so does the session.'),
             ('created_at', 'When the person signed in.'),
-            ('expires_at', 'From then on the person must sign in again. Use of the session moves it on, written at most '
-                'once in 5 minutes.'),
+            ('expires_at', 'From then on the person must sign in again. Use of the session moves it on, written at '
+                'most once in 5 minutes.'),
             ('ends_at', 'The latest expires_at, however much the session is used.'),
             ('idle_limit', 'How long the session lasts without use.')
         ) AS c (name, text)

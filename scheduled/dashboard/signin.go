@@ -50,7 +50,8 @@ func (d *Dashboard) bySession(r *http.Request) (Person, error) {
 	}
 	if !noted {
 		if err := d.config.Keys.NoteSession(ctx, d.config.Pool, cookie.Value); err != nil {
-			// The page can be shown all the same, for example if the database is read-only. The next request tries again.
+			// The page can be shown all the same, for example if the database is read-only. The next request tries it
+			// again.
 			d.config.Logger.Warn("the use of a session could not be noted", "key", key.Name, "error", err)
 		}
 	}
