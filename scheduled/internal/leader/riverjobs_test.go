@@ -102,3 +102,44 @@ func TestRiverJobs(t *testing.T) {
 		t.Errorf("after another deep look: %q", got)
 	}
 }
+
+// However many jobs run for long, a look reads a bounded number of them. The leader notices within some looks that one
+// has ended, and at once what happens to the others.
+func TestLongJobsAreReadInTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.river_job (id, kind, queue, state, attempted_at, attempted_by, max_attempts, args)
+		SELECT n, 'JOB', 'long', 'running', clock_timestamp() - interval '1 minute', ARRAY['a'], 1, '{}'
+		FROM generate_series(1, 2500) AS n`)
+	b.Exec(`INSERT INTO tasktable.river_job (id, kind, queue, max_attempts, args) VALUES (2501, 'JOB', 'waits', 1, '{}')`)
+	b.Exec(`SELECT setval('tasktable.river_job_id_seq', 2501)`)
+	jobs := riverjobs.View{Next: 1}
+	b.see(&jobs)
+	if len(jobs.List) != 2501 || jobs.Next != 2502 {
+		t.Fatalf("%d jobs, next %d", len(jobs.List), jobs.Next)
+	}
+	ages := map[int64]time.Duration{}
+	for _, one := range jobs.List {
+		ages[one.ID] = one.Age
+	}
+	b.Exec(`DELETE FROM tasktable.river_job WHERE id = 2500`)
+	b.Exec(`UPDATE tasktable.river_job SET state = 'running', attempted_at = now(), attempted_by = ARRAY['b']
+		WHERE id = 2501`)
+	for look, want := range []int{2501, 2501, 2500, 2500} {
+		var batch pgx.Batch
+		jobs.Queue(b.Queries, &batch)
+		if asked := len(batch.QueuedQueries[0].Arguments[1].([]int64)); asked > 1001 {
+			t.Errorf("look %d reads %d jobs by their ids", look, asked)
+		}
+		b.see(&jobs)
+		if len(jobs.List) != want || len(jobs.Of("b")) != 1 {
+			t.Errorf("look %d: %d jobs, want %d; %d on the other node", look, len(jobs.List), want, len(jobs.Of("b")))
+		}
+		for _, one := range jobs.List {
+			if one.Queue == "long" && (one.Age <= ages[one.ID] || one.Age > time.Hour) {
+				t.Fatalf("look %d: job %d has run for %s, and before for %s", look, one.ID, one.Age, ages[one.ID])
+			}
+			ages[one.ID] = one.Age
+		}
+	}
+}

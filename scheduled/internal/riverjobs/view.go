@@ -19,10 +19,15 @@ import (
 // each older job that is left. The next look reads these jobs by their ids, and all newer jobs. It does not read the
 // index entries of jobs that are gone. While somebody holds an old snapshot, Postgres cannot remove these entries,
 // and there may be millions.
+//
+// A look reads at most maxLong of the jobs that have run for long, in turn. The others of these are in the view as they
+// were. Otherwise each look would take longer the more handlers run.
 type View struct {
 	List  []Seen
-	older []int64 // ids below Next, of the jobs that were there at the last look
-	Next  int64   // the smallest id that the last look cannot have seen
+	asked []int64   // ids below Next that the look under way reads
+	found []int64   // ids below Next that a deep look has found
+	Next  int64     // the smallest id that the last look cannot have seen
+	at    time.Time // when the last look was, by the database's clock
 }
 
 // Seen is a River job at the time of a look.
@@ -37,6 +42,14 @@ type Seen struct {
 	// is later. It is negative while that task is not due.
 	Age time.Duration
 }
+
+const (
+	// longAfter is the age from which a running job is read in turn. Most jobs end before it.
+	longAfter = 10 * time.Second
+	// maxLong is how many of these jobs a look reads. With more of them, some looks pass until the leader notices that
+	// one has ended. It makes a look every 250 ms at least while tasks wait for a slot.
+	maxLong = 1000
+)
 
 // MaxInHand is how many tasks the nodes of a pool may have in hand, or twice their slots if that is more. A more urgent
 // task cannot overtake tasks that are in hand.
@@ -86,8 +99,21 @@ func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 	if next == 0 {
 		next = math.MaxInt64 // before its first deep look, a leader sees no jobs
 	}
-	batch.Queue(s.Schema.SQL(LookSQL), next, pg.OrEmpty(j.older))
+	// The jobs that were read longest ago come first in the list.
+	j.asked = append(j.asked[:0], j.found...)
+	long := 0
+	for _, one := range j.List {
+		if one.isLong() {
+			if long++; long > maxLong {
+				continue
+			}
+		}
+		j.asked = append(j.asked, one.ID)
+	}
+	batch.Queue(s.Schema.SQL(LookSQL), next, pg.OrEmpty(j.asked))
 }
+
+func (s Seen) isLong() bool { return s.State == Running && s.Age >= longAfter }
 
 // Read reads the answer to the statement that Queue has added.
 func (j *View) Read(results pgx.BatchResults) error {
@@ -106,19 +132,36 @@ func (j *View) Deep(rows []Row) {
 		return
 	}
 	known := map[int64]bool{}
-	for _, id := range j.older {
-		known[id] = true
+	for _, one := range j.List {
+		known[one.ID] = true
 	}
+	j.found = nil
 	for _, row := range rows {
 		if row.ID != nil && *row.ID < j.Next && !known[*row.ID] {
-			j.older = append(j.older, *row.ID)
+			j.found = append(j.found, *row.ID)
 		}
 	}
 }
 
+// keepUnasked leaves in the list the jobs that a look at this time has not read. They have gone on since the last look.
+func (j *View) keepUnasked(now time.Time) {
+	asked := make(map[int64]bool, len(j.asked))
+	for _, id := range j.asked {
+		asked[id] = true
+	}
+	since := max(now.Sub(j.at), 0)
+	j.List = slices.DeleteFunc(j.List, func(one Seen) bool { return asked[one.ID] })
+	for i := range j.List {
+		j.List[i].Age += since
+	}
+	j.asked, j.found, j.at = j.asked[:0], nil, now
+}
+
 // learn takes the result of a look.
 func (j *View) learn(rows []Row) {
-	j.List, j.older = j.List[:0], j.older[:0]
+	if len(rows) > 0 { // there is always one, with the sequence
+		j.keepUnasked(rows[0].Now)
+	}
 	for _, row := range rows {
 		j.Next = max(j.Next, row.Last+1, 1)
 		if row.ID == nil {
@@ -137,7 +180,7 @@ func (j *View) learn(rows []Row) {
 		if metadata.Due != 0 {
 			one.Age = min(one.Age, row.Now.Sub(time.UnixMicro(metadata.Due)))
 		}
-		j.List, j.older = append(j.List, one), append(j.older, one.ID)
+		j.List = append(j.List, one)
 	}
 }
 
