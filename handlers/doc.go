@@ -11,5 +11,6 @@
 // The result of a handler decides how the task goes on. Nil completes it. An error retries it after a backoff, until
 // its attempts are used up. Permanent fails it at once. RetryAfter and Snooze say when to try again.
 //
-// A payload that is a store.Validator is asked before its handler runs. If it does not validate, the task fails at once.
+// A payload that is a store.Validator is asked before its handler runs. If it does not validate, the task fails at
+// once.
 package handlers

@@ -34,7 +34,8 @@ func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJ
 // asks a copy.
 func validate(payload Payload) error {
 	own, ok := payload.(Validator)
-	if value := reflect.ValueOf(payload); !ok && reflect.PointerTo(value.Type()).Implements(reflect.TypeFor[Validator]()) {
+	value := reflect.ValueOf(payload)
+	if !ok && reflect.PointerTo(value.Type()).Implements(reflect.TypeFor[Validator]()) {
 		pointer := reflect.New(value.Type())
 		pointer.Elem().Set(value)
 		own, ok = pointer.Interface().(Validator)

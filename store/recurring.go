@@ -61,8 +61,8 @@ type Recurrence struct {
 	CatchUpPaused CatchUp
 	// CatchUpLimit is the number of missed fires that run by CatchUpAll, at most 10,000. 0 means 100.
 	CatchUpLimit int
-	// EndsAt is the last instant at which the task may fire. It must not be before Task.At. The zero time means that the
-	// task fires without end.
+	// EndsAt is the last instant at which the task may fire. It must not be before Task.At. The zero time means that
+	// the task fires without end.
 	EndsAt time.Time
 	// MaxOccurrences is the number of occurrences after which the task ends, at most 1,000,000. Skipped occurrences
 	// do not count. 0 means that there is no limit.

@@ -93,8 +93,9 @@ type Validator interface {
 // for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
 // stored time.
 type Task struct {
-	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters. If a task
-	// of another type has the id, Schedule edits that task, which then has the new type. So give two types no common id.
+	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters. If a
+	// task of another type has the id, Schedule edits that task, which then has the new type. So give two types no
+	// common id.
 	ID string
 	// Payload is required. It is at most 256 KiB of JSON.
 	Payload Payload
@@ -127,8 +128,8 @@ type Task struct {
 	TenantID string
 	// IfFinished decides whether a finished task runs again.
 	IfFinished IfFinished
-	// IfRunning decides whether a running task that is scheduled unchanged runs once more. A task with a Recurrence, and
-	// one of IfDead, must not have it.
+	// IfRunning decides whether a running task that is scheduled unchanged runs once more. A task with a Recurrence,
+	// and one of IfDead, must not have it.
 	IfRunning IfRunning
 	// Jitter spreads tasks that have the same time, so that they do not all start at once. It is at most 24 hours.
 	// The task is due at At plus a delay shorter than Jitter. The delay is always the same for the same id and time.

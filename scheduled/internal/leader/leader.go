@@ -84,8 +84,8 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		ceased: make(chan struct{}), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires, maxEnded: maxReclaimed, sizes: map[string]int{},
-		Quarantined: map[string]time.Time{},
+		ceased: make(chan struct{}), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires,
+		maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
 		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log,
