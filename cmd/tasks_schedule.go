@@ -96,6 +96,8 @@ func (s *tasksSchedule) taskOptions() []options.Option {
 			Complete: options.Words("rearm", "keep"),
 			Usage: "for a task that has ended: rearm without --at runs it again now, keep never runs it again " +
 				"(default: runs it again if the time differs)"},
+		{Flag: "replace", Set: options.Bool(&t.Replace),
+			Usage: "also if it makes a recurring task a plain one, or the other way"},
 	}
 }
 

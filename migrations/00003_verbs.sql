@@ -77,7 +77,7 @@ CREATE FUNCTION tasktable.schedule(
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
-    if_running text DEFAULT NULL
+    if_running text DEFAULT NULL, replace boolean DEFAULT false
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -167,6 +167,13 @@ BEGIN
             RAISE EXCEPTION 'id "%" is made of type "%" and a key, and would also be that of type "%": rename one of the '
                 'types, or give the task another id', task_id, task.type, schedule.payload ->> 'type'
                 USING ERRCODE = 'check_violation', COLUMN = 'id';
+        ELSIF (task.cron IS NULL) <> (schedule.cron IS NULL) AND schedule.replace IS NOT TRUE THEN
+            -- A caller that only forgets cron would otherwise end a nightly task, and run it at once. The code is of
+            -- the class integrity_constraint_violation, and is no other error's.
+            RAISE EXCEPTION 'task "%" %', task_id, CASE WHEN schedule.cron IS NULL
+                    THEN 'recurs, and the call has no cron, so that it would not recur any more'
+                    ELSE 'does not recur, and the call has cron, so that it would not run itself any more' END
+                USING ERRCODE = '23T01', COLUMN = 'cron', HINT = 'A call with replace => true changes that.';
         END IF;
         -- Two times that differ by rounding alone are the same. Without a time the task keeps its time, unless the
         -- caller wants a finished task to run again.
@@ -224,6 +231,7 @@ END $$;
 COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_at null keeps the time of an existing '
     'task; a new one is due now. A finished task runs again only at another time. if_finished => ''rearm'' without '
     'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that runs. '
+    'Without replace => true a recurring task stays one, and another task does not become one. '
     'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
@@ -321,7 +329,7 @@ BEGIN
         catch_up_limit => (task.task ->> 'catch_up_limit')::int, ends_at => (task.task ->> 'ends_at')::timestamptz,
         max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
         if_dead => nullif(task.task -> 'if_dead', 'null'),
-        if_running => task.task ->> 'if_running'
+        if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '

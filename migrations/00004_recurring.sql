@@ -109,7 +109,8 @@ CREATE FUNCTION tasktable.schedule_recurring(
     jitter interval DEFAULT NULL, priority int DEFAULT 0, queue text DEFAULT 'default',
     expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
-    if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL
+    if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
     missing text := CASE WHEN cron IS NULL THEN 'cron' WHEN id IS NULL THEN 'id' END;
@@ -121,7 +122,7 @@ BEGIN
     RETURN tasktable.schedule(payload, starts_at, id, priority, queue, expiration, expected_execution_time,
         max_attempts, tenant_id, entity, if_finished, scheduled_by, true, 'schedule', jitter, retention, cron,
         time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace,
-        if_dead);
+        if_dead, NULL, replace);
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_recurring IS 'Creates or updates a recurring task. Each fire of cron in '
     'time_zone forks an occurrence. An edit does not fire it. Outcome: as of schedule.';

@@ -62,7 +62,7 @@ func moved(ids []string, entity string) []store.Task {
 	var tasks []store.Task
 	for _, id := range ids {
 		task := base(id)
-		task.At, task.Entity = far(5), entity
+		task.At, task.Entity, task.Replace = far(5), entity, true
 		tasks = append(tasks, task)
 	}
 	return tasks

@@ -13,6 +13,9 @@ var (
 	ErrInvalid = check.ErrInvalid
 	// ErrNotFound is wrapped by Get's error if the task does not exist. Verbs return the outcome Absent instead.
 	ErrNotFound = errors.New("no such task")
+	// ErrKindDiffers is wrapped by the error of Schedule and its like if the task recurs and is not to recur any more,
+	// or the other way, and Task.Replace is false. The call has changed nothing.
+	ErrKindDiffers = query.ErrKindDiffers
 	// ErrUnmigrated is wrapped by the error of a call if the schema does not exist, or lacks a function or a table.
 	ErrUnmigrated = query.ErrUnmigrated
 )

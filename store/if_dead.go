@@ -49,6 +49,8 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 	case t.IfRunning != "":
 		return wireTask{}, check.Invalid("if_running", "must be empty in a task of if_dead",
 			fmt.Sprintf("%q", t.IfRunning))
+	case t.Replace:
+		return wireTask{}, check.Invalid("replace", "must be false in a task of if_dead", "true")
 	case t.TenantID != "" && t.TenantID != of.TenantID:
 		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty",
 			fmt.Sprintf("%q", t.TenantID))

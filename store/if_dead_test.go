@@ -177,6 +177,7 @@ func TestIfDeadInvalid(t *testing.T) {
 		"invalid: if_dead: task 1: cron must be empty":          with(func(t *store.Task) { t.Recurrence = &store.Recurrence{} }),
 		"invalid: if_dead: task 1: if_dead must be empty":       with(func(t *store.Task) { t.IfDead = []store.Task{child} }),
 		"invalid: if_dead: task 1: if_running must be empty in": with(func(t *store.Task) { t.IfRunning = store.Again }),
+		"invalid: if_dead: task 1: replace must be false":       with(func(t *store.Task) { t.Replace = true }),
 		"invalid: if_dead: task 1: tenant_id must be":           with(func(t *store.Task) { t.TenantID = "globex" }),
 		"invalid: if_dead: task 1: id must not be that of the":  with(func(t *store.Task) { t.ID = "one" }),
 		"invalid: if_dead: task 2: id must not be that of anot": {{ID: "a", Payload: payload(1)}, {ID: "a", Payload: payload(1)}},

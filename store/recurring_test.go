@@ -44,7 +44,7 @@ var recurringEdits = []struct {
 	{"catch up limit", "recurs", func(t *store.Task) { t.Recurrence.CatchUpLimit = store.MaxCatchUpLimit }},
 	{"ends at", "recurs", func(t *store.Task) { t.Recurrence.EndsAt = far(90) }},
 	{"max occurrences", "recurs", func(t *store.Task) { t.Recurrence.MaxOccurrences = 1000000 }},
-	{"no recurrence", "recurs", func(t *store.Task) { t.Recurrence = nil }},
+	{"no recurrence", "recurs", func(t *store.Task) { t.Recurrence, t.Replace = nil, true }},
 	{"time", "time", func(t *store.Task) { t.At = far(5) }},
 	{"time and cron", "time", func(t *store.Task) { t.At, t.Recurrence.Cron = far(5), "0 0 9 * * MON-FRI" }},
 	{"keep, cron", "keep", func(t *store.Task) { t.Recurrence.Cron, t.IfFinished = "@daily", store.Keep }},
@@ -81,6 +81,11 @@ func only(receipts []store.Receipt, err error) (store.Receipt, error) {
 
 // scheduleInSQL is Schedule as another language does it: what is left zero is left out.
 func (b *bench) scheduleInSQL(task store.Task) (store.Receipt, error) {
+	got := b.ask(b.sqlOf(task))
+	return store.Receipt{ID: got.ID, Revision: *got.Revision, Outcome: store.Outcome(got.Outcome)}, nil
+}
+
+func (b *bench) sqlOf(task store.Task) string {
 	arguments := []string{"payload => '" + string(task.Payload.(store.JSON)) + "'"}
 	add := func(name string, given bool, value any) {
 		if given {
@@ -108,10 +113,10 @@ func (b *bench) scheduleInSQL(task store.Task) (store.Receipt, error) {
 	add("priority", true, task.Priority)
 	add("entity", true, task.Entity)
 	add("tenant_id", true, task.TenantID)
+	add("replace", task.Replace, true)
 	add("if_finished", task.IfFinished == store.Keep, "keep")
 	add("scheduled_by", true, service)
-	got := b.ask(`SELECT * FROM tasktable.` + name + `(` + strings.Join(arguments, ", ") + `)`)
-	return store.Receipt{ID: got.ID, Revision: *got.Revision, Outcome: store.Outcome(got.Outcome)}, nil
+	return `SELECT * FROM tasktable.` + name + `(` + strings.Join(arguments, ", ") + `)`
 }
 
 func TestScheduleOfEachRecurringRow(t *testing.T) {

@@ -141,7 +141,11 @@ func TestPausedUntil(t *testing.T) {
 			return b.tasks.Schedule(b.ctx, b.pool, task)
 		}, "PAUSED", true},
 		"made recurring": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, recurs(id)) },
+			func(b *bench, id string) (store.Receipt, error) {
+				task := recurs(id)
+				task.Replace = true
+				return b.tasks.Schedule(b.ctx, b.pool, task)
+			},
 			"PAUSED", true,
 		},
 		"rescheduled": {

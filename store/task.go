@@ -143,6 +143,10 @@ type Task struct {
 	// created: a task with this task's content and the id {id}@{fire time}. The recurring task needs an ID or a Keyed
 	// payload, and its id has at most 480 bytes. At is the time from which it fires.
 	Recurrence *Recurrence
+	// Replace lets Schedule make a recurring task of one that does not recur, or the other way. Without it, Schedule
+	// refuses that with ErrKindDiffers, because a Recurrence that was only forgotten would end a nightly task, and run
+	// it at once. Such an error of the database aborts the transaction.
+	Replace bool
 	// IfDead are tasks that are scheduled if this task dies, which means that it becomes FAILED or EXPIRED. The same
 	// commit that records the death schedules them, so that each death has them, also if its node or the leader
 	// crashes. There are at most 10, of 256 KiB of JSON in all. They must not recur, and must not have IfDead
@@ -190,6 +194,7 @@ type wireTask struct {
 	Entity                *string         `json:"entity"`
 	IfFinished            *string         `json:"if_finished"`
 	IfRunning             *string         `json:"if_running,omitempty"`
+	Replace               bool            `json:"replace,omitempty"`
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
@@ -228,7 +233,8 @@ func (t Task) wire() (wireTask, error) {
 	if err != nil {
 		return wireTask{}, err
 	}
-	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts}
+	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts,
+		Replace: t.Replace}
 	if wire.Queue == "" {
 		wire.Queue = DefaultQueue
 	}

@@ -49,6 +49,9 @@ func (a *API) answer(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, store.ErrInvalid):
 		return invalid(ruleOf(err))
+	case errors.Is(err, store.ErrKindDiffers):
+		_, rule, _ := strings.Cut(ruleOf(err), store.ErrKindDiffers.Error()+": ")
+		return refusal(CodeKindDiffers, rule+"; change some of its fields by PATCH, or add ?replace=true")
 	case errors.Is(err, store.ErrNotFound):
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):

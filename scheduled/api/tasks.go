@@ -104,6 +104,11 @@ type patchInput struct {
 
 func (in *patchInput) reads() bool { return true }
 
+// Replacing is for calls that may edit a task by its whole content.
+type Replacing struct {
+	Replace bool `query:"replace" doc:"Also if it makes a recurring task a plain one, or the other way."`
+}
+
 func (a *API) registerTasks() {
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks", Tags: []string{"tasks"},
@@ -111,15 +116,14 @@ func (a *API) registerTasks() {
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
 	}, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
-		id, replacing := in.Body.ID, in.Replacing
+		id := in.Body.ID
 		if id == "" {
 			var err error
 			if id, err = store.NewID(); err != nil {
 				return nil, err
 			}
-			replacing.Replace = true // there is no task of a new id
 		}
-		return c.schedule(ctx, id, in.Body.Content, in.Conditions, replacing)
+		return c.schedule(ctx, id, in.Body.Content, in.Conditions, in.Replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
@@ -165,9 +169,7 @@ func (c call) schedule(
 	if err := c.unchanged(ctx, id, given); err != nil {
 		return nil, err
 	}
-	if err := c.keepsKind(ctx, replacing, namedTask{id, content.Cron != ""}); err != nil {
-		return nil, err
-	}
+	task.Replace = replacing.Replace
 	answer, err := c.scheduleTask(ctx, task)
 	if err == nil && given.IfNoneMatch != "" && answer.Body.Outcome != store.Created {
 		return nil, refusal(CodeChanged, "there is a task of this id, and If-None-Match asks for none")
@@ -180,7 +182,7 @@ func (c call) task(id string, content Content) (store.Task, error) {
 	if notice.Reserved(id, content.Payload.TaskType()) {
 		return store.Task{}, errReserved
 	}
-	if strings.ContainsRune(id, 0) { // the store checks the rest, but keepsKind asks for the id before
+	if strings.ContainsRune(id, 0) { // the store checks the rest, but unchanged asks for the id before
 		return store.Task{}, invalid("id must be at most 512 bytes of UTF-8 without control characters")
 	}
 	task, err := content.task(id, c.caller)
@@ -212,22 +214,17 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 		return nil, err
 	}
 	tasks := make([]store.Task, len(in.Body.Tasks))
-	var known []namedTask
 	for i, given := range in.Body.Tasks {
 		var err error
 		if given.ID == "" {
 			if given.ID, err = store.NewID(); err != nil {
 				return nil, err
 			}
-		} else {
-			known = append(known, namedTask{given.ID, given.Cron != ""})
 		}
 		if tasks[i], err = c.task(given.ID, given.Content); err != nil {
 			return nil, inBulk(err, i, len(tasks))
 		}
-	}
-	if err := c.keepsKind(ctx, in.Replacing, known...); err != nil {
-		return nil, err
+		tasks[i].Replace = in.Replace
 	}
 	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
 	if err != nil {
@@ -299,5 +296,6 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err != nil {
 		return nil, err
 	}
+	task.Replace = true // the patch names cron, or keeps it
 	return c.scheduleTask(ctx, task)
 }

@@ -142,9 +142,9 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	})
 	unbound, _ := keys.Unbound(err)
 	switch {
-	case errors.Is(err, errTaskExists):
+	case errors.Is(err, errTaskExists), errors.Is(err, store.ErrKindDiffers):
 		wrong.note("id", errors.New("must be a new one: there is a task with this id"))
-		return v.showNewTask(ctx, wrong, receipt.ID)
+		return v.showNewTask(ctx, wrong, task.ID)
 	case errors.Is(err, store.ErrInvalid):
 		noteInvalid(wrong, err)
 		return v.showNewTask(ctx, wrong, "")

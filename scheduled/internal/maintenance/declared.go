@@ -203,6 +203,7 @@ func (d *Declarer) apply(ctx context.Context, tx pgx.Tx) error {
 			d.config.Log.Info("declared recurring task stays cancelled, because somebody cancelled it", "task", id)
 			continue
 		}
+		task.Replace = true // what the code declares recurs, whatever had the id before
 		wanted = append(wanted, task)
 	}
 	done, err := tasks.ScheduleMany(ctx, tx, wanted)

@@ -319,3 +319,14 @@ func TestDeclares(t *testing.T) {
 		seen[hash] = name
 	}
 }
+
+// What the code declares recurs, also if a task that does not recur had the id before.
+func TestDeclaredInThePlaceOfAPlainTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	enginetest.Schedule(t, b.Pool, store.Task{ID: "a", Payload: enginetest.Job{Name: "a"}})
+	events := b.program("events", cron("a", "@hourly"))
+	events.deploy(1)
+	events.looks()
+	b.declared("declared", "a events QUEUED @hourly 2")
+}

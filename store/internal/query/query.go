@@ -73,8 +73,11 @@ func Value[T any](ctx context.Context, source Source, db DB, doing, statement st
 var ErrUnmigrated = errors.New(
 	"the schema is not migrated, or older than this program (run tasktable migrate, or call migrations.Up)")
 
+// ErrKindDiffers is store.ErrKindDiffers.
+var ErrKindDiffers = errors.New("without Replace a recurring task stays one, and no other becomes one")
+
 // Annotate adds to an error which call failed. The error wraps check.ErrInvalid for bad input that only Postgres has
-// found, and ErrUnmigrated for a schema that is not migrated.
+// found, ErrUnmigrated for a schema that is not migrated, and ErrKindDiffers for its own code.
 func Annotate(err error, doing string) error {
 	if err == nil {
 		return nil
@@ -84,6 +87,8 @@ func Annotate(err error, doing string) error {
 	case !errors.As(err, &refused):
 	case isBadInput(refused.SQLState()):
 		return fmt.Errorf("%s: %w: %w", doing, check.ErrInvalid, err)
+	case refused.SQLState() == "23T01": // the function schedule raises it
+		return fmt.Errorf("%s: %w: %w", doing, ErrKindDiffers, err)
 	case isMissing(refused.SQLState()):
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnmigrated, err)
 	}
