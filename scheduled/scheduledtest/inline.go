@@ -42,13 +42,16 @@ type Ran struct {
 	Type    string
 	Attempt int
 	Outcome string // a value of scheduled_task_executions.outcome
-	Err     error  // the handler's error
+	Err     error  // the handler's error, or why the effects that it asked for are refused
 	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
 	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them. If the Outcome is
 	// FAILED, it has those of FollowUpIfDead instead. The tasks of store.Task.IfDead are not among them.
 	Note      string
 	Result    json.RawMessage
 	FollowUps []string
+	// PutOff is true if a follow-up waits until a second after this attempt's start, although it was asked for now. That
+	// slows down chains of follow-ups, see handlers.Execution.FollowUp. RunDueAt with that time runs it.
+	PutOff bool
 }
 
 const (
@@ -244,6 +247,7 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 		return ran, fmt.Errorf(
 			"task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
 	}
+	ran.PutOff = done[0].PutOff
 	if ran.Outcome = outcome.Outcome; !done[0].Current {
 		ran.Outcome = outcome.Edited
 	}
@@ -283,11 +287,14 @@ func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handle
 	if err := outcome.DecodePayload(ctx, r.codec, e); err != nil {
 		return err
 	}
-	encoded := func(err error) error {
-		if err != nil {
-			return err
+	encoded := func(err error) error { // in the handler's transaction, which an error rolls back
+		if err == nil {
+			err = outcome.CheckEffects(e.Effects())
 		}
-		return outcome.EncodeFollowUps(ctx, r.codec, e)
+		if err == nil {
+			err = outcome.EncodeFollowUps(ctx, r.codec, e)
+		}
+		return err
 	}
 	switch {
 	case variant.Kind == handlers.KindPlain:

@@ -26,7 +26,7 @@ func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handl
 		Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
 	}
 	if err == nil {
-		if err = checkEffects(e.Effects()); err == nil {
+		if err = CheckEffects(e.Effects()); err == nil {
 			s.Effects = e.Effects()
 			s.Effects.IfDead = nil
 			s.Effects.Result = sanitize.JSON(s.Effects.Result)
@@ -106,9 +106,9 @@ func retryHintOf(err error) (asked retryHint) {
 	return asked
 }
 
-// checkEffects finds effects that the database would refuse. It would refuse them again at the next attempt,
+// CheckEffects finds effects that the database would refuse. It would refuse them again at the next attempt,
 // therefore the task fails.
-func checkEffects(effects handlers.Effects) error {
+func CheckEffects(effects handlers.Effects) error {
 	if again := effects.Again; again != nil && (again.IsZero() || again.UTC().Year() < 1 || again.UTC().Year() > 9999) {
 		return handlers.Permanent(fmt.Errorf("Again: %w: the time must be in the years 1 to 9999, got %s",
 			store.ErrInvalid, again))

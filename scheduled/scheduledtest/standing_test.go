@@ -1,0 +1,125 @@
+package scheduledtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+// A finished task runs again at the very time at which it was scheduled, as it does on a node, whose clock goes on.
+func TestRearmWhileTheTimeStandsStill(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	var keys []string
+	h := scheduledtest.New(
+		t, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			keys = append(keys, task.IdempotencyKey())
+			return nil
+		})),
+	)
+	h.SetNow(t.Context(), fivePM)
+	for round, want := range []store.Outcome{store.Created, store.Rearmed, store.Rearmed} {
+		done, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, IfFinished: store.Rearm})
+		if err != nil || done.Outcome != want {
+			t.Fatalf("round %d: %+v, %v", round, done, err)
+		}
+		if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
+			t.Fatalf("round %d: ran %+v", round, ran)
+		}
+	}
+	if len(keys) != 3 || keys[0] == keys[1] || keys[1] == keys[2] {
+		t.Errorf("keys %v", keys)
+	}
+}
+
+// logged keeps what is logged.
+type logged struct {
+	testing.TB
+	lines []string
+}
+
+func (l *logged) Logf(format string, args ...any) {
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+// The tenth step of a chain says that the next one is due a second later.
+func TestLongChainOfFollowUps(t *testing.T) {
+	t.Parallel()
+	tx := begin(t, storetest.Pool(t))
+	log := &logged{TB: t}
+	h := scheduledtest.New(
+		log, tx, registry(t, handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+			if steps := len(task.Payload.Event); steps < 15 {
+				task.FollowUp(store.Task{Payload: reminder{task.Payload.Event + "x"}})
+			}
+			return nil
+		})),
+	)
+	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		at     time.Time
+		steps  int
+		putOff bool
+	}{{fivePM, 10, true}, {fivePM.Add(time.Second), 5, false}} {
+		log.lines = nil
+		ran := h.RunDueAt(t.Context(), c.at)
+		if len(ran) != c.steps || ran[len(ran)-1].PutOff != c.putOff || ran[0].PutOff {
+			t.Errorf("at %s ran %+v", c.at, ran)
+		}
+		if lines := strings.Join(log.lines, " "); strings.Contains(lines, "a chain of 10 tasks") != c.putOff ||
+			strings.Contains(lines, "RunDueAt(2030-05-01T17:00:01Z)") != c.putOff {
+			t.Errorf("at %s logged %q", c.at, lines)
+		}
+	}
+}
+
+// What the handler asked for is refused although it returned nil, so there is an error all the same.
+func TestRanHasTheErrorOfItsEffects(t *testing.T) {
+	t.Parallel()
+	for want, effect := range map[string]func(*handlers.Execution){
+		"result must be at most 256 KiB": func(e *handlers.Execution) { e.Result(strings.Repeat("x", handlers.MaxResultBytes)) },
+		"the time must be in the years":  func(e *handlers.Execution) { e.Again(time.Time{}) },
+		"follow-up 1: ":                  func(e *handlers.Execution) { e.FollowUp(store.Task{}) },
+	} {
+		for _, inTx := range []bool{false, true} {
+			tx := begin(t, storetest.Pool(t))
+			run := handlers.Handle(func(_ context.Context, task *handlers.Task[reminder]) error {
+				effect(task.Execution)
+				return nil
+			})
+			if inTx {
+				run = handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[reminder]) error {
+					effect(task.Execution)
+					_, err := tx.Exec(ctx, `CREATE TABLE written ()`)
+					return err
+				})
+			}
+			h := scheduledtest.New(t, tx, registry(t, run))
+			if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
+				t.Fatal(err)
+			}
+			ran := h.RunDueAt(t.Context(), fivePM)
+			if len(ran) != 1 || ran[0].Outcome != "FAILED" || !errors.Is(ran[0].Err, store.ErrInvalid) ||
+				!strings.Contains(ran[0].Err.Error(), want) {
+				t.Errorf("%s, in a transaction %t: %+v", want, inTx, ran)
+			}
+			var written bool
+			if err := tx.QueryRow(t.Context(), `SELECT to_regclass('written') IS NOT NULL`).Scan(&written); err != nil ||
+				written {
+				t.Errorf("%s: a write of the handler was kept, %v", want, err)
+			}
+		}
+	}
+}
