@@ -116,7 +116,7 @@ func TestMadeRecurringWhileItRuns(t *testing.T) {
 	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Schedule(t, b.Pool, store.Task{
 		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour),
-		Recurrence: &store.Recurrence{Cron: "@hourly"},
+		Recurrence: &store.Recurrence{Cron: "@hourly"}, Replace: true,
 	})
 	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d while it is held", n)
@@ -129,7 +129,7 @@ func TestMadeRecurringWhileItRuns(t *testing.T) {
 	b.Fires(enginetest.Noon.Add(2 * time.Minute))
 	b.Recurs("planned", "a", `QUEUED count=0 next=1h0m0s`)
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour),
+		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour), Replace: true,
 	})
 	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d that do not recur", n)
