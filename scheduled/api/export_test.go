@@ -15,6 +15,3 @@ func CodeMeans(code Code) (status int, again bool) {
 	}
 	return 0, false
 }
-
-// OtherKindSQL is the statement by which a call finds a task of another kind.
-const OtherKindSQL = otherKindSQL
