@@ -1,16 +1,20 @@
 package cmd
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/tasktable/tasktable/handlers/webhook"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -36,6 +40,34 @@ func TestWebhookOptions(t *testing.T) {
 	if err := targets(&hosts)("10.1.0.0/16, *.example.org"); err != nil ||
 		!slices.Equal(hosts, []string{"10.1.0.0/16", "*.example.org"}) {
 		t.Errorf("%q, %v", hosts, err)
+	}
+}
+
+func TestWebhookCircuitOption(t *testing.T) {
+	t.Parallel()
+	before := webhook.Circuit{Calls: 7}
+	for given, want := range map[string]webhook.Circuit{
+		"off":            {Off: true},
+		"20,30s,15m":     {Calls: 20, Open: 30 * time.Second, MaxOpen: 15 * time.Minute},
+		"1,1s,1s":        {Calls: 1, Open: time.Second, MaxOpen: time.Second},
+		"100000,24h,24h": {Calls: 100000, Open: 24 * time.Hour, MaxOpen: 24 * time.Hour},
+		"":               before,
+		"on":             before,
+		"20,30s":         before,
+		"20,30s,15m,1h":  before,
+		"0,30s,15m":      before,
+		"100001,30s,15m": before,
+		"20,30,15m":      before,
+		"20,0s,15m":      before,
+		"20,30s,0s":      before,
+		"20,30s,29s":     before,
+		"off,30s,15m":    before,
+		"-1,30s,15m":     before,
+	} {
+		found := before
+		if err := circuit(&found)(given); found != want || (err != nil) != (want == before) {
+			t.Errorf("%q: %+v, %v; want %+v", given, found, err, want)
+		}
 	}
 }
 
@@ -83,4 +115,38 @@ func TestServeSendsHTTPRequests(t *testing.T) {
 	if header := <-requests; len(strings.Fields(header.Get("Webhook-Signature"))) != 2 || len(requests) > 0 {
 		t.Errorf("got %v, and %d more", header, len(requests))
 	}
+}
+
+// The options set the circuit and keep what a failed answer says. The metrics tell that tasks wait.
+func TestServeWaitsForAHostThatFails(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of paper", http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(receiver.Close)
+	url := storetest.URL(t)
+	p, address := probed(t, []string{"DATABASE_URL=" + url}, "--webhook-allow=127.0.0.1", "--webhook-circuit=1,1h,1h",
+		"--webhook-keep-error-body")
+	for i, outcome := range []string{"RETRIED", "SNOOZED"} { // the first one opens the circuit
+		execute(t, url, fmt.Sprintf(`SELECT tasktable.schedule('{"type": "HTTP_REQUEST", "url": "%s"}', id => 'task-%d')`,
+			receiver.URL, i))
+		ask(t, url, fmt.Sprintf(`SELECT outcome FROM tasktable.scheduled_task_executions WHERE task_id = 'task-%d'
+			ORDER BY fence LIMIT 1`, i), outcome)
+	}
+	ask(t, url, `SELECT error LIKE '%answered 503%out of paper%' FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'RETRIED'`, "true")
+	ask(t, url, `SELECT next_attempt_at > now() + interval '50 minutes' FROM tasktable.waiting_tasks
+		WHERE id = 'task-1'`, "true")
+	counted := regexp.MustCompile(`tasktable_tasks_waited_total\{type="HTTP_REQUEST"\} [1-9]`)
+	for deadline := time.Now().Add(waitLimit); ; { // a node counts an outcome after it has recorded it
+		_, metrics := get(t, address+"/metrics")
+		if counted.MatchString(metrics) && strings.Contains(metrics, "\ntasktable_webhook_open_circuits 1\n") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics say %s", metrics)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
 }
