@@ -81,7 +81,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 		if err := d.board.check(d.http.address); err != nil {
 			return err
 		}
-		pages = newStartingHandler(refusePage)
+		pages, d.http.local = newStartingHandler(refusePage), d.board.open
 		answering, err := d.http.listen(ctx, http.NotFoundHandler(), nil, pages, nil, logger)
 		if err != nil {
 			return err

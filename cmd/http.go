@@ -21,6 +21,7 @@ import (
 type httpSettings struct {
 	address string
 	probes  string // "": at address
+	local   bool   // address tells strangers nothing whose request names another host than this machine
 }
 
 func (s *httpSettings) options() []options.Option {
@@ -66,6 +67,7 @@ type httpServer struct {
 	ended   sync.WaitGroup
 	node    atomic.Pointer[scheduled.Node] // nil until there is one
 	since   time.Time
+	local   bool // as in httpSettings
 	log     *slog.Logger
 }
 
@@ -74,7 +76,7 @@ type httpServer struct {
 func (s *httpSettings) listen(
 	ctx context.Context, metrics http.Handler, api, board *startingHandler, proxies []netip.Prefix, logger *slog.Logger,
 ) (*httpServer, error) {
-	h := &httpServer{since: time.Now(), log: logger}
+	h := &httpServer{since: time.Now(), local: s.local, log: logger}
 	if s.probes != "" {
 		address, err := h.serve(ctx, s.probes, h.probes(metrics), newOpenConns(maxProbeConns, nil))
 		if err != nil {

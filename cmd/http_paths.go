@@ -24,7 +24,7 @@ const httpAPIIndex = `/v1/      the API, for callers with a key
 // is no http.ServeMux, because that would clean a path with // or .. in it, and lead the client to the path of another
 // task. The API and the dashboard refuse such a path.
 func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) http.Handler {
-	reasons, index := metrics != nil, httpIndex
+	index := httpIndex
 	if metrics != nil {
 		index += httpMetricsIndex
 	}
@@ -32,14 +32,16 @@ func (h *httpServer) handler(metrics http.Handler, api, board *startingHandler) 
 		index += httpAPIIndex
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A page of another site could lead its own host name to this address, as for the dashboard that is open.
+		tells := metrics != nil && (board == nil || !h.local || isLoopback(r.Host))
 		switch path := r.URL.Path; {
 		case api != nil && isAPI(path):
 			api.ServeHTTP(w, r)
 		case path == "/livez":
-			shown(h.live(), reasons).ServeHTTP(w, r)
+			shown(h.live(), tells).ServeHTTP(w, r)
 		case path == "/readyz":
-			shown(h.ready(), reasons).ServeHTTP(w, r)
-		case path == "/metrics" && metrics != nil:
+			shown(h.ready(), tells).ServeHTTP(w, r)
+		case path == "/metrics" && tells:
 			onlyRead(metrics).ServeHTTP(w, r)
 		case board != nil && (api == nil || !hasKey(r)):
 			board.ServeHTTP(w, r)

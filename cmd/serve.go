@@ -178,7 +178,7 @@ func (s *serve) handlers() (calls, pages *startingHandler, err error) {
 		if err := s.board.check(s.http.address); err != nil {
 			return nil, nil, err
 		}
-		pages = newStartingHandler(refusePage)
+		pages, s.http.local = newStartingHandler(refusePage), s.board.open
 	}
 	return calls, pages, nil
 }

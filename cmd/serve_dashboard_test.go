@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"syscall"
@@ -125,6 +126,42 @@ func TestDashboardOpen(t *testing.T) {
 		if person, err := open.authenticate()(r); !errors.Is(err, dashboard.ErrUnauthenticated) {
 			t.Errorf("a proxy that sends %s: %+v, %v", header, person, err)
 		}
+	}
+}
+
+// The same holds for what the program tells at that address without a key, but not for --probe-addr.
+func TestServeWithAnOpenDashboard(t *testing.T) {
+	t.Parallel()
+	p, base := probed(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "--dashboard", "--dashboard-open")
+	becomes(t, base+"/readyz", http.StatusOK)
+	for host, want := range map[string]int{
+		"127.0.0.1:8080": http.StatusOK, "localhost": http.StatusOK, "evil.example": http.StatusUnauthorized,
+	} {
+		for path, code := range map[string]int{"/": want, "/metrics": want, "/readyz": http.StatusOK} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Host = host
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			told := path != "/readyz" || strings.Contains(string(text), `"name"`) == (want == http.StatusOK)
+			if err != nil || response.StatusCode != code || !told {
+				t.Errorf("%s of %s: %d %s, %v", path, host, response.StatusCode, text, err)
+			}
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	p.end().want(t, exitOK)
+	answer := httptest.NewRecorder()
+	(&httpServer{local: true}).probes(newMetrics().metricsHandler()).
+		ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://node-7:8081/metrics", nil))
+	if answer.Code != http.StatusOK {
+		t.Errorf("a scrape at --probe-addr: %d", answer.Code)
 	}
 }
 
