@@ -14,13 +14,15 @@ CREATE TYPE tasktable.verb_outcome AS (id text, revision bigint, outcome text);
 COMMENT ON TYPE tasktable.verb_outcome IS 'The result of a verb: the id of the task, its revision after the verb (null '
     'if the task is absent or deleted), and the outcome.';
 
-CREATE FUNCTION tasktable.enter_change(verb text, by text, wake boolean) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION tasktable.enter_change(verb text, by text, wake boolean, encoded_anew boolean DEFAULT false)
+RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     former text := coalesce(current_setting('tasktable_change.context', true), '');
     mark   text; -- an assignment is faster than PERFORM, which runs a query
 BEGIN
     mark := set_config('tasktable_change.context',
-        concat(verb, chr(31), by, chr(31), CASE WHEN wake THEN '' ELSE 'quiet' END), true);
+        concat(verb, chr(31), by, chr(31), CASE WHEN wake THEN '' ELSE 'quiet' END,
+            CASE WHEN encoded_anew THEN chr(31) || 'encoded anew' END), true);
     RETURN former;
 END $$;
 COMMENT ON FUNCTION tasktable.enter_change IS 'Names the verb and the caller for the changes that follow, and returns '
@@ -77,7 +79,7 @@ CREATE FUNCTION tasktable.schedule(
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
-    if_running text DEFAULT NULL, replace boolean DEFAULT false
+    if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -87,6 +89,7 @@ DECLARE
     former     text;
     differs    boolean; -- the content, except for the recurrence
     recurs     boolean; -- the recurrence differs
+    encoded_anew boolean := false; -- the payload is the same, but was encoded with a former key
     misses     int := 0; -- how often the row could be neither read nor inserted
     max_misses CONSTANT int := 20;
     -- In a higher isolation level the snapshot may be older than this call, and a row that looks unchanged may have
@@ -185,6 +188,13 @@ BEGIN
             WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at)
                 THEN task.scheduled_at
             ELSE schedule.scheduled_at END;
+        IF schedule.former_payloads IS NOT NULL THEN
+            encoded_anew := EXISTS (SELECT FROM jsonb_array_elements(schedule.former_payloads) AS former
+                WHERE former.value = task.payload);
+            IF encoded_anew AND task.fence IS NOT NULL THEN -- otherwise the task would run again
+                schedule.payload := task.payload;
+            END IF;
+        END IF;
         -- A payload that is null differs as well, so that the UPDATE refuses it.
         differs := (task.payload, task.priority, task.queue, task.expiration, task.expected_execution_time,
                 task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention, task.if_dead)
@@ -211,7 +221,7 @@ BEGIN
             locked := true;
             CONTINUE;
         END IF;
-        former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
+        former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake, encoded_anew);
         UPDATE tasktable.scheduled_tasks AS t
         SET payload = schedule.payload, scheduled_at = task_time, priority = schedule.priority, queue = schedule.queue,
             expiration = schedule.expiration, expected_execution_time = schedule.expected_execution_time,
@@ -234,7 +244,8 @@ END $$;
 COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_at null keeps the time of an existing '
     'task; a new one is due now. A finished task runs again only at another time. if_finished => ''rearm'' without '
     'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that runs. '
-    'Without replace => true a recurring task stays one, and another task does not become one. '
+    'Without replace => true a recurring task stays one, and another task does not become one. former_payloads is an '
+    'array of encodings of the same payload with former keys. '
     'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
@@ -332,7 +343,8 @@ BEGIN
         catch_up_limit => (task.task ->> 'catch_up_limit')::int, ends_at => (task.task ->> 'ends_at')::timestamptz,
         max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
         if_dead => nullif(task.task -> 'if_dead', 'null'),
-        if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean
+        if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean,
+        former_payloads => task.task -> 'former_payloads'
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +44,27 @@ var ErrUnknownCodec = errors.New("unknown codec")
 // current and former that does not return ErrUnknownCodec for the name.
 func Codecs(current Codec, former ...Codec) Codec { return codecs(append([]Codec{current}, former...)) }
 
+// Rotated is a Codec that has taken the place of others, for example after a change of the key. Schedule encodes each
+// payload by these, too, so that it recognizes a task that one of them has encoded. It encodes a waiting task anew, which
+// keeps its idempotency key, and leaves a running one alone. Codecs returns a Rotated.
+type Rotated interface {
+	Codec
+	// Former returns the former codecs. A payload that one of them cannot encode counts as another one.
+	Former() []Codec
+}
+
 type codecs []Codec
+
+// Former returns the former codecs, and those that all of them have replaced.
+func (c codecs) Former() []Codec {
+	all := slices.Clone(c[1:])
+	for _, one := range c {
+		if rotated, ok := one.(Rotated); ok {
+			all = append(all, rotated.Former()...)
+		}
+	}
+	return all
+}
 
 // checkCodec refuses a pointer that is nil, which is no nil Codec, because its methods would panic at the first task.
 func checkCodec(codec Codec) error {
@@ -84,7 +105,10 @@ type envelope struct {
 
 // inEnvelope is a payload that Schedule must store as it is, because it is encoded already or because Reconcile keeps
 // the stored payload.
-type inEnvelope struct{ JSON }
+type inEnvelope struct {
+	JSON
+	former []json.RawMessage
+}
 
 // Encoded is Fixed with the payload encoded by codec. If codec is nil, it is Fixed. It is for engines. Applications
 // do not need it, because Schedule encodes payloads. Schedule does not encode a task again that Encoded returned.
@@ -96,7 +120,7 @@ func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
-	t.ID, t.Payload = wire.ID, inEnvelope{JSON(wire.Payload)}
+	t.ID, t.Payload = wire.ID, inEnvelope{JSON(wire.Payload), wire.Former}
 	return t.withIfDead(wire), nil
 }
 
@@ -110,7 +134,8 @@ func (w *wireTask) encodeAll(ctx context.Context, codec Codec, task Task) error 
 
 // encode puts the payload into an envelope, unless it is in one already.
 func (w *wireTask) encode(ctx context.Context, codec Codec, payload Payload) error {
-	if _, done := payload.(inEnvelope); done {
+	if stored, done := payload.(inEnvelope); done {
+		w.Former = stored.former
 		return nil
 	}
 	kind := payload.TaskType()
@@ -118,18 +143,34 @@ func (w *wireTask) encode(ctx context.Context, codec Codec, payload Payload) err
 	if err != nil {
 		return fmt.Errorf("%w: payload of type %s cannot be read", ErrInvalid, kind)
 	}
-	name, data, err := codec.Encode(ctx, kind, w.ID, plain)
-	if err != nil {
-		return fmt.Errorf("encode payload of type %s: %w", kind, err)
+	if w.Payload, err = inCodec(ctx, codec, kind, w.ID, plain); err != nil {
+		return err
 	}
-	if len(name) > 128 || !cronSyntax.MatchString(name) {
-		return check.Invalid("codec", "must have a name of 1 to 128 printable ASCII characters",
-			fmt.Sprintf("%.140q", name))
-	}
-	if w.Payload, err = json.Marshal(envelope{kind, name, data}); err != nil {
-		return fmt.Errorf("encode payload of type %s: %w", kind, err)
+	if rotated, ok := codec.(Rotated); ok {
+		for _, former := range rotated.Former() {
+			if encoded, err := inCodec(ctx, former, kind, w.ID, plain); err == nil {
+				w.Former = append(w.Former, encoded)
+			}
+		}
 	}
 	return checkStorable(w.Payload, kind+", encoded")
+}
+
+// inCodec returns the envelope of a payload.
+func inCodec(ctx context.Context, codec Codec, kind, id string, plain []byte) (json.RawMessage, error) {
+	name, data, err := codec.Encode(ctx, kind, id, plain)
+	if err != nil {
+		return nil, fmt.Errorf("encode payload of type %s: %w", kind, err)
+	}
+	if len(name) > 128 || !cronSyntax.MatchString(name) {
+		return nil, check.Invalid("codec", "must have a name of 1 to 128 printable ASCII characters",
+			fmt.Sprintf("%.140q", name))
+	}
+	encoded, err := json.Marshal(envelope{kind, name, data})
+	if err != nil {
+		return nil, fmt.Errorf("encode payload of type %s: %w", kind, err)
+	}
+	return encoded, nil
 }
 
 // Decoded returns a stored payload as it was before it was encoded. It returns a payload without an envelope

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -363,4 +364,83 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 	}
+}
+
+// A change of the key asks for nothing new: a waiting task is encoded anew and keeps its idempotency key, and a running
+// one is left alone. What differs besides counts as ever.
+func TestAChangedKeyKeepsTheIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for rotation, codecs := range map[string][2]store.Codec{
+		"a new key":                 {secret(t, 1), secret(t, 2)},
+		"a key that is to come":     {secret(t, 2), former(t, secret(t, 2))},
+		"another codec":             {coded{name: "turned"}, store.Codecs(secret(t, 1), coded{name: "turned"})},
+		"another codec and its own": {secret(t, 1), store.Codecs(coded{name: "turned"}, secret(t, 2))},
+	} {
+		before, after := codecs[0], codecs[1]
+		for _, way := range recurringWays[:2] { // one and many
+			for i, c := range []struct {
+				kind    string
+				change  func(*store.Task)
+				outcome store.Outcome
+				anew    bool // the payload is encoded by the new codec
+				draws   bool
+			}{
+				{"QUEUED", func(*store.Task) {}, store.Rescheduled, true, false},
+				{"PAUSED", func(*store.Task) {}, store.Rescheduled, true, false},
+				{"CANCELLED", func(*store.Task) {}, store.Rearmed, true, false},
+				{"COMPLETED", func(*store.Task) {}, store.Finished, false, false},
+				{"EXECUTING", func(*store.Task) {}, store.Unchanged, false, false},
+				{"EXECUTING", func(task *store.Task) { task.Priority = 7 }, store.Rescheduled, false, false},
+				{"QUEUED", func(task *store.Task) { task.Payload = payload(2) }, store.Rescheduled, true, true},
+				{"EXECUTING", func(task *store.Task) { task.Payload = payload(2) }, store.Rescheduled, true, true},
+				{"QUEUED", func(task *store.Task) { task.At = far(5) }, store.Rescheduled, true, true},
+			} {
+				id := fmt.Sprintf("%s, %s, %d %s", rotation, way.name, i, c.kind)
+				task := base(id)
+				b.make(id, c.kind)
+				encoded, err := task.Encoded(b.ctx, before)
+				b.check(err)
+				b.asEngine(func(tx pgx.Tx) { // as if it had been scheduled by the codec
+					b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET payload = $2::text::jsonb WHERE id = $1`, id,
+						string(must(json.Marshal(encoded.Payload))))
+					b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+				})
+				was := b.get(id)
+				c.change(&task)
+				b.tasks = store.New(store.Config{Service: service, Codec: after})
+				receipt, err := way.call(b, task)
+				b.check(err)
+				row := b.get(id)
+				plain, err := b.tasks.Payload(b.ctx, *row)
+				b.check(err)
+				want, _ := json.Marshal(task.Payload)
+				if receipt.Outcome != c.outcome || (row.AskedRevision != was.AskedRevision) != c.draws ||
+					(string(row.Payload) != string(was.Payload)) != c.anew ||
+					c.outcome != store.Finished && !sameJSON(plain, want) {
+					t.Errorf("%s: %s, key %d after %d, payload %s", id, receipt.Outcome, row.AskedRevision,
+						was.AskedRevision, plain)
+				}
+			}
+		}
+	}
+}
+
+// former is the codec with the key before the newest one first.
+func former(t *testing.T, codec store.Codec) store.Codec {
+	t.Helper()
+	return codec.(store.Rotated).Former()[0]
+}
+
+func sameJSON(a, b []byte) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
 }

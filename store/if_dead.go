@@ -84,6 +84,7 @@ func (w *wireTask) encodeIfDead(ctx context.Context, codec Codec, tasks []Task) 
 			one.ID = ifDeadID(w.ID, i+1) // the codec may bind the payload to it
 		}
 		err := one.encode(ctx, codec, task.Payload)
+		one.Former = nil // a changed key changes if_dead, which is no part of the idempotency key
 		if one.ID = id; err != nil {
 			return inIfDead(err, i+1)
 		}
@@ -112,7 +113,7 @@ func (t Task) withIfDead(wire wireTask) Task {
 func storedPayload(payload json.RawMessage) Payload {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(payload, &fields) == nil && fields[codecField] != nil {
-		return inEnvelope{JSON(payload)}
+		return inEnvelope{JSON: JSON(payload)}
 	}
 	return JSON(payload)
 }

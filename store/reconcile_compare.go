@@ -316,7 +316,7 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 	}
 	var payload Payload = typedJSON{json.RawMessage(*p.Payload), name}
 	if !payloads {
-		payload = inEnvelope{JSON(*p.Payload)}
+		payload = inEnvelope{JSON: JSON(*p.Payload)}
 	}
 	task := &Task{
 		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration),

@@ -180,7 +180,7 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 	}
 	task.Jitter, task.Retention, task.Recurrence.CatchUpLimit, task.Recurrence.MaxOccurrences = time.Microsecond,
 		time.Microsecond, 1, 1
-	task.At = time.Time{} // kept, so that the end may be before it
+	task.At = time.Time{}                                      // kept, so that the end may be before it
 	task.Recurrence.EndsAt = time.Time{}.Add(time.Microsecond) // as late as can be told from none
 	if got := b.schedule(task); got.Outcome != store.Rescheduled {
 		t.Errorf("the least: %+v", got)

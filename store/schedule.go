@@ -23,7 +23,8 @@ SELECT id, revision, outcome FROM tasktable.schedule(
     catch_up => $19::text, catch_up_paused => $20::text, catch_up_limit => $21::text::int,
         ends_at => $22::text::timestamptz,
     max_occurrences => $23::text::int, trace => $24::text, if_dead => $25::text::jsonb,
-    if_running => $26::text, replace => $27::text::boolean)`
+    if_running => $26::text, replace => $27::text::boolean,
+    former_payloads => $28::text::jsonb)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
 // RunsAgain, Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field
@@ -36,13 +37,13 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
-	var ifDead *string
-	if len(wire.IfDead) > 0 {
-		encoded, err := json.Marshal(wire.IfDead)
-		if err != nil {
-			return Receipt{}, fmt.Errorf("schedule: encode if_dead: %w", err)
-		}
-		ifDead = new(string(encoded))
+	ifDead, err := list("if_dead", wire.IfDead)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("schedule: %w", err)
+	}
+	former, err := list("former_payloads", wire.Former)
+	if err != nil {
+		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
@@ -50,7 +51,19 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
-		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace))
+		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former)
+}
+
+// list returns a list as JSON, and nil for an empty one.
+func list[T any](name string, all []T) (*string, error) {
+	if len(all) == 0 {
+		return nil, nil //nolint:nilnil // most tasks have none
+	}
+	encoded, err := json.Marshal(all)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", name, err)
+	}
+	return new(string(encoded)), nil
 }
 
 // wire returns the task in the form that goes to the database: checked, encoded, and with the span of ctx.

@@ -26,8 +26,9 @@ type Config struct {
 	// Codec encodes the payloads that are scheduled. Package seal has a Codec that encrypts them. The nodes need the
 	// same Codec. Nil means that payloads are stored unencoded.
 	//
-	// Schedule compares encoded payloads with the stored ones. After a change of the Codec, or of its key, each
-	// waiting or running task is therefore Rescheduled once, when the application schedules it again.
+	// Schedule compares encoded payloads with the stored ones. After the first Codec is set, each waiting or running
+	// task is therefore Rescheduled once, as an edit of its payload, when the application schedules it again. After a
+	// change to a Rotated Codec, such as one with another key, only waiting tasks are, and keep their idempotency keys.
 	Codec Codec
 }
 

@@ -200,6 +200,8 @@ type wireTask struct {
 	Trace                 *string         `json:"trace,omitempty"`
 	ScheduledBy           *string         `json:"scheduled_by,omitempty"` // nil: the call names the author
 	IfDead                []wireTask      `json:"if_dead,omitempty"`
+
+	Former []json.RawMessage `json:"former_payloads,omitempty"` // the payload as former codecs encode it, see Rotated
 	wireRecurrence
 }
 

@@ -17,7 +17,7 @@
 //  1. Use New(old, new) everywhere, so that every program can decrypt payloads that the new key encrypts.
 //
 //  2. Use New(new, old) everywhere. From then on the new key encrypts. Each waiting task that is scheduled again is
-//     rescheduled once.
+//     rescheduled once, and keeps its idempotency key.
 //
 //  3. Use New(new) when no task is left that the old key encrypted:
 //
@@ -98,6 +98,17 @@ func New(keys ...Key) (*Codec, error) {
 // Encode encrypts a payload with the first key.
 func (c *Codec) Encode(_ context.Context, kind, id string, plain []byte) (name string, data []byte, err error) {
 	return c.current, c.keys[c.current].seal(kind, id, plain), nil
+}
+
+// Former returns a Codec for each of the other keys, that encrypts with it.
+func (c *Codec) Former() []store.Codec {
+	var all []store.Codec
+	for name := range c.keys {
+		if name != c.current {
+			all = append(all, &Codec{current: name, keys: c.keys})
+		}
+	}
+	return all
 }
 
 // Decode decrypts a payload with the key that name names.
