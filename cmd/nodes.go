@@ -25,8 +25,8 @@ loses its session, it goes on as a new node with a new number.
   unknown  the database is a standby, which does not see the locks
 
 LAST SEEN is when its session last sent a statement, which it does each second. It is - if the database role may not see
-the sessions of other roles (GRANT pg_read_all_stats allows it). QUEUES are the slots of each queue. TYPES are the types
-that it has handlers for, cut at the width of the terminal.
+the sessions of other roles (GRANT pg_read_all_stats allows it). QUEUES are the slots of each queue, and of each
+type with a limit. TYPES are the types that it has handlers for, cut at the width of the terminal.
 
 With --output json it prints an array of the nodes.`
 

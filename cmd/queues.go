@@ -168,5 +168,8 @@ func slotsText(node inspect.Node) string {
 	if node.SharesSlots {
 		text += ", shared"
 	}
+	for _, kind := range sortedKeys(node.TypeSlots) {
+		text += ", at most " + strconv.Itoa(node.TypeSlots[kind]) + " of " + kind
+	}
 	return text
 }

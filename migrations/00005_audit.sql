@@ -24,8 +24,8 @@ COMMENT ON FUNCTION tasktable.lock_class IS 'The classid in pg_locks of the advi
     'node the objid is the number of the node, for kind leader it is 0.';
 
 CREATE VIEW tasktable.node_states AS
-    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.started_at, n.elected_at,
-        n.last_seen_at, n.dead_at,
+    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.type_slots, n.started_at,
+        n.elected_at, n.last_seen_at, n.dead_at,
         CASE WHEN n.dead_at IS NOT NULL THEN 'ended'
             WHEN pg_is_in_recovery() THEN 'unknown'
             WHEN l.leads THEN 'leads'
@@ -275,13 +275,30 @@ CREATE VIEW tasktable.task_reasons AS
 COMMENT ON VIEW tasktable.task_reasons IS 'Why a task does not run, and until when, for each task that is not '
     'COMPLETED. Filter by id, or count by code.';
 
-CREATE FUNCTION tasktable.tasks_ahead(id text, OUT higher bigint, OUT equal bigint, OUT claimed bigint)
+CREATE FUNCTION tasktable.tasks_ahead(id text, OUT higher bigint, OUT equal bigint, OUT claimed bigint,
+    OUT type_slots bigint, OUT type_claimed bigint, OUT hung bigint)
 LANGUAGE sql STABLE AS $$
     -- Lane by lane, as the leader claims, so that Postgres reads only due tasks.
-    WITH task AS (SELECT * FROM tasktable.scheduled_tasks AS t WHERE t.id = tasks_ahead.id)
+    WITH task AS (SELECT * FROM tasktable.scheduled_tasks AS t WHERE t.id = tasks_ahead.id),
+    able AS (
+        -- The nodes that may run the task. Somebody may have damaged their rows.
+        SELECT CASE WHEN jsonb_typeof(n.type_slots -> task.type) = 'number'
+                THEN (n.type_slots ->> task.type)::numeric END AS type_slots,
+            (SELECT sum(h.value::numeric)
+                FROM jsonb_each(CASE jsonb_typeof(n.hung) WHEN 'object' THEN n.hung ELSE '{}' END) AS h
+                WHERE jsonb_typeof(h.value) = 'number') AS hung
+        FROM task JOIN tasktable.nodes AS n ON task.type = ANY (n.types) AND n.queues ? task.queue
+        WHERE n.dead_at IS NULL
+            AND n.number IN (SELECT s.number FROM tasktable.node_states AS s WHERE s.state <> 'silent')
+    )
     SELECT count(*) FILTER (WHERE one.higher), count(*) FILTER (WHERE NOT one.higher),
         (SELECT count(*) FROM tasktable.scheduled_tasks AS h, task
-            WHERE h.lease_expires_at IS NOT NULL AND h.queue = task.queue)
+            WHERE h.lease_expires_at IS NOT NULL AND h.queue = task.queue),
+        (SELECT least(sum(able.type_slots), 1e9)::bigint FROM able
+            HAVING count(*) = count(able.type_slots) AND count(*) > 0),
+        (SELECT count(*) FROM tasktable.scheduled_tasks AS h, task
+            WHERE h.lease_expires_at IS NOT NULL AND h.type = task.type),
+        (SELECT least(coalesce(sum(able.hung), 0), 1e9)::bigint FROM able)
     FROM (
         SELECT l.priority > task.priority AS higher
         FROM task
@@ -302,7 +319,9 @@ LANGUAGE sql STABLE AS $$
     ) AS one
 $$;
 COMMENT ON FUNCTION tasktable.tasks_ahead IS 'How many due tasks of its queue run before a due task, counted up to '
-    '10,000: those of a higher priority, and those of its priority. And how many of its queue are claimed.';
+    '10,000: those of a higher priority, and those of its priority. And how many of its queue and of its type are '
+    'claimed, how many handlers of its type run at once (null: some of its nodes have no limit), and how many handlers '
+    'of its nodes do not return.';
 
 -- An application may not read the view, because the view shows the tasks of all services. This function runs as the
 -- owner, but answers only for a task that the caller may read. Its search_path is fixed, so that the caller cannot put
@@ -422,6 +441,7 @@ BEGIN
             ('node_states', 'queues', 'The queues it works, with their slots.'),
             ('node_states', 'types', 'The types it has handlers for.'),
             ('node_states', 'shares_slots', 'Idle slots of one of its queues serve its other queues.'),
+            ('node_states', 'type_slots', 'Of the types with a limit: how many of its handlers run at once.'),
             ('node_states', 'started_at', 'When it began.'),
             ('node_states', 'elected_at', 'When it last became leader. Null: never.'),
             ('node_states', 'last_seen_at', 'Its last sign of life, written when a leader finds its session gone.'),

@@ -89,7 +89,8 @@ func nodeLineOf(node inspect.Node, work inspect.Work) nodeLine {
 	return line
 }
 
-// queuesText names the queues of a node with their slots, such as "default 10, mail 2 (shared)".
+// queuesText names the queues of a node with their slots, and the types with limits, such as
+// "default 10, mail 2 (shared), at most 3 of LOG".
 func queuesText(node inspect.Node) string {
 	var parts []string
 	for _, queue := range slices.Sorted(maps.Keys(node.Queues)) {
@@ -98,6 +99,9 @@ func queuesText(node inspect.Node) string {
 	text := strings.Join(parts, ", ")
 	if node.SharesSlots && text != "" {
 		text += " (shared)"
+	}
+	for _, kind := range slices.Sorted(maps.Keys(node.TypeSlots)) {
+		text += fmt.Sprintf(", at most %d of %s", node.TypeSlots[kind], kind)
 	}
 	return text
 }

@@ -2,14 +2,20 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // due checks the tasks that should run by now. It goes by the oldest due task of each queue.
 func (e *examination) due(ctx context.Context) error {
 	work, err := e.listWork(ctx)
+	if err != nil {
+		return err
+	}
+	alive, _, err := e.listNodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,8 +43,11 @@ func (e *examination) due(ctx context.Context) error {
 			continue
 		}
 		late = true
-		e.warn("see nodes and leader; if both are well, the slots are too few or busy: more slots (--queue "+queue+
-			"=…), more nodes, or\n"+
+		more := "more slots (--queue " + queue + "=…)"
+		if slices.ContainsFunc(alive, func(n inspect.Node) bool { return n.TypeSlots[sum.Type] > 0 }) {
+			more += ", more slots of its type (--type-slots " + sum.Type + "=…)"
+		}
+		e.warn("see nodes and leader; if both are well, the slots are too few or busy: "+more+", more nodes, or\n"+
 			e.sql("SELECT type, count(*), min(claimed_at) FROM tasktable.running_tasks WHERE queue = %s GROUP BY type",
 				quoted(queue)),
 			"%s in queue %s, the oldest, of type %s, for %s (since %s)",

@@ -72,6 +72,14 @@ func TestTasksThatNoNodeWorks(t *testing.T) {
 	if !strings.Contains(due.Do, "slots") {
 		t.Errorf("it says %q", due.Do)
 	}
+	if strings.Contains(due.Do, "--type-slots") {
+		t.Errorf("without a limit it says %q", due.Do)
+	}
+	p.exec(`UPDATE tasktable.nodes SET type_slots = '{"TEST": 2}'`)
+	due = p.finds(p.examine(nil, "nodes", "due"), "due", Warning, "1 due task in queue default")
+	if !strings.Contains(due.Do, "more slots of its type (--type-slots TEST=…)") {
+		t.Errorf("with a limit it says %q", due.Do)
+	}
 	p.exec(cancel)
 	p.exec(`SELECT tasktable.pause_scope('queue', 'mail')`) // on purpose, then
 	p.well(p.examine(nil, "nodes"))

@@ -37,6 +37,8 @@ type Node struct {
 	Queues map[string]int `json:"queues" db:"-"`
 	// SharesSlots tells that idle slots of one queue serve the other queues.
 	SharesSlots bool `json:"shares_slots"`
+	// TypeSlots has, for each type with a limit, how many of its handlers run at once in all queues of the node.
+	TypeSlots map[string]int `json:"type_slots,omitempty" db:"-"`
 	// Types are the types for which the node has handlers.
 	Types     []string  `json:"types" db:"-"`
 	StartedAt time.Time `json:"started_at"`
@@ -79,8 +81,8 @@ type NodeFilter struct {
 // last executed a query, which is the node's last sign of life.
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
-    to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, n.state, n.started_at, n.elected_at,
-        n.dead_at,
+    to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, 
+    coalesce(nullif(n.type_slots, '{}')::text, 'null') AS limits_text, n.state, n.started_at, n.elected_at, n.dead_at,
     CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.last_seen_at,
         n.dead_at) END AS last_seen
 FROM tasktable.node_states AS n
@@ -99,6 +101,7 @@ type nodeRow struct {
 	Node
 	QueuesText string
 	TypesText  string
+	LimitsText string
 }
 
 // Nodes lists nodes by their numbers, and after them the nodes that have ended if the filter asks for these. It reads
@@ -121,6 +124,7 @@ func (i *Inspector) Nodes(ctx context.Context, db store.DB, filter NodeFilter) (
 		// if somebody has spoiled the row, it becomes a node without queues
 		_ = json.Unmarshal([]byte(row.QueuesText), &nodes[i].Queues)
 		_ = json.Unmarshal([]byte(row.TypesText), &nodes[i].Types)
+		_ = json.Unmarshal([]byte(row.LimitsText), &nodes[i].TypeSlots)
 	}
 	return nodes, err
 }

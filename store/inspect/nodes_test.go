@@ -72,7 +72,7 @@ func TestNodes(t *testing.T) {
 	b.session(works, false)
 	b.session(ended, false) // it says so before it goes
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', last_seen_at = '2020-01-01 01:00Z',
-		shares_slots = true WHERE number = $1`, ended)
+		shares_slots = true, type_slots = '{"A": 3}' WHERE number = $1`, ended)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 01:00Z' WHERE number = $1`, first)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET last_seen_at = '2020-01-01 04:00Z', elected_at = '2020-01-01Z'
 		WHERE number = $1`, silent)
@@ -97,7 +97,7 @@ func TestNodes(t *testing.T) {
 		},
 		ended: {Number: ended, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
 			DeadAt: at(2), LastSeen: at(1), Queues: map[string]int{"default": 5}, SharesSlots: true,
-			Types: []string{"A"}},
+			TypeSlots: map[string]int{"A": 3}, Types: []string{"A"}},
 		first: {
 			Number: first, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
 			DeadAt: at(1), LastSeen: at(1), Queues: map[string]int{}, Types: []string{},

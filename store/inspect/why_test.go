@@ -468,6 +468,26 @@ func TestWhyInLine(t *testing.T) {
 		"lower", "in_line",
 		"waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T",
 	)
+	const ahead = "waits behind 2 tasks of higher priority and 1 task of its priority due before it, " +
+		"while 1 of its queue are claimed for 3 slots"
+	for _, c := range []struct{ limits, hung, more string }{
+		{`{"OTHER": 1}`, `{}`, ""},
+		{`{"TEST": 2}`, `{}`, ""},
+		{`{"TEST": 1}`, `{}`, ", and all slots of its type are taken (1)"},
+		{`{}`, `{"OTHER": 1}`, ", and 1 handler that does not return holds a slot of its nodes"},
+		{`{"TEST": 1}`, `{"OTHER": 2, "TEST": 1}`, ", and all slots of its type are taken (1), and 3 handlers that do " +
+			"not return hold slots of its nodes"},
+		{`["TEST"]`, `["OTHER"]`, ""}, // damaged
+		{`{"TEST": "x"}`, `{"OTHER": "x"}`, ""},
+	} {
+		b.Exec(b.Pool, `UPDATE tasktable.nodes SET type_slots = $1::text::jsonb, hung = $2::text::jsonb`, c.limits, c.hung)
+		b.because("mine", "in_line", ahead+c.more+", due since T")
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET type_slots = '{"TEST": 1}', hung = '{}'`)
+	_, leave := b.Node(`{"default": 1}`, `{TEST}`, false) // it has no limit
+	b.because("mine", "in_line", strings.Replace(ahead, "3 slots", "4 slots", 1)+", due since T")
+	leave()
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET type_slots = '{}'`)
 	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("OTHER"), time.Time{}, "")
 	b.Check(err)
 	b.because("mine", "in_line",

@@ -35,6 +35,10 @@ type reasonData struct {
 	Higher  int       `json:"higher"`  // due tasks of a higher priority
 	Equal   int       `json:"equal"`   // due tasks of its priority that are due before it
 	Claimed int       `json:"claimed"` // claimed tasks of its queue
+
+	TypeSlots   *int `json:"type_slots"`   // slots of its type; nil: some of its nodes have no limit
+	TypeClaimed int  `json:"type_claimed"` // claimed tasks of its type
+	Hung        int  `json:"hung"`         // handlers of its nodes that do not return
 }
 
 // maxAhead is the greatest number of tasks before a task that reason_of counts.
@@ -159,7 +163,17 @@ func (d reasonData) line() string {
 		}
 		text += strings.Join(ahead, " and ")
 	}
-	return fmt.Sprintf("%s, while %d of its queue are claimed for %s", text, d.Claimed, plural(d.Slots, "slot"))
+	text = fmt.Sprintf("%s, while %d of its queue are claimed for %s", text, d.Claimed, plural(d.Slots, "slot"))
+	if d.TypeSlots != nil && d.TypeClaimed >= *d.TypeSlots {
+		text += fmt.Sprintf(", and all slots of its type are taken (%d)", *d.TypeSlots)
+	}
+	switch d.Hung {
+	case 0:
+		return text
+	case 1:
+		return text + ", and 1 handler that does not return holds a slot of its nodes"
+	}
+	return fmt.Sprintf("%s, and %d handlers that do not return hold slots of its nodes", text, d.Hung)
 }
 
 // howOften tells how many times something happened.
