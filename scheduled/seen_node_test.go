@@ -2,6 +2,8 @@ package scheduled
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -40,8 +42,12 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
 	})
 	before := nodes()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" ||
-		n.ElectedAt != nil || n.DeadAt != nil {
+		n.ElectedAt != nil || n.DeadAt != nil || n.Host != fmt.Sprintf("%s/%d", host, os.Getpid()) {
 		t.Errorf("the second is %+v", n)
 	}
 	enginetest.Eventually(t, 20*time.Second, "both give another sign of life", func() bool {
