@@ -195,8 +195,12 @@ func (m *LowWaterMarks) liesLow(row taskdb.LaneRow) bool {
 }
 
 // hide makes claims begin at the marks of lanes whose heads lie too far before them. A deep look is to list what lies
-// there.
+// there. While a look at everything is quick, there are few dead entries, and claims step over them. Then such tasks
+// need not wait for a deep look, which waits for the engine's pool.
 func (m *LowWaterMarks) hide(rows []taskdb.LaneRow) {
+	if m.took < tooSlow {
+		return
+	}
 	for i, row := range rows {
 		if m.liesLow(row) {
 			rows[i].Head, m.isLow = m.known[keyOf(row)], true

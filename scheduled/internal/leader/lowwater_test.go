@@ -171,25 +171,30 @@ func TestLowTasksAreLifted(t *testing.T) {
 	}
 }
 
-// A look at everything that finds such a task does not lower the mark either. It makes a deep look begin, and claims
-// go on at the mark.
+// A look at everything that finds such a task does not lower the mark either. If the look was slow, a deep look is to
+// begin, and claims go on at the mark. Otherwise claims begin at the task, also while no deep look can be made.
 func TestALookHidesLowTasks(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
 	lane := laneKey{"default", "JOB", 0}
-	mark := time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
-	b.Schedule(store.Task{ID: "low", Payload: enginetest.Job{Name: "low"}, At: mark.AddDate(-1, 0, 0)})
-	m := someMarks(mark, lane)
-	m.Quick = true
-	var batch pgx.Batch
-	m.Queue(b.Queries, &batch)
-	results := b.Pool.SendBatch(t.Context(), &batch)
-	found, err := m.read(results, time.Now())
-	if err = errors.Join(err, results.Close()); err != nil || len(found.Tasks) != 1 {
-		t.Fatalf("%+v, %v", found, err)
-	}
-	if one := found.Tasks[0]; !one.Head.Equal(mark) || one.DueIn > 0 || !m.known[lane].Equal(mark) || !m.isLow {
-		t.Errorf("claims begin at %s, the mark is %s, low tasks: %t", one.Head, m.known[lane], m.isLow)
+	mark := time.Now().Add(-time.Minute)
+	low := mark.AddDate(-1, 0, 0)
+	for _, one := range []struct {
+		took time.Duration // by the look
+		head time.Time
+		deep bool
+	}{
+		{tooSlow - 1, low, false},
+		{tooSlow, mark, true},
+	} {
+		m := someMarks(mark, lane)
+		m.took = one.took
+		rows := []taskdb.LaneRow{{Queue: "default", Type: "JOB", Head: low, DueIn: -1}}
+		m.Note(rows, time.Now())
+		m.hide(rows)
+		if !rows[0].Head.Equal(one.head) || !m.known[lane].Equal(mark) || m.isLow != one.deep {
+			t.Errorf("after %s claims begin at %s, the mark is %s, a deep look is to begin: %t", one.took, rows[0].Head,
+				m.known[lane], m.isLow)
+		}
 	}
 }
 
