@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -14,7 +15,8 @@ import (
 )
 
 // Execution is one attempt of a task of any type. Middleware gets an Execution, and every Task embeds one. It belongs
-// to the handler's goroutine. Other goroutines may call Extend, and no other method.
+// to the handler's goroutine. Other goroutines may call Extend, and no other method. What is asked for after the handler
+// has returned does not count. The node logs the first such call of an attempt.
 type Execution struct {
 	ID          string
 	Type        string // the type in the task's row: the old name if the task was found by an Alias
@@ -37,6 +39,7 @@ type Execution struct {
 
 	effects Effects
 	extend  func(context.Context, time.Duration) error
+	late    *lateCalls
 }
 
 const (
@@ -85,6 +88,9 @@ func (e *Execution) IdempotencyKey() string { return fmt.Sprintf("%s:%d", e.ID, 
 // The next run is due one second after the start of this attempt at the earliest. So a handler that always asks for
 // "now" runs once a second.
 func (e *Execution) Again(at time.Time) {
+	if e.late.call("Again") {
+		return
+	}
 	at = at.Truncate(time.Microsecond) // Schedule truncates too, so both mean the same time
 	e.effects.Again = &at
 }
@@ -108,6 +114,9 @@ func (e *Execution) Again(at time.Time) {
 // behind it, and a chain of which ten tasks started within a second. Their next step is due one second after the start
 // of this attempt at the earliest.
 func (e *Execution) FollowUp(task store.Task) {
+	if e.late.call("FollowUp") {
+		return
+	}
 	if len(e.effects.FollowUps) == MaxFollowUps {
 		if !errors.Is(e.effects.Err, errTooManyFollowUps) {
 			e.effects.Err = errors.Join(e.effects.Err, errTooManyFollowUps)
@@ -134,6 +143,9 @@ const MaxIfDead = store.MaxIfDead
 // Entity, TenantID and finished tasks are as with FollowUp. An attempt can ask for at most 10 tasks. A task that
 // Schedule would refuse, or that has this task's own id, fails the attempt for good.
 func (e *Execution) FollowUpIfDead(task store.Task) {
+	if e.late.call("FollowUpIfDead") {
+		return
+	}
 	place := len(e.effects.IfDead) + 1
 	fixed, ok := e.fixed(task, "follow-up if dead", place)
 	switch {
@@ -168,6 +180,9 @@ func (e *Execution) refuse(kind string, place int, err error) {
 // be encoded fails the attempt. If the JSON has more than MaxResultBytes, the attempt fails for good. Keep what is
 // larger elsewhere, and give Result its address.
 func (e *Execution) Result(value any) {
+	if e.late.call("Result") {
+		return
+	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		panic(fmt.Errorf("result of task %s: %w", e.ID, err)) // becomes the attempt's error
@@ -176,7 +191,11 @@ func (e *Execution) Result(value any) {
 }
 
 // Note keeps a sentence with the completed task, as its message.
-func (e *Execution) Note(format string, args ...any) { e.effects.Note = fmt.Sprintf(format, args...) }
+func (e *Execution) Note(format string, args ...any) {
+	if !e.late.call("Note") {
+		e.effects.Note = fmt.Sprintf(format, args...)
+	}
+}
 
 // Extend makes the lease, and with it the handler's context, last at least the given duration from now. It never
 // shortens them. It returns an error if d is not over 0, or if this attempt does not hold the task any more. After
@@ -198,6 +217,43 @@ func (e *Execution) Effects() Effects { return e.effects }
 func (e *Execution) WithExtend(extend func(context.Context, time.Duration) error) *Execution {
 	e.extend = extend
 	return e
+}
+
+// WithLate sets the function that gets the first method of e that is called after the handler has returned, and returns
+// e. It is for engines.
+func (e *Execution) WithLate(report func(method string)) *Execution {
+	e.late = &lateCalls{report: report}
+	return e
+}
+
+// lateCalls finds calls that come after the end of the attempt, from a goroutine that the handler has left behind.
+type lateCalls struct {
+	state  atomic.Int32
+	report func(method string)
+}
+
+const (
+	stillRuns int32 = iota
+	hasEnded
+	isReported
+)
+
+// end is called when the handler has returned.
+func (l *lateCalls) end() {
+	if l != nil {
+		l.state.CompareAndSwap(stillRuns, hasEnded)
+	}
+}
+
+// call reports whether a call of the method comes too late.
+func (l *lateCalls) call(method string) bool {
+	if l == nil || l.state.Load() == stillRuns {
+		return false
+	}
+	if l.state.CompareAndSwap(hasEnded, isReported) {
+		l.report(method)
+	}
+	return true
 }
 
 // WithSpan notes the span of ctx as the attempt's span, and returns e. Tasks that Again and FollowUp schedule link to

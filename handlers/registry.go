@@ -231,16 +231,19 @@ func (v *Variant) check() error {
 
 // Run runs one attempt of a plain variant.
 func (v *Variant) Run(ctx context.Context, e *Execution) error {
+	defer e.late.end()
 	return v.wrap(v.plain)(ctx, e)
 }
 
 // RunTx runs one attempt of a KindTx variant in tx.
 func (v *Variant) RunTx(ctx context.Context, tx pgx.Tx, e *Execution) error {
+	defer e.late.end()
 	return v.wrap(func(ctx context.Context, e *Execution) error { return v.tx(ctx, tx, e) })(ctx, e)
 }
 
 // RunSQLTx runs one attempt of a KindSQLTx variant in tx.
 func (v *Variant) RunSQLTx(ctx context.Context, tx *sql.Tx, e *Execution) error {
+	defer e.late.end()
 	return v.wrap(func(ctx context.Context, e *Execution) error { return v.sqlTx(ctx, tx, e) })(ctx, e)
 }
 

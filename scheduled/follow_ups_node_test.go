@@ -3,9 +3,12 @@ package scheduled
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -114,5 +117,49 @@ func TestLargeResult(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %d bytes are kept, want %d", name, got, want)
 		}
+	}
+}
+
+// What a goroutine asks for that its handler has left behind does not count, and the log names the task, once, without
+// the payload.
+func TestFollowUpThatComesLate(t *testing.T) {
+	t.Parallel()
+	for name, handle := range map[string]func(func(*handlers.Execution)) handlers.Part{
+		"plain": func(leave func(*handlers.Execution)) handlers.Part {
+			return handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
+				leave(task.Execution)
+				return nil
+			})
+		},
+		"pgx": func(leave func(*handlers.Execution)) handlers.Part {
+			return handlers.HandleTx(func(_ context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
+				leave(task.Execution)
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			var log enginetest.LogText
+			late, called := make(chan struct{}), make(chan struct{})
+			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+				handle(func(e *handlers.Execution) {
+					go func() {
+						defer close(called)
+						<-late
+						e.FollowUp(store.Task{ID: "late", Payload: enginetest.Job{Name: "canary"}})
+						e.Note("canary")
+					}()
+				}))
+			s.schedule("left", nil)
+			s.is("left", store.StatusCompleted, taskdb.OutcomeCompleted)
+			close(late)
+			<-called
+			lines := log.Lines("level=WARN", "method=FollowUp", "task=left ", "type=JOB", "attempt=1")
+			if len(lines) != 1 || len(log.Lines("does not count")) != 1 || len(log.Lines("canary")) != 0 {
+				t.Errorf("the log has %q", log.Lines(""))
+			}
+		})
 	}
 }
