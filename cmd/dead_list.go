@@ -15,8 +15,9 @@ import (
 
 const deadListHelp = `Lists dead letters, the latest first, one page at a time. On stderr it prints the command for the
 next page. It lists dead letters that match all given filters. With --group it counts them instead, by type, by status
-and by the beginning of the last error. With --group-by it counts them by entity or by tenant, too. It reads the whole
-table, so it is for people and reports.
+and by the last error. Errors that differ only in quoted texts and in words with digits, such as ids and addresses, count
+as one, in which a * stands for these parts. In JSON each group has this pattern, and --pattern takes it. With --group-by
+it counts them by entity or by tenant, too. It reads the whole table, so it is for people and reports.
 
 ` + term.MomentHelp + `
 
@@ -26,6 +27,7 @@ Null fields are left out. Durations are in nanoseconds.`
 const deadListExample = `  tasktable dead list
   tasktable dead list --group --finished-from -1d     # what went wrong since yesterday?
   tasktable dead list --group-by tenant               # and whose?
+  tasktable dead list --pattern "image * too large"
   tasktable dead list --type SEND_EMAIL --message 421 --output json | jq -r '.[].id'
   tasktable dead list --archived --limit 10`
 
@@ -46,7 +48,7 @@ func (p *program) deadListCommand() *cobra.Command {
 		options.Option{Flag: "archived", Set: options.Bool(&l.archived),
 			Usage: "lists archived dead letters instead of the others"},
 		options.Option{Flag: "group", Set: options.Bool(&l.group),
-			Usage: "counts them by type, status and the beginning of the last error, the most frequent first"},
+			Usage: "counts them by type, status and the last error, the most frequent first"},
 		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...),
 			Complete: options.Words(groupings...),
 			Usage:    "like --group, and also by this field: entity or tenant"})
@@ -143,7 +145,7 @@ func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
 	for _, group := range groups {
 		values := ownedBy([]any{group.Type, group.Status}, entities, group.Entity, tenants, group.TenantID)
 		t.Add(append(values, group.Count, l.When(group.Oldest), l.When(group.Latest), group.Example,
-			beginning(group.Message, group.Shortened))...)
+			group.Message)...)
 	}
 	if err := l.List(groups, t, noDead(&l.filter)); err != nil {
 		return err
@@ -152,12 +154,4 @@ func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
 		l.Note("There are more groups: --limit shows them.")
 	}
 	return nil
-}
-
-// beginning returns how messages begin, with an ellipsis if one of them is longer.
-func beginning(message string, shortened bool) string {
-	if shortened {
-		return message + "…"
-	}
-	return message
 }

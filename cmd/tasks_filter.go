@@ -41,6 +41,8 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 			Usage: "only occurrences of this recurring task"},
 		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096),
 			Usage: "only tasks whose message, such as the last error, contains this"},
+		{Flag: "pattern", Kind: "text", Set: options.Text(&f.filter.Pattern, 4096),
+			Usage: "only tasks whose message has this pattern, as dead list --group shows it"},
 		{Flag: "scheduled-from", Kind: "time", Set: options.Moment(&f.scheduledFrom),
 			Usage: "only tasks scheduled for then or later"},
 		{Flag: "scheduled-to", Kind: "time", Set: options.Moment(&f.scheduledTo),
@@ -55,7 +57,7 @@ func (f *taskFilter) options(c *client, among []store.Status, statusUsage string
 // given reports whether the filter has any condition.
 func (f *taskFilter) given() bool {
 	s := f.filter
-	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.ParentID + s.Message +
+	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.ParentID + s.Message + s.Pattern +
 		string(f.scheduledFrom+f.scheduledTo+f.finishedFrom+f.finishedTo)
 	return texts != "" || len(s.Statuses) > 0
 }

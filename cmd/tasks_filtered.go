@@ -89,14 +89,13 @@ func (v *tasksVerb) toBatches(
 	return done, changed, nil
 }
 
-// counted returns how many tasks there are of each kind: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "421 try
-// later")". For dead letters it adds how their errors begin.
+// counted returns how many tasks there are of each kind: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "* try later")". For dead letters it adds the patterns of their errors.
 func (v taskVerb) counted(names []inspect.Name, more int) string {
 	counts := map[string]int{}
 	for _, name := range names {
 		kind := string(name.Status) + " of " + name.Type
-		if name.Message != "" && slices.Contains(deadStatuses(), name.Status) {
-			kind += fmt.Sprintf(": %q", beginning(name.Message, name.Shortened))
+		if name.Pattern != "" && slices.Contains(deadStatuses(), name.Status) {
+			kind += fmt.Sprintf(": %q", name.Pattern)
 		}
 		counts[kind]++
 	}

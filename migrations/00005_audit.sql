@@ -150,6 +150,15 @@ CREATE VIEW tasktable.follow_ups AS
     WHERE t.spawned_by IS NOT NULL;
 COMMENT ON VIEW tasktable.follow_ups IS 'Follow-ups, by the task whose handler asked for them. Filter by task_id.';
 
+-- The message is cut before, so that a long one costs no more, and once more after the replacements, because messages
+-- with long ids were cut sooner than others.
+CREATE FUNCTION tasktable.message_pattern(message text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT left(regexp_replace(left(split_part(coalesce(message, ''), chr(10), 1), 240),
+        '"[^"]*"|`[^`]*`|''[^'' ]*''|[^\s"`]*[0-9@][^\s"`]*', '*', 'g'), 120)
+$$;
+COMMENT ON FUNCTION tasktable.message_pattern IS 'What messages of the same cause have in common: the first line, with a '
+    '* in the place of each quoted text and of each word with a digit or an @. At most 120 characters.';
+
 CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE code
         WHEN 'not_due' THEN 'its time has not come'
@@ -544,7 +553,7 @@ END $$;
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.reason_text;
+DROP FUNCTION tasktable.reason_text, tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
     tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;

@@ -106,7 +106,7 @@ func TestRightsOfEachRole(t *testing.T) {
 	r := newRights(ctx, t)
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
 		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
-		"goose_db_version SELECT", "is_restricted() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
 		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
@@ -115,7 +115,7 @@ func TestRightsOfEachRole(t *testing.T) {
 	}, "\n"))
 	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
 		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE",
-		"goose_db_version SELECT", "is_restricted() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
 		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
@@ -125,7 +125,7 @@ func TestRightsOfEachRole(t *testing.T) {
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
 		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE", "reason_of() EXECUTE",
-			"recurring_health() EXECUTE":
+			"recurring_health() EXECUTE", "message_pattern() EXECUTE":
 			// For the views; they only read.
 			continue
 		}

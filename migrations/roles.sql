@@ -123,10 +123,11 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA tasktable
 GRANT USAGE ON SCHEMA tasktable
     TO "tasktable_engine", "tasktable_application", "tasktable_auditor", "tasktable_tenant";
 
--- The auditor may call only the functions that the views call. They change nothing.
+-- The auditor may call only the functions that the views call, and the one by which errors are grouped. They change
+-- nothing.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
 GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of,
-    tasktable.recurring_health TO "tasktable_auditor";
+    tasktable.recurring_health, tasktable.message_pattern TO "tasktable_auditor";
 
 -- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
@@ -171,7 +172,7 @@ GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, 
     TO "tasktable_application", "tasktable_tenant";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application", "tasktable_tenant";
 GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.is_restricted,
-    tasktable.recurring_health TO "tasktable_application", "tasktable_tenant";
+    tasktable.recurring_health, tasktable.message_pattern TO "tasktable_application", "tasktable_tenant";
 -- An application of all services does not get this right, so that no trigger asks for its services (is_restricted).
 GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_tenant";
 -- This function answers only for tasks that the caller may read. Of other tasks it tells only how many are in line

@@ -25,6 +25,7 @@ type TaskFilter struct {
 	SpawnedBy string         `query:"spawned_by" minLength:"1" maxLength:"512" json:"spawned_by,omitempty"`
 
 	Message string `query:"message" minLength:"1" maxLength:"512" json:"message,omitempty" doc:"A part of it."`
+	Pattern string `query:"pattern" minLength:"1" maxLength:"512" json:"pattern,omitempty" doc:"That of a group."`
 
 	ScheduledFrom time.Time `query:"scheduled_from" json:"scheduled_from,omitzero"`
 	ScheduledTo   time.Time `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
@@ -49,7 +50,7 @@ func splitStatuses(next http.Handler) http.Handler {
 func (f TaskFilter) filter() inspect.Filter {
 	return inspect.Filter{
 		Type: f.Type, Statuses: f.Status, Queue: f.Queue, Entity: f.Entity, TenantID: f.TenantID, IDPrefix: f.IDPrefix,
-		SpawnedBy: f.SpawnedBy, Message: f.Message, ScheduledFrom: f.ScheduledFrom, ScheduledTo: f.ScheduledTo,
+		SpawnedBy: f.SpawnedBy, Message: f.Message, Pattern: f.Pattern, ScheduledFrom: f.ScheduledFrom, ScheduledTo: f.ScheduledTo,
 		FinishedFrom: f.FinishedFrom, FinishedTo: f.FinishedTo,
 	}
 }

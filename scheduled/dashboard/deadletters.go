@@ -29,7 +29,7 @@ func (d *Dashboard) registerDeadLetters(mux *http.ServeMux) {
 // deadQuery is what a page of dead letters is about. Its fields are parameters of the page's address, and hidden fields
 // of its form.
 type deadQuery struct {
-	Type, Status, Queue, Tenant, Entity, Message string
+	Type, Status, Queue, Tenant, Entity, Message, Pattern string
 
 	Since    string // a key of deadSince
 	By       string // entity or tenant: the groups are by this field, too; task: a list instead of groups
@@ -45,9 +45,9 @@ func deadQueryOf(values url.Values) deadQuery {
 	q := deadQuery{
 		Type: values.Get("type"), Status: values.Get("status"), Queue: values.Get("queue"),
 		Tenant: values.Get("tenant"), Entity: values.Get("entity"), Message: values.Get("message"),
-		Since: values.Get("since"), By: values.Get("by"), Archived: values.Get("archived") != "",
+		Pattern: values.Get("pattern"), Since: values.Get("since"), By: values.Get("by"), Archived: values.Get("archived") != "",
 	}
-	if q.Message != "" { // the address of a group
+	if q.Message+q.Pattern != "" { // the address of a group
 		q.By = "task"
 	}
 	return q
@@ -60,7 +60,7 @@ func (q deadQuery) pairs() []string {
 		archived = "1"
 	}
 	return []string{"type", q.Type, "status", q.Status, "queue", q.Queue, "tenant", q.Tenant, "entity", q.Entity,
-		"message", q.Message, "since", q.Since, "by", q.By, "archived", archived}
+		"message", q.Message, "pattern", q.Pattern, "since", q.Since, "by", q.By, "archived", archived}
 }
 
 // Fields are the hidden fields with which a form tells what its page is about.
@@ -79,13 +79,13 @@ func (q deadQuery) Listed() bool { return q.By == "task" }
 
 // Filtered reports whether the page leaves some dead letters out.
 func (q deadQuery) Filtered() bool {
-	return q.Type+q.Status+q.Queue+q.Tenant+q.Entity+q.Message+q.Since != ""
+	return q.Type+q.Status+q.Queue+q.Tenant+q.Entity+q.Message+q.Pattern+q.Since != ""
 }
 
 func (q deadQuery) filter(now time.Time) (inspect.Filter, error) {
 	filter := inspect.DeadLetters()
 	filter.Type, filter.Queue, filter.TenantID, filter.Entity = q.Type, q.Queue, q.Tenant, q.Entity
-	filter.Message, filter.Archived = q.Message, &q.Archived
+	filter.Message, filter.Pattern, filter.Archived = q.Message, q.Pattern, &q.Archived
 	switch status := store.Status(q.Status); status {
 	case "":
 	case store.StatusFailed, store.StatusExpired:
@@ -131,7 +131,7 @@ func (q deadQuery) chips(v *visit) []chip {
 		}
 		other := q
 		if other.By = by.name; by.name != "task" {
-			other.Message = "" // it is that of a list
+			other.Message, other.Pattern = "", "" // they are those of a list
 		}
 		href := v.board.link("/dead", other.pairs()...)
 		chips = append(chips, chip{Label: by.text, Href: href, Current: q.By == by.name})
@@ -195,16 +195,16 @@ func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter
 	}
 	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
 		of := view.Query
-		of.By, of.Type, of.Status, of.Message = "task", group.Type, string(group.Status), group.Message
+		of.By, of.Type, of.Status, of.Pattern = "task", group.Type, string(group.Status), group.Pattern
 		of.Entity, of.Tenant = cmp.Or(valueOr(group.Entity), of.Entity), cmp.Or(valueOr(group.TenantID), of.Tenant)
 		one := deadGroup{Group: group, Row: strings.Join([]string{
-			group.Type, string(group.Status), valueOr(group.Entity), valueOr(group.TenantID), group.Message,
+			group.Type, string(group.Status), valueOr(group.Entity), valueOr(group.TenantID), group.Pattern,
 		}, " ")}
 		// No filter finds the tasks without an entity or a tenant.
 		by := view.Query.By
 		if by == "" || by == "entity" && group.Entity != nil || by == "tenant" && group.TenantID != nil {
 			one.Key = valuesOf(of.pairs()).Encode()
-			if group.Message != "" {
+			if group.Pattern != "" {
 				one.Link = v.board.link("/dead", of.pairs()...)
 			}
 		}

@@ -18,8 +18,7 @@ import (
 const (
 	// maxDeadAct is how many dead letters one act changes at most, because its transaction locks each of them.
 	maxDeadAct = 10000
-	// maxDeadFound is how many names are read to find those of a group. A filter finds messages that contain the
-	// group's message, and some of them may belong to another group.
+	// maxDeadFound is how many names are read to find those of a group. No filter finds those without a message alone.
 	maxDeadFound = 100000
 	deadNamed    = 20 // how many dead letters, and how many kinds of them, the confirmation shows
 )
@@ -113,7 +112,7 @@ func (view *confirmDeadView) choose(ctx context.Context, v *visit, filter inspec
 	return nil, notValid("at least one of them must be selected")
 }
 
-// namesOfGroups finds the dead letters of groups. The messages of a group are equal in their beginning.
+// namesOfGroups finds the dead letters of groups.
 func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Time) ([]inspect.Name, error) {
 	if len(keys) > maxDeadGroups {
 		return nil, notValid(fmt.Sprintf("group must be given at most %d times", maxDeadGroups))
@@ -137,7 +136,7 @@ func namesOfGroups(ctx context.Context, v *visit, keys []string, before time.Tim
 			return nil, err
 		}
 		for _, name := range found {
-			if name.Message == q.Message {
+			if name.Pattern == q.Pattern {
 				names = append(names, name)
 			}
 		}
@@ -165,13 +164,13 @@ func (view *confirmDeadView) namesOf(ctx context.Context, v *visit, ids []string
 			return nil, err
 		default:
 			message, _, _ := strings.Cut(textOf(row.Message), "\n")
-			names = append(names, inspect.Name{ID: id, Type: row.Type, Status: row.Status, Message: message})
+			names = append(names, inspect.Name{ID: id, Type: row.Type, Status: row.Status, Pattern: message})
 		}
 	}
 	return names, nil
 }
 
-// kindsOf counts names by type, status and message, the most frequent first.
+// kindsOf counts names by type, status and pattern, the most frequent first.
 func kindsOf(names []inspect.Name) []deadKind {
 	counts := map[inspect.Name]int{}
 	for _, name := range names {
@@ -186,7 +185,7 @@ func kindsOf(names []inspect.Name) []deadKind {
 		if a.Count != b.Count {
 			return b.Count - a.Count
 		}
-		return strings.Compare(a.Type+string(a.Status)+a.Message, b.Type+string(b.Status)+b.Message)
+		return strings.Compare(a.Type+string(a.Status)+a.Pattern, b.Type+string(b.Status)+b.Pattern)
 	})
 	return kinds
 }

@@ -67,14 +67,14 @@ func (a Action) check() error {
 const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($17::text::jsonb))) AND ` + filterSQL + `
+    WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($18::text::jsonb))) AND ` + filterSQL + `
     ORDER BY t.id || '~' FOR UPDATE
 ), given AS (
-    SELECT $18::text AS by, $19::text::boolean AS wake, nullif($20::text, '')::timestamptz AS until,
-        nullif($21::text, '') AS note, $22::text::interval AS after, $23::text::interval AS step
+    SELECT $19::text AS by, $20::text::boolean AS wake, nullif($21::text, '')::timestamptz AS until,
+        nullif($22::text, '') AS note, $23::text::interval AS after, $24::text::interval AS step
 ), placed AS (
     SELECT e.id, min(e.place) - 1 AS steps
-    FROM jsonb_array_elements_text($17::text::jsonb) WITH ORDINALITY AS e (id, place) GROUP BY e.id
+    FROM jsonb_array_elements_text($18::text::jsonb) WITH ORDINALITY AS e (id, place) GROUP BY e.id
 )
 SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
 FROM given CROSS JOIN chosen JOIN placed USING (id) CROSS JOIN LATERAL `

@@ -233,6 +233,7 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		"spawned_by must be at most":          {{SpawnedBy: "\xff"}},
 		"parent_id must be at most":           {{ParentID: "\xff"}},
 		"message must be UTF-8":               {{Message: "a\x00b"}, {Message: "\xff"}},
+		"pattern must be UTF-8":               {{Pattern: "a\x00b"}, {Pattern: "\xff"}},
 		"finished from must be in the years":  {{FinishedFrom: year10000}},
 		"finished to must be in the years":    {{FinishedTo: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}},
 		"scheduled from must be in the years": {{ScheduledFrom: year10000}},

@@ -28,6 +28,8 @@ type Filter struct {
 	ParentID string
 	// Message is a text that the task's message contains. Upper and lower case letters differ.
 	Message string
+	// Pattern selects the tasks whose message has this pattern. Group.Pattern has the pattern of a group.
+	Pattern string
 	// ScheduledFrom and ScheduledTo bound scheduled_at: ScheduledFrom <= scheduled_at < ScheduledTo.
 	ScheduledFrom, ScheduledTo time.Time
 	// FinishedFrom and FinishedTo bound finished_at in the same way. They exclude tasks that have not ended.
@@ -68,7 +70,7 @@ func DeadLetters() Filter {
 
 func deadStatuses() []store.Status { return []store.Status{store.StatusFailed, store.StatusExpired} }
 
-// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $16.
+// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $17.
 const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
     AND ($3::text = '' OR t.queue = $3::text)
@@ -84,7 +86,8 @@ const filterSQL = `($1::text = '' OR t.type = $1::text)
     AND ($13::text = '' OR (t.archived_at IS NOT NULL) = $13::text::boolean)
     AND ($14::text = '' OR t.spawned_by = $14::text)
     AND ($15::text = '' OR t.parent_id = $15::text)
-    AND ($16::text = 'false' OR ` + isWaiting + `)`
+    AND ($16::text = 'false' OR ` + isWaiting + `)
+    AND ($17::text = '' OR tasktable.message_pattern(t.message) = $17::text)`
 
 // isWaiting is the condition of the index scheduled_tasks_put_off.
 const isWaiting = `t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL`
@@ -100,8 +103,10 @@ func (f Filter) args() ([]any, error) {
 			return nil, err
 		}
 	}
-	if err := check.Note("message", f.Message); err != nil {
-		return nil, err
+	for name, value := range map[string]string{"message": f.Message, "pattern": f.Pattern} {
+		if err := check.Note(name, value); err != nil {
+			return nil, err
+		}
 	}
 	among, err := f.statuses()
 	if err != nil {
@@ -125,7 +130,7 @@ func (f Filter) args() ([]any, error) {
 	if f.Archived != nil {
 		archived = strconv.FormatBool(*f.Archived)
 	}
-	return append(args, archived, f.SpawnedBy, f.ParentID, strconv.FormatBool(f.Waiting)), nil
+	return append(args, archived, f.SpawnedBy, f.ParentID, strconv.FormatBool(f.Waiting), f.Pattern), nil
 }
 
 // statuses returns the statuses as one text, because every driver can bind text.

@@ -11,22 +11,25 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Group counts the tasks of a type and a status whose messages begin with the same text. The message of a dead letter
-// is its last error.
+// Group counts the tasks of a type and a status whose messages have the same pattern. The message of a dead letter is
+// its last error.
 type Group struct {
 	Type   string       `json:"type"`
 	Status store.Status `json:"status"`
 	// Entity and TenantID are set only if Groups groups by them and the tasks have them. Otherwise they are nil.
 	Entity   *string `json:"entity,omitempty"`
 	TenantID *string `json:"tenant_id,omitempty"`
-	// Message is the beginning that the messages share: the first 60 characters of the first line.
-	Message string `json:"message"`
-	// Shortened tells that the first line of at least one message is longer than Message.
-	Shortened bool       `json:"shortened,omitempty"`
-	Count     int        `json:"count"`
-	Oldest    *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil if none has ended
-	Latest    *time.Time `json:"latest,omitempty"` // when the last of them ended
-	Example   string     `json:"example"`          // the id of one of the tasks
+	// Pattern is what the messages have in common: their first line, with a * in the place of each quoted text and of
+	// each word with a digit or an @, because these are mostly the ids, numbers, addresses and times of single tasks.
+	// It has at most 120 characters. Filter.Pattern selects the tasks of the pattern.
+	Pattern string `json:"pattern"`
+	// Message is the first line of the messages, cut at 240 characters, if it is the same in all of them. Otherwise it
+	// is the pattern.
+	Message string     `json:"message"`
+	Count   int        `json:"count"`
+	Oldest  *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil if none has ended
+	Latest  *time.Time `json:"latest,omitempty"` // when the last of them ended
+	Example string     `json:"example"`          // the id of one of the tasks
 	// Total is how many tasks all groups have together, with those that the filter's Limit leaves out.
 	Total int `json:"-"`
 }
@@ -40,24 +43,23 @@ const (
 	ByTenant Grouping = "tenant"
 )
 
-// Groups compares 60 characters of the first line, because the parts that differ, such as ids, mostly come later.
-const messageSQL = `left(split_part(coalesce(t.message, ''), chr(10), 1), 60) AS message,
-    length(split_part(coalesce(t.message, ''), chr(10), 1)) > 60 AS shortened`
+const patternSQL = `tasktable.message_pattern(t.message)`
 
 const groupsSQL = `
-SELECT g.type, g.status, g.entity, g.tenant_id, g.message, bool_or(g.shortened) AS shortened, count(*) AS count,
-    min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
+SELECT g.type, g.status, g.entity, g.tenant_id, g.pattern,
+    CASE min(g.message) WHEN max(g.message) THEN min(g.message) ELSE g.pattern END AS message,
+    count(*) AS count, min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
     (sum(count(*)) OVER ())::bigint AS total
 FROM (
-    SELECT t.type, t.status, CASE WHEN $17::text = 'entity' THEN t.entity::text END AS entity,
-        CASE WHEN $17::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
-            t.id::text COLLATE "C" AS id,
-        ` + messageSQL + `
+    SELECT t.type, t.status, CASE WHEN $18::text = 'entity' THEN t.entity::text END AS entity,
+        CASE WHEN $18::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
+            t.id::text COLLATE "C" AS id, ` + patternSQL + ` AS pattern,
+        left(split_part(coalesce(t.message, ''), chr(10), 1), 240) COLLATE "C" AS message
     FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
 ) AS g
-GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $18::text::int`
+GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $19::text::int`
 
-// Groups counts the tasks that the filter selects by type, by status and by the beginning of their message. If by is
+// Groups counts the tasks that the filter selects by type, by status and by the pattern of their message. If by is
 // not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of
 // groups. Its Order, LatestFirst and After have no effect. Groups reads the whole table.
 func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by Grouping) ([]Group, error) {

@@ -11,29 +11,29 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// These are the ends of a list's statement, one for each order. They use $17 to $19. Each order is written out,
+// These are the ends of a list's statement, one for each order. They use $18 to $20. Each order is written out,
 // because Postgres uses the index on id only for an ORDER BY without a CASE.
 const (
 	byScheduledSQL = `
-    AND ($17::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($17::text::timestamptz, $18::text))
-ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $19::text::int`
+    AND ($18::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($18::text::timestamptz, $19::text))
+ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $20::text::int`
 	latestByScheduledSQL = `
-    AND ($17::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($17::text::timestamptz, $18::text))
-ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $19::text::int`
+    AND ($18::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($18::text::timestamptz, $19::text))
+ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $20::text::int`
 	byFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($17::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($17::text::timestamptz, $18::text))
-ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $19::text::int`
+    AND ($18::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($18::text::timestamptz, $19::text))
+ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $20::text::int`
 	latestByFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($17::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($17::text::timestamptz, $18::text))
-ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $19::text::int`
+    AND ($18::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($18::text::timestamptz, $19::text))
+ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $20::text::int`
 	byIDSQL = `
-    AND ($17::text = '' OR t.id > $18::text)
-ORDER BY t.id LIMIT $19::text::int`
+    AND ($18::text = '' OR t.id > $19::text)
+ORDER BY t.id LIMIT $20::text::int`
 	latestByIDSQL = `
-    AND ($17::text = '' OR t.id < $18::text)
-ORDER BY t.id DESC LIMIT $19::text::int`
+    AND ($18::text = '' OR t.id < $19::text)
+ORDER BY t.id DESC LIMIT $20::text::int`
 )
 
 // orders has the statements of a list by its order. first is for the order itself, latest for the reverse.
@@ -149,14 +149,12 @@ type Name struct {
 	ID     string
 	Type   string
 	Status store.Status
-	// Message is the beginning of the message, as in a Group.
-	Message string
-	// Shortened tells that the first line of the message is longer than Message.
-	Shortened bool
+	// Pattern is the pattern of the message, as in a Group.
+	Pattern string
 }
 
 const namedSQL = `
-SELECT t.id, t.type, t.status, ` + messageSQL + `
+SELECT t.id, t.type, t.status, ` + patternSQL + ` AS pattern
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 var namesSQL = orders{
@@ -166,7 +164,7 @@ var namesSQL = orders{
 }
 
 const namesColumns = `
-    t.id, t.type, t.status, ` + messageSQL
+    t.id, t.type, t.status, ` + patternSQL + ` AS pattern`
 
 var namesTexts = texts{namesColumns, namesSQL}
 

@@ -162,7 +162,7 @@ func (s search) statement(one way, columns string, most int) (sql string, args [
 	order, direction := orderings[s.filter.Order], s.direction()
 	args = append(slices.Clone(s.args), strconv.Itoa(s.limit), s.bounds.lowAt, s.bounds.lowID, s.bounds.highAt,
 		s.bounds.highID)
-	ends := ` LIMIT $17::text::bigint`
+	ends := ` LIMIT $18::text::bigint`
 	if columns != countColumns { // a count that has enough tasks need not read the others, and sort them
 		ends = order.ends[direction] + ends
 	}
@@ -197,7 +197,7 @@ func (i *Inspector) reached(ctx context.Context, db store.DB, doing string, s se
 	_, args := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
 	order, direction := orderings[s.filter.Order], s.direction()
 	from := walks[s.filter.walk()][direction] + reachedWhere + order.ends[direction]
-	sql := `SELECT` + (reachedColumns + from + ` OFFSET $22::text::bigint - 1 LIMIT $17::text::bigint`)
+	sql := `SELECT` + (reachedColumns + from + ` OFFSET $23::text::bigint - 1 LIMIT $18::text::bigint`)
 	rows, err := query.Collect[reached](ctx, i.source, db, doing, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err

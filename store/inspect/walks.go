@@ -1,7 +1,7 @@
 package inspect
 
-// The statements of ways take the filter as $1 to $16, the number of tasks to return as $17, and the bounds as $18 to
-// $21. Those of walks also take the number of tasks to read as $22. Both directions are written out, because Postgres
+// The statements of ways take the filter as $1 to $17, the number of tasks to return as $18, and the bounds as $19 to
+// $22. Those of walks also take the number of tasks to read as $23. Both directions are written out, because Postgres
 // walks an index only for an ORDER BY that it knows.
 const (
 	byScheduled       = ` ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C"`
@@ -11,21 +11,21 @@ const (
 	byID              = ` ORDER BY t.id`
 	byIDLatest        = ` ORDER BY t.id DESC`
 
-	readMost = ` LIMIT $22::text::bigint)`
+	readMost = ` LIMIT $23::text::bigint)`
 
 	// The ids count only at the times of the bounds. They are asked first, because Postgres reads the times of the last
 	// two conditions from their texts for each row, which takes longer than all else.
 	withinScheduled = `
-    AND t.scheduled_at >= $18::text::timestamptz AND t.scheduled_at <= $20::text::timestamptz
-    AND (t.id >= $19::text OR t.scheduled_at <> $18::text::timestamptz)
-    AND (t.id < $21::text OR t.scheduled_at <> $20::text::timestamptz)`
+    AND t.scheduled_at >= $19::text::timestamptz AND t.scheduled_at <= $21::text::timestamptz
+    AND (t.id >= $20::text OR t.scheduled_at <> $19::text::timestamptz)
+    AND (t.id < $22::text OR t.scheduled_at <> $21::text::timestamptz)`
 	withinFinished = `
-    AND t.finished_at >= $18::text::timestamptz AND t.finished_at <= $20::text::timestamptz
-    AND (t.id >= $19::text OR t.finished_at <> $18::text::timestamptz)
-    AND (t.id < $21::text OR t.finished_at <> $20::text::timestamptz)`
+    AND t.finished_at >= $19::text::timestamptz AND t.finished_at <= $21::text::timestamptz
+    AND (t.id >= $20::text OR t.finished_at <> $19::text::timestamptz)
+    AND (t.id < $22::text OR t.finished_at <> $21::text::timestamptz)`
 	// The times are empty, but Postgres must know the types of all arguments.
 	withinIDs = `
-    AND t.id >= $19::text AND t.id < $21::text AND $18::text = '' AND $20::text = ''`
+    AND t.id >= $20::text AND t.id < $22::text AND $19::text = '' AND $21::text = ''`
 )
 
 // An ordering is what the statements of an order have in common: the end, for both directions, and the bounds.
