@@ -127,7 +127,7 @@ BEGIN
     LOOP
         -- The first look takes no lock, because an unchanged task is not written at all, not even by a row lock.
         IF locked THEN
-            SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = task_id FOR UPDATE;
+            SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = task_id FOR NO KEY UPDATE;
         ELSE
             SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = task_id;
         END IF;
@@ -403,7 +403,7 @@ BEGIN
         -- The task may have ended since, or belong to another entity. The lock makes sure.
         PERFORM 1 FROM tasktable.scheduled_tasks AS t
         WHERE t.id = each.id AND t.entity = sync.entity AND t.status IN ('QUEUED', 'PAUSED', 'EXECUTING')
-            AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
+            AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
         IF FOUND THEN
             RETURN QUERY SELECT NULL::bigint, done.id, done.revision, done.outcome
             FROM tasktable.cancel(each.id, sync.by) AS done;
@@ -429,7 +429,7 @@ BEGIN
     result.id := reschedule.id;
     SELECT t.status, t.revision, t.scheduled_at INTO task
     FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = reschedule.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
+    WHERE t.id = reschedule.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         result.outcome := 'absent';
         RETURN result;
@@ -488,7 +488,7 @@ BEGIN
     result.id := apply_verb.id;
     SELECT t.status, t.revision, t.fence IS NOT NULL AS held, t.cron IS NOT NULL AS recurs, t.paused_until,
         t.archived_at, t.again_at, t.fence > t.revision AS claimed INTO task FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = apply_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR UPDATE;
+    WHERE t.id = apply_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         result.outcome := 'absent';
         RETURN result;

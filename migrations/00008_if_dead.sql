@@ -108,7 +108,7 @@ BEGIN
         WHEN t.scheduled_by IS DISTINCT FROM dead.scheduled_by
             AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')
             THEN 'is another service''s' END INTO other
-    FROM tasktable.scheduled_tasks AS t WHERE t.id = child FOR UPDATE;
+    FROM tasktable.scheduled_tasks AS t WHERE t.id = child FOR NO KEY UPDATE;
     known := FOUND;
     IF other IS NOT NULL THEN
         RETURN format('task "%s" of if_dead was left as it is, because it %s', child, other);

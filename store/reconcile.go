@@ -263,7 +263,7 @@ func (r *reconciliation) mend(ctx context.Context) error {
 
 const lockComparedSQL = `
 SELECT t.id::text AS id, t.revision FROM tasktable.scheduled_tasks AS t
-WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id || '~' FOR UPDATE`
+WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) ORDER BY t.id || '~' FOR NO KEY UPDATE`
 
 // lock locks the stored tasks and makes sure that they are still as compared. In REPEATABLE READ the lock itself
 // fails if they are not. Changes by the engine do not change the revision, so lock does not see them. The verbs

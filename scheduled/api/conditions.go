@@ -100,7 +100,7 @@ func (c call) unchanged(ctx context.Context, id string, given Conditions) error 
 }
 
 // lockSQL keeps others from changing the task until the transaction ends.
-const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`
+const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR NO KEY UPDATE`
 
 // locked locks a task and reads it, so that it cannot change before the call writes it.
 func (c call) locked(ctx context.Context, id string) (store.Row, error) {

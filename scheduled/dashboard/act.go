@@ -151,7 +151,7 @@ func (d *Dashboard) said(w http.ResponseWriter, r *http.Request) (told said) {
 	return told
 }
 
-const lockTaskSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR UPDATE`
+const lockTaskSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = $1::text FOR NO KEY UPDATE`
 
 // locked returns a task that nobody else can change until the act ends. The form's field revision is the one that the
 // person saw. If the task has another revision by now, the error tells what has changed since.

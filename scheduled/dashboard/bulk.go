@@ -263,7 +263,7 @@ const lockSeenSQL = `
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t
 JOIN jsonb_to_recordset($1::text::jsonb) AS seen (id text, revision bigint, status text)
     ON seen.id = t.id AND seen.revision = t.revision AND (NOT $2::text::boolean OR seen.status = t.status)
-ORDER BY t.id || '~' FOR UPDATE OF t`
+ORDER BY t.id || '~' FOR NO KEY UPDATE OF t`
 
 // applyTo applies the verb to the tasks that are still as the person saw them.
 func (v *visit) applyTo(ctx context.Context, view bulkView, action inspect.Action) (done, error) {

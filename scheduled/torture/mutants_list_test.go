@@ -111,8 +111,8 @@ var mutants = []mutant{
 		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: frozen,
 		edits: []edit{
 			{engine + "internal/taskdb/settle.go",
-				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
-				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR UPDATE SKIP LOCKED\n" +
+				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n    ) AS t ON true",
+				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n" +
 					"    ) AS t ON true"},
 			{engine + "internal/taskdb/settle.go",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
@@ -258,8 +258,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "settling waits for locks", by: []string{"settle"}, steer: locked,
-		edits: []edit{{engine + "internal/taskdb/settle.go", "LIMIT 1 FOR UPDATE SKIP LOCKED\n    ) AS t ON true",
-			"LIMIT 1 FOR UPDATE\n    ) AS t ON true"}},
+		edits: []edit{{engine + "internal/taskdb/settle.go", "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n    ) AS t ON true",
+			"LIMIT 1 FOR NO KEY UPDATE\n    ) AS t ON true"}},
 	},
 	{
 		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not

@@ -68,7 +68,7 @@ const chosenSQL = `
 WITH chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
     WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($18::text::jsonb))) AND ` + filterSQL + `
-    ORDER BY t.id || '~' FOR UPDATE
+    ORDER BY t.id || '~' FOR NO KEY UPDATE
 ), given AS (
     SELECT $19::text AS by, $20::text::boolean AS wake, nullif($21::text, '')::timestamptz AS until,
         nullif($22::text, '') AS note, $23::text::interval AS after, $24::text::interval AS step

@@ -100,7 +100,7 @@ const AbandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
 WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.lease_expires_at < clock_timestamp() - $3::interval
-LIMIT 500 FOR UPDATE SKIP LOCKED`
+LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED`
 
 // step looks through at most `most` pages from page on. It returns the page at which to go on, which is 0 at the end
 // of the table.

@@ -103,7 +103,7 @@ type newestSet struct {
 
 const declaredSQL = `
 SELECT t.id::text AS id, t.status::text AS status FROM tasktable.scheduled_tasks AS t
-WHERE t.declared_by = $1 AND t.cron IS NOT NULL FOR UPDATE`
+WHERE t.declared_by = $1 AND t.cron IS NOT NULL FOR NO KEY UPDATE`
 
 type declaredRow struct {
 	ID     string

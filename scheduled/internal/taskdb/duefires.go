@@ -35,7 +35,7 @@ WITH clock AS MATERIALIZED (
             AND clock_timestamp() < (SELECT clock_timestamp() + interval '500 ms')
         ORDER BY t.next_attempt_at
         LIMIT $4::int
-        FOR UPDATE SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
     ) AS head
 )
 SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,

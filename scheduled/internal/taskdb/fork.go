@@ -54,7 +54,7 @@ const lockRecurringSQL = `
 SELECT t.id::text AS id, t.revision, greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire
 FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY ($1::text[])
-ORDER BY t.id::text COLLATE "C" FOR UPDATE SKIP LOCKED`
+ORDER BY t.id::text COLLATE "C" FOR NO KEY UPDATE SKIP LOCKED`
 
 // WriteFires makes the occurrences of due fires, and plans the next fires, in q's transaction. It leaves out the tasks
 // that somebody has changed or locked since DueFires has read them. It must run in the engine's context.

@@ -160,7 +160,7 @@ WHERE t.ctid = ANY (ARRAY(
     CROSS JOIN LATERAL (
         SELECT t.ctid FROM tasktable.scheduled_tasks AS t
         WHERE t.id = asked.id AND t.fence = asked.fence
-        LIMIT 1 FOR UPDATE SKIP LOCKED
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS held))
 RETURNING t.fence, date_part('epoch', t.lease_expires_at - clock_timestamp()) AS lease`
 

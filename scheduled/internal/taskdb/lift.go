@@ -48,7 +48,7 @@ func (s Queries) LowTasks(
 const liftSQL = `
 WITH locked AS MATERIALIZED (
     SELECT t.ctid AS tid, t.id::text AS id, t.next_attempt_at, t.cron FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = ANY ($1::text[]) FOR UPDATE SKIP LOCKED
+    WHERE t.id = ANY ($1::text[]) FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = $2::timestamptz + array_position($1::text[], locked.id) * interval '1 microsecond'

@@ -37,7 +37,7 @@ const resumeDueSQL = `
 SELECT count(tasktable.resume(due.id, 'leader')) FROM (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
     WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) ORDER BY t.paused_until LIMIT $2::int
-        FOR UPDATE SKIP LOCKED
+        FOR NO KEY UPDATE SKIP LOCKED
 ) AS due`
 
 // MaxResumed is how many tasks are resumed in one transaction.

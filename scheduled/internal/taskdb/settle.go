@@ -47,7 +47,7 @@ WITH locked AS MATERIALIZED (
             t.again_at IS NOT NULL AS woken, t.waits AS row_waits
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence
-        LIMIT 1 FOR UPDATE SKIP LOCKED
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS t ON true
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
@@ -160,7 +160,7 @@ WITH locked AS MATERIALIZED (
             CASE t.status WHEN 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
         FROM tasktable.scheduled_tasks AS t
         WHERE t.id = s.id AND t.fence = s.fence AND t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision
-        LIMIT 1 FOR UPDATE SKIP LOCKED
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS t
 ), context AS MATERIALIZED (
     SELECT set_config('tasktable_change.context', 'again' || chr(31)

@@ -15,7 +15,7 @@ import (
 const lockInOrderSQL = `
 WITH locked AS MATERIALIZED (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = ANY ($1::text[]) ORDER BY t.id || '~' FOR UPDATE SKIP LOCKED
+    WHERE t.id = ANY ($1::text[]) ORDER BY t.id || '~' FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t
 WHERE t.id = ANY ($1::text[]) AND t.id::text NOT IN (SELECT locked.id FROM locked)`
@@ -52,7 +52,7 @@ func (s Queries) lockInOrder(
 
 const waitInOrderSQL = `
 SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[])
-	ORDER BY t.id || '~' FOR UPDATE`
+	ORDER BY t.id || '~' FOR NO KEY UPDATE`
 
 // WaitInOrder waits for the locks of the rows that a settlement will touch.
 func (s Queries) WaitInOrder(ctx context.Context, q pg.DB, one Settlement) error {

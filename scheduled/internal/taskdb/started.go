@@ -17,7 +17,7 @@ WITH locked AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
         WHERE t.id = asked.id AND t.fence = asked.fence
-        LIMIT 1 FOR UPDATE SKIP LOCKED
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS t
 )
 UPDATE tasktable.scheduled_tasks AS t

@@ -1,0 +1,61 @@
+package taskdb_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// An application has a table that refers to tasks. While it inserts a row there, the claim's lease is extended, its
+// start is written, and its outcome is recorded.
+func TestAForeignKeyHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`CREATE TABLE public.parcels (task_id text REFERENCES tasktable.scheduled_tasks)`)
+	for name, settle := range map[string]func(taskdb.Claim) taskdb.Settlement{
+		"completed": enginetest.Completed,
+		"retried": func(h taskdb.Claim) taskdb.Settlement {
+			return enginetest.Retried(h, time.Hour, "no")
+		},
+		"again": func(h taskdb.Claim) taskdb.Settlement {
+			s := enginetest.Completed(h)
+			s.Effects.Again = new(enginetest.Noon.Add(time.Hour))
+			return s
+		},
+		"followed": func(h taskdb.Claim) taskdb.Settlement {
+			s := enginetest.Completed(h)
+			s.Effects.FollowUps = []store.Task{
+				{ID: "next", Payload: enginetest.Job{Name: "next"}, At: enginetest.Noon.Add(time.Hour)},
+			}
+			return s
+		},
+	} {
+		hold := b.TakeOne(store.Task{ID: name, Payload: enginetest.Job{Name: name}})
+		tx, err := b.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		if _, err := tx.Exec(t.Context(), `INSERT INTO public.parcels VALUES ($1)`, name); err != nil {
+			t.Fatal(err)
+		}
+		holds := []taskdb.Claim{hold}
+		if leases, err := b.Extend(t.Context(), b.Pool, holds, time.Minute, nil); err != nil || len(leases) != 1 {
+			t.Errorf("%s: leases %v: %v", name, leases, err)
+		}
+		started, err := b.Start(t.Context(), b.Pool, 7, holds, []time.Time{enginetest.Noon})
+		if err != nil || len(started) != 1 {
+			t.Errorf("%s: started %v: %v", name, started, err)
+		}
+		if done := b.End(enginetest.Noon.Add(time.Second), settle(hold)); len(done) != 1 || !done[0].Settled {
+			t.Errorf("%s: settled as %+v", name, done)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
