@@ -91,6 +91,30 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// What a round leaves of the room is too little for another task of its lanes. Quicker and less urgent tasks of a later
+// round do not get it.
+func TestRoundsKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	lane := func(kind string, base, pool, priority, cost int) taskdb.LaneQuota {
+		return taskdb.LaneQuota{
+			Lane: taskdb.Lane{Type: kind, Queue: "default", Priority: priority}, Base: base, Pool: pool, Cost: cost,
+			Room: 150, Free: 150,
+		}
+	}
+	lanes := []taskdb.LaneQuota{
+		lane("SLOW", 0, 0, 9, 100), lane("PLACED", 0, 1, 0, 10), lane("QUICK", 0, 0, 0, 10), lane("OTHER", 5, 5, 0, 10),
+	}
+	fence := int64(1)
+	took := []taskdb.ClaimedTask{{Type: "SLOW", Queue: "default", Priority: 9, Fence: &fence}}
+	left := ""
+	for _, l := range restOf(lanes, 1, took) {
+		left += fmt.Sprint(l.Type, " ", l.Room, "; ")
+	}
+	if want := "OTHER 150; "; left != want {
+		t.Errorf("left %s, want %s", left, want)
+	}
+}
+
 // Nor does it where the more urgent ones are of one lane, and some of them fit.
 func TestClaimOrderOverCosts(t *testing.T) {
 	t.Parallel()

@@ -64,9 +64,11 @@ func nextRound(lanes []taskdb.LaneQuota) int {
 	return len(lanes)
 }
 
-// restOf returns the lanes after the first ones, with the room that the tasks leave that were claimed from these.
+// restOf returns the lanes after the first ones, with the room that the tasks leave that were claimed from these. If the
+// room no longer holds a task of one of the first lanes, less urgent lanes get nothing of it: the lane may have more due
+// tasks, and quicker ones would overtake them in each pass.
 func restOf(lanes []taskdb.LaneQuota, first int, taken []taskdb.ClaimedTask) []taskdb.LaneQuota {
-	rest := slices.Clone(lanes[first:])
+	all := slices.Clone(lanes)
 	for _, lane := range lanes[:first] {
 		used := 0
 		for _, c := range taken {
@@ -74,8 +76,8 @@ func restOf(lanes []taskdb.LaneQuota, first int, taken []taskdb.ClaimedTask) []t
 				used += lane.Cost
 			}
 		}
-		for i := range rest {
-			r := &rest[i]
+		for i := range all {
+			r := &all[i]
 			if r.Pool == lane.Pool {
 				r.Room -= used
 			}
@@ -86,5 +88,5 @@ func restOf(lanes []taskdb.LaneQuota, first int, taken []taskdb.ClaimedTask) []t
 			r.Near = min(r.Near, r.Room)
 		}
 	}
-	return slices.DeleteFunc(inOrder(rest), func(r taskdb.LaneQuota) bool { return r.Room < max(r.Cost, 1) })
+	return slices.DeleteFunc(inOrder(all)[first:], func(r taskdb.LaneQuota) bool { return r.Room < max(r.Cost, 1) })
 }
