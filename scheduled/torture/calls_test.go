@@ -184,5 +184,11 @@ func bodyOf(task store.Task) map[string]any {
 	put("max_attempts", task.MaxAttempts, task.MaxAttempts != 0)
 	put("expiration", task.Expiration.Seconds(), task.Expiration != 0)
 	put("expected_execution_time", task.ExpectedExecutionTime.Seconds(), task.ExpectedExecutionTime != 0)
+	put("if_finished", task.IfFinished, task.IfFinished != "")
+	var ifDead []map[string]any
+	for _, one := range task.IfDead {
+		ifDead = append(ifDead, bodyOf(one))
+	}
+	put("if_dead", ifDead, len(ifDead) > 0)
 	return body
 }

@@ -31,8 +31,9 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 			for _, w := range free {
 				if w.overlookedBy(pass) && !h.mayLeave(w, pass) && !h.touched(x, w.id, pass) {
 					wrong = append(wrong, broken("priority", w.id,
-						"%s of priority %d was left waiting since %s, when the pass at %s took %s, %s of priority %d",
-						w.kind, w.priority, h.offset(w.from), h.offset(pass.At), pass.ID, pass.Type, pass.Priority))
+						"%s of priority %d was left waiting since %s, when the pass that began at %s took %s, %s of priority %d, at %s",
+						w.kind, w.priority, h.offset(w.from), h.offset(pass.Began), pass.ID, pass.Type, pass.Priority,
+						h.offset(pass.At)))
 				}
 			}
 		}

@@ -8,8 +8,8 @@ import (
 )
 
 // urgentOnesBegin: no node begins a task while a more urgent one, which has a slot of the same queue on this node and a
-// handler, waits for long. Unlike higherPriorityFirst it knows nothing of how the engine shares out its places. The
-// samples are the tasks that nodes began while a more urgent one waited.
+// handler, waits for long. Unlike higherPriorityFirst it knows nothing of passes and of how the engine shares out its
+// places, but for what apart says. The samples are the tasks that nodes began while a more urgent one waited.
 func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	var begun []*run
@@ -35,7 +35,7 @@ func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 		judged := false
 		for _, w := range free {
 			if w.priority <= c.Priority || w.queue != c.Queue || w.end != nil && w.end.TxID == c.TxID ||
-				!h.works(nodes[r.PID], w.kind) || apart(w.kind, c.Type) {
+				!h.works(nodes[r.PID], w.kind) || h.apart(w.kind, c.Type) {
 				continue
 			}
 			judged = true
@@ -56,10 +56,12 @@ func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// apart says whether the engine gives tasks of two types places of different kinds: a transactional task needs a
-// connection, and another one a slot. Between these a priority does not count yet, though the documents make no
-// exception.
-func apart(one, other string) bool { return transactional(one) != transactional(other) }
+// apart says whether the engine keeps the places of two types apart. It does so for transactional types and others,
+// because the former need connections, and for types that are not worked by the same nodes. A priority does not count
+// between these yet, though the documents make no exception. Once it does, this goes.
+func (h *history) apart(one, other string) bool {
+	return transactional(one) != transactional(other) || h.Working[one] != h.Working[other]
+}
 
 // nodeNames are the slots of processes.
 func (h *history) nodeNames() map[int]string {

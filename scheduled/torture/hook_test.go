@@ -132,11 +132,13 @@ var hookDice = func() *dice {
 func (w *writer) hookTask(id string) store.Task {
 	name := hookDice.roll(w.random)
 	bad := []int{0, 1, 2, alwaysBad, alwaysBad}[w.random.IntN(5)]
+	nonce := w.random.Int64N(1 << 50)
 	task := store.Task{
-		ID: id, Payload: hook{
-			Do: hookPrefix + name, Nonce: w.random.Int64N(1 << 50), URL: fmt.Sprintf("%s/%d", w.hosts[name], bad),
-		},
+		ID: id, Payload: hook{Do: hookPrefix + name, Nonce: nonce, URL: fmt.Sprintf("%s/%d", w.hosts[name], bad)},
 		ExpectedExecutionTime: expectedTime, MaxAttempts: 1 + w.random.IntN(3), Priority: w.random.IntN(3) * 10,
+	}
+	if w.random.IntN(2) == 0 {
+		task.IfDead = ifDead(id, nonce)
 	}
 	if w.random.IntN(2) == 0 {
 		task.At = w.now().Add(time.Duration(w.random.IntN(1500)-500) * time.Millisecond)

@@ -84,9 +84,8 @@ var followMutants = []mutant{
 			"	Timeout = 8 * time.Second\n"}},
 	},
 	{
-		// No other type has the same nodes, so the engine takes no task of its pool before it.
-		name: "a rare type waits for some seconds", by: []string{"urgency"}, steer: busy,
+		name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: busy,
 		edits: []edit{{engine + "internal/leader/claims.go", "		case b.Room == 0:\n",
-			"		case b.Room == 0 || b.Type == \"RARE\" && time.Now().Unix()%20 < 9:\n"}},
+			"		case b.Room == 0 || b.Priority == 60 && time.Now().Unix()%12 < 9:\n"}},
 	},
 }

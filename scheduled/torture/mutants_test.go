@@ -82,9 +82,8 @@ func TestClocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	standard := filepath.Join(
-		runtime.GOROOT(), "src", "time",
-	) //nolint:staticcheck // where the go command of this build has it
+	//nolint:staticcheck // where the go command of this build has it
+	standard := filepath.Join(runtime.GOROOT(), "src", "time")
 	binary := build(t, root, []edit{
 		{filepath.Join(standard, "time.go"), "func Now() Time {\n	sec, nsec, mono := runtimeNow()\n",
 			"func Now() Time {\n	sec, nsec, mono := runtimeNow()\n	sec += skew\n"},

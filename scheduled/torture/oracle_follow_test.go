@@ -274,14 +274,16 @@ func passedOver(t *tale, kind string, long time.Duration) {
 
 // urgencyTales are about what begins while something more urgent waits.
 var urgencyTales = []told{
-	{name: "a more urgent one waits for long, which another pool has", wrong: []string{"urgency", "start latency"},
-		tell: func(t *tale) {
-			t.Working = map[string]string{"PLAIN": "node-1 node-2 ", "HERD": "node-1 "}
-			passedOver(t, "HERD", passedOverFor)
-		}},
+	{name: "a more urgent one waits for long", wrong: []string{"urgency", "priority", "start latency"},
+		tell: func(t *tale) { passedOver(t, "HERD", passedOverFor) }},
 	{name: "a more urgent one waits, of a type that the node does not work", wrong: []string{"start latency"},
 		tell: func(t *tale) {
 			t.Working = map[string]string{"PLAIN": "node-1 ", "HERD": "node-2 "}
+			passedOver(t, "HERD", passedOverFor)
+		}},
+	{name: "a more urgent one waits, of a type that more nodes work", wrong: []string{"start latency"},
+		tell: func(t *tale) {
+			t.Working = map[string]string{"PLAIN": "node-1 ", "HERD": "node-1 node-2 "}
 			passedOver(t, "HERD", passedOverFor)
 		}},
 	{name: "a more urgent one waits for a connection", tell: func(t *tale) { passedOver(t, "IN_TX", passedOverFor) }},

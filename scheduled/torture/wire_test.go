@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
 )
 
@@ -63,10 +64,34 @@ func (w *wire) mend(upstream string) error {
 	return nil
 }
 
+// mute is a toxic that lets nothing through, not even that the other end has closed the connection. The timeout toxic
+// would tell that, so a node would learn at once that Postgres has ended its session.
+type mute struct{}
+
+func init() { toxics.Register("mute", new(mute)) }
+
+// Pipe implements toxics.Toxic.
+func (*mute) Pipe(stub *toxics.ToxicStub) {
+	input := stub.Input
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case chunk := <-input:
+			if chunk == nil { // the end is not passed on
+				input = nil
+			}
+		}
+	}
+}
+
+// Cleanup implements toxics.CleanupToxic: what was lost is lost.
+func (*mute) Cleanup(stub *toxics.ToxicStub) { stub.Close() }
+
 // hush lets nothing through in some directions, and closes nothing: neither end learns that the other does not hear it.
 func (w *wire) hush(streams ...string) error {
 	for _, stream := range streams {
-		if err := w.toxic("timeout", stream, map[string]int64{"timeout": 0}); err != nil {
+		if err := w.toxic("mute", stream, nil); err != nil {
 			return err
 		}
 	}

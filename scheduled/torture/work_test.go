@@ -273,7 +273,7 @@ func (w *writer) backlog() {
 		list[i] = store.Task{
 			At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
 		}
-		kind := []string{"HERD", "PLAIN"}[w.random.IntN(2)]
+		kind := []string{"HERD", "PLAIN", "RARE"}[w.random.IntN(3)]
 		list[i].ID = w.newID(kind)
 		list[i].Payload = payloadOf(kind, chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis})
 		ids[i] = list[i].ID
