@@ -49,8 +49,8 @@ type Ran struct {
 	Note      string
 	Result    json.RawMessage
 	FollowUps []string
-	// PutOff is true if a follow-up waits until a second after this attempt's start, although it was asked for now. That
-	// slows down chains of follow-ups, see handlers.Execution.FollowUp. RunDueAt with that time runs it.
+	// PutOff is true if a follow-up waits until a second after this attempt's start, although it was asked for now.
+	// That slows down chains of follow-ups, see handlers.Execution.FollowUp. RunDueAt with that time runs it.
 	PutOff bool
 }
 
