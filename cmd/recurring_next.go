@@ -34,6 +34,7 @@ matches.
 
 const recurringNextExample = `  tasktable recurring next nightly
   tasktable recurring next nightly --count 3 --time-zone America/New_York --output json | jq -r '.fires[].at'
+  tasktable recurring next nightly --from 2027-03-27    # when the clocks change, for example
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
   tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # summer time begins`
 
@@ -56,7 +57,7 @@ func (p *program) recurringNextCommand() *cobra.Command {
 		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&n.cronZone, 64),
 			Usage: "the time zone of the expression (default UTC)"},
 		{Flag: "from", Kind: "time", Set: options.Moment(&n.from),
-			Usage: "the fires of an expression after this time (default now)"},
+			Usage: "only fires after this time, which for a task is not in the past (default now)"},
 	}
 	return p.BindArguments(&cobra.Command{
 		Use:     "next [ID]",
@@ -71,11 +72,17 @@ func (p *program) recurringNextCommand() *cobra.Command {
 			return n.ofExpression(command.Context())
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
-		case n.cronZone+string(n.from) != "":
-			return options.Usage("--cron is missing: --cron-time-zone and --from are for an expression")
+		case n.cronZone != "":
+			return options.Usage("--cron is missing: --cron-time-zone is for an expression")
 		}
-		return n.opened(n.ofTask)(command)
+		return n.opened(n.ofTask, n.check)(command)
 	})
+}
+
+// check reports a wrong --from before the database is opened and its time is known.
+func (n *recurringNext) check() error {
+	_, err := options.Instant(n.printing.clock(), "from", n.from)
+	return err
 }
 
 // recurringIDs completes the ids of recurring tasks. It lists all of them, because there is no query for a prefix.
@@ -135,6 +142,13 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 }
 
 func (n *recurringNext) ofTask(ctx context.Context) error {
+	from, err := options.Instant(n.Clock, "from", n.from)
+	if err != nil {
+		return err
+	}
+	if !from.IsZero() && from.Before(n.Now) {
+		return options.Usage("--from must not be in the past for a task")
+	}
 	task, err := n.inspector.GetRecurring(ctx, n.pool, n.given[0])
 	if errors.Is(err, store.ErrNotFound) {
 		return n.unknown(ctx, err)
@@ -146,7 +160,7 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	forecast, err := task.Forecast(n.Now, pauses, n.count)
+	forecast, err := task.ForecastAfter(from, n.Now, pauses, n.count)
 	if err != nil {
 		return err
 	}

@@ -71,6 +71,12 @@ func (i *Inspector) NextFires(ctx context.Context, db store.DB, id string, most 
 // Forecast computes the first fires of the task after now, at most `most` of them. pauses are the pauses that hold at
 // that time. The error wraps store.ErrInvalid if the expression or the zone cannot be read.
 func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (Forecast, error) {
+	return t.ForecastAfter(time.Time{}, now, pauses, most)
+}
+
+// ForecastAfter is Forecast without the fires until a time. With the zero time it leaves out none. The fires that it
+// leaves out count for the task's MaxOccurrences.
+func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause, most int) (Forecast, error) {
 	forecast := Forecast{Task: t, Now: now, Fires: []Fire{}}
 	if t.Status != store.StatusQueued && t.Status != store.StatusPaused {
 		forecast.Ended = "it is " + string(t.Status)
@@ -90,7 +96,11 @@ func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (
 		moved = rule.Next(rule.Replan(*t.PlannedWall, now))
 	}
 	runs := t.OccurrenceCount // a paused fire does not count, unless it is caught up later
-	for at := t.firstFire(now, rule); ; at = rule.Next(later(later(at, now), moved)) {
+	at := t.firstFire(now, rule)
+	if !at.IsZero() && !at.After(after) && t.MaxOccurrences == nil { // nobody counts those that are left out
+		at = rule.Next(later(later(after, now), moved))
+	}
+	for ; ; at = rule.Next(later(later(at, now), moved)) {
 		switch {
 		case at.IsZero():
 			forecast.Ended = "the expression has no further fire"
@@ -106,7 +116,9 @@ func (t RecurringTask) Forecast(now time.Time, pauses []store.Pause, most int) (
 		if len(fire.Paused) == 0 {
 			runs++
 		}
-		forecast.Fires = append(forecast.Fires, fire)
+		if at.After(after) {
+			forecast.Fires = append(forecast.Fires, fire)
+		}
 	}
 }
 

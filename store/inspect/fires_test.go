@@ -308,6 +308,32 @@ func tidyRecurring(b *bench, task *inspect.RecurringTask) {
 	}
 }
 
+// The fires that are left out count for the end, and the end is told even if all are left out.
+func TestForecastAfter(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2100, 1, 1, 9, 0, 0, 0, time.UTC)
+	task := inspect.RecurringTask{
+		Cron: "0 9 * * *", TimeZone: "UTC", Status: store.StatusQueued, StartsAt: first, NextFire: &first,
+	}
+	for _, c := range []struct {
+		after time.Time
+		most  *int
+		want  string
+	}{
+		{time.Time{}, nil, "2100-01-01T09:00 2100-01-02T09:00"},
+		{first, nil, "2100-01-02T09:00 2100-01-03T09:00"},
+		{first.AddDate(900, 0, 0).Add(-1), nil, "3000-01-01T09:00 3000-01-02T09:00"},
+		{first.AddDate(0, 0, 1), new(3), "2100-01-03T09:00 then it ends after 3 occurrences; skipped ones do not count"},
+		{first.AddDate(0, 0, 9), new(3), "then it ends after 3 occurrences; skipped ones do not count"},
+	} {
+		task.MaxOccurrences = c.most
+		forecast, err := task.ForecastAfter(c.after, first.Add(-time.Hour), nil, 2)
+		if err != nil || said(forecast) != c.want {
+			t.Errorf("after %s: %s, %v", c.after, said(forecast), err)
+		}
+	}
+}
+
 func TestNextFires(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
