@@ -142,7 +142,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	}
 	if s.api.on {
 		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, s.metrics,
-			doubtsOf(registry, s.webhook.config.Secrets), logger)
+			doubtsOf(registry, s.webhook.config.Secrets, s.webhook.most()), logger)
 		if err != nil {
 			return err
 		}

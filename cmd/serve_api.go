@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -133,17 +134,26 @@ func (s *apiSettings) start(
 	return func() { server.stop(pool.Close) }, nil
 }
 
-// doubtsOf returns what is perhaps not meant in a payload, as far as the handlers and the secrets of this node tell.
-func doubtsOf(registry *handlers.Registry, secrets map[string][]string) func(string, []byte) []string {
+// doubtsOf returns what is perhaps not meant in a payload, as far as the handlers and the webhooks of this node tell.
+// most is the longest that a webhook takes.
+func doubtsOf(
+	registry *handlers.Registry, secrets map[string][]string, most time.Duration,
+) func(string, []byte) []string {
 	return func(taskType string, payload []byte) (doubts []string) {
 		if field := registry.UnknownField(taskType, payload); field != "" {
 			doubts = append(doubts, fmt.Sprintf("type %s has no payload field %q, which its handler here ignores",
 				taskType, field))
 		}
 		var request webhook.HTTPRequest
-		if taskType == request.TaskType() && json.Unmarshal(payload, &request) == nil && request.SignWith != "" &&
-			secrets[request.SignWith] == nil {
+		if taskType != request.TaskType() || json.Unmarshal(payload, &request) != nil {
+			return doubts
+		}
+		if request.SignWith != "" && secrets[request.SignWith] == nil {
 			doubts = append(doubts, fmt.Sprintf("this node has no secret %q, which sign_with names", request.SignWith))
+		}
+		if asked := request.TimeoutOr(most); asked > most {
+			doubts = append(doubts, fmt.Sprintf(
+				"timeout %s is over this node's webhook-timeout, so that the request ends after %s", asked, most))
 		}
 		return doubts
 	}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/logging"
@@ -44,12 +45,15 @@ func TestDoubts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doubts := doubtsOf(registry, map[string][]string{"orders": {"whsec_"}})
+	doubts := doubtsOf(registry, map[string][]string{"orders": {"whsec_"}}, 30*time.Second)
 	for payload, want := range map[string]string{
-		`{"type": "LOG", "message": "hi"}`:                  "",
-		`{"type": "LOG", "mesage": "hi"}`:                   `type LOG has no payload field "mesage"`,
-		`{"type": "HTTP_REQUEST", "sign_with": "orders"}`:   "",
-		`{"type": "HTTP_REQUEST", "sign_with": "order"}`:    `this node has no secret "order"`,
+		`{"type": "LOG", "message": "hi"}`:                "",
+		`{"type": "LOG", "mesage": "hi"}`:                 `type LOG has no payload field "mesage"`,
+		`{"type": "HTTP_REQUEST", "sign_with": "orders"}`: "",
+		`{"type": "HTTP_REQUEST", "sign_with": "order"}`:  `this node has no secret "order"`,
+		`{"type": "HTTP_REQUEST", "timeout": "30s"}`:      "",
+		`{"type": "HTTP_REQUEST", "timeout": 31}`: "timeout 31s is over this node's webhook-timeout, so that the " +
+			"request ends after 30s",
 		`{"type": "HTTP_REQUEST", "url": "https://a.test"}`: "",
 		`{"type": "OF_ANOTHER_NODE", "sign_with": "order"}`: "",
 	} {

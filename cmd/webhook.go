@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -102,6 +103,11 @@ func secrets(into *map[string][]string) func(string) error {
 		*into = found
 		return nil
 	}
+}
+
+// most is the longest that a request takes.
+func (s *webhookSettings) most() time.Duration {
+	return cmp.Or(s.config.Timeout, webhook.DefaultTimeout)
 }
 
 // variant is the handler of HTTP_REQUEST.

@@ -60,9 +60,10 @@ type Config struct {
 	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
 	// handlers of other queues.
 	ShareSlots bool
-	// TypeSlots limits how many handlers of a type run at once on this node, in all its queues together: 1 to 10000. The
-	// other slots stay free for other types, so that a type whose handlers wait for a slow server does not hold all of
-	// them. Each name must be a type of Handlers. A type without an entry may use all slots, which is the default.
+	// TypeSlots limits how many handlers of a type run at once on this node, in all its queues together: 1 to 10000.
+	// The other slots stay free for other types, so that a type whose handlers wait for a slow server does not hold
+	// all of them. Each name must be a type of Handlers. A type without an entry may use all slots, which is the
+	// default.
 	TypeSlots map[string]int
 	// Paused lists the scopes that this node does not work, even if Queues and Handlers have them. A scope is a queue,
 	// a type or everything. The node may still lead, and other nodes work these scopes. To pause a scope on all nodes

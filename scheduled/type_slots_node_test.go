@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -15,16 +18,23 @@ import (
 
 // pit is a handler that waits for a slow server. It counts how many of its runs there were at once.
 type pit struct {
-	begun         chan string
-	let           chan struct{}
-	running, peak atomic.Int32
+	begun chan string
+	let   chan struct{}
+
+	mu            sync.Mutex
+	running, peak int
 }
 
 func (p *pit) run(ctx context.Context, task *handlers.Task[quick]) error {
-	n := p.running.Add(1)
-	defer p.running.Add(-1)
-	for most := p.peak.Load(); n > most && !p.peak.CompareAndSwap(most, n); most = p.peak.Load() {
-	}
+	p.mu.Lock()
+	p.running++
+	p.peak = max(p.peak, p.running)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.running--
+		p.mu.Unlock()
+	}()
 	p.begun <- task.ID
 	select {
 	case <-p.let:
@@ -85,34 +95,50 @@ func TestTypeSlots(t *testing.T) {
 	s.sees("all slow tasks have run",
 		`SELECT count(*) = 52 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND type = 'QUICK'`)
 	for i, p := range pits {
-		if peak := p.peak.Load(); peak != 2 {
-			t.Errorf("node %d ran %d of the type at once, want 2", i+1, peak)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.peak != 2 {
+			t.Errorf("node %d ran %d of the type at once, want 2", i+1, p.peak)
 		}
 	}
 }
 
-// A pass claims no more tasks than there are slots, the most urgent first, whether or not their types have limits.
-func TestPassOfTypesWithAndWithoutALimit(t *testing.T) {
+// A pass claims no more tasks than there are slots, the most urgent first, whether or not they need a place besides: a
+// slot of their type, or a transaction.
+func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		name                   string
-		limited, plain         int // the priority of each
-		wantLimited, wantPlain int
+		name                  string
+		slots                 map[string]int // 3; nil: the handler takes a transaction, for which there are 3 places
+		placed, plain         int            // the priority of each
+		wantPlaced, wantPlain int
 	}{
-		{"the limited ones are urgent", 9, 0, 3, 7},
-		{"the others are urgent", 0, 9, 0, 10},
+		{"the limited ones are urgent", map[string]int{"QUICK": 3}, 9, 0, 3, 7},
+		{"the others are urgent", map[string]int{"QUICK": 3}, 0, 9, 0, 10},
+		{"the transactional ones are urgent", nil, 9, 0, 3, 7},
+		{"the others than the transactional ones are urgent", nil, 0, 9, 0, 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
+			settings := s.pool.Config()
+			settings.MaxConns = 5 // three of them for handlers
+			pool, err := pgxpool.NewWithConfig(context.Background(), settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			placed := handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil })
+			if test.slots == nil {
+				placed = handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[quick]) error { return nil })
+			}
 			tr := s.prepare(func(c *Config) {
-				c.Queues, c.TypeSlots = map[string]int{"default": 10}, map[string]int{"QUICK": 3}
-			}, handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }),
-				handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+				c.Pool, c.Queues, c.TypeSlots = pool, map[string]int{"default": 10}, test.slots
+			}, placed, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 			tr.turns()
 			for i := range 20 {
-				s.schedule(fmt.Sprint("limited ", i), func(task *store.Task) {
-					task.Payload, task.Priority = quick{}, test.limited
+				s.schedule(fmt.Sprint("placed ", i), func(task *store.Task) {
+					task.Payload, task.Priority = quick{}, test.placed
 				})
 				s.schedule(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
 			}
@@ -123,10 +149,10 @@ func TestPassOfTypesWithAndWithoutALimit(t *testing.T) {
 				}
 			}
 			const claimedSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
-			limited, plain := s.count(claimedSQL, "QUICK"), s.count(claimedSQL, enginetest.Job{}.TaskType())
-			if limited != test.wantLimited || plain != test.wantPlain {
-				t.Errorf("claimed %d limited and %d plain, want %d and %d",
-					limited, plain, test.wantLimited, test.wantPlain)
+			withPlace, plain := s.count(claimedSQL, "QUICK"), s.count(claimedSQL, enginetest.Job{}.TaskType())
+			if withPlace != test.wantPlaced || plain != test.wantPlain {
+				t.Errorf("claimed %d with places and %d without, want %d and %d",
+					withPlace, plain, test.wantPlaced, test.wantPlain)
 			}
 			tr.run()
 			s.sees("all have run", `SELECT count(*) = 40 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)

@@ -85,7 +85,8 @@ func (w *Worker) Hung() map[string]int {
 }
 
 // lookForHung logs the handlers that hang, and tells the node's health whether they hold all slots of a queue or
-// type, or all places of transactional handlers. Such a slot is free again when its handler returns, or in a new process.
+// type, or all places of transactional handlers. Such a slot is free again when its handler returns, or in a new
+// process.
 func (w *Worker) lookForHung(now time.Time) {
 	before := now.Add(-w.config.HungAfter)
 	queues, types, places := w.hung.stuck(before)
