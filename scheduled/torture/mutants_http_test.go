@@ -24,7 +24,8 @@ var httpMutants = []mutant{
 	},
 	{
 		name: "the change is not in the transaction of its answer", by: []string{"application row"}, steer: called,
-		edits: []edit{{engine + "api/call.go", "		c.db = tx\n", "		c.db = a.config.Pool\n"}},
+		edits: []edit{{engine + "api/call.go", "		c.db, c.batches = tx, tx\n",
+			"		c.db, c.batches = a.config.Pool, a.config.Pool\n"}},
 	},
 	{
 		name: "a repeated answer is not the first one", by: []string{"idempotency key"}, steer: called,
