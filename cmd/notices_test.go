@@ -116,7 +116,8 @@ func TestServeSendsNotices(t *testing.T) {
 	url := storetest.URL(t)
 	variables := []string{"DATABASE_URL=" + url}
 	p := start(t, append(variables, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1",
-		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+receiver.URL+"/"+canary, "TASKTABLE_NOTICE_TOKENS=ops="+canary), "serve")
+		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+receiver.URL+"/"+canary, "TASKTABLE_NOTICE_TOKENS=ops="+canary), "serve",
+		"--environment=staging 2", "--dashboard-url=https://tasks.example.org/board")
 	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
 	run(t, variables, "notices", "set", "dead", "--event=failed", "--to=ops", "--digest=1s").want(t, exitOK)
 	tested := run(t, variables, "notices", "test", "ops", "--wait=1m")
@@ -128,7 +129,8 @@ func TestServeSendsNotices(t *testing.T) {
 		t.Errorf("the test sends %q", got)
 	}
 	execute(t, url, `SELECT tasktable.schedule('{"type": "HTTP_REQUEST", "url": "http://10.0.0.1"}', id => 'order-42')`)
-	if got := <-requests; !strings.Contains(got, "1 failed.\n") || !strings.Contains(got, "tasktable why order-42\n") {
+	if got := <-requests; !strings.Contains(got, "1 failed.\n") || !strings.Contains(got, "Environment: staging 2") ||
+		!strings.Contains(got, "\nhttps://tasks.example.org/board/tasks/order-42\n") {
 		t.Errorf("the notice says %q", got)
 	}
 	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks WHERE id = 'notice-watch' AND cron IS NOT NULL`, "1")
