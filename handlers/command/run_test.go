@@ -200,6 +200,12 @@ func TestAnUnknownCommand(t *testing.T) {
 			t.Errorf("%s: %v", payload, err)
 		}
 	}
+	tenants := attempt(`{"type": "EXEC", "command": "restore"}`)
+	tenants.TenantID = "acme"
+	if err := registry.Variant("EXEC").Run(t.Context(), tenants); err == nil ||
+		err.Error() != "this node has no command restore" {
+		t.Errorf("a tenant is told: %v", err)
+	}
 	if types := registry.Types(); !slices.Equal(types, []string{"EXEC", "EXEC:backup", "EXEC:report"}) {
 		t.Errorf("types %q", types)
 	}

@@ -39,8 +39,11 @@ func (r *Runner) Run(ctx context.Context, t *handlers.Task[contract.Exec]) error
 	}
 	command := r.commands[t.Payload.Command]
 	if command == nil {
-		return handlers.Permanent(fmt.Errorf("this node has no command %s; it has %s", t.Payload.Command,
-			strings.Join(r.names(), ", ")))
+		has := "; it has " + strings.Join(r.names(), ", ")
+		if t.TenantID != "" { // a tenant must not learn the other names, which the node logs when it starts
+			has = ""
+		}
+		return handlers.Permanent(fmt.Errorf("this node has no command %s%s", t.Payload.Command, has))
 	}
 	if err := command.run(ctx, t); err != nil {
 		return fmt.Errorf("command %s: %w", command.name, err)

@@ -66,6 +66,10 @@ func TestTheEngineRunsStatements(t *testing.T) {
 	if n := count(t, pool, "sessions"); n != 7 {
 		t.Errorf("%d sessions are left", n)
 	}
+	mustExec(t, pool, `SELECT tasktable.schedule('{"type": "RUN_SQL", "statement": "absent"}', id => 'tenants', tenant_id => 'acme')`)
+	if row := end(t, pool, "tenants"); message(row) != "this node has no statement absent" {
+		t.Errorf("a tenant is told: %s", message(row))
+	}
 	scheduleJSON(t, pool, "by-type", `{"type": "RUN_SQL:old", "params": {"age": "1 day"}}`)
 	if row := end(t, pool, "by-type"); row.Status != store.StatusCompleted {
 		t.Errorf("%s, %s", row.Status, message(row))
