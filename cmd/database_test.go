@@ -59,38 +59,30 @@ func TestSignalWhileConnecting(t *testing.T) {
 	p.end().want(t, exitInterrupted, "interrupted: received SIGTERM")
 }
 
-func TestMaxConns(t *testing.T) {
+func TestPoolConfig(t *testing.T) {
 	for _, test := range []struct {
 		url   string
 		given int
-		want  int32
+		conns int32
+		name  string
+		ping  time.Duration
 	}{
-		{"postgres://h/x", 0, defaultMaxConns},
-		{"postgres://h/x", 25, 25},
-		{"postgres://h/x?pool_max_conns=7", 0, 7},
-		{"postgres://h/x?pool_max_conns=7", 25, 25},
-		{"host=h pool_max_conns=7", 0, 7},
+		{"postgres://h/x", 0, defaultMaxConns, "tasktable", closeLimit},
+		{"postgres://h/x", 25, 25, "tasktable", closeLimit},
+		{"postgres://h/x?pool_max_conns=7", 0, 7, "tasktable", closeLimit},
+		{"postgres://h/x?pool_max_conns=7", 25, 25, "tasktable", closeLimit},
+		{"host=h pool_max_conns=7", 0, 7, "tasktable", closeLimit},
+		{"postgres://h/x?application_name=mine", 0, defaultMaxConns, "mine", closeLimit},
+		{"postgres://h/x?pool_ping_timeout=1m", 0, defaultMaxConns, "tasktable", time.Minute},
 	} {
 		config, err := poolConfig(test.url, test.given)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if config.MaxConns != test.want {
-			t.Errorf("%s with --max-conns %d: %d connections, want %d", test.url, test.given, config.MaxConns,
-				test.want)
-		}
-	}
-}
-
-func TestApplicationName(t *testing.T) {
-	for given, want := range map[string]string{"postgres://h/x": "tasktable",
-		"postgres://h/x?application_name=mine": "mine"} {
-		config, err := poolConfig(given, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := config.ConnConfig.RuntimeParams["application_name"]; got != want {
-			t.Errorf("%s: application_name is %q, want %q", given, got, want)
+		name := config.ConnConfig.RuntimeParams["application_name"]
+		if config.MaxConns != test.conns || name != test.name || config.PingTimeout != test.ping {
+			t.Errorf("%s with --max-conns %d: %d connections of %s, ping within %s; want %d of %s, within %s", test.url,
+				test.given, config.MaxConns, name, config.PingTimeout, test.conns, test.name, test.ping)
 		}
 	}
 }

@@ -66,6 +66,12 @@ type manifest struct {
 						ContainerPort int
 					}
 					LivenessProbe, ReadinessProbe probe
+					SecurityContext               struct {
+						RunAsNonRoot, ReadOnlyRootFilesystem bool
+						AllowPrivilegeEscalation             *bool
+						Capabilities                         struct{ Drop []string }
+						SeccompProfile                       struct{ Type string }
+					}
 				}
 			}
 		}
@@ -76,6 +82,18 @@ type probe struct {
 	HTTPGet struct{ Path, Port string }
 
 	PeriodSeconds, TimeoutSeconds, FailureThreshold int
+}
+
+// restricted fails the test unless the containers meet the standard "restricted" of Kubernetes, which refuses others.
+func (m manifest) restricted(t *testing.T) {
+	t.Helper()
+	for _, container := range m.Spec.Template.Spec.Containers {
+		if c := container.SecurityContext; !c.RunAsNonRoot || !c.ReadOnlyRootFilesystem ||
+			c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation ||
+			!slices.Equal(c.Capabilities.Drop, []string{"ALL"}) || c.SeccompProfile.Type != "RuntimeDefault" {
+			t.Errorf("%+v", c)
+		}
+	}
 }
 
 // inCamelCase is the manifest with the keys in the case of the structs, which have no tags.
@@ -99,6 +117,7 @@ func TestDocumentedDeployment(t *testing.T) {
 	if err := node.Decode(&m); err != nil {
 		t.Fatal(err)
 	}
+	m.restricted(t)
 	pod := m.Spec.Template
 	if len(pod.Spec.Containers) != 1 || m.Spec.Selector.MatchLabels["app"] == "" ||
 		m.Spec.Selector.MatchLabels["app"] != pod.Metadata.Labels["app"] {
@@ -157,10 +176,30 @@ func TestDocumentedJob(t *testing.T) {
 	if err := node.Decode(&m); err != nil {
 		t.Fatal(err)
 	}
+	m.restricted(t)
 	containers := m.Spec.Template.Spec.Containers
 	if len(containers) != 1 || !slices.Equal(containers[0].Args, []string{"migrate"}) ||
 		len(containers[0].Env) != 1 || containers[0].Env[0].Name != "DATABASE_URL" {
 		t.Errorf("%+v", containers)
+	}
+}
+
+// The compose file has a process 1 that waits for the children of programs that have ended, and gives a node the time to
+// stop.
+func TestComposeFile(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Services map[string]struct {
+			Init  bool
+			Grace time.Duration `yaml:"stop_grace_period"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(readFile(t, "compose.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	node := file.Services["tasktable"]
+	if !node.Init || node.Grace <= stopsWithin {
+		t.Errorf("%+v, though a stop may take %s", node, stopsWithin)
 	}
 }
 

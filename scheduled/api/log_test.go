@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 )
 
 // canary is in payloads, keys and texts of people. It must never be in the log.
@@ -77,6 +78,25 @@ func TestAccessLog(t *testing.T) {
 		line = regexp.MustCompile(`bytes=[1-9][0-9]*$`).ReplaceAllString(line, "bytes=N")
 		if _, line, _ = strings.Cut(line, " "); line != c.line {
 			t.Errorf("got  %s\nwant %s", line, c.line)
+		}
+	}
+}
+
+// The log names a key that was revoked and is still used, so that somebody can tell its user.
+func TestTheLogNamesARevokedKey(t *testing.T) {
+	t.Parallel()
+	s, secrets := newServiceWithRoles(t, keys.NewKey{Name: "old"})
+	if _, err := keys.New(keys.Config{}).Revoke(t.Context(), s.pool, "old", ""); err != nil {
+		t.Fatal(err)
+	}
+	for key, line := range map[string]string{
+		secrets["old"]: `status=401 caller=old `, "tt_" + strings.Repeat("A", 43): `status=401 caller="" `,
+	} {
+		before := len(s.log.String())
+		s.wants(401, key, "GET", "/v1/tasks", "")
+		until(t, "the call is in the log", func() bool { return strings.HasSuffix(s.log.String()[before:], "\n") })
+		if text := s.log.String()[before:]; !strings.Contains(text, line) {
+			t.Errorf("%s, want %s", text, line)
 		}
 	}
 }
