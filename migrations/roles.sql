@@ -140,14 +140,14 @@ GRANT UPDATE (expires_at) ON tasktable.api_sessions TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.notice_rules, tasktable.notice_recipients, tasktable.notice_rule_recipients
     TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.notice_causes, tasktable.notice_episodes TO "tasktable_engine";
-GRANT USAGE, UPDATE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine"; -- a failover moves it
+GRANT USAGE, UPDATE ON SEQUENCE tasktable.task_numbers TO "tasktable_engine"; -- a failover moves it, and River's
 GRANT EXECUTE ON ALL ROUTINES IN SCHEMA tasktable TO "tasktable_engine";
 DO $$
 DECLARE
     one record;
 BEGIN
     FOR one IN SELECT c.oid::regclass AS name,
-            CASE c.relkind WHEN 'r' THEN 'INSERT, UPDATE, DELETE ON' ELSE 'USAGE ON SEQUENCE' END AS rights
+            CASE c.relkind WHEN 'r' THEN 'INSERT, UPDATE, DELETE ON' ELSE 'USAGE, UPDATE ON SEQUENCE' END AS rights
         FROM pg_class AS c
         WHERE c.relnamespace = 'tasktable'::regnamespace
             AND c.relname LIKE 'river\_%' AND c.relname <> 'river_migration' AND c.relkind IN ('r', 'S')

@@ -51,7 +51,7 @@ const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHER
 
 // A server's timeline changes when a standby becomes the primary. The former primary may have drawn numbers that the
 // standby has never heard of. The new primary would draw them again, and a node that is cut off could hold the same
-// fence as a new claim. Ten million numbers are more than a standby is behind.
+// fence as a new claim, and remove the River job of that claim. Ten million numbers are more than a standby is behind.
 const moveNumbersSQL = `
 WITH former AS MATERIALIZED (
     SELECT n.timeline FROM tasktable.nodes AS n WHERE n.timeline IS NOT NULL
@@ -61,11 +61,13 @@ WITH former AS MATERIALIZED (
 ), noted AS (
     UPDATE tasktable.nodes AS n SET timeline = present.timeline FROM present WHERE n.number = $1
 )
-SELECT coalesce(min(setval('tasktable.task_numbers', nextval('tasktable.task_numbers') + 10000000)), 0)
-FROM former JOIN present ON present.timeline <> former.timeline`
+SELECT coalesce(min(setval(moved.name, nextval(moved.name) + 10000000)), 0)
+FROM former JOIN present ON present.timeline <> former.timeline
+CROSS JOIN unnest(ARRAY['tasktable.task_numbers'::regclass,
+    pg_get_serial_sequence('tasktable.river_job', 'id')::regclass]) AS moved (name)`
 
-// noteLeading writes that this node leads, for the next leader and for audits. After a failover it moves the sequence
-// of revisions and fences.
+// noteLeading writes that this node leads, for the next leader and for audits. After a failover it moves the sequences
+// of revisions and fences, and of River's jobs.
 func (l *Leader) noteLeading(ctx context.Context) error {
 	var moved int64
 	err := l.session.Conn.QueryRow(ctx, l.statements.Schema.SQL(moveNumbersSQL), l.session.Number).Scan(&moved)
@@ -76,7 +78,7 @@ func (l *Leader) noteLeading(ctx context.Context) error {
 		l.log.Warn("leader cannot see whether there was a failover; after an asynchronous one, see UPGRADING.md",
 			"error", err)
 	case moved > 0:
-		l.log.Warn("the database has failed over; the numbers of revisions and fences go on from here", "number", moved)
+		l.log.Warn("the database has failed over; revisions, fences and River jobs have higher numbers now", "least", moved)
 	}
 	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
 		return fmt.Errorf("note who leads: %w", err)
