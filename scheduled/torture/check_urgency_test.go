@@ -56,9 +56,9 @@ func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// apart says whether the engine keeps the places of two types apart. It does so for transactional types and others,
-// because the former need connections, and for types that are not worked by the same nodes. A priority does not count
-// between these yet, though the documents make no exception. Once it does, this goes.
+// apart says whether the engine keeps the places of two types apart. A transactional task may wait for a connection
+// while a slot is free for others. Types that are not worked by the same nodes share slots, and yet a priority does not
+// count between them, though the documents make no exception. Once it does, that part goes.
 func (h *history) apart(one, other string) bool {
 	return transactional(one) != transactional(other) || h.Working[one] != h.Working[other]
 }

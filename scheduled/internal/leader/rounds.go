@@ -64,9 +64,9 @@ func nextRound(lanes []taskdb.LaneQuota) int {
 	return len(lanes)
 }
 
-// restOf returns the lanes after the first ones, with the room that the tasks leave that were claimed from these. If the
-// room no longer holds a task of one of the first lanes, less urgent lanes get nothing of it: the lane may have more due
-// tasks, and quicker ones would overtake them in each pass.
+// restOf returns the lanes after the first ones, with the room that the tasks leave that were claimed from these. If
+// the room no longer holds a task of one of the first lanes, less urgent lanes get nothing of it. The lane may have more
+// due tasks, and quicker ones would overtake them in each pass.
 func restOf(lanes []taskdb.LaneQuota, first int, taken []taskdb.ClaimedTask) []taskdb.LaneQuota {
 	all := slices.Clone(lanes)
 	for _, lane := range lanes[:first] {
