@@ -65,14 +65,15 @@ func nextRound(lanes []taskdb.LaneQuota) int {
 }
 
 // restOf returns the lanes after the first ones, with the room that the tasks leave that were claimed from these. If
-// the room no longer holds a task of one of the first lanes, less urgent lanes get nothing of it. The lane may have more
-// due tasks, and quicker ones would overtake them in each pass.
+// the room no longer holds a task of one of the first lanes, less urgent lanes get nothing of it. The lane may have
+// more due tasks, and quicker ones would overtake them in each pass. For the same reason the room of tasks that had
+// expired stays empty until the next pass, which follows at once.
 func restOf(lanes []taskdb.LaneQuota, first int, taken []taskdb.ClaimedTask) []taskdb.LaneQuota {
 	all := slices.Clone(lanes)
 	for _, lane := range lanes[:first] {
 		used := 0
 		for _, c := range taken {
-			if lane.Has(c) && c.Fence != nil {
+			if lane.Has(c) {
 				used += lane.Cost
 			}
 		}
