@@ -13,4 +13,10 @@
 //
 // A payload that is a store.Validator is asked before its handler runs. If it does not validate, the task fails at
 // once.
+//
+// # For engines
+//
+// The engine and package scheduledtest call these. Applications do not need them: [Registry.Variant], [Variant],
+// [Variant.Run], [Variant.RunTx], [Variant.RunSQLTx], [Kind], [Effects], [Execution.Effects], [Execution.WithExtend],
+// [Execution.WithLate] and [Execution.WithSpan].
 package handlers

@@ -53,7 +53,7 @@ const (
 var errTooManyFollowUps = fmt.Errorf("%w: an attempt may ask for at most %d follow-ups", store.ErrInvalid, MaxFollowUps)
 
 // Effects holds the requests of a handler about its task. The engine applies them when it settles the attempt as
-// completed.
+// completed. It is for engines.
 //
 // An attempt whose task was edited or cancelled while its handler ran is recorded as SUPERSEDED, also if the handler
 // returns nil. Then Again, Result and Note do not count. After an edit the follow-ups are scheduled, except one with
@@ -210,7 +210,7 @@ func (e *Execution) Extend(ctx context.Context, d time.Duration) error {
 	return e.extend(ctx, d)
 }
 
-// Effects returns the requests that the handler has made so far.
+// Effects returns the requests that the handler has made so far. It is for engines.
 func (e *Execution) Effects() Effects { return e.effects }
 
 // WithExtend sets the function that Extend calls, and returns e. It is for engines.

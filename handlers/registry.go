@@ -25,7 +25,7 @@ type Middleware func(next Handler) Handler
 // from 1, and err is its error.
 type Backoff func(attempt int, err error) time.Duration
 
-// Kind is how a handler's database work commits.
+// Kind is how a handler's database work commits. It is for engines.
 type Kind int
 
 // The kinds of handlers.
@@ -35,7 +35,7 @@ const (
 	KindSQLTx             // the same with database/sql
 )
 
-// Variant is one handler of the union, as a Registry holds it.
+// Variant is one handler of the union, as a Registry holds it. It is for engines.
 type Variant struct {
 	Type    string
 	Kind    Kind
@@ -130,6 +130,7 @@ func (r *Registry) Missing(payloads ...store.Payload) []string {
 }
 
 // Variant returns the variant of a type, found by its name or by an alias. It returns nil if there is none.
+// It is for engines.
 func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 
 // Handle makes a variant from a function. The type is P's TaskType. The function may run on many goroutines at the
@@ -229,19 +230,19 @@ func (v *Variant) check() error {
 	return checkTypeField(v.Type, v.payload)
 }
 
-// Run runs one attempt of a plain variant.
+// Run runs one attempt of a plain variant. It is for engines.
 func (v *Variant) Run(ctx context.Context, e *Execution) error {
 	defer e.late.end()
 	return v.wrap(v.plain)(ctx, e)
 }
 
-// RunTx runs one attempt of a KindTx variant in tx.
+// RunTx runs one attempt of a KindTx variant in tx. It is for engines.
 func (v *Variant) RunTx(ctx context.Context, tx pgx.Tx, e *Execution) error {
 	defer e.late.end()
 	return v.wrap(func(ctx context.Context, e *Execution) error { return v.tx(ctx, tx, e) })(ctx, e)
 }
 
-// RunSQLTx runs one attempt of a KindSQLTx variant in tx.
+// RunSQLTx runs one attempt of a KindSQLTx variant in tx. It is for engines.
 func (v *Variant) RunSQLTx(ctx context.Context, tx *sql.Tx, e *Execution) error {
 	defer e.late.end()
 	return v.wrap(func(ctx context.Context, e *Execution) error { return v.sqlTx(ctx, tx, e) })(ctx, e)

@@ -21,7 +21,7 @@ import (
 type Dead struct {
 	ID       string
 	Type     string
-	Outcome  string // the outcome of its last attempt: FAILED, EXPIRED or LOST
+	Outcome  string // of its last attempt: store.AttemptFailed, AttemptExpired or AttemptLost
 	Status   string // the task's status now: FAILED or EXPIRED
 	Revision int64
 	Attempt  int

@@ -110,8 +110,8 @@ type inEnvelope struct {
 	former []json.RawMessage
 }
 
-// Encoded is Fixed with the payload encoded by codec. If codec is nil, it is Fixed. It is for engines. Applications
-// do not need it, because Schedule encodes payloads. Schedule does not encode a task again that Encoded returned.
+// Encoded is Fixed with the payload encoded by codec. If codec is nil, it is Fixed. Schedule does not encode
+// a task again that Encoded returned. It is for engines.
 func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	wire, err := t.wire()
 	if err == nil && codec != nil {
@@ -176,7 +176,7 @@ func inCodec(ctx context.Context, codec Codec, kind, id string, plain []byte) (j
 // Decoded returns a stored payload as it was before it was encoded. It returns a payload without an envelope
 // unchanged. kind and id are those of the task. The error names the type and the codec. It wraps ErrUnknownCodec if
 // codec does not know the name in the envelope or is nil, and ErrInvalid if no codec can decode the payload.
-// Otherwise it wraps the error that the codec returned.
+// Otherwise it wraps the error that the codec returned. Store.Payload calls Decoded for a Row. It is for engines.
 func Decoded(ctx context.Context, codec Codec, kind, id string, payload json.RawMessage) (json.RawMessage, error) {
 	// most payloads are not encoded, and need no parsing
 	if !bytes.Contains(payload, []byte(`"`+codecField+`"`)) {

@@ -13,4 +13,9 @@
 // tasks, and changes many tasks at once. It is for command lines, dashboards and reports.
 //
 // The package needs no running engine, and it imports no part of the engine.
+//
+// # For engines
+//
+// The engine calls these. Applications do not need them: [Store.ScheduleAs], [TaskAs], [Task.Fixed], [Task.Encoded],
+// [Decoded], [TraceOf] and [SpanOf].
 package store

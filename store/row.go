@@ -26,6 +26,27 @@ func Statuses() []Status {
 		StatusPaused, StatusSkipped}
 }
 
+// The outcomes of attempts: the values of Execution.Outcome. Their type is string, because Outcome is the effect of a
+// verb.
+const (
+	AttemptCompleted   = "COMPLETED"
+	AttemptFailed      = "FAILED"      // for good
+	AttemptRetried     = "RETRIED"     // it has failed, and the task runs again
+	AttemptSnoozed     = "SNOOZED"     // its handler has put the task off, or waits
+	AttemptLost        = "LOST"        // its node died, or its lease ended
+	AttemptSuperseded  = "SUPERSEDED"  // the task was edited or cancelled meanwhile
+	AttemptExpired     = "EXPIRED"     // the task expired before the attempt could start
+	AttemptInterrupted = "INTERRUPTED" // by the shutdown of its node
+	AttemptReleased    = "RELEASED"    // it never started, and was handed back
+	AttemptCancelled   = "CANCELLED"   // the task was cancelled before the attempt started
+)
+
+// AttemptOutcomes returns all outcomes of attempts.
+func AttemptOutcomes() []string {
+	return []string{AttemptCompleted, AttemptFailed, AttemptRetried, AttemptSnoozed, AttemptLost, AttemptSuperseded,
+		AttemptExpired, AttemptInterrupted, AttemptReleased, AttemptCancelled}
+}
+
 // Row is a row of the table scheduled_tasks. Comments on the table's columns in the database explain each field. A
 // nil pointer stands for null.
 type Row struct {
@@ -91,7 +112,7 @@ type Execution struct {
 	DueAt       *time.Time `json:"due_at,omitempty"`
 	StartedAt   *time.Time `json:"started_at,omitempty"`
 	FinishedAt  time.Time  `json:"finished_at"`
-	Outcome     string     `json:"outcome"`
+	Outcome     string     `json:"outcome"` // one of AttemptOutcomes
 	Error       *string    `json:"error,omitempty"`
 	Node        *int64     `json:"node,omitempty"`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// TaskAs is a task that somebody other than Config.Service schedules.
+// TaskAs is a task that somebody other than Config.Service schedules. It is for engines.
 type TaskAs struct {
 	Task
 	// By is the author. It is recorded in the task's scheduled_by and in its line of changes. "" means
@@ -19,8 +19,8 @@ type TaskAs struct {
 	Trace string
 }
 
-// ScheduleAs is ScheduleMany for tasks of several authors. The engine uses it to schedule the follow-ups of many
-// tasks.
+// ScheduleAs is ScheduleMany for tasks of several authors, for example for the follow-ups of many tasks. It is for
+// engines.
 func (s *Store) ScheduleAs(ctx context.Context, db DB, tasks []TaskAs) ([]Receipt, error) {
 	wires := make([]wireTask, len(tasks))
 	for i, task := range tasks {

@@ -13,7 +13,7 @@ const maxTrace = 512
 
 // TraceOf returns the span of ctx as the column trace holds it: its W3C traceparent, a space and its tracestate. The
 // tracestate is left out if both together are longer than 512 bytes. TraceOf returns "" if ctx has no span, or a span
-// that is not sampled, because nobody could follow a link to it.
+// that is not sampled, because nobody could follow a link to it. It is for engines.
 func TraceOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -27,7 +27,7 @@ func TraceOf(ctx context.Context) string {
 }
 
 // SpanOf parses a text that TraceOf, or a caller of the SQL functions, made. For any other text it returns an invalid
-// SpanContext.
+// SpanContext. It is for engines.
 func SpanOf(text string) trace.SpanContext {
 	if text == "" {
 		return trace.SpanContext{}

@@ -110,10 +110,7 @@ type executionsInput struct {
 type executionOutcome string
 
 func (executionOutcome) Schema(huma.Registry) *huma.Schema {
-	return words([]executionOutcome{
-		"COMPLETED", "FAILED", "RETRIED", "SNOOZED", "LOST", "SUPERSEDED", "EXPIRED", "INTERRUPTED", "RELEASED",
-		"CANCELLED",
-	})
+	return words(store.AttemptOutcomes())
 }
 
 // Executions are the outcomes of the attempts of a task.

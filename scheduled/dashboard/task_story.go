@@ -105,8 +105,16 @@ func (l *storyLine) add(fact inspect.Fact, kind string, payload bool) {
 
 // ends adds the whole error of an attempt that has ended.
 func (l *storyLine) ends(x store.Execution) {
-	l.Tone = map[string]string{"COMPLETED": "good", "FAILED": "bad", "LOST": "bad", "EXPIRED": "bad", "RETRIED": "warn",
-		"SNOOZED": "warn", "INTERRUPTED": "warn"}[x.Outcome]
+	switch x.Outcome {
+	case store.AttemptCompleted:
+		l.Tone = "good"
+	case store.AttemptFailed, store.AttemptLost, store.AttemptExpired:
+		l.Tone = "bad"
+	case store.AttemptRetried, store.AttemptSnoozed, store.AttemptInterrupted:
+		l.Tone = "warn"
+	default:
+		l.Tone = ""
+	}
 	if x.Error == nil {
 		return
 	}
@@ -115,7 +123,7 @@ func (l *storyLine) ends(x store.Execution) {
 	for _, fact := range l.Facts {
 		told = told || fact.Value.Text == whole
 	}
-	if !told && x.Outcome != "EXPIRED" && x.Outcome != "CANCELLED" { // of these the text tells all
+	if !told && x.Outcome != store.AttemptExpired && x.Outcome != store.AttemptCancelled { // of these the text tells all
 		l.Error = whole
 	}
 }

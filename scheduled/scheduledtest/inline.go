@@ -41,7 +41,7 @@ type Ran struct {
 	ID      string
 	Type    string
 	Attempt int
-	Outcome string // a value of scheduled_task_executions.outcome
+	Outcome string // one of store.AttemptOutcomes
 	Err     error  // the handler's error, or why the effects that it asked for are refused
 	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
 	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them. If the Outcome is

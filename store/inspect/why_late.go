@@ -40,7 +40,7 @@ func (l *life) late(row store.Row, due, began time.Time) *Lateness {
 	if row.WaitingSince != nil && row.WaitingSince.Equal(due) {
 		late.Text = "its handler put it off" + howOften(row.Waits)
 		for _, x := range l.executions {
-			if x.Outcome == "SNOOZED" && x.Error != nil && x.DueAt != nil && x.DueAt.Equal(due) {
+			if x.Outcome == store.AttemptSnoozed && x.Error != nil && x.DueAt != nil && x.DueAt.Equal(due) {
 				late.Text += ", because: " + brief(*x.Error, factMost)
 			}
 		}

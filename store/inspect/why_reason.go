@@ -223,7 +223,7 @@ func (l *life) completed(row store.Row) Reason {
 	}
 	for i := len(l.executions) - 1; i >= 0; i-- {
 		x := l.executions[i]
-		if x.Outcome != "COMPLETED" {
+		if x.Outcome != store.AttemptCompleted {
 			continue
 		}
 		r.Text = fmt.Sprintf("completed by attempt %d of %d", x.Attempt, row.MaxAttempts)
@@ -253,7 +253,7 @@ func (l *life) archived() string {
 func (l *life) gone() Reason {
 	var ran *Moment
 	for _, x := range l.executions {
-		if x.Outcome == "COMPLETED" {
+		if x.Outcome == store.AttemptCompleted {
 			ran = &Moment{"it had completed at", x.FinishedAt}
 		}
 	}

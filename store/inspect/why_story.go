@@ -177,13 +177,16 @@ func shown(name string, v any) any {
 
 // endings has the texts for the end of a claim, by its outcome.
 var endings = map[string]string{
-	"COMPLETED": "attempt %d completed", "FAILED": "attempt %d failed for good",
-	"RETRIED": "attempt %d failed, to be retried",
-	"SNOOZED": "attempt %d was put off by its handler, and does not count", "LOST": "attempt %d was lost",
-	"SUPERSEDED":  "attempt %d ended, but the task had been edited or cancelled meanwhile: its outcome does not count",
-	"INTERRUPTED": "attempt %d was interrupted, and does not count",
-	"RELEASED":    "a claim was handed back unstarted, for attempt %d",
-	"CANCELLED":   "attempt %d did not begin",
+	store.AttemptCompleted: "attempt %d completed",
+	store.AttemptFailed:    "attempt %d failed for good",
+	store.AttemptRetried:   "attempt %d failed, to be retried",
+	store.AttemptSnoozed:   "attempt %d was put off by its handler, and does not count",
+	store.AttemptLost:      "attempt %d was lost",
+	store.AttemptSuperseded: "attempt %d ended, but the task had been edited or cancelled meanwhile: " +
+		"its outcome does not count",
+	store.AttemptInterrupted: "attempt %d was interrupted, and does not count",
+	store.AttemptReleased:    "a claim was handed back unstarted, for attempt %d",
+	store.AttemptCancelled:   "attempt %d did not begin",
 }
 
 // executionLines tells when an attempt was due, began and ended.
@@ -209,9 +212,9 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 	if text, ok := endings[x.Outcome]; ok {
 		end.Text = fmt.Sprintf(text, x.Attempt) + where
 		switch {
-		case x.Outcome == "LOST" && x.Error != nil:
+		case x.Outcome == store.AttemptLost && x.Error != nil:
 			end.Text += ": " + brief(*x.Error, factMost)
-		case x.Outcome == "CANCELLED":
+		case x.Outcome == store.AttemptCancelled:
 			end.Text += ", because the task had been cancelled"
 		}
 	}
@@ -219,8 +222,9 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 		end.Facts = append(end.Facts, Fact{Name: "took", Value: x.FinishedAt.Sub(*x.StartedAt)})
 	}
 	switch {
-	case x.Error == nil, x.Outcome == "LOST", x.Outcome == "EXPIRED", x.Outcome == "CANCELLED": // the text has it
-	case x.Outcome == "RELEASED": // it is no error
+	case x.Error == nil, x.Outcome == store.AttemptLost, x.Outcome == store.AttemptExpired,
+		x.Outcome == store.AttemptCancelled: // the text has it
+	case x.Outcome == store.AttemptReleased: // it is no error
 		end.Facts = append(end.Facts, Fact{Name: "reason", Value: brief(*x.Error, factMost)})
 	default:
 		end.Facts = append(end.Facts, Fact{Name: "error", Value: brief(*x.Error, factMost)})
@@ -232,7 +236,8 @@ func (l *life) executionLines(x store.Execution) (lines []StoryLine) {
 // row's message is about something else.
 func (l *life) note(row *store.Row) *string {
 	last := len(l.executions) - 1
-	if row == nil || row.Message == nil || *row.Message == "" || last < 0 || l.executions[last].Outcome != "COMPLETED" {
+	if row == nil || row.Message == nil || *row.Message == "" || last < 0 ||
+		l.executions[last].Outcome != store.AttemptCompleted {
 		return nil
 	}
 	// A handler that schedules its task again leaves its note with the new revision.

@@ -119,9 +119,9 @@ func finishedText(code string, row store.Row, known life) string {
 func (l *life) retry(row store.Row) string {
 	if len(l.executions) > 0 {
 		switch last := l.executions[len(l.executions)-1]; last.Outcome {
-		case "SNOOZED":
+		case store.AttemptSnoozed:
 			return "its handler put it off"
-		case "RETRIED":
+		case store.AttemptRetried:
 			return fmt.Sprintf("attempt %d of %d failed, and the next waits for its time",
 				last.Attempt, row.MaxAttempts)
 		}

@@ -9,16 +9,16 @@ import (
 
 // The values of scheduled_task_executions.outcome. The comment of that column explains them.
 const (
-	OutcomeCompleted   = "COMPLETED"
-	OutcomeFailed      = "FAILED"
-	OutcomeRetried     = "RETRIED"
-	OutcomeSnoozed     = "SNOOZED"
-	OutcomeLost        = "LOST"
-	OutcomeSuperseded  = "SUPERSEDED"
-	OutcomeExpired     = "EXPIRED"
-	OutcomeInterrupted = "INTERRUPTED"
-	OutcomeReleased    = "RELEASED"
-	OutcomeCancelled   = "CANCELLED"
+	OutcomeCompleted   = store.AttemptCompleted
+	OutcomeFailed      = store.AttemptFailed
+	OutcomeRetried     = store.AttemptRetried
+	OutcomeSnoozed     = store.AttemptSnoozed
+	OutcomeLost        = store.AttemptLost
+	OutcomeSuperseded  = store.AttemptSuperseded
+	OutcomeExpired     = store.AttemptExpired
+	OutcomeInterrupted = store.AttemptInterrupted
+	OutcomeReleased    = store.AttemptReleased
+	OutcomeCancelled   = store.AttemptCancelled
 )
 
 // Settlement is what is to be recorded about one claim. If the row has been edited or cancelled since the claim, only
