@@ -32,7 +32,8 @@ func IsDataError(err error) bool {
 	// trigger of an application that calls another server raises it. It must not keep a task from being settled.
 	case "08", "25", "40", "53", "55", "57", "58", "XX":
 		return false
-	// Class 54 is none of these, because a row alone can cause it, such as a value that is too large for an index (54000).
+	// Class 54 is none of these, because a row alone can cause it, such as one with a value that is too large for an
+	// index (54000).
 	case "28", "3D", "3F", "42": // a missing right or table is the same for every row
 		return false
 	}
