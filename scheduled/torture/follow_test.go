@@ -20,8 +20,8 @@ const (
 // followed draws what a task that has follow-ups does besides.
 func (w *writer) followed(c *chore) {
 	c.Kids, c.Steps = 1+w.random.IntN(3), w.random.IntN(3)
-	if w.random.IntN(2) == 0 { // time for an edit or a cancel
-		c.Linger = w.random.IntN(1500)
+	if w.random.IntN(5) == 0 { // time for an edit or a cancel; a transactional one keeps its connection meanwhile
+		c.Linger = w.random.IntN(800)
 	}
 	c.Broken = w.random.IntN(3) == 0
 }
