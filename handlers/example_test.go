@@ -99,5 +99,5 @@ func ExamplePermanent() {
 	fmt.Println(handlers.RetryAfter(time.Minute, errors.New("busy")))
 	// Output:
 	// no event
-	// busy (retry in 1m0s)
+	// busy
 }

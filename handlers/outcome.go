@@ -26,7 +26,8 @@ type RetryAfterError struct {
 	Err   error
 }
 
-func (e *RetryAfterError) Error() string { return fmt.Sprintf("%v (retry in %s)", e.Err, e.Delay) }
+// Error does not tell the delay, because the error of the last attempt is recorded, too, and no retry follows it.
+func (e *RetryAfterError) Error() string { return e.Err.Error() }
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
 // RetryAfter fails the attempt with err. The next attempt, if one is left, begins after the delay instead of the

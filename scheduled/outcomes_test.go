@@ -100,7 +100,7 @@ func TestRetries(t *testing.T) {
 			store.StatusCompleted, "SNOOZED SNOOZED SNOOZED RETRIED COMPLETED", "[1 1 1 1 2]", 2, "snoozes at run 5",
 		},
 		"one attempt":  {store.StatusFailed, "FAILED", "[1]", 1, "oops"},
-		"two attempts": {store.StatusFailed, "RETRIED FAILED", "[1 2]", 2, "oops (retry in 0s)"},
+		"two attempts": {store.StatusFailed, "RETRIED FAILED", "[1 2]", 2, "oops"},
 		"own backoff":  {store.StatusCompleted, "RETRIED RETRIED COMPLETED", "[1 2 3]", 3, "own backoff at run 3"},
 		"panics":       {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "panics at run 2"},
 		"exits":        {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "exits at run 2"},

@@ -61,19 +61,19 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "retry after", err: handlers.RetryAfter(time.Second, errOops),
-			want: "RETRIED QUEUED in 1s: oops (retry in 1s)",
+			want: "RETRIED QUEUED in 1s: oops",
 		},
 		{
 			name: "wrapped retry after", err: fmt.Errorf("a: %w", handlers.RetryAfter(time.Second, errOops)),
-			attempt: 2, want: "RETRIED QUEUED in 1s: a: oops (retry in 1s)",
+			attempt: 2, want: "RETRIED QUEUED in 1s: a: oops",
 		},
 		{
 			name: "retry after the last", err: handlers.RetryAfter(time.Second, errOops), attempt: 3,
-			want: "FAILED FAILED: oops (retry in 1s)",
+			want: "FAILED FAILED: oops",
 		},
 		{
 			name: "negative retry after", err: handlers.RetryAfter(-time.Second, nil),
-			want: "RETRIED QUEUED: retry asked for (retry in 0s)",
+			want: "RETRIED QUEUED: retry asked for",
 		},
 		{name: "snooze", err: handlers.Snooze(time.Minute), want: "SNOOZED QUEUED refund in 1m0s: snoozed for 1m0s"},
 		{
@@ -82,7 +82,7 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "permanent wins over retry after", err: handlers.Permanent(handlers.RetryAfter(time.Second, errOops)),
-			want: "FAILED FAILED: oops (retry in 1s)",
+			want: "FAILED FAILED: oops",
 		},
 		{
 			name: "deadline", err: context.Canceled, cause: handlers.ErrDeadline,
