@@ -25,6 +25,10 @@ waits for the new time), unchanged and finished. The last two write nothing.
 The payload is a JSON object. Give it as JSON, as @FILE, or as - for the standard input. Its field "type" is the type
 of the task. If the payload has no such field, give --type. Without --payload the payload contains only the type.
 
+A task of --if-dead is a JSON object with the fields that the HTTP API takes in if_dead: payload, and optionally id,
+scheduled_at, priority, queue, expiration, expected_execution_time, max_attempts, entity, if_finished, jitter and
+retention. Durations are in seconds. Give it as JSON or as @FILE.
+
 With --cron the task recurs. It never runs itself. Instead, each fire makes an occurrence of it. It needs --id.
 
 ` + term.MomentHelp
@@ -43,6 +47,8 @@ type tasksSchedule struct {
 	payload       string
 	at, ends      term.Moment
 	ifFinished    string
+	ifRunning     string
+	ifDead        string
 	overlap       string
 	catchUp       string
 	catchUpPaused string
@@ -96,6 +102,13 @@ func (s *tasksSchedule) taskOptions() []options.Option {
 			Complete: options.Words("rearm", "keep"),
 			Usage: "for a task that has ended: rearm without --at runs it again now, keep never runs it again " +
 				"(default: runs it again if the time differs)"},
+		{Flag: "if-running", Kind: "choice", Set: options.OneOf(&s.ifRunning, string(store.Again)),
+			Complete: options.Words(string(store.Again)),
+			Usage: "for a task that runs and is unchanged: again runs it once more after this attempt " +
+				"(default: leaves it as it is)"},
+		{Flag: "if-dead", Kind: "json", Repeatable: true, Secret: true, Set: verbatim(&s.ifDead),
+			Usage: fmt.Sprintf("a task to schedule if this one becomes FAILED or EXPIRED: JSON or @FILE; "+
+				"may be given %d times", store.MaxIfDead)},
 		{Flag: "replace", Set: options.Bool(&t.Replace),
 			Usage: "also if it makes a recurring task a plain one, or the other way"},
 	}
@@ -143,7 +156,10 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	if s.task.Payload, err = s.payloadOf(stdin); err != nil {
 		return err
 	}
-	s.task.IfFinished = store.IfFinished(s.ifFinished)
+	if s.task.IfDead, err = ifDeadTasks(s.ifDead); err != nil {
+		return err
+	}
+	s.task.IfFinished, s.task.IfRunning = store.IfFinished(s.ifFinished), store.IfRunning(s.ifRunning)
 	s.recurrence.Overlap = store.Overlap(s.overlap)
 	s.recurrence.CatchUp, s.recurrence.CatchUpPaused = store.CatchUp(s.catchUp), store.CatchUp(s.catchUpPaused)
 	recurs := s.recurrence.Cron != ""
@@ -207,27 +223,36 @@ func reason(err error) string {
 }
 
 func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
-	from := stdin
-	switch path, isFile := strings.CutPrefix(s.payload, "@"); {
+	path, isFile := strings.CutPrefix(s.payload, "@")
+	switch {
 	case s.payload == "":
 		return []byte("{}"), nil
 	case isFile:
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, options.Usage("--payload: %w", err)
-		}
-		defer func() { _ = file.Close() }()
-		from = file
-	case s.payload != "-":
-		return []byte(s.payload), nil
+		return contentOfFile("payload", path)
+	case s.payload == "-":
+		return contentOf("payload", stdin)
 	}
+	return []byte(s.payload), nil
+}
+
+// contentOfFile reads the file that an option names.
+func contentOfFile(flag, path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, options.Usage("--%s: %w", flag, err)
+	}
+	defer func() { _ = file.Close() }()
+	return contentOf(flag, file)
+}
+
+func contentOf(flag string, from io.Reader) ([]byte, error) {
 	const most = 4 * store.MaxPayloadBytes // it may be indented
 	body, err := io.ReadAll(io.LimitReader(from, most+1))
 	if err != nil {
-		return nil, options.Usage("--payload: %w", err)
+		return nil, options.Usage("--%s: %w", flag, err)
 	}
 	if len(body) > most {
-		return nil, options.Usage("--payload must be at most %d bytes", most)
+		return nil, options.Usage("--%s must be at most %d bytes", flag, most)
 	}
 	return body, nil
 }

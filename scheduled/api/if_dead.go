@@ -36,6 +36,9 @@ func (IfDead) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema
 	})
 }
 
+// Task returns the task as it is scheduled at the death. The store checks its fields.
+func (d IfDead) Task() (store.Task, error) { return d.content().task(d.ID, Caller{}) }
+
 // content is the task's content, so that what holds for a caller's task also holds for the tasks in its if_dead.
 func (d IfDead) content() Content {
 	return Content{
