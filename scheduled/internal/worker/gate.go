@@ -143,6 +143,10 @@ const (
 	verdictHalted = "halted"         // the node is quiet, or stops
 )
 
+// gateTries is how many times a stale answer is asked for again. A few suffice, because in the end the pace takes slow
+// answers for young ones.
+const gateTries = 100
+
 // gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.
 func (w *Worker) gateEach(
 	ctx context.Context, conn pg.DB, holds []taskdb.Claim, known map[int64]string,
@@ -168,16 +172,18 @@ func (w *Worker) gateEach(
 
 // gateAgain asks the gate once more, as the last step before the handler, because the first answer has become stale. It
 // asks in the handler's own transaction, or on the engine's pool if the handler takes no transaction. It asks again
-// until an answer is young enough. It returns an answer that does not let the task through, or nil.
+// until an answer is young enough and the lease is long enough, up to gateTries times. It returns an answer that does
+// not let the task through, or nil.
 func (b *batch) gateAgain(
 	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
 ) (refused *taskdb.GateAnswer) {
-	if lease, ok := ctx.(*leaseContext); ok { // the wait must not take time from the handler
-		if err := b.extendLease(lease, r, nil); err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+	lease, _ := ctx.(*leaseContext) // nil: the context of a test
+	for range gateTries {
+		if lease.short(GateValid) { // the wait must not take time from the handler
+			if err := b.extendLease(lease, r, nil); err != nil {
+				return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+			}
 		}
-	}
-	for {
 		asked := time.Now()
 		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
 		if err != nil {
@@ -195,10 +201,11 @@ func (b *batch) gateAgain(
 		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
 			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
 		}
-		if !stale(b.pace.instant(asked, time.Now())) {
+		if !stale(b.pace.instant(asked, time.Now())) && !lease.short(0) {
 			return nil
 		}
 	}
+	return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "the database answers too slowly"}
 }
 
 // databaseTime returns the database's time, before the snapshot of the next statement is taken.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -82,5 +83,44 @@ func TestGateAgain(t *testing.T) {
 				t.Errorf("with a context that has ended: %+v", refused)
 			}
 		})
+	}
+}
+
+// slowFirst is a connection whose first answers come late.
+type slowFirst struct {
+	pg.DB
+
+	slow int // answers
+}
+
+func (s *slowFirst) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if s.slow--; s.slow >= 0 {
+		time.Sleep(time.Second) // as long as the start allowance
+	}
+	return s.DB.Query(ctx, sql, args...) //nolint:wrapcheck // it passes the query on
+}
+
+// The handler has all its time, however long the gate has taken to answer, and however short the start allowance is.
+func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const expected = 20 * time.Second
+	b.Schedule(store.Task{
+		Payload: enginetest.Job{Name: "a"}, At: time.Now().Add(-time.Second), ExpectedExecutionTime: expected,
+	})
+	claim := b.Take(time.Now())["a"]
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
+	config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
+	one := &batch{Worker: &Worker{config: config, pace: newPace(), settling: t.Context()}}
+	lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
+	defer lease.close()
+	lease.expected = expected
+	var e handlers.Execution
+	if refused := one.gateAgain(lease, &slowFirst{b.Pool, 3}, &Run{Claim: claim}, &e); refused != nil {
+		t.Fatalf("refused: %+v", refused)
+	}
+	row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
+	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || lease.short(-GateValid) {
+		t.Errorf("it begins at %s, and its lease ends at %s, %v", e.StartedAt, row.LeaseExpiresAt, err)
 	}
 }

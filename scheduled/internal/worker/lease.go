@@ -88,6 +88,16 @@ func startTime(ctx context.Context) {
 	}
 }
 
+// short reports whether the time left is less than the handler is expected to take and `more`. A nil context has time.
+func (l *leaseContext) short(more time.Duration) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Until(l.deadline) < l.expected+more
+}
+
 // leaseEnd is the time at which the lease ends. It may move later.
 func (l *leaseContext) leaseEnd() time.Time {
 	l.mu.Lock()
