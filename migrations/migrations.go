@@ -44,7 +44,7 @@ const versionTable = "goose_db_version"
 
 // Up brings the schema to this library's version. It changes nothing in a schema that is up to date or newer. Schema
 // "" means store.DefaultSchema. The error wraps store.ErrInvalid for a malformed schema name, and ErrPrerelease for a
-// schema from before the first release.
+// schema from before the first release. It wraps store.ErrReadOnly if the server takes no writes.
 //
 // Nodes and applications may work meanwhile. A step may need a lock that others hold. It then makes the others wait
 // for at most two seconds, lets them through, and tries again, for two minutes. A lock_timeout in the pool's settings
@@ -106,7 +106,7 @@ func (m *migrator) dropUnread(ctx context.Context) error {
 }
 
 // Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table
-// stay. The error wraps ErrNodes if nodes are at work.
+// stay. The error wraps ErrNodes if nodes are at work, and store.ErrReadOnly if the server takes no writes.
 //
 // Single migrations cannot be undone. That is not necessary for a rollback of the program, because an older program
 // works with a newer schema.
@@ -275,7 +275,11 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 	if err != nil {
 		return fmt.Errorf("prepare River's migrations: %w", err)
 	}
-	return do(&migrator{schema: name, conn: conn, goose: provider, river: river})
+	err = do(&migrator{schema: name, conn: conn, goose: provider, river: river})
+	if refused := new(pgconn.PgError); errors.As(err, &refused) && refused.Code == "25006" {
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	}
+	return err
 }
 
 func newProvider(db *sql.DB, schema store.Schema) (*goose.Provider, error) {

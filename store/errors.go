@@ -18,4 +18,7 @@ var (
 	ErrKindDiffers = query.ErrKindDiffers
 	// ErrUnmigrated is wrapped by the error of a call if the schema does not exist, or lacks a function or a table.
 	ErrUnmigrated = query.ErrUnmigrated
+	// ErrReadOnly is wrapped by the error of a call that writes if the server takes no writes, as a standby does, or if
+	// the caller's transaction is READ ONLY.
+	ErrReadOnly = query.ErrReadOnly
 )

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // IsDataError reports whether one row's data, or an application's trigger on the row, caused the error. Such an error
@@ -63,7 +65,7 @@ func IsLocked(err error) bool {
 // before a failover. Such a server still answers pings and gives advisory locks, but the new primary does not know of
 // these locks. A new connection finds the primary if the URL names several hosts (with
 // target_session_attrs=read-write) or one host name that moves.
-var ErrReadOnly = errors.New("the database is read-only, as a standby is")
+var ErrReadOnly = store.ErrReadOnly
 
 // ReadOnlySQL asks whether the server takes no writes. RefuseReadOnly reads the answer.
 const ReadOnlySQL = `SELECT current_setting('transaction_read_only') = 'on'`

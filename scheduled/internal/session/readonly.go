@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// RefuseReadOnly checks new connections of the engine's pool.
+// RefuseReadOnly checks new sessions, and new connections of the engine's pool.
 func RefuseReadOnly(ctx context.Context, conn *pgx.Conn) error {
 	return pg.RefuseReadOnly(conn.QueryRow(ctx, pg.ReadOnlySQL))
 }

@@ -150,6 +150,9 @@ func (s *Session) prepare(ctx context.Context, previous uint32) error {
 	if _, err := s.Conn.Exec(ctx, keepaliveSQL+pg.PlanSettingsSQL); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
+	if err := RefuseReadOnly(ctx, s.Conn); err != nil {
+		return fmt.Errorf("prepare session: %w", err)
+	}
 	if _, err := s.Conn.Exec(ctx, nameSQL, sessionName); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
