@@ -38,30 +38,33 @@ func (s *tasksSchedule) run(ctx context.Context) error {
 		return err
 	}
 	t := term.NewTable("ID", "OUTCOME", "STATUS", "SCHEDULED AT")
-	at := s.When(&done.ScheduledAt)
+	at, ended := s.When(&done.ScheduledAt), ""
 	if s.task.Recurrence != nil { // its scheduled_at is its start, which is no fire
 		t = term.NewTable("ID", "OUTCOME", "STATUS", "NEXT FIRE ABOUT")
-		done.NextFire = s.nextFire(ctx, done.ID)
+		done.NextFire, ended = s.nextFire(ctx, done.ID)
 		at = s.When(done.NextFire)
 	}
 	t.Add(done.ID, done.Outcome, done.Status, at)
 	if err := s.One(done, t); err != nil {
 		return err
 	}
-	if done.Status == store.StatusQueued {
+	switch {
+	case ended != "":
+		s.Note("Warning: no fire is left: %s.", ended)
+	case done.Status == store.StatusQueued:
 		s.warnOfUnknown(ctx)
 	}
 	return nil
 }
 
 // nextFire computes the next fire as the command recurring next does. The leader plans it, and jitter can delay the
-// occurrence. It is nil if there is none, or if the database role may not read recurring tasks.
-func (s *tasksSchedule) nextFire(ctx context.Context, id string) *time.Time {
+// occurrence. If there is none, ended says why. Both are empty if the database role may not read recurring tasks.
+func (s *tasksSchedule) nextFire(ctx context.Context, id string) (at *time.Time, ended string) {
 	forecast, err := s.inspector.NextFires(ctx, s.pool, id, 1)
 	if err != nil || len(forecast.Fires) == 0 {
-		return nil
+		return nil, forecast.Ended
 	}
-	return &forecast.Fires[0].At
+	return &forecast.Fires[0].At, ""
 }
 
 // warnOfUnknown notes that no node has the type, or the command or statement that the payload names, because this is

@@ -291,6 +291,20 @@ func TestTimesAreLocalInTablesAndUTCInJSON(t *testing.T) {
 	}
 }
 
+// A recurring task whose end comes before its next fire is scheduled, and the command says that it will not fire.
+func TestTasksScheduleWarnsOfNoFire(t *testing.T) {
+	t.Parallel()
+	variables := []string{"DATABASE_URL=" + storetest.URL(t)}
+	for endsAt, warns := range map[string]bool{"2001-01-01": true, "2101-01-01": false} {
+		got := runFixed(t, variables, "tasks", "schedule", "--type=LOG", "--id=in-"+endsAt, "--cron=@daily",
+			"--ends-at="+endsAt, "--time-zone=UTC")
+		got.want(t, exitOK)
+		if strings.Contains(got.stderr, "Warning: no fire is left: it ends at 2001-01-01T00:00:00Z.") != warns {
+			t.Errorf("--ends-at %s: %s", endsAt, got.stderr)
+		}
+	}
+}
+
 func TestTasksScheduleReadsStdinAndIsDoneByTheUser(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)

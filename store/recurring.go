@@ -62,7 +62,8 @@ type Recurrence struct {
 	// CatchUpLimit is the number of missed fires that run by CatchUpAll, at most 10,000. 0 means 100.
 	CatchUpLimit int
 	// EndsAt is the last instant at which the task may fire. It must not be before Task.At. The zero time means that
-	// the task fires without end.
+	// the task fires without end. A task with no fire until EndsAt is scheduled all the same, and ends without an
+	// occurrence. The fires of package recurrence tell that beforehand.
 	EndsAt time.Time
 	// MaxOccurrences is the number of occurrences after which the task ends, at most 1,000,000. Skipped occurrences
 	// do not count. 0 means that there is no limit.

@@ -3,16 +3,18 @@ package api
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Warning tells that a call did what it asked, but that this is perhaps not what was meant.
 type Warning struct {
-	Code   string `json:"code" doc:"no_handler, no_worker or doubtful_payload. Others may be added."`
+	Code   string `json:"code" doc:"no_handler, no_worker, no_fire or doubtful_payload. Others may be added."`
 	Detail string `json:"detail"`
 }
 
@@ -76,6 +78,7 @@ func (c call) warnings(task store.Task) (all []Warning) {
 			fmt.Sprintf("no running node has a handler for type %s, so the task waits", name)})
 	}
 	all = append(all, c.warnOfQueue(queue)...)
+	all = append(all, warnOfEnd(task, time.Now())...)
 	if c.doubts == nil {
 		return all
 	}
@@ -87,6 +90,32 @@ func (c call) warnings(task store.Task) (all []Warning) {
 		all = append(all, Warning{"doubtful_payload", doubt})
 	}
 	return all
+}
+
+// warnOfEnd warns of a recurring task that has no fire between now and its end. Without a time the task may exist, and
+// then @every counts from a time that is not known here.
+func warnOfEnd(task store.Task, now time.Time) []Warning {
+	r := task.Recurrence
+	if r == nil || r.EndsAt.IsZero() {
+		return nil
+	}
+	rule, err := recurrence.Parse(r.Cron, r.TimeZone)
+	if err != nil {
+		return nil // the store has refused it
+	}
+	next := now
+	if !task.At.IsZero() || !strings.HasPrefix(r.Cron, "@every") {
+		from := task.At.Add(-time.Nanosecond) // the task may fire at the time at which it begins
+		if from.Before(now) {
+			from = now
+		}
+		next = rule.Anchored(task.At).Next(from)
+	}
+	if !next.IsZero() && !next.After(r.EndsAt) {
+		return nil
+	}
+	return []Warning{{"no_fire", "no fire is left until ends_at, " + r.EndsAt.UTC().Format(time.RFC3339) +
+		", so the task ends without running"}}
 }
 
 func (c call) warnOfQueue(queue string) []Warning {

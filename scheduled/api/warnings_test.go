@@ -33,6 +33,10 @@ func TestWarnings(t *testing.T) {
 		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
 		t.Fatal(err)
 	}
+	recurring := func(fields string) string {
+		return `{"payload": {"type": "LOG"}, "cron": "@daily", ` + fields + `}`
+	}
+	const over, open = `"ends_at": "2001-01-01T00:00:00Z"`, `"ends_at": "2101-01-01T00:00:00Z"`
 	const task, bulk = "/v1/tasks/a", "/v1/tasks/bulk"
 	fine := hello
 	for _, c := range []struct{ method, path, body, want string }{
@@ -42,6 +46,14 @@ func TestWarnings(t *testing.T) {
 		{"PATCH", task, `{"payload": {"mesage": "hi"}}`, "no_worker doubtful_payload"},
 		{"PATCH", task, `{"queue": "default"}`, "doubtful_payload"},
 		{"POST", bulk, `{"tasks": [` + fine + `, {"payload": {"type": "NOPE"}, "queue": "x"}]}`, "no_handler no_worker"},
+		{"PUT", "/v1/tasks/r", recurring(over), "no_fire"},
+		{"PATCH", "/v1/tasks/r", `{"cron": "@every 90s", "scheduled_at": "2000-01-01T00:00:00Z"}`, "no_fire"},
+		{"PUT", "/v1/tasks/s", recurring(open), ""},
+		{"PATCH", "/v1/tasks/s", `{"scheduled_at": "2000-01-01T00:00:00Z", ` + over + `}`, "no_fire"},
+		{"PUT", "/v1/tasks/t", recurring(`"scheduled_at": "2100-12-31T00:00:00Z", ` + open), ""},
+		{"PUT", "/v1/tasks/t", recurring(`"scheduled_at": "2100-12-31T12:00:00Z", ` +
+			`"ends_at": "2100-12-31T13:00:00Z"`), "no_fire"},
+		{"POST", bulk, `{"tasks": [{"id": "u", ` + recurring(over)[1:] + `]}`, "no_fire"},
 		{"POST", "/v1/queues/nope/resume", "", "no_worker"},
 		{"POST", "/v1/queues/default/resume", "", ""},
 	} {
