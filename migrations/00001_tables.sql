@@ -162,6 +162,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     archived_note           text,
     message                 text,
     result                  jsonb,
+    due_at                  timestamptz,
     waiting_since           timestamptz,
     waits                   integer,
     -- How it is to run.
@@ -349,6 +350,7 @@ CREATE TABLE tasktable.nodes (
     zone_data         jsonb,
     started_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     elected_at        timestamptz,
+    marks             jsonb,
     timeline          text,
     last_seen_at      timestamptz,
     dead_at           timestamptz
@@ -417,7 +419,11 @@ BEGIN
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after COMPLETED. '
                 'The idempotency key of an attempt is {id}:{asked_revision}.'),
-            ('next_attempt_at', 'When the task is due next. It is set exactly when the task can be claimed.'),
+            ('next_attempt_at', 'From when on the task can be claimed. It is set exactly while the task waits for its '
+                'claim. In a lane, which is a queue, a type and a priority, the smallest goes first. It never lies '
+                'before the time at which it was written: a task that is due already queues behind the others.'),
+            ('due_at', 'When the waiting task was due, if that is before next_attempt_at. Lateness counts from here. '
+                'Null: it is due at next_attempt_at.'),
             ('fence', 'Number of the claim that holds the task, or null. Nobody can claim a held task, even after an '
                 'edit. The hold ends when the holder records an outcome, or when the leader takes the task back.'),
             ('lease_expires_at', 'End of the lease. After it the claim is lost, and the task can be claimed again.'),
@@ -519,6 +525,8 @@ BEGIN
             ('zone_data', 'Fingerprints of its zone data. Nodes with other data plan other fires.'),
             ('started_at', 'When it began.'),
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
+            ('marks', 'As leader, from where on it looks at each lane and at River''s jobs. The next leader goes on from '
+                'there.'),
             ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of the '
                 'leader before tells of a failover.'),
             ('last_seen_at', 'Its last sign of life, written when its lock is found free. 5 seconds later it is dead.'),

@@ -59,6 +59,7 @@ DECLARE
     waits  boolean := false; -- the leader has yet to plan an earlier edit, from the time of that edit on
     same   boolean; -- the edit changes nothing but the status and the end of a pause
     broken text; -- the rule that the row breaks
+    due    timestamptz; -- of a task that is not recurring
 BEGIN
     IF NEW.type IS DISTINCT FROM NEW.payload ->> 'type' THEN
         IF NEW.type IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.type <> OLD.type) THEN
@@ -217,11 +218,15 @@ BEGIN
     IF TG_OP = 'UPDATE' AND NEW.status <> OLD.status THEN
         NEW.last_status_update := clock_timestamp();
     END IF;
+    -- Nothing becomes claimable in the past. So the leader need not look again at the part of a lane that it has
+    -- claimed, and no task goes before those that are due already.
+    due := tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter);
     NEW.next_attempt_at := CASE WHEN NEW.status <> 'QUEUED' OR NEW.fence IS NOT NULL THEN NULL
         WHEN owed OR waits THEN OLD.next_attempt_at
         -- The leader plans the next fire at once, counting from now. This is not a fire.
         WHEN NEW.cron IS NOT NULL THEN clock_timestamp()
-        ELSE tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter) END;
+        ELSE greatest(due, tasktable.asked_now()) END;
+    NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at THEN due END;
     -- This is not a trigger of its own, because the condition of such a trigger would slow down each insert more.
     IF TG_OP = 'INSERT' AND NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN
         UPDATE tasktable.scheduled_tasks AS p SET open_occurrences_from = NEW.scheduled_at
@@ -323,7 +328,7 @@ BEGIN
             USING ERRCODE = 'check_violation', COLUMN = 'type';
     END IF;
     IF NEW.cron IS NULL
-        AND NEW.next_attempt_at <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
+        AND coalesce(NEW.due_at, NEW.next_attempt_at) <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
     THEN
         RAISE EXCEPTION 'time of task "%" was changed by a trigger that fires after zzz_task_1_edit: give that trigger '
             'a name that sorts before it', NEW.id USING ERRCODE = 'check_violation', COLUMN = 'scheduled_at';
@@ -393,7 +398,7 @@ BEGIN
     FROM inserted AS t;
     SELECT min(t.id) FILTER (WHERE t.type IS DISTINCT FROM t.payload ->> 'type') AS wrong_type,
         min(t.id) FILTER (WHERE t.cron IS NULL
-            AND t.next_attempt_at <> tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)) AS wrong_time,
+            AND coalesce(t.due_at, t.next_attempt_at) <> tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)) AS wrong_time,
         min(t.next_attempt_at) AS next_attempt_at
     INTO made FROM inserted AS t;
     IF made.wrong_type IS NOT NULL THEN

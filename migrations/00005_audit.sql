@@ -81,8 +81,9 @@ COMMENT ON VIEW tasktable.task_timeline IS 'The history of a task: its changes a
     'order by at.';
 
 CREATE VIEW tasktable.late_tasks AS
-    SELECT t.id, t.type, t.queue, t.priority, least(t.waiting_since, t.next_attempt_at)::timestamptz AS due_at,
-        clock_timestamp() - least(t.waiting_since, t.next_attempt_at) AS late_by, t.attempt, t.message,
+    SELECT t.id, t.type, t.queue, t.priority, least(t.waiting_since, t.due_at, t.next_attempt_at)::timestamptz
+            AS due_at,
+        clock_timestamp() - least(t.waiting_since, t.due_at, t.next_attempt_at) AS late_by, t.attempt, t.message,
         EXISTS (SELECT 1 FROM tasktable.nodes AS n
             WHERE n.dead_at IS NULL AND t.type = ANY (n.types) AND n.queues ? t.queue) AS has_node,
         EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > clock_timestamp())
@@ -204,7 +205,7 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'no_leader' THEN (
                 SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n
                 WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
-            WHEN s.code IN ('in_line', 'firing', 'planning') THEN t.next_attempt_at
+            WHEN s.code IN ('in_line', 'firing', 'planning') THEN coalesce(t.due_at, t.next_attempt_at)
             WHEN s.code = 'expires' THEN f.due + t.expiration
             WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
             WHEN s.code = 'lapsed' THEN t.lease_expires_at
@@ -219,7 +220,7 @@ CREATE VIEW tasktable.task_reasons AS
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
                 AND (s.code <> 'running' OR o.missing IN ('no_node', 'no_leader'))
                 THEN tasktable.reason_text(o.missing) END), '') AS obstacle,
-        t.next_attempt_at AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
+        coalesce(t.due_at, t.next_attempt_at) AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
         jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
             'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type)) AS data
     FROM tasktable.scheduled_tasks AS t

@@ -135,7 +135,8 @@ BEGIN
     UPDATE tasktable.scheduled_tasks AS t
     SET spawned_by = dead.id, scheduled_by = CASE WHEN made THEN dead.scheduled_by ELSE t.scheduled_by END,
         next_attempt_at = CASE WHEN dead.spawned_by IS NOT NULL AND t.next_attempt_at IS NOT NULL
-            THEN greatest(t.next_attempt_at, dead.finished_at + interval '1 second') ELSE t.next_attempt_at END
+            THEN greatest(t.next_attempt_at, dead.finished_at + interval '1 second') ELSE t.next_attempt_at END,
+        due_at = CASE WHEN dead.spawned_by IS NULL THEN t.due_at END
     WHERE t.id = child;
     RETURN NULL;
 EXCEPTION WHEN OTHERS THEN

@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/store"
@@ -18,7 +17,6 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })
 	}
-	tr.leader.Marks.Quick, tr.leader.Marks.DeepBy = false, time.Now().Add(time.Minute)
 	if _, err := tr.leader.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}

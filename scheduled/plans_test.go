@@ -1,7 +1,6 @@
 package scheduled
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/leader"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -175,29 +173,23 @@ func (b *bench) hotStatements() []hotStatement {
 		b.T.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
 	}
 	var budgets []taskdb.LaneQuota
-	var worked []taskdb.WorkedLane
-	var known []taskdb.LaneRow
+	var known []taskdb.LaneFrom
+	var ranges []taskdb.LaneRange
+	var around []taskdb.Around
 	for i, l := range found.Tasks {
 		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
+		one := taskdb.LaneFrom{Queue: l.Queue, Type: l.Type, Priority: l.Priority, Since: l.Head}
+		ranges = append(ranges, taskdb.LaneRange{LaneFrom: one, Until: l.Head.Add(time.Second)})
 		if i > 0 { // the first is yet to be found
-			known = append(known, taskdb.LaneRow{Queue: l.Queue, Type: l.Type, Priority: l.Priority, Head: l.Head})
+			known = append(known, one)
+		} else {
+			around = append(around, taskdb.Around{LaneFrom: one, Last: l.Priority})
 		}
-		worked = append(worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
 	}
+	var gaps []taskdb.Gap
 	for _, l := range found.Recurring {
-		worked = append(worked, taskdb.WorkedLane{Queue: l.Queue, Kind: l.Type})
+		gaps = append(gaps, taskdb.Gap{LaneFrom: taskdb.LaneFrom{Queue: l.Queue, Type: l.Type}, Last: l.Type})
 	}
-	slices.SortFunc(worked, func(a, b taskdb.WorkedLane) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
-	})
-	worked = slices.Compact(worked)
-	var all, marks leader.LowWaterMarks
-	all.Work(worked)
-	all.Deep(leader.DeepFound{Began: time.Unix(0, 0)}) // it was quick: the next look is at everything
-	marks.Work(worked)
-	// It was slow: the next look is from the marks.
-	marks.Deep(leader.DeepFound{Worked: worked, Began: time.Unix(0, 0), Took: time.Minute})
-	marks.Note(known, time.Now().Add(time.Hour))
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
@@ -209,10 +201,11 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
-	all.Queue(b.Queries, &r.Batch)
+	b.QueueLook(&r.Batch, false, taskdb.Reach{Known: known, Around: around, Gaps: gaps}, planMost)
+	b.QueueLook(&r.Batch, true, taskdb.Reach{Gaps: gaps}, planMost)
+	_, _ = b.Requeue(ctx, &r, false, ranges)
 	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
 	_, _ = b.LaneRows(ctx, &r, taskdb.RecurringLanesSQL, nil, true)
-	marks.Queue(b.Queries, &r.Batch)
 	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 
@@ -228,10 +221,9 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "again", sql: taskdb.AgainSQL, most: 2 * planHolds},
 		{name: "lanes", sql: taskdb.LanesSQL, most: lanes + 1},
 		{name: "recurring lanes", sql: taskdb.RecurringLanesSQL, most: recurring + 1},
-		{name: "worked lanes", sql: taskdb.WorkedLanesSQL, most: 2*lanes + recurring},
-		{name: "worked recurring lanes", sql: taskdb.WorkedRecurringLanesSQL, most: lanes + recurring},
-		// And what lies between and around them.
-		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring},
+		{name: "look", sql: taskdb.LookSQL, most: 4*lanes + recurring},
+		{name: "look at recurring tasks", sql: taskdb.RecurringLookSQL, most: 2*recurring + 2},
+		{name: "requeue", sql: taskdb.RequeueSQL, most: lanes * planMost},
 		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
 		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},
@@ -265,7 +257,7 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 		), append(heads, l.Head)
 	}
 	n := len(lanes.Recurring)
-	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost)
+	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost, heads[:n])
 	batch.Queue(b.Schema.SQL(metrics.CountDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
 	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), "(0,0)", taskdb.Tuple{Page: taskdb.PagesAtOnce}.String())
 	batch.Queue(b.Schema.SQL(metrics.CountScheduledSQL), int64(planTasks), []int64{})

@@ -253,10 +253,10 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 	s := newStage(t)
 	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
 	tr.looks()
-	for id, priority := range map[string]int{"first": 5, "second": 5, "less urgent": 0, "broken": -5} {
+	s.schedule("first", func(task *store.Task) { task.Priority = 5 })
+	for id, priority := range map[string]int{"second": 5, "less urgent": 0, "broken": -5} {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })
 	}
-	s.exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '1 minute' WHERE id = 'first'`)
 	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
 		USING ERRCODE = '22000'; END $$`)
 	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW

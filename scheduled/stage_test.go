@@ -300,7 +300,7 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	return &troupe{stage: s, instance: life, done: make(chan error, 1)}
 }
 
-// looks has the leader make its look, and its deep look, which a pass needs.
+// looks has the leader make its look, which a pass needs.
 func (tr *troupe) looks() {
 	tr.t.Helper()
 	if _, err := tr.leader.Tick(tr.t.Context()); err != nil {

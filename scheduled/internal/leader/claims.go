@@ -24,7 +24,7 @@ import (
 func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
 	if !l.Ready() {
-		return Look{Next: -1}, nil // the deep look wakes the leader when it is done
+		return Look{Next: -1}, nil // the survey wakes the leader when it is done
 	}
 	forked, tried := 0, false
 	for {
@@ -117,7 +117,10 @@ func (c claimedIDs) LogValue() slog.Value {
 
 // recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
 func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
-	l.Marks.claimed(taken, l.session.Clock.Now())
+	l.Lanes.tasks.claimed(taken, l.session.Clock.Now())
+	if len(taken) > 0 {
+		l.unwritten, l.walk.claimed = true, true
+	}
 	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.Claimed(taken)
 	var dead []failures.Failure
@@ -192,17 +195,16 @@ func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, fo
 	defer func() { l.session.Heard(sent, err) }()
 	var batch pgx.Batch
 	batch.Queue(taskdb.EnterSQL)
-	l.Marks.Queue(l.statements, &batch)
+	l.Lanes.Queue(l.statements, &batch)
 	l.jobs.Queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
-	listed, err := l.readPlan(results)
+	listed, more, err := l.readPlan(results)
 	if err = errors.Join(err, results.Close()); err != nil {
 		return ClaimPlan{}, Look{}, fmt.Errorf("survey: %w", err)
 	}
-	if l.Marks.isLow {
-		l.deep.begin(ctx, &l.Marks)
+	if found.Next = -1; more {
+		found.Next = 0
 	}
-	found.Next = -1
 	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
 		if b.DueIn <= 0 {
 			lanes.fires = append(lanes.fires, b.Lane)
@@ -228,14 +230,14 @@ func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, fo
 	return lanes, found, nil
 }
 
-func (l *Leader) readPlan(results pgx.BatchResults) (listed taskdb.ListedLanes, err error) {
+func (l *Leader) readPlan(results pgx.BatchResults) (listed taskdb.ListedLanes, more bool, err error) {
 	if _, err := results.Exec(); err != nil {
-		return listed, err
+		return listed, false, err
 	}
-	if listed, err = l.Marks.read(results, l.session.Clock.Now()); err != nil {
-		return listed, err
+	if listed, more, err = l.Lanes.read(results); err != nil {
+		return listed, false, err
 	}
-	return listed, l.jobs.Read(results)
+	return listed, more, l.jobs.Read(results)
 }
 
 // insert hands claimed tasks to River, in batches of one lane each.

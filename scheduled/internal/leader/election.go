@@ -41,8 +41,8 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 func (l *Leader) begins() {
 	l.DeadNodes.forget()
 	l.jobs.Forget()
-	l.deep.forget()
-	l.Marks = LowWaterMarks{}
+	l.walk.forget()
+	l.Lanes, l.unwritten = newLanes(), false
 	l.maxEnded = maxReclaimed
 	l.noted = false
 }
@@ -79,6 +79,9 @@ func (l *Leader) noteLeading(ctx context.Context) error {
 			"error", err)
 	case moved > 0:
 		l.log.Warn("the database has failed over; revisions, fences and River jobs have higher numbers now", "least", moved)
+	}
+	if err := l.takeOver(ctx); err != nil {
+		return err
 	}
 	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
 		return fmt.Errorf("note who leads: %w", err)

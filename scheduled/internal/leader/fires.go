@@ -41,9 +41,20 @@ func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
 		l.log.Error("recurring tasks could not be fired; the next pass tries again", "error", err)
 	}
 	if forked > 0 {
+		l.fired(lanes, forked)
 		l.log.Debug("fired", "tasks", forked)
 	}
 	return forked
+}
+
+// fired notes that so many recurring tasks of the lanes have left dead entries behind.
+func (l *Leader) fired(lanes []taskdb.Lane, forked int) {
+	l.unwritten = true
+	for _, one := range lanes {
+		if mark := l.Lanes.recurring.lanes[taskdb.WorkedLane{Queue: one.Queue, Kind: one.Type}][0]; mark != nil {
+			mark.move(mark.at, forked)
+		}
+	}
 }
 
 // fireOnce computes the due fires, and then writes them in a transaction. It is not one transaction, because Postgres

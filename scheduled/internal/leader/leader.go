@@ -34,7 +34,7 @@ type Leader struct {
 	log        *slog.Logger
 
 	wakes    chan struct{} // look now, because a task is due
-	deepened chan struct{} // tick now, because a deep look has ended
+	surveyed chan struct{} // tick now, because a survey has ended
 	frees    chan struct{} // if there was no room, look now, because there may be room
 	ceased   chan struct{} // closed when the loop makes no pass any more
 
@@ -46,10 +46,12 @@ type Leader struct {
 	maxWritten  int // how many rows a step of fires or lifts writes; halved and doubled like MaxClaimed
 	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
 	jobs        riverjobs.View
-	deep        *deepLook
+	walk        *walk
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
-	Marks       LowWaterMarks
+	Lanes       Lanes
+	unwritten   bool                 // tasks were claimed since the marks were handed on
+	handedAt    time.Time            // when the marks were last handed on
 	lost        []failures.Failure   // of the transaction under way; the hooks are called once it is committed
 	lines       []typedOutcome       // of the history, in the same transaction; counted once it is committed
 	Quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
@@ -58,7 +60,7 @@ type Leader struct {
 // Config is the configuration of a leader. Metrics may be nil.
 type Config struct {
 	Session        *session.Session
-	Pool           *pgxpool.Pool // the engine's, for deep looks
+	Pool           *pgxpool.Pool // the engine's, for the walk
 	Turns          session.Turns // for connections of Pool; nil: no bound
 	Statements     taskdb.Queries
 	River          *river.Client[pgx.Tx]
@@ -83,14 +85,12 @@ func New(config Config) *Leader {
 	config.LookAhead = max(config.LookAhead, 0)
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
-		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		ceased: make(chan struct{}), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires,
+		log: config.Log, wakes: make(chan struct{}, 1), surveyed: make(chan struct{}, 1), frees: make(chan struct{}, 1),
+		ceased: make(chan struct{}), Lanes: newLanes(), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires,
 		maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
 	}
-	l.deep = &deepLook{
-		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log,
-		told:     func() { tell(l.deepened) },
-		slowList: tooSlow,
+	l.walk = &walk{
+		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log, moved: l.Wake,
 	}
 	return l
 }
@@ -141,6 +141,7 @@ SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until
 type ticked struct {
 	nodes   []taskdb.LiveNode
 	listed  taskdb.ListedLanes
+	more    bool // there may be lanes that were not listed
 	now     time.Time
 	resumes bool // pauses of single tasks have ended
 
@@ -150,11 +151,10 @@ type ticked struct {
 // Tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
 // claims, and says when the next task is due.
 func (l *Leader) Tick(ctx context.Context) (Look, error) {
-	l.takeDeep()
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
-	l.Marks.Queue(l.statements, &batch)
+	l.Lanes.Queue(l.statements, &batch)
 	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.Queue(l.statements, &batch)
 	results := l.session.Conn.SendBatch(ctx, &batch)
@@ -169,42 +169,29 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	}
 	l.session.Learn(seen.now, sent)
 	l.nodes = seen.nodes
-	fresh := l.Marks.Work(taskdb.WorkedBy(l.workingNodes()))
-	l.deep.begin(ctx, &l.Marks)
+	fresh := l.Lanes.Work(l.workingNodes())
+	fresh = fresh || seen.more || l.Lanes.owes()
 	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.reclaimed = false
-	// Before the first deep look, the leader knows neither the lanes nor the jobs that dead nodes have left.
-	if !l.deep.made {
-		return found, nil
+	if err = l.survey(ctx); !l.Ready() {
+		return found, err // the leader knows neither the lanes nor the jobs that dead nodes have left
 	}
+	l.walk.begin(ctx, &l.Lanes)
 	l.metrics.Sees(seen.listed, seen.nodes)
-	found.Tick, err = l.recover(ctx)
-	if len(l.Marks.low) > 0 {
-		found.Next = 0
-		err = errors.Join(err, l.lift(ctx))
-	}
+	var recoverErr error
+	found.Tick, recoverErr = l.recover(ctx)
+	err = errors.Join(err, recoverErr)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
 	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
 		found.Next = 0
 	}
-	return found, err // an error is no reason not to claim what is due
+	return found, errors.Join(err, l.hand(ctx)) // an error is no reason not to claim what is due
 }
 
-// takeDeep takes the result of the last deep look, once it has ended.
-func (l *Leader) takeDeep() {
-	if found, ok := l.deep.take(); ok {
-		l.Marks.Deep(found)
-		l.jobs.Deep(found.jobs)
-	}
-}
-
-// Ready reports whether this node has read all lanes and jobs since it leads. Until then it claims nothing.
-func (l *Leader) Ready() bool {
-	l.takeDeep()
-	return l.deep.made
-}
+// Ready reports whether this node knows the lanes and River's jobs. Until then it claims nothing.
+func (l *Leader) Ready() bool { return l.jobs.Next > 0 && !l.Lanes.tasks.covered.IsZero() }
 
 // resumeDue resumes the tasks whose pause has ended.
 func (l *Leader) resumeDue(ctx context.Context) error {
@@ -246,7 +233,7 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	if seen.listed, err = l.Marks.read(results, l.session.Clock.Now()); err != nil {
+	if seen.listed, seen.more, err = l.Lanes.read(results); err != nil {
 		return seen, err
 	}
 	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {

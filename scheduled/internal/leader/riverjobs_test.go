@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -85,21 +86,18 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 0 {
 		t.Errorf("a leader that begins sees %q", got)
 	}
-	deep := (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil, nil)
-	if jobs.Deep(deep.jobs); deep.err != nil || len(jobs.List) != 5 || jobs.Next != first+6 {
-		t.Errorf("%d jobs, next %d, %v after a deep look", len(jobs.List), jobs.Next, deep.err)
+	rows, err := pg.CollectRows[riverjobs.Row](
+		t.Context(), b.Pool, "read jobs", b.Schema.SQL(riverjobs.LookSQL), 0, []int64{},
+	)
+	if jobs.Begin(rows); err != nil || len(jobs.List) != 5 || jobs.Next != first+6 {
+		t.Errorf("%d jobs, next %d, %v after a look from the first id", len(jobs.List), jobs.Next, err)
 	}
-	// As one whose number was drawn long ago.
-	b.Exec(`INSERT INTO tasktable.river_job (id, kind, max_attempts, args) VALUES (0, 'JOB', 1, '{}')`)
-	if got := list(); len(got) != 5 {
-		t.Errorf("a job below all others: %q", got)
-	}
-	if deep = (&deepLook{pool: b.Pool, statements: b.Queries}).look(t.Context(), nil, nil); deep.err != nil {
-		t.Fatal(deep.err)
-	}
-	jobs.Deep(deep.jobs)
-	if got := list(); len(got) != 6 {
-		t.Errorf("after another deep look: %q", got)
+	next, older := jobs.Next, slices.Clone(jobs.Older())
+	insert("g", "available", "x", `{}`)
+	jobs.Forget()
+	jobs.TakeOver(next, older)
+	if got := list(); len(got) != 6 || jobs.Next != first+7 {
+		t.Errorf("the next leader sees %q, next %d", got, jobs.Next)
 	}
 }
 

@@ -184,8 +184,7 @@ CROSS JOIN LATERAL (
     SELECT count(*)::int AS tasks FROM (
         SELECT FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-            AND t.next_attempt_at >= CASE WHEN lane.head <= '1970-01-01' THEN '-infinity' ELSE lane.head END
-            AND t.next_attempt_at <= statement_timestamp()
+            AND t.next_attempt_at BETWEEN lane.head AND statement_timestamp()
         ORDER BY t.next_attempt_at LIMIT $5::int
     ) AS t
 ) AS due`
@@ -193,12 +192,12 @@ CROSS JOIN LATERAL (
 // CountFiresSQL counts the recurring tasks whose fire is due, lane by lane.
 const CountFiresSQL = `
 SELECT lane.place::int AS place, due.tasks
-FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS lane (queue, type, place)
+FROM unnest($1::text[], $2::text[], $4::timestamptz[]) WITH ORDINALITY AS lane (queue, type, head, place)
 CROSS JOIN LATERAL (
     SELECT count(*)::int AS tasks FROM (
         SELECT FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
-            AND t.next_attempt_at <= statement_timestamp()
+            AND t.next_attempt_at BETWEEN lane.head AND statement_timestamp()
         ORDER BY t.next_attempt_at LIMIT $3::int
     ) AS t
 ) AS due`
@@ -222,7 +221,7 @@ func (c *TableStats) countDue(ctx context.Context, seen *Sight, found *tableCoun
 	limit := max(c.most/max(len(lanes), 1), 10)
 	began := time.Now()
 	fires, err := counted[dueRow](ctx, c, "count due fires", CountFiresSQL,
-		queues[:recurring], kinds[:recurring], limit)
+		queues[:recurring], kinds[:recurring], limit, heads[:recurring])
 	if err != nil {
 		return c.pace(time.Since(began), err)
 	}

@@ -97,7 +97,7 @@ type Row struct {
 func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 	next := j.Next
 	if next == 0 {
-		next = math.MaxInt64 // before its first deep look, a leader sees no jobs
+		next = math.MaxInt64 // a leader that has just begun sees no jobs
 	}
 	// The jobs that were read longest ago come first in the list.
 	j.asked = append(j.asked[:0], j.found...)
@@ -124,23 +124,24 @@ func (j *View) Read(results pgx.BatchResults) error {
 	return err
 }
 
-// Deep takes the result of a deep look. That look began before the last look ended, so some of its jobs may be gone.
-// The next look finds out which.
-func (j *View) Deep(rows []Row) {
-	if j.Next == 0 { // the first look since the node leads
+// Begin takes what a look from the first id has read, because the node begins to lead.
+func (j *View) Begin(rows []Row) {
+	if j.Next == 0 {
 		j.learn(rows)
-		return
 	}
-	known := map[int64]bool{}
+}
+
+// TakeOver begins with what the former leader knew. next is the smallest id that it had not seen, and older are the
+// jobs below it that were there.
+func (j *View) TakeOver(next int64, older []int64) { j.Next, j.found = next, older }
+
+// Older returns the jobs with ids below Next.
+func (j *View) Older() []int64 {
+	older := slices.Clone(j.found)
 	for _, one := range j.List {
-		known[one.ID] = true
+		older = append(older, one.ID)
 	}
-	j.found = nil
-	for _, row := range rows {
-		if row.ID != nil && *row.ID < j.Next && !known[*row.ID] {
-			j.found = append(j.found, *row.ID)
-		}
-	}
+	return older
 }
 
 // keepUnasked leaves in the list the jobs that a look at this time has not read. They have gone on since the last look.

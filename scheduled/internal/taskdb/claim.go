@@ -32,9 +32,8 @@ const ClaimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
-    SELECT number, queue, type, priority, pool, room, least(near, room) AS near, cost,
-        -- Dead index entries may lie before the head that was listed.
-        CASE WHEN head <= '1970-01-01' THEN '-infinity' ELSE head END AS head,
+    -- Dead index entries may lie before the head that was listed.
+    SELECT number, queue, type, priority, pool, room, least(near, room) AS near, cost, head,
         interval '500 ms' AS max_scan
     FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::timestamptz[])
         WITH ORDINALITY AS l (queue, type, priority, pool, room, near, cost, head, number)
@@ -81,9 +80,7 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT share.number, waiting.*
     FROM share JOIN lane ON lane.number = share.number CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.ctid AS tid,
-            -- Only an edit past the checks can bring -infinity. It would not fit the client's times.
-            greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS due,
+        SELECT t.ctid AS tid, coalesce(t.due_at, t.next_attempt_at) AS due,
             coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)
                 AS expired
         FROM tasktable.scheduled_tasks AS t
@@ -106,6 +103,7 @@ WITH clock AS MATERIALIZED (
             ELSE greatest(clock.now, t.next_attempt_at) + $3::interval
                 + least(greatest(t.expected_execution_time, interval '0'), interval '168 hours') END,
         next_attempt_at = NULL,
+        due_at = NULL,
         message = CASE WHEN locked.expired
             THEN concat_ws('; last error: ', 'expired before it could start', t.message) ELSE t.message END,
         finished_at = CASE WHEN locked.expired THEN clock.now END,

@@ -303,8 +303,9 @@ func TestFailHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Minute)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "second"}, At: past},
-		store.Task{Payload: enginetest.Job{Name: "first"}, At: past.Add(-time.Second)},
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "first"}, At: past},
+		// It was due earlier, but could be claimed later.
+		store.Task{Payload: enginetest.Job{Name: "second"}, At: past.Add(-time.Second)},
 		store.Task{Payload: enginetest.Job{Name: "other lane"}, At: past.Add(-time.Hour), Priority: 1},
 		store.Task{Payload: enginetest.Job{Name: "later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.InTx(func(tx pgx.Tx) {

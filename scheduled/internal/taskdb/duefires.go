@@ -25,11 +25,12 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), picked AS MATERIALIZED (
     SELECT head.tid
-    FROM unnest($2::text[], $3::text[]) AS lane (queue, type) CROSS JOIN clock
+    FROM unnest($2::text[], $3::text[], $7::timestamptz[]) AS lane (queue, type, head) CROSS JOIN clock
     CROSS JOIN LATERAL (
         SELECT t.ctid AS tid
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at <= clock.now
+        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
+            AND t.next_attempt_at BETWEEN lane.head AND clock.now
             AND t.id <> ALL ($5::text[])
             AND ($6::text IS NULL OR t.id = $6::text)
             AND clock_timestamp() < (SELECT clock_timestamp() + interval '500 ms')
@@ -79,13 +80,13 @@ type dueTask struct {
 func (s Queries) DueFires(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
 ) (due DueFires, err error) {
-	queues, kinds := make([]string, len(lanes)), make([]string, len(lanes))
+	queues, kinds, heads := make([]string, len(lanes)), make([]string, len(lanes)), make([]time.Time, len(lanes))
 	for i, l := range lanes {
-		queues[i], kinds[i] = l.Queue, l.Type
+		queues[i], kinds[i], heads[i] = l.Queue, l.Type, l.Head
 	}
 	each := max(min(most, MaxForks)/max(len(lanes), 1), 1)
 	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
-		s.Schema.SQL(RecurringSQL), now, queues, kinds, each, pg.OrEmpty(aside), only)
+		s.Schema.SQL(RecurringSQL), now, queues, kinds, each, pg.OrEmpty(aside), only, heads)
 	if err != nil || len(tasks) == 0 {
 		return due, err
 	}

@@ -194,7 +194,7 @@ WITH RECURSIVE asked AS MATERIALIZED (
     GROUP BY asked.id
     HAVING max(asked.started_at) + interval '1 second' > coalesce($1::timestamptz, clock_timestamp())
 ), updated AS (
-    UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = latest.until
+    UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = latest.until, due_at = NULL
     FROM latest WHERE t.id = ANY (ARRAY[latest.id]) AND t.next_attempt_at < latest.until
     RETURNING latest.fences, latest.askers
 )

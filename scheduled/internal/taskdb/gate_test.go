@@ -97,12 +97,12 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 			1 schedule created by test
 			2 reschedule rescheduled by test`},
 		{"another payload", "", `
-			QUEUED rev=2 attempt=0 scheduled=noon next=noon
+			QUEUED rev=2 attempt=0 scheduled=noon next=1s
 			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 sql rescheduled by tester`},
 		{"cancel, then schedule", "", `
-			QUEUED rev=3 attempt=0 scheduled=noon next=noon
+			QUEUED rev=3 attempt=0 scheduled=noon next=1s
 			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="edited or cancelled meanwhile" node=7
 			1 schedule created by test
 			2 cancel cancelled by test

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
@@ -45,67 +47,6 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
-// WorkedLanesSQL lists the lanes of the given queues and types, so that types which others have made up cost nothing.
-const WorkedLanesSQL = `
-WITH RECURSIVE lane AS (
-    SELECT worked.queue, worked.type, head.priority, head.next_attempt_at
-    FROM unnest($2::text[], $3::text[]) AS worked (queue, type) CROSS JOIN LATERAL (
-        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = worked.queue AND t.type = worked.type
-        ORDER BY t.priority, t.next_attempt_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT lane.queue, lane.type, next.priority, next.next_attempt_at
-    FROM lane CROSS JOIN LATERAL (
-        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.queue = lane.queue AND t.type = lane.type
-            AND t.priority > lane.priority
-        ORDER BY t.priority, t.next_attempt_at LIMIT 1
-    ) AS next
-)
-SELECT ` + laneColumnsSQL + `
-FROM lane`
-
-// LaneRangesSQL returns the head of the highest lane in each range of priorities, from the range's mark on. If a
-// range has several new lanes, the less urgent ones are left to the next look, so that none of their tasks goes
-// before a more urgent one.
-const LaneRangesSQL = `
-SELECT ` + laneColumnsSQL + `
-FROM (
-    SELECT part.queue, part.type, top.priority, head.next_attempt_at
-    FROM unnest($2::text[], $3::text[], $4::int[], $5::int[], $6::timestamptz[]) AS part (queue, type, low, high, mark)
-    CROSS JOIN LATERAL (
-        SELECT part.low AS priority WHERE part.low = part.high
-        UNION ALL
-        (SELECT t.priority::int FROM tasktable.scheduled_tasks AS t
-        WHERE part.low < part.high AND t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
-            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.mark
-        ORDER BY t.priority DESC LIMIT 1)
-    ) AS top
-    CROSS JOIN LATERAL (
-        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
-            AND t.priority = top.priority AND t.next_attempt_at >= part.mark
-        ORDER BY t.next_attempt_at LIMIT 1
-    ) AS head
-) AS lane`
-
-// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look
-// further ahead, and infinity would not fit.
-const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
-    least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
-    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
-
-// LaneRow is a lane as LanesSQL and the statements beside it return it.
-type LaneRow struct {
-	Queue    string
-	Type     string
-	Priority int
-	Head     time.Time
-	DueIn    float64
-}
-
 // RecurringLanesSQL lists all lanes of recurring tasks, as LanesSQL lists the other lanes. These lanes have no priority
 // and do not wait for room. Their occurrences do.
 const RecurringLanesSQL = `
@@ -129,17 +70,172 @@ WITH RECURSIVE lane AS (
 SELECT ` + laneColumnsSQL + `
 FROM lane LIMIT $2::int`
 
-// WorkedRecurringLanesSQL lists the lanes of recurring tasks of the given queues and types.
-const WorkedRecurringLanesSQL = `
+// LookSQL lists the known lanes from a time on each, and the other lanes by loose index scans: those of the types that
+// lie in a gap between others, and those of the priorities around known lanes. Dead entries of claimed tasks lie before
+// the times of the known lanes, so the statement steps over few of them. Other lanes have hardly any, because each lane
+// that was ever claimed from is known. $15 is how many types are listed of the gaps.
+const LookSQL = `
+WITH RECURSIVE ` + gapTypesSQL + `, part AS MATERIALIZED (
+    SELECT * FROM unnest($6::text[], $7::text[], $8::int[], $9::int[], $10::timestamptz[])
+        AS p (queue, type, low, high, since)
+    UNION ALL
+    (SELECT gap.queue, gap.type, -32768, 32767, gap.since FROM gap LIMIT $15::int)
+), other AS (
+    SELECT part.*, head.priority, head.next_attempt_at
+    FROM part CROSS JOIN LATERAL (
+        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
+            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.since
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT other.queue, other.type, other.low, other.high, other.since, head.priority, head.next_attempt_at
+    FROM other CROSS JOIN LATERAL (
+        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NULL AND t.queue = other.queue AND t.type = other.type
+            AND t.priority > other.priority AND t.priority <= other.high AND t.next_attempt_at >= other.since
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+)
 SELECT ` + laneColumnsSQL + `
 FROM (
-    SELECT worked.queue, worked.type, 0 AS priority, head.next_attempt_at
-    FROM unnest($2::text[], $3::text[]) AS worked (queue, type) CROSS JOIN LATERAL (
+    SELECT known.queue, known.type, known.priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[], $4::int[], $5::timestamptz[]) AS known (queue, type, priority, since)
+    CROSS JOIN LATERAL (
         SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.queue = worked.queue AND t.type = worked.type
+        WHERE t.cron IS NULL AND t.queue = known.queue AND t.type = known.type
+            AND t.priority = known.priority AND t.next_attempt_at >= known.since
         ORDER BY t.next_attempt_at LIMIT 1
     ) AS head
+    UNION ALL
+    SELECT other.queue, other.type, other.priority, other.next_attempt_at FROM other
 ) AS lane`
+
+// gapTypesSQL lists the types that lie in the gaps $11 to $14. A comparison of rows would make Postgres read a lane to
+// its end.
+const gapTypesSQL = `gap AS (
+    SELECT g.queue, head.type, g.last, g.since
+    FROM unnest($11::text[], $12::text[], $13::text[], $14::timestamptz[]) AS g (queue, first, last, since)
+    CROSS JOIN LATERAL (
+        SELECT t.type::text AS type FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NULL AND t.queue = g.queue AND t.type >= g.first AND t.type <= g.last
+            AND t.next_attempt_at >= g.since
+        ORDER BY t.type, t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT gap.queue, head.type, gap.last, gap.since
+    FROM gap CROSS JOIN LATERAL (
+        SELECT t.type::text AS type FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NULL AND t.queue = gap.queue AND t.type > gap.type AND t.type <= gap.last
+            AND t.next_attempt_at >= gap.since
+        ORDER BY t.type, t.priority, t.next_attempt_at LIMIT 1
+    ) AS head
+)`
+
+// RecurringLookSQL does the same for recurring tasks. Their lanes have no priority.
+const RecurringLookSQL = `
+WITH RECURSIVE gap AS (
+    SELECT g.queue, head.type, g.last, g.since, head.next_attempt_at
+    FROM unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[]) AS g (queue, first, last, since)
+    CROSS JOIN LATERAL (
+        SELECT t.type::text AS type, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NOT NULL AND t.queue = g.queue AND t.type >= g.first AND t.type <= g.last
+            AND t.next_attempt_at >= g.since
+        ORDER BY t.type, t.next_attempt_at LIMIT 1
+    ) AS head
+    UNION ALL
+    SELECT gap.queue, head.type, gap.last, gap.since, head.next_attempt_at
+    FROM gap CROSS JOIN LATERAL (
+        SELECT t.type::text AS type, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NOT NULL AND t.queue = gap.queue AND t.type > gap.type AND t.type <= gap.last
+            AND t.next_attempt_at >= gap.since
+        ORDER BY t.type, t.next_attempt_at LIMIT 1
+    ) AS head
+)
+SELECT ` + laneColumnsSQL + `
+FROM (
+    SELECT known.queue, known.type, 0 AS priority, head.next_attempt_at
+    FROM unnest($2::text[], $3::text[], $8::timestamptz[]) AS known (queue, type, since)
+    CROSS JOIN LATERAL (
+        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        WHERE t.cron IS NOT NULL AND t.queue = known.queue AND t.type = known.type AND t.next_attempt_at >= known.since
+        ORDER BY t.next_attempt_at LIMIT 1
+    ) AS head
+    UNION ALL
+    (SELECT gap.queue, gap.type, 0, gap.next_attempt_at FROM gap LIMIT $9::int)
+) AS lane`
+
+// LaneFrom is a lane from a time on.
+type LaneFrom struct {
+	Queue    string
+	Type     string
+	Priority int
+	Since    time.Time
+}
+
+// Around is the lanes of a queue and type from one priority to another, from a time on.
+type Around struct {
+	LaneFrom // the first
+	Last     int
+}
+
+// Gap is the types of a queue from one to another, from a time on.
+type Gap struct {
+	LaneFrom // the first, with all its priorities
+	Last     string
+}
+
+// Reach is what a look reads.
+type Reach struct {
+	Known  []LaneFrom
+	Around []Around // not of recurring tasks
+	Gaps   []Gap
+}
+
+// QueueLook adds LookSQL or RecurringLookSQL to a batch.
+func (s Queries) QueueLook(batch *pgx.Batch, recurring bool, reach Reach, most int) {
+	around, highs := make([]LaneFrom, len(reach.Around)), make([]int, len(reach.Around))
+	for i, one := range reach.Around {
+		around[i], highs[i] = one.LaneFrom, one.Last
+	}
+	gaps, lasts := make([]LaneFrom, len(reach.Gaps)), make([]string, len(reach.Gaps))
+	for i, one := range reach.Gaps {
+		gaps[i], lasts[i] = one.LaneFrom, one.Last
+	}
+	k, a, g := columnsOfLanes(reach.Known), columnsOfLanes(around), columnsOfLanes(gaps)
+	if recurring {
+		batch.Queue(s.Schema.SQL(RecurringLookSQL), nil, k[0], k[1], g[0], g[1], lasts, g[3], k[3], most)
+		return
+	}
+	batch.Queue(s.Schema.SQL(LookSQL), nil, k[0], k[1], k[2], k[3], a[0], a[1], a[2], highs, a[3],
+		g[0], g[1], lasts, g[3], most)
+}
+
+// columnsOfLanes makes one list for each column, because unnest takes them so.
+func columnsOfLanes(lanes []LaneFrom) []any {
+	n := len(lanes)
+	queues, kinds, priorities, since := make([]string, n), make([]string, n), make([]int, n), make([]time.Time, n)
+	for i, one := range lanes {
+		queues[i], kinds[i], priorities[i], since[i] = one.Queue, one.Type, one.Priority, one.Since
+	}
+	return []any{queues, kinds, priorities, since}
+}
+
+// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look
+// further ahead, and infinity would not fit.
+const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
+    least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
+    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
+
+// LaneRow is a lane as the statements above return it.
+type LaneRow struct {
+	Queue    string
+	Type     string
+	Priority int
+	Head     time.Time
+	DueIn    float64
+}
 
 // WorkedLane is a queue and a type for which a live node has both slots and a handler.
 type WorkedLane struct{ Queue, Kind string }
@@ -156,19 +252,13 @@ func WorkedBy(nodes []LiveNode) []WorkedLane {
 			}
 		}
 	}
-	slices.SortFunc(worked, func(a, b WorkedLane) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind))
-	})
+	slices.SortFunc(worked, WorkedLane.Compare)
 	return slices.Compact(worked)
 }
 
-// ColumnsOfWorked makes one list for each column, because unnest takes them so.
-func ColumnsOfWorked(worked []WorkedLane) (queues, kinds []string) {
-	queues, kinds = make([]string, len(worked)), make([]string, len(worked))
-	for i, one := range worked {
-		queues[i], kinds[i] = one.Queue, one.Kind
-	}
-	return queues, kinds
+// Compare orders by queue and type, as the database does.
+func (w WorkedLane) Compare(other WorkedLane) int {
+	return cmp.Or(cmp.Compare(w.Queue, other.Queue), cmp.Compare(w.Kind, other.Kind))
 }
 
 // ListedLanes is the result of a look at the lanes, with the pauses that hold now.

@@ -21,14 +21,13 @@ type LaneHead struct {
 const lockHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
 WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cron IS NULL
-    AND t.next_attempt_at >= CASE WHEN $6::timestamptz <= '1970-01-01' THEN '-infinity' ELSE $6::timestamptz END
-    AND t.next_attempt_at <= clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
+    AND t.next_attempt_at BETWEEN $6::timestamptz AND clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 const lockRecurringHeadSQL = `
 SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision FROM tasktable.scheduled_tasks AS t
 WHERE t.queue = $1::text AND t.type = $2::text AND t.cron IS NOT NULL
-    AND t.next_attempt_at <= clock_timestamp() AND t.id <> ALL ($3::text[])
+    AND t.next_attempt_at BETWEEN $4::timestamptz AND clock_timestamp() AND t.id <> ALL ($3::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
 // LockHead locks the first task of a lane, from its head on, that is due and not set aside, or returns nil.
@@ -37,7 +36,7 @@ func (s Queries) LockHead(
 ) (*LaneHead, error) {
 	statement, args := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside), l.Head}
 	if l.Recurring {
-		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, pg.OrEmpty(aside)}
+		statement, args = lockRecurringHeadSQL, []any{l.Queue, l.Type, pg.OrEmpty(aside), l.Head}
 	}
 	rows, err := q.Query(ctx, s.Schema.SQL(statement), args...)
 	if err != nil {
@@ -56,7 +55,7 @@ func (s Queries) LockHead(
 const failHeadSQL = `
 WITH failed AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'FAILED', next_attempt_at = NULL, message = $3::text,
+    SET status = 'FAILED', next_attempt_at = NULL, due_at = NULL, message = $3::text,
         finished_at = clock_timestamp(), last_status_update = clock_timestamp()
     WHERE t.id = $1::text AND coalesce(t.revision, 0) = $2
     RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt

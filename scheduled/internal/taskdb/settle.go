@@ -30,9 +30,9 @@ WITH locked AS MATERIALIZED (
     FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
         $9::timestamptz[],
             $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[],
-            $17::text[], $18::text[], $19::boolean[])
+            $17::text[], $18::text[], $19::boolean[]) WITH ORDINALITY
         AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at,
-        next_in, refund, error, message, result, waits)
+        next_in, refund, error, message, result, waits, place)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
@@ -49,13 +49,18 @@ WITH locked AS MATERIALIZED (
         WHERE t.id = s.id AND t.fence = s.fence
         LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS t ON true
+), planned AS (
+    SELECT l.*, CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
+        WHEN NOT l.current AND l.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END AS next
+    FROM locked AS l
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
     -- EXECUTING and not current means that somebody set the revision by hand. The task runs again. Otherwise it would
     -- stay EXECUTING without a holder.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
-        next_attempt_at = CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
-            WHEN NOT l.current AND t.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END,
+        -- Nothing becomes claimable in the past. Claims that are handed back together keep their order.
+        next_attempt_at = CASE WHEN l.next <= l.now THEN l.now + (l.place - 1) * interval '1 microsecond' ELSE l.next END,
+        due_at = CASE WHEN l.next < l.now THEN l.next END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
         lease_expires_at = NULL,
@@ -73,7 +78,7 @@ WITH locked AS MATERIALIZED (
         waits = CASE WHEN l.current AND l.waits THEN coalesce(t.waits, 0) + 1
             WHEN l.current AND l.outcome IN ('RETRIED', 'SNOOZED') THEN NULL ELSE t.waits END,
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
-    FROM locked AS l
+    FROM planned AS l
     WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 ), recorded AS (
     INSERT INTO tasktable.scheduled_task_executions
@@ -95,13 +100,11 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
     CASE WHEN l.tid IS NULL THEN EXISTS (
         SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = l.id AND t.fence = l.fence OFFSET 0)
             ELSE false END AS held,
-    coalesce(CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due <= l.now + interval '2 seconds'
-        WHEN NOT l.current AND l.status = 'QUEUED' THEN l.edited_due <= l.now + interval '2 seconds' END,
-            false) AS due_soon,
+    coalesce(l.next <= l.now + interval '2 seconds', false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
     coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off,
     coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
-FROM locked AS l`
+FROM planned AS l`
 
 // SettleResult is the result of one settlement.
 type SettleResult struct {

@@ -64,7 +64,7 @@ func TestSettle(t *testing.T) {
 			QUEUED rev=1 attempt=0 scheduled=noon next=1s started=noon message="shutdown"
 			INTERRUPTED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="shutdown" node=7`},
 		{"released", func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, "no slot") }, true, `
-			QUEUED rev=1 attempt=0 scheduled=noon next=noon
+			QUEUED rev=1 attempt=0 scheduled=noon next=1s
 			RELEASED rev=1 attempt=1 scheduled=noon due=noon finished=1s error="no slot" node=7`},
 		{"expired", taskdb.Expired, false, `
 			EXPIRED rev=1 attempt=0 scheduled=noon finished=1s message="expired before it could start"
@@ -198,7 +198,7 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 		t.Errorf("settled %+v: it is due at once", done)
 	}
 	b.Expect("run now", "b", `
-		QUEUED rev=3 attempt=0 scheduled=1h0m0s run_now=real next=real
+		QUEUED rev=3 attempt=0 scheduled=1h0m0s run_now=real next=1s
 		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
 		1 schedule created by test
 		2 reschedule rescheduled by test
