@@ -420,8 +420,8 @@ BEGIN
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after COMPLETED. '
                 'The idempotency key of an attempt is {id}:{asked_revision}.'),
             ('next_attempt_at', 'From when on the task can be claimed. It is set exactly while the task waits for its '
-                'claim. In a lane, which is a queue, a type and a priority, the smallest goes first. It never lies '
-                'before the time at which it was written: a task that is due already queues behind the others.'),
+                'claim. In a lane, which is a queue, a type and a priority, the smallest goes first. A task '
+                'that is due already when it is written can be claimed from then on, behind the others.'),
             ('due_at', 'When the waiting task was due, if that is before next_attempt_at. Lateness counts from here. '
                 'Null: it is due at next_attempt_at.'),
             ('fence', 'Number of the claim that holds the task, or null. Nobody can claim a held task, even after an '
@@ -525,7 +525,7 @@ BEGIN
             ('zone_data', 'Fingerprints of its zone data. Nodes with other data plan other fires.'),
             ('started_at', 'When it began.'),
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
-            ('marks', 'As leader, from where on it looks at each lane and at River''s jobs. The next leader goes on from '
+            ('marks', 'As leader, from where on it looks at each lane and at what River has. The next leader goes on from '
                 'there.'),
             ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of the '
                 'leader before tells of a failover.'),

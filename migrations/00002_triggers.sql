@@ -219,13 +219,15 @@ BEGIN
         NEW.last_status_update := clock_timestamp();
     END IF;
     -- Nothing becomes claimable in the past. So the leader need not look again at the part of a lane that it has
-    -- claimed, and no task goes before those that are due already.
+    -- claimed, and no task goes before those that are due already. The leader looks at the last second anyway, so a task
+    -- that is scheduled for now keeps its time.
     due := tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter);
     NEW.next_attempt_at := CASE WHEN NEW.status <> 'QUEUED' OR NEW.fence IS NOT NULL THEN NULL
         WHEN owed OR waits THEN OLD.next_attempt_at
         -- The leader plans the next fire at once, counting from now. This is not a fire.
         WHEN NEW.cron IS NOT NULL THEN clock_timestamp()
-        ELSE greatest(due, tasktable.asked_now()) END;
+        WHEN due < tasktable.asked_now() - interval '500 ms' THEN tasktable.asked_now()
+        ELSE due END;
     NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at THEN due END;
     -- This is not a trigger of its own, because the condition of such a trigger would slow down each insert more.
     IF TG_OP = 'INSERT' AND NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN

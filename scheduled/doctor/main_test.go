@@ -154,6 +154,8 @@ func (p *patient) put(id, kind, queue string, ago time.Duration) {
 	if _, err := tasks.Schedule(p.ctx, p.pool, task); err != nil {
 		p.t.Fatal(err)
 	}
+	p.exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = due_at, due_at = NULL
+		WHERE due_at IS NOT NULL AND next_attempt_at IS NOT NULL`) // as if it had waited
 }
 
 // examine makes the checks that are named, with the limits changed.

@@ -145,6 +145,12 @@ UPDATE tasktable.scheduled_tasks SET next_attempt_at = scheduled_at - interval '
 WHERE cron IS NOT NULL AND planned_revision IS DISTINCT FROM revision AND next_attempt_at > $1::timestamptz
 	AND scheduled_at <= $1::timestamptz`
 
+// The triggers have a task that is due already wait behind those that are, from the time of its edit on. The time of a
+// test may be before that.
+const dueInlineSQL = `
+UPDATE tasktable.scheduled_tasks SET next_attempt_at = due_at, due_at = NULL
+WHERE due_at <= $1::timestamptz AND next_attempt_at > $1::timestamptz`
+
 // fork resumes the tasks whose pause has ended, and fires the recurring tasks that are due.
 func (r inlineRun) fork(ctx context.Context) error {
 	for resumed := taskdb.MaxResumed; resumed == taskdb.MaxResumed; {
@@ -153,8 +159,10 @@ func (r inlineRun) fork(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := r.q.Exec(ctx, r.statements.Schema.SQL(planInlineSQL), r.now); err != nil {
-		return fmt.Errorf("plan recurring tasks: %w", err)
+	for _, statement := range []string{planInlineSQL, dueInlineSQL} {
+		if _, err := r.q.Exec(ctx, r.statements.Schema.SQL(statement), r.now); err != nil {
+			return fmt.Errorf("plan what is due: %w", err)
+		}
 	}
 	for {
 		lanes, err := r.statements.Lanes(ctx, r.q, &r.now)

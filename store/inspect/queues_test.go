@@ -28,6 +28,7 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 	}
 	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
 	b.Check(err)
+	b.Waited()
 	b.AsEngine(func(tx pgx.Tx) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'), lease_expires_at = '2100-01-01Z',

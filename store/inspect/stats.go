@@ -241,7 +241,7 @@ type OldestDue struct {
 }
 
 const oldestDueSQL = lanesCTE + `
-SELECT t.id, t.type, t.queue, oldest.at AS due_at,
+SELECT t.id, t.type, t.queue, least(oldest.at, t.due_at) AS due_at,
     EXISTS (SELECT 1 FROM tasktable.worked_lanes AS w WHERE w.queue = t.queue AND w.type = t.type) AS has_node,
     EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'

@@ -265,9 +265,12 @@ func expiry(row store.Row, code string) *time.Time {
 	switch {
 	case row.RunNowAt != nil:
 		due = *row.RunNowAt
-	case row.Attempt == 0 && row.NextAttemptAt != nil && code != "retry":
+	case row.Jitter == nil:
+	// If it was due already when it was written, next_attempt_at may be later than that.
+	case row.Attempt == 0 && row.NextAttemptAt != nil && code != "retry" &&
+		!row.NextAttemptAt.After(due.Add(*row.Jitter)):
 		due = *row.NextAttemptAt
-	case row.Jitter != nil:
+	default:
 		return nil
 	}
 	return new(due.Add(*row.Expiration))

@@ -48,6 +48,7 @@ func (b *bench) due(id string, change func(*store.Task)) {
 		change(&task)
 	}
 	b.Schedule(task)
+	b.Waited()
 }
 
 // ended records what came of a claim, as a settle does, and puts the row into the state that it leaves.
