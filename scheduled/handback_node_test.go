@@ -66,7 +66,7 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 	s.sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'RELEASED'`)
 	s.sees("the rest waits since it was due",
-		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE next_attempt_at <> scheduled_at`)
+		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE coalesce(due_at, next_attempt_at) <> scheduled_at`)
 	close(let)
 	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	s.checkHandBacks(began)

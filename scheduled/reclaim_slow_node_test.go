@@ -36,7 +36,6 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'nobody'`)
-	tr.looks()
 	left := func() int {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
 	}

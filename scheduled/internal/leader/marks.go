@@ -152,7 +152,7 @@ func (m *Marks) reach(settled time.Time, owed bool) (reach taskdb.Reach) {
 			end = stops[n+1]
 		}
 		pair, last := m.worked[i], m.worked[end-1]
-		low := taskdb.LaneFrom{Queue: pair.Queue, Type: pair.Kind, Priority: math.MinInt16, Since: covered}
+		low := taskdb.LaneFrom{Queue: pair.Queue, Type: pair.Kind, Priority: math.MinInt32, Since: covered}
 		since, owes := m.owed[pair]
 		if owes {
 			low.Since = since
@@ -171,17 +171,17 @@ func (m *Marks) reach(settled time.Time, owed bool) (reach taskdb.Reach) {
 				one.Priority, one.Since = priority, m.lanes[pair][priority].from(settled)
 				reach.Known = append(reach.Known, one)
 			}
-			if !m.recurring {
+			if !m.recurring && low.Priority < priority {
 				reach.Around = append(reach.Around, taskdb.Around{LaneFrom: low, Last: priority - 1})
 			}
 			low.Priority = priority + 1
 		}
-		if !m.recurring {
-			reach.Around = append(reach.Around, taskdb.Around{LaneFrom: low, Last: math.MaxInt16})
+		if !m.recurring && low.Priority <= math.MaxInt32 {
+			reach.Around = append(reach.Around, taskdb.Around{LaneFrom: low, Last: math.MaxInt32})
 		}
 		if end > i+1 {
 			next := low
-			next.Type, next.Priority = m.worked[i+1].Kind, math.MinInt16
+			next.Type, next.Priority = m.worked[i+1].Kind, math.MinInt32
 			reach.Gaps = append(reach.Gaps, taskdb.Gap{LaneFrom: next, Last: last.Kind})
 		}
 	}

@@ -239,7 +239,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := 0
-	w := &walk{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }}
+	w := &walk{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }, statementsLeft: maxStatements}
 	until := time.Now().Add(-time.Hour)
 	job := taskdb.LaneRange{LaneFrom: taskdb.LaneFrom{Queue: "default", Type: "JOB", Since: beginning}, Until: until}
 	other := job

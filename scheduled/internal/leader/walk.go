@@ -27,9 +27,11 @@ type walk struct {
 	log        *slog.Logger
 	moved      func() // makes the leader look
 
-	busy    chan time.Duration // gets how long the walk under way took; nil: there is none
-	ended   time.Time
-	took    time.Duration
+	busy           chan time.Duration // gets how long the walk under way took; nil: there is none
+	ended          time.Time
+	took           time.Duration
+	statementsLeft int // of the walk under way
+
 	claimed bool // tasks were claimed since the last walk began
 
 	surveys chan surveyed // the one under way; nil: there is none
@@ -43,12 +45,17 @@ const (
 	walkShare                       = 4
 	// narrowest is how long the time range of a lane is at least if Postgres cannot move its tasks.
 	narrowest = time.Millisecond
+	// maxStatements is how many statements a walk makes at most. The next walk begins again at the marks, where nearly
+	// all such tasks lie.
+	maxStatements = 1000
 	// surveyOnSession bounds a survey on the session, and surveyAtLeast and surveyAtMost those on the pool.
 	surveyOnSession             = 300 * time.Millisecond
 	surveyAtLeast, surveyAtMost = 2 * time.Second, 5 * time.Minute
 	// maxConnecting is how long the pool may take to give a connection that answers.
 	maxConnecting = 2 * time.Second
 )
+
+var errWalkTooLong = errors.New("the walk has made too many statements")
 
 // begin starts a walk if it is time for one.
 func (w *walk) begin(ctx context.Context, lanes *Lanes) {
@@ -82,6 +89,7 @@ func (w *walk) begin(ctx context.Context, lanes *Lanes) {
 	w.busy = busy
 	go func() {
 		began := time.Now()
+		w.statementsLeft = maxStatements
 		err := w.move(ctx, false, ranges[0])
 		err = errors.Join(err, w.move(ctx, true, ranges[1]))
 		if err != nil && ctx.Err() == nil {
@@ -101,12 +109,15 @@ func (w *walk) move(ctx context.Context, recurring bool, ranges []taskdb.LaneRan
 	moved := taskdb.MaxRequeued
 	var err error
 	for moved >= taskdb.MaxRequeued && err == nil {
+		if w.statementsLeft--; w.statementsLeft < 0 {
+			return errWalkTooLong
+		}
 		if moved, err = w.moveSome(ctx, recurring, ranges); moved > 0 {
 			w.moved()
 		}
 	}
 	switch one := ranges[0]; {
-	case !pg.IsTimeout(err) && !pg.IsDataError(err):
+	case pg.IsLocked(err) || !pg.IsTimeout(err) && !pg.IsDataError(err):
 		return err
 	case len(ranges) > 1:
 		half := len(ranges) / 2

@@ -80,7 +80,9 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT share.number, waiting.*
     FROM share JOIN lane ON lane.number = share.number CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.ctid AS tid, coalesce(t.due_at, t.next_attempt_at) AS due,
+        SELECT t.ctid AS tid,
+            -- An edit past the checks can bring a time that would not fit the client's.
+            greatest(coalesce(t.due_at, t.next_attempt_at), '1970-01-01'::timestamptz) AS due,
             coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)
                 AS expired
         FROM tasktable.scheduled_tasks AS t

@@ -79,7 +79,7 @@ WITH RECURSIVE ` + gapTypesSQL + `, part AS MATERIALIZED (
     SELECT * FROM unnest($6::text[], $7::text[], $8::int[], $9::int[], $10::timestamptz[])
         AS p (queue, type, low, high, since)
     UNION ALL
-    (SELECT gap.queue, gap.type, -32768, 32767, gap.since FROM gap LIMIT $15::int)
+    (SELECT gap.queue, gap.type, -2147483648, 2147483647, gap.since FROM gap LIMIT $15::int)
 ), other AS (
     SELECT part.*, head.priority, head.next_attempt_at
     FROM part CROSS JOIN LATERAL (

@@ -13,8 +13,17 @@ import (
 // MaxRequeued is how many tasks of a lane one statement puts behind the others.
 const MaxRequeued = 1000
 
-// requeueLimitSQL bounds the statement after it. There may be millions of dead index entries in its way.
-const requeueLimitSQL = `SELECT set_config('statement_timeout', '2s', true)`
+// requeueLimitSQL bounds the statement after it. There may be millions of dead index entries in its way, and somebody
+// may have locked the table.
+const requeueLimitSQL = `SELECT set_config('statement_timeout', '2s', true), set_config('lock_timeout', '200ms', true)`
+
+// rangesSQL are the ranges. Only an edit past the checks can bring a time before 1970.
+const rangesSQL = `(
+        SELECT l.queue, l.type, l.priority, CASE WHEN l.since <= '1970-01-01' THEN '-infinity' ELSE l.since END AS since,
+            l.until
+        FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::timestamptz[])
+            AS l (queue, type, priority, since, until)
+    ) AS lane`
 
 // RequeueSQL puts the waiting tasks of a time range behind the others of their lane. They keep their order, and the time
 // at which they were due. It writes the rows by their ids alone, because any other condition could make Postgres step
@@ -22,8 +31,7 @@ const requeueLimitSQL = `SELECT set_config('statement_timeout', '2s', true)`
 const RequeueSQL = `
 WITH late AS MATERIALIZED (
     SELECT task.id, row_number() OVER (ORDER BY task.next_attempt_at) AS place
-    FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::timestamptz[])
-        AS lane (queue, type, priority, since, until)
+    FROM ` + rangesSQL + `
     CROSS JOIN LATERAL (
         SELECT t.id::text AS id, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
@@ -43,8 +51,7 @@ const requeueRecurringSQL = `
 UPDATE tasktable.scheduled_tasks AS t SET next_attempt_at = clock_timestamp()
 FROM (
     SELECT task.id
-    FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::timestamptz[])
-        AS lane (queue, type, priority, since, until)
+    FROM ` + rangesSQL + `
     CROSS JOIN LATERAL (
         SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
