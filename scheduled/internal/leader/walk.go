@@ -126,8 +126,7 @@ func (w *walk) move(ctx context.Context, recurring bool, ranges []taskdb.LaneRan
 		}
 		return w.move(ctx, recurring, ranges[half:])
 	case one.Until.Sub(one.Since) > narrowest:
-		// Most dead entries are of the last hours.
-		middle := later(one.Since.Add(one.Until.Sub(one.Since)/2), one.Until.Add(-time.Hour))
+		middle := one.Until.Add(-one.Until.Sub(one.Since) / 8) // most dead entries are of the last hours
 		before, after := one, one
 		before.Until, after.Since = middle, middle
 		if err := w.move(ctx, recurring, []taskdb.LaneRange{after}); err != nil {
