@@ -37,7 +37,7 @@ WITH late AS MATERIALIZED (
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
             AND t.next_attempt_at >= lane.since AND t.next_attempt_at < lane.until
         ORDER BY t.next_attempt_at
-        LIMIT $6::int FOR UPDATE SKIP LOCKED
+        LIMIT $6::int FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
 )
 UPDATE tasktable.scheduled_tasks AS t
@@ -58,7 +58,7 @@ FROM (
             AND t.next_attempt_at >= lane.since AND t.next_attempt_at < lane.until
             AND t.planned_revision IS DISTINCT FROM t.revision
         ORDER BY t.next_attempt_at
-        LIMIT $6::int FOR UPDATE SKIP LOCKED
+        LIMIT $6::int FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
     OFFSET 0
 ) AS late WHERE t.id = ANY (ARRAY[late.id])`
