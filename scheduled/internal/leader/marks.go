@@ -265,7 +265,7 @@ func (m *Marks) looked(rows []taskdb.LaneRow, now time.Time) (lanes []taskdb.Lan
 			}
 		}
 	}
-	if !more {
+	if !more && !m.covered.IsZero() {
 		m.covered = now
 	}
 	return taskdb.LanesOf(worked, m.recurring), more
