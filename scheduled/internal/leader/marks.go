@@ -10,10 +10,11 @@ import (
 )
 
 // Marks says from where on the leader looks at each lane. Claimed tasks leave dead entries at the front of their
-// lane's index range. Vacuum removes these entries, but it cannot while a session holds an old snapshot. Nothing becomes
-// claimable in the past. So what lies before the mark of a lane need not be looked at again, with one exception: a
-// transaction may commit a task later than it wrote it. Therefore a look begins before the mark, at the start of the
-// oldest transaction that still writes, unless too many tasks were claimed since. The walk finds what lies before that.
+// lane's index range. Vacuum removes these entries, but it cannot while a session holds an old snapshot. Nothing
+// becomes claimable in the past. So what lies before the mark of a lane need not be looked at again, with one
+// exception: a transaction may commit a task later than it wrote it. Therefore a look begins before the mark, at the
+// start of the oldest transaction that still writes, unless too many tasks were claimed since. The walk finds what
+// lies before that.
 //
 // The recurring tasks of a queue and type are one lane, with priority 0.
 type Marks struct {

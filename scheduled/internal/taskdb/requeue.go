@@ -19,14 +19,14 @@ const requeueLimitSQL = `SELECT set_config('statement_timeout', '2s', true), set
 
 // rangesSQL are the ranges. Only an edit past the checks can bring a time before 1970.
 const rangesSQL = `(
-        SELECT l.queue, l.type, l.priority, CASE WHEN l.since <= '1970-01-01' THEN '-infinity' ELSE l.since END AS since,
-            l.until
+        SELECT l.queue, l.type, l.priority, l.until,
+            CASE WHEN l.since <= '1970-01-01' THEN '-infinity' ELSE l.since END AS since
         FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::timestamptz[])
             AS l (queue, type, priority, since, until)
     ) AS lane`
 
-// RequeueSQL puts the waiting tasks of a time range behind the others of their lane. They keep their order, and the time
-// at which they were due. It writes the rows by their ids alone, because any other condition could make Postgres step
+// RequeueSQL puts the waiting tasks of a time range behind the others of their lane. They keep their order, and the
+// time at which they were due. It writes the rows by their ids alone, because any other condition could make Postgres step
 // over the dead entries of an index.
 const RequeueSQL = `
 WITH late AS MATERIALIZED (

@@ -59,7 +59,8 @@ WITH locked AS MATERIALIZED (
     -- stay EXECUTING without a holder.
     SET status = CASE WHEN l.current THEN l.next_status WHEN t.status = 'EXECUTING' THEN 'QUEUED' ELSE t.status END,
         -- Nothing becomes claimable in the past. Claims that are handed back together keep their order.
-        next_attempt_at = CASE WHEN l.next <= l.now THEN l.now + (l.place - 1) * interval '1 microsecond' ELSE l.next END,
+        next_attempt_at = CASE WHEN l.next > l.now THEN l.next
+            WHEN l.next IS NOT NULL THEN l.now + (l.place - 1) * interval '1 microsecond' END,
         due_at = CASE WHEN l.next < l.now THEN l.next END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
