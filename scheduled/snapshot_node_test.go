@@ -1,0 +1,68 @@
+package scheduled
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// Under an old snapshot, with very many dead entries of claimed tasks before the marks, a task that was due long ago
+// begins at once. So does the first task of the next leader.
+func TestDeadEntriesUnderASnapshot(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	const within = 2 * time.Second
+	stop := s.node(nil, handlers.Handle(s.handle))
+	s.schedule("first", nil)
+	s.begins("first").end <- nil
+	snapshot, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = snapshot.Rollback(context.Background()) })
+	if _, err := snapshot.Exec(t.Context(), `SELECT count(*) FROM tasktable.nodes`); err != nil {
+		t.Fatal(err)
+	}
+	s.sees("the leader has written its marks", `SELECT count(*) > 0 FROM tasktable.nodes WHERE marks IS NOT NULL`)
+	tx, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`SET LOCAL session_replication_role = replica`, // past the triggers
+		`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
+		SELECT 'dead ' || i, '{"type": "JOB"}', 'JOB', i, now() - i * interval '10 milliseconds'
+		FROM generate_series(1, 300000) AS i`,
+		`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now()
+		WHERE id LIKE 'dead %'`,
+	} {
+		if _, err := tx.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	begins := func(id string) {
+		t.Helper()
+		began := time.Now()
+		s.schedule(id, func(task *store.Task) { task.At = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) })
+		s.begins(id).end <- nil
+		if took := time.Since(began); took > within {
+			t.Errorf("%s began after %s", id, took)
+		}
+	}
+	begins("of 2025")
+	stop()
+	s.node(nil, handlers.Handle(s.handle))
+	enginetest.Eventually(t, 10*time.Second, "the next node leads", func() bool {
+		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
+	})
+	begins("of the next leader")
+}
