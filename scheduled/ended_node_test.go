@@ -48,7 +48,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 				}
 				switch i % 3 {
 				case 0:
-					_ = a.ends(t, 3*time.Second)
+					_ = a.ends(t, patience)
 				case 1:
 					a.end <- nil
 				default:
@@ -83,7 +83,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
-	enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+	enginetest.Eventually(t, patience, "it is logged", func() bool {
 		return len(log.Lines("task=second ", "outcome=")) > 0
 	})
 	if len(log.Lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
@@ -107,7 +107,7 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 		s.exec(`UPDATE tasktable.scheduled_tasks
 			SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
 		a.end <- context.Canceled
-		enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+		enginetest.Eventually(t, patience, "it is logged", func() bool {
 			return len(log.Lines("task="+id+" ", "outcome=")) > 0
 		})
 	}

@@ -3,7 +3,6 @@ package scheduled
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -45,8 +44,8 @@ func TestPassesAfterALongOutage(t *testing.T) {
 		}
 	}
 	tr.run()
-	enginetest.Await(t, s.pool, "plain", 20*time.Second, store.StatusCompleted)
-	enginetest.Eventually(t, 20*time.Second, "the latest fires have run", func() bool {
+	enginetest.Await(t, s.pool, "plain", patience, store.StatusCompleted)
+	enginetest.Eventually(t, patience, "the latest fires have run", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id <> ''
 			AND status = 'COMPLETED'`) >= tasks
 	})
@@ -78,7 +77,7 @@ func TestPassGoesRoundLockedRecurringTasks(t *testing.T) {
 		t.Error("it did not fire")
 	}
 	tr.run()
-	enginetest.Eventually(t, 20*time.Second, "its occurrence has run", func() bool {
+	enginetest.Eventually(t, patience, "its occurrence has run", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'tick 301'
 			AND status = 'COMPLETED'`) == 1
 	})

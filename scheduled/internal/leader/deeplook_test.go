@@ -30,6 +30,7 @@ func (b *bench) overWire(w *enginetest.Wire) *pgxpool.Pool {
 func TestDeepLookOnADeadConnection(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	limit := enginetest.Limits(t, b.Pool)
 	w := enginetest.NewWire()
 	deep := &deepLook{pool: b.overWire(w), statements: b.Queries}
 	if found := deep.look(t.Context(), nil, nil); found.err != nil {
@@ -40,7 +41,7 @@ func TestDeepLookOnADeadConnection(t *testing.T) {
 	if found := deep.look(t.Context(), nil, nil); found.err == nil {
 		t.Fatal("a look on a dead connection was answered")
 	}
-	if took := time.Since(began); took > maxConnecting+2*time.Second {
+	if took := time.Since(began); took > limit(maxConnecting+2*time.Second) {
 		t.Errorf("it gave up after %s", took)
 	}
 	if found := deep.look(t.Context(), nil, nil); found.err != nil {
@@ -90,7 +91,7 @@ func TestDeepLookForNewLanes(t *testing.T) {
 			if step.during != nil {
 				step.during()
 			}
-			enginetest.Receive(t, told, 10*time.Second, "the deep look ends")
+			enginetest.Receive(t, told, enginetest.Patience, "the deep look ends")
 			found, _ := deep.take()
 			marks.Deep(found)
 			marks.Quick = false
@@ -125,7 +126,7 @@ func TestDeepLookMeasuresTheLanes(t *testing.T) {
 	go func() {
 		looked <- deep.look(t.Context(), worked, nil)
 	}()
-	enginetest.Eventually(t, 10*time.Second, "the look waits for the lanes", func() bool {
+	enginetest.Eventually(t, enginetest.Patience, "the look waits for the lanes", func() bool {
 		var waits bool
 		if err := b.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
 			WHERE relation = 'tasktable.scheduled_tasks'::regclass AND NOT granted)`).Scan(&waits); err != nil {
@@ -139,7 +140,7 @@ func TestDeepLookMeasuresTheLanes(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if found := enginetest.Receive(t, looked, 10*time.Second, "the look"); found.err != nil || found.Took < held {
+	if found := enginetest.Receive(t, looked, enginetest.Patience, "the look"); found.err != nil || found.Took < held {
 		t.Errorf("it took %s, %v; the lanes were locked for %s", found.Took, found.err, held)
 	}
 }

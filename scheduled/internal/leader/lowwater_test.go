@@ -404,7 +404,7 @@ func TestDeepLooksComeSoonerOnceLooksAreSlow(t *testing.T) {
 			t.Errorf("%s: it begins %t, want %t", step.what, deep.busy, step.begins)
 		}
 		if deep.busy {
-			enginetest.Receive(t, told, 10*time.Second, "the deep look ends")
+			enginetest.Receive(t, told, enginetest.Patience, "the deep look ends")
 			deep.take()
 		}
 	}
