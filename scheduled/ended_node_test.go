@@ -16,7 +16,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The log says of a cancelled attempt what the history says.
+// The log says of an attempt that was cancelled or edited what the history says.
 func TestLogOfACancelledAttempt(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]func(*stage) handlers.Part{
@@ -39,6 +39,17 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 			s := newStage(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
+			logged := func(id string) {
+				enginetest.Eventually(t, patience, "it is logged", func() bool {
+					return len(log.Lines("task="+id+" ", "outcome=")) > 0
+				})
+			}
+			s.schedule("edited", nil)
+			a := s.begins("edited")
+			s.schedule("edited", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+			a.end <- nil // the writes of its transaction commit
+			s.is("edited", store.StatusQueued, taskdb.OutcomeSuperseded)
+			logged("edited")
 			for i := range 6 {
 				id := fmt.Sprint(i)
 				s.schedule(id, nil)
@@ -55,14 +66,12 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 					a.end <- context.Canceled
 				}
 				s.is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
-				enginetest.Eventually(t, 30*time.Second, "it is logged", func() bool {
-					return len(log.Lines("task="+id+" ", "outcome=")) > 0
-				})
+				logged(id)
 			}
 			if n := len(log.Lines(
 				"level=INFO", "type=JOB", "outcome=SUPERSEDED",
-			)); n != 6 || len(log.Lines("outcome=")) != 6 {
-				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.Lines("outcome="))
+			)); n != 7 || len(log.Lines("outcome=")) != 7 {
+				t.Errorf("%d lines of 7 say SUPERSEDED: %q", n, log.Lines("outcome="))
 			}
 		})
 	}

@@ -105,13 +105,13 @@ func (b *batch) finish(r *running, ended attempted) {
 	b.Averages.Observe(e.Type, took)
 	b.tally.Ran(took)
 	if ended.settled {
-		outcome := taskdb.OutcomeCompleted
+		level, say, outcome := slog.LevelDebug, "task COMPLETED", taskdb.OutcomeCompleted
 		if r.outdated {
-			outcome = taskdb.OutcomeSuperseded
+			level, say, outcome = slog.LevelInfo, sayOutdated, taskdb.OutcomeSuperseded
 		}
 		b.tally.Recorded(outcome)
-		b.config.Log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type,
-			"revision", e.Revision, "attempt", e.Attempt, "outcome", taskdb.OutcomeCompleted)
+		b.config.Log.Log(r.ctx, level, say, "task", e.ID, "type", e.Type,
+			"revision", e.Revision, "attempt", e.Attempt, "outcome", outcome)
 		b.drop(r.Run)
 		return
 	}
