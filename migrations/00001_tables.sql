@@ -405,8 +405,9 @@ BEGIN
             ('scheduled_at', 'The time that was asked for. Retries and run_now do not change it.'),
             ('run_now_at', 'When the task is due by run_now or retry, until it is scheduled again for another time. It '
                 'is the time of the call, unless retry was given a delay.'),
-            ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or if_running. When '
-                'that attempt has ended in any way, run_now is called for the task. Null: nobody does.'),
+            ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or '
+                'if_running. When that attempt has ended in any way, run_now is called for the task. '
+                'Null: nobody does.'),
             ('expiration', 'No attempt starts later than this after the due time. Null: the task never expires.'),
             ('jitter', 'Spreads tasks of one time: each is late by up to this, always by the same for one id and '
                 'time.'),
@@ -415,8 +416,8 @@ BEGIN
             ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
-            ('asked_revision', 'The revision that last asked for another payload or time, or to run again after COMPLETED. '
-                'The idempotency key of an attempt is {id}:{asked_revision}.'),
+            ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
+                'COMPLETED. The idempotency key of an attempt is {id}:{asked_revision}.'),
             ('next_attempt_at', 'When the task is due next. It is set exactly when the task can be claimed.'),
             ('fence', 'Number of the claim that holds the task, or null. Nobody can claim a held task, even after an '
                 'edit. The hold ends when the holder records an outcome, or when the leader takes the task back.'),
@@ -474,12 +475,12 @@ BEGIN
             ('revision', 'The revision that was claimed.'),
             ('attempt', 'Number of the attempt within the revision.'),
             ('scheduled_at', 'The time that the task was scheduled for.'),
-            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry, a snooze or run_now. A wait for '
-                'something that is out of order does not change it. Null for a lost claim.'),
+            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry, a snooze or run_now. A wait '
+                'for something that is out of order does not change it. Null for a lost claim.'),
             ('started_at', 'When the handler was called. Null if it was not, or if its node died within two seconds.'),
             ('finished_at', 'When the claim ended.'),
-            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED (of waits that follow each '
-                'other, only the first has a row, and the task counts them in "waits"); LOST (its node died or '
+            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED (of waits that follow '
+                'each other, only the first has a row, and the task counts them in "waits"); LOST (its node died or '
                 'its lease ended); SUPERSEDED (edited or cancelled meanwhile); EXPIRED; INTERRUPTED (by a shutdown); '
                 'RELEASED (never started, handed back); CANCELLED (cancelled before it started).'),
             ('error', 'The error of the handler, or why the claim ended.'),
@@ -519,8 +520,8 @@ BEGIN
             ('zone_data', 'Fingerprints of its zone data. Nodes with other data plan other fires.'),
             ('started_at', 'When it began.'),
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
-            ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of the '
-                'leader before tells of a failover.'),
+            ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of '
+                'the leader before tells of a failover.'),
             ('last_seen_at', 'Its last sign of life, written when its lock is found free. 5 seconds later it is dead.'),
             ('dead_at', 'When it ended. It writes this when it stops, else the leader does. Null: it is not known '
                 'dead.')
