@@ -15,9 +15,9 @@ import (
 
 const deadListHelp = `Lists dead letters, the latest first, one page at a time. On stderr it prints the command for the
 next page. It lists dead letters that match all given filters. With --group it counts them instead, by type, by status
-and by the last error. Errors that differ only in quoted texts and in words with digits, such as ids and addresses, count
-as one, in which a * stands for these parts. In JSON each group has this pattern, and --pattern takes it. With --group-by
-it counts them by entity or by tenant, too. It reads the whole table, so it is for people and reports.
+and by the last error. Errors that differ only in quoted texts and in words with digits, such as ids and addresses,
+count as one, in which a * stands for these parts. In JSON each group has this pattern, and --pattern takes it. With
+--group-by it counts them by entity or by tenant, too. It reads the whole table, so it is for people and reports.
 
 ` + term.MomentHelp + `
 

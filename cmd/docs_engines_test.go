@@ -1,11 +1,11 @@
 package cmd
 
 import (
+	"go/ast"
 	"go/doc"
 	"go/doc/comment"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,12 +30,27 @@ func TestForEngines(t *testing.T) {
 // packagePage reads the documentation of a package.
 func packagePage(t *testing.T, name string) *doc.Package {
 	t.Helper()
-	noTests := func(file fs.FileInfo) bool { return !strings.HasSuffix(file.Name(), "_test.go") }
-	found, err := parser.ParseDir(token.NewFileSet(), filepath.Join(repository, name), noTests, parser.ParseComments)
+	paths, err := filepath.Glob(filepath.Join(repository, name, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return doc.New(found[name], name, 0)
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	page, err := doc.NewFromFiles(set, files, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
 }
 
 // forEngines returns the types, functions and methods that say that they are for engines.

@@ -407,8 +407,9 @@ BEGIN
             ('scheduled_at', 'The time that was asked for. Retries and run_now do not change it.'),
             ('run_now_at', 'When the task is due by run_now or retry, until it is scheduled again for another time. It '
                 'is the time of the call, unless retry was given a delay.'),
-            ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or if_running. When '
-                'that attempt has ended in any way, run_now is called for the task. Null: nobody does.'),
+            ('again_at', 'Since when somebody wants one more run after the attempt that runs, by run_now or '
+                'if_running. When that attempt has ended in any way, run_now is called for the task. '
+                'Null: nobody does.'),
             ('expiration', 'No attempt starts later than this after the due time. Null: the task never expires.'),
             ('jitter', 'Spreads tasks of one time: each is late by up to this, always by the same for one id and '
                 'time.'),
@@ -417,8 +418,8 @@ BEGIN
             ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
-            ('asked_revision', 'The revision that last asked for another payload or time, or to run again after COMPLETED. '
-                'The idempotency key of an attempt is {id}:{asked_revision}.'),
+            ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
+                'COMPLETED. The idempotency key of an attempt is {id}:{asked_revision}.'),
             ('next_attempt_at', 'From when on the task can be claimed. It is set exactly while the task waits for its '
                 'claim. In a lane, which is a queue, a type and a priority, the smallest goes first. A task '
                 'that is due already when it is written can be claimed from then on, behind the others.'),
@@ -480,12 +481,12 @@ BEGIN
             ('revision', 'The revision that was claimed.'),
             ('attempt', 'Number of the attempt within the revision.'),
             ('scheduled_at', 'The time that the task was scheduled for.'),
-            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry, a snooze or run_now. A wait for '
-                'something that is out of order does not change it. Null for a lost claim.'),
+            ('due_at', 'When the attempt was due: scheduled_at, or later after a retry, a snooze or run_now. A wait '
+                'for something that is out of order does not change it. Null for a lost claim.'),
             ('started_at', 'When the handler was called. Null if it was not, or if its node died within two seconds.'),
             ('finished_at', 'When the claim ended.'),
-            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED (of waits that follow each '
-                'other, only the first has a row, and the task counts them in "waits"); LOST (its node died or '
+            ('outcome', 'COMPLETED; FAILED (for good); RETRIED (failed, runs again); SNOOZED (of waits that follow '
+                'each other, only the first has a row, and the task counts them in "waits"); LOST (its node died or '
                 'its lease ended); SUPERSEDED (edited or cancelled meanwhile); EXPIRED; INTERRUPTED (by a shutdown); '
                 'RELEASED (never started, handed back); CANCELLED (cancelled before it started).'),
             ('error', 'The error of the handler, or why the claim ended.'),
@@ -527,8 +528,8 @@ BEGIN
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
             ('marks', 'As leader, from where on it looks at each lane and at what River has. The next leader goes on from '
                 'there.'),
-            ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of the '
-                'leader before tells of a failover.'),
+            ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of '
+                'the leader before tells of a failover.'),
             ('last_seen_at', 'Its last sign of life, written when its lock is found free. 5 seconds later it is dead.'),
             ('dead_at', 'When it ended. It writes this when it stops, else the leader does. Null: it is not known '
                 'dead.')

@@ -1,8 +1,8 @@
 -- The triggers. They draw a revision for each change of a task, by a verb or by plain SQL, record it, and check it.
 --
 -- They read the setting tasktable_change.context, which a verb sets until it returns: the verb, who called it, and
--- 'quiet' if the leader need not be woken, and 'encoded anew' if the payload is the same under another key, separated by
--- chr(31). 'engine' marks the updates of the engine itself.
+-- 'quiet' if the leader need not be woken, and 'encoded anew' if the payload is the same under another key, separated
+-- by chr(31). 'engine' marks the updates of the engine itself.
 
 -- +goose Up
 -- +goose StatementBegin
@@ -168,11 +168,12 @@ BEGIN
     END IF;
     NEW.revision := nextval('tasktable.task_numbers');
     -- The idempotency key stays while what is asked stays, so that a retry of a dead letter repeats no effect. Only
-    -- Again releases a claim here. An edit during an attempt makes the run that was asked for after the attempt the next
-    -- one. With the key of the attempt, a receiver would drop it.
+    -- Again releases a claim here. An edit during an attempt makes the run that was asked for after the attempt the
+    -- next one. With the key of the attempt, a receiver would drop it.
     IF TG_OP = 'INSERT' OR NEW.scheduled_at IS DISTINCT FROM OLD.scheduled_at
         OR NEW.payload IS DISTINCT FROM OLD.payload
-            AND split_part(coalesce(current_setting('tasktable_change.context', true), ''), chr(31), 4) <> 'encoded anew'
+            AND split_part(coalesce(current_setting('tasktable_change.context', true), ''), chr(31), 4)
+                <> 'encoded anew'
         OR OLD.status = 'COMPLETED' AND NEW.status <> 'COMPLETED' OR NEW.fence IS DISTINCT FROM OLD.fence
         OR OLD.again_at IS NOT NULL AND OLD.fence = NEW.fence
     THEN
@@ -504,7 +505,8 @@ BEGIN
     END IF;
     IF TG_OP <> 'DELETE' AND FOUND THEN
         RAISE EXCEPTION 'task "%" would be a notice: ids that begin with notice/, the id notice-watch, and the types '
-            'NOTICE and NOTICE_WATCH are the engine''s', other.id USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
+            'NOTICE and NOTICE_WATCH are the engine''s', other.id
+            USING ERRCODE = 'insufficient_privilege', COLUMN = 'id';
     END IF;
     tenant := tasktable.tenant_of(caller);
     IF tenant IS NOT NULL THEN

@@ -93,8 +93,8 @@ DECLARE
     misses     int := 0; -- how often the row could be neither read nor inserted
     max_misses CONSTANT int := 20;
     -- In a higher isolation level the snapshot may be older than this call, and a row that looks unchanged may have
-    -- been edited since. Only a lock notices that. With if_running, the lock keeps a task that waits from running before
-    -- the caller's transaction commits.
+    -- been edited since. Only a lock notices that. With if_running, the lock keeps a task that waits from running
+    -- before the caller's transaction commits.
     locked     boolean := current_setting('transaction_isolation') <> 'read committed'
         OR schedule.if_running IS NOT NULL;
     tenant     text := nullif(current_setting('tasktable.tenant', true), '');
@@ -167,8 +167,8 @@ BEGIN
         ELSIF task.type <> schedule.payload ->> 'type' AND starts_with(task_id, 'task-' || task.type || '-')
             AND starts_with(task_id, 'task-' || (schedule.payload ->> 'type') || '-')
         THEN -- send-email and welcome-42, send-email-welcome and 42
-            RAISE EXCEPTION 'id "%" is made of type "%" and a key, and would also be that of type "%": rename one of the '
-                'types, or give the task another id', task_id, task.type, schedule.payload ->> 'type'
+            RAISE EXCEPTION 'id "%" is made of type "%" and a key, and would also be that of type "%": rename one of '
+                'the types, or give the task another id', task_id, task.type, schedule.payload ->> 'type'
                 USING ERRCODE = 'check_violation', COLUMN = 'id';
         ELSIF (task.cron IS NULL) <> (schedule.cron IS NULL) AND schedule.replace IS NOT TRUE THEN
             -- A caller that only forgets cron would otherwise end a nightly task, and run it at once. The code is of
@@ -243,9 +243,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_at null keeps the time of an existing '
     'task; a new one is due now. A finished task runs again only at another time. if_finished => ''rearm'' without '
-    'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that runs. '
-    'Without replace => true a recurring task stays one, and another task does not become one. former_payloads is an '
-    'array of encodings of the same payload with former keys. '
+    'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that '
+    'runs. Without replace => true a recurring task stays one, and another task does not become one. former_payloads '
+    'is an array of encodings of the same payload with former keys. '
     'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
@@ -527,11 +527,13 @@ BEGIN
                     ELSE coalesce(apply_verb.until, tasktable.asked_now()) END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'again' THEN
-            -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING of
-            -- QUEUED. Whoever comes second writes nothing: the lock is enough, because it delays the end of the attempt.
+            -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING
+            -- of QUEUED. Whoever comes second writes nothing: the lock is enough, because it delays the end of the
+            -- attempt.
             IF task.again_at IS NULL OR task.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN
-                UPDATE tasktable.scheduled_tasks AS t SET again_at = coalesce(t.again_at, tasktable.asked_now()), status =
-                    CASE WHEN t.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN 'QUEUED' ELSE t.status END
+                UPDATE tasktable.scheduled_tasks AS t SET again_at = coalesce(t.again_at, tasktable.asked_now()),
+                    status = CASE WHEN t.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN 'QUEUED'
+                        ELSE t.status END
                 WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
             END IF;
         WHEN 'archived' THEN
@@ -567,8 +569,8 @@ COMMENT ON FUNCTION tasktable.resume IS 'Queues a paused task for its time. If t
 CREATE FUNCTION tasktable.run_now(id text, by text DEFAULT NULL, wake boolean DEFAULT true)
 RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
     AS $$ SELECT tasktable.apply_verb('run_now', id, by, wake) $$;
-COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. One that runs, runs once more '
-    'after the attempt has ended. Outcome: queued, again or absent.';
+COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. One that runs, runs once '
+    'more after the attempt has ended. Outcome: queued, again or absent.';
 CREATE FUNCTION tasktable.retry(
     id text, by text DEFAULT NULL, wake boolean DEFAULT true, delay interval DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$

@@ -157,8 +157,8 @@ CREATE FUNCTION tasktable.message_pattern(message text) RETURNS text LANGUAGE sq
     SELECT left(regexp_replace(left(split_part(coalesce(message, ''), chr(10), 1), 240),
         '"[^"]*"|`[^`]*`|''[^'' ]*''|[^\s"`]*[0-9@][^\s"`]*', '*', 'g'), 120)
 $$;
-COMMENT ON FUNCTION tasktable.message_pattern IS 'What messages of the same cause have in common: the first line, with a '
-    '* in the place of each quoted text and of each word with a digit or an @. At most 120 characters.';
+COMMENT ON FUNCTION tasktable.message_pattern IS 'What messages of the same cause have in common: the first line, with '
+    'a * in the place of each quoted text and of each word with a digit or an @. At most 120 characters.';
 
 CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE code
@@ -259,7 +259,8 @@ CREATE VIEW tasktable.task_reasons AS
                 WHEN t.planned_revision IS DISTINCT FROM t.revision THEN coalesce(o.code, 'planning')
                 WHEN t.next_attempt_at > statement_timestamp() THEN 'recurring' ELSE coalesce(o.code, 'firing') END
             WHEN t.next_attempt_at > statement_timestamp() THEN
-                CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry' ELSE 'not_due' END
+                CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry'
+                    ELSE 'not_due' END
             WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
             ELSE coalesce(o.code, 'in_line') END AS code
     ) AS s
@@ -422,8 +423,8 @@ BEGIN
     -- First the columns that mean the same in several views.
     FOR one IN
         SELECT r.relation, n.name, c.text FROM (VALUES
-            ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires}'::text[], '{id}'::text[],
-                'The task.'),
+            ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires}'::text[],
+                '{id}'::text[], 'The task.'),
             ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{type}',
                 'Its type.'),
             ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{queue}',

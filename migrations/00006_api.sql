@@ -83,8 +83,8 @@ BEGIN
             ('scopes', 'What the key may do: one or more of read, schedule, operate and admin.'),
             ('service', 'The service in whose name tasks are scheduled, as in scheduled_by.'),
             ('tenant_id', 'The key has the tasks of this tenant alone. Null: of all tenants.'),
-            ('types', 'The key may change tasks of these types alone. EXEC includes EXEC:backup. Null: of all types, but '
-                'with a tenant of none of EXEC, RUN_SQL and SEND_EMAIL.'),
+            ('types', 'The key may change tasks of these types alone. EXEC includes EXEC:backup. Null: of all types, '
+                'but with a tenant of none of EXEC, RUN_SQL and SEND_EMAIL.'),
             ('queues', 'The key may change tasks of these queues alone. Null: of all queues.'),
             ('rate', 'Calls a second that the key may make. Null: as many as the API gives to each key.'),
             ('created_at', 'When the key was created.'),

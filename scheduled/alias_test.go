@@ -35,7 +35,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 		}
 		return nil
 	}, handlers.Alias("JOB")))
-	enginetest.Eventually(t, 15*time.Second, "the node lists both names", func() bool {
+	enginetest.Eventually(t, patience, "the node lists both names", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
 	})
 	long := func(task *store.Task) { task.At = time.Now().Add(-time.Hour) }
@@ -54,7 +54,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 	}
 	got := map[string]int{}
 	for range 6 {
-		got[enginetest.Receive(t, ran, 15*time.Second, "another one runs")]++
+		got[enginetest.Receive(t, ran, patience, "another one runs")]++
 	}
 	want := map[string]int{
 		"old JOB old": 1, "again JOB again": 2, "turns JOB turns": 1, "turns RENAMED turns": 1,

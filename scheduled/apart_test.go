@@ -42,6 +42,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 }
 
 func runByTheDatabasesClock(t *testing.T, f *field) {
+	limit := enginetest.Limits(t, f.pool)
 	now := func() time.Time { return ask[time.Time](f, `SELECT clock_timestamp()`) }
 	v := newVisitor()
 	failed := false
@@ -57,11 +58,11 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 	)
 	begin := time.Now()
 	running := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "now"}})
-	execution := enginetest.Receive(t, v.began, 10*time.Second, "what is due now runs")
-	if took := time.Since(begin); took > 2*time.Second {
+	execution := enginetest.Receive(t, v.began, patience, "what is due now runs")
+	if took := time.Since(begin); took > limit(2*time.Second) {
 		t.Errorf("what was due now began after %s", took)
 	}
-	if d := now().Sub(execution.StartedAt).Abs(); d > 5*time.Second {
+	if d := now().Sub(execution.StartedAt).Abs(); d > limit(5*time.Second) {
 		t.Errorf("StartedAt is %s from the database's clock", d)
 	}
 	if jobs := f.count(`SELECT count(*) FROM tasktable.river_job
@@ -80,7 +81,7 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		t.Fatal(err)
 	}
 	if cause := enginetest.Receive(
-		t, v.ended, 5*time.Second, "the cancelled handler's context ends",
+		t, v.ended, patience, "the cancelled handler's context ends",
 	); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("cause %v", cause)
 	}
@@ -95,22 +96,22 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		Payload: enginetest.Job{Name: "later"}, At: now().Add(30 * time.Minute),
 	})
 	retried := enginetest.Schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
-	ran := enginetest.Receive(t, v.began, 10*time.Second, "what is due soon runs")
+	ran := enginetest.Receive(t, v.began, patience, "what is due soon runs")
 	lag := ran.StartedAt.Sub(ran.ScheduledAt)
 	t.Logf("%s began %s after its time", ran.ID, lag)
-	if ran.ID != soon.ID || lag < 0 || lag > time.Second {
+	if ran.ID != soon.ID || lag < 0 || lag > limit(time.Second) {
 		t.Errorf("%s began %s after its time", ran.ID, lag)
 	}
-	enginetest.Await(t, f.pool, late.ID, 5*time.Second, store.StatusExpired)
-	enginetest.Await(t, f.pool, retried.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, late.ID, patience, store.StatusExpired)
+	enginetest.Await(t, f.pool, retried.ID, patience, store.StatusCompleted)
 	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE started_at < due_at`)
-	if row := enginetest.Await(t, f.pool, later.ID, time.Second, store.StatusQueued); row.Attempt != 0 ||
+	if row := enginetest.Await(t, f.pool, later.ID, patience, store.StatusQueued); row.Attempt != 0 ||
 		len(v.began) != 0 {
 		t.Error("what is due in half an hour has begun")
 	}
 	close(v.let)
-	enginetest.Await(t, f.pool, soon.ID, 5*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, soon.ID, patience, store.StatusCompleted)
 	stop()
 	f.nothingLeft()
 }

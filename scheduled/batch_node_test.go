@@ -29,6 +29,7 @@ func (tr *troupe) quickType(kind string) {
 func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2} }, handlers.Handle(s.handle))
 	s.nobodyLeads()
 	const n = 50
@@ -40,10 +41,10 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	began := time.Now()
 	tr.run()
 	first := s.begins("00")
-	enginetest.Eventually(t, 10*time.Second, "the rest is queued again", func() bool {
+	enginetest.Eventually(t, patience, "the rest is queued again", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
 	})
-	if took := time.Since(began); took < worker.MaxStint || took > 5*time.Second {
+	if took := time.Since(began); took < worker.MaxStint || took > limit(5*time.Second) {
 		t.Errorf("after %s", took)
 	}
 	if n := s.count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
@@ -87,7 +88,7 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	tr.quickType("JOB")
 	tr.oneBatch("default", n)
 	tr.run()
-	enginetest.Eventually(t, 10*time.Second, "all has an end", func() bool {
+	enginetest.Eventually(t, patience, "all has an end", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
 	})
 	if ran := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
@@ -133,7 +134,7 @@ func TestLargePayloadsStart(t *testing.T) {
 		}
 		id := fmt.Sprint("small ", i)
 		s.schedule(id, func(task *store.Task) { task.Queue = "other" })
-		enginetest.Await(t, s.pool, id, 15*time.Second, store.StatusCompleted)
+		enginetest.Await(t, s.pool, id, patience, store.StatusCompleted)
 	}
 }
 
@@ -159,14 +160,14 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	s.schedule("first", nil)
 	first := s.begins("first")
 	s.schedule("second", nil)
-	enginetest.Await(t, s.pool, "second", 10*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "second", patience, store.StatusExecuting)
 	s.schedule("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
-	enginetest.Receive(t, plain, 10*time.Second, "the plain task runs")
+	enginetest.Receive(t, plain, patience, "the plain task runs")
 	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
 	first.end <- nil
 	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.begins("second").end <- nil
-	row := enginetest.Await(t, s.pool, "second", 10*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, s.pool, "second", patience, store.StatusCompleted)
 	if history := enginetest.Outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 ||
 		history[0] != taskdb.OutcomeReleased {
 		t.Errorf("attempt %d, history %v", row.Attempt, history)

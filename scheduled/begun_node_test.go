@@ -3,7 +3,6 @@ package scheduled
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -39,7 +38,7 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
 				finished_at = now() WHERE id < $1`, fmt.Sprintf("%02d", settled))
 			tr.looks()
-			enginetest.Eventually(t, 20*time.Second, "the claims are taken back", func() bool {
+			enginetest.Eventually(t, patience, "the claims are taken back", func() bool {
 				if _, err := tr.leader.Tick(t.Context()); err != nil {
 					t.Fatal(err)
 				}

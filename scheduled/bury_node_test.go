@@ -28,7 +28,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 			map[bool]string{true: "OTHER", false: "JOB"}[name == "leads"], func(context.Context) error { return nil },
 		))
 		if name == "leads" {
-			enginetest.Eventually(t, 10*time.Second, "it leads", func() bool {
+			enginetest.Eventually(t, patience, "it leads", func() bool {
 				var leads bool
 				err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks
 					WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
@@ -36,7 +36,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 				return err == nil && leads
 			})
 		}
-		enginetest.Eventually(t, 10*time.Second, name+" is up", func() bool {
+		enginetest.Eventually(t, patience, name+" is up", func() bool {
 			var up bool
 			err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasktable.nodes AS n
 				JOIN pg_stat_activity AS a ON a.application_name = 'tasktable listener'
@@ -44,7 +44,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 			return err == nil && up
 		})
 	}
-	enginetest.Eventually(t, 10*time.Second, "all listen", func() bool {
+	enginetest.Eventually(t, patience, "all listen", func() bool {
 		var listeners int
 		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%dead%'`).Scan(&listeners)
@@ -56,7 +56,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 		})
 	}
 	// The leader learns of the others with its tick.
-	enginetest.Eventually(t, 10*time.Second, "the leader knows the others", func() bool {
+	enginetest.Eventually(t, patience, "the leader knows the others", func() bool {
 		expires("probe "+time.Now().String(), `{"type":"JOB"}`)
 		select {
 		case dead := <-heard["first"]:
@@ -74,12 +74,12 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 		}
 	}
 	expires("theirs", `{"type":"JOB"}`)
-	if dead := enginetest.Receive(t, heard["first"], 10*time.Second, "theirs is told of"); dead.ID != "theirs" ||
+	if dead := enginetest.Receive(t, heard["first"], patience, "theirs is told of"); dead.ID != "theirs" ||
 		dead.Revision == 0 || dead.Error == "" {
 		t.Errorf("%+v", dead)
 	}
 	expires("ours", `{"type":"OTHER"}`)
-	if dead := enginetest.Receive(t, heard["leads"], 10*time.Second, "ours is told of"); dead.ID != "ours" {
+	if dead := enginetest.Receive(t, heard["leads"], patience, "ours is told of"); dead.ID != "ours" {
 		t.Errorf("%+v", dead)
 	}
 	for name, others := range heard {

@@ -34,7 +34,7 @@ func TestFewSlotsAreKeptBusy(t *testing.T) {
 		if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 			t.Fatal(err)
 		}
-		f.until(10*time.Second, "work begins", completedSQL, round*n+1)
+		f.until(patience, "work begins", completedSQL, round*n+1)
 		begin := time.Now()
 		f.until(60*time.Second, "all are completed", completedSQL, (round+1)*n)
 		took, ideal := time.Since(begin), n/slots*each

@@ -65,9 +65,9 @@ func TestChaos(t *testing.T) {
 			FROM runs LEFT JOIN gone USING (pid))
 		SELECT count(*) FROM r AS a JOIN r AS b ON a.task_id = b.task_id AND a.number < b.number
 		WHERE b.began_at < a.over AND a.began_at < b.over AND NOT a.froze AND NOT b.froze`)
-	f.until(20*time.Second, "nothing is in River's hands", `SELECT count(*) = 0 FROM tasktable.river_job
+	f.until(patience, "nothing is in River's hands", `SELECT count(*) = 0 FROM tasktable.river_job
 		WHERE state IN ('available', 'running')`)
-	f.until(20*time.Second, "three nodes are left", `SELECT count(*) = 3 FROM tasktable.nodes WHERE dead_at IS NULL`)
+	f.until(patience, "three nodes are left", `SELECT count(*) = 3 FROM tasktable.nodes WHERE dead_at IS NULL`)
 	f.stopAndSeeNothingLeft(processes...)
 }
 

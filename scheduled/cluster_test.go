@@ -68,7 +68,7 @@ func TestServicesShareATable(t *testing.T) {
 		s.begins(id).end <- nil
 	}
 	for _, id := range events {
-		enginetest.Await(t, s.pool, id, 10*time.Second, store.StatusCompleted)
+		enginetest.Await(t, s.pool, id, patience, store.StatusCompleted)
 	}
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
@@ -81,7 +81,7 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range ids("late mail ", 10) {
 		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if row := enginetest.Await(t, s.pool, "event away", time.Second, store.StatusQueued); row.Attempt != 0 ||
+	if row := enginetest.Await(t, s.pool, "event away", patience, store.StatusQueued); row.Attempt != 0 ||
 		row.Fence != nil {
 		t.Errorf("an event without its service was claimed: %+v", row)
 	}

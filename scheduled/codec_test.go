@@ -134,14 +134,14 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	if _, err := s.tasks.Delete(t.Context(), s.pool, "deleted"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Await(t, s.pool, "declared", 15*time.Second, store.StatusQueued)
+	enginetest.Await(t, s.pool, "declared", patience, store.StatusQueued)
 	if _, err := s.tasks.RunNow(t.Context(), s.pool, "declared"); err != nil {
 		t.Fatal(err)
 	}
 
 	got := map[string]int{}
 	for range 8 {
-		got[enginetest.Receive(t, seen, 15*time.Second, "another handler runs")]++
+		got[enginetest.Receive(t, seen, patience, "another handler runs")]++
 	}
 	want := map[string]int{
 		canary + " first": 1, canary + " fails": 1, canary + " follow-up": 1, canary + " again": 2, canary + " tx": 1,
@@ -227,7 +227,7 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := enginetest.Receive(t, ran, 15*time.Second, "what is not encoded runs"); got != "of before" {
+	if got := enginetest.Receive(t, ran, patience, "what is not encoded runs"); got != "of before" {
 		t.Errorf("ran with %q", got)
 	}
 	insert := func(id, sql string, args ...any) {
@@ -275,7 +275,7 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 			return nil
 		}))
 	s.schedule("a", nil)
-	enginetest.Eventually(t, 15*time.Second, "an attempt has failed", func() bool {
+	enginetest.Eventually(t, patience, "an attempt has failed", func() bool {
 		return len(enginetest.Outcomes(t, s.pool, "a")) > 0
 	})
 	if got, want := s.errorOf("a"),
@@ -289,7 +289,7 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 		t.Errorf("ran with %q", a.Payload.Name)
 	}
 	a.end <- nil
-	row := enginetest.Await(t, s.pool, "a", 15*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, s.pool, "a", patience, store.StatusCompleted)
 	if row.Attempt < 2 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
@@ -344,7 +344,7 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 		t.Errorf("error %q", got)
 	}
 	for _, id := range []string{"after", "tx after"} {
-		row := enginetest.Await(t, s.pool, id, time.Second, store.StatusQueued)
+		row := enginetest.Await(t, s.pool, id, patience, store.StatusQueued)
 		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) ||
 			!strings.Contains(string(got), id) {
 			t.Errorf("%s: %s, %v", id, got, err)
@@ -370,7 +370,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 				}}
 			})
 			s.schedule(id, nil)
-			end := enginetest.Receive(t, decoding, 15*time.Second, "it is decoded")
+			end := enginetest.Receive(t, decoding, patience, "it is decoded")
 			let := time.After(worker.GateValid + 50*time.Millisecond)
 			if id == "edited" {
 				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {

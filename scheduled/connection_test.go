@@ -47,7 +47,7 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 	v := newVisitor()
 	startNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
-	first := enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
+	first := enginetest.Receive(t, v.began, patience, "the task runs")
 	old, _ := f.leading()
 
 	begin := time.Now()
@@ -55,15 +55,15 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 		t.Fatalf("%d sessions", n)
 	}
 	if cause := enginetest.Receive(
-		t, v.ended, 5*time.Second, "the handler's context ends",
+		t, v.ended, patience, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
 	t.Logf("the handler's context ended after %s", time.Since(begin))
-	again := enginetest.Receive(t, v.began, 10*time.Second, "the task runs again")
+	again := enginetest.Receive(t, v.began, patience, "the task runs again")
 	t.Logf("the task ran again after %s", time.Since(begin))
 	close(v.let)
-	row := enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
 	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" ||
 		row.Attempt != 1 ||
 		again.Fence == first.Fence {
@@ -73,7 +73,7 @@ func TestKilledSessionBeginsAgain(t *testing.T) {
 		t.Errorf("node %d leads, it was node %d", number, old)
 	}
 	f.until(
-		10*time.Second, "the old number is marked dead",
+		patience, "the old number is marked dead",
 		`SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, old,
 	)
 	f.never("a River job is left", `SELECT count(*) FROM tasktable.river_job WHERE state IN ('available', 'running')`)
@@ -139,6 +139,7 @@ func (c *deafConn) Write(packet []byte) (int, error) {
 // TestDeafNodeStartsTasksWithinASecondOrTwo has no listener for a while: NOTIFY is lost.
 func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	pool := f.nodePool()
 	var deaf atomic.Bool
 	deaf.Store(true)
@@ -160,7 +161,7 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 		if _, err := own.Schedule(t.Context(), f.pool, store.Task{Payload: enginetest.Job{Name: name}}); err != nil {
 			t.Fatal(err)
 		}
-		enginetest.Receive(t, began, 10*time.Second, "the task runs")
+		enginetest.Receive(t, began, patience, "the task runs")
 		return time.Since(begin)
 	}
 	start("first")
@@ -169,19 +170,20 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 		worst = max(worst, start(fmt.Sprintf("deaf-%d", i)))
 	}
 	t.Logf("without a listener tasks start within %s", worst)
-	if worst > 2500*time.Millisecond {
+	if worst > limit(2500*time.Millisecond) {
 		t.Errorf("without a listener a task started after %s", worst)
 	}
 	deaf.Store(false)
-	f.until(20*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
+	f.until(patience, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'tasktable listener'`)
-	if took := start("heard"); took > time.Second {
+	if took := start("heard"); took > limit(time.Second) {
 		t.Errorf("with a listener a task started after %s", took)
 	}
 }
 
 func TestCutListenerComesBack(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	began := make(chan string, 100)
 	startNode(
 		t, f.nodePool(), nil,
@@ -192,19 +194,19 @@ func TestCutListenerComesBack(t *testing.T) {
 	)
 	const listeners = `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%' AND NOT pid = ANY ($1)`
-	f.until(10*time.Second, "the node listens", listeners, []int32{})
+	f.until(patience, "the node listens", listeners, []int32{})
 	var worst time.Duration
 	for i := range 3 {
 		was := f.connections("tasktable listener")
 		f.cut("tasktable listener")
 		begin := time.Now()
 		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
-		enginetest.Receive(t, began, 10*time.Second, "the task runs")
+		enginetest.Receive(t, began, patience, "the task runs")
 		worst = max(worst, time.Since(begin))
-		f.until(10*time.Second, "the node listens again", listeners, was)
+		f.until(patience, "the node listens again", listeners, was)
 	}
 	t.Logf("tasks scheduled right after the listener was cut start within %s", worst)
-	if worst > 2500*time.Millisecond {
+	if worst > limit(2500*time.Millisecond) {
 		t.Errorf("a task started after %s", worst)
 	}
 	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
@@ -220,11 +222,11 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 	w.Delay = 20 * time.Millisecond
 	for range 3 {
 		stop := startNode(t, f.overWire(w), nil, handlers.Handle(newVisitor().handle))
-		enginetest.Eventually(t, 20*time.Second, "the node leads", func() bool {
+		enginetest.Eventually(t, patience, "the node leads", func() bool {
 			number, _ := f.leading()
 			return number > 0
 		})
-		f.until(10*time.Second, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
+		f.until(patience, "the node listens", `SELECT count(*) = 1 FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name = 'tasktable listener'`)
 		stop()
 		f.nothingLeft()
@@ -241,7 +243,7 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	runs := enginetest.Schedule(t, f.pool, store.Task{
 		Payload: enginetest.Job{Name: "runs"}, ExpectedExecutionTime: time.Minute,
 	})
-	enginetest.Receive(t, v.began, 10*time.Second, "a task runs")
+	enginetest.Receive(t, v.began, patience, "a task runs")
 	number, _ := f.leading()
 	// As the fetch would have left it: a job of this node's, which it never heard of.
 	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
@@ -257,20 +259,20 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 		riverjobs.EncodeClaims([]taskdb.Claim{{
 			ID: stray.ID, Fence: 1000000, Revision: stray.Revision, Attempt: 1, Due: at,
 		}}))
-	f.until(25*time.Second, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
+	f.until(patience, "the stray claim is released", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
 		WHERE fence = 1000000`)
-	if again := enginetest.Receive(t, v.began, 20*time.Second, "the task runs"); again.ID != stray.ID ||
+	if again := enginetest.Receive(t, v.began, patience, "the task runs"); again.ID != stray.ID ||
 		again.Attempt != 1 {
 		t.Errorf("task %s runs as attempt %d", again.ID, again.Attempt)
 	}
 	close(v.let)
-	enginetest.Await(t, f.pool, stray.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, stray.ID, patience, store.StatusCompleted)
 	if got := fmt.Sprint(enginetest.Outcomes(t, f.pool, stray.ID)); got != "[COMPLETED RELEASED]" { // by their fences
 		t.Errorf("history %s", got)
 	}
-	enginetest.Await(t, f.pool, runs.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, runs.ID, patience, store.StatusCompleted)
 	if got := fmt.Sprint(enginetest.Outcomes(t, f.pool, runs.ID)); got != "[COMPLETED]" { // it was in hand all the time
 		t.Errorf("history %s of the task that ran", got)
 	}
-	f.until(20*time.Second, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job`)
+	f.until(patience, "no River job takes room for ever", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }

@@ -149,7 +149,7 @@ func TestConnectionBudget(t *testing.T) {
 			s.node(func(c *Config) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
-			enginetest.Eventually(t, 15*time.Second, "the node listens", func() bool {
+			enginetest.Eventually(t, patience, "the node listens", func() bool {
 				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 					AND application_name = 'tasktable listener'`) == 1
 			})

@@ -53,7 +53,7 @@ func TestOnDead(t *testing.T) {
 		return errors.New("oops")
 	}))
 	t.Cleanup(sync.OnceFunc(func() { close(over) })) // before the node stops
-	enginetest.Eventually(t, 10*time.Second, "the node leads", func() bool {
+	enginetest.Eventually(t, patience, "the node leads", func() bool {
 		number, _ := f.leading()
 		return number > 0
 	})
@@ -82,14 +82,14 @@ func TestOnDead(t *testing.T) {
 	} {
 		revision[name] = put(name, change).Revision
 	}
-	f.until(10*time.Second, "the slot is taken", `SELECT status = 'EXECUTING' AND fence IS NOT NULL
+	f.until(patience, "the slot is taken", `SELECT status = 'EXECUTING' AND fence IS NOT NULL
 		FROM tasktable.scheduled_tasks WHERE id = 'busy'`)
 	revision["waits too long"] = put("waits too long", func(task *store.Task) {
 		task.Queue, task.Expiration = "narrow", time.Second
 	}).Revision
-	f.until(10*time.Second, "it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks
+	f.until(patience, "it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks
 		WHERE id = 'waits too long'`)
-	f.until(10*time.Second, "it is too late for it", `SELECT scheduled_at + expiration < clock_timestamp()
+	f.until(patience, "it is too late for it", `SELECT scheduled_at + expiration < clock_timestamp()
 		FROM tasktable.scheduled_tasks WHERE id = 'waits too long'`)
 	close(busy)
 	child.kill()
@@ -115,7 +115,7 @@ func TestOnDead(t *testing.T) {
 		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
-		enginetest.Eventually(t, reclaimLimit, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
+		enginetest.Eventually(t, patience, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
 		got := h.of(id)[0]
 		if !strings.HasPrefix(got.Error, dead.Error) {
 			t.Errorf("told of %s: %q, want %q", id, got.Error, dead.Error)
@@ -142,7 +142,7 @@ func TestOnDead(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"busy", "retried", "good"} {
-		enginetest.Await(t, f.pool, id, 10*time.Second, store.StatusCompleted, store.StatusFailed)
+		enginetest.Await(t, f.pool, id, patience, store.StatusCompleted, store.StatusFailed)
 	}
 	if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, "killed"); err != nil {
 		t.Fatal(err)
@@ -174,6 +174,7 @@ func TestOnDeadThatBlocks(t *testing.T) {
 func hookBlocks(t *testing.T, block func(context.Context)) {
 	t.Helper()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	called := make(chan struct{}, 1)
 	tr := s.prepare(func(c *Config) {
 		c.hookGrace = 50 * time.Millisecond
@@ -187,7 +188,7 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 	}, handlers.Handle(s.handle))
 	var began time.Time
 	t.Cleanup(func() {
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > limit(3*time.Second) {
 			t.Errorf("the node stopped after %s", took)
 		}
 	})
@@ -198,7 +199,7 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 		s.begins(id).end <- errors.New("oops")
 		s.is(id, store.StatusFailed, taskdb.OutcomeFailed)
 	}
-	enginetest.Receive(t, called, 5*time.Second, "the hook is called")
+	enginetest.Receive(t, called, patience, "the hook is called")
 	s.schedule("alive", nil)
 	s.begins("alive").end <- nil
 	s.is("alive", store.StatusCompleted, taskdb.OutcomeCompleted)

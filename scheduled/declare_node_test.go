@@ -38,7 +38,7 @@ func (s *stage) declares(want map[string]string) {
 	var got map[string]string
 	// Not Fatal in between: the last state is to be shown.
 	deadline := time.Now().Add(10 * time.Second)
-	enginetest.Eventually(s.t, 20*time.Second, "the recurring tasks are looked at", func() bool {
+	enginetest.Eventually(s.t, patience, "the recurring tasks are looked at", func() bool {
 		got = map[string]string{}
 		rows, err := inspect.New(store.Config{}).List(s.t.Context(), s.pool, inspect.Filter{Type: "JOB"})
 		if err != nil {
@@ -94,7 +94,7 @@ func TestDeclaredTasks(t *testing.T) {
 			t.Errorf("%s is not declared by %s", id, by)
 		}
 	}
-	before := enginetest.Await(t, s.pool, "kept", time.Second, store.StatusQueued)
+	before := enginetest.Await(t, s.pool, "kept", patience, store.StatusQueued)
 
 	// A newer version beside it, then another node of the older one, and one that says nothing.
 	stopSecond := s.service("shop", second...)
@@ -102,7 +102,7 @@ func TestDeclaredTasks(t *testing.T) {
 	s.declares(want)
 	stopThird := s.service("shop", first...)
 	s.node(func(c *Config) { c.Service, c.declareEvery = "shop", 50*time.Millisecond }, handlers.Handle(s.handleFired))
-	enginetest.Eventually(t, 10*time.Second, "all nodes are up", func() bool {
+	enginetest.Eventually(t, patience, "all nodes are up", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`) == 5
 	})
 	s.quiet()
@@ -187,7 +187,7 @@ func TestDeclaredTasksFire(t *testing.T) {
 	}
 	fires := func(least int) {
 		t.Helper()
-		enginetest.Eventually(t, 10*time.Second, "it fires", func() bool {
+		enginetest.Eventually(t, patience, "it fires", func() bool {
 			return s.count(`SELECT coalesce(max(occurrence_count), 0) FROM tasktable.recurring_tasks`) >= least
 		})
 	}

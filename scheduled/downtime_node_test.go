@@ -58,7 +58,7 @@ func TestDowntime(t *testing.T) {
 		t.Fatalf("%d of %d tasks are an hour late", n, len(tests))
 	}
 	node()
-	enginetest.Eventually(t, 20*time.Second, "all have fired", func() bool {
+	enginetest.Eventually(t, patience, "all have fired", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE last_fire IS NOT NULL`) == len(tests)
 	})
 	for id, test := range tests {
@@ -67,7 +67,7 @@ func TestDowntime(t *testing.T) {
 			status, fires = store.StatusCompleted, test.recurrence.MaxOccurrences
 		}
 		row := s.is(id, status)
-		enginetest.Eventually(t, 20*time.Second, "the occurrences of "+id+" have ended", func() bool {
+		enginetest.Eventually(t, patience, "the occurrences of "+id+" have ended", func() bool {
 			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = $1
 				AND finished_at IS NULL`, id) == 0
 		})

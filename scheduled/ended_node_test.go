@@ -16,7 +16,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The log says of a cancelled attempt what the history says.
+// The log says of an attempt that was cancelled or edited what the history says.
 func TestLogOfACancelledAttempt(t *testing.T) {
 	t.Parallel()
 	for name, part := range map[string]func(*stage) handlers.Part{
@@ -39,6 +39,17 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 			s := newStage(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
+			logged := func(id string) {
+				enginetest.Eventually(t, patience, "it is logged", func() bool {
+					return len(log.Lines("task="+id+" ", "outcome=")) > 0
+				})
+			}
+			s.schedule("edited", nil)
+			a := s.begins("edited")
+			s.schedule("edited", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+			a.end <- nil // the writes of its transaction commit
+			s.is("edited", store.StatusQueued, taskdb.OutcomeSuperseded)
+			logged("edited")
 			for i := range 6 {
 				id := fmt.Sprint(i)
 				s.schedule(id, nil)
@@ -48,21 +59,19 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 				}
 				switch i % 3 {
 				case 0:
-					_ = a.ends(t, 3*time.Second)
+					_ = a.ends(t, patience)
 				case 1:
 					a.end <- nil
 				default:
 					a.end <- context.Canceled
 				}
 				s.is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
-				enginetest.Eventually(t, 30*time.Second, "it is logged", func() bool {
-					return len(log.Lines("task="+id+" ", "outcome=")) > 0
-				})
+				logged(id)
 			}
 			if n := len(log.Lines(
 				"level=INFO", "type=JOB", "outcome=SUPERSEDED",
-			)); n != 6 || len(log.Lines("outcome=")) != 6 {
-				t.Errorf("%d lines of 6 say SUPERSEDED: %q", n, log.Lines("outcome="))
+			)); n != 7 || len(log.Lines("outcome=")) != 7 {
+				t.Errorf("%d lines of 7 say SUPERSEDED: %q", n, log.Lines("outcome="))
 			}
 		})
 	}
@@ -83,7 +92,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
-	enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+	enginetest.Eventually(t, patience, "it is logged", func() bool {
 		return len(log.Lines("task=second ", "outcome=")) > 0
 	})
 	if len(log.Lines("level=INFO", "task=second ", "type=JOB", "outcome=CANCELLED")) != 1 {
@@ -107,7 +116,7 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 		s.exec(`UPDATE tasktable.scheduled_tasks
 			SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
 		a.end <- context.Canceled
-		enginetest.Eventually(t, 5*time.Second, "it is logged", func() bool {
+		enginetest.Eventually(t, patience, "it is logged", func() bool {
 			return len(log.Lines("task="+id+" ", "outcome=")) > 0
 		})
 	}

@@ -35,7 +35,7 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, slow); err != nil {
 		t.Fatal(err)
 	}
-	f.until(10*time.Second, "two tasks are within their commit and two before it", `SELECT count(*) = 4 FROM pg_locks
+	f.until(patience, "two tasks are within their commit and two before it", `SELECT count(*) = 4 FROM pg_locks
 		WHERE locktype = 'advisory' AND objsubid = 1 AND NOT granted AND database = (SELECT oid FROM pg_database
 			WHERE datname = current_database())`)
 	second := f.start(nil)
@@ -47,10 +47,10 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 	if _, err := enginetest.Tasks.ScheduleMany(t.Context(), f.pool, list); err != nil {
 		t.Fatal(err)
 	}
-	f.until(20*time.Second, "the first has done some", `SELECT count(DISTINCT split_part(task_id, '-', 2)) = 2
+	f.until(patience, "the first has done some", `SELECT count(DISTINCT split_part(task_id, '-', 2)) = 2
 		AND count(*) >= 100 FROM effects WHERE pid = $1`, first.pid)
 	first.kill()
-	f.until(10*time.Second, "the open ones are taken back", `SELECT count(*) = 2
+	f.until(patience, "the open ones are taken back", `SELECT count(*) = 2
 		FROM tasktable.scheduled_task_executions WHERE task_id LIKE '%open' AND outcome = 'LOST'`)
 	letReturn() // also to the killed process's transactions, which end without an effect
 	f.until(60*time.Second, "all but the slow are completed", completedSQL, 2*n+2)
@@ -65,7 +65,7 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 		WHERE task_id LIKE '%slow'`)
 
 	letCommit() // the server completes the commits, though nobody waits for them any more
-	f.until(20*time.Second, "the slow are completed", completedSQL, 2*n+4)
+	f.until(patience, "the slow are completed", completedSQL, 2*n+4)
 	f.never("a slow task has another history than COMPLETED", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE task_id LIKE '%slow' AND outcome <> 'COMPLETED'`)
 	f.never("a completed revision has not exactly one effect", `SELECT count(*) FROM (SELECT e.task_id, e.revision
@@ -76,7 +76,7 @@ func TestEffectsHappenOnceAcrossAKill(t *testing.T) {
 		t.Errorf("%d effects of %d tasks", effects, 2*n+4)
 	}
 	f.until(
-		10*time.Second, "the killed node is marked dead",
+		patience, "the killed node is marked dead",
 		`SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NOT NULL`,
 	)
 	f.stopAndSeeNothingLeft(second)

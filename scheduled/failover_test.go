@@ -19,9 +19,9 @@ func TestKilledLeadersTaskRunsElsewhere(t *testing.T) {
 	f := newField(t)
 	defer f.shut(1)()
 	first := f.start(nil)
-	first.leads(10 * time.Second)
+	first.leads(patience)
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
-	first.runs(receipt.ID, 10*time.Second)
+	first.runs(receipt.ID, patience)
 	other := f.start(nil)
 	f.killAndSee(first, other, receipt)
 }
@@ -30,10 +30,10 @@ func TestKilledFollowersTaskRunsElsewhere(t *testing.T) {
 	f := newField(t)
 	defer f.shut(1)()
 	leader := f.start(func(c *childConfig) { c.Types = []string{"QUICK"} })
-	leader.leads(10 * time.Second)
+	leader.leads(patience)
 	first := f.start(nil)
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"a", 1}})
-	first.runs(receipt.ID, 10*time.Second)
+	first.runs(receipt.ID, patience)
 	other := f.start(nil)
 	f.killAndSee(first, other, receipt)
 }
@@ -42,16 +42,20 @@ func TestKilledFollowersTaskRunsElsewhere(t *testing.T) {
 func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 	t := f.t
 	t.Helper()
+	limit := enginetest.Limits(t, f.pool)
 	dead, next := first.node(0), other.node(0)
-	f.until(10*time.Second, "the start is written", `SELECT count(*) = 1 FROM tasktable.running_tasks
+	f.until(patience, "the start is written", `SELECT count(*) = 1 FROM tasktable.running_tasks
 		WHERE id = $1 AND started_at IS NOT NULL AND node = $2`,
 		receipt.ID, dead)
 	first.kill()
-	took := other.runs(receipt.ID, reclaimLimit)
+	took := other.runs(receipt.ID, patience)
 	t.Logf("killed task runs elsewhere after %s", took)
+	if took > limit(reclaimLimit) {
+		t.Errorf("killed task runs elsewhere after %s", took)
+	}
 	f.exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) // opens the gate
-	row := enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
 	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" || row.Attempt != 2 ||
 		row.Revision != receipt.Revision {
 		t.Errorf("history %v, attempt %d, revision %d of %d", got, row.Attempt, row.Revision, receipt.Revision)
@@ -69,26 +73,27 @@ func (f *field) killAndSee(first, other *process, receipt store.Receipt) {
 		t.Errorf("completed on node %d, want %d", ran, next)
 	}
 	f.until(
-		5*time.Second, "the killed node is marked dead",
+		patience, "the killed node is marked dead",
 		`SELECT dead_at IS NOT NULL FROM tasktable.nodes WHERE number = $1`, dead,
 	)
 }
 
 func TestKilledLeaderIsFollowed(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	first := f.start(nil)
-	first.leads(10 * time.Second)
+	first.leads(patience)
 	second := f.start(nil)
 	f.beat(60, 200*time.Millisecond)
-	f.until(10*time.Second, "some beats ran", `SELECT count(*) >= 10 FROM runs`)
+	f.until(patience, "some beats ran", `SELECT count(*) >= 10 FROM runs`)
 	killed := ask[time.Time](f, `SELECT clock_timestamp()`)
 	first.kill()
-	took, _ := second.leads(8 * time.Second)
+	took, _ := second.leads(patience)
 	t.Logf("another leads after %s", took)
-	if took > 5*time.Second {
+	if took > limit(5*time.Second) {
 		t.Errorf("another leads after %s", took)
 	}
-	f.beatsGoOn(killed, 3*time.Second)
+	f.beatsGoOn(killed, max(3*time.Second, took+time.Second), limit)
 }
 
 // beat schedules a task every so often, the first in a second.
@@ -108,7 +113,7 @@ func (f *field) beat(n int, every time.Duration) {
 
 // beatsGoOn checks the beats: each completes, none began early, and those due when a new leader should
 // lead began in time.
-func (f *field) beatsGoOn(stopped time.Time, gap time.Duration) {
+func (f *field) beatsGoOn(stopped time.Time, gap time.Duration, limit func(time.Duration) time.Duration) {
 	t := f.t
 	t.Helper()
 	f.until(60*time.Second, "all beats are completed", `SELECT bool_and(status = 'COMPLETED')
@@ -127,35 +132,36 @@ func (f *field) beatsGoOn(stopped time.Time, gap time.Duration) {
 		WHERE started_at < scheduled_at`)
 	f.never("a beat of the new leader began a second late", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE scheduled_at > $1::timestamptz + $2::interval
-			AND started_at > scheduled_at + interval '1 second'`, stopped, gap)
+			AND started_at > scheduled_at + $3::interval`, stopped, gap, limit(time.Second))
 	f.never("a beat is recorded as completed not once", notCompletedOnceSQL)
 }
 
 func TestStoppedLeaderIsFollowedAndComesBackAsAnother(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	open := f.shut(1)
 	first := f.start(nil)
-	_, old := first.leads(10 * time.Second)
+	_, old := first.leads(patience)
 	const n = 5
 	for i := range n {
 		first.runs(enginetest.Schedule(t, f.pool, store.Task{Payload: gated{fmt.Sprint(i), 1}}).ID, 10*time.Second)
 	}
 	second := f.start(nil)
 	first.signal(syscall.SIGSTOP)
-	took, _ := second.leads(10 * time.Second)
+	took, _ := second.leads(patience)
 	t.Logf("another leads after %s", took)
-	if took > 8*time.Second {
+	if took > limit(8*time.Second) {
 		t.Errorf("another leads after %s", took)
 	}
 	again := f.until(
-		reclaimLimit, "all tasks run elsewhere", `SELECT count(*) = $1 FROM runs WHERE pid = $2`, n, second.pid,
+		patience, "all tasks run elsewhere", `SELECT count(*) = $1 FROM runs WHERE pid = $2`, n, second.pid,
 	)
 	t.Logf("its %d tasks run elsewhere %s later", n, again)
 
 	resumed := ask[time.Time](f, `SELECT clock_timestamp()`)
 	first.signal(syscall.SIGCONT)
 	f.until(
-		10*time.Second, "the stopped process ends its handlers",
+		patience, "the stopped process ends its handlers",
 		`SELECT count(*) = $1 FROM runs WHERE pid = $2 AND ended_at IS NOT NULL`, n, first.pid,
 	)
 	t.Logf("its handlers ended %.3f s after it went on: %s",
@@ -177,7 +183,7 @@ func TestStoppedLeaderIsFollowedAndComesBackAsAnother(t *testing.T) {
 		`SELECT count(*) FROM runs WHERE pid = $1 AND ended_at IS NOT NULL`, second.pid,
 	)
 	open()
-	f.until(10*time.Second, "all are completed", `SELECT bool_and(status = 'COMPLETED') FROM tasktable.scheduled_tasks`)
+	f.until(patience, "all are completed", `SELECT bool_and(status = 'COMPLETED') FROM tasktable.scheduled_tasks`)
 	f.never("a task has another history than LOST, COMPLETED", `SELECT count(*)
 		FROM (SELECT task_id FROM tasktable.scheduled_task_executions
 		GROUP BY task_id HAVING array_agg(outcome ORDER BY fence) <> '{LOST,COMPLETED}') AS x`)
@@ -199,7 +205,7 @@ func (f *field) comesBackToWork(p *process) {
 	f.t.Helper()
 	before := f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid)
 	n := 0
-	enginetest.Eventually(f.t, 10*time.Second, fmt.Sprintf("process %d works again", p.pid), func() bool {
+	enginetest.Eventually(f.t, patience, fmt.Sprintf("process %d works again", p.pid), func() bool {
 		n++
 		enginetest.Schedule(f.t, f.pool, store.Task{Payload: quick{Name: fmt.Sprintf("back-%d", n), Millis: 20}})
 		return f.count(`SELECT count(*) FROM runs WHERE pid = $1`, p.pid) > before

@@ -128,7 +128,7 @@ const notCompletedOnceSQL = `SELECT count(*) FROM (SELECT t.id FROM tasktable.sc
 func (f *field) nothingLeft() {
 	f.t.Helper()
 	// The server's side of a closed connection takes a moment to end.
-	f.until(5*time.Second, "no connection is left", `SELECT count(*) = 0 FROM pg_stat_activity
+	f.until(patience, "no connection is left", `SELECT count(*) = 0 FROM pg_stat_activity
 		WHERE datname = current_database() AND (application_name LIKE 'tasktable%'
 			OR application_name IN ('test handlers', 'test records'))`)
 	f.never("an advisory lock is left", `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2

@@ -87,7 +87,7 @@ func TestChainOfFollowUpsRunsAtOnce(t *testing.T) {
 	}))
 	s.schedule("first", func(task *store.Task) { task.Payload = step{4} })
 	const done = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'STEP' AND status = 'COMPLETED'`
-	enginetest.Eventually(t, 15*time.Second, "all five steps are done", func() bool { return s.count(done) == 5 })
+	enginetest.Eventually(t, patience, "all five steps are done", func() bool { return s.count(done) == 5 })
 	// Each wait of the engine's own would show here, however slow the machine is.
 	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE due_at > scheduled_at + interval '500 ms'`); n > 0 {

@@ -53,6 +53,7 @@ CREATE TRIGGER refuse_failure BEFORE UPDATE ON tasktable.scheduled_tasks
 func TestPoisonousFires(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.exec(refuseSQL)
 	good := []string{"good 1", "good 2", "good 3"}
 	each := store.Recurrence{Cron: eachSecond, CatchUp: store.CatchUpAll, Overlap: store.OverlapAllow}
@@ -70,10 +71,10 @@ func TestPoisonousFires(t *testing.T) {
 		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	n := 0
-	enginetest.Eventually(t, 20*time.Second, "the others have fired three times", func() bool {
+	enginetest.Eventually(t, patience, "the others have fired three times", func() bool {
 		s.schedule(fmt.Sprint("plain ", n), nil)
-		row := enginetest.Await(t, s.pool, fmt.Sprint("plain ", n), 15*time.Second, store.StatusCompleted)
-		if late := row.StartedAt.Sub(row.ScheduledAt); late > 2*time.Second {
+		row := enginetest.Await(t, s.pool, fmt.Sprint("plain ", n), patience, store.StatusCompleted)
+		if late := row.StartedAt.Sub(row.ScheduledAt); late > limit(2*time.Second) {
 			t.Errorf("a task started %s late", late)
 		}
 		n++
@@ -87,7 +88,7 @@ func TestPoisonousFires(t *testing.T) {
 		) {
 			t.Errorf("%s failed with %q", id, taskdb.TextOf(row.Message))
 		}
-		enginetest.Eventually(t, 5*time.Second, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
+		enginetest.Eventually(t, patience, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
 		if told := h.of(id); len(told) != 1 || told[0].Outcome != taskdb.OutcomeFailed || told[0].Status != "FAILED" ||
 			told[0].Type != "JOB" || !strings.Contains(told[0].Error, why) {
 			t.Errorf("told of %+v", told)
@@ -110,7 +111,7 @@ func TestPoisonousFires(t *testing.T) {
 		for _, one := range lines {
 			if row := s.is(
 				one.ID, store.StatusCompleted, taskdb.OutcomeCompleted,
-			); row.StartedAt.Sub(one.Fire) > time.Second {
+			); row.StartedAt.Sub(one.Fire) > limit(time.Second) {
 				t.Errorf("%s started %s late", one.ID, row.StartedAt.Sub(one.Fire))
 			}
 		}
@@ -125,6 +126,7 @@ func outcomesOf(s *stage, id string) []string { return enginetest.Outcomes(s.t, 
 func TestLocksStopNoOtherFire(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(nil, handlers.Handle(s.handleFired))
 	each := store.Recurrence{Cron: eachSecond, Overlap: store.OverlapCancelRunning}
 	for _, id := range []string{"task locked", "occurrence locked", "occurrence made"} {
@@ -152,13 +154,13 @@ func TestLocksStopNoOtherFire(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 {
-		s.free(i)
+		s.free(i, limit)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Then they go on.
-	if cause := first.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
+	if cause := first.ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("%s ended: %v", first.ID, cause)
 	}
 	for _, id := range []string{"task locked", "occurrence locked"} {
@@ -172,12 +174,12 @@ func TestLocksStopNoOtherFire(t *testing.T) {
 }
 
 // free sees a task run at its time, and another fire.
-func (s *stage) free(i int) {
+func (s *stage) free(i int, limit func(time.Duration) time.Duration) {
 	s.t.Helper()
 	s.schedule(fmt.Sprint("plain ", i), nil)
 	for _, id := range []string{fmt.Sprint("plain ", i), "free"} {
 		a := s.begins(id)
-		if late := a.StartedAt.Sub(a.DueAt); late > 2*time.Second {
+		if late := a.StartedAt.Sub(a.DueAt); late > limit(2*time.Second) {
 			s.t.Errorf("%s started %s late", a.ID, late)
 		}
 		a.end <- nil

@@ -21,7 +21,7 @@ func TestFrozenNodeKeepsNoLocks(t *testing.T) {
 	var ids []string
 	for _, task := range list {
 		id := enginetest.Schedule(t, f.pool, task).ID
-		first.runs(id, 10*time.Second)
+		first.runs(id, patience)
 		ids = append(ids, id)
 	}
 	second := f.start(nil)
@@ -31,7 +31,7 @@ func TestFrozenNodeKeepsNoLocks(t *testing.T) {
 	}
 	first.signal(syscall.SIGCONT)
 	open()
-	f.until(10*time.Second, "all are completed", completedSQL, len(ids))
+	f.until(patience, "all are completed", completedSQL, len(ids))
 	f.never("an effect is not the second process's", `SELECT count(*) FROM effects WHERE pid <> $1`, second.pid)
 	if n := f.count(`SELECT count(*) FROM effects`); n != len(ids) {
 		t.Errorf("%d effects of %d tasks", n, len(ids))

@@ -43,14 +43,15 @@ func (f *field) failing(n *Node, within time.Duration, name string) {
 // mend the network.
 func TestCutOffNodeIsNotReady(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	w := enginetest.NewWire()
 	node, stop := runNode(t, f.overWire(w), nil, handlers.Handle(doNothing))
-	f.ready(node, 10*time.Second)
+	f.ready(node, patience)
 	begin := time.Now()
 	w.Cut()
-	f.failing(node, 10*time.Second, CheckSession)
+	f.failing(node, patience, CheckSession)
 	t.Logf("not ready %s after the cut", time.Since(begin))
-	if took := time.Since(begin); took < 2*time.Second || took > 4500*time.Millisecond { // 3 s without an answer
+	if took := time.Since(begin); took < 2*time.Second || took > limit(4500*time.Millisecond) { // 3 s without an answer
 		t.Errorf("not ready %s after the cut", took)
 	}
 	if !node.Live().OK {
@@ -58,7 +59,7 @@ func TestCutOffNodeIsNotReady(t *testing.T) {
 	}
 	begin = time.Now()
 	w.Mend()
-	f.ready(node, 20*time.Second)
+	f.ready(node, patience)
 	t.Logf("ready %s after the wire was mended", time.Since(begin))
 	stop()
 	if got := said(node.Ready()); got == "" || !node.Live().OK {
@@ -79,14 +80,14 @@ func TestDeafNodeIsNotReady(t *testing.T) {
 			return pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
 		}
 	}, handlers.Handle(doNothing))
-	f.ready(node, 10*time.Second)
+	f.ready(node, patience)
 	refused.Store(true)
 	if n := f.cut("tasktable listener"); n != 1 {
 		t.Fatalf("%d listeners", n)
 	}
-	f.failing(node, 5*time.Second, CheckListener)
+	f.failing(node, patience, CheckListener)
 	refused.Store(false)
-	f.ready(node, 10*time.Second)
+	f.ready(node, patience)
 }
 
 // onItsOwn marks the context of connections that do not go over the wire.
@@ -95,20 +96,27 @@ type onItsOwn struct{}
 // A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
 func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
 	node, _ := runNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(doNothing))
-	f.ready(node, 10*time.Second)
+	f.ready(node, patience)
 	w.Cut()
 	begin := time.Now()
-	f.failing(node, worker.WritableEvery+session.AnswerLimit+2*time.Second, CheckDatabase)
+	f.failing(node, patience, CheckDatabase)
+	if took := time.Since(begin); took > limit(worker.WritableEvery+session.AnswerLimit+2*time.Second) {
+		t.Errorf("not ready %s after the pool was cut off", took)
+	}
 	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
 	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
 		t.Errorf("%+v", ready)
 	}
 	begin = time.Now()
 	w.Mend()
-	f.ready(node, session.AnswerLimit+worker.PoolAgain+5*time.Second)
+	f.ready(node, patience)
+	if took := time.Since(begin); took > limit(session.AnswerLimit+worker.PoolAgain+5*time.Second) {
+		t.Errorf("ready %s after it was mended", took)
+	}
 	t.Logf("ready %s after it was mended", time.Since(begin))
 }
 
@@ -118,15 +126,15 @@ func TestStoppingNodeIsNotReady(t *testing.T) {
 	v := newVisitor()
 	node, stop := runNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
-	enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
-	f.ready(node, time.Second)
+	enginetest.Receive(t, v.began, patience, "the task runs")
+	f.ready(node, patience)
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); stop() }()
-	f.failing(node, 5*time.Second, CheckNode)
+	f.failing(node, patience, CheckNode)
 	if got := node.Ready().Checks; got[0].Reason != reasonStopping || !got[1].OK {
 		t.Errorf("while it stops: %+v", got)
 	}
 	close(v.let)
-	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
-	enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Receive(t, stopped, patience, "the node stops")
+	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
 }

@@ -42,7 +42,7 @@ func TestHandlersThatHang(t *testing.T) {
 		t.Errorf("with one slot left: %+v", live)
 	}
 	hang(1)
-	enginetest.Eventually(t, 20*time.Second, "the node is not live", func() bool { return !node.Live().OK })
+	enginetest.Eventually(t, patience, "the node is not live", func() bool { return !node.Live().OK })
 	if got, want := said(node.Live()), "slots: all slots of queue default"; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -53,9 +53,9 @@ func TestHandlersThatHang(t *testing.T) {
 	for _, one := range hung {
 		one.end <- nil
 	}
-	enginetest.Eventually(t, 20*time.Second, "the node is live", func() bool { return node.Live().OK })
+	enginetest.Eventually(t, patience, "the node is live", func() bool { return node.Live().OK })
 	published(`{}`)
 	s.schedule("after", nil)
 	s.begins("after").end <- nil
-	enginetest.Await(t, s.pool, "after", 15*time.Second, store.StatusCompleted)
+	enginetest.Await(t, s.pool, "after", patience, store.StatusCompleted)
 }

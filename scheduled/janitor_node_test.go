@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -28,7 +27,7 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			s.schedule("runs", nil)
 			runs := s.begins("runs")
 			s.schedule("waits", nil)
-			enginetest.Await(t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+			enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
 
 			if name == "stopped" { // a node that ends its last run takes up what waits: it must not see it end
 				s.exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)

@@ -39,20 +39,20 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	unlock := enginetest.Lock(t, s.pool, "a")
 	released := make(chan struct{})
 	go func() { tr.worker.Release(stray); close(released) }()
-	enginetest.Eventually(t, 10*time.Second, "the job is in hand", func() bool {
+	enginetest.Eventually(t, patience, "the job is in hand", func() bool {
 		return slices.Contains(tr.worker.JobsInHand(), stray.ID)
 	})
 	// While it is being released.
 	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds)
 	unlock()
 	first.end <- nil
-	enginetest.Receive(t, released, 10*time.Second, "the job is released")
+	enginetest.Receive(t, released, patience, "the job is released")
 	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds) // and later
 	if row := s.is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
 	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	enginetest.Eventually(t, 10*time.Second, "the River jobs are removed", func() bool {
+	enginetest.Eventually(t, patience, "the River jobs are removed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
 	s.idle("a")
@@ -78,7 +78,7 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	if row := enginetest.Await(t, s.pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
 		t.Error("the task is still held")
 	}
-	enginetest.Eventually(t, 10*time.Second, "the River job is removed", func() bool {
+	enginetest.Eventually(t, patience, "the River job is removed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
 }

@@ -15,6 +15,7 @@ import (
 func TestALockedRowStallsNoOther(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(nil)
 	kinds := []string{"plain", "again", "followed", "into a locked row"}
 	follow := func(a *act) {
@@ -67,7 +68,7 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		worst = max(worst, time.Since(began))
 	}
 	t.Logf("beside locked rows a task is begun and recorded within %s", worst)
-	if worst > 1500*time.Millisecond {
+	if worst > limit(1500*time.Millisecond) {
 		t.Errorf("beside locked rows it took %s to begin and record a task", worst)
 	}
 	for id := range locked {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -54,7 +53,7 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 				{"level=ERROR", "task=fails", "outcome=FAILED", `error="550 no such mailbox"`},
 				{"level=ERROR", "task=panics", "outcome=FAILED", `error="handler panicked: no such luck"`},
 			} {
-				enginetest.Eventually(t, 15*time.Second, strings.Join(parts[:3], " "), func() bool {
+				enginetest.Eventually(t, patience, strings.Join(parts[:3], " "), func() bool {
 					return len(log.Lines(parts[:3]...)) == 1
 				})
 				if there := len(log.Lines(parts...)) == 1; there != test.there {
@@ -82,7 +81,7 @@ func TestClaimsAreLoggedWithIDs(t *testing.T) {
 	}, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	s.schedule("invoice-7", nil)
 	s.is("invoice-7", store.StatusCompleted, taskdb.OutcomeCompleted)
-	enginetest.Eventually(t, 15*time.Second, "the line of the claim", func() bool {
+	enginetest.Eventually(t, patience, "the line of the claim", func() bool {
 		return len(log.Lines("level=DEBUG", "msg=claimed", "tasks=1", "expired=0", "ids=[invoice-7]")) == 1
 	})
 }

@@ -102,7 +102,7 @@ func TestRunNowDuringAnAttemptThatSchedulesItsOwnTask(t *testing.T) {
 			t.Errorf("%s: keys %s and %s", name, first.IdempotencyKey(), second.IdempotencyKey())
 		}
 		second.end <- nil
-		row := enginetest.Await(t, s.pool, name, 15*time.Second, store.StatusCompleted)
+		row := enginetest.Await(t, s.pool, name, patience, store.StatusCompleted)
 		if name != "snooze" && row.ScheduledAt.Before(later.Add(-time.Minute)) {
 			t.Errorf("%s: scheduled at %s", name, row.ScheduledAt)
 		}

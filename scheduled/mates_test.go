@@ -153,7 +153,7 @@ func TestBatchMates(t *testing.T) {
 		case store.StatusFailed:
 			s.ends(id, misdeed.status, taskdb.OutcomeFailed)
 		default:
-			row := enginetest.Await(t, s.pool, id, 15*time.Second, store.StatusCompleted, store.StatusFailed)
+			row := enginetest.Await(t, s.pool, id, patience, store.StatusCompleted, store.StatusFailed)
 			t.Logf("%s: %s", id, row.Status)
 		}
 		if got := s.errorOf(id); !strings.Contains(got, misdeed.want) {

@@ -41,5 +41,5 @@ func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 	}
 	tr.session.Leading.Store(false)
 	tr.run()
-	enginetest.Eventually(t, 10*time.Second, "it leads and looks", shows)
+	enginetest.Eventually(t, patience, "it leads and looks", shows)
 }

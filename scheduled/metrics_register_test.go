@@ -91,13 +91,13 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- node.Run(ctx) }()
-		enginetest.Eventually(t, 10*time.Second, "it leads", func() bool {
+		enginetest.Eventually(t, patience, "it leads", func() bool {
 			return enginetest.Scraped(t, registry)["leader"] == 1
 		})
 		return func() {
 			t.Helper()
 			cancel()
-			if err := enginetest.Receive(t, done, 20*time.Second, "the node stops"); err != nil {
+			if err := enginetest.Receive(t, done, patience, "the node stops"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -137,7 +137,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		}, handler)
 	}
 	s.schedule("later", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	enginetest.Eventually(t, 10*time.Second, "one leads, and tells of both", func() bool {
+	enginetest.Eventually(t, patience, "one leads, and tells of both", func() bool {
 		got := enginetest.Scraped(t, registry)
 		return got["leader one"]+got["leader two"] == 1 && got["nodes one"]+got["nodes two"] == 2 &&
 			got["node_up one"] == 1 && got["node_up two"] == 1
@@ -162,7 +162,7 @@ func TestMetricsLint(t *testing.T) {
 	s.schedule("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
 	s.begins("an-id").end <- handlers.Permanent(errors.New("an-error"))
 	s.is("an-id", store.StatusFailed, taskdb.OutcomeFailed)
-	enginetest.Eventually(t, 10*time.Second, "the leader has counted", func() bool {
+	enginetest.Eventually(t, patience, "the leader has counted", func() bool {
 		return enginetest.Scraped(t, registry)["dead_letters FAILED JOB"] == 1
 	})
 	families, err := registry.Gather()

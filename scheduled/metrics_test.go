@@ -84,7 +84,7 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[txJob]) error {
 			return s.script(ctx, task.Execution, &snoozed)
 		}))
-	enginetest.Eventually(t, 10*time.Second, "the leader has counted", func() bool {
+	enginetest.Eventually(t, patience, "the leader has counted", func() bool {
 		return enginetest.Has(enginetest.Scraped(t, registry), "river_jobs available")
 	})
 
@@ -121,13 +121,13 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 					t.Errorf("%v, want %v", got, want[name])
 				}
 			})
-			enginetest.Eventually(t, 5*time.Second, "it is as in the tables", func() bool {
+			enginetest.Eventually(t, patience, "it is as in the tables", func() bool {
 				got = enginetest.Some(enginetest.Scraped(t, registry), name)
 				return maps.Equal(got, want[name])
 			})
 		})
 	}
-	enginetest.Eventually(t, 5*time.Second, "the leader has looked again, and counted", func() bool {
+	enginetest.Eventually(t, patience, "the leader has looked again, and counted", func() bool {
 		all := enginetest.Scraped(t, registry)
 		return all["lanes"] == 2 && enginetest.Has(all, "lane_depth 0 default JOB") &&
 			all["lane_oldest_due_age_seconds 0 default JOB"] == 0
@@ -165,10 +165,10 @@ func (s *stage) knownRun() {
 	s.schedule("occupies", func(task *store.Task) { task.Queue = "one" })
 	occupies := s.begins("occupies")
 	s.schedule("waits", func(task *store.Task) { task.Queue = "one" }) // for the slot, and is cancelled then
-	enginetest.Await(s.t, s.pool, "waits", 10*time.Second, store.StatusExecuting)
+	enginetest.Await(s.t, s.pool, "waits", patience, store.StatusExecuting)
 	s.exec(`SELECT tasktable.cancel('waits')`)
 	occupies.end <- nil
-	enginetest.Eventually(s.t, 20*time.Second, "all have ended", func() bool {
+	enginetest.Eventually(s.t, patience, "all have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
 			OR next_attempt_at < now() + interval '1 minute'`) == 0
 	})

@@ -176,8 +176,8 @@ func TestExpiryWhileWaitingForASlot(t *testing.T) {
 	s.schedule("first", nil)
 	first := s.begins("first")
 	s.schedule("second", func(task *store.Task) { task.Expiration = 500 * time.Millisecond })
-	row := enginetest.Await(t, s.pool, "second", 5*time.Second, store.StatusExecuting)
-	enginetest.Eventually(t, 5*time.Second, "it has expired", func() bool {
+	row := enginetest.Await(t, s.pool, "second", patience, store.StatusExecuting)
+	enginetest.Eventually(t, patience, "it has expired", func() bool {
 		return s.count(`SELECT (clock_timestamp() > $1)::int`, row.ScheduledAt.Add(time.Second)) == 1
 	})
 	first.end <- nil
@@ -213,7 +213,7 @@ func TestUnknownTypeWaits(t *testing.T) {
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 100, "elsewhere": 1} },
 		handlers.Func("UNKNOWN", func(context.Context) error { return nil }), handlers.Handle(s.handle))
 	s.begins("elsewhere").end <- nil
-	enginetest.Eventually(t, 20*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, patience, "all are completed", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 }

@@ -15,6 +15,7 @@ import (
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(nil, handlers.Handle(s.handleFired))
 	s.recur("skip", store.Recurrence{Cron: eachSecond, Overlap: store.OverlapSkip, MaxOccurrences: 2})
 	s.recur("allow", store.Recurrence{Cron: eachSecond, Overlap: store.OverlapAllow, MaxOccurrences: 3})
@@ -28,18 +29,18 @@ func TestOverlap(t *testing.T) {
 	// Each is cancelled by the next, but the last.
 	cancelled := []*act{s.begins("cancel"), s.begins("cancel")}
 	for _, a := range cancelled {
-		if cause := a.ends(t, 5*time.Second); !errors.Is(cause, handlers.ErrCancelled) {
+		if cause := a.ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
 			t.Errorf("%s ended: %v", a.ID, cause)
 		}
 		s.is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
 	}
 	last := s.begins("cancel")
-	if last.StartedAt.Sub(last.ScheduledAt) > time.Second {
+	if last.StartedAt.Sub(last.ScheduledAt) > limit(time.Second) {
 		t.Errorf("what cancels an earlier one started %s late", last.StartedAt.Sub(last.ScheduledAt))
 	}
 	// Skipped as long as the first runs, and the table says for which.
 	first := s.begins("skip")
-	enginetest.Eventually(t, 5*time.Second, "two fires are skipped", func() bool {
+	enginetest.Eventually(t, patience, "two fires are skipped", func() bool {
 		return len(inStatus(s.lines("skip"), store.StatusSkipped)) >= 2
 	})
 	s.idle("skip")
@@ -108,7 +109,7 @@ func (s *stage) skips(id, because string) {
 	s.t.Helper()
 	before := len(s.lines(id))
 	var lines []line
-	enginetest.Eventually(s.t, 5*time.Second, "a fire of "+id+" is skipped", func() bool {
+	enginetest.Eventually(s.t, patience, "a fire of "+id+" is skipped", func() bool {
 		lines = s.lines(id)
 		return len(lines) > before
 	})

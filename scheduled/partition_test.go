@@ -18,18 +18,19 @@ import (
 // their context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	f := newField(t)
+	limit := enginetest.Limits(t, f.pool)
 	w := enginetest.NewWire()
 	far, near := newVisitor(), newVisitor()
 	startNode(t, f.overWire(w), nil, handlers.Handle(far.handle))
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
-	enginetest.Receive(t, far.began, 10*time.Second, "the task runs")
+	enginetest.Receive(t, far.began, patience, "the task runs")
 	cutOff, _ := f.leading()
 	startNode(t, f.nodePool(), nil, handlers.Handle(near.handle))
 
 	begin := time.Now()
 	w.Cut()
 	if cause := enginetest.Receive(
-		t, far.ended, 10*time.Second, "the handler's context ends",
+		t, far.ended, patience, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
 		t.Errorf("cause %v", cause)
 	}
@@ -37,13 +38,13 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 	if len(near.began) != 0 {
 		t.Error("the task began elsewhere before the handler's context ended")
 	}
-	enginetest.Receive(t, near.began, 15*time.Second, "the task runs elsewhere")
+	enginetest.Receive(t, near.began, patience, "the task runs elsewhere")
 	t.Logf("the handler's context ended after %s; the task ran elsewhere after %s", fenced, time.Since(begin))
-	if fenced > 4500*time.Millisecond { // 3 s without an answer, looked at each 200 ms
+	if fenced > limit(4500*time.Millisecond) { // 3 s without an answer, looked at each 200 ms
 		t.Errorf("the handler's context ended after %s", fenced)
 	}
 	close(near.let)
-	enginetest.Await(t, f.pool, receipt.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
 
 	w.Mend()
 	mended := time.Now()
@@ -75,14 +76,14 @@ func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	}
 	startNode(t, f.overWire(w), nil, handlers.HandleTx(far))
 	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
-	enginetest.Eventually(t, 10*time.Second, "the wire is cut", func() bool {
+	enginetest.Eventually(t, patience, "the wire is cut", func() bool {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return !w.Whole()
 	})
 	begin := time.Now()
 	startNode(t, f.nodePool(), nil, handlers.HandleTx(near))
-	enginetest.Await(t, f.pool, receipt.ID, 25*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
 	t.Logf("the task was completed elsewhere %s after the cut", time.Since(begin))
 	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)

@@ -44,6 +44,7 @@ func (s *stage) resume(scope store.Scope) {
 func TestPausedScopes(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(
 		func(c *Config) { c.Queues = map[string]int{"default": 10, "side": 10} }, handlers.Handle(s.handle),
 		handlers.Handle(s.handleOther),
@@ -102,7 +103,7 @@ func TestPausedScopes(t *testing.T) {
 		for _, kind := range held {
 			for _, what := range []string{"due", "soon"} {
 				a := s.begins(named(kind, what))
-				if took := a.StartedAt.Sub(resumed); took > 500*time.Millisecond {
+				if took := a.StartedAt.Sub(resumed); took > limit(500*time.Millisecond) {
 					t.Errorf("%s started %s after it was resumed", a.ID, took)
 				}
 				a.end <- nil
@@ -116,6 +117,7 @@ func TestPausedScopes(t *testing.T) {
 func TestPauseUntil(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(nil, handlers.Handle(s.handle), handlers.Handle(s.handleOther))
 	// Far enough that none is claimed ahead of its time before it is paused.
 	until := s.now().Add(3500 * time.Millisecond)
@@ -138,7 +140,7 @@ func TestPauseUntil(t *testing.T) {
 		"scope": until, "alone": until, "both": until.Add(time.Second), "later": until.Add(2 * time.Second),
 	} {
 		a := s.begins(id)
-		if late := a.StartedAt.Sub(not); late < 0 || late > 5*time.Second {
+		if late := a.StartedAt.Sub(not); late < 0 || late > limit(5*time.Second) {
 			t.Errorf("%s began %s after its pause", id, late)
 		}
 		a.end <- nil
@@ -167,7 +169,7 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 	s.schedule("slot", narrow)
 	claimed := []string{"time", "time, tx", "slot"}
 	for _, id := range claimed {
-		enginetest.Await(t, s.pool, id, 5*time.Second, store.StatusExecuting)
+		enginetest.Await(t, s.pool, id, patience, store.StatusExecuting)
 	}
 	s.pause(store.Everything(), time.Time{})
 	inSlot.end <- nil
@@ -208,6 +210,7 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 	}
 	works := func(c *Config) { c.Queues = map[string]int{"default": 10, "paused": 10} }
 	with, without := newStage(t), newStage(t)
+	limit := enginetest.Limits(t, with.pool)
 	for s, n := range map[*stage]int{with: many, without: 6} { // as many lanes
 		s.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 		if made := s.count(waitingSQL, n); made != n {
@@ -253,7 +256,7 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 		}
 		slices.Sort(late)
 		t.Logf("others began after %v", late)
-		if late[2] > time.Second {
+		if late[2] > limit(time.Second) {
 			t.Errorf("%d: others began after %v", i, late)
 		}
 		if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE queue = 'paused'

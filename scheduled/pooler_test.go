@@ -71,7 +71,7 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	for i := range 20 {
 		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
 	}
-	f.until(20*time.Second, "all are completed", completedSQL, 20)
+	f.until(patience, "all are completed", completedSQL, 20)
 	for range 8 { // all at once, so that each has another of the pooler's connections
 		tx, err := pool.Begin(t.Context())
 		if err != nil {
@@ -182,7 +182,7 @@ func startBouncer(t *testing.T, f *field, program string) string {
 		_ = cmd.Wait()
 	})
 	url := fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable", port)
-	enginetest.Eventually(t, 10*time.Second, "pgbouncer answers", func() bool {
+	enginetest.Eventually(t, patience, "pgbouncer answers", func() bool {
 		conn, err := pgx.Connect(t.Context(), url)
 		if err != nil {
 			return false

@@ -90,7 +90,7 @@ func TestTransactionWaitsForAConnection(t *testing.T) {
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		for _, name := range names {
 			schedule(name, nil)
-			enginetest.Await(t, s.pool, kind+name, 10*time.Second, store.StatusExecuting)
+			enginetest.Await(t, s.pool, kind+name, patience, store.StatusExecuting)
 		}
 	})
 	s.passes(time.Now().Add(600 * time.Millisecond)) // by then they are waiting
@@ -135,7 +135,7 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'tasktable listener'`)
 	}
-	enginetest.Eventually(t, 10*time.Second, "the node listens", func() bool { return listener() != 0 })
+	enginetest.Eventually(t, patience, "the node listens", func() bool { return listener() != 0 })
 	was := listener()
 	for i := range 5 {
 		id := fmt.Sprint(i)

@@ -28,7 +28,7 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	first := s.prepare(nil, handlers.Handle(s.handle))
 	s.exec(`INSERT INTO stuck VALUES ($1)`, int(first.session.Backend))
 	first.run()
-	enginetest.Eventually(t, 10*time.Second, "the first leads", first.session.LeadsNow)
+	enginetest.Eventually(t, patience, "the first leads", first.session.LeadsNow)
 	second := s.prepare(nil, handlers.Handle(s.handle))
 	second.run()
 	began := time.Now()

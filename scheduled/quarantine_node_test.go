@@ -149,7 +149,7 @@ func TestPoisonousRows(t *testing.T) {
 		for i := from; i < good; i++ {
 			s.begins(fmt.Sprint("good ", i)).end <- nil
 		}
-		enginetest.Eventually(t, 10*time.Second, "the good ones are completed", func() bool {
+		enginetest.Eventually(t, patience, "the good ones are completed", func() bool {
 			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
 				AND status = 'COMPLETED'`) == good
 		})
@@ -172,7 +172,7 @@ func TestPoisonousRows(t *testing.T) {
 		return found
 	}
 	for id, poison := range poisons {
-		enginetest.Eventually(t, 10*time.Second, fmt.Sprintf("%q is %s", id, poison.status), func() bool {
+		enginetest.Eventually(t, patience, fmt.Sprintf("%q is %s", id, poison.status), func() bool {
 			state := states()[id]
 			return strings.HasPrefix(state, string(poison.status)) &&
 				(poison.status != "" || !strings.HasPrefix(state, "EXECUTING"))

@@ -24,7 +24,7 @@ func (s *stage) put(queue string, n int) {
 // running waits until so many tasks of a queue are in handlers, and fails the test if it is more.
 func (s *stage) running(queue string, n int, acts map[string][]*act) {
 	s.t.Helper()
-	enginetest.Eventually(s.t, 10*time.Second, fmt.Sprintf("%d tasks of %s run", n, queue), func() bool {
+	enginetest.Eventually(s.t, patience, fmt.Sprintf("%d tasks of %s run", n, queue), func() bool {
 		s.enterAll(queue, acts)
 		return len(acts[queue]) >= n
 	})
@@ -51,7 +51,7 @@ func (s *stage) finish(queue string, acts map[string][]*act) {
 	acts[queue] = acts[queue][1:]
 	a.end <- nil
 	// On a busy machine the task may have gone back to the queue, which uses no attempt.
-	if row := enginetest.Await(s.t, s.pool, a.ID, 15*time.Second, store.StatusCompleted); row.Attempt != 1 {
+	if row := enginetest.Await(s.t, s.pool, a.ID, patience, store.StatusCompleted); row.Attempt != 1 {
 		s.t.Errorf("task %s is completed at attempt %d", a.ID, row.Attempt)
 	}
 }
@@ -68,7 +68,7 @@ func TestSharedSlots(t *testing.T) {
 	lines := func(queues ...string) { // until one of each stands in line for a slot
 		t.Helper()
 		for _, queue := range queues {
-			enginetest.Eventually(t, 10*time.Second, "one of "+queue+" waits for a slot", func() bool {
+			enginetest.Eventually(t, patience, "one of "+queue+" waits for a slot", func() bool {
 				return tr.worker.Slots.Waiting(queue) > 0
 			})
 		}
@@ -111,7 +111,7 @@ func TestSharedSlots(t *testing.T) {
 func (s *stage) finishAll(queue string, n int, acts map[string][]*act) {
 	s.t.Helper()
 	for range n {
-		enginetest.Eventually(s.t, 10*time.Second, "one of "+queue+" runs", func() bool {
+		enginetest.Eventually(s.t, patience, "one of "+queue+" runs", func() bool {
 			s.enterAll(queue, acts)
 			return len(acts[queue]) > 0
 		})
@@ -163,7 +163,7 @@ func TestConfigPaused(t *testing.T) {
 		s.schedule(id, func(task *store.Task) { task.Queue, task.Payload = queue, payload })
 	}
 	put("alone", "default", enginetest.Job{})
-	enginetest.Eventually(t, 10*time.Second, "the node leads", func() bool {
+	enginetest.Eventually(t, patience, "the node leads", func() bool {
 		return s.count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
 			AND objid = 0
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1

@@ -27,7 +27,7 @@ func (s *stage) member(change func(*Config)) (node *Node, stop func()) {
 // sees waits until a query is true.
 func (s *stage) sees(what, query string, args ...any) {
 	s.t.Helper()
-	enginetest.Eventually(s.t, 10*time.Second, what, func() bool {
+	enginetest.Eventually(s.t, patience, what, func() bool {
 		return s.count(`SELECT coalesce((`+query+`), false)::int`, args...) == 1
 	})
 }
@@ -46,13 +46,14 @@ const (
 func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	ahead := func(c *Config) { c.LookAhead = 10 * time.Second }
 	first, _ := s.member(ahead)
 	s.schedule("runs", nil)
 	runs := s.begins("runs")
 	due := s.now().Add(4 * time.Second)
 	s.schedule("waits", func(task *store.Task) { task.At = due })
-	enginetest.Await(t, s.pool, "waits", 5*time.Second, store.StatusExecuting)
+	enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
 	_, stopSecond := s.member(ahead)
 	s.sees("the second node is there", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL`)
 
@@ -78,7 +79,7 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	waits := s.begins("waits")
 	waits.end <- nil
 	if row := s.is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted); row.Attempt != 1 ||
-		waits.StartedAt.Sub(due) > time.Second {
+		waits.StartedAt.Sub(due) > limit(time.Second) {
 		t.Errorf("attempt %d, %s late", row.Attempt, waits.StartedAt.Sub(due))
 	}
 	runs.end <- nil
@@ -122,7 +123,7 @@ func TestQuietNodeAlone(t *testing.T) {
 		AND application_name LIKE 'tasktable session%'`)
 	s.sees("it is there again, and works nothing", worksNothingSQL, 2)
 	s.passes(s.now().Add(2500 * time.Millisecond)) // two ticks
-	if row := enginetest.Await(t, s.pool, "a", time.Second, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
+	if row := enginetest.Await(t, s.pool, "a", patience, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
 		t.Errorf("claimed: %+v", row)
 	}
 	s.sees("nobody works it", `SELECT count(*) = 1 FROM tasktable.late_tasks WHERE NOT has_node`)
@@ -153,7 +154,7 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	}
 	tr.instance.quiet.Set(false)
 	s.begins("a").end <- nil
-	enginetest.Await(t, s.pool, "a", 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, s.pool, "a", patience, store.StatusCompleted)
 	// If it waited for longer than two seconds, it went back first.
 	if history := fmt.Sprint(enginetest.Outcomes(t, s.pool, "a")); history != "[COMPLETED]" &&
 		history != "[RELEASED COMPLETED]" {
@@ -172,7 +173,7 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.oneBatch("default", 3)
 	tr.run()
 	first := s.begins("1")
-	enginetest.Eventually(t, 10*time.Second, "the others wait for a slot", func() bool {
+	enginetest.Eventually(t, patience, "the others wait for a slot", func() bool {
 		return tr.worker.Slots.Waiting("default") > 0
 	})
 	tr.instance.quiet.Set(true)
@@ -201,14 +202,14 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	tr.oneBatch("default", 1)
 	release := s.exhaust()
 	tr.run()
-	enginetest.Eventually(t, 10*time.Second, "its attempt begins", func() bool {
+	enginetest.Eventually(t, patience, "its attempt begins", func() bool {
 		held := tr.worker.InHand(0)
 		return len(held) == 1 && held[0].Begun()
 	})
 	s.passes(time.Now().Add(worker.GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
 	tr.instance.quiet.Set(true)
 	release()
-	enginetest.Eventually(t, 15*time.Second, "it goes back because the node is quiet", func() bool {
+	enginetest.Eventually(t, patience, "it goes back because the node is quiet", func() bool {
 		return s.errorOf("a") == "the node is quiet"
 	})
 	// On a busy machine it may have gone back before, for want of a connection.

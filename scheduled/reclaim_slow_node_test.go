@@ -55,6 +55,6 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	}
 	clear(tr.leader.Quarantined) // as after a minute
 	tr.run()
-	enginetest.Await(t, s.pool, "slowest", 20*time.Second, store.StatusQueued)
+	enginetest.Await(t, s.pool, "slowest", patience, store.StatusQueued)
 	s.sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }

@@ -91,7 +91,7 @@ func TestEditsDoNotFire(t *testing.T) {
 	s.schedule("after", nil) // the leader has made its pass
 	s.begins("after").end <- nil
 	for _, id := range ids {
-		row := enginetest.Await(t, s.pool, id, time.Second, store.StatusQueued)
+		row := enginetest.Await(t, s.pool, id, patience, store.StatusQueued)
 		if lines := s.lines(id); len(lines) != 0 || row.OccurrenceCount != 0 || row.StartedAt != nil ||
 			row.NextAttemptAt.Before(time.Now().Add(-time.Second)) {
 			t.Errorf("%s has fired: %+v, %+v", id, lines, row)
@@ -163,7 +163,7 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 			return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE last_fire > $1`, after) == len(ids)
 		}
 	}
-	enginetest.Eventually(t, 10*time.Second, "all have fired", fired(time.Time{}))
+	enginetest.Eventually(t, patience, "all have fired", fired(time.Time{}))
 	if outcome, err := s.tasks.PauseScope(
 		t.Context(), s.pool, store.Queue("side"), time.Time{}, "to see",
 	); err != nil || outcome != store.Paused {
@@ -194,14 +194,14 @@ func TestFiresMissedWhilePaused(t *testing.T) {
 			t.Fatalf("%+v, %v", receipt, err)
 		}
 	}
-	enginetest.Eventually(t, 10*time.Second, "all have fired since", fired(s.now()))
+	enginetest.Eventually(t, patience, "all have fired since", fired(s.now()))
 	for _, id := range ids {
 		if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
 			t.Fatal(err)
 		}
 		s.judgePaused(id, last[id], policies[id])
 	}
-	enginetest.Eventually(t, 10*time.Second, "all occurrences have ended", func() bool {
+	enginetest.Eventually(t, patience, "all occurrences have ended", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE finished_at IS NULL`) == 0
 	})
 }

@@ -22,7 +22,7 @@ func TestRestoredDatabase(t *testing.T) {
 	sentSince := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"sent since", 1}})
 	running := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"running", 1}})
 	for _, id := range []string{sentSince.ID, running.ID} {
-		node.runs(id, 20*time.Second)
+		node.runs(id, patience)
 	}
 	for i := range 5 {
 		enginetest.Schedule(t, f.pool, store.Task{
@@ -41,9 +41,9 @@ func TestRestoredDatabase(t *testing.T) {
 	}))
 	const waiting = `SELECT count(*) = 7 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'
 		AND next_attempt_at <= now()`
-	f.until(20*time.Second, "what ran is taken back, and all that is due waits", waiting)
+	f.until(patience, "what ran is taken back, and all that is due waits", waiting)
 	f.until(
-		10*time.Second, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds'
+		patience, "the leader has looked", `SELECT clock_timestamp() > max(next_attempt_at) + interval '2 seconds'
 		FROM tasktable.scheduled_tasks WHERE id <> $1`, later.ID,
 	)
 	if len(began) != 0 {
@@ -53,13 +53,13 @@ func TestRestoredDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.exec(`SELECT tasktable.resume_scope('all')`)
-	f.until(20*time.Second, "the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks
+	f.until(patience, "the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`)
 	if got := enginetest.Outcomes(t, f.pool, running.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("what was running at the time of the backup has the history %v", got)
 	}
 	for range 6 {
-		e := enginetest.Receive(t, began, time.Second, "each ran")
+		e := enginetest.Receive(t, began, patience, "each ran")
 		if e.ID == sentSince.ID || e.ID == later.ID {
 			t.Errorf("%s ran", e.ID)
 		}

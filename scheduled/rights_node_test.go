@@ -121,8 +121,8 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s.is("transactional", store.StatusCompleted, "COMPLETED")
 	s.is("in tx", store.StatusCompleted, "COMPLETED")
 	s.is("undecodable", store.StatusFailed, "FAILED")
-	enginetest.Await(t, s.pool, "bad cron", 15*time.Second, store.StatusFailed)
-	enginetest.Eventually(t, 15*time.Second, "the recurring task fires twice", func() bool {
+	enginetest.Await(t, s.pool, "bad cron", patience, store.StatusFailed)
+	enginetest.Eventually(t, patience, "the recurring task fires twice", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly)) >= 2
 	})
@@ -137,7 +137,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
-	enginetest.Eventually(t, 15*time.Second, "all is counted for the metrics", func() bool {
+	enginetest.Eventually(t, patience, "all is counted for the metrics", func() bool {
 		got := enginetest.Scraped(t, metrics)
 		return got["dead_letters FAILED JOB"] == 3 && got["tasks_scheduled_total created TICK"] >= 2
 	})

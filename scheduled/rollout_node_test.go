@@ -65,7 +65,7 @@ func (f *fleet) releaseOn(queue, service, version string, types []string, recurr
 		c.Service, c.Version, c.Recurring, c.declareEvery = service, version, declared, 50*time.Millisecond
 		c.Queues = map[string]int{queue: 5}
 	}, parts...)
-	enginetest.Eventually(f.t, 10*time.Second, service+" "+version+" is up", func() bool {
+	enginetest.Eventually(f.t, patience, service+" "+version+" is up", func() bool {
 		return f.count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2
 			AND dead_at IS NULL`, service, version) > 0
 	})
@@ -92,7 +92,7 @@ func (f *fleet) put(kind string, n int, change ...func(*store.Task)) (ids []stri
 func (f *fleet) ran(ids []string, by ...string) {
 	f.t.Helper()
 	for _, id := range ids {
-		enginetest.Await(f.t, f.pool, id, 15*time.Second, store.StatusCompleted)
+		enginetest.Await(f.t, f.pool, id, patience, store.StatusCompleted)
 		history := enginetest.Outcomes(f.t, f.pool, id)
 		// By a node that stopped before it began.
 		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == taskdb.OutcomeReleased })
@@ -131,7 +131,7 @@ func (f *fleet) declares(want map[string]string) {
 		ELSE payload ->> 'extra' END), '{}')
 		FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL`
 	var got map[string]string
-	enginetest.Eventually(f.t, 15*time.Second, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
+	enginetest.Eventually(f.t, patience, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
 		got = nil
 		if err := f.pool.QueryRow(f.t.Context(), sql).Scan(&got); err != nil {
 			f.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -32,12 +31,12 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		return found
 	}
 	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
-	enginetest.Eventually(t, 20*time.Second, "the first leads", func() bool {
+	enginetest.Eventually(t, patience, "the first leads", func() bool {
 		found := nodes()
 		return len(found) == 1 && found[0].State == inspect.NodeLeads && found[0].ElectedAt != nil
 	})
 	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
-	enginetest.Eventually(t, 20*time.Second, "the second works", func() bool {
+	enginetest.Eventually(t, patience, "the second works", func() bool {
 		found := nodes()
 		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
 	})
@@ -50,7 +49,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		n.ElectedAt != nil || n.DeadAt != nil || n.Host != fmt.Sprintf("%s/%d", host, os.Getpid()) {
 		t.Errorf("the second is %+v", n)
 	}
-	enginetest.Eventually(t, 20*time.Second, "both give another sign of life", func() bool {
+	enginetest.Eventually(t, patience, "both give another sign of life", func() bool {
 		found := nodes()
 		return found[0].LastSeen.After(*before[0].LastSeen) && found[1].LastSeen.After(*before[1].LastSeen)
 	})
@@ -59,7 +58,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		t.Errorf("the queues are %+v, %v", states, err)
 	}
 	stopFirst()
-	enginetest.Eventually(t, 20*time.Second, "the first has ended, and the second leads", func() bool {
+	enginetest.Eventually(t, patience, "the first has ended, and the second leads", func() bool {
 		found := nodes()
 		return found[0].Service == "second" && found[0].State == inspect.NodeLeads &&
 			found[1].State == inspect.NodeEnded && found[1].DeadAt != nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -59,7 +58,7 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.until(10*time.Second, "the node works", completed)
+	f.until(patience, "the node works", completed)
 	database := f.pool.Config().ConnConfig.Database
 	for round := range 2 {
 		f.exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
@@ -69,10 +68,10 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		f.until(10*time.Second, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
+		f.until(patience, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
 			WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
 		f.exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)
-		f.until(20*time.Second, "all are completed", completed)
+		f.until(patience, "all are completed", completed)
 	}
 	stop()
 }

@@ -113,7 +113,7 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 	second := f.start(nil)
 	stop := f.load(5*time.Millisecond, 30)
 	for i, p := range []*process{first, second} {
-		f.until(20*time.Second, "it has work", `SELECT count(*) >= 50 FROM runs WHERE pid = $1`, p.pid)
+		f.until(patience, "it has work", `SELECT count(*) >= 50 FROM runs WHERE pid = $1`, p.pid)
 		if i == 1 {
 			f.start(nil)
 		}
@@ -125,11 +125,11 @@ func TestSIGTERMLosesNothing(t *testing.T) {
 		t.Logf("ended %s after SIGTERM", time.Since(begin))
 		_, pid := f.leading()
 		ran := f.count(`SELECT count(*) FROM runs`)
-		took := f.until(10*time.Second, "the work goes on", `SELECT count(*) >= $1 FROM runs`, ran+20)
+		took := f.until(patience, "the work goes on", `SELECT count(*) >= $1 FROM runs`, ran+20)
 		t.Logf("process %d led by then; 20 more tasks took %s", pid, took)
 	}
 	n := stop()
-	f.until(20*time.Second, "all are completed", completedSQL, n)
+	f.until(patience, "all are completed", completedSQL, n)
 	f.eachRanOnce(n)
 	f.never("a task was lost or interrupted", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
@@ -146,16 +146,16 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	first := f.start(func(c *childConfig) { c.ShutdownTimeout = 500 * time.Millisecond })
 	long := enginetest.Schedule(t, f.pool, store.Task{Payload: gated{"long", 1}})
 	deaf := enginetest.Schedule(t, f.pool, store.Task{Payload: stubborn{"deaf", 2}})
-	first.runs(long.ID, 10*time.Second)
-	first.runs(deaf.ID, 10*time.Second)
+	first.runs(long.ID, patience)
+	first.runs(deaf.ID, patience)
 	second := f.start(nil)
 
 	begin := time.Now()
 	first.signal(syscall.SIGTERM)
-	second.runs(long.ID, 10*time.Second)
+	second.runs(long.ID, patience)
 	t.Logf("what minds its context runs elsewhere %s after SIGTERM", time.Since(begin))
 	open()
-	row := enginetest.Await(t, f.pool, long.ID, 10*time.Second, store.StatusCompleted)
+	row := enginetest.Await(t, f.pool, long.ID, patience, store.StatusCompleted)
 	if got := enginetest.Outcomes(t, f.pool, long.ID); fmt.Sprint(got) != "[INTERRUPTED COMPLETED]" ||
 		row.Attempt != 1 {
 		t.Errorf("history %v, attempt %d", got, row.Attempt)
@@ -174,7 +174,7 @@ func TestSIGTERMInterruptsWhatTakesTooLong(t *testing.T) {
 	second.runs(deaf.ID, reclaimLimit)
 	t.Logf("the deaf handler's task runs elsewhere %s after SIGTERM", time.Since(begin))
 	openStubborn()
-	enginetest.Await(t, f.pool, deaf.ID, 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, f.pool, deaf.ID, patience, store.StatusCompleted)
 	if got := enginetest.Outcomes(t, f.pool, deaf.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}

@@ -43,7 +43,7 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	v := newVisitor()
 	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
 	first := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
-	enginetest.Receive(t, v.began, 10*time.Second, "the task runs")
+	enginetest.Receive(t, v.began, patience, "the task runs")
 	old, _ := f.leading()
 	begin := time.Now()
 	w.Cut()
@@ -74,7 +74,7 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
 	for i := range 20 {
 		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", i)}})
-		enginetest.Receive(t, v.began, 10*time.Second, "a task runs")
+		enginetest.Receive(t, v.began, patience, "a task runs")
 	}
 	number, _ := f.leading()
 	w.Forget()
@@ -121,7 +121,7 @@ func TestRotatedPassword(t *testing.T) {
 	s.schedule("after", nil)
 	s.begins("after").end <- nil
 	// Perhaps after a fetch that was cut off.
-	enginetest.Await(t, s.pool, "after", 10*time.Second, store.StatusCompleted)
+	enginetest.Await(t, s.pool, "after", patience, store.StatusCompleted)
 	if now := s.count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
 		t.Errorf("node %d began, after node %d", now, number)
 	}

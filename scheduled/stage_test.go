@@ -23,6 +23,8 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
+const patience = enginetest.Patience
+
 // stage is a database with nodes of this process, whose handlers the test steers run by run.
 type stage struct {
 	t     *testing.T
@@ -199,7 +201,7 @@ func (s *stage) of(id string) chan *act {
 // begins waits for the next run of a task.
 func (s *stage) begins(id string) *act {
 	s.t.Helper()
-	return enginetest.Receive(s.t, s.of(id), 15*time.Second, "task "+id+" begins")
+	return enginetest.Receive(s.t, s.of(id), patience, "task "+id+" begins")
 }
 
 // idle fails the test if a task has runs that nobody waited for.
@@ -223,7 +225,7 @@ func (a *act) ends(t *testing.T, within time.Duration) error {
 func (s *stage) is(id string, status store.Status, history ...string) store.Row {
 	s.t.Helper()
 	var row store.Row
-	enginetest.Eventually(s.t, 15*time.Second, fmt.Sprintf("task %s is %s and free", id, status), func() bool {
+	enginetest.Eventually(s.t, patience, fmt.Sprintf("task %s is %s and free", id, status), func() bool {
 		var err error
 		row, err = enginetest.Tasks.Get(s.t.Context(), s.pool, id)
 		return err == nil && row.Status == status && row.Fence == nil
@@ -239,7 +241,7 @@ func (s *stage) is(id string, status store.Status, history ...string) store.Row 
 // before it began, because a node on a busy machine hands tasks back that have waited for a second.
 func (s *stage) ends(id string, status store.Status, outcome string) {
 	s.t.Helper()
-	enginetest.Await(s.t, s.pool, id, 15*time.Second, status)
+	enginetest.Await(s.t, s.pool, id, patience, status)
 	history := slices.DeleteFunc(enginetest.Outcomes(s.t, s.pool, id), func(outcome string) bool {
 		return outcome == taskdb.OutcomeReleased
 	})
@@ -306,7 +308,7 @@ func (tr *troupe) looks() {
 	if _, err := tr.leader.Tick(tr.t.Context()); err != nil {
 		tr.t.Fatal(err)
 	}
-	enginetest.Eventually(tr.t, 10*time.Second, "the deep look is made", func() bool {
+	enginetest.Eventually(tr.t, patience, "the deep look is made", func() bool {
 		return tr.leader.Ready()
 	})
 }
@@ -317,7 +319,7 @@ func (tr *troupe) turns() {
 	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer due.Stop()
 	defer death.Stop()
-	enginetest.Eventually(tr.t, 10*time.Second, "the leader has seen all that is there", func() bool {
+	enginetest.Eventually(tr.t, patience, "the leader has seen all that is there", func() bool {
 		ready := tr.session.Leads && tr.leader.Ready() // the turn that follows goes by it
 		if _, err := tr.leader.Turn(tr.t.Context(), false, due, death); err != nil || !tr.session.Leads {
 			tr.t.Fatalf("leads: %t, %v", tr.session.Leads, err)

@@ -21,6 +21,7 @@ import (
 func TestTasksDueAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(nil)
 	s.schedule("first", nil)
 	s.begins("first").end <- nil
@@ -49,10 +50,10 @@ func TestTasksDueAtOnce(t *testing.T) {
 	slices.Sort(heard)
 	slices.Sort(seen)
 	t.Logf("begun after %v when heard, %v when seen", heard, seen)
-	if median := heard[2]; median > 250*time.Millisecond {
+	if median := heard[2]; median > limit(250*time.Millisecond) {
 		t.Errorf("with notifications half of the tasks begin after %s", median)
 	}
-	if worst := seen[4]; worst > 2*time.Second {
+	if worst := seen[4]; worst > limit(2*time.Second) {
 		t.Errorf("without notifications a task began after %s", worst)
 	}
 }
@@ -64,6 +65,7 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
+			limit := enginetest.Limits(t, s.pool)
 			s.node(func(c *Config) { c.LookAhead = lookAhead })
 			at := time.Now().Add(1500 * time.Millisecond)
 			for i := range 10 {
@@ -80,7 +82,7 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 			}
 			slices.Sort(late)
 			t.Logf("late by %v", late)
-			if late[0] < 0 || late[9] > time.Second || late[5] > 250*time.Millisecond {
+			if late[0] < 0 || late[9] > limit(time.Second) || late[5] > limit(250*time.Millisecond) {
 				t.Errorf("late by %v", late)
 			}
 		})
@@ -91,19 +93,17 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 func TestLookAheadKeepsNoSlot(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
+	limit := enginetest.Limits(t, s.pool)
 	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 2} })
 	s.schedule("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
-	enginetest.Await(t, s.pool, "near", 5*time.Second, store.StatusExecuting)
-	began := time.Now()
+	enginetest.Await(t, s.pool, "near", patience, store.StatusExecuting)
 	s.schedule("due", nil)
 	s.begins("due").end <- nil
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("behind a task that waits for its time, one that was due began after %s", took)
-	}
+	s.idle("near") // what was due has begun before it
 	s.is("due", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.begins("near").end <- nil
 	row := s.is("near", store.StatusCompleted, taskdb.OutcomeCompleted)
-	if late := row.StartedAt.Sub(row.ScheduledAt); late < 0 || late > time.Second {
+	if late := row.StartedAt.Sub(row.ScheduledAt); late < 0 || late > limit(time.Second) {
 		t.Errorf("the near one began %s after its time", late)
 	}
 }
@@ -120,9 +120,9 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.schedule("runs", nil)
 	running := s.begins("runs")
 	for i := range 5 {
-		enginetest.Await(t, s.pool, fmt.Sprint(i), 5*time.Second, store.StatusExecuting)
+		enginetest.Await(t, s.pool, fmt.Sprint(i), patience, store.StatusExecuting)
 	}
-	enginetest.Eventually(t, 5*time.Second, "River has handed them out", func() bool {
+	enginetest.Eventually(t, patience, "River has handed them out", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
 	})
 	stopped := make(chan struct{})
@@ -135,7 +135,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 		}
 	}
 	running.end <- nil
-	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
+	enginetest.Receive(t, stopped, patience, "the node stops")
 	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.idle("0", "1", "2", "3", "4")
 }
@@ -148,8 +148,8 @@ func TestStopAwaitsThePass(t *testing.T) {
 	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(9 * time.Second)
 	s.schedule("waits", func(task *store.Task) { task.At = at })
-	enginetest.Await(t, s.pool, "waits", 5*time.Second, store.StatusExecuting)
-	enginetest.Eventually(t, 5*time.Second, "River has handed it out", func() bool {
+	enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
+	enginetest.Eventually(t, patience, "River has handed it out", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
 	})
 	s.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
@@ -160,7 +160,7 @@ func TestStopAwaitsThePass(t *testing.T) {
 		task.At, task.Expiration = time.Now().Add(-time.Hour), time.Second
 	})
 	const passes = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
-	enginetest.Eventually(t, 5*time.Second, "a pass is under way", func() bool { return s.count(passes) == 1 })
+	enginetest.Eventually(t, patience, "a pass is under way", func() bool { return s.count(passes) == 1 })
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	const released = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = 'waits'`
@@ -169,7 +169,7 @@ func TestStopAwaitsThePass(t *testing.T) {
 			t.Fatal("a task was handed back while a pass was under way")
 		}
 	}
-	enginetest.Receive(t, stopped, 10*time.Second, "the node stops")
+	enginetest.Receive(t, stopped, patience, "the node stops")
 	s.is("waits", store.StatusQueued, taskdb.OutcomeReleased)
 	s.is("late", store.StatusExpired, taskdb.OutcomeExpired)
 	s.idle("waits", "late")
@@ -220,10 +220,10 @@ func TestPriority(t *testing.T) {
 						t.Fatal("nothing runs that could end")
 					}
 				}
-				order = append(order, enginetest.Receive(t, began, 10*time.Second, "a task begins"))
+				order = append(order, enginetest.Receive(t, began, patience, "a task begins"))
 			}
 			close(end)
-			enginetest.Eventually(t, 20*time.Second, "all are completed", func() bool {
+			enginetest.Eventually(t, patience, "all are completed", func() bool {
 				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
 					WHERE status = 'COMPLETED'`) == test.tasks
 			})

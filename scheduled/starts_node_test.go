@@ -28,7 +28,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	s.node(nil, handlers.Handle(s.handle))
 	s.schedule("one", nil)
 	a := s.begins("one")
-	enginetest.Eventually(t, 15*time.Second, "the start is written", func() bool {
+	enginetest.Eventually(t, patience, "the start is written", func() bool {
 		return s.count(startWrittenSQL, "one") == 1
 	})
 	e := s.why("one")
@@ -73,7 +73,7 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	long := s.begins("long")
 	s.schedule("short", nil)
 	s.begins("short").end <- nil
-	enginetest.Eventually(t, 15*time.Second, "the start of the long one is written", func() bool {
+	enginetest.Eventually(t, patience, "the start of the long one is written", func() bool {
 		return s.count(startWrittenSQL, "long") == 1
 	})
 	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil ||
@@ -121,7 +121,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	tr.oneBatch("default", 1)
 	tr.run()
 	k := tr.worker.Renewer
-	enginetest.Eventually(t, 15*time.Second, "it waits for its connection", func() bool {
+	enginetest.Eventually(t, patience, "it waits for its connection", func() bool {
 		runs := tr.worker.InHand(0)
 		return len(runs) == 1 && runs[0].Begun() && time.Since(runs[0].Since) > 2*worker.LongRun
 	})
@@ -134,8 +134,8 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	for _, release := range taken {
 		release()
 	}
-	startedAt := enginetest.Receive(t, called, 15*time.Second, "its handler is called")
-	enginetest.Eventually(t, 15*time.Second, "the start is written", func() bool {
+	startedAt := enginetest.Receive(t, called, patience, "its handler is called")
+	enginetest.Eventually(t, patience, "the start is written", func() bool {
 		return s.count(startWrittenSQL, "one") == 1
 	})
 	close(end)

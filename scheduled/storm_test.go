@@ -148,8 +148,8 @@ func TestStorm(t *testing.T) {
 	}
 	for range 2 {
 		ran := s.ran()
-		enginetest.Eventually(t, 20*time.Second, "tasks run", func() bool { return s.ran() > ran+20 })
-		enginetest.Eventually(t, 20*time.Second, "a session is cut", func() bool {
+		enginetest.Eventually(t, patience, "tasks run", func() bool { return s.ran() > ran+20 })
+		enginetest.Eventually(t, patience, "a session is cut", func() bool {
 			return s.count(`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name LIKE 'tasktable session%' ORDER BY random()
 					LIMIT 1) AS one`) == 1

@@ -46,7 +46,7 @@ func TestLeaderKilledAtTicks(t *testing.T) {
 		task.MaxAttempts = 1000 // each killed leader takes one
 		enginetest.Schedule(t, f.pool, task)
 	}
-	f.until(10*time.Second, "all have fired", `SELECT bool_and(occurrence_count > 0) FROM tasktable.recurring_tasks`)
+	f.until(patience, "all have fired", `SELECT bool_and(occurrence_count > 0) FROM tasktable.recurring_tasks`)
 
 	// The instants of the server's clock.
 	ahead := time.Until(ask[time.Time](f, `SELECT clock_timestamp()`))
@@ -82,7 +82,7 @@ func TestLeaderKilledAtTicks(t *testing.T) {
 // leaderOf waits until one of the processes leads, and returns which.
 func (f *field) leaderOf(processes []*process) (leader int) {
 	f.t.Helper()
-	enginetest.Eventually(f.t, 20*time.Second, "one of the processes leads", func() bool {
+	enginetest.Eventually(f.t, patience, "one of the processes leads", func() bool {
 		_, pid := f.leading()
 		leader = slices.IndexFunc(processes, func(p *process) bool { return p.pid == pid })
 		return leader >= 0

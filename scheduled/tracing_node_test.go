@@ -48,7 +48,7 @@ func (s *spans) within(ctx context.Context, name string, do func(ctx context.Con
 // of waits for that many ended executions of a task, and returns their spans in the order of their beginning.
 func (s *spans) of(id string, n int) (found []sdktrace.ReadOnlySpan) {
 	s.t.Helper()
-	enginetest.Eventually(s.t, 15*time.Second, fmt.Sprintf("%d spans of task %s", n, id), func() bool {
+	enginetest.Eventually(s.t, patience, fmt.Sprintf("%d spans of task %s", n, id), func() bool {
 		found = nil
 		for _, span := range s.recorder.Ended() {
 			if attributes(span)["messaging.message.id"] == id {
@@ -320,7 +320,7 @@ func TestNoTracerCarriesTheSpan(t *testing.T) {
 		got.carried.TraceID() != scheduling.TraceID() || got.carried.SpanID() != scheduling.SpanID() {
 		t.Errorf("the handler is told of %v and carries %v", got.scheduledIn, got.carried)
 	}
-	row := enginetest.Await(t, s.pool, "follow-up", time.Second, store.StatusQueued)
+	row := enginetest.Await(t, s.pool, "follow-up", patience, store.StatusQueued)
 	if got := store.SpanOf(taskdb.TextOf(row.Trace)); got.SpanID() != scheduling.SpanID() {
 		t.Errorf("the follow-up carries %v", got)
 	}

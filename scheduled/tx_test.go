@@ -94,7 +94,7 @@ func TestTransactionalHandlers(t *testing.T) {
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("%s: message %q, effects %s", a.ID, taskdb.TextOf(row.Message), s.effects(a.ID))
 		}
-		enginetest.Await(t, s.pool, kind+"next", 5*time.Second, store.StatusQueued)
+		enginetest.Await(t, s.pool, kind+"next", patience, store.StatusQueued)
 
 		s.begins(kind + "fails").end <- oops
 		s.begins(kind + "fails").end <- nil
@@ -121,13 +121,13 @@ func TestTransactionalHandlers(t *testing.T) {
 		if got := s.effects(a.ID); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		enginetest.Await(t, s.pool, kind+"of the edited", 5*time.Second, store.StatusQueued)
+		enginetest.Await(t, s.pool, kind+"of the edited", patience, store.StatusQueued)
 
 		a = s.begins(kind + "cancelled") // its context ends, so it does not commit
 		if _, err := s.tasks.Cancel(t.Context(), s.pool, a.ID); err != nil {
 			t.Fatal(err)
 		}
-		_ = a.ends(t, 2*time.Second)
+		_ = a.ends(t, patience)
 		s.is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
@@ -168,7 +168,7 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 		first := s.begins(id)
 		// Its lease is over.
 		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
-		enginetest.Eventually(t, 10*time.Second, "the claim is taken back", func() bool {
+		enginetest.Eventually(t, patience, "the claim is taken back", func() bool {
 			return fmt.Sprint(enginetest.Outcomes(t, s.pool, id)) == "[LOST]"
 		})
 		first.end <- nil
@@ -226,15 +226,15 @@ func TestTransactionInADeadlock(t *testing.T) {
 				return err
 			})
 		}()
-		enginetest.Eventually(t, 5*time.Second, "the application waits", func() bool {
+		enginetest.Eventually(t, patience, "the application waits", func() bool {
 			return s.count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
 		})
 		a.end <- nil
-		err := enginetest.Receive(t, ended, 10*time.Second, "the application's transaction ends")
-		enginetest.Eventually(t, 10*time.Second, "the attempt ends", func() bool {
+		err := enginetest.Receive(t, ended, patience, "the application's transaction ends")
+		enginetest.Eventually(t, patience, "the attempt ends", func() bool {
 			return len(enginetest.Outcomes(t, s.pool, kind+"a")) > 0
 		})
-		row := enginetest.Await(t, s.pool, kind+"a", 10*time.Second, store.StatusQueued, store.StatusCompleted)
+		row := enginetest.Await(t, s.pool, kind+"a", patience, store.StatusQueued, store.StatusCompleted)
 		switch got := fmt.Sprint(
 			enginetest.Outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil,
 		); got {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -66,7 +65,7 @@ func TestTypeSlots(t *testing.T) {
 	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, tasks); err != nil {
 		t.Fatal(err)
 	}
-	next := func() string { return enginetest.Receive(t, begun, 15*time.Second, "another slow task begins") }
+	next := func() string { return enginetest.Receive(t, begun, patience, "another slow task begins") }
 	next()
 	next()
 	for i := range 8 { // beside two slow tasks, in ten slots

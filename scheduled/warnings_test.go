@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -89,7 +88,7 @@ func TestNodeSaysItsPlaces(t *testing.T) {
 	var log enginetest.LogText
 	startNode(t, s.handPool(4), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))
-	enginetest.Eventually(t, 10*time.Second, "the node is up", func() bool {
+	enginetest.Eventually(t, patience, "the node is up", func() bool {
 		return len(log.Lines(`msg="node is up"`)) == 1
 	})
 	if len(log.Lines(`msg="node is up"`, " transactions=2 ")) != 1 {

@@ -59,7 +59,7 @@ func TestWhyOfANode(t *testing.T) {
 		c.Version = "v1"
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
 	}, handlers.Handle(s.handle))
-	enginetest.Eventually(t, 15*time.Second, "the node leads", func() bool {
+	enginetest.Eventually(t, patience, "the node leads", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
 	})
 	var number int64
@@ -86,7 +86,7 @@ func TestWhyOfANode(t *testing.T) {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
 	}
 	a.end <- errors.New("421 try later")
-	enginetest.Eventually(t, 15*time.Second, "it waits for its next attempt", func() bool {
+	enginetest.Eventually(t, patience, "it waits for its next attempt", func() bool {
 		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
 	})
 	says(s.why("one"), "attempt 1 of 10 failed, and the next waits for its time, due at T: 421 try later")

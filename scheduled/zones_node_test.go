@@ -31,16 +31,16 @@ func TestNodesWithOtherZoneData(t *testing.T) {
 			WHERE planned_revision = revision AND planned_zone_data <> ''`)
 	}
 	stop := start(enginetest.SummerFromMarch)
-	enginetest.Eventually(t, 20*time.Second, "it is planned by the first data", func() bool { return next() == 13 })
+	enginetest.Eventually(t, patience, "it is planned by the first data", func() bool { return next() == 13 })
 	start(enginetest.SummerFromApril)
-	enginetest.Eventually(t, 20*time.Second, "nodes that differ are told of", func() bool {
+	enginetest.Eventually(t, patience, "nodes that differ are told of", func() bool {
 		return len(log.Lines("nodes have different data of time zones", "time_zones="+enginetest.Havana)) > 0
 	})
 	stop()
 	enginetest.Eventually(
 		t, 20*time.Second, "the other node leads, and plans anew", func() bool { return next() == 14 },
 	)
-	enginetest.Eventually(t, 5*time.Second, "it says so", func() bool { return len(log.Lines("planning anew")) > 0 })
+	enginetest.Eventually(t, patience, "it says so", func() bool { return len(log.Lines("planning anew")) > 0 })
 	if n := s.count(`SELECT count(*)::int FROM tasktable.scheduled_tasks WHERE parent_id = 'yearly'`); n != 0 {
 		t.Errorf("it has fired %d times", n)
 	}

@@ -83,8 +83,8 @@ func (a *API) registerDeadLetters() {
 		OperationID: "groupDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
 		Tags: []string{"dead letters"}, Summary: "Count dead letters by what went wrong",
 		Description: "Dead letters of the same type and status, whose messages differ only in quoted texts and in " +
-			"words with a digit or an @, are one group. Its pattern has a * for these parts. It is a filter, too. The " +
-			"largest group comes first. Each has the id of one of its tasks as an example.",
+			"words with a digit or an @, are one group. Its pattern has a * for these parts. It is a filter, too. " +
+			"The largest group comes first. Each has the id of one of its tasks as an example.",
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, groupDeadLetters)
 	change(a, keys.Operate, huma.Operation{

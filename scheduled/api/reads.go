@@ -50,8 +50,8 @@ func splitStatuses(next http.Handler) http.Handler {
 func (f TaskFilter) filter() inspect.Filter {
 	return inspect.Filter{
 		Type: f.Type, Statuses: f.Status, Queue: f.Queue, Entity: f.Entity, TenantID: f.TenantID, IDPrefix: f.IDPrefix,
-		SpawnedBy: f.SpawnedBy, Message: f.Message, Pattern: f.Pattern, ScheduledFrom: f.ScheduledFrom, ScheduledTo: f.ScheduledTo,
-		FinishedFrom: f.FinishedFrom, FinishedTo: f.FinishedTo,
+		SpawnedBy: f.SpawnedBy, Message: f.Message, Pattern: f.Pattern, ScheduledFrom: f.ScheduledFrom,
+		ScheduledTo: f.ScheduledTo, FinishedFrom: f.FinishedFrom, FinishedTo: f.FinishedTo,
 	}
 }
 

@@ -45,7 +45,8 @@ func deadQueryOf(values url.Values) deadQuery {
 	q := deadQuery{
 		Type: values.Get("type"), Status: values.Get("status"), Queue: values.Get("queue"),
 		Tenant: values.Get("tenant"), Entity: values.Get("entity"), Message: values.Get("message"),
-		Pattern: values.Get("pattern"), Since: values.Get("since"), By: values.Get("by"), Archived: values.Get("archived") != "",
+		Pattern: values.Get("pattern"), Since: values.Get("since"), By: values.Get("by"),
+		Archived: values.Get("archived") != "",
 	}
 	if q.Message+q.Pattern != "" { // the address of a group
 		q.By = "task"

@@ -123,7 +123,8 @@ func (l *storyLine) ends(x store.Execution) {
 	for _, fact := range l.Facts {
 		told = told || fact.Value.Text == whole
 	}
-	if !told && x.Outcome != store.AttemptExpired && x.Outcome != store.AttemptCancelled { // of these the text tells all
+	// Of these two outcomes the text tells all.
+	if !told && x.Outcome != store.AttemptExpired && x.Outcome != store.AttemptCancelled {
 		l.Error = whole
 	}
 }

@@ -94,8 +94,8 @@ func (h *Harness) RunDueAt(ctx context.Context, at time.Time) []Ran {
 	for _, one := range ran {
 		if one.PutOff {
 			h.t.Logf("a follow-up of task %s is due a second later, because a chain of %d tasks started within a "+
-				"second, or the chain came back to a task that is behind it: RunDueAt(%s) runs it", one.ID, taskdb.MaxSteps,
-				at.Add(time.Second).Format(time.RFC3339Nano))
+				"second, or the chain came back to a task that is behind it: RunDueAt(%s) runs it",
+				one.ID, taskdb.MaxSteps, at.Add(time.Second).Format(time.RFC3339Nano))
 		}
 	}
 	return ran

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -37,7 +38,7 @@ func TestNotifier(t *testing.T) {
 	for _, dead := range []Failure{want, {ID: "bad", Type: "JOB", Status: "FAILED", Revision: 8, Attempt: 1},
 		{ID: "worse", Status: "EXPIRED"}, {ID: "after them", Status: "FAILED"}} {
 		u.Tell(dead)
-		if got := receive(t, told, 10*time.Second, "the hook is called"); got != dead {
+		if got := enginetest.Receive(t, told, enginetest.Patience, "the hook is called"); got != dead {
 			t.Errorf("told %+v, want %+v", got, dead)
 		}
 	}
@@ -73,7 +74,7 @@ func TestNotifierWithASlowHook(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { u.Run(ctx) })
 	u.Tell(Failure{ID: "0", Status: "FAILED"})
-	receive(t, entered, 10*time.Second, "the hook is called")
+	enginetest.Receive(t, entered, enginetest.Patience, "the hook is called")
 	for i := range maxQueued + 3 { // the hook does not return: this must not wait for it
 		u.Tell(Failure{ID: fmt.Sprint(i + 1), Status: "EXPIRED", Outcome: taskdb.OutcomeExpired})
 	}
@@ -110,9 +111,9 @@ func TestNotifierWithAHookThatWaits(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { u.Run(ctx); close(ended) }()
-	receive(t, entered, 10*time.Second, "the hook is called")
+	enginetest.Receive(t, entered, enginetest.Patience, "the hook is called")
 	cancel()
-	receive(t, ended, 10*time.Second, "it ends")
+	enginetest.Receive(t, ended, enginetest.Patience, "it ends")
 	if len(entered) != 0 || !strings.Contains(logged.String(), "task=b") ||
 		!strings.Contains(logged.String(), "task=c") {
 		t.Errorf("%d more calls, %s", len(entered), logged.String())
@@ -174,17 +175,6 @@ func TestOf(t *testing.T) {
 		Status: "COMPLETED", Type: "JOB",
 	}); got.Error != "" {
 		t.Errorf("got %+v", got)
-	}
-}
-
-func receive[T any](t *testing.T, from <-chan T, within time.Duration, what string) T {
-	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(within):
-		t.Fatalf("not within %s: %s", within, what)
-		panic("unreachable")
 	}
 }
 

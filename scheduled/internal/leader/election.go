@@ -78,7 +78,8 @@ func (l *Leader) noteLeading(ctx context.Context) error {
 		l.log.Warn("leader cannot see whether there was a failover; after an asynchronous one, see UPGRADING.md",
 			"error", err)
 	case moved > 0:
-		l.log.Warn("the database has failed over; revisions, fences and River jobs have higher numbers now", "least", moved)
+		l.log.Warn("the database has failed over; revisions, fences and River jobs have higher numbers now",
+			"least", moved)
 	}
 	if err := l.takeOver(ctx); err != nil {
 		return err

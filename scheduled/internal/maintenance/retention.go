@@ -232,38 +232,6 @@ func (r *Retained) add(more Retained) {
 	r.Refused += more.Refused
 }
 
-// retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
-// numbers of the nodes.
-const retainRestSQL = `
-WITH nodes AS (
-    DELETE FROM tasktable.nodes WHERE $1::interval IS NOT NULL
-        AND dead_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
-        interval '720 hours') RETURNING 1
-), pauses AS (
-    DELETE FROM tasktable.pauses WHERE $1::interval IS NOT NULL
-        AND ends_at < coalesce($2::timestamptz, clock_timestamp()) - greatest($1::interval,
-        interval '720 hours') RETURNING 1
-), causes AS ( -- a notice waits at most 8 days and then expires
-    DELETE FROM tasktable.notice_causes AS c
-    WHERE c.at < coalesce($2::timestamptz, clock_timestamp()) - interval '720 hours'
-)
-SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
-
-// Answers of the API are kept for a day. They are removed in each batch, not once a round, because a round of large
-// tables takes hours.
-const retainAnswersSQL = `
-DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM tasktable.api_answers AS o
-    WHERE o.created_at < coalesce($1::timestamptz, clock_timestamp()) - interval '24 hours'
-    ORDER BY o.created_at LIMIT 5000))`
-
-// retainSessionsSQL removes the sessions of the dashboard that have expired.
-const retainSessionsSQL = `
-DELETE FROM tasktable.api_sessions AS s WHERE s.ctid = ANY (ARRAY(
-    SELECT o.ctid FROM tasktable.api_sessions AS o
-    WHERE o.expires_at < coalesce($1::timestamptz, clock_timestamp())
-    ORDER BY o.expires_at LIMIT 1000))`
-
 // maxRetain is how long a batch may take. While it lasts, nobody can schedule a task with the id of a removed one.
 const maxRetain = 2 * time.Second
 
@@ -310,11 +278,8 @@ func (r *Retention) step(
 	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 		return at, done, fmt.Errorf("make constraints immediate: %w", err)
 	}
-	if _, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(retainAnswersSQL), now); err != nil {
-		return at, done, fmt.Errorf("remove old answers of the API: %w", err)
-	}
-	if _, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(retainSessionsSQL), now); err != nil {
-		return at, done, fmt.Errorf("remove expired sessions: %w", err)
+	if err := r.removeShortLived(ctx, tx, now); err != nil {
+		return at, done, err
 	}
 	budget := r.pages
 	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {
@@ -335,8 +300,7 @@ func (r *Retention) step(
 			return Place{at.table, stopped}, done, nil
 		}
 	}
-	gone, err := pg.QueryOne[int64](ctx, tx, "remove old nodes and pauses",
-		r.config.Statements.Schema.SQL(retainRestSQL), periodText(r.config.Period), now)
+	gone, err := r.removeEnded(ctx, tx, now)
 	done.Rows += gone
 	return Place{}, done, err
 }

@@ -64,15 +64,16 @@ const (
 // LookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
 // are bounded, because a job that is not the engine's may contain any time.
 const LookSQL = `
-SELECT sequence.last, clock_timestamp() AS now, j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata, j.age
+SELECT sequence.last, sequence.now, j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata,
+    date_part('epoch', sequence.now - j.since) AS age
 FROM (
     SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass),
-        0)::bigint AS last
+        0)::bigint AS last, clock_timestamp() AS now OFFSET 0 -- one time for all jobs
 ) AS sequence LEFT JOIN (
     SELECT r.id, r.queue, r.kind, r.state::text AS state, r.metadata::text AS metadata,
         CASE WHEN r.state = 'running' THEN r.attempted_by[array_length(r.attempted_by, 1)] END AS client,
-        date_part('epoch', clock_timestamp() - least('9999-12-30',
-            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END))) AS age
+        least('9999-12-30',
+            greatest('1970-01-01', CASE WHEN r.state = 'running' THEN r.attempted_at ELSE r.created_at END)) AS since
     FROM (
         SELECT * FROM tasktable.river_job AS newer WHERE newer.id >= $1::bigint
         UNION ALL

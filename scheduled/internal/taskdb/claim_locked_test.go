@@ -123,7 +123,7 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 				ids, err = b.claimAtNoon()
 				claimed <- err
 			}()
-			enginetest.Eventually(t, 10*time.Second, "the claim has read the row", func() bool {
+			enginetest.Eventually(t, enginetest.Patience, "the claim has read the row", func() bool {
 				var n int
 				if err := b.Pool.QueryRow(t.Context(), claimWaitsSQL).Scan(&n); err != nil {
 					t.Fatal(err)
@@ -134,7 +134,7 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			if err := tx.Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := enginetest.Receive(t, claimed, 10*time.Second, "the claim ends"); err != nil ||
+			if err := enginetest.Receive(t, claimed, enginetest.Patience, "the claim ends"); err != nil ||
 				fmt.Sprint(ids) != "[b]" {
 				t.Errorf("claimed %v, %v; want b alone", ids, err)
 			}
@@ -306,6 +306,7 @@ func TestClaimLeavesWhatIsSetAside(t *testing.T) {
 func TestClaimDoesNoHarmToApplications(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	limit := enginetest.Limits(t, b.Pool)
 	for i := range 20 {
 		b.Schedule(store.Task{
 			Payload: enginetest.Job{Name: fmt.Sprintf("%02d", i)},
@@ -327,10 +328,10 @@ func TestClaimDoesNoHarmToApplications(t *testing.T) {
 	}()
 	began := time.Now()
 	_, err = tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id < '19' ORDER BY id DESC FOR UPDATE`)
-	if took := time.Since(began); err != nil || took > 900*time.Millisecond {
+	if took := time.Since(began); err != nil || took > limit(900*time.Millisecond) {
 		t.Errorf("the application waited %s: %v", took, err)
 	}
-	if err := enginetest.Receive(t, claimed, 10*time.Second, "the claim ends"); err != nil {
+	if err := enginetest.Receive(t, claimed, enginetest.Patience, "the claim ends"); err != nil {
 		t.Errorf("the claim: %v", err)
 	}
 }

@@ -79,8 +79,8 @@ func (b *batch) begin(
 	r.begins(ctx, e)
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
 	e.WithLate(func(method string) {
-		b.config.Log.Warn("a handler has left a goroutine that asks for something after the attempt has ended: it does "+
-			"not count", "method", method, "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
+		b.config.Log.Warn("a handler has left a goroutine that asks for something after the attempt has ended: it "+
+			"does not count", "method", method, "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
 	})
 	// LogAttrs needs no memory if the line is not written.
 	b.config.Log.LogAttrs(ctx, slog.LevelDebug, "task starts", slog.String("task", e.ID), slog.String("type", e.Type),
@@ -105,13 +105,13 @@ func (b *batch) finish(r *running, ended attempted) {
 	b.Averages.Observe(e.Type, took)
 	b.tally.Ran(took)
 	if ended.settled {
-		outcome := taskdb.OutcomeCompleted
+		level, say, outcome := slog.LevelDebug, "task COMPLETED", taskdb.OutcomeCompleted
 		if r.outdated {
-			outcome = taskdb.OutcomeSuperseded
+			level, say, outcome = slog.LevelInfo, sayOutdated, taskdb.OutcomeSuperseded
 		}
 		b.tally.Recorded(outcome)
-		b.config.Log.DebugContext(r.ctx, "task COMPLETED", "task", e.ID, "type", e.Type,
-			"revision", e.Revision, "attempt", e.Attempt, "outcome", taskdb.OutcomeCompleted)
+		b.config.Log.Log(r.ctx, level, say, "task", e.ID, "type", e.Type,
+			"revision", e.Revision, "attempt", e.Attempt, "outcome", outcome)
 		b.drop(r.Run)
 		return
 	}

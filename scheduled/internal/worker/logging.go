@@ -36,6 +36,9 @@ func oneLine(text string) (line, stack string) {
 	return line[:end] + "…", stack
 }
 
+// sayOutdated is the line about an attempt that ended SUPERSEDED.
+const sayOutdated = "task was edited or cancelled meanwhile; the outcome does not count"
+
 // logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
 // debug it also writes the stack of a panic.
 func (w *Worker) logEnd(ctx context.Context, level slog.Level, say string, s taskdb.Settlement, outcome string) {

@@ -118,7 +118,7 @@ func (b *batch) end(r *Run, s taskdb.Settlement) {
 				level, say = slog.LevelInfo, "outcome was recorded already"
 			}
 		case !state.Current:
-			outcome, say = s.Recorded(state), "task was edited or cancelled meanwhile; the outcome does not count"
+			outcome, say = s.Recorded(state), sayOutdated
 		case s.Outcome == taskdb.OutcomeFailed:
 			level = slog.LevelError
 		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt

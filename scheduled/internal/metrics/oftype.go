@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+const (
+	// maxTypeSeries is how many types have series of their own. A type is meant to be a word of the code. If an
+	// application makes one type for each of its members, the types beyond the limit share the series otherLabel.
+	maxTypeSeries = 200
+	// otherLabel cannot be the name of a type or a queue, because these may not contain such brackets.
+	otherLabel = "(other)"
+)
+
+// outcomeWords are all words of scheduled_task_executions.outcome.
+var outcomeWords = []string{
+	taskdb.OutcomeCompleted, taskdb.OutcomeFailed, taskdb.OutcomeRetried, taskdb.OutcomeSnoozed, taskdb.OutcomeLost,
+	taskdb.OutcomeSuperseded, taskdb.OutcomeExpired, taskdb.OutcomeInterrupted, taskdb.OutcomeReleased,
+	taskdb.OutcomeCancelled,
+}
+
+var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)}
+
+// OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
+// would cost more than the counting itself.
+type OfType struct {
+	label                  string
+	claimed, putOff, waits prometheus.Counter
+	outcomes, dead         map[string]prometheus.Counter
+
+	// These three are nil if this node has no handler for the type.
+	started         prometheus.Counter
+	delay, duration prometheus.Observer
+}
+
+// label returns the label of a type. That is otherLabel if the type has no series of its own.
+func (m *Metrics) label(kind string) string { return m.Of(kind).label }
+
+// Of returns the metrics of a type. After the first maxTypeSeries types, all further types share one.
+func (m *Metrics) Of(kind string) *OfType {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found := m.types[kind]; found != nil {
+		return found
+	}
+	if len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind) {
+		kind = otherLabel
+		if found := m.types[kind]; found != nil {
+			return found
+		}
+	}
+	made := &OfType{
+		label: kind, claimed: m.claimed.WithLabelValues(kind), putOff: m.putOffs.WithLabelValues(kind),
+		waits:    m.waits.WithLabelValues(kind),
+		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
+	}
+	for _, word := range outcomeWords {
+		made.outcomes[word] = m.executions.WithLabelValues(kind, word)
+	}
+	for _, word := range deadWords {
+		made.dead[word] = m.dead.WithLabelValues(kind, word)
+	}
+	m.types[kind] = made
+	return made
+}
+
+// own adds the counters that only a node with a handler for the type has.
+func (t *OfType) own(m *Metrics, kind string) {
+	t.started = m.started.WithLabelValues(kind)
+	t.delay, t.duration = m.delay.WithLabelValues(kind), m.duration.WithLabelValues(kind)
+}
+
+// Starts counts a called handler. delay is the time since its attempt was due.
+func (t *OfType) Starts(delay time.Duration) {
+	if t != nil {
+		t.started.Inc()
+		t.delay.Observe(delay.Seconds())
+	}
+}
+
+// Ran counts how long a handler took.
+func (t *OfType) Ran(took time.Duration) {
+	if t != nil {
+		t.duration.Observe(took.Seconds())
+	}
+}
+
+// Recorded counts a line of the history.
+func (t *OfType) Recorded(outcome string) {
+	if t == nil {
+		return
+	}
+	if counter := t.outcomes[outcome]; counter != nil {
+		counter.Inc()
+	}
+}
+
+// Died counts a dead letter. It ignores a status that is not of a dead letter.
+func (t *OfType) Died(status string) {
+	if t == nil {
+		return
+	}
+	if counter := t.dead[status]; counter != nil {
+		counter.Inc()
+	}
+}
+
+// PutOff counts an attempt that asked for a run at once.
+func (t *OfType) PutOff() {
+	if t != nil {
+		t.putOff.Inc()
+	}
+}
+
+// Waited counts an attempt that waits for something that is out of order.
+func (t *OfType) Waited() {
+	if t != nil {
+		t.waits.Inc()
+	}
+}
