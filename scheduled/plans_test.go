@@ -173,23 +173,25 @@ func (b *bench) hotStatements() []hotStatement {
 		b.T.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
 	}
 	var budgets []taskdb.LaneQuota
-	var known []taskdb.LaneFrom
-	var ranges []taskdb.LaneRange
-	var around []taskdb.Around
-	for i, l := range found.Tasks {
+	var known []taskdb.LaneAt
+	for _, l := range found.Tasks {
 		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
-		one := taskdb.LaneFrom{Queue: l.Queue, Type: l.Type, Priority: l.Priority, Since: l.Head}
-		ranges = append(ranges, taskdb.LaneRange{LaneFrom: one, Until: l.Head.Add(time.Second)})
-		if i > 0 { // the first is yet to be found
-			known = append(known, one)
-		} else {
-			around = append(around, taskdb.Around{LaneFrom: one, Last: l.Priority})
-		}
+		known = append(known, taskdb.LaneAt{LaneKey: taskdb.LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority}, At: l.Head})
 	}
-	var gaps []taskdb.Gap
+	var gaps []taskdb.Gap // the first lane is yet to be found
+	first := known[0].LaneKey
+	for _, high := range []taskdb.LaneKey{
+		{Queue: first.Queue, Type: first.Type, Priority: first.Priority + 1}, {Queue: first.Queue, Type: first.Type + "X"},
+	} {
+		gaps = append(gaps, taskdb.Gap{Low: taskdb.LaneKey{Queue: first.Queue, Type: first.Type, Priority: first.Priority - 1}, High: high})
+	}
+	var recurringGaps []taskdb.Gap
 	for _, l := range found.Recurring {
-		gaps = append(gaps, taskdb.Gap{LaneFrom: taskdb.LaneFrom{Queue: l.Queue, Type: l.Type}, Last: l.Type})
+		recurringGaps = append(recurringGaps, taskdb.Gap{
+			Low: taskdb.LaneKey{Queue: l.Queue}, High: taskdb.LaneKey{Queue: l.Queue, Type: taskdb.PastTypes},
+		})
 	}
+	overlooked := slices.Repeat([]taskdb.Overlooked{{ID: "task 1", Until: time.Now()}}, planHolds)
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
@@ -201,9 +203,10 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
-	b.QueueLook(&r.Batch, false, taskdb.Reach{Known: known, Around: around, Gaps: gaps}, planMost)
-	b.QueueLook(&r.Batch, true, taskdb.Reach{Gaps: gaps}, planMost)
-	_, _ = b.Requeue(ctx, &r, false, ranges)
+	b.QueueLook(&r.Batch, false, known[1:], gaps, planMost)
+	b.QueueLook(&r.Batch, true, nil, recurringGaps, planMost)
+	_, _ = b.Overlooked(ctx, &r, false, known)
+	_, _ = b.Requeue(ctx, &r, overlooked)
 	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
 	_, _ = b.LaneRows(ctx, &r, taskdb.RecurringLanesSQL, nil, true)
 	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), "(0,0)", "(2000,0)", time.Minute)
@@ -221,9 +224,10 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "again", sql: taskdb.AgainSQL, most: 2 * planHolds},
 		{name: "lanes", sql: taskdb.LanesSQL, most: lanes + 1},
 		{name: "recurring lanes", sql: taskdb.RecurringLanesSQL, most: recurring + 1},
-		{name: "look", sql: taskdb.LookSQL, most: 4*lanes + recurring},
+		{name: "look", sql: taskdb.LookSQL, most: 2 * lanes},
 		{name: "look at recurring tasks", sql: taskdb.RecurringLookSQL, most: 2*recurring + 2},
-		{name: "requeue", sql: taskdb.RequeueSQL, most: lanes * planMost},
+		{name: "overlooked", sql: taskdb.OverlookedSQL, most: lanes},
+		{name: "requeue", sql: taskdb.RequeueSQL, most: 2 * planHolds},
 		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
 		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},

@@ -308,9 +308,6 @@ func (tr *troupe) looks() {
 	if _, err := tr.leader.Tick(tr.t.Context()); err != nil {
 		tr.t.Fatal(err)
 	}
-	enginetest.Eventually(tr.t, patience, "the deep look is made", func() bool {
-		return tr.leader.Ready()
-	})
 }
 
 // turns has the node make turns of its loop until it leads and has seen all that is there.
@@ -320,7 +317,7 @@ func (tr *troupe) turns() {
 	defer due.Stop()
 	defer death.Stop()
 	enginetest.Eventually(tr.t, patience, "the leader has seen all that is there", func() bool {
-		ready := tr.session.Leads && tr.leader.Ready() // the turn that follows goes by it
+		ready := tr.session.Leads // the turn that follows knows the nodes
 		if _, err := tr.leader.Turn(tr.t.Context(), false, due, death); err != nil || !tr.session.Leads {
 			tr.t.Fatalf("leads: %t, %v", tr.session.Leads, err)
 		}

@@ -23,9 +23,6 @@ import (
 // alone for a while if claiming it takes too long, or has to wait for a lock.
 func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
-	if !l.Ready() {
-		return Look{Next: -1}, nil // the survey wakes the leader when it is done
-	}
 	forked, tried := 0, false
 	for {
 		found, lanes, err := l.claimOnce(ctx, l.MaxClaimed, !tried)
@@ -119,7 +116,7 @@ func (c claimedIDs) LogValue() slog.Value {
 func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
 	l.Lanes.tasks.claimed(taken, l.session.Clock.Now())
 	if len(taken) > 0 {
-		l.unwritten, l.walk.claimed = true, true
+		l.unwritten, l.claimedAt = true, time.Now()
 	}
 	rates{bytes: l.sizes}.claimed(taken)
 	l.metrics.Claimed(taken)
@@ -195,15 +192,16 @@ func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, fo
 	defer func() { l.session.Heard(sent, err) }()
 	var batch pgx.Batch
 	batch.Queue(taskdb.EnterSQL)
-	l.Lanes.Queue(l.statements, &batch)
+	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())
 	l.jobs.Queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
 	listed, more, err := l.readPlan(results)
 	if err = errors.Join(err, results.Close()); err != nil {
-		return ClaimPlan{}, Look{}, fmt.Errorf("survey: %w", err)
+		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
+		return ClaimPlan{}, Look{}, fmt.Errorf("look: %w", err)
 	}
-	if found.Next = -1; more {
-		found.Next = 0
+	if found.Next = -1; more { // a lane that the look has not listed may be more urgent
+		return lanes, Look{}, nil
 	}
 	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
 		if b.DueIn <= 0 {

@@ -41,7 +41,7 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 func (l *Leader) begins() {
 	l.DeadNodes.forget()
 	l.jobs.Forget()
-	l.walk.forget()
+	l.walk = l.newWalk()
 	l.Lanes, l.unwritten = newLanes(), false
 	l.maxEnded = maxReclaimed
 	l.noted = false

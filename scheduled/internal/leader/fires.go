@@ -47,12 +47,13 @@ func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
 	return forked
 }
 
-// fired notes that so many recurring tasks of the lanes have left dead entries behind.
+// fired moves the marks of lanes from which so many recurring tasks have fired. A mark never passes the first task of
+// its lane, because a fire that is planned keeps its time.
 func (l *Leader) fired(lanes []taskdb.Lane, forked int) {
-	l.unwritten = true
+	l.unwritten, l.claimedAt = true, time.Now()
 	for _, one := range lanes {
-		if mark := l.Lanes.recurring.lanes[taskdb.WorkedLane{Queue: one.Queue, Kind: one.Type}][0]; mark != nil {
-			mark.move(mark.at, forked)
+		if place, known := l.Lanes.recurring.find(taskdb.LaneKey{Queue: one.Queue, Type: one.Type}); known {
+			l.Lanes.recurring.lanes[place].move(one.Head, forked)
 		}
 	}
 }

@@ -4,63 +4,53 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// handover is what a leader writes to its node's row, so that the next leader need not look at what lies before. It may
-// be old, because marks only move on, and River's jobs only get higher ids.
+// handover is what a leader writes to its node's row, so that the next leader steps over few dead entries. It may be
+// old, because marks only move on, and River's jobs only get higher ids.
 type handover struct {
-	Next      int64         `json:"next"` // River's jobs with a smaller id are those in Jobs, or are gone
-	Jobs      []int64       `json:"jobs"`
-	Tasks     []handedLanes `json:"tasks"`
-	Recurring []handedLanes `json:"recurring"`
+	Next      int64        `json:"next"` // River's jobs with a smaller id are those in Jobs, or are gone
+	Jobs      []int64      `json:"jobs"`
+	Tasks     []handedLane `json:"tasks"`
+	Recurring []handedLane `json:"recurring"`
 }
 
-// handedLanes are the lanes of a queue and type.
-type handedLanes struct {
-	Queue   string            `json:"queue"`
-	Type    string            `json:"type"`
-	Covered time.Time         `json:"covered"`
-	Marks   map[int]time.Time `json:"marks"` // by priority
+// handedLane is a lane that was claimed from.
+type handedLane struct {
+	taskdb.LaneKey
+	At   time.Time // its mark
+	From time.Time // where a look begins
 }
 
 const (
 	// handEvery is how often a leader that claims tasks writes its marks.
 	handEvery = 5 * time.Second
-	// maxHanded is how many queues and types with tasks it writes at most. The next leader reads the others from their
-	// beginning.
-	maxHanded = 2000
+	// maxHanded is how many lanes of either kind it writes at most, the last ones that it claimed from. The next leader
+	// reads the other lanes from their beginning.
+	maxHanded = 1000
 )
 
-func (m *Marks) hand(settled time.Time) (handed []handedLanes) {
-	for pair, marks := range m.lanes {
-		covered, left := m.left[pair]
-		if !left {
-			covered = later(earlier(m.covered, settled), beginning)
+func (m *Marks) hand() (handed []handedLane) {
+	for _, one := range m.lanes {
+		if !one.at.IsZero() {
+			handed = append(handed, handedLane{one.LaneKey, one.at, one.from()})
 		}
-		if _, owes := m.owed[pair]; owes || len(handed) == maxHanded {
-			continue
-		}
-		one := handedLanes{Queue: pair.Queue, Type: pair.Kind, Covered: covered, Marks: map[int]time.Time{}}
-		for priority, mark := range marks {
-			one.Marks[priority] = mark.from(settled)
-		}
-		handed = append(handed, one)
 	}
-	return handed
+	slices.SortFunc(handed, func(a, b handedLane) int { return b.At.Compare(a.At) })
+	return handed[:min(len(handed), maxHanded)]
 }
 
-func (m *Marks) take(handed []handedLanes) {
+func (m *Marks) take(handed []handedLane) {
+	var lanes []*markedLane
 	for _, one := range handed {
-		pair := taskdb.WorkedLane{Queue: one.Queue, Kind: one.Type}
-		m.left[pair] = one.Covered
-		for priority, at := range one.Marks {
-			m.add(pair, priority, at)
-		}
+		lanes = append(lanes, &markedLane{one.LaneKey, mark{at: one.At, far: one.From, half: one.From}})
 	}
+	m.add(lanes)
 }
 
 const handSQL = `UPDATE tasktable.nodes SET marks = $2::text::jsonb WHERE number = $1`
@@ -70,10 +60,7 @@ func (l *Leader) hand(ctx context.Context) error {
 	if !l.unwritten || time.Since(l.handedAt) < handEvery {
 		return nil
 	}
-	settled := l.Lanes.writers.settled
-	made := handover{Tasks: l.Lanes.tasks.hand(settled), Recurring: l.Lanes.recurring.hand(settled)}
-	made.Next, made.Jobs = l.jobs.Next, l.jobs.Older()
-	text, err := json.Marshal(made)
+	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.Lanes.tasks.hand(), l.Lanes.recurring.hand()})
 	if err != nil {
 		return fmt.Errorf("write the marks: %w", err)
 	}
@@ -90,7 +77,7 @@ const handedSQL = `
 SELECT n.marks::text FROM tasktable.nodes AS n WHERE n.marks IS NOT NULL
 ORDER BY n.elected_at DESC NULLS LAST, n.number DESC LIMIT 1`
 
-// takeOver begins with the marks of the leader before. Without them, the leader makes a survey.
+// takeOver begins with the marks of the leader before. Without them, the first look lists all lanes and River's jobs.
 func (l *Leader) takeOver(ctx context.Context) error {
 	found, err := pg.CollectColumn[string](ctx, l.session.Conn, "read the marks of the leader before",
 		l.statements.Schema.SQL(handedSQL))
@@ -102,6 +89,7 @@ func (l *Leader) takeOver(ctx context.Context) error {
 		l.log.Warn("the marks of the leader before cannot be read; this one reads all lanes", "error", err)
 		return nil
 	}
+	l.Lanes = newLanes()
 	l.Lanes.tasks.take(handed.Tasks)
 	l.Lanes.recurring.take(handed.Recurring)
 	l.jobs.TakeOver(handed.Next, handed.Jobs)

@@ -33,10 +33,9 @@ type Leader struct {
 	metrics    *metrics.Metrics
 	log        *slog.Logger
 
-	wakes    chan struct{} // look now, because a task is due
-	surveyed chan struct{} // tick now, because a survey has ended
-	frees    chan struct{} // if there was no room, look now, because there may be room
-	ceased   chan struct{} // closed when the loop makes no pass any more
+	wakes  chan struct{} // look now, because a task is due
+	frees  chan struct{} // if there was no room, look now, because there may be room
+	ceased chan struct{} // closed when the loop makes no pass any more
 
 	progress    progress // whether passes succeed
 	noted       bool     // the node's row says that it leads
@@ -50,6 +49,7 @@ type Leader struct {
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
 	Lanes       Lanes
+	claimedAt   time.Time            // when tasks were last claimed
 	unwritten   bool                 // tasks were claimed since the marks were handed on
 	handedAt    time.Time            // when the marks were last handed on
 	lost        []failures.Failure   // of the transaction under way; the hooks are called once it is committed
@@ -85,13 +85,11 @@ func New(config Config) *Leader {
 	config.LookAhead = max(config.LookAhead, 0)
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
-		log: config.Log, wakes: make(chan struct{}, 1), surveyed: make(chan struct{}, 1), frees: make(chan struct{}, 1),
+		log: config.Log, wakes: make(chan struct{}, 1), frees: make(chan struct{}, 1),
 		ceased: make(chan struct{}), Lanes: newLanes(), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires,
 		maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
 	}
-	l.walk = &walk{
-		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log, moved: l.Wake,
-	}
+	l.walk = l.newWalk()
 	return l
 }
 
@@ -154,7 +152,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
-	l.Lanes.Queue(l.statements, &batch)
+	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())
 	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.Queue(l.statements, &batch)
 	results := l.session.Conn.SendBatch(ctx, &batch)
@@ -162,6 +160,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	err = errors.Join(err, results.Close())
 	l.session.Heard(sent, err)
 	if err != nil {
+		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
 		return Look{Next: -1, Tick: -1}, fmt.Errorf("tick: %w", err)
 	}
 	if seen.readOnly {
@@ -169,18 +168,12 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	}
 	l.session.Learn(seen.now, sent)
 	l.nodes = seen.nodes
-	fresh := l.Lanes.Work(l.workingNodes())
-	fresh = fresh || seen.more || l.Lanes.owes()
+	fresh := l.Lanes.Work(l.workingNodes()) || seen.more
 	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.reclaimed = false
-	if err = l.survey(ctx); !l.Ready() {
-		return found, err // the leader knows neither the lanes nor the jobs that dead nodes have left
-	}
-	l.walk.begin(ctx, &l.Lanes)
+	l.walkOn(ctx)
 	l.metrics.Sees(seen.listed, seen.nodes)
-	var recoverErr error
-	found.Tick, recoverErr = l.recover(ctx)
-	err = errors.Join(err, recoverErr)
+	found.Tick, err = l.recover(ctx)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
 	}
@@ -189,9 +182,6 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	}
 	return found, errors.Join(err, l.hand(ctx)) // an error is no reason not to claim what is due
 }
-
-// Ready reports whether this node knows the lanes and River's jobs. Until then it claims nothing.
-func (l *Leader) Ready() bool { return l.jobs.Next > 0 && !l.Lanes.tasks.covered.IsZero() }
 
 // resumeDue resumes the tasks whose pause has ended.
 func (l *Leader) resumeDue(ctx context.Context) error {

@@ -48,8 +48,6 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			err = l.session.Resign(ctx)
 		case <-l.config.Quiet.Changed():
 			pass, err = l.Turn(ctx, stopping, due, death)
-		case <-l.surveyed: // from now on a new leader may take back the tasks of dead nodes
-			pass, err = l.Turn(ctx, stopping, due, death)
 		case <-tick.C:
 			pass, err = l.Turn(ctx, stopping, due, death)
 		case <-death.C:

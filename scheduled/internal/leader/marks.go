@@ -6,85 +6,71 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Marks says from where on the leader looks at each lane. Claimed tasks leave dead entries at the front of their
-// lane's index range. Vacuum removes these entries, but it cannot while a session holds an old snapshot. Nothing
-// becomes claimable in the past. So what lies before the mark of a lane need not be looked at again, with one
-// exception: a transaction may commit a task later than it wrote it. Therefore a look begins before the mark, at the
-// start of the oldest transaction that still writes, unless too many tasks were claimed since. The walk finds what
-// lies before that.
+// Lanes is what the leader knows of the lanes. It has a mark for each lane that was claimed from.
 //
-// The recurring tasks of a queue and type are one lane, with priority 0.
+// Claimed tasks leave dead entries at the front of their lane's index range. Vacuum removes these entries, but it
+// cannot while a session holds an old snapshot. Nothing becomes claimable in the past. So a look at a lane begins a
+// little before the mark, and steps over few dead entries. Between the lanes it looks for new ones. It steps over no
+// dead entries of claims there, because each lane that was claimed from is known.
+type Lanes struct {
+	tasks, recurring Marks
+	nodes            []taskdb.LiveNode // those that work the lanes
+	// narrow says that a look took too long. Until the walk has listed the lanes, looks read the known ones alone.
+	narrow bool
+}
+
+func newLanes() Lanes { return Lanes{recurring: Marks{recurring: true}} }
+
+// Marks is what the leader knows of the lanes of plain tasks, or of recurring tasks.
 type Marks struct {
 	recurring bool
-	lanes     map[taskdb.WorkedLane]map[int]*mark // by priority; also of lanes that no node works any more
-	// covered is until when the lanes without a mark were looked at, because they have none of their tasks. Zero means
-	// that no look at all worked lanes was made.
-	covered time.Time
-	worked  []taskdb.WorkedLane // in order
-	queues  []int               // the places in worked at which a queue begins
-	// owed has those of worked of which the part before covered was not looked at, and from where on that is to be
-	// done. Until then their lanes are left alone. Otherwise a less urgent task could go first.
-	owed map[taskdb.WorkedLane]time.Time
-	left map[taskdb.WorkedLane]time.Time // those that are no longer worked, and until when they were covered
-	// others has the places in worked before which there are lanes that no node works.
-	others map[int]bool
+	lanes     []*markedLane       // those that some look has found, in order, also if no node works them
+	worked    []taskdb.WorkedLane // the queues and types that some node works, in order
+	probed    []*markedLane       // those of lanes that are worked
+	gaps      []taskdb.Gap        // the parts between lanes in which worked ones may lie
+}
+
+type markedLane struct {
+	taskdb.LaneKey
+	mark
 }
 
 // mark is the mark of a lane.
 type mark struct {
-	at     time.Time
-	passed []passed // behind the mark, in their order; together they have at most maxBehind tasks
-}
-
-// passed is a part of a lane behind its mark.
-type passed struct {
-	from    time.Time
-	claimed int
+	at time.Time // from when on the last claimed task could be claimed; zero: none was claimed
+	// A look goes back to far at most. From far to half, and from half to at, some thousand tasks were claimed.
+	far, half time.Time
+	claimed   int // since half
 }
 
 const (
-	// maxBehind is how many claimed tasks a look steps over at most, and minPassed is how many a part has at least, but
-	// for the last one.
-	maxBehind, minPassed = 10000, 1000
-	// maxFound is how many lanes without a mark a look lists.
-	maxFound = 1000
+	// lateCommit is how far before the mark a look begins. So it sees the tasks of transactions that were open for ten
+	// seconds. The trigger keeps the time of a task that became due just before it was written.
+	lateCommit = 11 * time.Second
+	// maxBehind is how many tasks are claimed until half and far move.
+	maxBehind = 5000
+	// maxFound is how many new lanes a look lists.
+	maxFound = 5000
 )
 
 // beginning is before all tasks.
 var beginning = time.Unix(0, 0)
 
-// from is where a look begins: at the mark, or earlier if a transaction that began earlier may still commit. All
-// transactions that began before settled have ended.
-func (m *mark) from(settled time.Time) time.Time {
-	from, claimed := m.at, 0
-	for _, part := range slices.Backward(m.passed) {
-		if claimed += part.claimed; claimed > maxBehind || !from.After(settled) {
-			break
-		}
-		from = part.from
-	}
-	return earlier(m.at, later(from, settled))
-}
+// from is where a look begins.
+func (m *mark) from() time.Time { return later(beginning, later(m.at.Add(-lateCommit), m.far)) }
 
 // move moves the mark after so many tasks were claimed.
 func (m *mark) move(to time.Time, claimed int) {
-	if to.Before(m.at) { // a task whose transaction committed late
-		m.passed = slices.DeleteFunc(m.passed, func(part passed) bool { return !part.from.Before(to) })
-		m.at = to
-		return
+	if m.claimed >= maxBehind {
+		m.far, m.half, m.claimed = m.half, m.at, 0
 	}
-	if last := len(m.passed) - 1; last >= 0 && m.passed[last].claimed+claimed <= minPassed {
-		m.passed[last].claimed += claimed
-	} else if to.After(m.at) || claimed > 0 {
-		m.passed = append(m.passed, passed{m.at, claimed})
-	}
-	if len(m.passed) > 2*maxBehind/minPassed {
-		m.passed = slices.Delete(m.passed, 0, 1)
-	}
-	m.at = to
+	m.at, m.claimed = later(m.at, to), m.claimed+claimed
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -101,214 +87,171 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// newMarks makes marks that know nothing.
-func newMarks(recurring bool) Marks {
-	return Marks{
-		recurring: recurring, lanes: map[taskdb.WorkedLane]map[int]*mark{}, others: map[int]bool{},
-		owed: map[taskdb.WorkedLane]time.Time{}, left: map[taskdb.WorkedLane]time.Time{},
+// find returns the place of a lane in lanes, or where it would be.
+func (m *Marks) find(key taskdb.LaneKey) (place int, known bool) {
+	return slices.BinarySearchFunc(m.lanes, key, func(one *markedLane, key taskdb.LaneKey) int { return one.Compare(key) })
+}
+
+// add adds lanes that were not known.
+func (m *Marks) add(fresh []*markedLane) {
+	if len(fresh) > 0 {
+		m.lanes = append(m.lanes, fresh...)
+		slices.SortFunc(m.lanes, func(a, b *markedLane) int { return a.Compare(b.LaneKey) })
+		m.arrange()
 	}
 }
 
-// work sets what is worked, in order.
-func (m *Marks) work(worked []taskdb.WorkedLane) {
-	former := m.worked
-	m.worked, m.queues, m.others = worked, nil, map[int]bool{}
-	for i, pair := range worked {
-		if i == 0 || pair.Queue != worked[i-1].Queue {
-			m.queues = append(m.queues, i)
+// arrange sets what a look reads. In each worked queue, it reads the worked lanes that are known, and what lies before,
+// between and after the known lanes if some worked type may be there.
+func (m *Marks) arrange() {
+	m.probed, m.gaps = nil, nil
+	next := 0 // in lanes
+	for first := 0; first < len(m.worked); {
+		queue, types := m.worked[first].Queue, []string(nil)
+		for ; first < len(m.worked) && m.worked[first].Queue == queue; first++ {
+			types = append(types, m.worked[first].Kind)
 		}
-	}
-	for _, pair := range former {
-		if _, works := m.place(pair); works {
-			continue
-		}
-		since, owes := m.owed[pair]
-		if !owes {
-			since = m.covered
-		}
-		m.left[pair] = since
-		delete(m.owed, pair)
-	}
-	for _, pair := range worked {
-		if _, worked := slices.BinarySearchFunc(former, pair, taskdb.WorkedLane.Compare); worked {
-			continue
-		}
-		m.owed[pair] = beginning
-		if since, known := m.left[pair]; known {
-			m.owed[pair] = since
-			delete(m.left, pair)
-		}
-	}
-}
-
-// reach says what the next look reads: the known lanes, and the parts of what is worked that have none. Pairs without
-// tasks that follow each other in a queue are one part, so that they cost nothing. If owed is true, it says what a look
-// at that reads which is owed.
-func (m *Marks) reach(settled time.Time, owed bool) (reach taskdb.Reach) {
-	covered := later(earlier(m.covered, settled), beginning)
-	stops := m.stops()
-	for n, i := range stops {
-		end := len(m.worked)
-		if n+1 < len(stops) {
-			end = stops[n+1]
-		}
-		pair, last := m.worked[i], m.worked[end-1]
-		low := taskdb.LaneFrom{Queue: pair.Queue, Type: pair.Kind, Priority: math.MinInt32, Since: covered}
-		since, owes := m.owed[pair]
-		if owes {
-			low.Since = since
-		}
-		if owes != owed {
-			continue
-		}
-		known := slices.Sorted(maps.Keys(m.lanes[pair]))
-		if len(known) == 0 {
-			reach.Gaps = append(reach.Gaps, taskdb.Gap{LaneFrom: low, Last: last.Kind})
-			continue
-		}
-		for _, priority := range known {
-			if !owes {
-				one := low
-				one.Priority, one.Since = priority, m.lanes[pair][priority].from(settled)
-				reach.Known = append(reach.Known, one)
+		low := taskdb.LaneKey{Queue: queue, Priority: math.MinInt32}
+		for ; next < len(m.lanes) && m.lanes[next].Queue <= queue; next++ {
+			lane := m.lanes[next]
+			if lane.Queue < queue {
+				continue
 			}
-			if !m.recurring && low.Priority < priority {
-				reach.Around = append(reach.Around, taskdb.Around{LaneFrom: low, Last: priority - 1})
+			if lane.Type != low.Type {
+				m.gap(types, low, taskdb.LaneKey{Queue: queue, Type: lane.Type})
+				low = taskdb.LaneKey{Queue: queue, Type: lane.Type, Priority: math.MinInt32}
 			}
-			low.Priority = priority + 1
-		}
-		if !m.recurring && low.Priority <= math.MaxInt32 {
-			reach.Around = append(reach.Around, taskdb.Around{LaneFrom: low, Last: math.MaxInt32})
-		}
-		if end > i+1 {
-			next := low
-			next.Type, next.Priority = m.worked[i+1].Kind, math.MinInt32
-			reach.Gaps = append(reach.Gaps, taskdb.Gap{LaneFrom: next, Last: last.Kind})
-		}
-	}
-	return reach
-}
-
-// stops lists the places in worked at which a part begins.
-func (m *Marks) stops() []int {
-	stops := slices.Clone(m.queues)
-	for place := range m.others {
-		if place < len(m.worked) {
-			stops = append(stops, place)
-		}
-	}
-	for pair := range m.lanes {
-		if place, works := m.place(pair); works {
-			stops = append(stops, place)
-		}
-	}
-	if len(m.owed) > 0 {
-		for i := 1; i < len(m.worked); i++ {
-			since, owes := m.owed[m.worked[i]]
-			former, owed := m.owed[m.worked[i-1]]
-			if owes != owed || !since.Equal(former) {
-				stops = append(stops, i)
+			if _, works := slices.BinarySearch(types, lane.Type); works {
+				m.probed = append(m.probed, lane)
+				m.gap(types, low, lane.LaneKey)
 			}
+			low = lane.LaneKey
+		}
+		m.gap(types, low, taskdb.LaneKey{Queue: queue, Type: taskdb.PastTypes})
+	}
+}
+
+// gap adds the lanes of a queue between two others, unless there cannot be any of these types.
+func (m *Marks) gap(types []string, low, high taskdb.LaneKey) {
+	if low.Type == high.Type {
+		if m.recurring || high.Priority <= low.Priority+1 {
+			return
+		}
+	} else {
+		first, known := slices.BinarySearch(types, low.Type)
+		if known && m.recurring {
+			first++
+		}
+		if first == len(types) || types[first] >= high.Type {
+			return
 		}
 	}
-	slices.Sort(stops)
-	return slices.Compact(stops)
+	m.gaps = append(m.gaps, taskdb.Gap{Low: low, High: high})
 }
 
-// reads reports whether the looks read the lanes of a pair: it is worked, and is not owed a look.
-func (m *Marks) reads(pair taskdb.WorkedLane) bool {
-	_, works := m.place(pair)
-	_, owes := m.owed[pair]
-	return works && !owes
+// queueLook adds the statement of a look to a batch.
+func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, narrow bool) {
+	known, gaps := make([]taskdb.LaneAt, len(m.probed)), m.gaps
+	for i, one := range m.probed {
+		known[i] = taskdb.LaneAt{LaneKey: one.LaneKey, At: one.from()}
+	}
+	if narrow {
+		gaps = nil
+	}
+	s.QueueLook(batch, m.recurring, known, gaps, maxFound)
 }
 
-// place returns where a pair is in worked, or would be.
-func (m *Marks) place(pair taskdb.WorkedLane) (place int, works bool) {
-	return slices.BinarySearchFunc(m.worked, pair, taskdb.WorkedLane.Compare)
-}
-
-// learn takes the lanes that a look has listed. It returns those that are worked, and whether there may be more. now is
-// when the look began.
-func (m *Marks) learn(rows []taskdb.LaneRow, now time.Time) (worked []taskdb.LaneRow, more bool) {
-	found := 0
+// learn takes the rows of a look. more says that there may be lanes that it has not listed.
+func (m *Marks) learn(rows []taskdb.LaneRow) (more bool) {
+	var fresh []*markedLane
 	for _, row := range rows {
-		pair := taskdb.WorkedLane{Queue: row.Queue, Kind: row.Type}
-		place, works := m.place(pair)
-		one := m.lanes[pair][row.Priority]
-		if one == nil {
-			found++
-		}
-		switch {
-		case !works:
-			m.others[place] = true
-			continue
-		case one == nil:
-			m.add(pair, row.Priority, earlier(row.Head, now))
-		default:
-			one.move(earlier(row.Head, now), 0)
-		}
-		worked = append(worked, row)
-	}
-	return worked, found >= maxFound
-}
-
-// looked takes the answer of a look at the known lanes and the gaps.
-func (m *Marks) looked(rows []taskdb.LaneRow, now time.Time) (lanes []taskdb.Lane, more bool) {
-	worked, more := m.learn(rows, now)
-	listed := map[laneKey]bool{}
-	for _, row := range worked {
-		listed[laneKey{row.Queue, row.Type, row.Priority}] = true
-	}
-	for pair, marks := range m.lanes {
-		for priority, one := range marks {
-			if m.reads(pair) && !listed[laneKey{pair.Queue, pair.Kind, priority}] {
-				one.move(now, 0) // the lane has no tasks
-			}
+		key := taskdb.LaneKey{Queue: row.Queue, Type: row.Type, Priority: row.Priority}
+		if _, known := m.find(key); !known {
+			fresh = append(fresh, &markedLane{LaneKey: key})
 		}
 	}
-	if !more && !m.covered.IsZero() {
-		m.covered = now
-	}
-	return taskdb.LanesOf(worked, m.recurring), more
+	m.add(fresh)
+	return len(fresh) >= maxFound
 }
 
-// surveyed takes the answer of a look at what these pairs are owed.
-func (m *Marks) surveyed(rows []taskdb.LaneRow, now time.Time, owed map[taskdb.WorkedLane]time.Time) {
-	if _, more := m.learn(rows, now); more {
-		return
-	}
-	for pair, since := range owed {
-		if still, owes := m.owed[pair]; owes && still.Equal(since) {
-			delete(m.owed, pair)
-		}
-	}
-	if m.covered.IsZero() || now.Before(m.covered) {
-		m.covered = now
-	}
-}
-
-type laneKey struct {
-	queue, kind string
-	priority    int
-}
-
-// claimed moves the mark of a lane to the last of some claimed tasks, but not past now. A task that is due before one
-// that was claimed ahead of its time may still be scheduled.
+// claimed moves the marks to the last of some claimed tasks, but not past now. A task that is due before one that was
+// claimed ahead of its time may still be scheduled.
 func (m *Marks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
-	last, tasks := map[*mark]time.Time{}, map[*mark]int{}
+	last, tasks := map[taskdb.LaneKey]time.Time{}, map[taskdb.LaneKey]int{}
 	for _, c := range taken {
-		if one := m.lanes[taskdb.WorkedLane{Queue: c.Queue, Kind: c.Type}][c.Priority]; one != nil {
-			last[one], tasks[one] = later(last[one], earlier(c.Due, now)), tasks[one]+1
-		}
+		key := taskdb.LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority}
+		last[key], tasks[key] = later(last[key], earlier(c.Since, now)), tasks[key]+1
 	}
-	for one, until := range last {
-		one.move(later(one.at, until), tasks[one])
+	for key, until := range last {
+		if place, known := m.find(key); known {
+			m.lanes[place].move(until, tasks[key])
+		}
 	}
 }
 
-func (m *Marks) add(pair taskdb.WorkedLane, priority int, at time.Time) {
-	if m.lanes[pair] == nil {
-		m.lanes[pair] = map[int]*mark{}
+// setBack takes the marks back if the database's clock was set back.
+func (m *Marks) setBack(now time.Time) {
+	for _, one := range m.probed {
+		if one.at.After(now.Add(time.Second)) {
+			one.mark = mark{at: now}
+		}
 	}
-	m.lanes[pair][priority] = &mark{at: at}
+}
+
+// Work sets which nodes work lanes. It reports whether other lanes are worked than before.
+func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
+	if slices.EqualFunc(l.nodes, nodes, func(a, b taskdb.LiveNode) bool {
+		return a.Number == b.Number && maps.Equal(a.Queues, b.Queues) && slices.Equal(a.Types, b.Types)
+	}) {
+		return false
+	}
+	l.nodes = nodes
+	worked := taskdb.WorkedBy(nodes)
+	if slices.Equal(worked, l.tasks.worked) {
+		return false
+	}
+	for _, m := range []*Marks{&l.tasks, &l.recurring} {
+		m.worked = worked
+		m.arrange()
+	}
+	return true
+}
+
+// Queue adds the statements of a look to a batch. now is about the database's time. read reads their answers.
+func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
+	for _, m := range []*Marks{&l.tasks, &l.recurring} {
+		m.setBack(now)
+		m.queueLook(s, batch, l.narrow)
+	}
+	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
+}
+
+// read reads the answers. more says that there may be lanes that the look has not listed.
+func (l *Lanes) read(results pgx.BatchResults) (found taskdb.ListedLanes, more bool, err error) {
+	tasks, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes")
+	if err != nil {
+		return found, false, err
+	}
+	recurring, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
+	if err != nil {
+		return found, false, err
+	}
+	more = l.learn(tasks, recurring)
+	found.Tasks, found.Recurring = l.worked(taskdb.LanesOf(tasks, false)), l.worked(taskdb.LanesOf(recurring, true))
+	found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses")
+	return found, more, err
+}
+
+func (l *Lanes) learn(tasks, recurring []taskdb.LaneRow) (more bool) {
+	more = l.tasks.learn(tasks)
+	return l.recurring.learn(recurring) || more
+}
+
+// worked leaves out the lanes that no node works.
+func (l *Lanes) worked(lanes []taskdb.Lane) []taskdb.Lane {
+	return slices.DeleteFunc(lanes, func(one taskdb.Lane) bool {
+		pair := taskdb.WorkedLane{Queue: one.Queue, Kind: one.Type}
+		_, works := slices.BinarySearchFunc(l.tasks.worked, pair, taskdb.WorkedLane.Compare)
+		return !works
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
+func key(queue, kind string, priority int) taskdb.LaneKey {
+	return taskdb.LaneKey{Queue: queue, Type: kind, Priority: priority}
+}
+
 // nodeOf works these types of each of the queues.
 func nodeOf(kinds []string, queues ...string) []taskdb.LiveNode {
 	node := taskdb.LiveNode{Number: 1, Queues: map[string]int{}, Types: kinds}
@@ -27,32 +30,20 @@ func nodeOf(kinds []string, queues ...string) []taskdb.LiveNode {
 	return []taskdb.LiveNode{node}
 }
 
-// look lists the lanes as a leader does: by a survey of what is owed, and then by a look.
+// look lists the lanes as a leader does.
 func (b *bench) look(l *Lanes) string {
 	b.T.Helper()
-	send := func(queue func(*pgx.Batch), read func(pgx.BatchResults) error) {
-		b.T.Helper()
-		var batch pgx.Batch
-		queue(&batch)
-		results := b.Pool.SendBatch(b.T.Context(), &batch)
-		if err := errors.Join(read(results), results.Close()); err != nil {
-			b.T.Fatal(err)
-		}
-	}
-	if l.owes() {
-		var made *survey
-		send(func(batch *pgx.Batch) { made = l.queueSurvey(b.Queries, batch) },
-			func(results pgx.BatchResults) error { return made.read(results) })
-		l.learn(made)
+	var batch pgx.Batch
+	l.Queue(b.Queries, &batch, time.Now())
+	results := b.Pool.SendBatch(b.T.Context(), &batch)
+	found, more, err := l.read(results)
+	if err := errors.Join(err, results.Close()); err != nil || more {
+		b.T.Fatal(more, err)
 	}
 	var listed []string
-	send(func(batch *pgx.Batch) { l.Queue(b.Queries, batch) }, func(results pgx.BatchResults) error {
-		found, _, err := l.read(results)
-		for _, one := range slices.Concat(found.Tasks, found.Recurring) {
-			listed = append(listed, fmt.Sprintf("%s %s %d", one.Queue, one.Type, one.Priority))
-		}
-		return err
-	})
+	for _, one := range slices.Concat(found.Tasks, found.Recurring) {
+		listed = append(listed, fmt.Sprintf("%s %s %d", one.Queue, one.Type, one.Priority))
+	}
 	slices.Sort(listed)
 	return strings.Join(listed, "; ")
 }
@@ -73,23 +64,20 @@ func TestLookFindsLanes(t *testing.T) {
 		t.Fatalf("an empty table has lanes: %s", got)
 	}
 	var want []string
-	for _, fresh := range []laneKey{
-		{"b", "DD", 0}, {"b", "DD", -100}, {"b", "DD", 100}, {"b", "DD", 1}, {"b", "BB", 5}, {"b", "FF", 0},
-		{"d", "DD", 0}, {"d", "BB", 7}, {"f", "FF", 0}, {"b", "FF", -1},
+	for _, fresh := range []taskdb.LaneKey{
+		key("b", "DD", 0), key("b", "DD", -100), key("b", "DD", 100), key("b", "DD", 1), key("b", "BB", 5), key("b", "FF", 0),
+		key("d", "DD", 0), key("d", "BB", 7), key("f", "FF", 0), key("b", "FF", -1),
 	} {
 		for _, other := range []string{"AA", "CC", "EE", "GG"} { // types that no node works
-			b.Exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = $1`, fresh.queue+other+"0")
-			insert(fresh.queue, other, 0)
+			b.Exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = $1`, fresh.Queue+other+"0")
+			insert(fresh.Queue, other, 0)
 		}
-		insert(fresh.queue, fresh.kind, fresh.priority)
-		want = append(want, fmt.Sprintf("%s %s %d", fresh.queue, fresh.kind, fresh.priority))
+		insert(fresh.Queue, fresh.Type, fresh.Priority)
+		want = append(want, fmt.Sprintf("%s %s %d", fresh.Queue, fresh.Type, fresh.Priority))
 		slices.Sort(want)
 		if got := b.look(&l); got != strings.Join(want, "; ") {
 			t.Fatalf("got %s\nwant %s", got, strings.Join(want, "; "))
 		}
-	}
-	if others := len(l.tasks.others); others == 0 || others > 6 {
-		t.Errorf("%d parts lie between lanes that no node works", others)
 	}
 	// A type that comes back has what it had.
 	l.Work(nodeOf([]string{"BB"}, "b", "d", "f"))
@@ -103,108 +91,79 @@ func TestLookFindsLanes(t *testing.T) {
 	}
 }
 
-// A look begins at the mark, or before it at the oldest transaction that writes, but steps over few claimed tasks.
+// A look begins before the mark, but steps over few claimed tasks.
 func TestMarkFrom(t *testing.T) {
 	t.Parallel()
 	at := func(seconds int) time.Time { return enginetest.Noon.Add(time.Duration(seconds) * time.Second) }
+	late := int(lateCommit / time.Second)
 	for name, test := range map[string]struct {
-		claims  []int // a second each
-		settled int
-		want    int
+		claims []int // a second each
+		want   int
 	}{
-		"no transaction writes":            {[]int{1, 1, 1}, 5, 3},
-		"one has begun a while ago":        {[]int{1, 1, 1, 1}, 2, 2},
-		"one has begun long before":        {[]int{1, 1, 1, 1}, -9, 0},
-		"many tasks were claimed since":    {[]int{maxBehind, maxBehind / 2, maxBehind / 2}, 0, 1},
-		"many tasks were claimed at once":  {[]int{maxBehind + 1}, 0, 1},
-		"few tasks were claimed for long":  {make([]int, 500), 100, 100},
-		"more were claimed than are known": {slices.Repeat([]int{minPassed}, 100), 0, 90},
+		"few tasks were claimed":            {[]int{1, 1, 1, 1}, 4 - late},
+		"few tasks were claimed for long":   {make([]int, 500), 500 - late},
+		"many tasks were claimed":           {slices.Repeat([]int{maxBehind / 2}, 5), 2},
+		"more tasks were claimed":           {slices.Repeat([]int{maxBehind / 2}, 7), 4},
+		"many tasks were claimed each time": {[]int{maxBehind, maxBehind, maxBehind}, 1},
+		"many were claimed a while ago":     {append(slices.Repeat([]int{maxBehind}, 9), make([]int, 90)...), 99 - late},
 	} {
-		m := &mark{at: at(0)}
+		var m mark
 		for i, claimed := range test.claims {
 			m.move(at(i+1), claimed)
 		}
-		if got := m.from(at(test.settled)); !got.Equal(at(test.want)) {
+		if got := m.from(); !got.Equal(at(test.want)) {
 			t.Errorf("%s: the look begins at %s, want %s", name, got.Sub(at(0)), at(test.want).Sub(at(0)))
 		}
-		if len(m.passed) > 2*maxBehind/minPassed {
-			t.Errorf("%s: %d parts", name, len(m.passed))
-		}
+	}
+	if got := new(mark).from(); !got.Equal(beginning) {
+		t.Errorf("a look at a lane that was not claimed from begins at %s", got)
+	}
+	m := Marks{probed: []*markedLane{{mark: mark{at: at(60), far: at(59)}}, {mark: mark{at: at(8), far: at(7)}}}}
+	m.setBack(at(8))
+	if first, second := m.probed[0].from(), m.probed[1].from(); !first.Equal(at(8-late)) || !second.Equal(at(7)) {
+		t.Errorf("after the clock was set back, looks begin at %s and %s", first, second)
 	}
 }
 
-func TestWriters(t *testing.T) {
-	t.Parallel()
-	var w writers
-	for i, step := range []struct {
-		second       int
-		oldest, next int64
-		settled      int // a second later than told, by writingSince
-	}{
-		{10, 7, 9, -1}, // what began before is unknown
-		{11, 7, 12, -1},
-		{12, 9, 15, 10},
-		{13, 11, 15, 10}, // 11 began after the second 10
-		{14, 15, 15, 14},
-		{90, 15, 20, 14},
-		{20, 20, 20, 20}, // the clock was set back
-	} {
-		w.note(enginetest.Noon.Add(time.Duration(step.second)*time.Second), step.oldest, step.next)
-		want := enginetest.Noon.Add(time.Duration(step.settled) * time.Second).Add(-writingSince)
-		if step.settled < 0 {
-			want = time.Time{}
-		}
-		if !w.settled.Equal(want) {
-			t.Errorf("step %d: settled %s, want %s", i, w.settled, want)
-		}
-	}
-	for i := range int64(3 * maxWriters) {
-		w.note(enginetest.Noon.Add(time.Hour+time.Duration(i)*time.Second), 20, 21+i)
-	}
-	if len(w.seen) > maxWriters {
-		t.Errorf("%d times are known", len(w.seen))
-	}
-}
-
-// A task whose transaction commits late is listed by the next look, in a lane from which others were claimed, and in a
-// lane that had none.
+// A task whose transaction commits late is listed by the next look, though newer tasks of its lane were claimed.
 func TestLookSeesLateCommits(t *testing.T) {
 	t.Parallel()
-	for _, known := range []bool{true, false} {
-		t.Run(fmt.Sprint(known), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t)
-			l := newLanes()
-			l.Work(nodeOf([]string{"JOB"}, "default"))
-			if known {
-				b.Schedule(store.Task{ID: "before", Payload: enginetest.Job{Name: "before"}})
-			}
-			b.look(&l)
-			tx, err := b.Pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = tx.Rollback(context.Background()) }()
-			if _, err := enginetest.Tasks.Schedule(t.Context(), tx, store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}); err != nil {
-				t.Fatal(err)
-			}
-			b.Exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'before'`)
-			for l.tasks.covered.Before(l.writers.settled.Add(3 * writingSince)) { // the marks move on
-				if got := b.look(&l); got != "" {
-					t.Fatalf("before it is committed: %s", got)
-				}
-				l.writers.settled = l.writers.settled.Add(-time.Millisecond)
-				if time.Since(l.tasks.covered) > time.Minute {
-					t.Fatal("the marks do not move")
-				}
-			}
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := b.look(&l); got != "default JOB 0" {
-				t.Errorf("after it is committed: %q", got)
-			}
-		})
+	b := newBench(t)
+	l := newLanes()
+	l.Work(nodeOf([]string{"JOB"}, "default"))
+	tx, err := b.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := enginetest.Tasks.Schedule(t.Context(), tx, store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Schedule(store.Task{ID: "before", Payload: enginetest.Job{Name: "before"}})
+	if got := b.look(&l); got != "default JOB 0" {
+		t.Fatalf("the lanes are %q", got)
+	}
+	now := time.Now()
+	b.Exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'before'`)
+	look := func() string {
+		l.tasks.lanes[0].at = now.Add(9 * time.Second) // as if another task had been claimed then
+		var batch pgx.Batch
+		l.Queue(b.Queries, &batch, now.Add(time.Hour))
+		results := b.Pool.SendBatch(t.Context(), &batch)
+		found, _, err := l.read(results)
+		if err := errors.Join(err, results.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(len(found.Tasks))
+	}
+	if got := look(); got != "0" {
+		t.Fatalf("%s lanes before it is committed", got)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := look(); got != "1" {
+		t.Errorf("%s lanes after it is committed", got)
 	}
 }
 
@@ -239,13 +198,12 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := 0
-	w := &walk{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }, statementsLeft: maxStatements}
-	until := time.Now().Add(-time.Hour)
-	job := taskdb.LaneRange{LaneFrom: taskdb.LaneFrom{Queue: "default", Type: "JOB", Since: beginning}, Until: until}
+	w := &walk{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }}
+	job := taskdb.LaneAt{LaneKey: key("default", "JOB", 0), At: time.Now().Add(-time.Hour)}
 	other := job
 	other.Type = "OTHER"
 	if err := errors.Join(
-		w.move(t.Context(), false, []taskdb.LaneRange{other, job}), w.move(t.Context(), true, []taskdb.LaneRange{job}),
+		w.move(t.Context(), false, []taskdb.LaneAt{other, job}), w.move(t.Context(), true, []taskdb.LaneAt{job}),
 	); err != nil || moved == 0 {
 		t.Errorf("moved %d times, %v", moved, err)
 	}
@@ -256,15 +214,9 @@ func TestWalk(t *testing.T) {
 	if err := b.Pool.QueryRow(t.Context(), state).Scan(&got); err != nil {
 		t.Fatal(err)
 	}
-	// The halves of a range are moved from its end on, so that equal ones are in their order only within a part.
-	parts := strings.Split(got, ", ")
-	slices.Sort(parts)
-	want := []string{
-		"a now due 2025-01-01 01", "b now due 2024-01-01 00", "c now due 2025-01-01 04", "locked before",
-		"recurring now", "refused before",
-	}
-	if !slices.Equal(parts, want) {
-		t.Errorf("got %q\nwant %q", parts, want)
+	want := "refused before, locked before, a now due 2025-01-01 01, b now due 2024-01-01 00, c now due 2025-01-01 04"
+	if plain := strings.Replace(got, ", recurring now", "", 1); plain != want || plain == got {
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
@@ -282,8 +234,14 @@ func TestHandover(t *testing.T) {
 		ID: "recurring", Payload: enginetest.Job{Name: "recurring"}, Recurrence: &store.Recurrence{Cron: "* * * * *"},
 	})
 	want := b.look(&former)
-	settled := former.writers.settled
-	text, err := json.Marshal(handover{Tasks: former.tasks.hand(settled), Recurring: former.recurring.hand(settled)})
+	now := time.Now().Add(-time.Minute)
+	for range 4 { // the marks of two lanes move
+		taken := slices.Repeat([]taskdb.ClaimedTask{{Queue: "default", Type: "JOB", Priority: 1, Since: now}}, maxBehind)
+		now = now.Add(time.Millisecond)
+		former.tasks.claimed(taken, now)
+	}
+	former.recurring.lanes[0].move(now, 1)
+	text, err := json.Marshal(handover{Tasks: former.tasks.hand(), Recurring: former.recurring.hand()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,30 +253,29 @@ func TestHandover(t *testing.T) {
 	next.tasks.take(handed.Tasks)
 	next.recurring.take(handed.Recurring)
 	next.Work(nodes)
-	// It looks at no known lane from its beginning, not even for the survey.
-	for i, m := range []*Marks{&next.tasks, &next.recurring} {
-		for _, gap := range m.reach(time.Time{}, true).Gaps {
-			if gap.Type == "JOB" && gap.Queue == "default" {
-				t.Errorf("%d: the survey reads %+v", i, gap)
-			}
+	for i, pair := range [][2]*Marks{{&former.tasks, &next.tasks}, {&former.recurring, &next.recurring}} {
+		if len(pair[1].lanes) != 1 {
+			t.Fatalf("%d: %d lanes were handed on", i, len(pair[1].lanes))
+		}
+		took := pair[1].lanes[0]
+		place, _ := pair[0].find(took.LaneKey)
+		if had := pair[0].lanes[place]; !took.at.Equal(had.at) || !took.from().Equal(had.from()) {
+			t.Errorf("%d: the next leader looks from %s, the last one from %s", i, took.from(), had.from())
 		}
 	}
 	if got := b.look(&next); got != want || got == "" {
 		t.Errorf("the next leader lists %q, the last one listed %q", got, want)
 	}
-	for pair, marks := range former.tasks.lanes {
-		for priority, one := range marks {
-			if took := next.tasks.lanes[pair][priority]; took == nil || took.at.Before(one.at.Add(-time.Minute)) {
-				t.Errorf("%v %d: the mark %v was not handed on", pair, priority, one.at)
-			}
-		}
+	many := Marks{}
+	for i := range 2 * maxHanded {
+		many.lanes = append(many.lanes, &markedLane{mark: mark{at: now.Add(time.Duration(i))}})
 	}
-	if !reflect.DeepEqual(former.tasks.worked, next.tasks.worked) {
-		t.Error("they work other lanes")
+	if got := many.hand(); len(got) != maxHanded || !got[0].At.Equal(now.Add(2*maxHanded-1)) {
+		t.Errorf("%d lanes are handed on, the first with %s", len(got), got[0].At.Sub(now))
 	}
 }
 
-// Thirty thousand queues and types without tasks cost no more than the queues.
+// Thirty thousand queues and types without tasks cost no more than the queues. Neither do lanes that no node works.
 func TestReachOfManyPairs(t *testing.T) {
 	t.Parallel()
 	var kinds, queues []string
@@ -332,11 +289,47 @@ func TestReachOfManyPairs(t *testing.T) {
 	l := newLanes()
 	l.Work(nodeOf(kinds, queues...))
 	b.Schedule(store.Task{ID: "one", Payload: store.JSON(`{"type":"TYPE_10"}`), Queue: "queue500"})
-	if got := b.look(&l); got != "queue500 TYPE_10 0" {
-		t.Errorf("the lanes are %q", got)
+	for i := range 50 {
+		b.Schedule(store.Task{
+			ID: fmt.Sprint("no node works it ", i), Payload: store.JSON(fmt.Sprintf(`{"type":"TYPE_100_%d"}`, i)), Queue: "queue500",
+		})
 	}
-	reach := l.tasks.reach(l.writers.settled, false)
-	if len(reach.Known) != 1 || len(reach.Around) != 2 || len(reach.Gaps) != 1001 {
-		t.Errorf("a look reads %d lanes, %d parts around them and %d gaps", len(reach.Known), len(reach.Around), len(reach.Gaps))
+	for range 2 {
+		if got := b.look(&l); got != "queue500 TYPE_10 0" {
+			t.Errorf("the lanes are %q", got)
+		}
+	}
+	if known, gaps := len(l.tasks.probed), len(l.tasks.gaps); len(l.tasks.lanes) != 51 || known != 1 || gaps != 1003 {
+		t.Errorf("a look reads %d of %d lanes, and %d gaps", known, len(l.tasks.lanes), gaps)
+	}
+}
+
+// While there may be lanes that the look has not listed, a look says so, and lists the rest later.
+func TestLookListsManyLanesInTurn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const lanes = maxFound + maxFound/2
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, next_attempt_at)
+		SELECT 'task ' || i, jsonb_build_object('type', 'TYPE_' || i), 'TYPE_' || i, 'default', i, clock_timestamp()
+		FROM generate_series(1, $1::int) AS i`, lanes)
+	var kinds []string
+	for i := range lanes {
+		kinds = append(kinds, fmt.Sprint("TYPE_", i+1))
+	}
+	slices.Sort(kinds)
+	l := newLanes()
+	l.Work(nodeOf(kinds, "default"))
+	for _, want := range []struct {
+		lanes int
+		more  bool
+	}{{maxFound, true}, {lanes, false}} {
+		var batch pgx.Batch
+		l.Queue(b.Queries, &batch, time.Now())
+		results := b.Pool.SendBatch(t.Context(), &batch)
+		found, more, err := l.read(results)
+		if err := errors.Join(err, results.Close()); err != nil || more != want.more || len(found.Tasks) != want.lanes {
+			t.Fatalf("%d lanes, more: %t, %v; want %d", len(found.Tasks), more, err, want.lanes)
+		}
 	}
 }

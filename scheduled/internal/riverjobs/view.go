@@ -2,7 +2,6 @@ package riverjobs
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,7 @@ import (
 type View struct {
 	List  []Seen
 	asked []int64   // ids below Next that the look under way reads
-	found []int64   // ids below Next that a deep look has found
+	found []int64   // ids below Next that the former leader knew
 	Next  int64     // the smallest id that the last look cannot have seen
 	at    time.Time // when the last look was, by the database's clock
 }
@@ -96,10 +95,6 @@ type Row struct {
 
 // Queue adds the statement of a look to a batch. Read reads its answer.
 func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
-	next := j.Next
-	if next == 0 {
-		next = math.MaxInt64 // a leader that has just begun sees no jobs
-	}
 	// The jobs that were read longest ago come first in the list.
 	j.asked = append(j.asked[:0], j.found...)
 	long := 0
@@ -111,7 +106,7 @@ func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 		}
 		j.asked = append(j.asked, one.ID)
 	}
-	batch.Queue(s.Schema.SQL(LookSQL), next, pg.OrEmpty(j.asked))
+	batch.Queue(s.Schema.SQL(LookSQL), j.Next, pg.OrEmpty(j.asked))
 }
 
 func (s Seen) isLong() bool { return s.State == Running && s.Age >= longAfter }
@@ -119,17 +114,10 @@ func (s Seen) isLong() bool { return s.State == Running && s.Age >= longAfter }
 // Read reads the answer to the statement that Queue has added.
 func (j *View) Read(results pgx.BatchResults) error {
 	found, err := pg.CollectNext[Row](results, "read River's jobs")
-	if err == nil && j.Next > 0 {
+	if err == nil {
 		j.learn(found)
 	}
 	return err
-}
-
-// Begin takes what a look from the first id has read, because the node begins to lead.
-func (j *View) Begin(rows []Row) {
-	if j.Next == 0 {
-		j.learn(rows)
-	}
 }
 
 // TakeOver begins with what the former leader knew. next is the smallest id that it had not seen, and older are the

@@ -80,7 +80,7 @@ WITH clock AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT share.number, waiting.*
     FROM share JOIN lane ON lane.number = share.number CROSS JOIN clock CROSS JOIN LATERAL (
-        SELECT t.ctid AS tid,
+        SELECT t.ctid AS tid, t.next_attempt_at AS since,
             -- An edit past the checks can bring a time that would not fit the client's.
             greatest(coalesce(t.due_at, t.next_attempt_at), '1970-01-01'::timestamptz) AS due,
             coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)
@@ -114,7 +114,7 @@ WITH clock AS MATERIALIZED (
     WHERE t.ctid = locked.tid
     -- Postgres tells the stored size without reading a large payload.
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due,
-        coalesce(pg_column_size(t.payload), 0) AS bytes
+        locked.since, coalesce(pg_column_size(t.payload), 0) AS bytes
 ), expired AS (
     INSERT INTO tasktable.scheduled_task_executions
         (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
@@ -124,10 +124,10 @@ WITH clock AS MATERIALIZED (
     WHERE u.fence IS NULL
 )
 SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
-    u.fence, u.revision, u.attempt, u.due, u.bytes
+    u.fence, u.revision, u.attempt, u.due, u.since, u.bytes
 FROM updated AS u
 UNION ALL
-SELECT '', lane.type, lane.queue, lane.priority, NULL, 0, 0, '1970-01-01', 0
+SELECT '', lane.type, lane.queue, lane.priority, NULL, 0, 0, '1970-01-01', '1970-01-01', 0
 FROM share JOIN lane ON lane.number = share.number LEFT JOIN (
     SELECT locked.number, count(*) AS tasks FROM locked GROUP BY locked.number
 ) AS got ON got.number = share.number
@@ -154,7 +154,8 @@ type ClaimedTask struct {
 	Revision int64
 	Attempt  int
 	Due      time.Time
-	Bytes    int // size of the stored payload
+	Since    time.Time // from when on it could be claimed
+	Bytes    int       // size of the stored payload
 }
 
 // Claim returns the claim of a task that was claimed. It must not be called for a task that has expired.

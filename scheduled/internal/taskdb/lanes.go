@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,191 +45,130 @@ WITH RECURSIVE lane AS (
         LIMIT 1
     ) AS next
 )
-SELECT ` + laneColumnsSQL + `
+SELECT lane.queue, lane.type, lane.priority, ` + laneTimesSQL + `
 FROM lane LIMIT $2::int`
 
-// RecurringLanesSQL lists all lanes of recurring tasks, as LanesSQL lists the other lanes. These lanes have no priority
-// and do not wait for room. Their occurrences do.
-const RecurringLanesSQL = `
-WITH RECURSIVE lane AS (
-    (SELECT t.queue::text AS queue, t.type::text AS type, 0 AS priority, t.next_attempt_at
-     FROM tasktable.scheduled_tasks AS t
-     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
-     ORDER BY t.queue, t.type, t.next_attempt_at
-     LIMIT 1)
-    UNION ALL
-    SELECT next.queue, next.type, 0, next.next_attempt_at
-    FROM lane CROSS JOIN LATERAL (
-        SELECT t.queue::text AS queue, t.type::text AS type, t.next_attempt_at
+// RecurringLanesSQL lists all lanes of recurring tasks. These lanes have no priority and do not wait for room. Their
+// occurrences do.
+var RecurringLanesSQL = ofRecurring.Replace(LanesSQL)
+
+// LaneKey names a lane. The recurring tasks of a queue and type are one lane, with priority 0.
+type LaneKey struct {
+	Queue    string
+	Type     string
+	Priority int
+}
+
+// Compare orders lanes as the index of claimable tasks does.
+func (k LaneKey) Compare(other LaneKey) int {
+	return cmp.Or(
+		cmp.Compare(k.Queue, other.Queue), cmp.Compare(k.Type, other.Type), cmp.Compare(k.Priority, other.Priority),
+	)
+}
+
+// PastTypes comes after all types.
+const PastTypes = "ÿ"
+
+// LaneAt is a lane and a time.
+type LaneAt struct {
+	LaneKey
+	At time.Time
+}
+
+// Gap is the lanes of a queue after Low and before High. If the types of these differ, it is the lanes before the type
+// of High.
+type Gap struct{ Low, High LaneKey }
+
+// nextLaneSQL finds the first lane of a gap. Postgres ends the scan where the gap ends. A comparison of rows would not
+// end it there, because Postgres ends a scan by the first column of such a comparison alone. It would read the entries
+// of the next lane, of which nearly all may be dead.
+const nextLaneSQL = `(
+        (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
         FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND t.type IS NOT NULL
-            AND (t.queue, t.type) > (lane.queue, lane.type)
-        ORDER BY t.queue, t.type, t.next_attempt_at
-        LIMIT 1
-    ) AS next
-)
-SELECT ` + laneColumnsSQL + `
-FROM lane LIMIT $2::int`
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND low.type <> low.to_type
+            AND t.queue = low.queue AND (t.type, t.priority) > (low.type, low.priority) AND t.type < low.to_type
+        ORDER BY t.type, t.priority, t.next_attempt_at LIMIT 1)` + nextPrioritySQL + `
+    ) AS head`
 
-// LookSQL lists the known lanes from a time on each, and the other lanes by loose index scans: those of the types that
-// lie in a gap between others, and those of the priorities around known lanes. Dead entries of claimed tasks lie before
-// the times of the known lanes, so the statement steps over few of them. Other lanes have hardly any, because each lane
-// that was ever claimed from is known. $15 is how many types are listed of the gaps.
+const nextPrioritySQL = `
+        UNION ALL
+        (SELECT t.queue::text, t.type::text, t.priority::int, t.next_attempt_at
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND low.type = low.to_type
+            AND t.queue = low.queue AND t.type = low.type
+            AND t.priority > low.priority AND t.priority < low.to_priority
+        ORDER BY t.priority, t.next_attempt_at LIMIT 1)`
+
+// LookSQL lists the known lanes, each from a time on, and the lanes in the gaps, $11 at most. In a gap it jumps from
+// the head of each lane to the head of the next, which takes one probe a lane, however many tasks the lanes have.
 const LookSQL = `
-WITH RECURSIVE ` + gapTypesSQL + `, part AS MATERIALIZED (
-    SELECT * FROM unnest($6::text[], $7::text[], $8::int[], $9::int[], $10::timestamptz[])
-        AS p (queue, type, low, high, since)
+WITH RECURSIVE found AS (
+    SELECT head.*, low.to_type, low.to_priority
+    FROM unnest($6::text[], $7::text[], $8::int[], $9::text[], $10::int[])
+        AS low (queue, type, priority, to_type, to_priority)
+    CROSS JOIN LATERAL ` + nextLaneSQL + `
     UNION ALL
-    (SELECT gap.queue, gap.type, -2147483648, 2147483647, gap.since FROM gap LIMIT $15::int)
-), other AS (
-    SELECT part.*, head.priority, head.next_attempt_at
-    FROM part CROSS JOIN LATERAL (
-        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = part.queue AND t.type = part.type
-            AND t.priority >= part.low AND t.priority <= part.high AND t.next_attempt_at >= part.since
-        ORDER BY t.priority, t.next_attempt_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT other.queue, other.type, other.low, other.high, other.since, head.priority, head.next_attempt_at
-    FROM other CROSS JOIN LATERAL (
-        SELECT t.priority::int AS priority, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = other.queue AND t.type = other.type
-            AND t.priority > other.priority AND t.priority <= other.high AND t.next_attempt_at >= other.since
-        ORDER BY t.priority, t.next_attempt_at LIMIT 1
-    ) AS head
+    SELECT head.*, low.to_type, low.to_priority
+    FROM found AS low CROSS JOIN LATERAL ` + nextLaneSQL + `
 )
-SELECT ` + laneColumnsSQL + `
+SELECT lane.queue, lane.type, lane.priority, ` + laneTimesSQL + `
 FROM (
     SELECT known.queue, known.type, known.priority, head.next_attempt_at
     FROM unnest($2::text[], $3::text[], $4::int[], $5::timestamptz[]) AS known (queue, type, priority, since)
     CROSS JOIN LATERAL (
         SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = known.queue AND t.type = known.type
-            AND t.priority = known.priority AND t.next_attempt_at >= known.since
+        WHERE t.cron IS NULL AND t.queue = known.queue AND t.type = known.type AND t.priority = known.priority
+            AND t.next_attempt_at >= known.since
         ORDER BY t.next_attempt_at LIMIT 1
     ) AS head
     UNION ALL
-    SELECT other.queue, other.type, other.priority, other.next_attempt_at FROM other
+    (SELECT found.queue, found.type, found.priority, found.next_attempt_at FROM found LIMIT $11::int)
 ) AS lane`
 
-// gapTypesSQL lists the types that lie in the gaps $11 to $14. A comparison of rows would make Postgres read a lane to
-// its end.
-const gapTypesSQL = `gap AS (
-    SELECT g.queue, head.type, g.last, g.since
-    FROM unnest($11::text[], $12::text[], $13::text[], $14::timestamptz[]) AS g (queue, first, last, since)
-    CROSS JOIN LATERAL (
-        SELECT t.type::text AS type FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = g.queue AND t.type >= g.first AND t.type <= g.last
-            AND t.next_attempt_at >= g.since
-        ORDER BY t.type, t.priority, t.next_attempt_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT gap.queue, head.type, gap.last, gap.since
-    FROM gap CROSS JOIN LATERAL (
-        SELECT t.type::text AS type FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NULL AND t.queue = gap.queue AND t.type > gap.type AND t.type <= gap.last
-            AND t.next_attempt_at >= gap.since
-        ORDER BY t.type, t.priority, t.next_attempt_at LIMIT 1
-    ) AS head
-)`
+// RecurringLookSQL does the same for recurring tasks. Their index has no priority.
+var RecurringLookSQL = ofRecurring.Replace(LookSQL)
 
-// RecurringLookSQL does the same for recurring tasks. Their lanes have no priority.
-const RecurringLookSQL = `
-WITH RECURSIVE gap AS (
-    SELECT g.queue, head.type, g.last, g.since, head.next_attempt_at
-    FROM unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[]) AS g (queue, first, last, since)
-    CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NOT NULL AND t.queue = g.queue AND t.type >= g.first AND t.type <= g.last
-            AND t.next_attempt_at >= g.since
-        ORDER BY t.type, t.next_attempt_at LIMIT 1
-    ) AS head
-    UNION ALL
-    SELECT gap.queue, head.type, gap.last, gap.since, head.next_attempt_at
-    FROM gap CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NOT NULL AND t.queue = gap.queue AND t.type > gap.type AND t.type <= gap.last
-            AND t.next_attempt_at >= gap.since
-        ORDER BY t.type, t.next_attempt_at LIMIT 1
-    ) AS head
+// ofRecurring turns a statement about lanes into one about the lanes of recurring tasks.
+var ofRecurring = strings.NewReplacer(
+	nextPrioritySQL, "",
+	"t.cron IS NULL", "t.cron IS NOT NULL", "t.priority::int AS priority", "0 AS priority",
+	" AND t.priority = known.priority", "", " AND t.priority = lane.priority", "",
+	", t.priority)", ")", ", low.priority)", ")", ", lane.priority)", ")", "t.type, t.priority, t.next", "t.type, t.next",
 )
-SELECT ` + laneColumnsSQL + `
-FROM (
-    SELECT known.queue, known.type, 0 AS priority, head.next_attempt_at
-    FROM unnest($2::text[], $3::text[], $8::timestamptz[]) AS known (queue, type, since)
-    CROSS JOIN LATERAL (
-        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-        WHERE t.cron IS NOT NULL AND t.queue = known.queue AND t.type = known.type AND t.next_attempt_at >= known.since
-        ORDER BY t.next_attempt_at LIMIT 1
-    ) AS head
-    UNION ALL
-    (SELECT gap.queue, gap.type, 0, gap.next_attempt_at FROM gap LIMIT $9::int)
-) AS lane`
-
-// LaneFrom is a lane from a time on.
-type LaneFrom struct {
-	Queue    string
-	Type     string
-	Priority int
-	Since    time.Time
-}
-
-// Around is the lanes of a queue and type from one priority to another, from a time on.
-type Around struct {
-	LaneFrom // the first
-	Last     int
-}
-
-// Gap is the types of a queue from one to another, from a time on.
-type Gap struct {
-	LaneFrom // the first, with all its priorities
-	Last     string
-}
-
-// Reach is what a look reads.
-type Reach struct {
-	Known  []LaneFrom
-	Around []Around // not of recurring tasks
-	Gaps   []Gap
-}
 
 // QueueLook adds LookSQL or RecurringLookSQL to a batch.
-func (s Queries) QueueLook(batch *pgx.Batch, recurring bool, reach Reach, most int) {
-	around, highs := make([]LaneFrom, len(reach.Around)), make([]int, len(reach.Around))
-	for i, one := range reach.Around {
-		around[i], highs[i] = one.LaneFrom, one.Last
+func (s Queries) QueueLook(batch *pgx.Batch, recurring bool, known []LaneAt, gaps []Gap, most int) {
+	low, high := make([]LaneAt, len(gaps)), make([]LaneAt, len(gaps))
+	for i, gap := range gaps {
+		low[i].LaneKey, high[i].LaneKey = gap.Low, gap.High
 	}
-	gaps, lasts := make([]LaneFrom, len(reach.Gaps)), make([]string, len(reach.Gaps))
-	for i, one := range reach.Gaps {
-		gaps[i], lasts[i] = one.LaneFrom, one.Last
-	}
-	k, a, g := columnsOfLanes(reach.Known), columnsOfLanes(around), columnsOfLanes(gaps)
+	statement := LookSQL
 	if recurring {
-		batch.Queue(s.Schema.SQL(RecurringLookSQL), nil, k[0], k[1], g[0], g[1], lasts, g[3], k[3], most)
-		return
+		statement = RecurringLookSQL
 	}
-	batch.Queue(s.Schema.SQL(LookSQL), nil, k[0], k[1], k[2], k[3], a[0], a[1], a[2], highs, a[3],
-		g[0], g[1], lasts, g[3], most)
+	batch.Queue(s.Schema.SQL(statement), slices.Concat(
+		[]any{nil}, columnsOfLanes(known), columnsOfLanes(low)[:3], columnsOfLanes(high)[1:3], []any{most},
+	)...)
 }
 
 // columnsOfLanes makes one list for each column, because unnest takes them so.
-func columnsOfLanes(lanes []LaneFrom) []any {
+func columnsOfLanes(lanes []LaneAt) []any {
 	n := len(lanes)
-	queues, kinds, priorities, since := make([]string, n), make([]string, n), make([]int, n), make([]time.Time, n)
+	queues, kinds, priorities, times := make([]string, n), make([]string, n), make([]int, n), make([]time.Time, n)
 	for i, one := range lanes {
-		queues[i], kinds[i], priorities[i], since[i] = one.Queue, one.Type, one.Priority, one.Since
+		queues[i], kinds[i], priorities[i], times[i] = one.Queue, one.Type, one.Priority, one.At
 	}
-	return []any{queues, kinds, priorities, since}
+	return []any{queues, kinds, priorities, times}
 }
 
-// laneColumnsSQL are the columns that are read of a lane. due_in is at most a week, because the leader need not look
+// laneTimesSQL are the times that are read of a lane. due_in is at most a week, because the leader need not look
 // further ahead, and infinity would not fit.
-const laneColumnsSQL = `lane.queue, lane.type, lane.priority,
+const laneTimesSQL = `
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
         - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
 
-// LaneRow is a lane as the statements above return it.
+// LaneRow is a lane as LookSQL returns it.
 type LaneRow struct {
 	Queue    string
 	Type     string
