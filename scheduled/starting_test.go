@@ -140,6 +140,23 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.idle("0", "1", "2", "3", "4")
 }
 
+// The only node hands back, when it stops, also what it has claimed and River has not fetched. It would be EXECUTING
+// until another node leads.
+func TestStopLeavesNothingInRiver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
+	s.exec(`CREATE TRIGGER nothing BEFORE UPDATE ON tasktable.river_job FOR EACH ROW WHEN (NEW.state = 'running')
+		EXECUTE FUNCTION public.nothing()`) // River fetches nothing
+	stop := s.node(nil)
+	s.schedule("due", nil)
+	enginetest.Await(t, s.pool, "due", patience, store.StatusExecuting)
+	stop()
+	if row := s.is("due", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
+		t.Errorf("handed back as attempt %d", row.Attempt)
+	}
+}
+
 // The worker of a node that stops hands nothing back while a pass of that node is under way, because the pass could
 // claim it anew.
 func TestStopAwaitsThePass(t *testing.T) {
