@@ -145,12 +145,18 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 func TestStopLeavesNothingInRiver(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
+	s.exec(`CREATE SEQUENCE public.fetches`)
+	s.exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql
+		AS $$ BEGIN PERFORM nextval('public.fetches'); RETURN NULL; END $$`)
 	s.exec(`CREATE TRIGGER nothing BEFORE UPDATE ON tasktable.river_job FOR EACH ROW WHEN (NEW.state = 'running')
 		EXECUTE FUNCTION public.nothing()`) // River fetches nothing
 	stop := s.node(nil)
 	s.schedule("due", nil)
 	enginetest.Await(t, s.pool, "due", patience, store.StatusExecuting)
+	enginetest.Eventually(t, patience, "River has tried, and has locked nothing", func() bool {
+		return s.count(`SELECT count(*) FROM public.fetches WHERE is_called`) == 1 &&
+			s.count(`SELECT count(*) FROM (SELECT FROM tasktable.river_job FOR UPDATE SKIP LOCKED) AS free`) == 1
+	})
 	stop()
 	if row := s.is("due", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("handed back as attempt %d", row.Attempt)
