@@ -3,9 +3,14 @@ package cmd
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -34,7 +39,7 @@ type commandsFile struct {
 }
 
 // variants are the handlers of EXEC and RUN_SQL, as far as the file has commands and statements.
-func (s *commandSettings) variants() (parts []handlers.Part, err error) {
+func (s *commandSettings) variants(logger *slog.Logger) (parts []handlers.Part, err error) {
 	if s.path == "" {
 		return nil, nil
 	}
@@ -45,7 +50,31 @@ func (s *commandSettings) variants() (parts []handlers.Part, err error) {
 	if err != nil {
 		return nil, options.Usage("--commands (TASKTABLE_COMMANDS): %s: %w", s.path, err)
 	}
+	warnOfGroups(append(file.paths(), s.path), logger)
 	return parts, nil
+}
+
+// paths are the files that the commands name: programs and secrets.
+func (f *commandsFile) paths() (paths []string) {
+	for _, one := range f.Commands {
+		paths = append(paths, one.Path)
+		paths = slices.AppendSeq(paths, maps.Values(one.Secrets))
+	}
+	return paths
+}
+
+// warnOfGroups logs which files more users than the owner may write to. Each of these users can run programs as the
+// node's user. It is only a warning, because some systems give each user a group. A file that everybody may write to
+// was refused before.
+func warnOfGroups(paths []string, logger *slog.Logger) {
+	slices.Sort(paths)
+	for _, path := range slices.Compact(paths) {
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().Perm()&0o020 != 0 && runtime.GOOS != "windows" { // where a mode says nothing
+			logger.Warn("the group of a file of --commands may write to it, and so run programs as this node's user",
+				"file", path, "mode", fmt.Sprintf("%#o", info.Mode().Perm()))
+		}
+	}
 }
 
 func (f *commandsFile) variants() (parts []handlers.Part, err error) {

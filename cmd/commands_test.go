@@ -3,6 +3,8 @@
 package cmd
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -49,6 +51,36 @@ func TestCommandsFileErrors(t *testing.T) {
 		"--commands (TASKTABLE_COMMANDS): /nowhere/c.yaml: no such file or directory")
 }
 
+// A group that may write to the file, or to what the file names, may decide what the node runs. The node says so.
+func TestCommandsOfAGroup(t *testing.T) {
+	t.Parallel()
+	program, secret := written(t, "program", "#!/bin/sh\n"), written(t, "secret", "s3cret\n")
+	file := written(t, "commands.yaml", "commands: {a: {path: "+program+", secrets: {A: "+secret+"}}, b: {path: "+program+
+		"}}\n")
+	for _, test := range []struct {
+		modes [3]os.FileMode // of the file, the program and the secret
+		want  string
+	}{
+		{[3]os.FileMode{0o640, 0o750, 0o640}, ""},
+		{[3]os.FileMode{0o660, 0o750, 0o640}, "file=" + file + " mode=0660\n"},
+		{[3]os.FileMode{0o600, 0o770, 0o640}, "file=" + program + " mode=0770\n"},
+		{[3]os.FileMode{0o600, 0o750, 0o660}, "file=" + secret + " mode=0660\n"},
+	} {
+		for i, path := range []string{file, program, secret} {
+			if err := os.Chmod(path, test.modes[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var log bytes.Buffer
+		settings := commandSettings{path: file}
+		_, err := settings.variants(slog.New(slog.NewTextHandler(&log, nil)))
+		warned := strings.Count(log.String(), "level=WARN")
+		if err != nil || warned > 1 || (warned == 1) != (test.want != "") || !strings.HasSuffix(log.String(), test.want) {
+			t.Errorf("%#o: %v\n%swant %s", test.modes, err, log.String(), test.want)
+		}
+	}
+}
+
 // isCommandsFile tells the blocks of yaml that --commands takes from those of options.
 var isCommandsFile = regexp.MustCompile(`(?m)^(commands|statements):$`)
 
@@ -84,7 +116,7 @@ func TestCommandsFileBlocks(t *testing.T) {
 		}
 		files++
 		settings := commandSettings{path: written(t, "commands.yaml", onThisMachine(t, b.text))}
-		if parts, err := settings.variants(); err != nil || len(parts) != 2 {
+		if parts, err := settings.variants(slog.New(slog.DiscardHandler)); err != nil || len(parts) != 2 {
 			t.Errorf("%s: %v", b.where, err)
 		}
 	}

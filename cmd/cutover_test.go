@@ -3,11 +3,25 @@ package cmd
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/store/storetest"
 )
+
+// After a failover, the statement of UPGRADING.md moves by hand the sequences that a leader moves.
+func TestNumbersMoveByHand(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	for _, b := range markdownBlocks(t) {
+		if strings.HasPrefix(b.where, "migrations/UPGRADING.md") && strings.Contains(b.text, "+ 10000000)") {
+			execute(t, url, b.text)
+		}
+	}
+	ask(t, url, `SELECT least(t.last_value, j.last_value) > 10000000
+		FROM tasktable.task_numbers AS t, tasktable.river_job_id_seq AS j`, "true")
+}
 
 // The steps of MIGRATING.md, with a script that goes on meanwhile: each event is dealt with once, by the script or by
 // a task.

@@ -70,7 +70,8 @@ func TestDeadAsTablesAndJSON(t *testing.T) {
 	})
 }
 
-// Errors that differ in an id are one kind in the list and in the question, and --pattern takes what the list shows.
+// The list and the question count errors that differ only in an id as one. --pattern takes the pattern that the list
+// shows.
 func TestDeadLettersOfAPattern(t *testing.T) {
 	t.Parallel()
 	variables := withDead(t)
@@ -173,7 +174,8 @@ func TestDeadRetryOverATime(t *testing.T) {
 	mustExec(t, url, `SELECT 1 / (count(*) = 2499 AND min(gap) > '18 seconds' AND max(gap) < '10 minutes')::int FROM (
 		SELECT next_attempt_at - lag(next_attempt_at) OVER (ORDER BY substr(id, 6)::int) AS gap
 		FROM tasktable.scheduled_tasks) AS g WHERE gap IS NOT NULL`)
-	mustExec(t, url, `SELECT 1 / (max(next_attempt_at) - min(next_attempt_at) BETWEEN '19 hours' AND '20 hours 10 minutes')::int
+	mustExec(t, url, `SELECT 1 / (max(next_attempt_at) - min(next_attempt_at)
+		BETWEEN '19 hours' AND '20 hours 10 minutes')::int
 		FROM tasktable.scheduled_tasks`)
 	for _, args := range []string{"one two --over=10m", "--all --over=25h", "--all --over=-1s", "--all --over=0s"} {
 		runFixed(t, variables, append([]string{"dead", "retry"}, strings.Fields(args)...)...).want(t, exitUsage)

@@ -1,8 +1,27 @@
 package cmd
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
 
-// The errors of this file have exit codes of their own. The codes stand in exit.go.
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// explained adds store.ErrReadOnly to an error of a command that met a standby. It is for all commands, because not all
+// of their statements are those of package store, which adds it itself. A wrong argument, such as a query that writes,
+// has an explanation already.
+func explained(err error) error {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.Code != "25006" || // read_only_sql_transaction
+		errors.Is(err, store.ErrReadOnly) || errors.Is(err, store.ErrInvalid) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+}
+
+// The errors below have exit codes of their own. The codes stand in exit.go.
 
 // unreachableError is a database that does not answer, or refuses the login.
 type unreachableError struct{ err error }

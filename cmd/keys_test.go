@@ -130,7 +130,9 @@ func TestAKeyOfATenant(t *testing.T) {
 // A blank limit, such as that of a variable of a script that is not set, makes no key without the limit.
 func TestKeysCreateRefusesBlankLimits(t *testing.T) {
 	t.Parallel()
-	for _, option := range []string{"--tenant=", "--tenant= ", "--type=", "--type=LOG,", "--queue=", "--queue= ", "--queue=,a"} {
+	for _, option := range []string{
+		"--tenant=", "--tenant= ", "--type=", "--type=LOG,", "--queue=", "--queue= ", "--queue=,a",
+	} {
 		name, _, _ := strings.Cut(option, "=")
 		run(t, nil, "keys", "create", "new", "--scope=read", option).want(t, exitUsage, name, "must ")
 	}

@@ -102,8 +102,10 @@ func TestANodeTellsEachEvent(t *testing.T) {
 		UPDATE tasktable.scheduled_tasks SET created_at = now() - interval '1 hour' WHERE id = 'nightly'`)
 	ask(t, n.url, `SELECT count(*) > 0 FROM tasktable.scheduled_tasks WHERE parent_id = 'misses'`, "true")
 	unlock := n.lock("misses")
-	for event, id := range map[string]string{"(EXEC) failed": "mends", "(LOG) expired": "expires", "(NOBODYS) late": "waits",
-		"(LOG) missed fires": "misses", "(EXEC) without success": "nightly"} {
+	for event, id := range map[string]string{
+		"(EXEC) failed": "mends", "(LOG) expired": "expires", "(NOBODYS) late": "waits",
+		"(LOG) missed fires": "misses", "(EXEC) without success": "nightly",
+	} {
 		n.tells(event, id)
 	}
 	n.touch("mended")

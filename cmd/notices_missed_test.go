@@ -38,7 +38,8 @@ func TestANodeTellsTheFiresThatWereMissedWithoutNodes(t *testing.T) {
 	second := n.node()
 	for _, id := range []string{"nightly", "edited", "left-out"} {
 		n.gets(func(one letter) bool {
-			return strings.Contains(one.body, " "+id+" (LOG) missed fires: ") && strings.Contains(one.body, "\ntasktable why "+id+"\n")
+			return strings.Contains(one.body, " "+id+" (LOG) missed fires: ") &&
+				strings.Contains(one.body, "\ntasktable why "+id+"\n")
 		}, nil)
 	}
 	ask(t, n.url, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IN ('held', 'by-hand')`, "2")

@@ -43,9 +43,9 @@ func (s *noticeSettings) options() []options.Option {
 				"implies it"},
 		{Flag: "notice-queue", Variable: "TASKTABLE_NOTICE_QUEUE", Kind: "name", Set: queueName(&s.queue),
 			Default: noticeQueue,
-			Usage: fmt.Sprintf("the queue that all notices run in. A node that sends notices works the queue %s with "+
-				"%d slots, unless its --queue has it. Nodes need any other queue among their --queue. All nodes with "+
-				"notices need the same", noticeQueue, noticeSlots)},
+			Usage: fmt.Sprintf("the queue that notices run in. All nodes that send notices need the same. Such a node "+
+				"also works the queue %s, with %d slots, unless --queue gives that queue other slots. Any other queue "+
+				"must be among its --queue", noticeQueue, noticeSlots)},
 		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
 			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
 			Set: noticeTargets(&s.targets),

@@ -79,8 +79,8 @@ func TestSetReplacesARule(t *testing.T) {
 	}
 }
 
-// A notice and a test go to the queue of notices, which a node that sends notices works although its --queue has it
-// not.
+// Notices and tests of notices go to the queue of notices. A node that sends notices works this queue. It need not be
+// among its --queue.
 func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	box := newMailbox(t)

@@ -19,7 +19,14 @@ func TestCommandsOnAStandby(t *testing.T) {
 		"schedule":     {migrated, []string{"tasks", "schedule", "--type=LOG", "--id=one"}},
 		"cancel":       {migrated, []string{"tasks", "cancel", "one"}},
 		"pause":        {migrated, []string{"queues", "pause", "default"}},
-		"serve":        {migrated, []string{"serve", "--http-addr=127.0.0.1:0"}},
+		"create a key": {migrated, []string{"keys", "create", "me", "--scope=read"}},
+		"revoke a key": {migrated, []string{"keys", "revoke", "me"}},
+		"recipient":    {migrated, []string{"notices", "recipients", "set", "ops", "--email=ops@example.org"}},
+		"notices":      {migrated, []string{"notices", "remove", "dead"}},
+		"reconcile": {migrated, []string{"reconcile", "--type=LOG", "--apply", "--query=" +
+			written(t, "q.sql", "SELECT 'a' AS id, now() + interval '1 hour' AS scheduled_at")}},
+		"demo":  {migrated, []string{"demo"}},
+		"serve": {migrated, []string{"serve", "--http-addr=127.0.0.1:0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

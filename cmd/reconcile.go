@@ -182,9 +182,9 @@ func (r *reconcile) query(stdin io.Reader) (string, error) {
 func (r *reconcile) reconcile(ctx context.Context, pool *pgxpool.Pool,
 	logger *slog.Logger) (report store.ReconcileReport, err error) {
 	tasks := store.New(store.Config{Service: r.service, Schema: r.database.schema})
-	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	if r.config.Apply {
-		opts.AccessMode = pgx.ReadWrite
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
+	if !r.config.Apply {
+		opts.AccessMode = pgx.ReadOnly
 	}
 	for try := 1; ; try++ {
 		err = pgx.BeginTxFunc(ctx, pool, opts, func(tx pgx.Tx) (err error) {

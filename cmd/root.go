@@ -62,6 +62,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	root := p.rootCommand()
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
+	err = explained(err)
 	code := exitCode(ctx, err)
 	switch code {
 	case exitOK:

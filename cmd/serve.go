@@ -189,7 +189,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	named, err := s.commands.variants()
+	named, err := s.commands.variants(logger)
 	if err != nil {
 		return nil, err
 	}

@@ -134,8 +134,8 @@ func (s *apiSettings) start(
 	return func() { server.stop(pool.Close) }, nil
 }
 
-// doubtsOf returns what is perhaps not meant in a payload, as far as the handlers and the webhooks of this node tell.
-// most is the longest that a webhook takes.
+// doubtsOf returns a function that looks for likely mistakes in a payload. It goes by the handlers and the webhooks of
+// this node. most is the longest that a webhook takes.
 func doubtsOf(
 	registry *handlers.Registry, secrets map[string][]string, most time.Duration,
 ) func(string, []byte) []string {

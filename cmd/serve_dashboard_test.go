@@ -129,7 +129,7 @@ func TestDashboardOpen(t *testing.T) {
 	}
 }
 
-// The same holds for what the program tells at that address without a key, but not for --probe-addr.
+// /metrics and the reasons of probes are refused to other hosts, too. --probe-addr answers every host.
 func TestServeWithAnOpenDashboard(t *testing.T) {
 	t.Parallel()
 	p, base := probed(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "--dashboard", "--dashboard-open")

@@ -184,8 +184,7 @@ func TestDocumentedJob(t *testing.T) {
 	}
 }
 
-// The compose file has a process 1 that waits for the children of programs that have ended, and gives a node the time to
-// stop.
+// In the compose file an init process reaps zombies, and a node has the time to stop.
 func TestComposeFile(t *testing.T) {
 	t.Parallel()
 	var file struct {

@@ -89,7 +89,7 @@ func (v *tasksVerb) toBatches(
 	return done, changed, nil
 }
 
-// counted returns how many tasks there are of each kind: "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL: "* try later")".
+// counted returns how many tasks there are of each kind, such as "3 tasks (2 QUEUED of LOG; 1 FAILED of MAIL)".
 // For dead letters it adds the patterns of their errors.
 func (v taskVerb) counted(names []inspect.Name, more int) string {
 	counts := map[string]int{}

@@ -117,7 +117,8 @@ func TestServeSendsHTTPRequests(t *testing.T) {
 	}
 }
 
-// The options set the circuit and keep what a failed answer says. The metrics tell that tasks wait.
+// --webhook-circuit sets when a circuit opens. --webhook-keep-error-body keeps the body of a failed answer. The metrics
+// count the tasks that wait.
 func TestServeWaitsForAHostThatFails(t *testing.T) {
 	t.Parallel()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,8 +15,8 @@ import (
 )
 
 // Execution is one attempt of a task of any type. Middleware gets an Execution, and every Task embeds one. It belongs
-// to the handler's goroutine. Other goroutines may call Extend, and no other method. What is asked for after the
-// handler has returned does not count. The node logs the first such call of an attempt.
+// to the handler's goroutine. Other goroutines may call Extend, and no other method. A call after the handler has
+// returned has no effect. The node logs the first such call of an attempt.
 type Execution struct {
 	ID          string
 	Type        string // the type in the task's row: the old name if the task was found by an Alias

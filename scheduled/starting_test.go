@@ -140,6 +140,29 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.idle("0", "1", "2", "3", "4")
 }
 
+// The only node hands back, when it stops, also what it has claimed and River has not fetched. It would be EXECUTING
+// until another node leads.
+func TestStopLeavesNothingInRiver(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.exec(`CREATE SEQUENCE public.fetches`)
+	s.exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql
+		AS $$ BEGIN PERFORM nextval('public.fetches'); RETURN NULL; END $$`)
+	s.exec(`CREATE TRIGGER nothing BEFORE UPDATE ON tasktable.river_job FOR EACH ROW WHEN (NEW.state = 'running')
+		EXECUTE FUNCTION public.nothing()`) // River fetches nothing
+	stop := s.node(nil)
+	s.schedule("due", nil)
+	enginetest.Await(t, s.pool, "due", patience, store.StatusExecuting)
+	enginetest.Eventually(t, patience, "River has tried, and has locked nothing", func() bool {
+		return s.count(`SELECT count(*) FROM public.fetches WHERE is_called`) == 1 &&
+			s.count(`SELECT count(*) FROM (SELECT FROM tasktable.river_job FOR UPDATE SKIP LOCKED) AS free`) == 1
+	})
+	stop()
+	if row := s.is("due", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
+		t.Errorf("handed back as attempt %d", row.Attempt)
+	}
+}
+
 // The worker of a node that stops hands nothing back while a pass of that node is under way, because the pass could
 // claim it anew.
 func TestStopAwaitsThePass(t *testing.T) {

@@ -56,6 +56,7 @@ func listed(t *testing.T) *service {
 	s.wants(201, "all", "PUT", "/v1/tasks/other", strings.Replace(base, "TEST", "OTHER", 1))
 	s.wants(200, "all", "POST", "/v1/dead-letters/archive", `{"ids": ["expired"]}`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'completed' WHERE id = 'other'`)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET waiting_since = clock_timestamp() WHERE id IN ('later', 'completed')`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = CASE id WHEN 'completed' THEN '2000-01-01Z'::timestamptz
 		WHEN 'failed' THEN '2000-01-02Z' ELSE '2000-01-03Z' END WHERE finished_at IS NOT NULL`)
 	return s
@@ -84,7 +85,11 @@ func TestListFilters(t *testing.T) {
 		"finished_from=2000-01-02T00:00:00Z&order=id":                                         "expired failed",
 		"finished_to=2000-01-02T00:00:00Z":                                                    "completed",
 		"finished_from=2000-01-02T00:00:00Z&finished_to=2000-01-03T00:00:00Z":                 "failed",
-		"archived=true": "expired",
+		"waiting=true":                                "later",
+		"waiting=false&type=OTHER":                    "other",
+		"pattern=it+was+so&order=id":                  "completed expired failed",
+		"pattern=it+was":                              "",
+		"archived=true":                               "expired",
 		"archived=false&status=FAILED&status=EXPIRED": "failed",
 		"order=finished_at":                           "completed failed expired",
 		"order=finished_at&latest_first=true":         "expired failed completed",

@@ -66,6 +66,7 @@ type listInput struct {
 	TaskFilter
 	Paging
 	Archived    string `query:"archived" enum:"true,false" doc:"Only archived dead letters, or no archived ones."`
+	Waiting     bool   `query:"waiting" doc:"Only tasks that wait because something, such as a host, is out of order."`
 	Order       string `query:"order" enum:"scheduled_at,finished_at,id" default:"scheduled_at"`
 	LatestFirst bool   `query:"latest_first"`
 }
@@ -162,7 +163,7 @@ func (a *API) registerTaskReads() {
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
 		filter := in.filter()
-		filter.Order, filter.LatestFirst = inspect.Order(in.Order), in.LatestFirst
+		filter.Order, filter.LatestFirst, filter.Waiting = inspect.Order(in.Order), in.LatestFirst, in.Waiting
 		if in.Archived != "" {
 			filter.Archived = new(in.Archived == "true")
 		}

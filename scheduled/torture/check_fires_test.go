@@ -157,7 +157,7 @@ func skipsHaveReasons(h *history) (samples int, wrong []violation) {
 				if parent == skip && h.liveAt(earlier, a.At) {
 					blocked = earlier.ID
 				}
-				if parent == skip && h.liveAt(earlier, a.Began) {
+				if parent == skip && (h.liveAt(earlier, a.Began) || h.liveAt(earlier, a.Began.Add(-committedWithin))) {
 					maybe = earlier.ID
 				}
 			}

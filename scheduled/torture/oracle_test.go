@@ -293,6 +293,13 @@ var timeTales = []told{
 		},
 	},
 	{name: "a dead node's task comes back in time", tell: func(t *tale) { killed(t, recoveryLimit-time.Second) }},
+	{name: "a dead node's task comes back late, since a writer had locked it", tell: func(t *tale) {
+		killed(t, recoveryLimit+time.Second)
+		t.Entries = append(t.Entries, entry{
+			Op: 99, Began: t.Faults[0].From.Add(recoveryLimit - time.Second), Ended: t.now, Answer: refused,
+			IDs: []string{"a"},
+		})
+	}},
 	{name: "a dead node's task comes back late, since Postgres was away, too", tell: func(t *tale) {
 		killed(t, recoveryLimit+time.Second)
 		t.Faults = append(t.Faults, fault{Kind: faultPostgres, Target: "postgres", From: t.Faults[0].From, To: t.now})

@@ -37,7 +37,7 @@ func report(s settings, h *history, judged []judgement) string {
 	recoveries, disturbedKills := h.recoveries()
 	failovers, disturbedLosses := h.failovers()
 	say("recovery of tasks of killed nodes, from when another leads: p50 %s, p99 %s, "+
-		"of %d undisturbed (%d disturbed by another fault "+
+		"of %d undisturbed (%d disturbed by another fault or a lock "+
 		"are not counted)",
 		short(quantile(recoveries, 0.5)), short(p99(recoveries)), len(recoveries), disturbedKills)
 	say("failover: p50 %s, p99 %s, of %d undisturbed losses of the leader (%d disturbed are not counted)",

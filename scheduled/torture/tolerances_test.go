@@ -47,6 +47,8 @@ const (
 	hiddenFor = 6 * time.Second
 	// How long it may take from the instant that a change names to when its triggers record it.
 	writtenWithin = 500 * time.Millisecond
+	// How long it may take from when the triggers record a change to its commit. Nobody else sees it until then.
+	committedWithin = 500 * time.Millisecond
 	// "A node that has had no answered ping for 3 s (counted from when that ping was sent) cancels its handlers": it looks
 	// each fifth of a second; and a moment for that.
 	fencedWithin = 3*time.Second + 500*time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
@@ -14,12 +15,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// wire is the network between one process or writer and the database, or between a writer and the HTTP API.
+// wire is the network between one process or writer and the database, or between a writer and the HTTP API. It has at
+// most one toxic each way. Where it has two, and one is taken from a connection that is being closed, the proxy counts
+// them wrongly, and panics when it gets the next.
 type wire struct {
 	name    string
 	server  *toxiproxy.ApiServer
 	proxy   *toxiproxy.Proxy
 	address string // the same after it was cut
+
+	turns sync.Mutex // of those that put a toxic in the place of another
 }
 
 // Some toxics have a logger of their own, which only this silences.
@@ -128,17 +133,19 @@ func (w *wire) clip(bytes int64) error {
 // lost.
 func (w *wire) calm() { w.proxy.Toxics.ResetToxics(context.Background()) }
 
+// toxic takes the place of the toxic that was there this way.
 func (w *wire) toxic(kind, stream string, attributes map[string]int64) error {
-	encoded, err := json.Marshal(map[string]any{"type": kind, "stream": stream, "attributes": attributes})
+	encoded, err := json.Marshal(map[string]any{
+		"name": stream, "type": kind, "stream": stream, "attributes": attributes,
+	})
 	if err != nil {
 		return fmt.Errorf("encode a toxic: %w", err)
 	}
-	w.calmOne(kind + "_" + stream)
+	w.turns.Lock()
+	defer w.turns.Unlock()
+	_ = w.proxy.Toxics.RemoveToxic(context.Background(), stream) // there may be one
 	if _, err := w.proxy.Toxics.AddToxicJson(strings.NewReader(string(encoded))); err != nil {
 		return fmt.Errorf("make the wire of %s worse by %s: %w", w.name, kind, err)
 	}
 	return nil
 }
-
-// calmOne takes an earlier toxic of the same kind away.
-func (w *wire) calmOne(name string) { _ = w.proxy.Toxics.RemoveToxic(context.Background(), name) }

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,19 +67,46 @@ const whyUnfetched = "no node had a slot for it in time"
 // leader claims them again when there is room for them. Meanwhile more urgent tasks go first, and the released tasks
 // may expire, or be paused or edited.
 func (l *Leader) sweep(ctx context.Context) error {
-	ids := slices.Concat(l.jobs.Ended(), l.jobs.Waiting(maxUnfetched))
-	if len(ids) == 0 {
-		return nil
-	}
-	back := 0
-	err := l.endingStep(ctx, func(tx pgx.Tx) error {
-		release := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, whyUnfetched) }
-		_, err := l.endJobs(ctx, tx, nil, nobody, ids, release)
-		back = len(l.lines)
-		return err
-	})
-	if err == nil && back > 0 {
+	back, err := l.handBack(ctx, slices.Concat(l.jobs.Ended(), l.jobs.Waiting(maxUnfetched)), whyUnfetched)
+	if back > 0 {
 		l.log.Info("claimed tasks went back to the queue, because no node had a slot for them in time", "tasks", back)
 	}
 	return err
+}
+
+const whyAlone = "the only node was shutting down"
+
+// leaveNothing releases the tasks of all jobs that no node has fetched, because this node stops and leads, and no other
+// node would fetch them. Otherwise they would be EXECUTING until another node leads.
+func (l *Leader) leaveNothing(ctx context.Context) error {
+	if !l.session.Leads || len(l.workingNodes()) > 1 {
+		return nil
+	}
+	var batch pgx.Batch
+	l.jobs.Queue(l.statements, &batch)
+	sent := time.Now()
+	results := l.session.Conn.SendBatch(ctx, &batch)
+	err := l.jobs.Read(results)
+	err = errors.Join(err, results.Close())
+	if l.session.Heard(sent, err); err == nil {
+		_, err = l.handBack(ctx, l.jobs.Waiting(math.MinInt64), whyAlone)
+	}
+	return err
+}
+
+// handBack releases the tasks of jobs that no node has fetched, and removes the jobs. It returns how many tasks.
+func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back int, err error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	err = l.endingStep(ctx, func(tx pgx.Tx) error {
+		release := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, why) }
+		_, err := l.endJobs(ctx, tx, nil, nobody, jobs, release)
+		back = len(l.lines)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return back, nil
 }

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -44,8 +45,9 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			return context.Cause(ctx)
 		case <-stopLeading:
 			stopLeading, stopping = nil, true
+			err = l.leaveNothing(ctx)
 			close(l.ceased)
-			err = l.session.Resign(ctx)
+			err = errors.Join(err, l.session.Resign(ctx))
 		case <-l.config.Quiet.Changed():
 			pass, err = l.Turn(ctx, stopping, due, death)
 		case <-tick.C:

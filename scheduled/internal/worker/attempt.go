@@ -80,7 +80,8 @@ func (b *batch) begin(
 	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
 	e.WithLate(func(method string) {
 		b.config.Log.Warn("a handler has left a goroutine that asks for something after the attempt has ended: it "+
-			"does not count", "method", method, "task", e.ID, "type", e.Type, "revision", e.Revision, "attempt", e.Attempt)
+			"does not count", "method", method, "task", e.ID, "type", e.Type, "revision", e.Revision,
+			"attempt", e.Attempt)
 	})
 	// LogAttrs needs no memory if the line is not written.
 	b.config.Log.LogAttrs(ctx, slog.LevelDebug, "task starts", slog.String("task", e.ID), slog.String("type", e.Type),
