@@ -191,6 +191,7 @@ func (b *bench) hotStatements() []hotStatement {
 			Low: taskdb.LaneKey{Queue: l.Queue}, High: taskdb.LaneKey{Queue: l.Queue, Type: taskdb.PastTypes},
 		})
 	}
+	recurringGaps = slices.Compact(recurringGaps)
 	overlooked := slices.Repeat([]taskdb.Overlooked{{ID: "task 1", Until: time.Now()}}, planHolds)
 
 	var r recorder // gives each an error; what has not come to it is missed below

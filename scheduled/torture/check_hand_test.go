@@ -17,7 +17,7 @@ func claimsBeginOrGoBack(h *history) (samples int, wrong []violation) {
 		if runs := x.runs[fence]; len(runs) > 0 {
 			until = earlier(until, runs[0].At)
 		}
-		w := waiting{id: c.ID, queue: c.Queue, kind: c.Type, from: from, known: from, due: from}
+		w := waiting{id: c.ID, queue: c.Queue, kind: c.Type, from: from}
 		if h.strained(w, earlier(until, from.Add(inHandFor))) {
 			continue
 		}

@@ -88,7 +88,7 @@ func (h *history) latencies() map[pool][]latency {
 func (h *history) strained(w waiting, until time.Time) bool {
 	for _, f := range h.Faults {
 		over := !f.To.IsZero() && !f.To.Add(recoveryLimit).After(w.from)
-		if (f.disturbs() || w.near() && f.Kind == faultSnapshot) && f.From.Before(until) && !over {
+		if f.disturbs() && f.From.Before(until) && !over {
 			return true
 		}
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/tasktable/tasktable/scheduled"
 )
 
 // higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
@@ -29,7 +27,7 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 				samples++
 			}
 			for _, w := range free {
-				if w.overlookedBy(pass) && !h.mayLeave(w, pass) && !h.touched(x, w.id, pass) {
+				if w.overlookedBy(pass) && !h.maybePaused(w.queue, w.kind, pass.Began, pass.At) && !h.touched(x, w.id, pass) {
 					wrong = append(wrong, broken("priority", w.id,
 						"%s of priority %d was left waiting since %s, when the pass that began at %s took %s, %s of priority %d, at %s",
 						w.kind, w.priority, h.offset(w.from), h.offset(pass.Began), pass.ID, pass.Type, pass.Priority,
@@ -53,14 +51,12 @@ func (h *history) poolOf(queue, kind string) pool {
 	return pool{queue, h.Working[kind], transactional(kind)}
 }
 
-// waiting is a time during which a task could be claimed, for sure.
+// waiting is a time during which a task could be claimed, and the leader can see it, for sure.
 type waiting struct {
 	id          string
 	queue, kind string
 	priority    int
 	from, until time.Time
-	known       time.Time // when it was surely committed
-	due         time.Time
 	end         *auditRow // the change that ended it; nil: none did
 }
 
@@ -68,30 +64,6 @@ type waiting struct {
 func (w waiting) overlookedBy(pass *auditRow) bool {
 	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
 }
-
-// mayLeave says whether a pass had a reason to leave a task: nobody sees it yet, or its type or queue may be paused.
-func (h *history) mayLeave(w waiting, pass *auditRow) bool {
-	return h.hidden(w, pass) || h.maybePaused(w.queue, w.kind, pass.Began, pass.At)
-}
-
-// hidden says whether a task may have lain before its lane's low-water mark when a pass looked: it was due before it
-// was committed. While an old snapshot was kept, or since, a mark may also be as far ahead as tasks are claimed.
-func (h *history) hidden(w waiting, pass *auditRow) bool {
-	if !pass.Began.Before(w.from.Add(hiddenFor)) {
-		return false
-	}
-	if w.past() {
-		return true
-	}
-	return w.near() && slices.ContainsFunc(h.Faults, func(f fault) bool {
-		return f.Kind == faultSnapshot && f.From.Before(pass.At)
-	})
-}
-
-// past says whether it was due before it was committed, near whether it was or became so within the time that tasks
-// are claimed ahead.
-func (w waiting) past() bool { return w.due.Before(w.known) }
-func (w waiting) near() bool { return w.due.Before(w.known.Add(scheduled.DefaultLookAhead)) }
 
 // waits lists all, by pool, sorted by when they began.
 func (h *history) waits() map[pool][]waiting {
@@ -105,7 +77,10 @@ func (h *history) waits() map[pool][]waiting {
 				continue
 			}
 			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next),
-				until: h.Quiet, known: known, due: *a.Next}
+				until: h.Quiet}
+			if known.Sub(a.Began) > openFor {
+				w.from = w.from.Add(walkedWithin)
+			}
 			if i+1 < len(changes) {
 				w.until, w.end = changes[i+1].At, changes[i+1]
 			}

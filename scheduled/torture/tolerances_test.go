@@ -41,10 +41,9 @@ const (
 	// A claim that could begin and has not goes back: after two seconds in River, or after one on its node; the
 	// leader and the nodes look each second, and River's fetch and the release take their time.
 	inHandFor = 6 * time.Second
-	// While its looks are slow, which an old snapshot makes them, the leader looks at each lane from its low-water
-	// mark on. Tasks that come to lie before the mark "wait for the deep look", for "up to five seconds"; and a moment
-	// for that.
-	hiddenFor = 6 * time.Second
+	// The leader sees the tasks of a transaction that was open for ten seconds at once. Those of a longer one wait for
+	// the walk, which begins each second; and a moment for that.
+	openFor, walkedWithin = 10 * time.Second, 2 * time.Second
 	// How long it may take from the instant that a change names to when its triggers record it.
 	writtenWithin = 500 * time.Millisecond
 	// How long it may take from when the triggers record a change to its commit. Nobody else sees it until then.
@@ -52,9 +51,8 @@ const (
 	// "A node that has had no answered ping for 3 s (counted from when that ping was sent) cancels its handlers": it looks
 	// each fifth of a second; and a moment for that.
 	fencedWithin = 3*time.Second + 500*time.Millisecond
-	// How long a task may wait while a less urgent one begins on a node that would run it. It is longer than it may be
-	// hidden from the leader.
-	passedOverFor = hiddenFor
+	// How long a task may wait while a less urgent one is claimed that begins on a node that would run it.
+	passedOverFor = 2 * time.Second
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
 	silentLimit = failoverLimit + 3*time.Second
 )

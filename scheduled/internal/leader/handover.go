@@ -61,12 +61,12 @@ func (l *Leader) hand(ctx context.Context) error {
 		return nil
 	}
 	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.Lanes.tasks.hand(), l.Lanes.recurring.hand()})
-	if err != nil {
-		return fmt.Errorf("write the marks: %w", err)
+	if err == nil {
+		sent := time.Now()
+		_, err = l.session.Conn.Exec(ctx, l.statements.Schema.SQL(handSQL), l.session.Number, string(text))
+		l.session.Heard(sent, err)
 	}
-	sent := time.Now()
-	_, err = l.session.Conn.Exec(ctx, l.statements.Schema.SQL(handSQL), l.session.Number, string(text))
-	if l.session.Heard(sent, err); err != nil {
+	if err != nil {
 		return fmt.Errorf("write the marks: %w", err)
 	}
 	l.unwritten, l.handedAt = false, time.Now()

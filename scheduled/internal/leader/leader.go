@@ -42,7 +42,7 @@ type Leader struct {
 	nodes       []taskdb.LiveNode
 	DeadNodes   failureDetector
 	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
-	maxWritten  int // how many rows a step of fires or lifts writes; halved and doubled like MaxClaimed
+	maxWritten  int // how many rows a step of fires writes; halved and doubled like MaxClaimed
 	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
 	jobs        riverjobs.View
 	walk        *walk

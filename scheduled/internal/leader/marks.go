@@ -30,10 +30,10 @@ func newLanes() Lanes { return Lanes{recurring: Marks{recurring: true}} }
 // Marks is what the leader knows of the lanes of plain tasks, or of recurring tasks.
 type Marks struct {
 	recurring bool
-	lanes     []*markedLane       // those that some look has found, in order, also if no node works them
-	worked    []taskdb.WorkedLane // the queues and types that some node works, in order
-	probed    []*markedLane       // those of lanes that are worked
-	gaps      []taskdb.Gap        // the parts between lanes in which worked ones may lie
+	lanes     []*markedLane    // those that some look has found, in order, also if no node works them
+	worked    []taskdb.LaneKey // the queues and types that some node works, in order
+	probed    []*markedLane    // those of lanes that are worked
+	gaps      []taskdb.Gap     // the parts between lanes in which worked ones may lie
 }
 
 type markedLane struct {
@@ -73,19 +73,8 @@ func (m *mark) move(to time.Time, claimed int) {
 	m.at, m.claimed = later(m.at, to), m.claimed+claimed
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
+func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // find returns the place of a lane in lanes, or where it would be.
 func (m *Marks) find(key taskdb.LaneKey) (place int, known bool) {
@@ -109,7 +98,7 @@ func (m *Marks) arrange() {
 	for first := 0; first < len(m.worked); {
 		queue, types := m.worked[first].Queue, []string(nil)
 		for ; first < len(m.worked) && m.worked[first].Queue == queue; first++ {
-			types = append(types, m.worked[first].Kind)
+			types = append(types, m.worked[first].Type)
 		}
 		low := taskdb.LaneKey{Queue: queue, Priority: math.MinInt32}
 		for ; next < len(m.lanes) && m.lanes[next].Queue <= queue; next++ {
@@ -149,10 +138,13 @@ func (m *Marks) gap(types []string, low, high taskdb.LaneKey) {
 	m.gaps = append(m.gaps, taskdb.Gap{Low: low, High: high})
 }
 
-// queueLook adds the statement of a look to a batch.
-func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, narrow bool) {
+// queueLook adds the statement of a look to a batch. If the database's clock was set back, it takes the marks back.
+func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now time.Time, narrow bool) {
 	known, gaps := make([]taskdb.LaneAt, len(m.probed)), m.gaps
 	for i, one := range m.probed {
+		if one.at.After(now.Add(time.Second)) {
+			one.mark = mark{at: now}
+		}
 		known[i] = taskdb.LaneAt{LaneKey: one.LaneKey, At: one.from()}
 	}
 	if narrow {
@@ -189,15 +181,6 @@ func (m *Marks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	}
 }
 
-// setBack takes the marks back if the database's clock was set back.
-func (m *Marks) setBack(now time.Time) {
-	for _, one := range m.probed {
-		if one.at.After(now.Add(time.Second)) {
-			one.mark = mark{at: now}
-		}
-	}
-}
-
 // Work sets which nodes work lanes. It reports whether other lanes are worked than before.
 func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
 	if slices.EqualFunc(l.nodes, nodes, func(a, b taskdb.LiveNode) bool {
@@ -220,8 +203,7 @@ func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
 // Queue adds the statements of a look to a batch. now is about the database's time. read reads their answers.
 func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 	for _, m := range []*Marks{&l.tasks, &l.recurring} {
-		m.setBack(now)
-		m.queueLook(s, batch, l.narrow)
+		m.queueLook(s, batch, now, l.narrow)
 	}
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }
@@ -250,8 +232,8 @@ func (l *Lanes) learn(tasks, recurring []taskdb.LaneRow) (more bool) {
 // worked leaves out the lanes that no node works.
 func (l *Lanes) worked(lanes []taskdb.Lane) []taskdb.Lane {
 	return slices.DeleteFunc(lanes, func(one taskdb.Lane) bool {
-		pair := taskdb.WorkedLane{Queue: one.Queue, Kind: one.Type}
-		_, works := slices.BinarySearchFunc(l.tasks.worked, pair, taskdb.WorkedLane.Compare)
+		pair := taskdb.LaneKey{Queue: one.Queue, Type: one.Type}
+		_, works := slices.BinarySearchFunc(l.tasks.worked, pair, taskdb.LaneKey.Compare)
 		return !works
 	})
 }

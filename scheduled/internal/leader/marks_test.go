@@ -119,7 +119,7 @@ func TestMarkFrom(t *testing.T) {
 		t.Errorf("a look at a lane that was not claimed from begins at %s", got)
 	}
 	m := Marks{probed: []*markedLane{{mark: mark{at: at(60), far: at(59)}}, {mark: mark{at: at(8), far: at(7)}}}}
-	m.setBack(at(8))
+	m.queueLook(taskdb.Queries{}, new(pgx.Batch), at(8), false)
 	if first, second := m.probed[0].from(), m.probed[1].from(); !first.Equal(at(8-late)) || !second.Equal(at(7)) {
 		t.Errorf("after the clock was set back, looks begin at %s and %s", first, second)
 	}

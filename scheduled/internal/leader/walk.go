@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -35,7 +34,8 @@ type walk struct {
 // walked is the result of a round.
 type walked struct {
 	tasks, recurring []taskdb.LaneRow
-	took             time.Duration // to list them; 0: they were not listed
+	took             time.Duration // to list them
+	listed           bool
 }
 
 const (
@@ -44,12 +44,10 @@ const (
 	// After each statement the walk pauses walkShare times as long as it took.
 	walkShare = 3
 	// walkLimit is how long a statement that steps over dead entries may take. It reads lanesAtOnce.
-	walkLimit   = 5 * time.Minute
+	walkLimit   = time.Minute
 	lanesAtOnce = 200
 	// quickList is how long it may take to list the lanes until the leader's looks do so again.
 	quickList = time.Second
-	// maxConnecting is how long the pool may take to give a connection that answers.
-	maxConnecting = 2 * time.Second
 )
 
 func (l *Leader) newWalk() *walk {
@@ -64,7 +62,7 @@ func (l *Leader) walkOn(ctx context.Context) {
 	if w.under != nil {
 		select {
 		case found := <-w.under:
-			if w.under = nil; found.took > 0 {
+			if w.under = nil; found.listed {
 				l.Lanes.narrow = l.Lanes.learn(found.tasks, found.recurring) || found.took > quickList
 			}
 		default:
@@ -81,8 +79,8 @@ func (l *Leader) walkOn(ctx context.Context) {
 	var look *pgx.Batch
 	if l.Lanes.narrow {
 		look = &pgx.Batch{}
-		l.Lanes.tasks.queueLook(l.statements, look, false)
-		l.Lanes.recurring.queueLook(l.statements, look, false)
+		l.Lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), false)
+		l.Lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), false)
 	}
 	under := make(chan walked, 1)
 	w.under = under
@@ -114,17 +112,15 @@ func (m *Marks) passed() (lanes []taskdb.LaneAt) {
 // list lists the lanes.
 func (w *walk) list(ctx context.Context, look *pgx.Batch) (found walked, err error) {
 	began := time.Now()
-	err = w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) error {
+	err = w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 		results := tx.SendBatch(ctx, look)
-		var tasksErr, recurringErr error
-		found.tasks, tasksErr = pg.CollectNext[taskdb.LaneRow](results, "list lanes")
-		found.recurring, recurringErr = pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
-		if err := errors.Join(tasksErr, recurringErr, results.Close()); err != nil {
-			return err
+		if found.tasks, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes"); err == nil {
+			found.recurring, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
 		}
 		found.took = time.Since(began)
-		return nil
+		return errors.Join(err, results.Close())
 	})
+	found.listed = err == nil
 	return found, err
 }
 
@@ -175,16 +171,15 @@ func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved in
 const walkLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true),
     set_config('lock_timeout', '200ms', true)`
 
-// connected calls do in a transaction on the pool, in which each statement may take so long. Then it pauses. The other
-// end of a connection in the pool may be gone without notice, for example after a firewall has forgotten the connection.
+// connected calls do in a transaction on the pool, which may take so long. Then it pauses.
 func (w *walk) connected(
 	ctx context.Context, limit time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
-	began := time.Now()
+	began, done := time.Now(), ctx.Done()
 	defer func() {
 		select {
 		case <-time.After(walkShare * time.Since(began)):
-		case <-ctx.Done():
+		case <-done:
 		}
 	}()
 	leave, err := w.turns.Take(ctx)
@@ -192,17 +187,9 @@ func (w *walk) connected(
 		return err
 	}
 	defer leave()
-	connecting, cancel := context.WithTimeout(ctx, maxConnecting)
+	ctx, cancel := context.WithTimeout(ctx, limit+session.AnswerLimit)
 	defer cancel()
-	conn, err := w.pool.Acquire(connecting)
-	if err != nil {
-		return fmt.Errorf("take a connection: %w", err)
-	}
-	defer conn.Release()
-	if err := conn.Ping(connecting); err != nil {
-		return fmt.Errorf("ping: %w", err)
-	}
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, walkLimitSQL, limit.Milliseconds()); err != nil {
 			return err
 		}

@@ -177,28 +177,20 @@ type LaneRow struct {
 	DueIn    float64
 }
 
-// WorkedLane is a queue and a type for which a live node has both slots and a handler.
-type WorkedLane struct{ Queue, Kind string }
-
-// WorkedBy returns the worked lanes of some nodes, in order and without repeats.
-func WorkedBy(nodes []LiveNode) []WorkedLane {
-	var worked []WorkedLane
+// WorkedBy returns the queues and types for which some node has both slots and a handler, in order.
+func WorkedBy(nodes []LiveNode) []LaneKey {
+	var worked []LaneKey
 	for _, node := range nodes {
 		for queue, slots := range node.Queues {
 			for _, kind := range node.Types {
 				if slots > 0 {
-					worked = append(worked, WorkedLane{queue, kind})
+					worked = append(worked, LaneKey{Queue: queue, Type: kind})
 				}
 			}
 		}
 	}
-	slices.SortFunc(worked, WorkedLane.Compare)
+	slices.SortFunc(worked, LaneKey.Compare)
 	return slices.Compact(worked)
-}
-
-// Compare orders by queue and type, as the database does.
-func (w WorkedLane) Compare(other WorkedLane) int {
-	return cmp.Or(cmp.Compare(w.Queue, other.Queue), cmp.Compare(w.Kind, other.Kind))
 }
 
 // ListedLanes is the result of a look at the lanes, with the pauses that hold now.
