@@ -232,7 +232,7 @@ func (l *Leader) readPlan(results pgx.BatchResults) (listed taskdb.ListedLanes, 
 	if _, err := results.Exec(); err != nil {
 		return listed, false, err
 	}
-	if listed, more, err = l.Lanes.read(results); err != nil {
+	if listed, more, err = l.Lanes.read(results, l.session.Clock.Now()); err != nil {
 		return listed, false, err
 	}
 	return listed, more, l.jobs.Read(results)

@@ -20,7 +20,7 @@ type handover struct {
 	Recurring []handedLane `json:"recurring"`
 }
 
-// handedLane is a lane that was claimed from.
+// handedLane is a lane.
 type handedLane struct {
 	taskdb.LaneKey
 	At   time.Time // its mark
@@ -30,16 +30,14 @@ type handedLane struct {
 const (
 	// handEvery is how often a leader that claims tasks writes its marks.
 	handEvery = 5 * time.Second
-	// maxHanded is how many lanes of either kind it writes at most, the last ones that it claimed from. The next leader
-	// reads the other lanes from their beginning.
+	// maxHanded is how many lanes of either kind it writes at most, those with the latest marks. The next leader reads
+	// the other lanes from their beginning.
 	maxHanded = 1000
 )
 
 func (m *Marks) hand() (handed []handedLane) {
 	for _, one := range m.lanes {
-		if !one.at.IsZero() {
-			handed = append(handed, handedLane{one.LaneKey, one.at, one.from()})
-		}
+		handed = append(handed, handedLane{one.LaneKey, one.at, one.from()})
 	}
 	slices.SortFunc(handed, func(a, b handedLane) int { return b.At.Compare(a.At) })
 	return handed[:min(len(handed), maxHanded)]

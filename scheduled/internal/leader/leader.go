@@ -223,7 +223,7 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	if seen.listed, seen.more, err = l.Lanes.read(results); err != nil {
+	if seen.listed, seen.more, err = l.Lanes.read(results, l.session.Clock.Now()); err != nil {
 		return seen, err
 	}
 	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {

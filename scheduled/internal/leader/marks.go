@@ -12,7 +12,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Lanes is what the leader knows of the lanes. It has a mark for each lane that was claimed from.
+// Lanes is what the leader knows of the lanes, with a mark for each.
 //
 // Claimed tasks leave dead entries at the front of their lane's index range. Vacuum removes these entries, but it
 // cannot while a session holds an old snapshot. Nothing becomes claimable in the past. So a look at a lane begins a
@@ -43,7 +43,7 @@ type markedLane struct {
 
 // mark is the mark of a lane.
 type mark struct {
-	at time.Time // from when on the last claimed task could be claimed; zero: none was claimed
+	at time.Time // from when on the last claimed task could be claimed; before the first claim, the first one
 	// A look goes back to far at most. From far to half, and from half to at, some thousand tasks were claimed.
 	far, half time.Time
 	claimed   int // since half
@@ -59,11 +59,8 @@ const (
 	maxFound = 5000
 )
 
-// beginning is before all tasks.
-var beginning = time.Unix(0, 0)
-
 // from is where a look begins.
-func (m *mark) from() time.Time { return later(beginning, later(m.at.Add(-lateCommit), m.far)) }
+func (m *mark) from() time.Time { return later(m.at.Add(-lateCommit), m.far) }
 
 // move moves the mark after so many tasks were claimed.
 func (m *mark) move(to time.Time, claimed int) {
@@ -154,12 +151,12 @@ func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now time.Time, nar
 }
 
 // learn takes the rows of a look. more says that there may be lanes that it has not listed.
-func (m *Marks) learn(rows []taskdb.LaneRow) (more bool) {
+func (m *Marks) learn(rows []taskdb.LaneRow, now time.Time) (more bool) {
 	var fresh []*markedLane
 	for _, row := range rows {
 		key := taskdb.LaneKey{Queue: row.Queue, Type: row.Type, Priority: row.Priority}
 		if _, known := m.find(key); !known {
-			fresh = append(fresh, &markedLane{LaneKey: key})
+			fresh = append(fresh, &markedLane{key, mark{at: earlier(row.Head, now)}})
 		}
 	}
 	m.add(fresh)
@@ -208,8 +205,8 @@ func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }
 
-// read reads the answers. more says that there may be lanes that the look has not listed.
-func (l *Lanes) read(results pgx.BatchResults) (found taskdb.ListedLanes, more bool, err error) {
+// read reads the answers. now is about the database's time. more says that there may be lanes that the look has not listed.
+func (l *Lanes) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, more bool, err error) {
 	tasks, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes")
 	if err != nil {
 		return found, false, err
@@ -218,15 +215,15 @@ func (l *Lanes) read(results pgx.BatchResults) (found taskdb.ListedLanes, more b
 	if err != nil {
 		return found, false, err
 	}
-	more = l.learn(tasks, recurring)
+	more = l.learn(tasks, recurring, now)
 	found.Tasks, found.Recurring = l.worked(taskdb.LanesOf(tasks, false)), l.worked(taskdb.LanesOf(recurring, true))
 	found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses")
 	return found, more, err
 }
 
-func (l *Lanes) learn(tasks, recurring []taskdb.LaneRow) (more bool) {
-	more = l.tasks.learn(tasks)
-	return l.recurring.learn(recurring) || more
+func (l *Lanes) learn(tasks, recurring []taskdb.LaneRow, now time.Time) (more bool) {
+	more = l.tasks.learn(tasks, now)
+	return l.recurring.learn(recurring, now) || more
 }
 
 // worked leaves out the lanes that no node works.

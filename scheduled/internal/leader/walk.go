@@ -41,7 +41,7 @@ type walked struct {
 const (
 	// walkEvery is the pause between two rounds, and walkRarely is the same if nothing was claimed for rarelyAfter.
 	walkEvery, walkRarely, rarelyAfter = time.Second, 15 * time.Second, time.Minute
-	// After each statement the walk pauses walkShare times as long as it took.
+	// The walk then pauses walkShare times as long as a step took.
 	walkShare = 3
 	// walkLimit is how long a statement that steps over dead entries may take. It reads lanesAtOnce.
 	walkLimit   = time.Minute
@@ -63,7 +63,8 @@ func (l *Leader) walkOn(ctx context.Context) {
 		select {
 		case found := <-w.under:
 			if w.under = nil; found.listed {
-				l.Lanes.narrow = l.Lanes.learn(found.tasks, found.recurring) || found.took > quickList
+				l.Lanes.narrow = l.Lanes.learn(found.tasks, found.recurring, l.session.Clock.Now()) || found.took > quickList
+				w.next = time.Now().Add(walkShare * found.took)
 			}
 		default:
 			return
@@ -99,12 +100,10 @@ func (l *Leader) walkOn(ctx context.Context) {
 	}()
 }
 
-// passed lists the lanes that were claimed from, and where looks at them begin.
+// passed lists where looks at the lanes begin.
 func (m *Marks) passed() (lanes []taskdb.LaneAt) {
 	for _, one := range m.probed {
-		if !one.at.IsZero() {
-			lanes = append(lanes, taskdb.LaneAt{LaneKey: one.LaneKey, At: one.from()})
-		}
+		lanes = append(lanes, taskdb.LaneAt{LaneKey: one.LaneKey, At: one.from()})
 	}
 	return lanes
 }
@@ -128,6 +127,7 @@ func (w *walk) list(ctx context.Context, look *pgx.Batch) (found walked, err err
 func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) (err error) {
 	for some := range slices.Chunk(lanes, lanesAtOnce) {
 		for more := true; more && ctx.Err() == nil; {
+			began := time.Now()
 			var found []taskdb.Overlooked
 			listErr := w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 				found, err = w.statements.Overlooked(ctx, tx, recurring, some)
@@ -138,6 +138,10 @@ func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) 
 				w.moved()
 			}
 			more, err = moved >= taskdb.MaxOverlooked, errors.Join(err, listErr, moveErr)
+			select {
+			case <-time.After(walkShare * time.Since(began)):
+			case <-ctx.Done():
+			}
 		}
 	}
 	return err
@@ -171,17 +175,10 @@ func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved in
 const walkLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true),
     set_config('lock_timeout', '200ms', true)`
 
-// connected calls do in a transaction on the pool, which may take so long. Then it pauses.
+// connected calls do in a transaction on the pool, which may take so long.
 func (w *walk) connected(
 	ctx context.Context, limit time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
-	began, done := time.Now(), ctx.Done()
-	defer func() {
-		select {
-		case <-time.After(walkShare * time.Since(began)):
-		case <-done:
-		}
-	}()
 	leave, err := w.turns.Take(ctx)
 	if err != nil {
 		return err
