@@ -243,8 +243,7 @@ var mutants = []mutant{
 				"if err := l.session.Follow(ctx); err != nil || !l.session.Leads {\n			return false, err\n" +
 					"		}",
 				"if err := l.session.Follow(ctx); err != nil {\n			return false, err\n		}"},
-			// A node that begins to lead forgets its deep look. At each tick it would never have one,
-			// and claim nothing.
+			// A node that begins to lead forgets what it knew. It does so once.
 			{engine + "internal/leader/election.go", "		l.begins()\n",
 				"		if l.nodes == nil {\n			l.begins()\n		}\n"},
 		},
@@ -358,6 +357,31 @@ var mutants = []mutant{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
 		edits: []edit{{engine + "internal/taskdb/followups.go", "range partsOf(asked) {",
 			"range partsOf(asked[:0]) {"}},
+	},
+	{
+		name: "a look begins after the mark", by: []string{"priority", "start latency"}, steer: busy,
+		edits: []edit{{
+			engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second", "lateCommit = -1500 * time.Millisecond",
+		}},
+	},
+	{
+		name: "nobody looks before the marks", by: []string{"lost"}, steer: busy,
+		edits: []edit{
+			{
+				engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second",
+				"lateCommit = -1500 * time.Millisecond",
+			},
+			{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"},
+		},
+	},
+	{
+		name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: backlog,
+		edits: []edit{{engine + "internal/leader/marks.go",
+			"if m.recurring || high.Priority <= low.Priority+1 {", "if low.Priority > math.MinInt32 || m.recurring {"}},
+	},
+	{
+		name: "the next leader looks too late", by: []string{"lost", "gap"}, steer: recurring,
+		edits: []edit{{engine + "internal/leader/handover.go", "far: one.From, half: one.From", "far: one.At.Add(time.Hour)"}},
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
