@@ -87,6 +87,10 @@ var (
 		s.Slots, s.Millis, s.Work, s.Chores = 60, 100, map[string]int{"one": 3}, map[string]int{doWork: 1}
 		s.Faults = map[string]int{faultQuiet: 1}
 	})
+	// Much of all types, so that a type with few slots needs all of them.
+	wide = steered("wide", func(s *settings) {
+		s.Work, s.Chores, s.Millis = map[string]int{"one": 1}, map[string]int{doWork: 1}, 500
+	})
 	// A backlog of several priorities, none of it scheduled for a time that has passed.
 	backlog = steered("backlog", func(s *settings) {
 		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second,
