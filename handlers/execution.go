@@ -131,11 +131,11 @@ func (e *Execution) FollowUp(task store.Task) {
 // MaxIfDead is how many tasks one attempt can ask for with FollowUpIfDead.
 const MaxIfDead = store.MaxIfDead
 
-// FollowUpIfDead schedules another task in case that this attempt is the last one: in the transaction that records that
-// the attempt has made the task FAILED, because its error is Permanent or no attempt is left. A panic and the end of
-// the ExpectedExecutionTime count as errors. If the handler returns nil, or if the task is tried again, nothing is
-// scheduled, so each attempt asks anew, as early as it can. If somebody edited or cancelled the task meanwhile, it has
-// not died, and nothing is scheduled.
+// FollowUpIfDead schedules another task if this attempt turns out to be the last one. An attempt is the last one if it
+// makes the task FAILED, because its error is Permanent or no attempt is left. The transaction that records this
+// schedules the other task. A panic and the end of the ExpectedExecutionTime count as errors. If the handler returns
+// nil, or if the task is tried again, nothing is scheduled, so each attempt asks anew, as early as it can. If somebody
+// edited or cancelled the task meanwhile, it has not died, and nothing is scheduled.
 //
 // An attempt that is LOST, because its node crashed, cannot schedule what it asked for. Neither is anything scheduled
 // when the task expires before a retry. Task.IfDead of package store holds in these cases, too.
