@@ -238,7 +238,6 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: metrics.CountFiresSQL, most: recurring * planMost},
 		{name: "count dead", sql: metrics.CountDeadSQL, most: planTasks},
-		{name: "count scheduled", sql: metrics.CountScheduledSQL, most: 1},
 	}
 	for i := range hot {
 		hot[i].sql = b.Schema.SQL(hot[i].sql)
@@ -268,7 +267,6 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost)
 	batch.Queue(b.Schema.SQL(metrics.CountDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
 	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), "(0,0)", taskdb.Tuple{Page: taskdb.PagesAtOnce}.String())
-	batch.Queue(b.Schema.SQL(metrics.CountScheduledSQL), int64(planTasks), []int64{})
 }
 
 // recorder notes statements, and runs none.

@@ -29,8 +29,8 @@ type Metrics struct {
 
 	registerer prometheus.Registerer
 
-	started, executions, dead, putOffs, waits, claimed, scheduled *prometheus.CounterVec
-	delay, duration                                               *prometheus.HistogramVec
+	started, executions, dead, putOffs, waits, claimed *prometheus.CounterVec
+	delay, duration                                    *prometheus.HistogramVec
 
 	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
 	settleFailures, censusFailures              prometheus.Counter
@@ -88,10 +88,6 @@ func New(config Config) *Metrics {
 		"Attempts that put their task off because something is out of order, such as a host whose circuit is open. "+
 			"Of those that follow each other only the first is a line of the history.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
-	m.scheduled = m.counters("tasks_scheduled_total",
-		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). "+
-			"The leader counts them in scheduled_task_changes every 15 s. "+
-			"It misses the tasks of a transaction that was open for more than a minute.", "type", "outcome")
 	m.delay = m.histograms("start_delay_seconds",
 		"Time from when an attempt was due until the gate let it through, by the database's clock.",
 		waitBuckets, "type")

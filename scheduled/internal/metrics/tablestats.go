@@ -24,10 +24,9 @@ import (
 type TableStats struct {
 	config TableStatsConfig
 
-	most   int // how many due tasks are counted in all; doubled while the counts are quick, halved when they are slow
-	lanes  map[laneLabels]time.Time
-	window changeWindow
-	walk   deadWalk
+	most  int // how many due tasks are counted in all; doubled while the counts are quick, halved when they are slow
+	lanes map[laneLabels]time.Time
+	walk  deadWalk
 }
 
 // TableStatsConfig is the configuration of TableStats.
@@ -112,7 +111,7 @@ func (c *TableStats) Run(ctx context.Context) {
 
 // begin forgets what this node counted when it led before.
 func (c *TableStats) begin() {
-	c.most, c.lanes, c.window, c.walk = countFirst, map[laneLabels]time.Time{}, changeWindow{}, deadWalk{}
+	c.most, c.lanes, c.walk = countFirst, map[laneLabels]time.Time{}, deadWalk{}
 }
 
 // count takes one count. A figure that cannot be counted keeps its last value, and does not stop the other counts.
@@ -124,7 +123,7 @@ func (c *TableStats) count(ctx context.Context, seen *Sight) error {
 	listErr := c.list(ctx, seen.nodes, &found)
 	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
 	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countWaiting(ctx, &found), c.countJobs(ctx, &found),
-		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found), c.countScheduled(ctx))
+		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found))
 	c.config.Metrics.found.Store(&found)
 	return err
 }
