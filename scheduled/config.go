@@ -158,7 +158,6 @@ type Config struct {
 	directConnect  bool          // the caller gave Connect
 	declareEvery   time.Duration // for tests; 0: declareEvery
 	zones          *taskdb.Zones // for tests; nil: the machine's
-	zonesEvery     time.Duration // for tests; 0: zonesEvery
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
 	hungAfter      time.Duration // for tests; 0: worker.HungAfter
