@@ -9,13 +9,18 @@ import (
 )
 
 // spawnedSQL writes no column whose edit draws a revision. A new follow-up belongs to the service of the task that
-// asked for it, so that the database role of this service can read it.
+// asked for it, so that the database role of this service can read it. A task that has run before starts a second after
+// its last start at the earliest. Otherwise tasks that ask for each other for ever would write without a pause.
 const spawnedSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET spawned_by = f.asked_by,
     scheduled_by = CASE WHEN f.created THEN coalesce(
         (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = f.asked_by LIMIT 1), t.scheduled_by)
-            ELSE t.scheduled_by END
+            ELSE t.scheduled_by END,
+    next_attempt_at = CASE WHEN f.created OR t.next_attempt_at IS NULL THEN t.next_attempt_at
+        ELSE greatest(t.next_attempt_at, (SELECT e.started_at + interval '1 second'
+            FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = f.id AND e.started_at IS NOT NULL
+            ORDER BY e.fence DESC LIMIT 1)) END
 FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)
 WHERE t.id = ANY (ARRAY[f.id])`
 

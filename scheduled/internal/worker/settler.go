@@ -26,7 +26,6 @@ import (
 // rows of other tasks, and the other outcomes must not wait with them.
 type settler struct {
 	config Config
-	reruns reruns
 
 	plain   *groupcommit.Group[*settling]
 	effects *groupcommit.Group[*settling]
@@ -217,9 +216,6 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 			continue
 		}
 		soon = soon || state.DueSoon
-		if state.PutOff {
-			s.putOff(one.ID, state.Type, state.Generations)
-		}
 		if state.Held {
 			s.again(ctx, one) // an application's transaction has locked the row, and must not stall the others
 			continue
