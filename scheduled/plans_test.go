@@ -160,8 +160,10 @@ func (b *bench) hotStatements() []hotStatement {
 		agains = append(agains, one)
 	}
 	var advance taskdb.ForkColumns
+	var recurringHeads []taskdb.LaneHead
 	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.MaxForks) {
 		next := h.Due.Add(time.Hour)
+		recurringHeads = append(recurringHeads, taskdb.LaneHead{ID: h.ID})
 		advance.IDs, advance.Messages, advance.Ended = append(advance.IDs, h.ID), append(
 			advance.Messages, "",
 		), append(advance.Ended, "")
@@ -207,7 +209,8 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Settle(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
-	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
+	_, _ = b.PickFires(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
+	_, _ = b.DueFires(ctx, &r, nil, recurringHeads, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
 	all.Queue(b.Queries, &r.Batch)
 	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
@@ -232,7 +235,8 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "worked recurring lanes", sql: taskdb.WorkedRecurringLanesSQL, most: lanes + recurring},
 		// And what lies between and around them.
 		{name: "lane ranges", sql: taskdb.LaneRangesSQL, most: 3*lanes + recurring},
-		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
+		{name: "pick fires", sql: taskdb.PickFiresSQL, most: (recurring + 1) * taskdb.MaxForks},
+		{name: "fork", sql: taskdb.RecurringSQL, most: taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
 		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},
 		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},

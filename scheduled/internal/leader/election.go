@@ -43,7 +43,7 @@ func (l *Leader) begins() {
 	l.jobs.Forget()
 	l.deep.forget()
 	l.Marks = LowWaterMarks{}
-	l.maxEnded = maxReclaimed
+	l.ends.Reset()
 	l.noted = false
 }
 

@@ -82,8 +82,8 @@ func (l *Leader) lift(ctx context.Context) error {
 	l.Marks.low = nil
 	for _, lane := range low {
 		to := l.Marks.known[lane.key]
-		for ids := range slices.Chunk(lane.ids, l.maxWritten) {
-			err := pg.Bisect(ids, func(some []string) error {
+		for ids := range slices.Chunk(lane.ids, l.writes.Now()) {
+			err := pg.Isolate(ids, func(some []string) error {
 				return l.Transaction(ctx, func(tx pgx.Tx) error {
 					return l.statements.Lift(ctx, heardTx{tx, l.session}, some, to)
 				})
@@ -92,7 +92,7 @@ func (l *Leader) lift(ctx context.Context) error {
 				return nil
 			})
 			if pg.IsTimeout(err) {
-				l.maxWritten = max(l.maxWritten/2, 1)
+				l.writes.Shrink(l.writes.Now())
 			}
 			if err != nil {
 				return err

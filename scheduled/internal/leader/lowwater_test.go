@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -136,7 +137,7 @@ func TestLowTasksAreLifted(t *testing.T) {
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	l := &Leader{
-		statements: b.Queries, session: &session.Session{Start: time.Now(), Conn: conn}, Marks: *someMarks(mark, lane, near), maxWritten: 2,
+		statements: b.Queries, session: &session.Session{Start: time.Now(), Conn: conn}, Marks: *someMarks(mark, lane, near), writes: pg.NewSize(1, 2),
 		log: enginetest.Logger(),
 	}
 	l.Marks.Deep(deep.look(t.Context(), l.Marks.worked, l.Marks.known))

@@ -62,7 +62,7 @@ func TestCensusCountsDue(t *testing.T) {
 	if found := count(); !maps.Equal(found.depth, want) || found.limit != countFirst/4 {
 		t.Errorf("%v up to %d, want %v", found.depth, found.limit, want)
 	}
-	c.most = 10
+	c.most = pg.NewSize(10, 10)
 	want[laneLabels{"default", "JOB", "0"}], want[laneLabels{"default", "JOB", "1"}] = 10, 10
 	if found := count(); !maps.Equal(found.depth, want) || found.limit != 10 {
 		t.Errorf("%v up to %d, want %v", found.depth, found.limit, want)
@@ -108,21 +108,21 @@ func TestCensusPace(t *testing.T) {
 		{0, context.Canceled, countFirst / 2},
 		{countQuick - 1, nil, countFirst},
 	} {
-		if err := c.pace(step.took, step.err); c.most != step.want || err != step.err { //nolint:errorlint // the same
-			t.Errorf("after %s, %v: %d, want %d", step.took, step.err, c.most, step.want)
+		if err := c.pace(step.took, step.err); c.most.Now() != step.want || err != step.err { //nolint:errorlint // the same
+			t.Errorf("after %s, %v: %d, want %d", step.took, step.err, c.most.Now(), step.want)
 		}
 	}
 	for range 100 {
 		_ = c.pace(0, nil)
 	}
-	if c.most != maxCounted {
-		t.Errorf("at most %d", c.most)
+	if c.most.Now() != maxCounted {
+		t.Errorf("at most %d", c.most.Now())
 	}
 	for range 100 {
 		_ = c.pace(time.Minute, nil)
 	}
-	if c.most != 1000 {
-		t.Errorf("at least %d", c.most)
+	if c.most.Now() != minCounted {
+		t.Errorf("at least %d", c.most.Now())
 	}
 }
 

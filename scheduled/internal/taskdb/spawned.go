@@ -13,7 +13,7 @@ import (
 // its last start at the earliest. Otherwise tasks that ask for each other for ever would write without a pause.
 const spawnedSQL = `
 UPDATE tasktable.scheduled_tasks AS t
-SET spawned_by = f.asked_by,
+SET spawned_by = coalesce(nullif(f.asked_by, ''), t.spawned_by),
     scheduled_by = CASE WHEN f.created THEN coalesce(
         (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = f.asked_by LIMIT 1), t.scheduled_by)
             ELSE t.scheduled_by END,
@@ -24,8 +24,8 @@ SET spawned_by = f.asked_by,
 FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)
 WHERE t.id = ANY (ARRAY[f.id])`
 
-// spawned writes to each follow-up which task asked for it. It does not change a follow-up that the upsert has left
-// alone.
+// spawned writes to each follow-up which task asked for it, unless it is that task itself. It does not change a
+// follow-up that the upsert has left alone.
 func (s Queries) spawned(ctx context.Context, q pg.DB, followUps []followUp) error {
 	var (
 		ids, askedBy []string
@@ -33,7 +33,7 @@ func (s Queries) spawned(ctx context.Context, q pg.DB, followUps []followUp) err
 	)
 	place := map[string]int{} // by follow-up; if two tasks asked for the same one, the later counts
 	for _, f := range followUps {
-		if f.own || f.receipt.Outcome == store.Unchanged || f.receipt.Outcome == store.Finished {
+		if f.receipt.Outcome == store.Unchanged || f.receipt.Outcome == store.Finished {
 			continue
 		}
 		i, again := place[f.receipt.ID]
@@ -42,7 +42,9 @@ func (s Queries) spawned(ctx context.Context, q pg.DB, followUps []followUp) err
 			place[f.receipt.ID] = i
 			ids, askedBy, created = append(ids, f.receipt.ID), append(askedBy, ""), append(created, false)
 		}
-		askedBy[i], created[i] = f.from.ID, created[i] || f.receipt.Outcome == store.Created
+		if created[i] = created[i] || f.receipt.Outcome == store.Created; !f.own {
+			askedBy[i] = f.from.ID
+		}
 	}
 	if len(ids) == 0 {
 		return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +28,7 @@ type settler struct {
 
 	plain   *groupcommit.Group[*settling]
 	effects *groupcommit.Group[*settling]
-	most    atomic.Int64 // how many outcomes share a statement; halved when Postgres does not answer in time
+	most    *pg.Size // how many outcomes share a statement; it shrinks when Postgres does not answer in time
 	wg      sync.WaitGroup
 }
 
@@ -69,14 +68,13 @@ func effectsWeight(one *settling) int {
 }
 
 func newSettler(config Config) *settler {
-	made := &settler{config: config}
-	made.most.Store(maxSettled)
+	made := &settler{config: config, most: pg.NewSize(1, maxSettled)}
 	made.plain = groupcommit.New(groupcommit.Config[*settling]{
-		Most: maxSettled, Room: groupRoom, Limit: func() int { return int(made.most.Load()) },
+		Most: maxSettled, Room: groupRoom, Limit: made.most.Now,
 	})
 	made.effects = groupcommit.New(groupcommit.Config[*settling]{
 		Most: maxEffects, Room: groupRoom, Weight: effectsWeight,
-		Limit: func() int { return int(min(made.most.Load(), maxEffects)) },
+		Limit: func() int { return min(made.most.Now(), maxEffects) },
 	})
 	return made
 }
@@ -201,9 +199,9 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	cancel()
 	s.config.Heard(err)
 	if pg.PoolAnswered(err) {
-		s.most.Store(min(2*s.most.Load(), maxSettled))
+		s.most.Grow()
 	} else {
-		s.most.Store(max(int64(len(batch)/2), 1))
+		s.most.Shrink(len(batch))
 	}
 	s.config.Metrics.Settled(len(batch), time.Since(began), err)
 	states := taskdb.ByFence(done)

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-func TestBisect(t *testing.T) {
+func TestIsolate(t *testing.T) {
 	t.Parallel()
 	refused := &pgconn.PgError{Code: "22003"} // a number out of range
 	away := errors.New("the connection is closed")
@@ -19,7 +19,7 @@ func TestBisect(t *testing.T) {
 		bad        []int // get a data error each time
 		once       []int // get a data error the first time that they are alone
 		ends       int   // gets another error
-		unfit      bool  // broken cannot do its work
+		unfit      bool  // giveUp cannot do its work
 		done, gone string
 		err        error
 	}{
@@ -40,7 +40,7 @@ func TestBisect(t *testing.T) {
 		for i := range items {
 			items[i] = i
 		}
-		err := Bisect(items, func(some []int) error {
+		err := Isolate(items, func(some []int) error {
 			for _, item := range some {
 				if slices.Contains(test.bad, item) || slices.Contains(test.once, item) && !alone[item] {
 					if len(some) == 1 {
