@@ -86,8 +86,8 @@ func New(config Config) *Leader {
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), deepened: make(chan struct{}, 1), frees: make(chan struct{}, 1),
 		ceased: make(chan struct{}), Claims: pg.NewSize(1, maxClaims),
-		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed), resumes: pg.NewSize(1, taskdb.MaxResumed),
-		sizes: map[string]int{}, Quarantined: map[string]time.Time{},
+		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
+		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, Quarantined: map[string]time.Time{},
 	}
 	l.deep = &deepLook{
 		pool: config.Pool, turns: config.Turns, statements: config.Statements, log: config.Log,

@@ -92,7 +92,8 @@ func (l *Leader) giveUp(ctx context.Context, one taskdb.LaneHead, broken error) 
 	}
 	l.Quarantined[one.ID] = until
 	if pg.IsTimeout(broken) {
-		log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while", "until", until)
+		log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
+			"until", until)
 	} else { // a rule or a trigger of the application allows nobody to change the row
 		log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
 			"and", cause, "until", until)

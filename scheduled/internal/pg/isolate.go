@@ -10,10 +10,10 @@ func Twice(do func() error) error {
 	return err
 }
 
-// Isolate does something with all items, so that an item whose data the database refuses does not stop the others. If do
-// returns a data error, Isolate halves the items until it has found each item that gets a data error twice by itself. It
-// gives these items to giveUp, with the second error. It ends with the first other error that do or giveUp returns. do
-// must have no effect when it returns an error.
+// Isolate does something with all items, so that an item whose data the database refuses does not stop the others. If
+// do returns a data error, Isolate halves the items until it has found each item that gets a data error twice by
+// itself. It gives these items to giveUp, with the second error. It ends with the first other error that do or giveUp
+// returns. do must have no effect when it returns an error.
 func Isolate[T any](items []T, do func([]T) error, giveUp func(T, error) error) error {
 	switch len(items) {
 	case 0:

@@ -18,8 +18,9 @@ const (
 	planningTime = 200 * time.Millisecond
 )
 
-// PickFiresSQL picks the recurring tasks that are due, $4 of each lane. It steps over tasks that others have locked, but
-// only for a time, because somebody may have locked very many. It reads few columns, because others may be unreadable.
+// PickFiresSQL picks the recurring tasks that are due, $4 of each lane. It steps over tasks that others have locked,
+// but only for a time, because somebody may have locked very many. It reads few columns, because others may be
+// unreadable.
 const PickFiresSQL = `
 WITH picked AS MATERIALIZED (
     SELECT head.id, head.revision, lane.type, head.due
