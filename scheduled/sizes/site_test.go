@@ -185,7 +185,7 @@ func (s *site) untriggered(sql string, args ...any) {
 // sees waits until there are at least so many of some tasks.
 func (s *site) sees(what string, n int, where string) {
 	s.t.Helper()
-	enginetest.Eventually(s.t, 2*enginetest.Patience, what, func() bool {
+	enginetest.Eventually(s.t, enginetest.Patience+time.Duration(n)*10*time.Millisecond, what, func() bool {
 		var found int
 		row := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM tasktable.scheduled_tasks "+where)
 		if err := row.Scan(&found); err != nil {
