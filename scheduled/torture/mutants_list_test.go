@@ -342,6 +342,11 @@ var mutants = []mutant{
 			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)"}},
 	},
 	{
+		name: "one recurring task in five is never picked", by: []string{"steady fires"}, steer: recurring,
+		edits: []edit{{engine + "internal/taskdb/duefires.go", "            AND t.id <> ALL ($5::text[])\n",
+			"            AND t.id <> ALL ($5::text[]) AND hashtext(t.id) % 5 <> 0\n"}},
+	},
+	{
 		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
 		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		c.parents",
 			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +

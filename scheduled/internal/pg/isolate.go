@@ -1,5 +1,7 @@
 package pg
 
+import "time"
+
 // Twice runs do, and runs it again if it returned a data error. IsDataError explains why one such error is not
 // enough.
 func Twice(do func() error) error {
@@ -36,11 +38,22 @@ func Isolate[T any](items []T, do func([]T) error, giveUp func(T, error) error) 
 	return Isolate(items[half:], do, giveUp)
 }
 
+// stepTime is how long a step goes on to halve.
+const stepTime = time.Second
+
 // Step isolates items, of which it was given as many as size says. If they take too long, the next step takes half as
-// many. A single item that takes too long goes to giveUp, too.
+// many, and the items that are left are for the next step. A single item that takes too long goes to giveUp, too.
 func Step[T any](size *Size, items []T, do func([]T) error, giveUp func(T, error) error) error {
-	err := Isolate(items, do, giveUp)
+	began, late := time.Now(), false
+	err := Isolate(items, func(some []T) error {
+		if late = time.Since(began) > stepTime; late {
+			return nil
+		}
+		return do(some)
+	}, giveUp)
 	switch {
+	case err == nil && late:
+		size.Shrink(len(items))
 	case err == nil:
 		size.Grow()
 	case IsTimeout(err) && !size.Shrink(size.Now()) && len(items) == 1:

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -68,5 +71,73 @@ func TestIsolate(t *testing.T) {
 			t.Errorf("%s: done %v, broken %v, %v; want %s, %s, %v",
 				test.what, done, gone, err, test.done, test.gone, test.err)
 		}
+	}
+}
+
+// What takes too long is tried in a smaller size by the next step. By itself it is given up, so that the others get on.
+func TestStep(t *testing.T) {
+	t.Parallel()
+	refused, canceled := &pgconn.PgError{Code: "22003"}, &pgconn.PgError{Code: "57014"}
+	for name, test := range map[string]struct {
+		do   func(some []int) error
+		want string // of each step: how many are taken, how many are done, and which are given up
+	}{
+		"all is well": {func([]int) error { return nil }, "8 8 [], 8 8 [], 8 8 [], 8 8 [], 8 8 []"},
+		"one takes too long": {func(some []int) error {
+			if slices.Contains(some, 0) {
+				return canceled
+			}
+			return nil
+		}, "8 0 [], 4 0 [], 2 0 [], 1 0 [0], 1 1 []"},
+		"one is refused": {func(some []int) error {
+			if slices.Contains(some, 5) {
+				return refused
+			}
+			return nil
+		}, "8 7 [5], 8 8 [], 8 8 [], 8 8 [], 8 8 []"},
+		"one is refused, and each try takes long": {func(some []int) error {
+			time.Sleep(time.Duration(len(some)) * 200 * time.Millisecond)
+			if slices.Contains(some, 3) {
+				return refused
+			}
+			return nil
+		}, "8 0 [], 4 2 [], 2 1 [3], 4 4 [], 8 8 []"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				size, steps := NewSize(1, 8), []string{}
+				left := make([]int, 100)
+				for i := range left {
+					left[i] = i
+				}
+				for range 5 {
+					items := slices.Clone(left[:size.Now()])
+					done, gone := 0, []int{}
+					take := func(some ...int) {
+						left = slices.DeleteFunc(left, func(i int) bool { return slices.Contains(some, i) })
+					}
+					err := Step(size, items, func(some []int) error {
+						err := test.do(some)
+						if err == nil {
+							done += len(some)
+							take(some...)
+						}
+						return err
+					}, func(item int, _ error) error {
+						gone = append(gone, item)
+						take(item)
+						return nil
+					})
+					if err != nil && !errors.Is(err, canceled) {
+						t.Error(err)
+					}
+					steps = append(steps, fmt.Sprint(len(items), " ", done, " ", gone))
+				}
+				if got := strings.Join(steps, ", "); got != test.want {
+					t.Errorf("steps %s, want %s", got, test.want)
+				}
+			})
+		})
 	}
 }
