@@ -18,13 +18,16 @@ WAITING := ./scheduled/monitoring ./cmd
 # These keep the processors busy, so they do not run beside those that measure times.
 BUSY := ./cmd/internal/browsertest ./scheduled/dashboard ./scheduled/bench
 
+# These measure how late tasks start, so they run alone.
+TIMED := ./scheduled/sizes
+
 # The race detector would wait a second at the end of each process.
 export GORACE ?= atexit_sleep_ms=0
 # make test has called go vet before.
 TEST = -vet=off -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants soak fuzz clients pictures pages image lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race chaos torture mutants sizes soak fuzz clients pictures pages image lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,8 +88,9 @@ test: $(AXE) ## Check the format, vet, build, and run all tests
 	@mkdir -p .bin && rm -f .bin/test.out .bin/test.failed
 	@group() { echo "go test $$*"; { go test "$$@" 2>&1 || touch .bin/test.failed; } | tee -a .bin/test.out; }; \
 	group $(RACE) $(TEST) $(RACED); \
-	group -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY))"); \
+	group -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY) $(TIMED))"); \
 	group -p 3 $(TEST) $(BUSY); \
+	group $(TEST) $(TIMED); \
 	group -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
 	@if [ -e .bin/test.failed ]; then echo; echo "FAILED:"; grep -E '^ *--- FAIL: |^FAIL[[:space:]]|^panic: ' .bin/test.out; exit 1; fi
 
@@ -121,6 +125,9 @@ torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
 
 mutants: ## Break the engine in each known way; the torture test must notice
 	go test -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$' ./scheduled/torture
+
+sizes: ## Measure how late plain tasks start beside ten times more of each thing
+	TASKTABLE_TEST_SIZES=long go test -timeout 30m -count=1 -v -run '^TestSizes$$' ./scheduled/sizes
 
 # Needs Node 20, Java 17 and Python 3.11. Debian: apt-get install nodejs npm default-jre-headless python3-certifi
 # python3-dateutil python3-urllib3. The versions of the generators are those of testdata/package-lock.json.

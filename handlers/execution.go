@@ -109,10 +109,9 @@ func (e *Execution) Again(at time.Time) {
 // and no time, the fan-out does not repeat the tasks that failed in an earlier night. FollowUp returns no receipt, so
 // the handler is not told.
 //
-// A follow-up that is due now starts at once, also as a step of a chain of follow-ups. Two chains are slowed down, so
-// that tasks which schedule each other for ever do not fill the database: a chain that comes back to a task that is
-// behind it, and a chain of which ten tasks started within a second. Their next step is due one second after the start
-// of this attempt at the earliest.
+// A follow-up that is due now starts at once, also as a step of a chain of follow-ups. Nothing slows down a chain of new
+// tasks, so the handlers must see to it that it ends. A task that has run before starts one second after its last start
+// at the earliest, so that tasks which schedule each other for ever do not fill the database.
 func (e *Execution) FollowUp(task store.Task) {
 	if e.late.call("FollowUp") {
 		return
@@ -131,11 +130,11 @@ func (e *Execution) FollowUp(task store.Task) {
 // MaxIfDead is how many tasks one attempt can ask for with FollowUpIfDead.
 const MaxIfDead = store.MaxIfDead
 
-// FollowUpIfDead schedules another task in case that this attempt is the last one: in the transaction that records that
-// the attempt has made the task FAILED, because its error is Permanent or no attempt is left. A panic and the end of
-// the ExpectedExecutionTime count as errors. If the handler returns nil, or if the task is tried again, nothing is
-// scheduled, so each attempt asks anew, as early as it can. If somebody edited or cancelled the task meanwhile, it has
-// not died, and nothing is scheduled.
+// FollowUpIfDead schedules another task if this attempt turns out to be the last one. An attempt is the last one if it
+// makes the task FAILED, because its error is Permanent or no attempt is left. The transaction that records this
+// schedules the other task. A panic and the end of the ExpectedExecutionTime count as errors. If the handler returns
+// nil, or if the task is tried again, nothing is scheduled, so each attempt asks anew, as early as it can. If somebody
+// edited or cancelled the task meanwhile, it has not died, and nothing is scheduled.
 //
 // An attempt that is LOST, because its node crashed, cannot schedule what it asked for. Neither is anything scheduled
 // when the task expires before a retry. Task.IfDead of package store holds in these cases, too.

@@ -347,7 +347,6 @@ CREATE TABLE tasktable.nodes (
     declaration_hash  text,
     receives_failures boolean     NOT NULL DEFAULT false,
     retention_refused text,
-    zone_data         jsonb,
     started_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     elected_at        timestamptz,
     marks             jsonb,
@@ -523,11 +522,10 @@ BEGIN
             ('declaration_hash', 'Hash of the recurring tasks that its code declares. Null: none.'),
             ('receives_failures', 'It is told of failures and lost claims of its types.'),
             ('retention_refused', 'Rows that retention could not remove in the last run of this node. Null: none.'),
-            ('zone_data', 'Fingerprints of its zone data. Nodes with other data plan other fires.'),
             ('started_at', 'When it began.'),
             ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
-            ('marks', 'As leader, from where on it looks at each lane and at what River has. The next leader goes on from '
-                'there.'),
+            ('marks', 'As leader, from where on it looks at each lane and at what River has. The next leader goes on '
+                'from there.'),
             ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of '
                 'the leader before tells of a failover.'),
             ('last_seen_at', 'Its last sign of life, written when its lock is found free. 5 seconds later it is dead.'),

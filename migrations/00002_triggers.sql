@@ -220,8 +220,8 @@ BEGIN
         NEW.last_status_update := clock_timestamp();
     END IF;
     -- Nothing becomes claimable in the past. So the leader need not look again at the part of a lane that it has
-    -- claimed, and no task goes before those that are due already. The leader looks at the last second anyway, so a task
-    -- that is scheduled for now keeps its time.
+    -- claimed, and no task goes before those that are due already. The leader looks at the last second anyway, so a
+    -- task that is scheduled for now keeps its time.
     due := tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter);
     NEW.next_attempt_at := CASE WHEN NEW.status <> 'QUEUED' OR NEW.fence IS NOT NULL THEN NULL
         WHEN owed OR waits THEN OLD.next_attempt_at
@@ -331,7 +331,8 @@ BEGIN
             USING ERRCODE = 'check_violation', COLUMN = 'type';
     END IF;
     IF NEW.cron IS NULL
-        AND coalesce(NEW.due_at, NEW.next_attempt_at) <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
+        AND coalesce(NEW.due_at, NEW.next_attempt_at)
+            <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
     THEN
         RAISE EXCEPTION 'time of task "%" was changed by a trigger that fires after zzz_task_1_edit: give that trigger '
             'a name that sorts before it', NEW.id USING ERRCODE = 'check_violation', COLUMN = 'scheduled_at';
@@ -401,7 +402,8 @@ BEGIN
     FROM inserted AS t;
     SELECT min(t.id) FILTER (WHERE t.type IS DISTINCT FROM t.payload ->> 'type') AS wrong_type,
         min(t.id) FILTER (WHERE t.cron IS NULL
-            AND coalesce(t.due_at, t.next_attempt_at) <> tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)) AS wrong_time,
+            AND coalesce(t.due_at, t.next_attempt_at)
+                <> tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)) AS wrong_time,
         min(t.next_attempt_at) AS next_attempt_at
     INTO made FROM inserted AS t;
     IF made.wrong_type IS NOT NULL THEN

@@ -220,7 +220,8 @@ CREATE VIEW tasktable.task_reasons AS
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
                 AND (s.code <> 'running' OR o.missing IN ('no_node', 'no_leader'))
                 THEN tasktable.reason_text(o.missing) END), '') AS obstacle,
-        coalesce(t.due_at, t.next_attempt_at) AS due_at, t.lease_expires_at, CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
+        coalesce(t.due_at, t.next_attempt_at) AS due_at, t.lease_expires_at,
+        CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
         jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
             'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type)) AS data
     FROM tasktable.scheduled_tasks AS t

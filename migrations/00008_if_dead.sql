@@ -131,12 +131,14 @@ BEGIN
     IF NOT known AND NOT made THEN -- somebody has just made it, and nothing above has looked at it
         RAISE EXCEPTION 'task "%" was scheduled at the same time', child USING ERRCODE = 'lock_not_available';
     END IF;
-    -- Tasks that die and schedule each other for ever do so once a second, as follow-ups do.
+    -- A task that has run before starts a second after its last start at the earliest, as a follow-up does.
     UPDATE tasktable.scheduled_tasks AS t
     SET spawned_by = dead.id, scheduled_by = CASE WHEN made THEN dead.scheduled_by ELSE t.scheduled_by END,
-        next_attempt_at = CASE WHEN dead.spawned_by IS NOT NULL AND t.next_attempt_at IS NOT NULL
-            THEN greatest(t.next_attempt_at, dead.finished_at + interval '1 second') ELSE t.next_attempt_at END,
-        due_at = CASE WHEN dead.spawned_by IS NULL THEN t.due_at END
+        next_attempt_at = CASE WHEN made OR t.next_attempt_at IS NULL THEN t.next_attempt_at
+            ELSE greatest(t.next_attempt_at, (SELECT e.started_at + interval '1 second'
+                FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = child AND e.started_at IS NOT NULL
+                ORDER BY e.fence DESC LIMIT 1)) END,
+        due_at = CASE WHEN made THEN t.due_at END
     WHERE t.id = child;
     RETURN NULL;
 EXCEPTION WHEN OTHERS THEN

@@ -89,10 +89,10 @@ type Config struct {
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
 	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
 	//
-	// OnDead must not block for long, and must return when its context ends. At most 1,000 calls of both hooks wait
-	// in line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies. So
-	// OnDead is for what may be missing, such as a metric. For what must happen at each death, such as a compensation,
-	// use store.Task.IfDead.
+	// OnDead must not block for long, and must return when its context ends. At most 1,000 calls of both hooks wait in
+	// line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies. So use
+	// OnDead for work that may be missed, such as a metric. For work that must follow each death, such as a
+	// compensation, use store.Task.IfDead.
 	OnDead func(ctx context.Context, dead Dead)
 	// OnLost is called, in the same way as OnDead, for each attempt whose node died or whose lease ended, if the task
 	// runs again. If it was the last attempt, OnDead is called instead.
@@ -158,7 +158,6 @@ type Config struct {
 	directConnect  bool          // the caller gave Connect
 	declareEvery   time.Duration // for tests; 0: declareEvery
 	zones          *taskdb.Zones // for tests; nil: the machine's
-	zonesEvery     time.Duration // for tests; 0: zonesEvery
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
 	hungAfter      time.Duration // for tests; 0: worker.HungAfter

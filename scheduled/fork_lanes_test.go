@@ -89,9 +89,6 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 		}{
 			{enginetest.Jobs(0, 0, 1).Lane, nil, "another"},
 			{enginetest.Jobs(0, 0, 1).Lane, []string{"another"}, ""},
-			{enginetest.Forks, nil, "recurring"},
-			{enginetest.Forks, []string{"recurring"}, ""},
-			{taskdb.Lane{Queue: "default", Type: "OTHER", Recurring: true}, nil, ""},
 		} {
 			found, err := b.LockHead(t.Context(), tx, test.lane, 0, test.aside...)
 			if err != nil {

@@ -183,6 +183,29 @@ func TestForkMany(t *testing.T) {
 		noon EXECUTING held`)
 }
 
+// More tasks than a pass looks at, which somebody has locked, do not keep the one behind them from firing.
+func TestForkStepsOverLocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
+		$1) FROM generate_series(1, $2) AS i`, enginetest.Noon, taskdb.MaxForks+50)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision`, enginetest.Noon)
+	b.Recur("free", "@hourly", enginetest.Noon.Add(time.Minute), nil)
+	b.InTx(func(tx pgx.Tx) {
+		if _, err := tx.Exec(
+			t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id <> 'free' FOR UPDATE`,
+		); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.Fires(enginetest.Noon.Add(time.Hour)); n != 1 {
+			t.Errorf("looked at %d", n)
+		}
+	})
+	b.Recurs("the free one", "free", `
+		QUEUED count=1 next=2h0m0s last=1h0m0s
+		1h0m0s QUEUED`)
+}
+
 // A pass makes some hundreds of occurrences. Those that are left come with the next passes, also those of one task.
 func TestForkManyOccurrences(t *testing.T) {
 	t.Parallel()

@@ -217,10 +217,10 @@ func healthOf(checks ...Check) Health {
 	return h
 }
 
-// Live says whether the process can still do its work. That means that its loop makes its turns, and that no queue has
-// lost all its slots to handlers that ignore their contexts and do not return. It is for a probe that restarts the
-// process. Therefore it stays OK while the database is away, because a restart would not mend that.
-// It is also OK before Run and after it.
+// Live says whether the process can still do its work. It can if its loop makes its turns, and if no queue has lost all
+// its slots to handlers that ignore their contexts and do not return. It is for a probe that restarts the process.
+// Therefore it stays OK while the database is away, because a restart would not mend that. It is also OK before Run and
+// after it.
 func (n *Node) Live() Health {
 	s := n.health
 	s.mu.Lock()

@@ -37,7 +37,7 @@ type instance struct {
 	dead       *failures.Notifier
 	retention  *maintenance.Retention
 	declarer   *maintenance.Declarer
-	zoneWatch  *maintenance.ZoneWatch
+	replanner  *maintenance.Replanner
 	tableStats *metrics.TableStats
 	abandoned  *maintenance.Abandoned
 	metrics    *metrics.Metrics
@@ -131,9 +131,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec, Every: i.config.declareEvery,
 		Log: i.log,
 	})
-	i.zoneWatch = maintenance.NewZoneWatch(maintenance.ZoneWatchConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number, Leads: i.session.LeadsNow,
-		Every: i.config.zonesEvery, Log: i.log,
+	i.replanner = maintenance.NewReplanner(maintenance.ReplannerConfig{
+		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.LeadsNow, Log: i.log,
 	})
 	i.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
 		Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
@@ -204,7 +203,7 @@ func (i *instance) run(ctx context.Context) error {
 	services.Go(func() { i.dead.Run(notifying) })
 	services.Go(func() { i.retention.Run(sessionCtx) })
 	services.Go(func() { i.declarer.Run(sessionCtx) })
-	services.Go(func() { i.zoneWatch.Run(sessionCtx) })
+	services.Go(func() { i.replanner.Run(sessionCtx) })
 	services.Go(func() { i.tableStats.Run(sessionCtx) })
 	services.Go(func() { i.abandoned.Run(sessionCtx) })
 	services.Go(func() { i.listener().Run(sessionCtx) })

@@ -63,7 +63,6 @@ func TestNoMetrics(t *testing.T) {
 	none.Ran(1)
 	none.Recorded(taskdb.OutcomeCompleted)
 	none.Died("FAILED")
-	none.PutOff()
 }
 
 // Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both

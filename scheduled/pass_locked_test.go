@@ -35,12 +35,12 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	tr := s.leads(handlers.Handle(s.handle))
 	pass := func(what string, claimed, most int) {
 		t.Helper()
-		tr.leader.MaxClaimed = 64
+		tr.leader.Claims.Shrink(128)
 		began := time.Now()
 		found, err := tr.leader.Pass(t.Context())
-		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.MaxClaimed != most {
+		if err != nil || found.Claimed != claimed || found.Stuck || tr.leader.Claims.Now() != most {
 			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and %d at a time",
-				what, found, err, tr.leader.MaxClaimed, claimed, most)
+				what, found, err, tr.leader.Claims.Now(), claimed, most)
 		}
 		if took := time.Since(began); took > limit(time.Second) {
 			t.Errorf("%s: it took %s", what, took)

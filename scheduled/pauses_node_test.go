@@ -150,6 +150,28 @@ func TestPauseUntil(t *testing.T) {
 	}
 }
 
+// A task that an application's trigger keeps from being resumed keeps no other one paused.
+func TestPauseThatCannotEnd(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+		WHEN (NEW.id = 'refused' AND NEW.status = 'QUEUED' AND OLD.status = 'PAUSED') EXECUTE FUNCTION refuse()`)
+	until := s.now().Add(2 * time.Second)
+	for _, id := range []string{"first", "refused", "second", "third"} {
+		s.schedule(id, func(task *store.Task) { task.At = until.Add(-time.Millisecond) })
+		if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, id, until); err != nil ||
+			receipt.Outcome != store.Paused {
+			t.Fatalf("%+v, %v", receipt, err)
+		}
+	}
+	for _, id := range []string{"first", "second", "third"} {
+		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+	}
+	s.is("refused", store.StatusPaused)
+}
+
 // A pause that is committed after a task was claimed is honoured, whatever the task waits for: its time, a slot, or its
 // transaction.
 func TestPauseOfClaimedTasks(t *testing.T) {

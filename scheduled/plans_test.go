@@ -158,8 +158,10 @@ func (b *bench) hotStatements() []hotStatement {
 		agains = append(agains, one)
 	}
 	var advance taskdb.ForkColumns
+	var recurringHeads []taskdb.LaneHead
 	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.MaxForks) {
 		next := h.Due.Add(time.Hour)
+		recurringHeads = append(recurringHeads, taskdb.LaneHead{ID: h.ID})
 		advance.IDs, advance.Messages, advance.Ended = append(advance.IDs, h.ID), append(
 			advance.Messages, "",
 		), append(advance.Ended, "")
@@ -176,15 +178,15 @@ func (b *bench) hotStatements() []hotStatement {
 	var known []taskdb.LaneAt
 	for _, l := range found.Tasks {
 		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
-		known = append(known, taskdb.LaneAt{LaneKey: taskdb.LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority}, At: l.Head})
+		key := taskdb.LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority}
+		known = append(known, taskdb.LaneAt{LaneKey: key, At: l.Head})
 	}
 	var gaps []taskdb.Gap // the first lane is yet to be found
-	first := known[0].LaneKey
-	for _, high := range []taskdb.LaneKey{
-		{Queue: first.Queue, Type: first.Type, Priority: first.Priority + 1}, {Queue: first.Queue, Type: first.Type + "X"},
-	} {
-		gaps = append(gaps, taskdb.Gap{Low: taskdb.LaneKey{Queue: first.Queue, Type: first.Type, Priority: first.Priority - 1}, High: high})
-	}
+	low, high, other := known[0].LaneKey, known[0].LaneKey, known[0].LaneKey
+	low.Priority--
+	high.Priority++
+	other.Type += "X"
+	gaps = append(gaps, taskdb.Gap{Low: low, High: high}, taskdb.Gap{Low: low, High: other})
 	var recurringGaps []taskdb.Gap
 	for _, l := range found.Recurring {
 		recurringGaps = append(recurringGaps, taskdb.Gap{
@@ -202,7 +204,8 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Settle(ctx, &r, nil, new(int64(7)), done)
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
-	_, _ = b.Fork(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
+	_, _ = b.PickFires(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
+	_, _ = b.DueFires(ctx, &r, nil, recurringHeads, taskdb.MaxForks)
 	_ = b.WriteForks(ctx, &r, &advance)
 	b.QueueLook(&r.Batch, false, known[1:], gaps, planMost)
 	b.QueueLook(&r.Batch, true, nil, recurringGaps, planMost)
@@ -229,13 +232,13 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "look at recurring tasks", sql: taskdb.RecurringLookSQL, most: 2*recurring + 2},
 		{name: "overlooked", sql: taskdb.OverlookedSQL, most: lanes},
 		{name: "requeue", sql: taskdb.RequeueSQL, most: 2 * planHolds},
-		{name: "fork", sql: taskdb.RecurringSQL, most: (recurring + 1) * taskdb.MaxForks},
+		{name: "pick fires", sql: taskdb.PickFiresSQL, most: (recurring + 1) * taskdb.MaxForks},
+		{name: "fork", sql: taskdb.RecurringSQL, most: taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
 		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},
 		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: metrics.CountFiresSQL, most: recurring * planMost},
 		{name: "count dead", sql: metrics.CountDeadSQL, most: planTasks},
-		{name: "count scheduled", sql: metrics.CountScheduledSQL, most: 1},
 	}
 	for i := range hot {
 		hot[i].sql = b.Schema.SQL(hot[i].sql)
@@ -265,7 +268,6 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost, heads[:n])
 	batch.Queue(b.Schema.SQL(metrics.CountDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
 	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), "(0,0)", taskdb.Tuple{Page: taskdb.PagesAtOnce}.String())
-	batch.Queue(b.Schema.SQL(metrics.CountScheduledSQL), int64(planTasks), []int64{})
 }
 
 // recorder notes statements, and runs none.

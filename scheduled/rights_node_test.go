@@ -139,7 +139,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
 	enginetest.Eventually(t, patience, "all is counted for the metrics", func() bool {
 		got := enginetest.Scraped(t, metrics)
-		return got["dead_letters FAILED JOB"] == 3 && got["tasks_scheduled_total created TICK"] >= 2
+		return got["dead_letters FAILED JOB"] == 3
 	})
 	if got := enginetest.Scraped(t, metrics); got["lane_depth_limit"] == 0 || got["census_failures_total"] != 0 {
 		t.Errorf("up to %v, failures %v", got["lane_depth_limit"], got["census_failures_total"])

@@ -46,7 +46,8 @@ func Codecs(current Codec, former ...Codec) Codec { return codecs(append([]Codec
 
 // Rotated is a Codec that has taken the place of others, for example after a change of the key. Schedule encodes each
 // payload by these, too, so that it recognizes a task that one of them has encoded. It encodes a waiting task anew,
-// which keeps its idempotency key, and leaves a running one alone. Codecs returns a Rotated.
+// which keeps its idempotency key, and leaves a running one alone. If the running one has IfDead, it encodes these
+// tasks anew, and the task runs once more with the same idempotency key. Codecs returns a Rotated.
 type Rotated interface {
 	Codec
 	// Former returns the former codecs. A payload that one of them cannot encode counts as another one.

@@ -26,8 +26,8 @@ func Statuses() []Status {
 		StatusPaused, StatusSkipped}
 }
 
-// The outcomes of attempts: the values of Execution.Outcome. Their type is string, because Outcome is the effect of a
-// verb.
+// The outcomes of attempts are the values of Execution.Outcome. Their type is string, because Outcome is the effect of
+// a verb.
 const (
 	AttemptCompleted   = "COMPLETED"
 	AttemptFailed      = "FAILED"      // for good

@@ -38,7 +38,7 @@
 // within the timeout is a timeout, and the attempt fails.
 //
 // Everything else is an error, and never contains the URL's path or query, or a header. It contains the beginning of
-// the answer's body only with keep_error_body or Config.KeepErrorBody, scrubbed of what the request sent:
+// the answer's body only with keep_error_body or Config.KeepErrorBody, without the secrets that the request sent:
 //
 //	no answer                      retried by the backoff: no connection, timeout, bad certificate, malformed answer
 //	5xx, and an unexpected 2xx     retried by the backoff
@@ -62,10 +62,10 @@
 //
 // # Addresses
 //
-// Who may schedule tasks chooses the URL, so the node refuses addresses that are not public: private, loopback,
-// link-local, unique-local, shared (CGNAT), metadata, multicast, reserved and documentation addresses, and IPv6
-// addresses that contain one of these. It checks the address of each connection at the moment of connecting, after the
-// name was resolved. So a name that changes its address between two lookups does not help an attacker. Config.Allow
+// A caller who may schedule tasks chooses the URL, so the node refuses addresses that are not public: private,
+// loopback, link-local, unique-local, shared (CGNAT), metadata, multicast, reserved and documentation addresses, and
+// IPv6 addresses that contain one of these. It checks the address of each connection at the moment of connecting, after
+// the name was resolved. So a name that changes its address between two lookups does not help an attacker. Config.Allow
 // lifts the refusal for hosts and ranges of your own, and Config.Deny refuses others. Deny wins. Ports are not
 // restricted. A proxy in the environment is not used, because it would connect on the node's behalf.
 //
@@ -73,14 +73,14 @@
 //
 // A circuit belongs to a host (with its port) and to the payload's circuit, or to the URL's path if the payload names
 // none. The first 20 paths of a host that a node calls have a circuit each, and all others share one. A circuit opens
-// on its own failures alone: if more than half of at least 20 calls within a minute failed (an unexpected 5xx, no
-// answer, a timeout). It is open for 30 seconds. Then one call goes through, the probe. If it fails, the circuit is
+// on its own failures alone. It opens if more than half of at least 20 calls within a minute failed (an unexpected 5xx,
+// no answer, a timeout). It is open for 30 seconds. Then one call goes through, the probe. If it fails, the circuit is
 // open for twice the time, up to 15 minutes. If it succeeds, the circuit closes. The tasks that wait probe in turn, and
 // none twice in a row while others wait. Config.Circuit has other numbers, and turns circuits off.
 //
 // A task that waits uses up no attempt (see handlers.Wait). It comes back within twice the open time. Its waits are one
-// line of the history, and it counts as late since it was due first. Nodes do not share their circuits. A node
-// remembers 1,000. Give tasks an Expiration if they must not wait for a host for ever.
+// line of the history, and it counts as late from the time at which it was due first. Nodes do not share their
+// circuits. A node remembers 1,000. Give tasks an Expiration if they must not wait for a host for ever.
 //
 // # Limits
 //

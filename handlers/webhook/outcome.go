@@ -70,9 +70,10 @@ func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
 	return min(max(delay, minRetryAfter), maxRetryAfter), true
 }
 
-// failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts
-// for the circuit, unless the guard refused or the attempt was ended from outside. The task is not told which address
-// was refused by which rule, because who may schedule tasks could then explore the network of the node. The log is.
+// failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts for
+// the circuit, unless the guard refused or the attempt was ended from outside. The task is not told which address was
+// refused by which rule, because a caller who may schedule tasks could then explore the network of the node. The log
+// has both.
 func (s *Sender) failure(ctx context.Context, task string, r *request, err error) (verdict, error) {
 	var refused refusedError
 	if errors.As(err, &refused) {

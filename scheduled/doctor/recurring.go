@@ -2,8 +2,7 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"time"
 
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -12,7 +11,7 @@ import (
 const recurringSQL = `
 SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron,
     coalesce(t.time_zone::text, 'UTC') AS zone,
-    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, coalesce(t.planned_zone_data, '') AS zone_data,
     extract(epoch FROM statement_timestamp() - t.next_attempt_at)::float8 AS late,
     EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
@@ -21,14 +20,15 @@ FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cr
 ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
 
 type recurringRow struct {
-	ID      string
-	Queue   string
-	Type    string
-	Cron    string
-	Zone    string
-	Planned bool
-	Late    float64 // seconds; negative: the fire is in the future
-	Paused  bool
+	ID       string
+	Queue    string
+	Type     string
+	Cron     string
+	Zone     string
+	Planned  bool
+	ZoneData string  // the recurrence.Fingerprint of the zone by which the leader planned the next fire; "": none
+	Late     float64 // seconds; negative: the fire is in the future
+	Paused   bool
 }
 
 // recurringMost is how many tasks have findings of their own.
@@ -58,9 +58,7 @@ func (e *examination) recurring(ctx context.Context) error {
 	if bad == 0 {
 		e.ok("%s waiting for the next fire", several(len(found), "recurring task"))
 	}
-	if err := e.zoneData(ctx); err != nil {
-		return err
-	}
+	e.zoneData(found)
 	return e.declared(ctx)
 }
 
@@ -117,32 +115,23 @@ func (e *examination) declared(ctx context.Context) error {
 	return nil
 }
 
-// zoneDataSQL finds the time zones for which live nodes have different data.
-const zoneDataSQL = `
-SELECT zone.key AS zone, array_agg(n.number || ' (' || n.service || ' on ' || n.host || ')' ORDER BY n.number) AS nodes
-FROM tasktable.nodes AS n CROSS JOIN LATERAL jsonb_each_text(n.zone_data) AS zone
-WHERE n.dead_at IS NULL AND jsonb_typeof(n.zone_data) = 'object'
-GROUP BY zone.key HAVING count(DISTINCT zone.value) > 1 ORDER BY zone.key COLLATE "C"`
-
-type zoneDataRow struct {
-	Zone  string
-	Nodes []string
-}
-
-// zoneData reports nodes with different time zone data. With such nodes the fires of a recurring task depend on which
-// node leads.
-func (e *examination) zoneData(ctx context.Context) error {
-	found, err := rows[zoneDataRow](ctx, e, zoneDataSQL)
-	if err != nil || len(found) == 0 {
-		return err
+// zoneData reports a time zone for which the leader has other data than this program, because the fires then depend on
+// which node leads.
+func (e *examination) zoneData(found []recurringRow) {
+	zones := map[string]string{} // the fingerprint of this program's data, by zone
+	for _, one := range found {
+		if _, known := zones[one.Zone]; !known {
+			zones[one.Zone] = ""
+			if zone, err := time.LoadLocation(one.Zone); err == nil {
+				zones[one.Zone] = recurrence.Fingerprint(zone)
+			}
+		}
+		if mine := zones[one.Zone]; one.Planned && one.ZoneData != "" && mine != "" && one.ZoneData != mine {
+			e.warn("update the zone data of all nodes and of this machine, and restart the nodes: the package tzdata, "+
+				"or the program if the machine has none",
+				"the leader has other data of time zone %s than this program, so the next fire of %s may come at "+
+					"another time after a change of the leader", line(one.Zone), line(one.ID))
+			return
+		}
 	}
-	first := found[0]
-	more := ""
-	if len(found) > 1 {
-		more = fmt.Sprintf(" and %s more", several(len(found)-1, "time zone"))
-	}
-	e.warn("update the zone data of these nodes: the package tzdata, or the program if the machine has none",
-		"nodes have different data of time zone %s%s, so that fires depend on which node leads: nodes %s",
-		line(first.Zone), more, line(strings.Join(first.Nodes[:min(recurringMost, len(first.Nodes))], ", ")))
-	return nil
 }

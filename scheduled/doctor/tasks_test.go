@@ -182,19 +182,15 @@ func TestAFailedRecurringTask(t *testing.T) {
 	p.finds(report, "dead-letters", Warning, "1 FAILED")
 }
 
-func TestNodesWithOtherZoneData(t *testing.T) {
+func TestLeaderWithOtherZoneData(t *testing.T) {
 	p := newPatient(t)
-	one, _ := p.fakeNode("mail", "v1", "")
-	two, _ := p.fakeNode("events", "v1", "")
-	p.exec(`UPDATE tasktable.nodes SET zone_data = '{"UTC": "a", "Europe/Berlin": "b", "Asia/Tokyo": "c"}'`)
-	p.exec(`UPDATE tasktable.nodes SET zone_data = '{"UTC": "a", "Europe/Berlin": "b"}' WHERE number = $1`, two)
+	p.recur("nightly", "0 3 * * *")
+	p.node()
+	p.until("it is planned", `SELECT planned_zone_data IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
 	p.well(p.examine(nil, "recurring"))
-	p.exec(`UPDATE tasktable.nodes SET zone_data = '{"UTC": "x", "Europe/Berlin": "y"}' WHERE number = $1`, two)
+	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_zone_data = 'other' WHERE id = 'nightly'`)
 	p.finds(p.examine(nil, "recurring"), "recurring", Warning,
-		"nodes have different data of time zone Europe/Berlin and 1 time zone more",
-		fmt.Sprintf("%d (mail on host/1), %d (events on host/1)", one, two))
-	p.exec(`UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`, one)
-	p.well(p.examine(nil, "recurring"))
+		"the leader has other data of time zone UTC than this program, so the next fire of nightly")
 }
 
 func TestServicesThatDeclareTwoSets(t *testing.T) {

@@ -49,9 +49,6 @@ type Ran struct {
 	Note      string
 	Result    json.RawMessage
 	FollowUps []string
-	// PutOff is true if a follow-up waits until a second after this attempt's start, although it was asked for now.
-	// That slows down chains of follow-ups, see handlers.Execution.FollowUp. RunDueAt with that time runs it.
-	PutOff bool
 }
 
 const (
@@ -59,6 +56,7 @@ const (
 	// otherwise keep RunDue from returning.
 	inlineMostPerTask = 100
 	inlineMostPerPass = 1000
+	inlineMostPasses  = 1000 // the same for a chain of new tasks
 )
 
 // runDue runs all tasks that are due at now, and those that become due at now because of these. The highest priority
@@ -83,7 +81,7 @@ func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
 	}
 	var ran []Ran
 	times := map[string]int{}
-	for {
+	for range inlineMostPasses {
 		claimed, err := run.claim(ctx)
 		if err != nil || len(claimed) == 0 {
 			return ran, err
@@ -101,6 +99,7 @@ func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
 			}
 		}
 	}
+	return ran, fmt.Errorf("%d tasks ran at %s, and more are due: does a chain of follow-ups never end?", len(ran), now)
 }
 
 const setNowSQL = `SELECT set_config('tasktable_test.now', $1::text, true)`
@@ -255,7 +254,6 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 		return ran, fmt.Errorf(
 			"task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
 	}
-	ran.PutOff = done[0].PutOff
 	if ran.Outcome = outcome.Outcome; !done[0].Current {
 		ran.Outcome = outcome.Edited
 	}

@@ -54,7 +54,7 @@ type latency struct {
 }
 
 // latencies lists those that nothing explains, by pool: no fault, no pause, no lock of a writer and no load of its
-// queue.
+// queue or type.
 func (h *history) latencies() map[pool][]latency {
 	if h.waited != nil {
 		return h.waited
@@ -75,7 +75,8 @@ func (h *history) latencies() map[pool][]latency {
 			started := w.end != nil && w.end.claims() && len(x.runs[*w.end.Fence]) > 0
 			watched := earlier(until, w.from.Add(startedWithin)) // later disturbances excuse nothing
 			if !started && until.Sub(w.from) <= startedWithin || h.Unserved[w.kind] || transactional(w.kind) ||
-				h.strained(w, watched) || load.most(w.queue, w.from, watched) > h.roomOf(p) {
+				h.strained(w, watched) || load.most(w.queue, w.from, watched) > h.roomOf(p) ||
+				h.limits(w.kind) && load.most(w.kind, w.from, watched) > h.roomOfType(w.kind) {
 				continue
 			}
 			h.waited[p] = append(h.waited[p], latency{w.id, until.Sub(w.from) - h.stoodAny(w.from, until)})
@@ -120,7 +121,18 @@ func (h *history) roomOf(p pool) int {
 	return nodes * h.SlotsEach
 }
 
-// loads is how many tasks of each queue were due or held, over time.
+// limits says whether a node has few slots for a type.
+func (h *history) limits(kind string) bool { return h.roomOfType(kind) > 0 }
+
+// roomOfType is how many tasks of a type with few slots the nodes run at once.
+func (h *history) roomOfType(kind string) (room int) {
+	for _, slots := range h.TypeSlots {
+		room += slots[kind]
+	}
+	return room
+}
+
+// loads is how many tasks of each queue, and of each type, were due or held, over time.
 type loads map[string][]loadChange
 
 type loadChange struct {
@@ -131,14 +143,16 @@ type loadChange struct {
 // loads sums up when tasks became due, were released and were taken away.
 func (h *history) loads() loads {
 	changes := loads{}
-	add := func(queue string, from, until time.Time) {
-		if until.After(from) {
-			changes[queue] = append(changes[queue], loadChange{from, 1}, loadChange{until, -1})
+	add := func(from, until time.Time, of ...string) {
+		for _, name := range of {
+			if until.After(from) {
+				changes[name] = append(changes[name], loadChange{from, 1}, loadChange{until, -1})
+			}
 		}
 	}
 	for _, list := range h.waits() {
 		for _, w := range list {
-			add(w.queue, w.from, w.until)
+			add(w.from, w.until, w.queue, w.kind)
 		}
 	}
 	for fence, c := range h.in().claims {
@@ -146,7 +160,7 @@ func (h *history) loads() loads {
 		if free := h.in().releases[fence]; free != nil {
 			until = free.At
 		}
-		add(c.Queue, c.At, until)
+		add(c.At, until, c.Queue, c.Type)
 	}
 	for _, list := range changes {
 		slices.SortStableFunc(list, func(a, b loadChange) int { return a.at.Compare(b.at) })
@@ -159,9 +173,9 @@ func (h *history) loads() loads {
 	return changes
 }
 
-// most is the most tasks of a queue that there were at once within an interval.
-func (l loads) most(queue string, from, to time.Time) (tasks int) {
-	list := l[queue]
+// most is the most tasks of a queue, or of a type, that there were at once within an interval.
+func (l loads) most(name string, from, to time.Time) (tasks int) {
+	list := l[name]
 	i := sort.Search(len(list), func(i int) bool { return list[i].at.After(from) })
 	for i = max(i-1, 0); i < len(list) && !list[i].at.After(to); i++ {
 		tasks = max(tasks, list[i].tasks)

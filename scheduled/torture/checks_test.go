@@ -18,6 +18,7 @@ var checks = []check{
 	{"call after the gate", handlersAreCalledAtOnce, minute},
 	{"cancel", cancelsReachHandlers, minute},
 	{"overlap", noneRunsTwiceAtOnce, minute},
+	{"type slots", typesKeepTheirSlots, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},
 	{"outcome", outcomesAgreeWithDiaries, minute},

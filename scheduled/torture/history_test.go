@@ -34,14 +34,15 @@ type history struct {
 	Sessions   []string // sessions that were left in a transaction
 	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
 	Began      time.Time
-	Calmed     time.Time         // when the last fault was over and the writers had stopped
-	Patience   time.Duration     // how long the nodes had from then on
-	Quiet      time.Time         // when nothing was left to do; zero: not in time
-	Until      time.Time         // when the evidence was collected
-	Unserved   map[string]bool   // types that no node has
-	Working    map[string]string // by type: the nodes that have it; nil: all of them have all
-	Slots      int               // of all nodes for the queue default
-	SlotsEach  int               // of one
+	Calmed     time.Time                 // when the last fault was over and the writers had stopped
+	Patience   time.Duration             // how long the nodes had from then on
+	Quiet      time.Time                 // when nothing was left to do; zero: not in time
+	Until      time.Time                 // when the evidence was collected
+	Unserved   map[string]bool           // types that no node has
+	Working    map[string]string         // by type: the nodes that have it; nil: all of them have all
+	Slots      int                       // of all nodes for the queue default
+	SlotsEach  int                       // of one
+	TypeSlots  map[string]map[string]int // by node and type: how many of a type it may run at once
 
 	index  *index
 	waited map[pool][]latency

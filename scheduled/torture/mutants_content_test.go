@@ -75,6 +75,15 @@ var contentMutants = []mutant{
 			"WHERE false AND t.paused_until <= coalesce("}},
 	},
 	{
+		name: "a pause ends before its time", by: []string{"pause until"}, steer: fickle,
+		edits: []edit{
+			{engine + "internal/taskdb/pauses.go", "statement_timestamp()) AND t.id <> ALL",
+				"statement_timestamp()) + interval '1 minute' AND t.id <> ALL"},
+			{engine + "internal/taskdb/pauses.go", "ANY ($2::text[]) AND t.paused_until <=",
+				"ANY ($2::text[]) AND t.paused_until - interval '1 minute' <="},
+		},
+	},
+	{
 		name: "one result in twenty is lost", by: []string{"result"}, steer: telling,
 		edits: []edit{{engine + "internal/outcome/outcome.go", "if s.Effects.Result != nil {",
 			"if s.Effects.Result != nil && h.Fence%20 != 0 {"}},

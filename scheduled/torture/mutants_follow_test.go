@@ -19,8 +19,17 @@ var (
 	})
 )
 
-// followMutants break what follows an attempt or a death, the time that a handler has, and who begins first.
+// followMutants break what follows an attempt or a death, the time that a handler has, who begins first, and how many
+// run at once.
 var followMutants = []mutant{
+	{
+		// The leader goes on reading the limit.
+		name: "a node runs more of a type than it has slots for", by: []string{"type slots"}, steer: wide,
+		edits: []edit{
+			{engine + "instance.go", "TypeSlots: i.config.TypeSlots, Places:", "Places:"},
+			{engine + "instance.go", "TypeSlots: i.config.TypeSlots, LookAhead:", "LookAhead:"},
+		},
+	},
 	{
 		name: "a cancelled attempt has its follow-ups", by: []string{"follow-up"}, steer: disowned,
 		edits: []edit{{engine + "internal/taskdb/followups.go",

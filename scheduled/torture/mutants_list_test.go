@@ -87,6 +87,10 @@ var (
 		s.Slots, s.Millis, s.Work, s.Chores = 60, 100, map[string]int{"one": 3}, map[string]int{doWork: 1}
 		s.Faults = map[string]int{faultQuiet: 1}
 	})
+	// Much of all types, so that a type with few slots needs all of them.
+	wide = steered("wide", func(s *settings) {
+		s.Work, s.Chores, s.Millis = map[string]int{"one": 1}, map[string]int{doWork: 1}, 500
+	})
 	// A backlog of several priorities, none of it scheduled for a time that has passed.
 	backlog = steered("backlog", func(s *settings) {
 		s.Slots, s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = 2, map[string]int{"backlog": 1}, 1, 300, 4*time.Second,
@@ -337,6 +341,11 @@ var mutants = []mutant{
 			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)"}},
 	},
 	{
+		name: "one recurring task in five is never picked", by: []string{"steady fires"}, steer: recurring,
+		edits: []edit{{engine + "internal/taskdb/duefires.go", "            AND t.id <> ALL ($5::text[])\n",
+			"            AND t.id <> ALL ($5::text[]) AND hashtext(t.id) % 5 <> 0\n"}},
+	},
+	{
 		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
 		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		c.parents",
 			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +
@@ -381,7 +390,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "the next leader looks too late", by: []string{"lost", "gap"}, steer: recurring,
-		edits: []edit{{engine + "internal/leader/handover.go", "far: one.From, half: one.From", "far: one.At.Add(time.Hour)"}},
+		edits: []edit{{
+			engine + "internal/leader/handover.go", "far: one.From, half: one.From", "far: one.At.Add(time.Hour)",
+		}},
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,

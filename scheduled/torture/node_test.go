@@ -67,6 +67,7 @@ type nodeConfig struct {
 	Session          string // the address for the session, by a wire of its own
 	Diary            string
 	Queues           map[string]int
+	TypeSlots        map[string]int
 	Service          string
 	Types            []string
 	StatementTimeout time.Duration
@@ -163,7 +164,8 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
-		Service: config.Service, Logger: log, OnDead: diary.dead, Queues: config.Queues, StartAllowance: startAllowance,
+		Service: config.Service, Logger: log, OnDead: diary.dead, Queues: config.Queues, TypeSlots: config.TypeSlots,
+		StartAllowance:  startAllowance,
 		ShutdownTimeout: shutdownTimeout, Retention: retention,
 		Backoff: func(int, error) time.Duration { return retryDelay },
 	})

@@ -69,19 +69,21 @@ var claimTales = []told{
 	}},
 	{name: "a lower priority is claimed first", wrong: []string{"priority"},
 		tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
-	{name: "a lower priority is claimed before one that is scheduled for the past", wrong: []string{"priority"}, tell: func(t *tale) {
-		t.schedule("low", func(a *auditRow) { a.Priority = -10 })
-		t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(-time.Second) })
-		t.runs("low")
-		t.runs("high")
-	}},
+	{name: "a lower priority is claimed before one that is scheduled for the past", wrong: []string{"priority"},
+		tell: func(t *tale) {
+			t.schedule("low", func(a *auditRow) { a.Priority = -10 })
+			t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(-time.Second) })
+			t.runs("low")
+			t.runs("high")
+		}},
 	{name: "a lower priority is claimed just after the higher one's long transaction", tell: func(t *tale) {
 		twoPriorities(t)
 		t.Audit[len(t.Audit)-1].Began = t.now.Add(-openFor - 2*time.Second)
 		t.runs("low")
 		t.runs("high")
 	}},
-	{name: "a lower priority is claimed long after the higher one's long transaction", wrong: []string{"priority", "start latency"},
+	{name: "a lower priority is claimed long after the higher one's long transaction",
+		wrong: []string{"priority", "start latency"},
 		tell: func(t *tale) {
 			twoPriorities(t)
 			t.Audit[len(t.Audit)-1].Began = t.now.Add(-openFor - 2*time.Second)

@@ -21,7 +21,7 @@ func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
 	tales := slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales,
-		fireTales, timeTales, callTales, hookTales, againTales, followTales, fenceTales, urgencyTales)
+		fireTales, timeTales, callTales, hookTales, againTales, followTales, fenceTales, urgencyTales, slotTales)
 	for _, one := range tales {
 		t.Run(one.name, func(t *testing.T) {
 			tale := newTale()

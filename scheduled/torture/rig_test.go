@@ -155,8 +155,9 @@ func (r *rig) openSlot(i int) error {
 	return r.startNode(s)
 }
 
-// configOf configures a node. One has no handler for a type, as an older version of a service; one has a short
-// statement_timeout; and the fourth is another service's, with a type of its own.
+// configOf configures a node. One has no handler for a type, as an older version of a service, and the others have few
+// slots for that type, not all the same number. One has a short statement_timeout. The fourth is another service's, with
+// a type of its own.
 func (r *rig) configOf(i int) nodeConfig {
 	queues := map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}
 	config := nodeConfig{Service: ourService, Queues: queues}
@@ -165,13 +166,14 @@ func (r *rig) configOf(i int) nodeConfig {
 	}
 	switch i {
 	case 0:
-		config.Types = slices.Clone(ourTypes)
+		config.Types, config.TypeSlots = slices.Clone(ourTypes), rareSlots(r.settings.Slots, 10)
 	case 1:
 		config.Types = slices.DeleteFunc(slices.Clone(ourTypes), func(kind string) bool {
 			return kind == rare{}.TaskType()
 		})
 	case 2:
 		config.Types, config.StatementTimeout = slices.Clone(ourTypes), time.Second
+		config.TypeSlots = rareSlots(r.settings.Slots, 5)
 	default:
 		config.Service, config.Types = "another", []string{other{}.TaskType()}
 	}
@@ -183,11 +185,17 @@ const slowQueue = "slow"
 
 func slowSlots(slots int) int { return max(slots/4, 2) }
 
+// rareSlots are some of a node's slots for the type that not every node has.
+func rareSlots(slots, part int) map[string]int {
+	return map[string]int{rare{}.TaskType(): max(slots/part, 2)}
+}
+
 // newHistory is the evidence of a run that begins now.
 func (r *rig) newHistory() *history {
 	h := &history{Began: time.Now(), Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
-		SlotsEach: r.settings.Slots}
+		SlotsEach: r.settings.Slots, TypeSlots: map[string]map[string]int{}}
 	for _, s := range r.slots {
+		h.TypeSlots[s.name] = s.config.TypeSlots
 		for _, kind := range s.config.Types {
 			h.Working[kind] += s.name + " "
 		}

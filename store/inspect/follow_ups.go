@@ -79,8 +79,8 @@ func followUpText(followUps []FollowUp, completed bool) string {
 	return text
 }
 
-// putOffLine tells that the engine put a follow-up off before its first attempt, so that an endless chain of tasks
-// does not fill the database. The engine then moves only the time of the attempt. Therefore a first attempt was put
+// putOffLine tells that the engine put a follow-up off before its first attempt, because it had run within the last
+// second. The engine then moves only the time of the attempt. Therefore a first attempt was put
 // off if it is due after the task's own time although the task has no jitter.
 func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 	if row == nil || row.SpawnedBy == nil || row.Jitter != nil || row.RunNowAt != nil {
@@ -100,7 +100,7 @@ func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 		return line, false
 	}
 	text := "put off for " + rounded(due.Sub(row.ScheduledAt)) +
-		", because its chain of follow-ups went on without a pause"
+		", because it had started within the last second"
 	return StoryLine{At: row.ScheduledAt, Kind: "due", Text: text}, true
 }
 

@@ -19,9 +19,9 @@ type Group struct {
 	// Entity and TenantID are set only if Groups groups by them and the tasks have them. Otherwise they are nil.
 	Entity   *string `json:"entity,omitempty"`
 	TenantID *string `json:"tenant_id,omitempty"`
-	// Pattern is what the messages have in common: their first line, with a * in the place of each quoted text and of
-	// each word with a digit or an @, because these are mostly the ids, numbers, addresses and times of single tasks.
-	// It has at most 120 characters. Filter.Pattern selects the tasks of the pattern.
+	// Pattern is the form that the messages share. It is their first line, with a * in the place of each quoted text
+	// and of each word with a digit or an @, because these are mostly the ids, numbers, addresses and times of single
+	// tasks. It has at most 120 characters. Filter.Pattern selects the tasks of the pattern.
 	Pattern string `json:"pattern"`
 	// Message is the first line of the messages, cut at 240 characters, if it is the same in all of them. Otherwise it
 	// is the pattern.

@@ -45,7 +45,8 @@ func TestWhyOfEndsWithoutAnAttempt(t *testing.T) {
 			"or its occurrence was removed")
 }
 
-// A step of a chain is put off for a second, and the story says so: as long as it waits, and after it has begun.
+// A follow-up that has just run is put off for a second, and the story says so: as long as it waits, and after it has
+// begun.
 func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,7 +81,7 @@ func TestWhyTellsThatAFollowUpWasPutOff(t *testing.T) {
 		"at once": false, "later": true, "begun": true, "jittered": false, "no follow-up": false,
 	} {
 		found := slices.ContainsFunc(b.why(id).Story, func(line inspect.StoryLine) bool {
-			return line.Kind == "due" && line.Text == "put off for 900ms, because its chain of follow-ups went on without a pause"
+			return line.Kind == "due" && line.Text == "put off for 900ms, because it had started within the last second"
 		})
 		if found != want {
 			t.Errorf("%s: the story is %+v", id, b.why(id).Story)

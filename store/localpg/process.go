@@ -32,9 +32,9 @@ func (a *account) command(ctx context.Context, path string, args ...string) *exe
 	return cmd
 }
 
-// environment returns the few variables of the caller that Postgres needs. The others may be secrets, and whoever may
-// run programs by COPY in the database could read them. Messages are in English, because this package parses some of
-// them. On macOS Postgres does not even start under some locales.
+// environment returns the few variables of the caller that Postgres needs. The others may be secrets, and a user who
+// may run programs by COPY in the database could read them. Messages are in English, because this package parses some
+// of them. On macOS Postgres does not even start under some locales.
 func environment() []string {
 	env := []string{"LC_ALL=C"}
 	for _, name := range []string{"PATH", "HOME", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

@@ -28,9 +28,9 @@ type Watch struct{}
 // TaskType is NOTICE_WATCH.
 func (Watch) TaskType() string { return "NOTICE_WATCH" }
 
-// Reserved reports whether a task is the engine's because of its id or its type: a notice, or the watch. Who may
-// schedule tasks must not touch it, because that would send messages to people, or keep them from being told. An empty
-// type is of no task.
+// Reserved reports whether a task belongs to the engine because of its id or its type. Such a task is a notice or the
+// watch. A caller who may only schedule tasks must not touch it, because that would send messages to people, or keep
+// them from being told. An empty type stands for no task.
 func Reserved(id, taskType string) bool {
 	return id == WatchID || strings.HasPrefix(id, "notice/") || taskType == (Notice{}).TaskType() ||
 		taskType == (Watch{}).TaskType()

@@ -44,7 +44,7 @@ type HTTPRequest struct {
 	// SignWith names a secret of the node's configuration. The request is signed with it, by Standard Webhooks. Default
 	// (""): no signature.
 	SignWith string `json:"sign_with,omitempty"`
-	// Circuit is the name of the circuit at the URL's host: tasks with the same name wait together while the host fails
+	// Circuit is the name of the circuit at the URL's host. Tasks with the same name wait together while the host fails
 	// for them, whatever their paths are. It has at most 64 visible ASCII characters. Default (""): the circuit of the
 	// URL's path.
 	Circuit string `json:"circuit,omitempty"`

@@ -85,7 +85,7 @@ func (k *Keys) Enter(ctx context.Context, tx pgx.Tx, tenant string) error {
 const bindSQL = `
 SELECT set_config('tasktable.types', $1::text, true), set_config('tasktable.queues', $2::text, true)`
 
-// Bind binds the transaction to types and queues: until its end Postgres refuses to change a task of another type or
+// Bind binds the transaction to types and queues. Until its end Postgres refuses to change a task of another type or
 // queue. An empty list means all, except that Enter alone leaves out the types that NewKey.Types names. It takes one
 // round trip.
 func (k *Keys) Bind(ctx context.Context, tx pgx.Tx, types, queues []string) error {

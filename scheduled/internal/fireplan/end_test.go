@@ -113,7 +113,7 @@ func TestDecideTheLastFireOfAll(t *testing.T) {
 	r := hourly()
 	r.NextFire = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.Now = r.NextFire
-	f := Decide(r, rule.Next, nil, "", math.MaxInt)
+	f := decide(r, rule.Next, nil, "", math.MaxInt)
 	if len(f.Fires) != 1 || !f.Next.IsZero() || f.Ended != "ended: the expression has no further fire" {
 		t.Errorf("decided %+v", f)
 	}
@@ -185,7 +185,7 @@ func TestDecideVeryManyMissed(t *testing.T) {
 			r.EndsAt = new(midday.Add(test.ends))
 		}
 		asked := 0
-		f := Decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "", math.MaxInt)
+		f := decide(r, func(after time.Time) time.Time { asked++; return rule.Next(after) }, nil, "", math.MaxInt)
 		most := 500 // for one fire that runs, and a row for each of 100 others
 		if test.policy == "all" {
 			most = 40000 // ten thousand run
@@ -227,7 +227,7 @@ func TestDecideVeryManyMissedWhilePaused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Decide(r, rule.Next, []Interval{{midday.Add(-time.Hour), midday.Add(time.Hour)}}, "", math.MaxInt)
+	f := decide(r, rule.Next, []Interval{{midday.Add(-time.Hour), midday.Add(time.Hour)}}, "", math.MaxInt)
 	if got := f.Fires[0]; !got.At.Equal(midday) ||
 		!strings.HasPrefix(
 			got.Skip,
@@ -289,7 +289,7 @@ func TestDecideWhereClocksChange(t *testing.T) {
 		var got []string
 		for range test.want {
 			r.Now = r.NextFire
-			f := Decide(r, rule.Next, nil, "", math.MaxInt)
+			f := decide(r, rule.Next, nil, "", math.MaxInt)
 			if len(f.Fires) != 1 || f.Fires[0].Skip != "" {
 				t.Errorf("%s: %s", test.name, decided(f))
 				break
@@ -326,11 +326,11 @@ func TestDecideInParts(t *testing.T) {
 	for name, change := range changes {
 		r := late("all", 180)
 		change(&r)
-		whole := Decide(r, rule.Next, pauses, "", math.MaxInt)
+		whole := decide(r, rule.Next, pauses, "", math.MaxInt)
 		slices.SortFunc(whole.Fires, func(a, b fire) int { return a.At.Compare(b.At) })
 		parts, blocked := Plan{}, ""
 		for range len(whole.Fires)/20 + 1 {
-			one := Decide(r, rule.Next, pauses, blocked, 20)
+			one := decide(r, rule.Next, pauses, blocked, 20)
 			if len(one.Fires) > 20 || !one.Runs {
 				t.Fatalf("%s: a look decides about %d fires: %v", name, len(one.Fires), one.Runs)
 			}
@@ -349,7 +349,7 @@ func TestDecideInParts(t *testing.T) {
 	}
 	// Fires that are blocked are not left to looks that do not know it.
 	r := late("all", 180)
-	if f := Decide(r, rule.Next, pauses, "because", 20); f.Runs || len(f.Fires) != MaxSkipped || !f.Next.After(r.Now) {
+	if f := decide(r, rule.Next, pauses, "because", 20); f.Runs || len(f.Fires) != MaxSkipped || !f.Next.After(r.Now) {
 		t.Errorf("blocked: %s", decided(f))
 	}
 }

@@ -69,18 +69,6 @@ func (i Interval) holds(at time.Time) bool {
 	return !at.Before(i.From) && (i.Until.IsZero() || at.Before(i.Until))
 }
 
-// Decide returns which occurrences of a task to fork at its Now, and when its next fire is. after is the task's rule.
-// It returns the first fire strictly after an instant, or zero.
-//
-// The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The exceptions
-// are fires that the task missed while it was paused, if its setting catch_up_paused says so. blocked is the reason
-// why an earlier occurrence keeps the fires from running, or "".
-//
-// If some of the fires run, Decide returns at most `most` fires. It leaves the others to the next looks, see GoesOn.
-func Decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string, most int) Plan {
-	return r.List(after, pauses).Decide(blocked, most)
-}
-
 // GoesOn reports whether an earlier look has decided about the fires from NextFire to LastFire, and has left them,
 // because they were too many at once. An occurrence of this task cannot block them, because it may be one of theirs.
 func (r Task) GoesOn() bool {
@@ -97,7 +85,10 @@ type Due struct {
 // Fires returns how many fires are listed. A plan has no more than that.
 func (d Due) Fires() int { return len(d.fires) }
 
-// Decide applies the task's policies to its due fires.
+// Decide returns which occurrences of a task to fork at its Now, and when its next fire is. blocked is the reason why an
+// earlier occurrence keeps the fires from running, or "".
+//
+// If some of the fires run, Decide returns at most `most` fires. It leaves the others to the next looks, see GoesOn.
 func (d Due) Decide(blocked string, most int) Plan {
 	f := Plan{Next: d.next, Count: d.Task.OccurrenceCount, Last: d.Task.LastFire}
 	if d.Task.GoesOn() {

@@ -10,6 +10,10 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
+func decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string, most int) Plan {
+	return r.List(after, pauses).Decide(blocked, most)
+}
+
 // decided writes a firing: fires in a row that share their fate on one line, then what becomes of the task.
 func decided(f Plan) string {
 	var text strings.Builder
@@ -103,7 +107,7 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := Decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked, math.MaxInt)
+		got := decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked, math.MaxInt)
 		var want []string
 		for line := range strings.Lines(test.want) {
 			if line = strings.TrimSpace(line); line != "" {

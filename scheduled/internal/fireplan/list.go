@@ -15,9 +15,12 @@ type missed struct {
 	alone  bool // no other fire is due
 }
 
-// List lists the due fires of a task. after is the task's rule. A task may have missed millions of fires. Of the
-// fires that were missed while paused, and of the others, it lists only the first and the latest, as many as may run or
-// get a row. Thus it takes a bounded number of steps.
+// List lists the due fires of a task. after is the task's rule. It returns the first fire strictly after an instant, or
+// zero. The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The
+// exceptions are fires that the task missed while it was paused, if its setting catch_up_paused says so.
+//
+// A task may have missed millions of fires. Of the fires that were missed while paused, and of the others, List lists
+// only the first and the latest, as many as may run or get a row. Thus it takes a bounded number of steps.
 func (r Task) List(after func(time.Time) time.Time, pauses []Interval) Due {
 	from, until := r.from(), r.Now
 	if r.GoesOn() {

@@ -25,21 +25,20 @@ func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
 	forked, tried := 0, false
 	for {
-		found, lanes, err := l.claimOnce(ctx, l.MaxClaimed, !tried)
+		found, lanes, err := l.claimOnce(ctx, l.Claims.Now(), !tried)
 		switch {
 		case err == nil && len(lanes.fires) > 0 && !tried:
 			tried = true
 			forked = l.fire(ctx, lanes.fires)
 		case err == nil:
-			l.MaxClaimed = min(l.MaxClaimed*2, maxClaims)
+			l.Claims.Grow()
 			if found.Forked = forked; forked > 0 {
 				found.Next = 0
 			}
 			return found, nil
 		case l.session.Conn.IsClosed():
 			return Look{}, err
-		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.MaxClaimed > 1:
-			l.MaxClaimed /= 2
+		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.Claims.Shrink(l.Claims.Now()):
 		case pg.IsDataError(err) || pg.IsTimeout(err):
 			done, apartErr := l.FailBroken(ctx, lanes)
 			switch {

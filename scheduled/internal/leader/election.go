@@ -43,7 +43,7 @@ func (l *Leader) begins() {
 	l.jobs.Forget()
 	l.walk = l.newWalk()
 	l.Lanes, l.unwritten = newLanes(), false
-	l.maxEnded = maxReclaimed
+	l.ends.Reset()
 	l.noted = false
 }
 

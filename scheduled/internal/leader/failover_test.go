@@ -38,7 +38,7 @@ func TestNumbersMoveAfterAFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := &Leader{
-			statements: b.Queries, log: enginetest.Logger(),
+			statements: b.Queries, log: enginetest.Logger(), ends: pg.NewSize(1, 1),
 			session: &session.Session{Start: time.Now(), Conn: conn, Number: number, Leads: true},
 		}
 		l.begins()

@@ -2,40 +2,32 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/store"
 )
 
-// fire fires the recurring tasks of the given lanes that are due. It returns how many fired, or had their next fire
-// planned. Claims do not depend on it, so it only logs its errors. If it takes too long, the next pass makes half as
-// many occurrences.
+// fire fires the recurring tasks of the given lanes that are due. It returns how many fired, had their next fire
+// planned, or were given up. Claims do not depend on it, so it only logs its errors. If it takes too long, the next
+// pass takes half as much.
 func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
-	fired, err := l.fireOnce(ctx, lanes)
-	switch {
-	case err == nil:
-		l.maxWritten = min(2*l.maxWritten, taskdb.MaxFires)
-		forked = fired.Looked
-		l.reportFailed(ctx, fired)
-		for _, id := range fired.Busy { // otherwise they would keep others from being read
-			l.Quarantined[id] = time.Now().Add(quarantineTimeLocked)
-		}
-	case pg.IsTimeout(err) && l.maxWritten > 1:
-		l.maxWritten /= 2
-	case pg.IsDataError(err) || pg.IsTimeout(err):
-		var eachErr error
-		if forked, eachErr = l.forkEach(ctx, lanes); eachErr == nil {
-			err = nil
-		}
-		err = errors.Join(err, eachErr)
+	sent := time.Now()
+	due, err := l.statements.PickFires(ctx, l.session.Conn, nil, lanes, l.writes.Now(), l.quarantinedIDs()...)
+	l.session.Heard(sent, err)
+	if err == nil {
+		err = pg.Step(l.writes, due, func(some []taskdb.LaneHead) error {
+			looked, err := l.fireSome(ctx, some)
+			forked += looked
+			return err
+		}, func(one taskdb.LaneHead, err error) error {
+			forked++
+			return l.giveUp(ctx, one, err)
+		})
 	}
 	if err != nil {
 		l.log.Error("recurring tasks could not be fired; the next pass tries again", "error", err)
@@ -58,15 +50,16 @@ func (l *Leader) fired(lanes []taskdb.Lane, forked int) {
 	}
 }
 
-// fireOnce computes the due fires, and then writes them in a transaction. It is not one transaction, because Postgres
-// ends a session that waits in a transaction for two seconds while the leader computes. A task that was changed in
-// between is left to the next pass.
-func (l *Leader) fireOnce(ctx context.Context, lanes []taskdb.Lane) (fired taskdb.ForkResult, err error) {
+// fireSome computes the due fires of some tasks, and then writes them in a transaction. It is not one transaction,
+// because Postgres ends a session that waits in a transaction for two seconds while the leader computes. A task that
+// was changed in between is left to the next pass, and so are those for which the time was too short.
+func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked int, err error) {
 	sent := time.Now()
-	due, err := l.statements.DueFires(ctx, l.session.Conn, nil, lanes, l.maxWritten, l.quarantinedIDs(), nil)
+	due, err := l.statements.DueFires(ctx, l.session.Conn, nil, some, l.writes.Now())
 	if l.session.Heard(sent, err); err != nil {
-		return fired, err
+		return 0, err
 	}
+	var fired taskdb.ForkResult
 	err = l.Transaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return err
@@ -74,47 +67,18 @@ func (l *Leader) fireOnce(ctx context.Context, lanes []taskdb.Lane) (fired taskd
 		fired, err = l.statements.WriteFires(ctx, heardTx{tx, l.session}, nil, due)
 		return err
 	})
-	return fired, err
-}
-
-// forkEach fires the due recurring tasks one by one, and gives up those that cannot fire. It returns how many it has
-// fired. It does so for MaxPassTime, and leaves the others to the next passes.
-func (l *Leader) forkEach(ctx context.Context, lanes []taskdb.Lane) (forked int, err error) {
-	began, tried := time.Now(), l.quarantinedIDs()
-	for _, one := range lanes {
-		for time.Since(began) < MaxPassTime {
-			var fired taskdb.ForkResult
-			found, gaveUp, err := l.isolate(ctx, one, tried, func(tx pgx.Tx, task taskdb.LaneHead) (err error) {
-				fired, err = l.statements.ForkSome(
-					ctx, heardTx{tx, l.session}, nil, []taskdb.Lane{one}, taskdb.MaxFires, nil, &task.ID,
-				)
-				return err
-			})
-			if err != nil {
-				return forked, err
-			}
-			if found == nil {
-				break
-			}
-			if tried = append(tried, found.ID); !gaveUp {
-				forked += fired.Looked
-				l.reportFailed(ctx, fired)
-			}
-		}
+	if err != nil {
+		return 0, err
 	}
-	return forked, nil
-}
-
-// reportFailed reports recurring tasks that have failed.
-func (l *Leader) reportFailed(ctx context.Context, fired taskdb.ForkResult) {
+	for _, id := range fired.Busy { // otherwise they would keep others from being read
+		l.Quarantined[id] = time.Now().Add(quarantineTimeLocked)
+	}
 	for _, one := range fired.Failed {
-		l.notifyFailures(ctx, failures.Failure{
-			ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed),
-			Revision: one.Revision, Error: one.Error,
-		})
+		l.tellFailed(ctx, one.LaneHead, one.Error)
 		l.log.Error("recurring task cannot be planned and is failed",
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)
 	}
+	return fired.Looked, nil
 }
 
 // heardTx counts each statement that Postgres has done as a sign of life, because it takes many statements to fork

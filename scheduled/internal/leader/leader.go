@@ -41,9 +41,10 @@ type Leader struct {
 	noted       bool     // the node's row says that it leads
 	nodes       []taskdb.LiveNode
 	DeadNodes   failureDetector
-	MaxClaimed  int // how many tasks a pass takes; a timeout halves it, a success doubles it
-	maxWritten  int // how many rows a step of fires writes; halved and doubled like MaxClaimed
-	maxEnded    int // how many claims of River's jobs a step ends; halved and doubled like MaxClaimed
+	Claims      *pg.Size // how many tasks a pass takes
+	writes      *pg.Size // how many rows a step of fires writes
+	ends        *pg.Size // how many claims of River's jobs a step ends
+	resumes     *pg.Size // how many tasks a step resumes
 	jobs        riverjobs.View
 	walk        *walk
 	sizes       map[string]int // of payloads in bytes, by type
@@ -86,8 +87,9 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log: config.Log, wakes: make(chan struct{}, 1), frees: make(chan struct{}, 1),
-		ceased: make(chan struct{}), Lanes: newLanes(), MaxClaimed: maxClaims, maxWritten: taskdb.MaxFires,
-		maxEnded: maxReclaimed, sizes: map[string]int{}, Quarantined: map[string]time.Time{},
+		ceased: make(chan struct{}), Lanes: newLanes(), Claims: pg.NewSize(1, maxClaims),
+		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
+		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, Quarantined: map[string]time.Time{},
 	}
 	l.walk = l.newWalk()
 	return l
@@ -181,28 +183,6 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 		found.Next = 0
 	}
 	return found, errors.Join(err, l.hand(ctx)) // an error is no reason not to claim what is due
-}
-
-// resumeDue resumes the tasks whose pause has ended.
-func (l *Leader) resumeDue(ctx context.Context) error {
-	resumed := 0
-	var err error
-	for range 50 { // in bounded steps, so that the ticks go on; the next tick resumes the rest
-		some := 0
-		err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
-			sent := time.Now()
-			some, err = l.statements.ResumeDue(ctx, tx, nil)
-			l.session.Heard(sent, err)
-			return err
-		})
-		if resumed += some; err != nil || some < taskdb.MaxResumed {
-			break
-		}
-	}
-	if resumed > 0 {
-		l.log.Info("tasks resumed, because their pause has ended", "tasks", resumed)
-	}
-	return err
 }
 
 // recover takes back lost claims and removes finished jobs. A part that fails does not keep the other parts from

@@ -205,7 +205,7 @@ func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }
 
-// read reads the answers. now is about the database's time. more says that there may be lanes that the look has not listed.
+// read reads the answers. more says that there may be lanes that the look has not listed.
 func (l *Lanes) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, more bool, err error) {
 	tasks, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes")
 	if err != nil {

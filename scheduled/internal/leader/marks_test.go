@@ -55,7 +55,8 @@ func TestLookFindsLanes(t *testing.T) {
 	b := newBench(t)
 	insert := func(queue, kind string, priority int) {
 		b.Schedule(store.Task{
-			ID: fmt.Sprint(queue, kind, priority), Payload: store.JSON(`{"type":"` + kind + `"}`), Queue: queue, Priority: priority,
+			ID: fmt.Sprint(queue, kind, priority), Payload: store.JSON(`{"type":"` + kind + `"}`), Queue: queue,
+			Priority: priority,
 		})
 	}
 	l := newLanes()
@@ -133,7 +134,8 @@ func TestLookSeesLateCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := enginetest.Tasks.Schedule(t.Context(), tx, store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}); err != nil {
+	late := store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}
+	if _, err := enginetest.Tasks.Schedule(t.Context(), tx, late); err != nil {
 		t.Fatal(err)
 	}
 	b.Schedule(store.Task{ID: "before", Payload: enginetest.Job{Name: "before"}})
@@ -174,7 +176,9 @@ func TestWalk(t *testing.T) {
 		b.Schedule(store.Task{ID: id, Payload: enginetest.Job{Name: id}})
 	}
 	cron := "* * * * *"
-	b.Schedule(store.Task{ID: "recurring", Payload: enginetest.Job{Name: "recurring"}, Recurrence: &store.Recurrence{Cron: cron}})
+	b.Schedule(store.Task{
+		ID: "recurring", Payload: enginetest.Job{Name: "recurring"}, Recurrence: &store.Recurrence{Cron: cron},
+	})
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET due_at = NULL,
 		next_attempt_at = '2025-01-01'::timestamptz + array_position($1, id::text) * interval '1 hour'
@@ -255,7 +259,8 @@ func TestHandover(t *testing.T) {
 			t.Fatalf("%d: %d lanes were handed on", i, len(pair[1].lanes))
 		}
 		for j, had := range pair[0].lanes {
-			if took := pair[1].lanes[j]; took.LaneKey != had.LaneKey || !took.at.Equal(had.at) || !took.from().Equal(had.from()) {
+			took := pair[1].lanes[j]
+			if took.LaneKey != had.LaneKey || !took.at.Equal(had.at) || !took.from().Equal(had.from()) {
 				t.Errorf("%d: the next leader looks at %v from %s, the last one from %s", i, took.LaneKey, took.from(), had.from())
 			}
 		}
@@ -288,7 +293,8 @@ func TestReachOfManyPairs(t *testing.T) {
 	b.Schedule(store.Task{ID: "one", Payload: store.JSON(`{"type":"TYPE_10"}`), Queue: "queue500"})
 	for i := range 50 {
 		b.Schedule(store.Task{
-			ID: fmt.Sprint("no node works it ", i), Payload: store.JSON(fmt.Sprintf(`{"type":"TYPE_100_%d"}`, i)), Queue: "queue500",
+			ID:      fmt.Sprint("no node works it ", i),
+			Payload: store.JSON(fmt.Sprintf(`{"type":"TYPE_100_%d"}`, i)), Queue: "queue500",
 		})
 	}
 	for range 2 {

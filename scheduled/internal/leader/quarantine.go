@@ -28,88 +28,85 @@ func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, e
 	claimedOne := false
 	for _, one := range lanes.Due {
 		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
+		var head *taskdb.LaneHead
 		var taken []taskdb.ClaimedTask
-		_, gaveUp, err := l.isolate(ctx, one.Lane, l.quarantinedIDs(), func(tx pgx.Tx, _ taskdb.LaneHead) (err error) {
+		try := func(tx pgx.Tx) (err error) {
 			if taken, err = l.claimAndInsert(ctx, tx, []taskdb.LaneQuota{one}, 1); err == nil && claimedOne {
 				err = errUndone
 			}
 			return err
+		}
+		err := l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+			if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
+				return fmt.Errorf("enter the engine's context: %w", err)
+			}
+			head, err = l.statements.LockHead(ctx, tx, one.Lane, l.config.LookAhead, l.quarantinedIDs()...)
+			if err != nil || head == nil {
+				return err
+			}
+			return pg.Twice(func() error { return pgx.BeginFunc(ctx, tx, try) })
 		})
 		switch {
 		case errors.Is(err, errUndone):
-		case err != nil:
-			return failed, err
-		case gaveUp:
-			failed++
-		default:
+		case err == nil:
 			l.recordClaimed(ctx, taken)
 			claimedOne = claimedOne || len(taken) > 0
+		case head == nil || !pg.IsDataError(err) && !pg.IsTimeout(err):
+			return failed, err
+		default:
+			failed++
+			if err := l.giveUp(ctx, *head, err); err != nil {
+				return failed, err
+			}
 		}
 	}
 	return failed, nil
 }
 
-// isolate calls do for the first due task of a lane that is not in the list aside, in a transaction of its own. If do
-// fails because of the task's data or an application's trigger, isolate fails the task. If do takes too long, or if the
-// task cannot even be failed, isolate leaves the task alone for a while. gaveUp is true in all these cases.
-func (l *Leader) isolate(
-	ctx context.Context, one taskdb.Lane, aside []string, do func(tx pgx.Tx, task taskdb.LaneHead) error,
-) (found *taskdb.LaneHead, gaveUp bool, err error) {
-	var broken error
-	err = l.Transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
-			return fmt.Errorf("enter the engine's context: %w", err)
-		}
-		found, err = l.statements.LockHead(ctx, tx, one, l.config.LookAhead, aside...)
-		if err != nil || found == nil {
-			return err
-		}
-		broken = pg.Twice(func() error {
-			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error { return do(savepoint, *found) })
+// giveUp fails a task that cannot be claimed or fired because of its data or an application's trigger. If that takes
+// too long, or if the task cannot even be failed, giveUp leaves the task alone for a while.
+func (l *Leader) giveUp(ctx context.Context, one taskdb.LaneHead, broken error) error {
+	why := sanitize.Text("the task cannot be claimed: " + broken.Error())
+	cause := broken
+	if !pg.IsTimeout(broken) {
+		cause = l.Transaction(ctx, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
+				return fmt.Errorf("enter the engine's context: %w", err)
+			}
+			return l.statements.FailHead(ctx, tx, one, why)
 		})
-		if !pg.IsDataError(broken) {
-			return broken
-		}
-		return l.statements.FailHead(ctx, tx, *found, whyBroken(broken))
-	})
-	switch {
-	case broken == nil:
-		return found, false, err
-	case pg.IsTimeout(broken):
-		l.Quarantined[found.ID] = time.Now().Add(quarantineTime)
-		if pg.IsLocked(broken) {
-			l.Quarantined[found.ID] = time.Now().Add(quarantineTimeLocked)
-		}
-		l.log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
-			"task", found.ID, "type", one.Type, "revision", found.Revision,
-			"error", broken, "until", l.Quarantined[found.ID])
-	case pg.IsDataError(broken) && pg.IsDataError(err):
-		// A rule or a trigger of the application allows nobody to change the row.
-		l.Quarantined[found.ID] = time.Now().Add(quarantineTime)
-		l.log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
-			"task", found.ID, "type", one.Type, "revision", found.Revision,
-			"error", broken, "and", err, "until", l.Quarantined[found.ID])
-	case err != nil:
-		return found, false, err
-	default:
-		why := whyBroken(broken)
-		l.metrics.Of(one.Type).Recorded(taskdb.OutcomeFailed)
-		l.notifyFailures(ctx, failures.Failure{
-			ID:       found.ID,
-			Type:     one.Type,
-			Outcome:  taskdb.OutcomeFailed,
-			Status:   string(store.StatusFailed),
-			Revision: found.Revision,
-			Error:    why,
-		})
-		l.log.Error("task cannot be claimed; it fails",
-			"task", found.ID, "type", one.Type, "revision", found.Revision, "error", why)
 	}
-	return found, true, nil
+	log := l.log.With("task", one.ID, "type", one.Type, "revision", one.Revision, "error", broken)
+	switch {
+	case cause == nil:
+		l.metrics.Of(one.Type).Recorded(taskdb.OutcomeFailed)
+		l.tellFailed(ctx, one, why)
+		log.Error("task cannot be claimed; it fails")
+		return nil
+	case !pg.IsTimeout(cause) && !pg.IsDataError(cause):
+		return cause
+	}
+	until := time.Now().Add(quarantineTime)
+	if pg.IsLocked(cause) {
+		until = time.Now().Add(quarantineTimeLocked)
+	}
+	l.Quarantined[one.ID] = until
+	if pg.IsTimeout(broken) {
+		log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
+			"until", until)
+	} else { // a rule or a trigger of the application allows nobody to change the row
+		log.Error("task can neither be claimed nor failed; the leader leaves it alone for a while",
+			"and", cause, "until", until)
+	}
+	return nil
 }
 
-func whyBroken(err error) string {
-	return sanitize.Text("the task cannot be claimed: " + err.Error())
+// tellFailed tells the hooks of a task that the leader has failed.
+func (l *Leader) tellFailed(ctx context.Context, one taskdb.LaneHead, why string) {
+	l.notifyFailures(ctx, failures.Failure{
+		ID: one.ID, Type: one.Type, Outcome: taskdb.OutcomeFailed, Status: string(store.StatusFailed),
+		Revision: one.Revision, Error: why,
+	})
 }
 
 const (

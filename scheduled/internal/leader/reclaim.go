@@ -30,7 +30,7 @@ const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 // take seconds.
 func (l *Leader) reclaimAll(ctx context.Context, number int64) (done bool, err error) {
 	for began := time.Now(); ; {
-		small := l.maxEnded < maxReclaimed
+		small := !l.ends.Full()
 		done, err = l.reclaimNode(ctx, number)
 		if done || err != nil || !small || time.Since(began) > tickEvery/2 {
 			return done, err
@@ -74,9 +74,9 @@ func (l *Leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error 
 	err := l.Transaction(ctx, step)
 	switch {
 	case err == nil:
-		l.maxEnded = min(2*l.maxEnded, maxReclaimed)
+		l.ends.Grow()
 	case pg.IsTimeout(err):
-		l.maxEnded = max(l.maxEnded/2, 1)
+		l.ends.Shrink(l.ends.Now())
 	}
 	return err
 }
@@ -203,7 +203,7 @@ func (l *Leader) thisStep(
 	ctx context.Context, tx pgx.Tx, settlements []taskdb.Settlement,
 ) (now []taskdb.Settlement, later []int64, err error) {
 	aside := l.quarantinedIDs()
-	if l.maxEnded == maxReclaimed && len(aside) == 0 {
+	if l.ends.Full() && len(aside) == 0 {
 		return settlements, nil, nil
 	}
 	isLeft, err := l.leftOf(ctx, tx, settlements)
@@ -213,7 +213,7 @@ func (l *Leader) thisStep(
 	for _, one := range settlements {
 		switch {
 		case !isLeft[one.Fence]: // an earlier step has ended it
-		case len(now) == l.maxEnded || slices.Contains(aside, one.ID):
+		case len(now) == l.ends.Now() || slices.Contains(aside, one.ID):
 			later = append(later, one.Fence)
 		default:
 			now = append(now, one)
@@ -263,7 +263,7 @@ func (l *Leader) end(
 func (l *Leader) settleEach(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
 ) (done []taskdb.SettleResult, err error) {
-	err = pg.Bisect(settlements, func(some []taskdb.Settlement) error {
+	err = pg.Isolate(settlements, func(some []taskdb.Settlement) error {
 		sent := time.Now()
 		var ended []taskdb.SettleResult
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {

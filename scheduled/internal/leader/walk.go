@@ -16,10 +16,10 @@ import (
 )
 
 // walk does in the background, on the engine's pool, what may have to step over millions of dead index entries. The
-// leader does not wait for it. In rounds, it goes through the lanes and puts the tasks that no look sees any more behind
-// the others of their lane, by their ids. Such a task was committed long after it was written, or somebody had locked
-// it, or the leader had left it alone, while others were claimed. If a look took too long, a round lists the lanes
-// instead.
+// leader does not wait for it. In rounds, it goes through the lanes and puts the tasks that no look sees any more
+// behind the others of their lane, by their ids. Such a task was committed long after it was written, or somebody had
+// locked it, or the leader had left it alone, while others were claimed. If a look took too long, a round lists the
+// lanes instead.
 type walk struct {
 	pool       *pgxpool.Pool
 	turns      session.Turns

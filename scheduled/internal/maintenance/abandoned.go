@@ -61,19 +61,20 @@ const (
 
 // Run works until ctx is done.
 func (a *Abandoned) Run(ctx context.Context) {
-	page, most := int64(0), int64(taskdb.PagesAtOnce)
+	page, most := int64(0), pg.NewSize(1, taskdb.PagesAtOnce)
 	loop.Repeat(ctx, a.config.After, func() time.Duration {
 		if !a.config.Leads() {
-			page, most = 0, taskdb.PagesAtOnce
+			page = 0
+			most.Reset()
 			return a.config.After
 		}
-		next, err := a.step(ctx, page, most)
+		next, err := a.step(ctx, page, int64(most.Now()))
 		switch {
 		case err == nil:
-			page, most = next, min(2*most, taskdb.PagesAtOnce)
+			page = next
+			most.Grow()
 		case ctx.Err() != nil:
-		case tookTooLong(err) && most > 1:
-			most = max(most/8, 1)
+		case tookTooLong(err) && most.Shrink(most.Now()/4):
 			return abandonedPause
 		case tookTooLong(err):
 			a.config.Log.Error("claims on a page take too long to take back; the leader leaves them to the next round",

@@ -25,7 +25,7 @@ import (
 // expensive all day, and retention runs only a few times an hour.
 type Retention struct {
 	config RetentionConfig
-	pages  int64 // how many pages a batch has
+	pages  *pg.Size // how many pages a batch has
 }
 
 // RetentionConfig is the configuration of Retention.
@@ -42,7 +42,7 @@ type RetentionConfig struct {
 
 // NewRetention makes the retention. It removes nothing before Run.
 func NewRetention(config RetentionConfig) *Retention {
-	return &Retention{config: config, pages: taskdb.PagesAtOnce}
+	return &Retention{config: config, pages: pg.NewSize(1, taskdb.PagesAtOnce)}
 }
 
 const (
@@ -244,7 +244,7 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 	}
 	defer leave()
 	began := time.Now()
-	defer func() { r.pages = pagesAfter(r.pages, time.Since(began)) }()
+	defer func() { r.pace(time.Since(began)) }()
 	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {
 		next, done, err = r.step(ctx, tx, nil, at)
 		return err
@@ -255,15 +255,14 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 	return next, done, nil
 }
 
-// pagesAfter is how many pages the next batch has, after a batch that took a time.
-func pagesAfter(pages int64, took time.Duration) int64 {
+// pace adapts the size of the next batch to the time that a batch took.
+func (r *Retention) pace(took time.Duration) {
 	switch {
 	case took > maxRetain:
-		return max(pages/2, 1)
+		r.pages.Shrink(r.pages.Now())
 	case took < maxRetain/4:
-		return min(2*pages, taskdb.PagesAtOnce)
+		r.pages.Grow()
 	}
-	return pages
 }
 
 // step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock.
@@ -281,7 +280,7 @@ func (r *Retention) step(
 	if err := r.removeShortLived(ctx, tx, now); err != nil {
 		return at, done, err
 	}
-	budget := r.pages
+	budget := int64(r.pages.Now())
 	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {
 		name := retainTables[at.table].name
 		size, err := r.config.Statements.PagesOf(ctx, tx, name)

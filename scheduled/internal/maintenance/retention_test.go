@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -273,7 +274,7 @@ func TestRetainRemovesAnswersInEachBatch(t *testing.T) {
 		SELECT 'c', i::text, '', '{}', clock_timestamp() - interval '25 hours' FROM generate_series(1, 6000) AS i`)
 	r := b.retainerOf(day, nil)
 	for _, want := range []int{1000, 0} {
-		r.pages = 1
+		r.pages = pg.NewSize(1, 1)
 		next, _, err := r.RunOnce(t.Context(), Place{})
 		if err != nil || next == (Place{}) {
 			t.Fatalf("the batch ends at %v, %v", next, err)
@@ -288,16 +289,16 @@ func TestRetainRemovesAnswersInEachBatch(t *testing.T) {
 
 func TestPagesOfABatchFollowItsTime(t *testing.T) {
 	t.Parallel()
+	r := NewRetention(RetentionConfig{})
 	for _, test := range []struct {
-		pages int64
-		took  time.Duration
-		want  int64
+		took time.Duration
+		want int
 	}{
-		{2000, 3 * time.Second, 1000}, {1, time.Minute, 1}, {1000, time.Second, 1000},
-		{500, 100 * time.Millisecond, 1000}, {2000, time.Millisecond, taskdb.PagesAtOnce},
+		{3 * time.Second, taskdb.PagesAtOnce / 2}, {time.Second, taskdb.PagesAtOnce / 2},
+		{100 * time.Millisecond, taskdb.PagesAtOnce}, {time.Millisecond, taskdb.PagesAtOnce},
 	} {
-		if got := pagesAfter(test.pages, test.took); got != test.want {
-			t.Errorf("%d pages took %s, then %d, want %d", test.pages, test.took, got, test.want)
+		if r.pace(test.took); r.pages.Now() != test.want {
+			t.Errorf("a batch took %s, then %d pages, want %d", test.took, r.pages.Now(), test.want)
 		}
 	}
 }

@@ -27,13 +27,13 @@ func TestHousekeepingWaitsForItsTurn(t *testing.T) {
 	abandoned := NewAbandoned(AbandonedConfig{
 		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
 	})
-	zones := NewZoneWatch(ZoneWatchConfig{
+	replanner := NewReplanner(ReplannerConfig{
 		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
 	})
 	all := map[string]func(ctx context.Context) error{
 		"retention": func(ctx context.Context) error { _, _, err := retention.RunOnce(ctx, Place{}); return err },
 		"abandoned": func(ctx context.Context) error { _, err := abandoned.step(ctx, 0, 1); return err },
-		"zones":     zones.look,
+		"zones":     replanner.replan,
 	}
 	for name, do := range all {
 		before := b.Pool.Stat().AcquireCount()

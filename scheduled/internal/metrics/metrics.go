@@ -29,8 +29,8 @@ type Metrics struct {
 
 	registerer prometheus.Registerer
 
-	started, executions, dead, putOffs, waits, claimed, scheduled *prometheus.CounterVec
-	delay, duration                                               *prometheus.HistogramVec
+	started, executions, dead, waits, claimed *prometheus.CounterVec
+	delay, duration                           *prometheus.HistogramVec
 
 	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
 	settleFailures, censusFailures              prometheus.Counter
@@ -81,17 +81,10 @@ func New(config Config) *Metrics {
 		"Lines that this node has written to the history scheduled_task_executions, by outcome. "+
 			"The leader writes the lines of tasks that it expires or takes back.", "type", "outcome")
 	m.dead = m.counters("tasks_dead_total", "Tasks that became dead letters, FAILED or EXPIRED.", "type", "status")
-	m.putOffs = m.counters("tasks_put_off_total",
-		"Attempts that asked for their own next run, or for a chain of follow-ups, at once. "+
-			"Such a run waits until a second after the start of the attempt.", "type")
 	m.waits = m.counters("tasks_waited_total",
 		"Attempts that put their task off because something is out of order, such as a host whose circuit is open. "+
 			"Of those that follow each other only the first is a line of the history.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
-	m.scheduled = m.counters("tasks_scheduled_total",
-		"Tasks that anybody scheduled: created, rescheduled, rearmed, or skipped (a fire that does not run). "+
-			"The leader counts them in scheduled_task_changes every 15 s. "+
-			"It misses the tasks of a transaction that was open for more than a minute.", "type", "outcome")
 	m.delay = m.histograms("start_delay_seconds",
 		"Time from when an attempt was due until the gate let it through, by the database's clock.",
 		waitBuckets, "type")

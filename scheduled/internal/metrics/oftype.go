@@ -30,9 +30,9 @@ var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)
 // OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
 // would cost more than the counting itself.
 type OfType struct {
-	label                  string
-	claimed, putOff, waits prometheus.Counter
-	outcomes, dead         map[string]prometheus.Counter
+	label          string
+	claimed, waits prometheus.Counter
+	outcomes, dead map[string]prometheus.Counter
 
 	// These three are nil if this node has no handler for the type.
 	started         prometheus.Counter
@@ -59,7 +59,7 @@ func (m *Metrics) Of(kind string) *OfType {
 		}
 	}
 	made := &OfType{
-		label: kind, claimed: m.claimed.WithLabelValues(kind), putOff: m.putOffs.WithLabelValues(kind),
+		label: kind, claimed: m.claimed.WithLabelValues(kind),
 		waits:    m.waits.WithLabelValues(kind),
 		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
 	}
@@ -111,13 +111,6 @@ func (t *OfType) Died(status string) {
 	}
 	if counter := t.dead[status]; counter != nil {
 		counter.Inc()
-	}
-}
-
-// PutOff counts an attempt that asked for a run at once.
-func (t *OfType) PutOff() {
-	if t != nil {
-		t.putOff.Inc()
 	}
 }
 

@@ -50,7 +50,7 @@ func recurringShownIn(t *testing.T, m *Metrics, seen *Sight) string {
 func TestRecurringHealthIsShown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	c, _ := b.surveyor()
+	c := b.surveyor()
 	b.recurs("a never fired")
 	b.recurs("b well", "FAILED", "COMPLETED")
 	b.recurs("c fails", "COMPLETED", "FAILED", "FAILED")
@@ -82,7 +82,7 @@ func TestRecurringHealthIsShown(t *testing.T) {
 func TestRecurringSeriesAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	c, _ := b.surveyor()
+	c := b.surveyor()
 	b.recurMany(600)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'r600'`)
 	seen := &Sight{At: time.Now()}

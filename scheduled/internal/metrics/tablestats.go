@@ -24,10 +24,9 @@ import (
 type TableStats struct {
 	config TableStatsConfig
 
-	most   int // how many due tasks are counted in all; doubled while the counts are quick, halved when they are slow
-	lanes  map[laneLabels]time.Time
-	window changeWindow
-	walk   deadWalk
+	most  *pg.Size // how many due tasks are counted in all
+	lanes map[laneLabels]time.Time
+	walk  deadWalk
 }
 
 // TableStatsConfig is the configuration of TableStats.
@@ -54,6 +53,7 @@ const (
 	countQuick  = 50 * time.Millisecond
 	countSlow   = 250 * time.Millisecond
 	countFirst  = 100_000
+	minCounted  = 1000
 	maxCounted  = 4_000_000
 	laneKept    = 10 * time.Minute // how long a lane that has become empty is still shown
 )
@@ -112,7 +112,8 @@ func (c *TableStats) Run(ctx context.Context) {
 
 // begin forgets what this node counted when it led before.
 func (c *TableStats) begin() {
-	c.most, c.lanes, c.window, c.walk = countFirst, map[laneLabels]time.Time{}, changeWindow{}, deadWalk{}
+	c.most, c.lanes, c.walk = pg.NewSize(minCounted, maxCounted), map[laneLabels]time.Time{}, deadWalk{}
+	c.most.Shrink(2 * countFirst)
 }
 
 // count takes one count. A figure that cannot be counted keeps its last value, and does not stop the other counts.
@@ -124,7 +125,7 @@ func (c *TableStats) count(ctx context.Context, seen *Sight) error {
 	listErr := c.list(ctx, seen.nodes, &found)
 	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
 	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countWaiting(ctx, &found), c.countJobs(ctx, &found),
-		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found), c.countScheduled(ctx))
+		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found))
 	c.config.Metrics.found.Store(&found)
 	return err
 }
@@ -218,7 +219,7 @@ func (c *TableStats) countDue(ctx context.Context, seen *Sight, found *tableCoun
 		queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
 		priorities, heads = append(priorities, l.Priority), append(heads, l.Head)
 	}
-	limit := max(c.most/max(len(lanes), 1), 10)
+	limit := max(c.most.Now()/max(len(lanes), 1), 10)
 	began := time.Now()
 	fires, err := counted[dueRow](ctx, c, "count due fires", CountFiresSQL,
 		queues[:recurring], kinds[:recurring], limit, heads[:recurring])
@@ -254,9 +255,9 @@ func (c *TableStats) countDue(ctx context.Context, seen *Sight, found *tableCoun
 func (c *TableStats) pace(took time.Duration, err error) error {
 	switch {
 	case pg.IsTimeout(err) || took > countSlow:
-		c.most = max(c.most/2, 1000)
+		c.most.Shrink(c.most.Now())
 	case err == nil && took < countQuick:
-		c.most = min(2*c.most, maxCounted)
+		c.most.Grow()
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// MaxForks is about how many recurring tasks a pass looks at.
+	// MaxForks is how many recurring tasks a pass looks at.
 	MaxForks = 200
 	// MaxFires is how many occurrences a pass makes, because one statement makes them, and it has a time limit.
 	MaxFires = 500
@@ -18,27 +18,45 @@ const (
 	planningTime = 200 * time.Millisecond
 )
 
-// RecurringSQL reads and locks the recurring tasks that are due, $4 of each lane, or only the task with the id $6. It
-// steps over tasks that others have locked, but only for a time, because somebody may have locked very many.
-const RecurringSQL = `
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
-), picked AS MATERIALIZED (
-    SELECT head.tid
-    FROM unnest($2::text[], $3::text[], $7::timestamptz[]) AS lane (queue, type, head) CROSS JOIN clock
+// PickFiresSQL picks the recurring tasks that are due, $4 of each lane. It steps over tasks that others have locked,
+// but only for a time, because somebody may have locked very many. It reads few columns, because others may be
+// unreadable.
+const PickFiresSQL = `
+WITH picked AS MATERIALIZED (
+    SELECT head.id, head.revision, lane.type, head.due
+    FROM unnest($2::text[], $3::text[], $7::timestamptz[]) AS lane (queue, type, head)
+    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     CROSS JOIN LATERAL (
-        SELECT t.ctid AS tid
+        SELECT t.id::text AS id, coalesce(t.revision, 0) AS revision, t.next_attempt_at AS due
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
             AND t.next_attempt_at BETWEEN lane.head AND clock.now
             AND t.id <> ALL ($5::text[])
-            AND ($6::text IS NULL OR t.id = $6::text)
             AND clock_timestamp() < (SELECT clock_timestamp() + interval '500 ms')
         ORDER BY t.next_attempt_at
         LIMIT $4::int
         FOR NO KEY UPDATE SKIP LOCKED
     ) AS head
 )
+SELECT picked.id, picked.revision, picked.type FROM picked ORDER BY picked.due LIMIT $6::int`
+
+// PickFires picks recurring tasks that are due, at most `most` and at most MaxForks.
+func (s Queries) PickFires(
+	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
+) ([]LaneHead, error) {
+	queues, kinds, heads := make([]string, len(lanes)), make([]string, len(lanes)), make([]time.Time, len(lanes))
+	for i, l := range lanes {
+		queues[i], kinds[i], heads[i] = l.Queue, l.Type, l.Head
+	}
+	most = min(most, MaxForks)
+	each := max(most/max(len(lanes), 1), 1)
+	return pg.CollectRows[LaneHead](ctx, q, "pick recurring tasks",
+		s.Schema.SQL(PickFiresSQL), now, queues, kinds, each, pg.OrEmpty(aside), most, heads)
+}
+
+// RecurringSQL reads recurring tasks that are due. The rows are found by their ids, because any other condition could
+// make Postgres step over the dead entries of an index.
+const RecurringSQL = `
 SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
     t.time_zone::text AS time_zone,
     t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
@@ -55,9 +73,8 @@ SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revisio
             SELECT max(p.revision) FROM tasktable.scheduled_task_changes AS p
             WHERE p.task_id = t.id AND p.revision < t.revision AND p.new ->> 'status' = 'PAUSED')) END AS edited_at,
     clock.now
-FROM tasktable.scheduled_tasks AS t CROSS JOIN clock
-WHERE t.ctid = ANY (ARRAY(SELECT picked.tid FROM picked)) AND t.cron IS NOT NULL
-    AND coalesce(t.next_attempt_at <= clock.now, false)
+FROM tasktable.scheduled_tasks AS t CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
+WHERE t.id = ANY ($2::text[]) AND t.cron IS NOT NULL AND coalesce(t.next_attempt_at <= clock.now, false)
 ORDER BY t.next_attempt_at, t.id::text`
 
 // DueFires is what WriteFires is to write.
@@ -74,19 +91,17 @@ type dueTask struct {
 	err         error
 }
 
-// DueFires reads recurring tasks that are due, and computes their fires. It does so for planningTime, or until `most`
+// DueFires reads recurring tasks, and computes the fires that are due. It does so for planningTime, or until `most`
 // fires may have to be written. The tasks that are left are for the next pass. To compute fires takes long if they are
 // many. Therefore the leader calls DueFires outside of transactions.
 func (s Queries) DueFires(
-	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
+	ctx context.Context, q pg.DB, now *time.Time, picked []LaneHead, most int,
 ) (due DueFires, err error) {
-	queues, kinds, heads := make([]string, len(lanes)), make([]string, len(lanes)), make([]time.Time, len(lanes))
-	for i, l := range lanes {
-		queues[i], kinds[i], heads[i] = l.Queue, l.Type, l.Head
+	ids := make([]string, len(picked))
+	for i, one := range picked {
+		ids[i] = one.ID
 	}
-	each := max(min(most, MaxForks)/max(len(lanes), 1), 1)
-	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks",
-		s.Schema.SQL(RecurringSQL), now, queues, kinds, each, pg.OrEmpty(aside), only, heads)
+	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks", s.Schema.SQL(RecurringSQL), now, ids)
 	if err != nil || len(tasks) == 0 {
 		return due, err
 	}

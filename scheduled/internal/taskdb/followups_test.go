@@ -47,7 +47,7 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 			store.Task{ID: "shared", Payload: enginetest.Job{Name: h.ID}, At: enginetest.Noon},
 		))
 	}
-	const most = 5 // lock, settle, schedule, say who asked, put off
+	const most = 4 // lock, settle, schedule, say who asked
 	b.InTx(func(tx pgx.Tx) {
 		counted := &countedTx{Tx: tx}
 		done, err := b.SettleAll(t.Context(), counted, &enginetest.Noon, nil, "test", group)

@@ -19,26 +19,22 @@ import (
 func (s Queries) Fork(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
 ) (looked int, err error) {
-	done, err := s.ForkSome(ctx, q, now, lanes, most, aside, nil)
-	return done.Looked, err
-}
-
-// ForkSome does the same as Fork. If only is not nil, it does so only for the task with that id.
-func (s Queries) ForkSome(
-	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside []string, only *string,
-) (done ForkResult, err error) {
-	due, err := s.DueFires(ctx, q, now, lanes, most, aside, only)
+	picked, err := s.PickFires(ctx, q, now, lanes, most, aside...)
 	if err != nil {
-		return done, err
+		return 0, err
 	}
-	return s.WriteFires(ctx, q, now, due)
+	due, err := s.DueFires(ctx, q, now, picked, most)
+	if err != nil {
+		return 0, err
+	}
+	done, err := s.WriteFires(ctx, q, now, due)
+	return done.Looked, err
 }
 
 // unreadable is a recurring task whose cron expression or time zone cannot be read. Fork has failed it.
 type unreadable struct {
-	ID, Type string
-	Revision int64
-	Error    string
+	LaneHead
+	Error string
 }
 
 // ForkResult is the result of forking.
@@ -202,7 +198,7 @@ func (c *ForkColumns) add(due dueTask, live []occurrence, most int) {
 	task := due.Task
 	if due.err != nil {
 		why := sanitize.Text(due.err.Error())
-		c.failed = append(c.failed, unreadable{ID: task.ID, Type: task.Type, Revision: task.Revision, Error: why})
+		c.failed = append(c.failed, unreadable{LaneHead{task.ID, task.Revision, task.Type}, why})
 		c.advance(
 			task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{},
 		)

@@ -126,6 +126,23 @@ func TestDeathBesideALock(t *testing.T) {
 	}
 }
 
+// A task that has just run, and that a death schedules again, starts a second after its last start.
+func TestDeathAfterItsTaskHasJustRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	undo := store.Task{ID: "undo", Payload: enginetest.Job{Name: "undo"}, At: enginetest.Noon, IfFinished: store.Rearm}
+	b.End(enginetest.Noon, enginetest.Completed(b.TakeOne(undo)))
+	undo.At = time.Time{}
+	b.Schedule(store.Task{
+		ID: "one", Payload: enginetest.Job{Name: "one"}, At: enginetest.Noon, IfDead: []store.Task{undo},
+	})
+	b.End(enginetest.Noon, failed(b.Take(enginetest.Noon)["one"]))
+	row := enginetest.Await(t, b.Pool, "undo", 0, store.StatusQueued)
+	if want := enginetest.Noon.Add(time.Second); !row.NextAttemptAt.Equal(want) {
+		t.Errorf("it is due at %s, want %s", row.NextAttemptAt, want)
+	}
+}
+
 // The tasks that an attempt has asked for in case it is the last are scheduled if it is, and not if its task was edited
 // meanwhile.
 func TestFollowUpsIfDead(t *testing.T) {

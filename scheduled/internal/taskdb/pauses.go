@@ -31,21 +31,42 @@ func (s Queries) Pauses(ctx context.Context, q pg.DB, now, since *time.Time) ([]
 	return pg.CollectRows[Pause](ctx, q, "read pauses", s.Schema.SQL(PausesSQL), now, since)
 }
 
-// resumeDueSQL resumes tasks that were paused until a time that has come. If somebody has locked a task, the next
-// tick resumes it.
-const resumeDueSQL = `
-SELECT count(tasktable.resume(due.id, 'leader')) FROM (
-    SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
-    WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) ORDER BY t.paused_until LIMIT $2::int
-        FOR NO KEY UPDATE SKIP LOCKED
-) AS due`
-
 // MaxResumed is how many tasks are resumed in one transaction.
 const MaxResumed = 100
 
+// It steps over tasks that somebody has locked. The next tick resumes them.
+const pauseEndedSQL = `
+SELECT t.id::text FROM tasktable.scheduled_tasks AS t
+WHERE t.paused_until <= coalesce($1::timestamptz, statement_timestamp()) AND t.id <> ALL ($3::text[])
+ORDER BY t.paused_until LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED`
+
+// PauseEnded lists tasks that were paused until a time that has come, except those in aside.
+func (s Queries) PauseEnded(
+	ctx context.Context, q pg.DB, now *time.Time, most int, aside ...string,
+) ([]string, error) {
+	return pg.CollectColumn[string](ctx, q, "list tasks whose pause has ended",
+		s.Schema.SQL(pauseEndedSQL), now, most, pg.OrEmpty(aside))
+}
+
+const resumeSQL = `
+SELECT count(tasktable.resume(due.id, 'leader')) FROM (
+    SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = ANY ($2::text[]) AND t.paused_until <= coalesce($1::timestamptz, statement_timestamp())
+        FOR NO KEY UPDATE SKIP LOCKED
+) AS due`
+
+// Resume resumes those of the tasks whose pause has ended. It returns how many it has resumed.
+func (s Queries) Resume(ctx context.Context, q pg.DB, now *time.Time, ids []string) (int, error) {
+	return pg.QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeSQL), now, ids)
+}
+
 // ResumeDue resumes tasks whose pause has ended, at most MaxResumed of them. It returns how many it has resumed.
 func (s Queries) ResumeDue(ctx context.Context, q pg.DB, now *time.Time) (int, error) {
-	return pg.QueryOne[int](ctx, q, "resume tasks whose pause has ended", s.Schema.SQL(resumeDueSQL), now, MaxResumed)
+	ids, err := s.PauseEnded(ctx, q, now, MaxResumed)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	return s.Resume(ctx, q, now, ids)
 }
 
 // IsPaused reports whether one of the pauses stops a queue's tasks of a type.

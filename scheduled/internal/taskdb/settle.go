@@ -23,7 +23,6 @@ WITH locked AS MATERIALIZED (
         -- A snooze that asks for "now" each time would write to the database without a pause.
         CASE WHEN s.outcome = 'SNOOZED' THEN greatest(clock.now + s.next_in, s.started_at + interval '1 second')
             ELSE coalesce(s.next_at, clock.now + s.next_in) END AS next_due,
-        s.outcome = 'SNOOZED' AND clock.now + s.next_in < s.started_at + interval '1 second' AS put_off,
         CASE WHEN s.to_status NOT IN ('', 'QUEUED') THEN s.to_status
             WHEN s.to_status = '' AND t.attempt >= t.max_attempts THEN 'FAILED'
             WHEN t.status = 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
@@ -103,7 +102,7 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
             ELSE false END AS held,
     coalesce(l.next <= l.now + interval '2 seconds', false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
-    coalesce(l.type, l.row_type, '') AS type, coalesce(l.current AND l.put_off, false) AS put_off,
+    coalesce(l.type, l.row_type, '') AS type,
     coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
 FROM planned AS l`
 
@@ -117,10 +116,7 @@ type SettleResult struct {
 	Status  string // of the row now
 	Type    string
 	Woken   bool // run_now was called during the attempt, so a trigger has queued the task again
-	PutOff  bool // the task asked to run again, or for a follow-up, at once, and this run waits: see rerunWait
 	Folded  bool // the task has waited before, so the history has no line of this claim
-
-	Generations int `db:"-"` // with PutOff by a follow-up: how often its chain, up to this task, was put off
 }
 
 // Recorded is the outcome that the history shows for a settlement.
@@ -185,7 +181,6 @@ WITH locked AS MATERIALIZED (
 SELECT l.fence, true AS settled, true AS current, false AS held,
     l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
     l.next_status AS status, l.type,
-    l.again_at < l.next_at AND l.next_at > coalesce($1::timestamptz, clock_timestamp()) AS put_off,
     false AS woken, false AS folded
 FROM locked AS l`
 

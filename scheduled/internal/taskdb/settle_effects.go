@@ -94,7 +94,7 @@ func (s Queries) SettleAll(
 		}
 		done = append(done, settledRest...)
 	}
-	if err := s.followUp(ctx, q, now, service, settlements, done); err != nil {
+	if err := s.followUp(ctx, q, service, settlements, done); err != nil {
 		return nil, err
 	}
 	for _, one := range held {

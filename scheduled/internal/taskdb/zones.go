@@ -7,12 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// zoneValid is how long the node uses a loaded time zone, because the machine's zone data may be replaced while the
-// node runs.
-const zoneValid = time.Minute
-
-// Zones loads time zones, and keeps each for a minute. Otherwise a fork would read the zone's file for each task. It
-// is safe for concurrent use. A nil *zones uses the zones of the machine.
+// Zones loads each time zone once. So the plans of a process do not change when somebody replaces the machine's zone
+// data, until the process starts anew. It is safe for concurrent use. A nil *Zones uses the zones of the machine.
 type Zones struct {
 	load  recurrence.Zones
 	mu    sync.Mutex
@@ -22,7 +18,6 @@ type Zones struct {
 type loadedZone struct {
 	location    *time.Location
 	fingerprint string
-	at          time.Time
 }
 
 var machineZones = NewZones(time.LoadLocation)
@@ -40,10 +35,7 @@ func (z *Zones) location(name string) (*time.Location, error) {
 
 // Fingerprint returns a text that differs when the data of the zone differ. It is "" if the zone is not known.
 func (z *Zones) Fingerprint(name string) string {
-	zone, err := z.get(name)
-	if err != nil {
-		return ""
-	}
+	zone, _ := z.get(name)
 	return zone.fingerprint
 }
 
@@ -53,14 +45,13 @@ func (z *Zones) get(name string) (loadedZone, error) {
 	}
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if zone, ok := z.known[name]; ok && time.Since(zone.at) < zoneValid {
+	if zone, ok := z.known[name]; ok {
 		return zone, nil
 	}
 	location, err := z.load(name)
 	if err != nil {
 		return loadedZone{}, err
 	}
-	zone := loadedZone{location: location, fingerprint: recurrence.Fingerprint(location), at: time.Now()}
-	z.known[name] = zone
-	return zone, nil
+	z.known[name] = loadedZone{location, recurrence.Fingerprint(location)}
+	return z.known[name], nil
 }

@@ -152,7 +152,7 @@ func (w *Worker) gateEach(
 	ctx context.Context, conn pg.DB, holds []taskdb.Claim, known map[int64]string,
 ) (map[int64]taskdb.GateAnswer, error) {
 	answers := map[int64]taskdb.GateAnswer{}
-	err := pg.Bisect(holds, func(some []taskdb.Claim) error {
+	err := pg.Isolate(holds, func(some []taskdb.Claim) error {
 		found, err := w.config.Statements.Gate(ctx, conn, nil, some, known)
 		switch {
 		case err != nil:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,11 +25,10 @@ import (
 // rows of other tasks, and the other outcomes must not wait with them.
 type settler struct {
 	config Config
-	reruns reruns
 
 	plain   *groupcommit.Group[*settling]
 	effects *groupcommit.Group[*settling]
-	most    atomic.Int64 // how many outcomes share a statement; halved when Postgres does not answer in time
+	most    *pg.Size // how many outcomes share a statement; it shrinks when Postgres does not answer in time
 	wg      sync.WaitGroup
 }
 
@@ -70,14 +68,13 @@ func effectsWeight(one *settling) int {
 }
 
 func newSettler(config Config) *settler {
-	made := &settler{config: config}
-	made.most.Store(maxSettled)
+	made := &settler{config: config, most: pg.NewSize(1, maxSettled)}
 	made.plain = groupcommit.New(groupcommit.Config[*settling]{
-		Most: maxSettled, Room: groupRoom, Limit: func() int { return int(made.most.Load()) },
+		Most: maxSettled, Room: groupRoom, Limit: made.most.Now,
 	})
 	made.effects = groupcommit.New(groupcommit.Config[*settling]{
 		Most: maxEffects, Room: groupRoom, Weight: effectsWeight,
-		Limit: func() int { return int(min(made.most.Load(), maxEffects)) },
+		Limit: func() int { return min(made.most.Now(), maxEffects) },
 	})
 	return made
 }
@@ -202,9 +199,9 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	cancel()
 	s.config.Heard(err)
 	if pg.PoolAnswered(err) {
-		s.most.Store(min(2*s.most.Load(), maxSettled))
+		s.most.Grow()
 	} else {
-		s.most.Store(max(int64(len(batch)/2), 1))
+		s.most.Shrink(len(batch))
 	}
 	s.config.Metrics.Settled(len(batch), time.Since(began), err)
 	states := taskdb.ByFence(done)
@@ -217,9 +214,6 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 			continue
 		}
 		soon = soon || state.DueSoon
-		if state.PutOff {
-			s.putOff(one.ID, state.Type, state.Generations)
-		}
 		if state.Held {
 			s.again(ctx, one) // an application's transaction has locked the row, and must not stall the others
 			continue

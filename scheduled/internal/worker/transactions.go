@@ -59,9 +59,6 @@ func (b *batch) attemptTx(
 		// the fence is gone, and the node records nothing.
 		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
 	}
-	if r.putOff {
-		b.settler.putOff(r.ID, e.Type, r.generations)
-	}
 	if r.dueSoon { // the leader can see the task's new due time only after the commit
 		b.config.DueSoon()
 	}
@@ -112,7 +109,6 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 			return err
 		case len(done) == 1 && done[0].Settled:
 			r.dueSoon, r.outdated = done[0].DueSoon, !done[0].Current
-			r.putOff, r.generations = done[0].PutOff, done[0].Generations
 			return nil
 		case len(done) == 1 && done[0].Held:
 			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one

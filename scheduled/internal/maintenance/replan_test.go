@@ -18,14 +18,14 @@ func at(text string) time.Time {
 	return instant
 }
 
-// moves changes the zone data, as the leader's node does when it looks, and has the leader plan.
+// moves changes the zone data, as a node with other data does when it begins to lead, and has the leader plan.
 func (b *bench) moves(posix string, now time.Time) {
 	b.T.Helper()
 	b.Zones = enginetest.ZonesOf(posix)
-	watch := NewZoneWatch(ZoneWatchConfig{
+	replanner := NewReplanner(ReplannerConfig{
 		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
-	if err := watch.look(b.T.Context()); err != nil {
+	if err := replanner.replan(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 	// A test's clock.
@@ -92,7 +92,7 @@ func TestZoneDataThatChange(t *testing.T) {
 	b.moves(enginetest.SummerFromMarch, begins.Add(-time.Second))
 	check("back again", planned)
 
-	// A leader with other data comes upon the fire itself, before anybody has looked: it is an hour early.
+	// A leader with other data comes upon the fire itself, before it has looked for such plans: it is an hour early.
 	b.Zones = enginetest.ZonesOf(enginetest.SummerFromApril)
 	b.Fires(at("2035-03-20T13:00:00Z"))
 	check("at the fire", map[string]string{"yearly": "2035-03-20T14:00:00Z"})

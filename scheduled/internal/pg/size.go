@@ -1,0 +1,35 @@
+package pg
+
+import "sync/atomic"
+
+// Size is how many rows a step takes. It halves when a step takes too long, and doubles with each step that succeeds,
+// so that nothing is tried again in the same size for ever. It is safe for concurrent use. The zero value is not.
+type Size struct {
+	least, most int
+	now         atomic.Int64
+}
+
+// NewSize makes a size that lies between these bounds and begins at the greater one.
+func NewSize(least, most int) *Size {
+	s := &Size{least: least, most: most}
+	s.Reset()
+	return s
+}
+
+// Now is the present size.
+func (s *Size) Now() int { return int(s.now.Load()) }
+
+// Full reports whether the size is at its upper bound.
+func (s *Size) Full() bool { return s.Now() == s.most }
+
+// Reset sets the size to its upper bound.
+func (s *Size) Reset() { s.now.Store(int64(s.most)) }
+
+// Grow doubles the size, after a step that succeeded.
+func (s *Size) Grow() { s.now.Store(int64(min(2*s.Now(), s.most))) }
+
+// Shrink sets the size to half of what a step had that took too long. It reports whether that is smaller than before.
+func (s *Size) Shrink(had int) bool {
+	next := max(min(had, s.most)/2, s.least)
+	return s.now.Swap(int64(next)) > int64(next)
+}

@@ -1,0 +1,30 @@
+package pg
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	s := NewSize(3, 40)
+	got := []int{s.Now()}
+	step := func(do func()) { do(); got = append(got, s.Now()) }
+	for range 5 {
+		step(func() { s.Shrink(s.Now()) })
+	}
+	if s.Full() || s.Shrink(s.Now()) {
+		t.Error("at its lower bound it is full, or gets smaller")
+	}
+	for range 5 {
+		step(s.Grow)
+	}
+	if !s.Full() || !s.Shrink(12) {
+		t.Error("at its upper bound it is not full, or gets no smaller")
+	}
+	step(s.Reset)
+	step(func() { s.Shrink(1000) }) // more than it allows, such as one large row
+	if want := "[40 20 10 5 3 3 6 12 24 40 40 40 20]"; fmt.Sprint(got) != want {
+		t.Errorf("sizes %v, want %s", got, want)
+	}
+}

@@ -1,0 +1,269 @@
+package sizes
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+const (
+	feedEvery = 50 * time.Millisecond // 20 tasks a second
+	plainID   = "plain-"              // the ids of the tasks that are measured begin with it
+	side      = "side"                // the queue of tasks that must not take the slots of the plain ones
+	tick      = "TICK"                // the type of the recurring tasks
+	work      = "WORK"                // the type of tasks that end at once
+	hangs     = "HANGS"               // the type of tasks that do not end before the test does
+)
+
+// site is a database with nodes of this process, and plain tasks, 20 a second.
+type site struct {
+	t     *testing.T
+	pool  *pgxpool.Pool // the test's
+	nodes *pgxpool.Pool // its nodes' and their handlers'
+	tasks *store.Store  // its own: the debounce of its notifications is not shared with other sites
+	log   enginetest.LogText
+
+	config      scheduled.Config
+	parts       []handlers.Part
+	plainQueues []string
+	plainKinds  []string
+
+	stop        func()        // stops the first node
+	running     atomic.Int64  // handlers that hang
+	fed         atomic.Int64  // how many plain tasks are scheduled
+	stopFeeding func()        // returns when no more will be
+	others      time.Duration // the worst start of tasks that are measured apart
+	over        chan struct{} // closed before the nodes stop: handlers that hang end
+	end         func()        // closes it
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{
+		t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), over: make(chan struct{}),
+		plainQueues: []string{store.DefaultQueue}, plainKinds: []string{"PLAIN"}, stopFeeding: func() {},
+	}
+	s.end = sync.OnceFunc(func() { close(s.over) })
+	var err error
+	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.nodes.Close)
+	s.config = scheduled.Config{
+		Pool: s.nodes, Service: "test", Queues: map[string]int{store.DefaultQueue: 100, side: 100},
+		Logger: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError})),
+	}
+	s.parts = []handlers.Part{
+		handlers.Func(tick, nothing), handlers.Func(work, nothing), handlers.Func(hangs, s.hang), handlers.Handle(fanOut),
+	}
+	return s
+}
+
+func nothing(context.Context) error { return nil }
+
+// hang does not mind its context.
+func (s *site) hang(context.Context) error {
+	s.running.Add(1)
+	<-s.over
+	return nil
+}
+
+// fan is the payload of a task that asks for so many follow-ups.
+type fan struct{ N int }
+
+// TaskType is FAN.
+func (fan) TaskType() string { return "FAN" }
+
+func fanOut(_ context.Context, t *handlers.Task[fan]) error {
+	for _, task := range sideTasks(t.Payload.N, work) {
+		t.FollowUp(task)
+	}
+	return nil
+}
+
+// start starts a node, and returns when it is ready. It runs until the test ends, or until stop is called.
+func (s *site) start() (stop func()) {
+	s.t.Helper()
+	parts := s.parts
+	for _, kind := range s.plainKinds {
+		parts = append(parts, handlers.Func(kind, nothing))
+	}
+	var err error
+	if s.config.Handlers, err = handlers.NewRegistry(parts...); err != nil {
+		s.t.Fatal(err)
+	}
+	node, err := scheduled.New(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- node.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("node: %v", err)
+		}
+	})
+	s.t.Cleanup(stop)
+	s.t.Cleanup(s.end)
+	enginetest.Eventually(s.t, enginetest.Patience, "the node is ready", func() bool { return node.Ready().OK })
+	return stop
+}
+
+// plain is the plain task with this number. They are spread over all queues and types.
+func (s *site) plain(i int) store.Task {
+	return store.Task{
+		ID: fmt.Sprint(plainID, i), Queue: s.plainQueues[i*7919%len(s.plainQueues)],
+		Payload: payload(s.plainKinds[i*104729%len(s.plainKinds)]),
+	}
+}
+
+func payload(kind string) store.Payload { return store.JSON(`{"type":"` + kind + `"}`) }
+
+// feed begins to schedule plain tasks.
+func (s *site) feed() {
+	ctx, stop := context.WithCancel(s.t.Context())
+	var feeding sync.WaitGroup
+	feeding.Go(func() {
+		ticker := time.NewTicker(feedEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			n := int(s.fed.Load())
+			if _, err := s.tasks.Schedule(context.WithoutCancel(ctx), s.pool, s.plain(n)); err != nil {
+				s.t.Error(err)
+				return
+			}
+			s.fed.Add(1)
+		}
+	})
+	s.stopFeeding = func() { stop(); feeding.Wait() }
+	s.t.Cleanup(s.stopFeeding)
+}
+
+// more waits until so many more plain tasks are scheduled.
+func (s *site) more(n int) {
+	s.t.Helper()
+	want := s.fed.Load() + int64(n)
+	within := enginetest.Patience + 4*time.Duration(n)*feedEvery
+	enginetest.Eventually(s.t, within, "more plain tasks are scheduled", func() bool { return s.fed.Load() >= want })
+}
+
+func (s *site) exec(sql string, args ...any) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// untriggered runs statements whose rows the triggers do not see, before any node runs.
+func (s *site) untriggered(sql string, args ...any) {
+	s.t.Helper()
+	s.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	s.exec(sql, args...)
+	s.exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+}
+
+// sees waits until there are at least so many of some tasks.
+func (s *site) sees(what string, n int, where string) {
+	s.t.Helper()
+	enginetest.Eventually(s.t, enginetest.Patience+time.Duration(n)*10*time.Millisecond, what, func() bool {
+		var found int
+		row := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM tasktable.scheduled_tasks "+where)
+		if err := row.Scan(&found); err != nil {
+			s.t.Fatal(err)
+		}
+		return found >= n
+	})
+}
+
+func (s *site) schedule(db store.DB, tasks ...store.Task) {
+	s.t.Helper()
+	if _, err := s.tasks.ScheduleMany(s.t.Context(), db, tasks); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// open begins a transaction, which is rolled back when the test ends, unless it has ended by then.
+func (s *site) open(level pgx.TxIsoLevel, sql string) pgx.Tx {
+	s.t.Helper()
+	tx, err := s.pool.BeginTx(s.t.Context(), pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(s.t.Context(), sql); err != nil {
+		s.t.Fatal(err)
+	}
+	return tx
+}
+
+// now is the database's time.
+func (s *site) now() (now time.Time) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// lateness is how long tasks have waited for their starts.
+type lateness struct {
+	tasks, waiting int // waiting: those that have not started
+	median, worst  time.Duration
+}
+
+// A task that is scheduled for a time in the past waits from when it was scheduled. An occurrence waits from its fire
+// time, also if it was made late or skipped.
+const latenessSQL = `
+SELECT count(*)::int, count(*) FILTER (WHERE t.started_at IS NULL AND t.finished_at IS NULL)::int,
+    coalesce(1000000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY one.late), 0)::bigint,
+    coalesce(1000000 * greatest(max(one.late), 0), 0)::bigint
+FROM tasktable.scheduled_tasks AS t CROSS JOIN LATERAL (
+    SELECT extract(epoch FROM coalesce(t.started_at, t.finished_at, clock_timestamp())
+        - greatest(t.scheduled_at::timestamptz, $2::timestamptz,
+            CASE WHEN t.parent_id IS NULL THEN t.created_at END)) AS late
+) AS one
+WHERE starts_with(t.id, $1) AND t.cron IS NULL`
+
+// lateness measures the tasks whose ids begin with a text. A wait counts from the given time at the earliest.
+func (s *site) lateness(id string, from time.Time) (found lateness) {
+	s.t.Helper()
+	var median, worst int64
+	row := s.pool.QueryRow(s.t.Context(), latenessSQL, id, from)
+	if err := row.Scan(&found.tasks, &found.waiting, &median, &worst); err != nil {
+		s.t.Fatal(err)
+	}
+	found.median, found.worst = time.Duration(median)*time.Microsecond, time.Duration(worst)*time.Microsecond
+	return found
+}
+
+// settled is lateness once all these tasks have started, or after some time.
+func (s *site) settled(id string, from time.Time) lateness {
+	s.t.Helper()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(enginetest.Patience); ; <-ticker.C {
+		if found := s.lateness(id, from); found.waiting == 0 || time.Now().After(end) {
+			return found
+		}
+	}
+}

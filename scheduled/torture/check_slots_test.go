@@ -1,0 +1,45 @@
+//go:build unix
+
+package torture
+
+import (
+	"slices"
+	"time"
+)
+
+// typesKeepTheirSlots: no node runs more tasks of a type at once than it has slots for that type. A run counts until
+// its context ends, because a process that begins anew with the engine's state cannot end a handler that ignores that.
+// The samples are the runs that took the last slot.
+func typesKeepTheirSlots(h *history) (samples int, wrong []violation) {
+	type place struct {
+		pid  int
+		kind string
+	}
+	nodes := h.nodeNames()
+	var runs []*run
+	for i := range h.Runs {
+		runs = append(runs, &h.Runs[i])
+	}
+	slices.SortStableFunc(runs, func(a, b *run) int { return a.At.Compare(b.At) })
+	taken := map[place][]time.Time{} // until when
+	for _, r := range runs {
+		limit, until := h.TypeSlots[nodes[r.PID]][r.Type], r.Latest
+		if limit == 0 || r.Deaf && r.End == nil {
+			continue
+		}
+		if r.End != nil {
+			until = earlier(until, r.End.contextEnd())
+		}
+		at := place{r.PID, r.Type}
+		taken[at] = append(slices.DeleteFunc(taken[at], func(t time.Time) bool { return !t.After(r.At) }), until)
+		running := len(taken[at])
+		if running >= limit {
+			samples++
+		}
+		if running > limit {
+			wrong = append(wrong, broken("type slots", r.ID, "%s had %d slots for %s, and ran %d when fence %d began at %s",
+				nodes[r.PID], limit, r.Type, running, r.Fence, h.offset(r.At)))
+		}
+	}
+	return samples, wrong
+}
