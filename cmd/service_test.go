@@ -96,6 +96,21 @@ func (m manifest) restricted(t *testing.T) {
 	}
 }
 
+// documented is the manifest of a kind in DEPLOYING.md, which asks for no more rights than it needs.
+func documented(t *testing.T, kind string) (m manifest) {
+	t.Helper()
+	var node yaml.Node
+	if err := yaml.Unmarshal([]byte(deployingBlock(t, "yaml", "kind: "+kind)), &node); err != nil {
+		t.Fatal(err)
+	}
+	inCamelCase(&node)
+	if err := node.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	m.restricted(t)
+	return m
+}
+
 // inCamelCase is the manifest with the keys in the case of the structs, which have no tags.
 func inCamelCase(node *yaml.Node) {
 	for i, child := range node.Content {
@@ -108,16 +123,7 @@ func inCamelCase(node *yaml.Node) {
 
 func TestDocumentedDeployment(t *testing.T) {
 	t.Parallel()
-	var node yaml.Node
-	if err := yaml.Unmarshal([]byte(deployingBlock(t, "yaml", "kind: Deployment")), &node); err != nil {
-		t.Fatal(err)
-	}
-	inCamelCase(&node)
-	var m manifest
-	if err := node.Decode(&m); err != nil {
-		t.Fatal(err)
-	}
-	m.restricted(t)
+	m := documented(t, "Deployment")
 	pod := m.Spec.Template
 	if len(pod.Spec.Containers) != 1 || m.Spec.Selector.MatchLabels["app"] == "" ||
 		m.Spec.Selector.MatchLabels["app"] != pod.Metadata.Labels["app"] {
@@ -167,16 +173,7 @@ func TestDocumentedDeployment(t *testing.T) {
 
 func TestDocumentedJob(t *testing.T) {
 	t.Parallel()
-	var node yaml.Node
-	if err := yaml.Unmarshal([]byte(deployingBlock(t, "yaml", "kind: Job")), &node); err != nil {
-		t.Fatal(err)
-	}
-	inCamelCase(&node)
-	var m manifest
-	if err := node.Decode(&m); err != nil {
-		t.Fatal(err)
-	}
-	m.restricted(t)
+	m := documented(t, "Job")
 	containers := m.Spec.Template.Spec.Containers
 	if len(containers) != 1 || !slices.Equal(containers[0].Args, []string{"migrate"}) ||
 		len(containers[0].Env) != 1 || containers[0].Env[0].Name != "DATABASE_URL" {

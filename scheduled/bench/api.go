@@ -147,13 +147,7 @@ func apiLoad(
 	if err = errors.Join(err, <-failures); err != nil {
 		return err
 	}
-	if err := d.settled(ctx, "delayed", time.Minute); err != nil {
-		return err
-	}
-	if err := d.verify(ctx, "delayed", count); err != nil {
-		return err
-	}
-	delays, err := d.delays(ctx, "delayed")
+	delays, err := d.delays(ctx, "delayed", count)
 	if err != nil {
 		return err
 	}

@@ -35,13 +35,7 @@ func runHerd(ctx context.Context, config Config) (result Result, err error) {
 			if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute); err != nil {
 				return err
 			}
-			if err := d.settled(ctx, "herd", time.Minute); err != nil {
-				return err
-			}
-			if err := d.verify(ctx, "herd", config.Tasks); err != nil {
-				return err
-			}
-			delays, err := d.delays(ctx, "herd")
+			delays, err := d.delays(ctx, "herd", config.Tasks)
 			if err != nil {
 				return err
 			}

@@ -39,6 +39,14 @@ SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE starts_with(id, $1)
 
 const verified = "every task COMPLETED once, one execution each, no River job left, none started early"
 
+// done waits until the tasks of the prefix are settled, and verifies them.
+func (d *database) done(ctx context.Context, prefix string, tasks int) error {
+	if err := d.settled(ctx, prefix, time.Minute); err != nil {
+		return err
+	}
+	return d.verify(ctx, prefix, tasks)
+}
+
 // verify checks by SQL that each task of the prefix COMPLETED once.
 func (d *database) verify(ctx context.Context, prefix string, tasks int) error {
 	const goneSQL = `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`

@@ -28,7 +28,11 @@ const delaysSQL = `
 SELECT (extract(epoch FROM started_at - due_at) * 1000)::float8 FROM tasktable.scheduled_task_executions
 WHERE starts_with(task_id, $1) ORDER BY 1`
 
-func (d *database) delays(ctx context.Context, prefix string) ([]float64, error) {
+// delays waits until the tasks of the prefix are settled, verifies them, and reads their delays.
+func (d *database) delays(ctx context.Context, prefix string, tasks int) ([]float64, error) {
+	if err := d.done(ctx, prefix, tasks); err != nil {
+		return nil, err
+	}
 	rows, err := d.Pool.Query(ctx, delaysSQL, prefix+" ")
 	if err != nil {
 		return nil, fmt.Errorf("read delays: %w", err)
@@ -67,13 +71,7 @@ func runPrecise(ctx context.Context, config Config) (result Result, err error) {
 		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+length); err != nil {
 			return err
 		}
-		if err := d.settled(ctx, "precise", time.Minute); err != nil {
-			return err
-		}
-		if err := d.verify(ctx, "precise", config.Tasks); err != nil {
-			return err
-		}
-		delays, err := d.delays(ctx, "precise")
+		delays, err := d.delays(ctx, "precise", config.Tasks)
 		if err != nil {
 			return err
 		}
@@ -115,10 +113,7 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 		case <-time.After(time.Duration(i%37)*time.Millisecond + time.Since(began)/10):
 		}
 	}
-	if err := d.settled(ctx, "now", time.Minute); err != nil {
-		return err
-	}
-	if err := d.verify(ctx, "now", count); err != nil {
+	if err := d.done(ctx, "now", count); err != nil {
 		return err
 	}
 	slices.Sort(took)

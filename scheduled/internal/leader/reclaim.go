@@ -292,17 +292,14 @@ func (l *Leader) failHeld(ctx context.Context, tx pgx.Tx, one taskdb.Settlement,
 	log.Error("claim cannot be taken back; the task fails", "error", cause)
 	why := sanitize.Text("the claim cannot be taken back: " + cause.Error())
 	err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-		_, err := savepoint.Exec(ctx, l.statements.Schema.SQL(taskdb.ReleaseBrokenSQL), one.ID, one.Fence, why)
+		_, err := l.statements.FailHeld(ctx, savepoint, one.Claim, why)
 		return err
 	})
 	if pg.IsDataError(err) { // a rule or a trigger of the application allows nobody to change the row
 		log.Error("task cannot be failed either; it stays as it is", "error", err)
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("fail task %s: %w", one.ID, err)
-	}
-	return nil
+	return err
 }
 
 // A role may end the backends of a role whose rights it has. For other backends Postgres would report an error, so

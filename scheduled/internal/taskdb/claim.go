@@ -115,14 +115,13 @@ WITH clock AS MATERIALIZED (
     -- Postgres tells the stored size without reading a large payload.
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due,
         locked.since, coalesce(pg_column_size(t.payload), 0) AS bytes
-), expired AS (
-    INSERT INTO tasktable.scheduled_task_executions
-        (fence, task_id, type, revision, attempt, scheduled_at, due_at, finished_at, outcome, error)
-    SELECT nextval('tasktable.task_numbers'), u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due, clock.now,
-        'EXPIRED', 'expired before it could start'
+), ended AS (
+    SELECT nextval('tasktable.task_numbers') AS fence, u.id AS task_id, u.type, u.revision, u.attempt, u.scheduled_at,
+        u.due AS due_at, NULL::timestamptz AS started_at, clock.now AS finished_at, 'EXPIRED' AS outcome,
+        'expired before it could start' AS error, NULL::bigint AS node
     FROM updated AS u CROSS JOIN clock
     WHERE u.fence IS NULL
-)
+), ` + recordedSQL + `
 SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
     u.fence, u.revision, u.attempt, u.due, u.since, u.bytes
 FROM updated AS u

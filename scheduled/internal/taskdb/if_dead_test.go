@@ -46,7 +46,7 @@ func TestEachDeathSchedules(t *testing.T) {
 		"expired":      {end(5, taskdb.Expired), true},
 		"a broken settlement": {func(b *bench) {
 			h := b.TakeOne(mortal(5))
-			b.Exec(b.Schema.SQL(taskdb.ReleaseBrokenSQL), h.ID, h.Fence, "too odd")
+			failHeld(b, h)
 		}, true},
 		"edited meanwhile": {func(b *bench) {
 			h := b.TakeOne(mortal(5))

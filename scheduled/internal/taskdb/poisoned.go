@@ -34,25 +34,43 @@ func (s Queries) LockHead(
 	return &found[0], nil
 }
 
-const failHeadSQL = `
-WITH failed AS (
+// The statement computes nothing from the row's times, because these may be what is broken.
+const failBrokenSQL = `
+WITH updated AS (
     UPDATE tasktable.scheduled_tasks AS t
-    SET status = 'FAILED', next_attempt_at = NULL, due_at = NULL, message = $3::text,
+    SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, due_at = NULL,
+        message = $4::text,
         finished_at = clock_timestamp(), last_status_update = clock_timestamp()
-    WHERE t.id = $1::text AND coalesce(t.revision, 0) = $2 AND t.next_attempt_at IS NOT NULL
-    RETURNING t.id::text AS id, t.type::text AS type, t.revision, t.attempt
-)
-INSERT INTO tasktable.scheduled_task_executions
-    (fence, task_id, type, revision, attempt, scheduled_at, finished_at, outcome, error)
-SELECT nextval('tasktable.task_numbers'), f.id, coalesce(f.type, ''), coalesce(f.revision, 0), coalesce(f.attempt, 0),
-    clock_timestamp(), clock_timestamp(), 'FAILED', $3::text
-FROM failed AS f`
+    WHERE t.id = $1::text AND (t.fence = $2::bigint
+        OR $2 IS NULL AND coalesce(t.revision, 0) = $3::bigint AND t.next_attempt_at IS NOT NULL)
+    RETURNING t.id, coalesce(t.type::text, '') AS type, coalesce(t.revision, 0) AS revision,
+        coalesce(t.attempt, 0) AS attempt, clock_timestamp() AS now
+), ended AS (
+    SELECT coalesce($2::bigint, nextval('tasktable.task_numbers')) AS fence, u.id AS task_id, u.type, u.revision,
+        u.attempt, u.now AS scheduled_at, NULL::timestamptz AS due_at, NULL::timestamptz AS started_at,
+        u.now AS finished_at, 'FAILED' AS outcome, $4::text AS error, NULL::bigint AS node
+    FROM updated AS u
+), ` + recordedSQL + `
+SELECT FROM updated`
 
 // FailHead fails a task that cannot be claimed or fired, so that it does not stop the others. It leaves a task alone
 // that somebody has changed.
 func (s Queries) FailHead(ctx context.Context, q pg.DB, broken LaneHead, why string) error {
-	if _, err := q.Exec(ctx, s.Schema.SQL(failHeadSQL), broken.ID, broken.Revision, why); err != nil {
-		return fmt.Errorf("fail task %s: %w", broken.ID, err)
+	_, err := s.failBroken(ctx, q, broken.ID, nil, &broken.Revision, why)
+	return err
+}
+
+// FailHeld fails a task whose claim cannot be settled. It reports whether the claim was still there.
+func (s Queries) FailHeld(ctx context.Context, q pg.DB, broken Claim, why string) (failed bool, err error) {
+	return s.failBroken(ctx, q, broken.ID, &broken.Fence, nil, why)
+}
+
+func (s Queries) failBroken(
+	ctx context.Context, q pg.DB, id string, fence, revision *int64, why string,
+) (failed bool, err error) {
+	tag, err := q.Exec(ctx, s.Schema.SQL(failBrokenSQL), id, fence, revision, why)
+	if err != nil {
+		return false, fmt.Errorf("fail task %s: %w", id, err)
 	}
-	return nil
+	return tag.RowsAffected() == 1, nil
 }

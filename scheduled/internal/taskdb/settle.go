@@ -80,21 +80,19 @@ WITH locked AS MATERIALIZED (
         last_status_update = CASE WHEN l.current THEN l.now ELSE t.last_status_update END
     FROM planned AS l
     WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
-), recorded AS (
-    INSERT INTO tasktable.scheduled_task_executions
-        (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node)
-    SELECT l.fence, l.id, coalesce(l.type, l.row_type), l.revision, l.attempt,
-        coalesce(l.scheduled_at, l.row_scheduled_at), l.due_at,
-        coalesce(l.started_at, l.written_start), l.now,
+), ended AS (
+    SELECT l.fence, l.id AS task_id, coalesce(l.type, l.row_type) AS type, l.revision, l.attempt,
+        coalesce(l.scheduled_at, l.row_scheduled_at) AS scheduled_at, l.due_at,
+        coalesce(l.started_at, l.written_start) AS started_at, l.now AS finished_at,
         CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED'
-        AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END,
+        AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END AS outcome,
         CASE WHEN l.current AND l.outcome IN ('RETRIED', 'FAILED', 'SNOOZED') AND NOT l.waits AND l.row_waits > 1
-            THEN concat(l.error, ' (before that it waited ', l.row_waits, ' times)') ELSE l.error END,
-        coalesce($20::bigint, l.written_node)
+            THEN concat(l.error, ' (before that it waited ', l.row_waits, ' times)') ELSE l.error END AS error,
+        coalesce($20::bigint, l.written_node) AS node
     FROM locked AS l
     -- A task may wait for days behind a host that is down. So only the first of its waits has a line.
     WHERE l.tid IS NOT NULL AND NOT coalesce(l.current AND l.waits AND l.row_waits > 0, false)
-)
+), ` + recordedSQL + `
 SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS current,
     -- OFFSET 0 keeps Postgres from reading the whole table into a hash to answer this.
     CASE WHEN l.tid IS NULL THEN EXISTS (
@@ -171,13 +169,12 @@ WITH locked AS MATERIALIZED (
         started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
     FROM locked AS l, context
     WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
-), recorded AS (
-    INSERT INTO tasktable.scheduled_task_executions
-        (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
-    SELECT l.fence, l.id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at,
-        coalesce($1::timestamptz, clock_timestamp()), 'COMPLETED', $11::bigint
+), ended AS (
+    SELECT l.fence, l.id AS task_id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at,
+        coalesce($1::timestamptz, clock_timestamp()) AS finished_at, 'COMPLETED' AS outcome, NULL AS error,
+        $11::bigint AS node
     FROM locked AS l
-)
+), ` + recordedSQL + `
 SELECT l.fence, true AS settled, true AS current, false AS held,
     l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
     l.next_status AS status, l.type,
@@ -270,17 +267,3 @@ func (c *settlementColumns) args() []any {
 		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results, c.waits,
 	}
 }
-
-// ReleaseBrokenSQL fails a task whose claim cannot be settled, without a line of history. It adds the task to its
-// notices, because that is otherwise done by a trigger of the history.
-const ReleaseBrokenSQL = `
-WITH failed AS (
-    UPDATE tasktable.scheduled_tasks
-    SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, message = $3::text,
-        finished_at = clock_timestamp(),
-        last_status_update = clock_timestamp()
-    WHERE id = $1::text AND fence = $2
-    RETURNING *
-)
-SELECT tasktable.add_cause(ARRAY['failed'], $2, f.finished_at, f.id, f.type, f.queue, f.tenant_id, f.entity, f.message)
-FROM failed AS f`

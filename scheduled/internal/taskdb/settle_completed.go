@@ -31,13 +31,11 @@ WITH clock AS MATERIALIZED (
     -- ANY, because an equality could be merge-joined. With stale statistics that would read the whole primary key.
     WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
     RETURNING s.fence, s.id, s.type, s.revision, s.attempt, s.scheduled_at, s.due_at, s.started_at, clock.now
-), recorded AS (
-    INSERT INTO tasktable.scheduled_task_executions
-        (fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, node)
-    SELECT u.fence, u.id, u.type, u.revision, u.attempt, u.scheduled_at, u.due_at, u.started_at, u.now,
-        'COMPLETED', $12::bigint
+), ended AS (
+    SELECT u.fence, u.id AS task_id, u.type, u.revision, u.attempt, u.scheduled_at, u.due_at, u.started_at,
+        u.now AS finished_at, 'COMPLETED' AS outcome, NULL AS error, $12::bigint AS node
     FROM updated AS u
-)
+), ` + recordedSQL + `
 SELECT u.fence FROM updated AS u`
 
 const briefLockSQL = `SELECT set_config('lock_timeout', '20ms', true)`

@@ -345,23 +345,20 @@ func (s *settler) degrade(ctx context.Context, one *settling, why error) {
 	s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
 }
 
-// failBroken fails a task if Postgres refuses even a line of history for it. If Postgres refuses to fail the task
+// failBroken fails a task whose outcome Postgres refuses, whatever the outcome. If Postgres refuses to fail the task
 // too, as an application's trigger may make it do, the settler tries again for as long as the node lives. It must,
 // because nobody else would end the claim.
 func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 	why := sanitize.Text("the outcome could not be recorded: " + cause.Error())
 	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	tag, err := s.config.EnginePool.Exec(
-		limited, s.config.Statements.Schema.SQL(taskdb.ReleaseBrokenSQL), one.ID, one.Fence, why,
-	)
+	failed, err := s.config.Statements.FailHeld(limited, s.config.EnginePool, one.Claim, why)
 	if err != nil {
 		s.config.Log.Error("task cannot be failed either; trying again",
 			"task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
 		s.again(ctx, one)
 		return
 	}
-	failed := tag.RowsAffected() == 1
 	one.done(taskdb.SettleResult{
 		Fence:   one.Fence,
 		Settled: failed,
