@@ -21,7 +21,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	for _, id := range []string{"abandoned", "lapsed", "held", "locked"} {
 		b.Schedule(store.Task{ID: id, Payload: enginetest.Job{Name: id}, At: now.Add(-time.Hour)})
 	}
-	if taken := b.Take(now); len(taken) != 4 {
+	if taken := b.Take(time.Now()); len(taken) != 4 {
 		t.Fatalf("%d claims", len(taken))
 	}
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
