@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,6 +43,8 @@ func TestImage(t *testing.T) {
 		t.Errorf("without a database: %v, %s", err, said)
 	}
 
+	buildsDependenciesOnce(t)
+
 	c := newComposition(t)
 	c.run("up", "--build", "--detach", "--wait", "--wait-timeout", "240")
 	id := strings.TrimSpace(c.run("ps", "--quiet", "tasktable"))
@@ -68,6 +71,41 @@ func TestImage(t *testing.T) {
 	c.run("stop", "tasktable")
 	if took := time.Since(before); took > time.Minute {
 		t.Errorf("the node took %s to stop", took)
+	}
+}
+
+// buildsDependenciesOnce sees that a changed source file builds no package of another module anew: they have been built
+// in a stage that stays the same.
+func buildsDependenciesOnce(t *testing.T) {
+	t.Helper()
+	const image = "tasktable:test-dependencies"
+	layers := func(source string) string {
+		docker(t, "docker", "build", "--target", "dependencies", "--tag", image, source)
+		return docker(t, "docker", "inspect", "--format", "{{json .RootFS.Layers}}", image)
+	}
+	before := layers("..")
+	compiled := docker(t, "docker", "run", "--rm", image, "sh", "-c",
+		"go build -x $(cat /packages) 2>&1 | grep /compile || true")
+	if compiled != "" {
+		t.Errorf("the stage has not built all packages:\n%s", compiled)
+	}
+	changed := t.TempDir()
+	copied := []string{"cp", "-Rp"} // with the modes, which Docker compares
+	for _, name := range []string{"Dockerfile", ".dockerignore", "go.mod", "go.sum", "main.go", "cmd", "handlers",
+		"migrations", "scheduled", "store"} {
+		copied = append(copied, filepath.Join("..", name))
+	}
+	docker(t, append(copied, changed)...)
+	program, err := os.OpenFile(filepath.Join(changed, "main.go"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = program.WriteString("// a change\n")
+		err = errors.Join(err, program.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := layers(changed); after != before {
+		t.Errorf("the layers were %s, and are %s", before, after)
 	}
 }
 
@@ -103,7 +141,7 @@ func (c *composition) run(args ...string) string {
 	return docker(c.t, slices.Concat(c.base, args)...)
 }
 
-// docker runs a command of Docker, and returns what it writes to stdout.
+// docker runs a command, mostly one of Docker, and returns what it writes to stdout.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

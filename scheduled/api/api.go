@@ -19,7 +19,7 @@ type API struct {
 	answers answers
 	callers *fairuse.Rates
 	authors sync.Map // *author by service
-	marks   marks
+	events  *eventReader
 	crew    crew
 	shares  shares
 	ended   *ended

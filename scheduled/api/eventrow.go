@@ -10,40 +10,35 @@ import (
 
 var eventType = reflect.TypeFor[Event]()
 
-// eventsSQL reads the lines of the history whose transactions are not older than a mark. It makes a full transaction
-// id of xmin, which has its lower half. A line that is visible is not newer than the snapshot, so a lower half that is
-// greater than the snapshot's belongs to the epoch before.
+// eventsSQL reads a span of the history, in the order of the transactions. $1 and $3 are the place behind which it
+// begins, $2 is the transaction below which it ends, and $4 has the transactions that had not ended.
+//
+// A line whose row is older than its transaction came with a dump of another server. It is no event. xmin is the lower
+// half of the id of the transaction, or of a savepoint in it, that wrote the row.
 const eventsSQL = `
-WITH now AS MATERIALIZED (
-    SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS xmax
-), line AS (
-    SELECT 'change' AS kind, c.revision AS number, c.task_id, c.xmin::text::bigint AS low, c.verb, c.outcome,
+SELECT line.tx, line.number, line.kind, line.task_id, line.verb, line.outcome, line.at, line.by, line.old, line.new,
+    line.type, line.revision, line.attempt, line.scheduled_at, line.due_at, line.started_at, line.error, line.node
+FROM (
+    SELECT c.tx, c.revision AS number, 'change' AS kind, c.task_id, c.xmin::text::bigint AS low, c.verb, c.outcome,
         c.changed_at AS at, c.changed_by AS by, c.old, c.new, NULL::text AS type, NULL::bigint AS revision,
         NULL::int AS attempt, NULL::timestamptz AS scheduled_at, NULL::timestamptz AS due_at,
         NULL::timestamptz AS started_at, NULL::text AS error, NULL::bigint AS node
     FROM tasktable.scheduled_task_changes AS c
-    WHERE c.revision >= $2
     UNION ALL
-    SELECT 'execution', e.fence, e.task_id, e.xmin::text::bigint, NULL, e.outcome, e.finished_at, NULL, NULL, NULL,
-        e.type, e.revision, e.attempt, e.scheduled_at, e.due_at, e.started_at, e.error, e.node
+    SELECT e.tx, e.fence, 'execution', e.task_id, e.xmin::text::bigint, NULL, e.outcome, e.finished_at, NULL, NULL,
+        NULL, e.type, e.revision, e.attempt, e.scheduled_at, e.due_at, e.started_at, e.error, e.node
     FROM tasktable.scheduled_task_executions AS e
-    WHERE e.finished_at >= $3
-), found AS (
-    SELECT line.*, ((now.xmax >> 32) - CASE WHEN line.low > (now.xmax & 4294967295) THEN 1 ELSE 0 END << 32) + line.low
-        AS xid
-    FROM line CROSS JOIN now
-)
-SELECT f.xid, f.kind, f.number, f.task_id, f.verb, f.outcome, f.at, f.by, f.old, f.new, f.type, f.revision, f.attempt,
-    f.scheduled_at, f.due_at, f.started_at, f.error, f.node
-FROM found AS f
-WHERE f.xid >= $1 AND (f.xid, f.kind, f.number) > ($4::bigint, $5::text, $6::bigint)
-ORDER BY f.xid, f.kind, f.number
-LIMIT $7`
+) AS line
+WHERE line.tx >= $1::bigint AND line.tx < $2::bigint AND (line.tx, line.number) > ($1::bigint, $3::bigint)
+    AND line.tx <> ALL ($4::bigint[]) AND (line.low - line.tx) & 4294967295 < 2147483648
+ORDER BY line.tx, line.number
+LIMIT $5`
 
 // eventRow is a line of one of the two tables of the history. The fields that its table does not have are nil.
 type eventRow struct {
 	place
 
+	Kind        string
 	TaskID      string
 	Verb        *string
 	Outcome     string

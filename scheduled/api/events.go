@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
@@ -20,7 +17,9 @@ import (
 const (
 	streamReads  = 3                // of all streams at once, one of a caller, so that calls find connections
 	eventsPause  = time.Second      // between two reads of a stream
-	eventsPage   = 1000             // lines of the history in one read
+	eventsPage   = 5000             // lines of the history in one read
+	eventsSpan   = 1 << 20          // transactions in one read at most; fewer if their lines do not fit
+	maxEventID   = 2048             // bytes
 	eventsBytes  = 1 << 20          // of these lines
 	eventsBack   = 100000           // changes, and outcomes of attempts, that a stream may go back
 	eventsPing   = 15 * time.Second // how often a stream without events says that it lives
@@ -28,6 +27,7 @@ const (
 	streamLife   = 15 * time.Minute // then the client comes back, and shows its key again
 	eventsPath   = "/v1/events"
 	eventsFormat = "id: %s\nevent: %s\ndata: %s\n\n"
+	eventsAlive  = "id: %s\n: the stream lives\n\n" // an id without an event, so that a client comes back from there
 )
 
 // Event is a line of the history of some task.
@@ -38,7 +38,7 @@ type Event struct {
 }
 
 type eventsInput struct {
-	LastEventID string `header:"Last-Event-ID" maxLength:"256"`
+	LastEventID string `header:"Last-Event-ID" maxLength:"2048"`
 }
 
 func (a *API) registerEvents() {
@@ -47,9 +47,10 @@ func (a *API) registerEvents() {
 		OperationID: opEvents, Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
 		Summary: "Follow what happens to the tasks",
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +
-			"Last-Event-ID it goes on after that event, and skips none. It goes back by 100,000 changes and 100,000 " +
-			"attempts at most. It may repeat some events, so compare the revision of a change and the fence of an " +
-			"execution. The order is roughly that of the commits. The stream ends " +
+			"Last-Event-ID it goes on after that event, and skips and repeats none. It goes back by 100,000 changes " +
+			"and 100,000 attempts at most. The order is roughly that of the commits, so two changes of a task may come " +
+			"in the wrong order, and their revisions tell the right one. What a transaction wrote comes when it has " +
+			"committed, and no other event waits for it. The stream ends " +
 			"after 15 minutes, and then the client connects again, as every client of server-sent events does. A key " +
 			"of a tenant gets no events of a task that is deleted, because then Postgres does not know whose it was.",
 		Errors: []int{http.StatusUnprocessableEntity},
@@ -61,16 +62,7 @@ func (a *API) registerEvents() {
 }
 
 func (a *API) followEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
-	var from *mark
-	if in.LastEventID != "" {
-		parsed, err := parseMark(in.LastEventID)
-		if err != nil {
-			return nil, err
-		}
-		from = &parsed
-	}
-	caller := callerOf(ctx)
-	s, err := a.newStream(ctx, caller, from)
+	s, err := a.newStream(ctx, callerOf(ctx), in.LastEventID)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +80,10 @@ func (a *API) followEvents(ctx context.Context, in *eventsInput) (*huma.StreamRe
 type stream struct {
 	api    *API
 	caller Caller
-	at     mark
-	// sent has the events that the client has, and that the next read finds again, because their transactions are not
-	// older than the mark.
-	sent map[string]bool
-	size int       // lines of the next page
-	last time.Time // when the stream asked whether its caller is still known
+	at     cursor
+	lines  int       // of the next page
+	span   int64     // transactions of the next page
+	last   time.Time // when the stream asked whether its caller is still known
 }
 
 // errTooFarBack refuses a Last-Event-ID whose events would be read again and again, page by page.
@@ -103,31 +93,32 @@ var errTooFarBack = refusal(CodeEventTooOld, fmt.Sprintf("Last-Event-ID is more 
 // backSQL counts what a page of events reads.
 const backSQL = `
 SELECT greatest((SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_task_changes AS c WHERE c.revision >= $1 LIMIT $3::bigint + 1) AS changes),
+    SELECT FROM tasktable.scheduled_task_changes AS c WHERE c.tx >= $1 LIMIT $2::bigint + 1) AS changes),
     (SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_task_executions AS e WHERE e.finished_at >= $2 LIMIT $3::bigint + 1) AS attempts))`
+    SELECT FROM tasktable.scheduled_task_executions AS e WHERE e.tx >= $1 LIMIT $2::bigint + 1) AS attempts))`
 
-func (a *API) newStream(ctx context.Context, caller Caller, from *mark) (*stream, error) {
-	s := &stream{api: a, caller: caller, sent: map[string]bool{}, size: eventsPage}
-	now, _, err := a.marks.now(ctx, a.config.Pool)
+func (a *API) newStream(ctx context.Context, caller Caller, lastEventID string) (*stream, error) {
+	s := &stream{api: a, caller: caller, lines: eventsPage, span: eventsSpan}
+	now, err := a.events.now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.at = now.mark
-	if from != nil {
-		if from.Xid > now.xmax { // of another server, such as one that was restored from a dump
-			return nil, errOtherStream
-		}
-		var back int
-		sql := a.answers.schema.SQL(backSQL)
-		err := a.config.Pool.QueryRow(ctx, sql, from.Revision, from.At, eventsBack).Scan(&back)
-		if err != nil {
-			return nil, fmt.Errorf("count the events: %w", err)
-		}
-		if back > eventsBack {
-			return nil, errTooFarBack
-		}
-		s.at = *from
+	if s.at = now; lastEventID == "" {
+		return s, nil
+	}
+	if s.at, err = parseCursor(lastEventID); err != nil {
+		return nil, err
+	}
+	if s.at.head().Tx > now.head().Tx { // of another server, such as one that was restored from a dump
+		return nil, errOtherStream
+	}
+	var back int
+	err = a.config.Pool.QueryRow(ctx, a.answers.schema.SQL(backSQL), s.at.head().Tx, eventsBack).Scan(&back)
+	if err != nil {
+		return nil, fmt.Errorf("count the events: %w", err)
+	}
+	if back > eventsBack {
+		return nil, errTooFarBack
 	}
 	return s, nil
 }
@@ -144,7 +135,7 @@ func (s *stream) follow(ctx context.Context, w http.ResponseWriter) error {
 		}
 		wrote, err := s.send(ctx, to)
 		if err == nil && !wrote && time.Since(lastWrite) >= eventsPing {
-			wrote, err = true, errors.Join(to.write(": the stream lives\n\n"), to.flush())
+			wrote, err = true, errors.Join(to.write(fmt.Sprintf(eventsAlive, s.at)), to.flush())
 		}
 		if err != nil {
 			return err
@@ -193,46 +184,28 @@ func (w eventWriter) flush() error {
 	return nil
 }
 
-// send writes the new events, page by page in the order of their transactions, so that a client that breaks off has a
-// part of them. The id of an event says that the client has all events of the transactions below its own. This can be
-// said of transactions that had ended before the read began.
+// send writes the new events, page by page. A page that does not hold a span of transactions makes the next spans
+// shorter, because Postgres sorts the lines of a span for each page of it. Large events make the pages smaller.
 func (s *stream) send(ctx context.Context, to eventWriter) (wrote bool, err error) {
-	next, sure, err := s.api.marks.now(ctx, s.api.config.Pool) // before the read, so that nothing falls in between
+	now, err := s.api.events.lately(ctx)
 	if err != nil {
 		return false, err
 	}
-	if !sure { // the bounds of before still hold, because next.Xid is not lower
-		next.Revision, next.At = s.at.Revision, s.at.At
-	}
-	kept := map[string]bool{}
-	var after place
 	for {
-		rows, more, err := s.page(ctx, after)
+		span, found := s.at.next(now, s.span)
+		if !found {
+			return wrote, nil
+		}
+		page, err := s.api.events.page(ctx, s.caller, s.at, span, now, s.lines)
 		if err != nil {
 			return wrote, err
 		}
-		for _, one := range rows {
+		for _, one := range page.events {
 			if err := s.askAgain(ctx); err != nil {
 				return wrote, err
 			}
-			after = one.place
-			name := fmt.Sprint(one.Kind, one.Number)
-			if one.Xid >= next.Xid {
-				kept[name] = true
-			}
-			if s.sent[name] {
-				continue
-			}
-			data, err := json.Marshal(one.event())
-			if err != nil {
-				return wrote, fmt.Errorf("encode an event: %w", err)
-			}
-			id := next.mark
-			if one.Xid < next.Xid {
-				id = mark{Xid: one.Xid, Revision: s.at.Revision, At: s.at.At}
-			}
 			wrote = true
-			if err := to.write(fmt.Sprintf(eventsFormat, id, one.Kind, data)); err != nil {
+			if err := to.write(fmt.Sprintf(eventsFormat, one.id, one.kind, one.data)); err != nil {
 				return wrote, err
 			}
 		}
@@ -241,57 +214,10 @@ func (s *stream) send(ctx context.Context, to eventWriter) (wrote bool, err erro
 				return wrote, err
 			}
 		}
-		if !more {
-			s.at, s.sent = next.mark, kept
-			return wrote, nil
+		s.at = page.next
+		s.lines, s.span = min(2*s.lines, eventsPage), min(2*s.span, eventsSpan)
+		if page.full {
+			s.lines, s.span = max(len(page.events), 1), max(span.below-span.from.Tx, 2)/2
 		}
 	}
-}
-
-// page reads events of transactions that are not older than the mark, in the order of the transactions. Large events
-// make a page smaller, and the next one larger again.
-func (s *stream) page(ctx context.Context, after place) (rows []eventRow, more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.api.config.Timeout)
-	defer cancel()
-	give, err := s.api.shares.streamReads.Take(ctx, s.caller.Name, 1, s.api.config.Timeout)
-	if err != nil {
-		return nil, false, fmt.Errorf("wait for other streams: %w", err)
-	}
-	defer give()
-	asked := s.size
-	rows, shortened, err := fitting(asked, func(limit int) ([]eventRow, error) {
-		asked = limit
-		return s.rows(ctx, after, limit)
-	})
-	if s.size = min(2*s.size, eventsPage); shortened {
-		s.size = len(rows)
-	}
-	return rows, shortened || len(rows) == asked, err
-}
-
-func (s *stream) rows(ctx context.Context, after place, limit int) ([]eventRow, error) {
-	found, err := run(ctx, s.api, s.caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, s.caller.Tenant != "", asked{},
-		func(c call) (*[]eventRow, error) {
-			rows, err := bounded{c.db, eventsBytes}.Query(ctx, s.api.answers.schema.SQL(eventsSQL), s.at.Xid,
-				s.at.Revision, s.at.At, after.Xid, after.Kind, after.Number, limit)
-			if err != nil {
-				return nil, fmt.Errorf("read events: %w", err)
-			}
-			events, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
-			if err != nil {
-				return nil, fmt.Errorf("read events: %w", err)
-			}
-			return &events, nil
-		})
-	if err != nil {
-		return nil, err
-	}
-	return *found, nil
-}
-
-// place is where a page of events ends.
-type place struct {
-	Xid    int64
-	Kind   string
-	Number int64
 }

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,16 +154,16 @@ func TestEventsFromAWrongID(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	for _, id := range []string{
-		"x", "1-2", "1-2-3-4", "-1-2-3", "1-2-99999999999999999999", "01-2-3",
-		"9000000000000000000-0-0", // of another server
+		"x", "1-1", "2-1", "1.2.3", "-1", "1--2", "1.-2", "99999999999999999999", "01", "1.0", "0",
+		"9000000000000000000",          // of another server
+		strings.Repeat("1-", 40) + "1", // of more open transactions than an id has
 	} {
 		s.wants(http.StatusUnprocessableEntity, "all", "GET", "/v1/events", "", "Last-Event-Id", id)
 	}
 	s.wants(http.StatusForbidden, "scheduler", "GET", "/v1/events", "")
 }
 
-// A client that breaks off in the middle of a backlog misses nothing of the rest. It may get some events again, because
-// an open transaction of any database of the server keeps the mark back.
+// A client that breaks off in the middle of a backlog misses nothing of the rest, and gets nothing twice.
 func TestEventsFromTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
@@ -172,9 +174,92 @@ func TestEventsFromTheMiddle(t *testing.T) {
 	begin.changeOf("a")
 	begin.end()
 	again := s.follow("all", begin.lastID)
-	again.changeOf("b")
+	if event := again.next(); event.Change == nil || event.Change.TaskID != "b" {
+		t.Errorf("after a comes %+v", event)
+	}
 	again.end()
-	s.follow("all", again.lastID).changeOf("c")
+	if event := s.follow("all", again.lastID).next(); event.Change == nil || event.Change.TaskID != "c" {
+		t.Errorf("after b comes %+v", event)
+	}
+}
+
+// Transactions that write at the same time and commit in any order lose no event, and no event comes twice, wherever
+// the client breaks off. A transaction of somebody else that stays open holds up nothing.
+func TestEventsOfTransactionsAtOnce(t *testing.T) {
+	t.Parallel()
+	const writers, each = 6, 8
+	s := newService(t)
+	s.exec(`CREATE TABLE foreign_work (n int)`)
+	open, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = open.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := open.Exec(t.Context(), `INSERT INTO foreign_work VALUES (1)`); err != nil {
+		t.Fatal(err)
+	}
+	f := s.follow("all", "")
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			for n := range each {
+				tx, err := s.pool.Begin(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for line := range 1 + (w+n)%3 {
+					s.schedule(t.Context(), tx, fmt.Sprint(w, "/", n, "/", line))
+				}
+				if _, err = tx.Exec(t.Context(), `SELECT pg_sleep(random() / 4)`); err == nil {
+					err = tx.Commit(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	want := 0
+	for w := range writers {
+		for n := range each {
+			want += 1 + (w+n)%3
+		}
+	}
+	seen := map[string]bool{}
+	for len(seen) < want {
+		id := f.next().Change.TaskID
+		if seen[id] {
+			t.Errorf("%s comes twice", id)
+		}
+		if seen[id] = true; len(seen)%7 == 0 {
+			f.end()
+			f = s.follow("all", f.lastID)
+		}
+	}
+	group.Wait()
+	s.schedule(t.Context(), s.pool, "last")
+	if event := f.next(); event.Change == nil || event.Change.TaskID != "last" {
+		t.Errorf("the last event is %+v", event)
+	}
+}
+
+// Lines that a dump has brought from another server have its transaction ids. They are no events when this server comes
+// to these ids.
+func TestEventsOfADump(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	f := s.follow("all", "")
+	s.exec(`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by, tx)
+		SELECT 8000 + n, 'restored', 'schedule', 'created', 'svc', txid_current() + n FROM generate_series(1, 50) AS n`)
+	for n := range 100 {
+		s.schedule(t.Context(), s.pool, fmt.Sprint(n))
+	}
+	for n := range 100 {
+		if event := f.next(); event.Change == nil || event.Change.TaskID != fmt.Sprint(n) {
+			t.Fatalf("event %d is %+v", n, event.Change)
+		}
+	}
 }
 
 // One caller does not take all streams.

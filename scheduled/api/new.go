@@ -24,9 +24,10 @@ func New(config Config) (*API, error) {
 	if config.Keys == nil {
 		config.Keys = keys.New(keys.Config{Schema: schema})
 	}
-	a := &API{config: config, answers: answers{schema: schema}, marks: marks{schema: schema},
+	a := &API{config: config, answers: answers{schema: schema},
 		callers: fairuse.NewRates(), shares: newShares(), ended: newEnded(schema),
 	}
+	a.events = &eventReader{api: a}
 	mux := http.NewServeMux()
 	a.huma = humago.New(mux, document(config.Version))
 	a.huma.UseMiddleware(a.authenticate)

@@ -29,6 +29,7 @@ CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_
     FUNCTION tasktable.refuse_history_change();
 CREATE UNIQUE INDEX scheduled_task_changes_pkey ON tasktable.scheduled_task_changes USING btree (revision);
 CREATE INDEX scheduled_task_changes_task ON tasktable.scheduled_task_changes USING btree (task_id, revision);
+CREATE INDEX scheduled_task_changes_tx ON tasktable.scheduled_task_changes USING brin (tx) WITH (autosummarize='on');
 CREATE TRIGGER append_only BEFORE DELETE OR UPDATE ON tasktable.scheduled_task_executions FOR EACH ROW EXECUTE FUNCTION
     tasktable.refuse_history_change();
 CREATE TRIGGER append_only_truncate BEFORE TRUNCATE ON tasktable.scheduled_task_executions FOR EACH STATEMENT EXECUTE
@@ -38,7 +39,7 @@ CREATE TRIGGER notice AFTER INSERT ON tasktable.scheduled_task_executions FOR EA
 CREATE UNIQUE INDEX scheduled_task_executions_pkey ON tasktable.scheduled_task_executions USING btree (fence);
 CREATE INDEX scheduled_task_executions_task ON tasktable.scheduled_task_executions USING btree (task_id, fence);
 CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at,
-    date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone)) WITH
+    date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone), tx) WITH
     (autosummarize='on');
 CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at)
     WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));

@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// eventReader reads the history for all streams of the process. Streams that are at the same place, as all are that
+// have nothing left to read, share what it reads. A stream of a tenant shares it with those of the same tenant.
+type eventReader struct {
+	api   *API
+	nows  shared[cursor]
+	pages shared[eventPage]
+}
+
+// sentEvent is an event as a client gets it.
+type sentEvent struct{ id, kind, data string }
+
+// eventPage is what one read has found.
+type eventPage struct {
+	events []sentEvent
+	next   cursor // of a client that has them all
+	full   bool   // there may be more of the span
+}
+
+const nowSQL = `
+SELECT ARRAY(SELECT open.tx FROM txid_snapshot_xip(s.now) AS open (tx) ORDER BY open.tx LIMIT $1 + 1),
+    txid_snapshot_xmax(s.now)
+FROM (SELECT txid_current_snapshot() AS now) AS s`
+
+// now is the cursor of a client that has all lines of the transactions that have ended.
+func (r *eventReader) now(ctx context.Context) (cursor, error) {
+	var open []int64
+	var next int64
+	ctx, cancel := context.WithTimeout(ctx, r.api.config.Timeout)
+	defer cancel()
+	if err := r.api.config.Pool.QueryRow(ctx, nowSQL, maxOpen).Scan(&open, &next); err != nil {
+		return nil, fmt.Errorf("ask how far the history is: %w", err)
+	}
+	return cursorOf(open, next), nil
+}
+
+// lately is now, at most a second old.
+func (r *eventReader) lately(ctx context.Context) (cursor, error) {
+	return r.nows.get(ctx, "", func(ctx context.Context) (cursor, error) { return r.now(ctx) })
+}
+
+// page reads a span for a client, at most `most` lines and about eventsBytes.
+func (r *eventReader) page(
+	ctx context.Context, caller Caller, at cursor, s span, now cursor, most int,
+) (eventPage, error) {
+	key := fmt.Sprint(caller.Tenant, "/", at, "/", s, "/", now, "/", most)
+	return r.pages.get(ctx, key, func(ctx context.Context) (page eventPage, err error) {
+		ctx, cancel := context.WithTimeout(ctx, r.api.config.Timeout)
+		defer cancel()
+		give, err := r.api.shares.streamReads.Take(ctx, caller.Name, 1, r.api.config.Timeout)
+		if err != nil {
+			return page, fmt.Errorf("wait for other streams: %w", err)
+		}
+		defer give()
+		asked := most
+		rows, shortened, err := fitting(most, func(limit int) ([]eventRow, error) {
+			asked = limit
+			return r.rows(ctx, caller.Tenant, s, now, limit)
+		})
+		if err != nil {
+			return page, err
+		}
+		page.next, page.full = at.end(s, now), shortened || len(rows) == asked
+		for _, one := range rows {
+			data, err := json.Marshal(one.event())
+			if err != nil {
+				return page, fmt.Errorf("encode an event: %w", err)
+			}
+			behind := at.after(s, one.place, now)
+			page.events = append(page.events, sentEvent{behind.String(), one.Kind, string(data)})
+			if page.full {
+				page.next = behind
+			}
+		}
+		return page, nil
+	})
+}
+
+func (r *eventReader) rows(ctx context.Context, tenant string, s span, now cursor, limit int) ([]eventRow, error) {
+	reads := pgx.TxOptions{AccessMode: pgx.ReadOnly}
+	found, err := run(ctx, r.api, Caller{Tenant: tenant}, reads, tenant != "", asked{},
+		func(c call) (*[]eventRow, error) {
+			rows, err := bounded{c.db, eventsBytes}.Query(ctx, r.api.answers.schema.SQL(eventsSQL), s.from.Tx, s.below,
+				s.from.Number, now.open(), limit)
+			if err != nil {
+				return nil, fmt.Errorf("read events: %w", err)
+			}
+			events, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
+			if err != nil {
+				return nil, fmt.Errorf("read events: %w", err)
+			}
+			return &events, nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return *found, nil
+}
+
+// shared has what was read within the last eventsPause. While one stream reads a thing, others that want it wait.
+type shared[V any] struct {
+	mu   sync.Mutex
+	read map[string]*reading[V]
+}
+
+type reading[V any] struct {
+	began time.Time
+	done  chan struct{}
+	value V
+	err   error
+}
+
+// get returns what do has read for the key. do is not cancelled with the stream that began to read.
+func (s *shared[V]) get(
+	ctx context.Context, key string, do func(context.Context) (V, error),
+) (value V, err error) {
+	one, mine := s.of(key)
+	if mine {
+		defer close(one.done)
+		one.value, one.err = do(context.WithoutCancel(ctx))
+		return one.value, one.err
+	}
+	select {
+	case <-one.done:
+		return one.value, one.err
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
+
+// of returns the reading of a key, and whether the caller is to read.
+func (s *shared[V]) of(key string) (one *reading[V], mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, old := range s.read {
+		select {
+		case <-old.done:
+			if old.err != nil || time.Since(old.began) >= eventsPause {
+				delete(s.read, name)
+			}
+		default:
+		}
+	}
+	if one, found := s.read[key]; found {
+		return one, false
+	}
+	if s.read == nil {
+		s.read = map[string]*reading[V]{}
+	}
+	one = &reading[V]{began: time.Now(), done: make(chan struct{})}
+	s.read[key] = one
+	return one, true
+}
