@@ -51,8 +51,8 @@ var contentMutants = []mutant{
 	{
 		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,
 		edits: []edit{
-			{engine + "internal/taskdb/settle_completed.go", "SELECT u.fence, u.id, u.type, u.revision, u.attempt,",
-				"SELECT u.fence, u.id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END,"},
+			{engine + "internal/taskdb/settle_completed.go", "u.id AS task_id, u.type, u.revision, u.attempt,",
+				"u.id AS task_id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END AS attempt,"},
 		},
 	},
 	{
