@@ -51,8 +51,8 @@ var contentMutants = []mutant{
 	{
 		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,
 		edits: []edit{
-			{engine + "internal/taskdb/settle_completed.go", "SELECT u.fence, u.id, u.type, u.revision, u.attempt,",
-				"SELECT u.fence, u.id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END,"},
+			{engine + "internal/taskdb/settle_completed.go", "u.id AS task_id, u.type, u.revision, u.attempt,",
+				"u.id AS task_id, u.type, u.revision, u.attempt + CASE WHEN u.fence % 40 = 0 THEN 1 ELSE 0 END AS attempt,"},
 		},
 	},
 	{
@@ -77,10 +77,12 @@ var contentMutants = []mutant{
 	{
 		name: "a pause ends before its time", by: []string{"pause until"}, steer: fickle,
 		edits: []edit{
-			{engine + "internal/taskdb/pauses.go", "statement_timestamp()) AND t.id <> ALL",
-				"statement_timestamp()) + interval '1 minute' AND t.id <> ALL"},
-			{engine + "internal/taskdb/pauses.go", "ANY ($2::text[]) AND t.paused_until <=",
-				"ANY ($2::text[]) AND t.paused_until - interval '1 minute' <="},
+			{engine + "internal/leader/leader.go", "t.paused_until <= statement_timestamp()",
+				"t.paused_until - interval '2 seconds' <= statement_timestamp()"},
+			{engine + "internal/taskdb/pauses.go", "WHERE t.paused_until <= coalesce(",
+				"WHERE t.paused_until - interval '2 seconds' <= coalesce("},
+			{engine + "internal/taskdb/pauses.go", "AND t.paused_until <= coalesce(",
+				"AND t.paused_until - interval '2 seconds' <= coalesce("},
 		},
 	},
 	{

@@ -363,6 +363,10 @@ var mutants = []mutant{
 			"WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED' AND NOT coalesce("}},
 	},
 	{
+		name: "what expires leaves no line of the history", by: []string{"execution line"}, steer: crowded,
+		edits: []edit{{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'EXPIRED'\n"}},
+	},
+	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
 		edits: []edit{{engine + "internal/taskdb/followups.go", "range partsOf(asked) {",
 			"range partsOf(asked[:0]) {"}},

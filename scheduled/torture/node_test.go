@@ -58,7 +58,7 @@ const (
 	retryDelay      = 300 * time.Millisecond // after a failure
 	afterDelay      = 600 * time.Millisecond // after one that says how long
 	retention       = time.Minute
-	snoozeFor       = 200 * time.Millisecond
+	snoozeFor       = 1200 * time.Millisecond // longer than the second that lies between two runs of one task
 	handlerConns    = 8
 )
 
