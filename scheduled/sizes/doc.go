@@ -1,4 +1,4 @@
-// Package sizes contains only a test. It makes ten times more of something than is usual, such as lanes, missed fires
+// Package sizes contains only a test. It makes much more of something than is usual, such as lanes, missed fires
 // or handlers that hang, and measures how late plain tasks start beside it. There are 20 plain tasks a second. Each
 // must start within two seconds of its time, by the database's clock, unless the row of the table says otherwise.
 //
