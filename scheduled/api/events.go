@@ -49,8 +49,8 @@ func (a *API) registerEvents() {
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +
 			"Last-Event-ID it goes on after that event, and skips and repeats none. It goes back by 100,000 changes " +
 			"and 100,000 attempts at most. The order is roughly that of the commits, so two changes of a task may " +
-			"come in the wrong order, and their revisions tell the right one. What a transaction wrote comes when it has " +
-			"committed, and no other event waits for it. The stream ends " +
+			"come in the wrong order, and their revisions tell the right one. What a transaction wrote comes when it " +
+			"has committed, and no other event waits for it. The stream ends " +
 			"after 15 minutes, and then the client connects again, as every client of server-sent events does. A key " +
 			"of a tenant gets no events of a task that is deleted, because then Postgres does not know whose it was.",
 		Errors: []int{http.StatusUnprocessableEntity},
