@@ -27,11 +27,11 @@ func limitedURL(t *testing.T, most int) (limited, admin string) {
 	return address.String(), admin
 }
 
-// A node of the program has the connections of its two pools and two more, and not one more: with a session URL of
-// its own, too, and while it works.
+// A node of the program that leads has the connections of its two pools and three more, and not one more: with a session
+// URL of its own, too, and while it works.
 func TestServeStaysWithinItsConnections(t *testing.T) {
 	t.Parallel()
-	limited, admin := limitedURL(t, 4+3+2)
+	limited, admin := limitedURL(t, 4+3+3)
 	p := start(t, []string{"DATABASE_URL=" + limited, "TASKTABLE_SESSION_DATABASE_URL=" + limited +
 		"&application_name=direct"},
 		"serve", "--max-conns=4", "--engine-conns=3", "--log-level=warn")
@@ -56,7 +56,8 @@ func TestServeSaysHowManyConnectionsItNeeds(t *testing.T) {
 	limited, _ := limitedURL(t, 1)
 	run(t, []string{"DATABASE_URL=" + limited}, "serve", "--max-conns=5").want(t, exitUnreachable,
 		"too many connections for role",
-		"a node needs 8 connections (a session, a listener, and EngineConns, which is 6), and its pool up to 5")
+		"a node needs 9 connections (a session, a listener, one to lead, and EngineConns, which is 6), and its pool "+
+			"up to 5")
 }
 
 func TestMigrateStaysWithinItsConnections(t *testing.T) {

@@ -89,7 +89,7 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "engine-conns", Variable: "TASKTABLE_ENGINE_CONNS", Kind: "number",
 			Set:     options.Int(&s.engineConns, 3, 100),
 			Default: strconv.Itoa(scheduled.DefaultEngineConns),
-			Usage:   "how many connections the engine's own pool has; the engine uses two more beside it"},
+			Usage:   "how many connections the engine's own pool has; the engine uses up to three more beside it"},
 	}
 }
 

@@ -365,6 +365,25 @@ COMMENT ON TABLE tasktable.nodes IS 'One row for each running engine, and for ea
     'advisory lock on its number.';
 CREATE INDEX nodes_live ON tasktable.nodes (number) WHERE dead_at IS NULL;
 COMMENT ON INDEX tasktable.nodes_live IS 'The nodes that are not known to be dead.';
+CREATE INDEX nodes_elected ON tasktable.nodes (elected_at);
+COMMENT ON INDEX tasktable.nodes_elected IS 'Which node was elected last. The leader asks at each commit.';
+
+-- A transaction of a leader ends with this function and its commit, in one message. A lock of advisory locks is taken
+-- instead of a row's, because the lock of a row would be written to the WAL.
+CREATE FUNCTION tasktable.must_lead(lock_class integer, term timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NULL THEN
+        RETURN; -- it has written nothing
+    END IF;
+    -- A new leader takes this lock alone before it writes its term, so it waits until the commit is done.
+    PERFORM pg_advisory_xact_lock_shared(lock_class, 1);
+    IF term IS DISTINCT FROM (SELECT max(n.elected_at) FROM tasktable.nodes AS n) THEN
+        RAISE EXCEPTION 'the node does not lead any more: another term has begun'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+END $$;
+COMMENT ON FUNCTION tasktable.must_lead IS 'Refuses the commit of a leader that was replaced. The term is the '
+    'elected_at with which it began.';
 
 CREATE TABLE tasktable.pauses (
     number      bigint      PRIMARY KEY DEFAULT nextval('tasktable.task_numbers'),
@@ -418,7 +437,7 @@ BEGIN
                 'Null: nobody does.'),
             ('expiration', 'No attempt starts later than this after the due time. Null: the task never expires.'),
             ('jitter', 'Spreads tasks of one time: each is late by up to this, always by the same for one id and '
-                'time.'),
+                'latest time.'),
             ('expected_execution_time', 'How long an attempt may take. Then its lease ends, and the task runs again.'),
             ('retention', 'How long the task is kept after its end. Null: as long as the nodes are configured for.'),
             ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
@@ -532,7 +551,8 @@ BEGIN
             ('receives_failures', 'It is told of failures and lost claims of its types.'),
             ('retention_refused', 'Rows that retention could not remove in the last run of this node. Null: none.'),
             ('started_at', 'When it began.'),
-            ('elected_at', 'When it last became leader, or null. The leader is the live node with the latest time.'),
+            ('elected_at', 'When its last term as the leader began, or null. The leader is the live node with the '
+                'latest time.'),
             ('marks', 'As leader, from where on it looks at each lane and at what River has. The next leader goes on '
                 'from there.'),
             ('timeline', 'The timeline of the database when it last became leader, or null. Another one than that of '
@@ -567,6 +587,7 @@ END $$;
 -- +goose StatementEnd
 
 -- +goose Down
+DROP FUNCTION tasktable.must_lead;
 DROP VIEW tasktable.lanes;
 DROP TABLE tasktable.applications, tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes,
     tasktable.scheduled_task_executions, tasktable.scheduled_tasks;

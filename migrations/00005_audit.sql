@@ -455,7 +455,7 @@ BEGIN
             ('node_states', 'shares_slots', 'Idle slots of one of its queues serve its other queues.'),
             ('node_states', 'type_slots', 'Of the types with a limit: how many of its handlers run at once.'),
             ('node_states', 'started_at', 'When it began.'),
-            ('node_states', 'elected_at', 'When it last became leader. Null: never.'),
+            ('node_states', 'elected_at', 'When its last term as the leader began. Null: it never led.'),
             ('node_states', 'last_seen_at', 'Its last sign of life, written when a leader finds its session gone.'),
             ('node_states', 'dead_at', 'When it ended, or when a leader noticed that it was killed.'),
             ('node_states', 'state', 'leads; works; quiet (told to work nothing); silent (its session is gone, and no '

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ownConns is the most connections that a node has besides those of Config.Pool: a session, a listener and the
-// engine's pool.
-func (c Config) ownConns() int { return c.EngineConns + 2 }
+// ownConns is the most connections that a node has besides those of Config.Pool: a session, a listener, one more while
+// it leads, and the engine's pool.
+func (c Config) ownConns() int { return c.EngineConns + 3 }
 
 // counted adds the number of connections that a node needs to an error of a server that refuses one more connection.
 // The server's text only says whose limit is reached.
@@ -19,7 +19,7 @@ func (c Config) counted(err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"%w: a node needs %d connections (a session, a listener, and EngineConns, which is %d), "+
+		"%w: a node needs %d connections (a session, a listener, one to lead, and EngineConns, which is %d), "+
 			"and its pool up to %d: raise the server's max_connections or the limit of the role or database, "+
 			"or lower one of these",
 		err, c.ownConns(), c.EngineConns, c.Pool.Config().MaxConns)

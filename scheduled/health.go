@@ -36,7 +36,7 @@ const (
 	CheckSession  = "session"  // of Ready: the session has its lock, and was answered within three seconds
 	CheckDatabase = "database" // of Ready: the engine's own pool has answered lately
 	CheckListener = "listener" // of Ready: the node listens for notifications
-	CheckLoop     = "loop"     // of Live: the loop that keeps the session makes its turns
+	CheckLoop     = "loop"     // of Live: the loop, which leads or tries to lead, makes its turns
 	CheckSlots    = "slots"    // of Live: handlers that do not return hold not all slots of a queue
 )
 
@@ -45,6 +45,8 @@ const (
 	// waits only for what has a time limit. If a turn takes longer, the node waits for something without a limit, for
 	// example a Config.Connect that ignores its context or a log that nobody reads. A restart mends that.
 	loopSilent = 60 * time.Second
+	// leaderSilent is the same for a node that leads. It gives up its session, so that another node leads.
+	leaderSilent = 30 * time.Second
 	// poolSilent is how long ago the last answer of the engine's pool may be. The node asks the pool each ten
 	// seconds. After poolSilent the node gives up its session and all connections, and begins again.
 	poolSilent = 20 * time.Second
@@ -191,6 +193,13 @@ func (s *healthState) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.answered)
+}
+
+// idle is how long the loop has made no turn.
+func (s *healthState) idle() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.turned)
 }
 
 // listens notes whether the node listens for notifications.

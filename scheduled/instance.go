@@ -55,6 +55,9 @@ type instance struct {
 var (
 	// errFenced ends an instance whose session did not answer in time.
 	errFenced = errors.New("the session did not answer in time")
+	// errStuck ends an instance that leads, and whose loop makes no turns. Its session lives, so no other node would
+	// lead.
+	errStuck = fmt.Errorf("the leader's loop has made no turn for %s", leaderSilent)
 	// errSilentPool ends an instance whose pool does not answer. Such an instance can neither start tasks nor record
 	// outcomes, although its session lives.
 	errSilentPool = fmt.Errorf("the engine's pool has not answered for %s", poolSilent)
@@ -124,7 +127,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	})
 	i.retention = maintenance.NewRetention(maintenance.RetentionConfig{
 		Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number,
-		Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.LeadsNow, Log: i.log,
+		Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.Leads, Log: i.log,
 	})
 	i.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
 		Pool: i.pool, Statements: i.statements, Service: i.config.Service,
@@ -132,14 +135,14 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Log: i.log,
 	})
 	i.replanner = maintenance.NewReplanner(maintenance.ReplannerConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.LeadsNow, Log: i.log,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
 	})
 	i.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
 		Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
-		Every: i.config.censusEvery, Leads: i.session.LeadsNow, Log: i.log,
+		Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
 	})
 	i.abandoned = maintenance.NewAbandoned(maintenance.AbandonedConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.LeadsNow, After: i.config.abandonedAfter,
+		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, After: i.config.abandonedAfter,
 		Metrics: i.metrics, Failures: i.dead, Log: i.log,
 	})
 	i.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
@@ -169,7 +172,7 @@ func (i *instance) state() metrics.NodeState {
 		hung[kind] += 0 // so that each type has a series
 	}
 	return metrics.NodeState{
-		Number: i.session.Number, Leads: i.session.LeadsNow(), AnswerAge: i.session.Unanswered(),
+		Number: i.session.Number, Leads: i.session.Leads(), AnswerAge: i.session.Unanswered(),
 		Slots: slots, TypeSlots: types, Places: places, InHand: i.worker.Count(), Hung: hung,
 		Pools: map[string]*pgxpool.Pool{"engine": i.pool, "handlers": i.config.Pool},
 	}
@@ -208,6 +211,7 @@ func (i *instance) run(ctx context.Context) error {
 	services.Go(func() { i.abandoned.Run(sessionCtx) })
 	services.Go(func() { i.listener().Run(sessionCtx) })
 	services.Go(func() { i.watch(sessionCtx, endSession) })
+	services.Go(func() { endSession(i.session.Beat(sessionCtx)) })
 	stopLeading := make(chan struct{})
 	services.Go(func() { endSession(i.leader.Run(sessionCtx, stopLeading)) })
 
@@ -331,7 +335,8 @@ func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
 
 // watch ends the instance of a node whose session has not answered for too long. Other nodes may declare such a node
 // dead, and its handlers must end before that. watch also notices that the process was stopped for a while. A node
-// whose pool does not answer must begin again, too, because it would lead and claim, but run nothing.
+// whose pool does not answer must begin again, too, because it would lead and claim, but run nothing. So must a leader
+// whose loop is stuck.
 func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -342,6 +347,10 @@ func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ticker.C:
 			if !i.session.Alive() {
 				end(errFenced)
+				return
+			}
+			if i.session.Leads() && i.health.idle() > leaderSilent {
+				end(errStuck)
 				return
 			}
 			if i.health.silence() > poolSilent {

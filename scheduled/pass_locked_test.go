@@ -16,9 +16,6 @@ import (
 func (s *stage) leads(parts ...handlers.Part) *troupe {
 	s.t.Helper()
 	tr := s.prepare(nil, parts...)
-	if err := tr.session.Follow(s.t.Context()); err != nil || !tr.session.Leads {
-		s.t.Fatalf("leads: %t, %v", tr.session.Leads, err)
-	}
 	tr.looks()
 	return tr
 }

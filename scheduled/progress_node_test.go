@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -11,9 +12,9 @@ import (
 )
 
 const stuckSQL = `
-CREATE TABLE stuck (pid int);
+CREATE TABLE stuck (name text);
 CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF pg_backend_pid() IN (SELECT pid FROM stuck) THEN
+    IF current_setting('application_name') IN (SELECT name FROM stuck) THEN
         RAISE EXCEPTION 'this connection carries nothing' USING ERRCODE = '58030';
     END IF;
     RETURN NEW;
@@ -26,14 +27,14 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	s := newStage(t)
 	s.exec(stuckSQL)
 	first := s.prepare(nil, handlers.Handle(s.handle))
-	s.exec(`INSERT INTO stuck VALUES ($1)`, int(first.session.Backend))
+	s.exec(`INSERT INTO stuck VALUES ($1)`, fmt.Sprintf("tasktable leader of node %d", first.session.Number))
 	first.run()
-	enginetest.Eventually(t, patience, "the first leads", first.session.LeadsNow)
+	enginetest.Eventually(t, patience, "the first leads", first.session.Leads)
 	second := s.prepare(nil, handlers.Handle(s.handle))
 	second.run()
 	began := time.Now()
 	s.schedule("a", nil)
-	enginetest.Eventually(t, leader.MaxFailing+leader.RestFor, "the second leads", second.session.LeadsNow)
+	enginetest.Eventually(t, leader.MaxFailing+leader.RestFor, "the second leads", second.session.Leads)
 	if took := time.Since(began); took < leader.MaxFailing-time.Second {
 		t.Errorf("it took only %s", took)
 	}

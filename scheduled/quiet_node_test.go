@@ -138,9 +138,6 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	s := newStage(t)
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	s.schedule("a", nil)
-	if err := tr.session.Follow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	tr.looks()
 	if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 1 {
 		t.Fatalf("%+v, %v", found, err)

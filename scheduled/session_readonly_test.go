@@ -27,18 +27,18 @@ func TestReadOnlySessionEnds(t *testing.T) {
 			s := newStage(t)
 			s.cut = true
 			tr := s.prepare(nil, handlers.Handle(s.handle))
-			if leads {
-				if err := tr.session.Follow(t.Context()); err != nil || !tr.session.Leads {
-					t.Fatalf("leads: %t, %v", tr.session.Leads, err)
+			if leads { // the leader's connection, which is not open yet, finds out
+				if err := tr.session.TryLead(t.Context()); err != nil || !tr.session.Leads() {
+					t.Fatalf("leads: %t, %v", tr.session.Leads(), err)
 				}
-			}
-			if _, err := tr.session.Conn.Exec(t.Context(), standbySQL); err != nil {
+				s.exec(`ALTER DATABASE ` + s.pool.Config().ConnConfig.Database + ` SET default_transaction_read_only = on`)
+			} else if _, err := tr.session.Conn.Exec(t.Context(), standbySQL); err != nil {
 				t.Fatal(err)
 			}
 			if err := tr.instance.run(t.Context()); !errors.Is(err, pg.ErrReadOnly) {
 				t.Errorf("the life ends with %v", err)
 			}
-			if tr.session.LeadsNow() {
+			if tr.session.Leads() {
 				t.Error("it still leads")
 			}
 		})

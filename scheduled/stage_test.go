@@ -302,25 +302,29 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	return &troupe{stage: s, instance: life, done: make(chan error, 1)}
 }
 
+// turn has the node make a turn of its loop, with which it leads.
+func (tr *troupe) turn() {
+	tr.t.Helper()
+	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
+	defer due.Stop()
+	defer death.Stop()
+	if _, err := tr.leader.Turn(tr.t.Context(), false, due, death); err != nil || !tr.session.Leads() {
+		tr.t.Fatalf("leads: %t, %v", tr.session.Leads(), err)
+	}
+}
+
 // looks has the leader make its look, which a pass needs.
 func (tr *troupe) looks() {
 	tr.t.Helper()
-	if _, err := tr.leader.Tick(tr.t.Context()); err != nil {
-		tr.t.Fatal(err)
-	}
+	tr.turn()
 }
 
 // turns has the node make turns of its loop until it leads and has seen all that is there.
 func (tr *troupe) turns() {
 	tr.t.Helper()
-	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	defer due.Stop()
-	defer death.Stop()
 	enginetest.Eventually(tr.t, patience, "the leader has seen all that is there", func() bool {
-		ready := tr.session.Leads // the turn that follows knows the nodes
-		if _, err := tr.leader.Turn(tr.t.Context(), false, due, death); err != nil || !tr.session.Leads {
-			tr.t.Fatalf("leads: %t, %v", tr.session.Leads, err)
-		}
+		ready := tr.session.Leads() // the turn that follows knows the nodes
+		tr.turn()
 		return ready
 	})
 }

@@ -54,7 +54,7 @@ func TestReadOnlyByDefault(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "room"), "room", OK, "one more node takes up to 12") // 2 + 6 + the pool's 4
+	p.finds(p.examine(nil, "room"), "room", OK, "one more node takes up to 13") // 3 + 6 + the pool's 4
 	p.exec(fmt.Sprintf(
 		`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize(),
 	))

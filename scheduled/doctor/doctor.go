@@ -33,7 +33,7 @@ type Config struct {
 	// Schema is the Postgres schema of the tables. Default (""): tasktable.
 	Schema string
 	// EngineConns is the EngineConns of the nodes' scheduled.Config. The doctor needs it to say whether the server
-	// has connections for one more node. A node takes EngineConns, two more, and the MaxConns of the Pool. Default
+	// has connections for one more node. A node takes EngineConns, up to three more, and the MaxConns of the Pool. Default
 	// (0): 6.
 	EngineConns int
 	// Retention is how long the nodes keep dead letters. The doctor needs it to say when retention removes the
@@ -87,9 +87,9 @@ var defaultLimits = limits{
 	notifications: 0.25,
 }
 
-// nodeConns is how many connections a node takes: its session, its listener, the engine's pool, and the handlers'
-// pool.
-func (c Config) nodeConns() int { return 2 + c.EngineConns + int(c.Pool.Config().MaxConns) }
+// nodeConns is how many connections a node takes: its session, its listener, one to lead, the engine's pool, and the
+// handlers' pool.
+func (c Config) nodeConns() int { return 3 + c.EngineConns + int(c.Pool.Config().MaxConns) }
 
 func (c Config) withDefaults() Config {
 	if c.Schema == "" {

@@ -32,7 +32,7 @@ type row struct {
 	short, long int
 	before      func(s *site, n int) // makes it before the node starts, and changes the node
 	during      func(s *site, n int) // makes it while plain tasks run
-	bound       time.Duration        // 0: usualBound
+	bound       time.Duration        // of the long form; 0: usualBound
 	why         string               // the reason for another bound
 }
 
@@ -101,10 +101,10 @@ func (r row) measure(t *testing.T, long bool, empty *site) result {
 // wrong says why a result is not good. The long form grants the empty run's worst start. In the short form other work may
 // keep the machine busy, so the bound grows as the empty run becomes slower.
 func (r result) wrong(long bool) string {
-	bound := r.limit()
+	bound := usualBound
 	switch {
 	case long:
-		bound += r.empty
+		bound = r.limit() + r.empty
 	case r.empty > usualEmpty:
 		bound = time.Duration(float64(bound) * float64(r.empty) / float64(usualEmpty))
 	}

@@ -4,8 +4,7 @@ package torture
 
 import "github.com/tasktable/tasktable/handlers"
 
-// leadersClaim: a claim is committed by the connection that holds the leader's lock, and each draws a
-// number of its own.
+// leadersClaim: a claim is committed by the node that was elected last, and each draws a number of its own.
 func leadersClaim(h *history) (samples int, wrong []violation) {
 	drawn := map[int64]string{}
 	for i := range h.Audit {

@@ -17,7 +17,7 @@ const (
 	faultStop      = "stop"       // a graceful stop, and another in its place
 	faultFreeze    = "freeze"     // SIGSTOP, and SIGCONT up to three leases later
 	faultQuiet     = "quiet"      // SIGTSTP, and SIGCONT some seconds later
-	faultLeader    = "unseat"     // the leader's session is terminated
+	faultLeader    = "unseat"     // the leader's session is terminated, or the connection on which it works
 	faultListener  = "deafen"     // the listeners' backends are terminated
 	faultBackend   = "terminate"  // some backend is terminated
 	faultCut       = "cut"        // all connections of a node are closed, and new ones refused
@@ -47,7 +47,7 @@ func (b *blow) draw(below time.Duration) time.Duration {
 
 // node does something to a node that nothing else is being done to.
 func (b *blow) node(ctx context.Context) {
-	_, leader, _ := b.leading(ctx)
+	leader, _, _, _ := b.leading(ctx)
 	s := b.take(leader)
 	if s == nil {
 		return
@@ -207,13 +207,17 @@ func (b *blow) terminate(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	statement, args := terminateSomeSQL, []any(nil)
-	backend, pid, _ := b.leading(ctx)
+	pid, session, works, _ := b.leading(ctx)
 	switch b.Kind {
 	case faultLeader:
 		if pid == 0 {
 			return
 		}
 		b.PID, b.Leader = pid, true
+		backend := session
+		if works != 0 && b.random.IntN(3) == 0 {
+			backend = works // the leader opens another connection
+		}
 		statement, args = "SELECT $1::int, pg_terminate_backend($1::int)", []any{backend}
 	case faultListener:
 		statement = terminateListenerSQL
@@ -224,7 +228,7 @@ func (b *blow) terminate(ctx context.Context) {
 	var done bool
 	// Nothing to end, or Postgres is away: no harm is done.
 	_ = b.admin.QueryRow(ctx, statement, args...).Scan(&struck, &done)
-	if struck == backend && backend != 0 {
+	if struck != 0 && (struck == session || struck == works) {
 		b.timeline.mu.Lock()
 		made.Leader, made.PID = true, pid
 		b.timeline.mu.Unlock()

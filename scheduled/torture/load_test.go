@@ -13,11 +13,11 @@ import (
 
 const (
 	auditRowsSQL = `
-SELECT seq, at, began, txid AS tx_id, backend, app, leads, op, id, type, queue, parent, recurs,
+SELECT seq, at, began, txid AS tx_id, backend, a.app, leads, op, id, type, queue, parent, recurs,
     old_status, status, old_revision, revision, old_fence, fence, old_attempt, attempt, old_next, next, old_held, held,
     priority, first_due, asked, expires, max_attempts, expected, does, nonce, sum, entity, message, told, until,
     response, coalesce(bad, 0) AS bad, waits, again, if_dead
-FROM torture.audit ORDER BY seq`
+FROM torture.audit AS a LEFT JOIN torture.leaders AS l USING (txid) ORDER BY seq`
 	linesSQL = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines
 		ORDER BY seq`
 	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`

@@ -125,7 +125,7 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "the leader claims in one second of four", by: []string{"start latency"}, steer: idle,
-		edits: []edit{{engine + "internal/leader/loop.go", "if pass && l.session.Leads {",
-			"if pass && l.session.Leads && time.Now().Unix()%4 == 0 {"}},
+		edits: []edit{{engine + "internal/leader/loop.go", "if pass && l.leads() {",
+			"if pass && l.leads() && time.Now().Unix()%4 == 0 {"}},
 	},
 }

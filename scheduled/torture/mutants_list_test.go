@@ -75,6 +75,10 @@ var (
 			"one": 20, "recur": 1,
 		}, map[string]int{faultLeader: 1}
 	})
+	// Quick work, and leaders whose sessions end.
+	deposed = steered("deposed", func(s *settings) {
+		s.Length, s.Work, s.Faults = 30*time.Second, map[string]int{"one": 1}, map[string]int{faultLeader: 1}
+	})
 	// Rows that applications have locked.
 	locked = steered("locked", func(s *settings) {
 		s.Work, s.Chores, s.Pace = map[string]int{"one": 30, "hold": 2}, map[string]int{
@@ -235,21 +239,34 @@ var mutants = []mutant{
 	{
 		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
 		edits: []edit{{
-			engine + "internal/leader/claims.go", "tx, err := l.session.Conn.Begin(ctx)",
-			"tx, err := l.config.Pool.Begin(ctx)",
+			engine + "internal/leader/term.go",
+			"pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)",
+			"pgx.BeginTxFunc(ctx, l.config.Pool, pgx.TxOptions{}, do)",
 		}},
 	},
 	{
+		// Each has a lock of its own. The commits of those that were not elected last would be refused.
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
-			{engine + "internal/leader/loop.go", "if pass && l.session.Leads {", "if pass {"},
-			{engine + "internal/leader/election.go",
-				"if err := l.session.Follow(ctx); err != nil || !l.session.Leads {\n			return false, err\n" +
-					"		}",
-				"if err := l.session.Follow(ctx); err != nil {\n			return false, err\n		}"},
-			// A node that begins to lead forgets what it knew. It does so once.
-			{engine + "internal/leader/election.go", "		l.begins()\n",
-				"		if l.nodes == nil {\n			l.begins()\n		}\n"},
+			{engine + "internal/session/heartbeat.go", "THEN pg_try_advisory_lock($1, 0)",
+				"THEN pg_try_advisory_lock($1, pg_backend_pid())"},
+			{engine + "internal/leader/term.go", "AND l.objid = 0 ", ""},
+			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
+		},
+	},
+	{
+		name: "a leader that was replaced commits", by: []string{"leadership"}, steer: deposed,
+		edits: []edit{
+			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
+		},
+	},
+	{
+		// The moment between the look at the term and the commit is short.
+		name: "a new leader does not wait for commits", by: []string{"leadership"}, steer: deposed,
+		edits: []edit{
+			{schema + "00001_tables.sql", "    PERFORM pg_advisory_xact_lock_shared(lock_class, 1);\n", ""},
+			{schema + "00001_tables.sql", "'object_not_in_prerequisite_state';\n    END IF;\nEND $$;",
+				"'object_not_in_prerequisite_state';\n    END IF;\n    PERFORM pg_sleep(0.3);\nEND $$;"},
 		},
 	},
 	{

@@ -264,7 +264,7 @@ func (r *rig) awaitNodes(ctx context.Context) error {
 	for {
 		var live int
 		err := r.admin.QueryRow(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`).Scan(&live)
-		if _, pid, _ := r.leading(ctx); err == nil && live >= r.settings.Nodes && pid != 0 {
+		if pid, _, _, _ := r.leading(ctx); err == nil && live >= r.settings.Nodes && pid != 0 {
 			return nil
 		}
 		select {
@@ -276,22 +276,25 @@ func (r *rig) awaitNodes(ctx context.Context) error {
 }
 
 const leadingSQL = `
-SELECT leader.pid, split_part(n.host, '/', 2)::int
+SELECT leader.pid, split_part(n.host, '/', 2)::int,
+    coalesce((SELECT max(a.pid) FROM pg_stat_activity AS a
+        WHERE a.application_name = 'tasktable leader of node ' || n.number), 0)
 FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.granted
 JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
 WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objid = 0 AND leader.objsubid = 2
     AND leader.granted
     AND own.locktype = 'advisory' AND own.classid::bigint = $2 AND own.objsubid = 2`
 
-// leading says which backend and which process lead; 0: none, or nobody can be asked.
-func (r *rig) leading(ctx context.Context) (backend, pid int, err error) {
+// leading says which process leads, and by which backends: that of its session, and that on which the leader works. 0:
+// none, or nobody can be asked.
+func (r *rig) leading(ctx context.Context) (pid, session, works int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err = r.admin.QueryRow(ctx, leadingSQL, lockClass("leader"), lockClass("node")).Scan(&backend, &pid)
+	err = r.admin.QueryRow(ctx, leadingSQL, lockClass("leader"), lockClass("node")).Scan(&session, &pid, &works)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, 0, nil
+		return 0, 0, 0, nil
 	}
-	return backend, pid, err
+	return pid, session, works, err
 }
 
 // address is where Postgres listens now.

@@ -36,7 +36,7 @@ func (l *Leader) Pass(ctx context.Context) (Look, error) {
 				found.Next = 0
 			}
 			return found, nil
-		case l.session.Conn.IsClosed():
+		case l.conn.IsClosed():
 			return Look{}, err
 		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.Claims.Shrink(l.Claims.Now()):
 		case pg.IsDataError(err) || pg.IsTimeout(err):
@@ -140,37 +140,6 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 	return len(taken) - len(dead), len(dead)
 }
 
-// Transaction runs do in a transaction on the session's connection. Postgres limits the time of each statement. The
-// session counts as alive with each step that Postgres answers, so that the node does not take slow work for a dead
-// connection.
-func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
-	l.lost, l.lines = nil, nil
-	sent := time.Now()
-	tx, err := l.session.Conn.Begin(ctx)
-	l.session.Heard(sent, err)
-	if err != nil {
-		return err
-	}
-	if err := do(tx); err != nil {
-		sent = time.Now()
-		l.session.Heard(sent, tx.Rollback(ctx))
-		return err
-	}
-	sent = time.Now()
-	err = tx.Commit(ctx)
-	l.session.Heard(sent, err)
-	if err != nil {
-		return err
-	}
-	for _, one := range l.lines {
-		l.metrics.Of(one.kind).Recorded(one.outcome)
-	}
-	if len(l.lost) > 0 {
-		l.notifyFailures(ctx, l.lost...)
-	}
-	return nil
-}
-
 // claimAndInsert claims tasks and hands them to River.
 func (l *Leader) claimAndInsert(
 	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
@@ -179,16 +148,11 @@ func (l *Leader) claimAndInsert(
 	if err != nil {
 		return nil, err
 	}
-	sent := time.Now()
-	err = l.insert(ctx, tx, taken, lanes)
-	l.session.Heard(sent, err)
-	return taken, err
+	return taken, l.insert(ctx, tx, taken, lanes)
 }
 
 // PlanClaims lists the lanes with something due, and the room for it.
 func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, found Look, err error) {
-	sent := time.Now()
-	defer func() { l.session.Heard(sent, err) }()
 	var batch pgx.Batch
 	batch.Queue(taskdb.EnterSQL)
 	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())

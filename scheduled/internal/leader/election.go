@@ -6,48 +6,39 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// elect keeps the session alive, and reports whether this node leads and may make a tick. A node that leads goes on. A
-// node that does not lead tries for the leader's lock, unless it lets another node lead because its own passes failed.
-// If it gets the lock, it begins to lead. mayLead is false while the node stops or is quiet. The node then only pings,
-// even if it could not resign and still has the lock.
+// elect reports whether this node leads and may make a tick. A node that does not lead tries for the leader's lock,
+// unless it lets another node lead because its own passes failed. If it gets the lock, or has lost its connection, it
+// begins a term (term.go). mayLead is false while the node stops or is quiet. The node then only pings, even if it
+// could not resign and still has the lock.
 //
-// The lock is in session/heartbeat.go: Follow tries for it, and Resign gives it up.
+// The lock is in session/heartbeat.go: TryLead tries for it, and Resign gives it up.
 func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error) {
-	if !mayLead || l.progress.rests() && !l.session.Leads {
+	switch {
+	case !mayLead || l.progress.rests() && !l.session.Leads():
 		return false, l.session.Ping(ctx)
-	}
-	if !l.session.Leads {
-		if err := l.session.Follow(ctx); err != nil || !l.session.Leads {
+	case l.leads():
+		return true, nil
+	case !l.session.Leads():
+		if err := l.session.TryLead(ctx); err != nil || !l.session.Leads() {
 			return false, err
 		}
-		l.log.Info("node leads")
-		l.begins()
 	}
-	if !l.noted {
-		if err := l.noteLeading(ctx); err != nil {
-			// The next turn tries again, and until then the node claims nothing. The ping keeps the session alive, and
-			// ends it if the server has become read-only.
-			return false, errors.Join(err, l.session.Ping(ctx))
+	if err := l.beginTerm(ctx); err != nil {
+		if l.begins++; l.begins == maxBegins {
+			l.begins = 0
+			l.progress.rest()
+			err = errors.Join(err, l.resign(ctx))
 		}
-		l.noted = true
+		return false, err // the next turn tries again, and until then the node claims nothing
 	}
+	l.begins = 0
 	return true, nil
 }
-
-// begins makes the leader forget what it knew when it led before. It begins again with large steps.
-func (l *Leader) begins() {
-	l.DeadNodes.forget()
-	l.jobs.Forget()
-	l.walk = l.newWalk()
-	l.Lanes, l.unwritten = newLanes(), false
-	l.ends.Reset()
-	l.noted = false
-}
-
-const leadsSQL = `UPDATE tasktable.nodes SET elected_at = clock_timestamp() WHERE number = $1`
 
 // A server's timeline changes when a standby becomes the primary. The former primary may have drawn numbers that the
 // standby has never heard of. The new primary would draw them again, and a node that is cut off could hold the same
@@ -66,11 +57,11 @@ FROM former JOIN present ON present.timeline <> former.timeline
 CROSS JOIN unnest(ARRAY['tasktable.task_numbers'::regclass,
     pg_get_serial_sequence('tasktable.river_job', 'id')::regclass]) AS moved (name)`
 
-// noteLeading writes that this node leads, for the next leader and for audits. After a failover it moves the sequences
-// of revisions and fences, and of River's jobs.
-func (l *Leader) noteLeading(ctx context.Context) error {
+// moveNumbers notes the server's timeline. After a failover it moves the sequences of revisions and fences, and of
+// River's jobs.
+func (l *Leader) moveNumbers(ctx context.Context, conn *pgx.Conn) error {
 	var moved int64
-	err := l.session.Conn.QueryRow(ctx, l.statements.Schema.SQL(moveNumbersSQL), l.session.Number).Scan(&moved)
+	err := conn.QueryRow(ctx, l.statements.Schema.SQL(moveNumbersSQL), l.session.Number).Scan(&moved)
 	switch {
 	case err != nil && (!pg.SessionAnswered(err) || pg.IsTimeout(err)):
 		return fmt.Errorf("note the timeline: %w", err)
@@ -80,12 +71,6 @@ func (l *Leader) noteLeading(ctx context.Context) error {
 	case moved > 0:
 		l.log.Warn("the database has failed over; revisions, fences and River jobs have higher numbers now",
 			"least", moved)
-	}
-	if err := l.takeOver(ctx); err != nil {
-		return err
-	}
-	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(leadsSQL), l.session.Number); err != nil {
-		return fmt.Errorf("note who leads: %w", err)
 	}
 	return nil
 }
@@ -119,9 +104,12 @@ func (p *progress) none() bool {
 	if p.failingSince.IsZero() || time.Since(p.failingSince) < MaxFailing {
 		return false
 	}
-	p.failingSince, p.restsUntil = time.Time{}, time.Now().Add(RestFor)
+	p.failingSince = time.Time{}
+	p.rest()
 	return true
 }
+
+func (p *progress) rest() { p.restsUntil = time.Now().Add(RestFor) }
 
 // rests reports whether this node must let another node lead.
 func (p *progress) rests() bool { return time.Now().Before(p.restsUntil) }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -79,7 +81,7 @@ func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 	dead, next := l.DeadNodes.look(l.nodes, now, refused)
 	err = l.noteSilent(ctx)
 	for _, number := range dead { // a node that cannot be ended does not stop the others
-		if l.session.Conn.IsClosed() {
+		if l.conn.IsClosed() {
 			break
 		}
 		done, reclaimErr := l.reclaimAll(ctx, number)
@@ -103,8 +105,10 @@ func (l *Leader) noteSilent(ctx context.Context) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	if _, err := l.session.Conn.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
-		return fmt.Errorf("note that nodes are silent: %w", err)
-	}
-	return nil
+	return l.Transaction(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
+			return fmt.Errorf("note that nodes are silent: %w", err)
+		}
+		return nil
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 )
@@ -42,9 +41,9 @@ func (l *Leader) notifyFailures(ctx context.Context, dead ...failures.Failure) {
 	if len(elsewhere) == 0 {
 		return
 	}
-	sent := time.Now()
-	_, err := l.session.Conn.Exec(ctx, tellSQL, failures.Channel(l.statements.Schema.String()), elsewhere)
-	if l.session.Heard(sent, err); err != nil {
+	defer l.limit().Stop()
+	_, err := l.conn.Exec(ctx, tellSQL, failures.Channel(l.statements.Schema.String()), elsewhere)
+	if err != nil {
 		l.log.Warn("OnDead and OnLost are not called on other nodes", "tasks", len(elsewhere), "error", err)
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -16,10 +14,9 @@ import (
 // planned, or were given up. Claims do not depend on it, so it only logs its errors. If it takes too long, the next
 // pass takes half as much.
 func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
-	sent := time.Now()
-	due, err := l.statements.PickFires(ctx, l.session.Conn, nil, lanes, l.writes.Now(), l.quarantinedIDs()...)
-	l.session.Heard(sent, err)
-	if err == nil {
+	limit := l.limit()
+	due, err := l.statements.PickFires(ctx, l.conn, nil, lanes, l.writes.Now(), l.quarantinedIDs()...)
+	if limit.Stop(); err == nil {
 		err = pg.Step(l.writes, due, func(some []taskdb.LaneHead) error {
 			looked, err := l.fireSome(ctx, some)
 			forked += looked
@@ -51,12 +48,12 @@ func (l *Leader) fired(lanes []taskdb.Lane, forked int) {
 }
 
 // fireSome computes the due fires of some tasks, and then writes them in a transaction. It is not one transaction,
-// because Postgres ends a session that waits in a transaction for two seconds while the leader computes. A task that
+// because Postgres ends a connection that waits in a transaction for two seconds while the leader computes. A task that
 // was changed in between is left to the next pass, and so are those for which the time was too short.
 func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked int, err error) {
-	sent := time.Now()
-	due, err := l.statements.DueFires(ctx, l.session.Conn, nil, some, l.writes.Now())
-	if l.session.Heard(sent, err); err != nil {
+	defer l.limit().Stop()
+	due, err := l.statements.DueFires(ctx, l.conn, nil, some, l.writes.Now())
+	if err != nil {
 		return 0, err
 	}
 	var fired taskdb.ForkResult
@@ -64,7 +61,7 @@ func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked i
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return err
 		}
-		fired, err = l.statements.WriteFires(ctx, heardTx{tx, l.session}, nil, due)
+		fired, err = l.statements.WriteFires(ctx, tx, nil, due)
 		return err
 	})
 	if err != nil {
@@ -79,19 +76,4 @@ func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked i
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)
 	}
 	return fired.Looked, nil
-}
-
-// heardTx counts each statement that Postgres has done as a sign of life, because it takes many statements to fork
-// thousands of occurrences.
-type heardTx struct {
-	pgx.Tx
-	session *session.Session
-}
-
-// Exec runs the statement, and notes the answer.
-func (tx heardTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	sent := time.Now()
-	tag, err := tx.Tx.Exec(ctx, sql, args...)
-	tx.session.Heard(sent, err)
-	return tag, err
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -60,9 +62,10 @@ func (l *Leader) hand(ctx context.Context) error {
 	}
 	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.Lanes.tasks.hand(), l.Lanes.recurring.hand()})
 	if err == nil {
-		sent := time.Now()
-		_, err = l.session.Conn.Exec(ctx, l.statements.Schema.SQL(handSQL), l.session.Number, string(text))
-		l.session.Heard(sent, err)
+		err = l.Transaction(ctx, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, l.statements.Schema.SQL(handSQL), l.session.Number, string(text))
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("write the marks: %w", err)
@@ -77,7 +80,7 @@ ORDER BY n.elected_at DESC NULLS LAST, n.number DESC LIMIT 1`
 
 // takeOver begins with the marks of the leader before. Without them, the first look lists all lanes and River's jobs.
 func (l *Leader) takeOver(ctx context.Context) error {
-	found, err := pg.CollectColumn[string](ctx, l.session.Conn, "read the marks of the leader before",
+	found, err := pg.CollectColumn[string](ctx, l.conn, "read the marks of the leader before",
 		l.statements.Schema.SQL(handedSQL))
 	if err != nil || len(found) == 0 {
 		return err

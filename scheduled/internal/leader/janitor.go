@@ -42,7 +42,7 @@ func (l *Leader) reclaimStrays(ctx context.Context) (err error) {
 		if parseErr != nil || slices.Contains(live, number) {
 			continue
 		}
-		if l.session.Conn.IsClosed() {
+		if l.conn.IsClosed() {
 			break
 		}
 		_, reclaimErr := l.reclaimAll(ctx, number)
@@ -57,7 +57,8 @@ func (l *Leader) renotifyRiver(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	return riverjobs.Nudge(ctx, l.session.Conn, l.statements, waiting)
+	defer l.limit().Stop()
+	return riverjobs.Nudge(ctx, l.conn, l.statements, waiting)
 }
 
 const whyUnfetched = "no node had a slot for it in time"
@@ -79,16 +80,16 @@ const whyAlone = "the only node was shutting down"
 // leaveNothing releases the tasks of all jobs that no node has fetched, because this node stops and leads, and no other
 // node would fetch them. Otherwise they would be EXECUTING until another node leads.
 func (l *Leader) leaveNothing(ctx context.Context) error {
-	if !l.session.Leads || len(l.workingNodes()) > 1 {
+	if !l.leads() || len(l.workingNodes()) > 1 {
 		return nil
 	}
 	var batch pgx.Batch
 	l.jobs.Queue(l.statements, &batch)
-	sent := time.Now()
-	results := l.session.Conn.SendBatch(ctx, &batch)
+	defer l.limit().Stop()
+	results := l.conn.SendBatch(ctx, &batch)
 	err := l.jobs.Read(results)
 	err = errors.Join(err, results.Close())
-	if l.session.Heard(sent, err); err == nil {
+	if err == nil {
 		_, err = l.handBack(ctx, l.jobs.Waiting(math.MinInt64), whyAlone)
 	}
 	return err

@@ -1,4 +1,4 @@
-// Package leader has the loop that owns a node's session, and the work of the node that leads.
+// Package leader has the loop of a node, and the work of the node that leads.
 package leader
 
 import (
@@ -23,12 +23,15 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Leader owns the session's connection. Each node has one, also a node that does not lead. With the leader's lock, it
-// looks when tasks become due, claims them, and takes back the tasks of dead nodes. Without the lock, it keeps the
-// session alive, and tries for the lock.
+// Leader works for the cluster while its node leads, on a connection of its own. Each node has one, also a node that
+// does not lead. With the leader's lock, it looks when tasks become due, claims them, and takes back the tasks of dead
+// nodes. Without the lock, it tries for the lock.
 type Leader struct {
 	config     Config
 	session    *session.Session
+	conn       *pgx.Conn // of the term, see term.go; nil before the first one
+	commitSQL  string    // ends a transaction of the term
+	begins     int       // how many tries to begin a term have failed
 	statements taskdb.Queries
 	metrics    *metrics.Metrics
 	log        *slog.Logger
@@ -38,7 +41,6 @@ type Leader struct {
 	ceased chan struct{} // closed when the loop makes no pass any more
 
 	progress    progress // whether passes succeed
-	noted       bool     // the node's row says that it leads
 	nodes       []taskdb.LiveNode
 	DeadNodes   failureDetector
 	Claims      *pg.Size // how many tasks a pass takes
@@ -151,30 +153,32 @@ type ticked struct {
 // Tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
 // claims, and says when the next task is due.
 func (l *Leader) Tick(ctx context.Context) (Look, error) {
-	sent := time.Now()
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
 	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())
 	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.Queue(l.statements, &batch)
-	results := l.session.Conn.SendBatch(ctx, &batch)
+	limit, sent := l.limit(), time.Now()
+	results := l.conn.SendBatch(ctx, &batch)
 	seen, err := l.readTick(results)
 	err = errors.Join(err, results.Close())
-	l.session.Heard(sent, err)
-	if err != nil {
+	if limit.Stop(); err != nil {
 		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
 		return Look{Next: -1, Tick: -1}, fmt.Errorf("tick: %w", err)
 	}
 	if seen.readOnly {
-		return Look{Next: -1, Tick: -1}, l.session.Demoted(ctx)
+		l.session.Close(ctx)
+		return Look{Next: -1, Tick: -1}, pg.ErrReadOnly
 	}
-	l.session.Learn(seen.now, sent)
+	l.session.Clock.Learn(seen.now, sent, time.Now())
 	l.nodes = seen.nodes
 	fresh := l.Lanes.Work(l.workingNodes()) || seen.more
 	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
 	l.reclaimed = false
 	l.walkOn(ctx)
-	l.metrics.Sees(seen.listed, seen.nodes)
+	if !fresh { // else it has not read all lanes
+		l.metrics.Sees(seen.listed, seen.nodes)
+	}
 	found.Tick, err = l.recover(ctx)
 	if seen.resumes {
 		err = errors.Join(err, l.resumeDue(ctx))
@@ -190,7 +194,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 func (l *Leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
 	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.renotifyRiver} {
-		if l.session.Conn.IsClosed() {
+		if l.conn.IsClosed() {
 			break
 		}
 		err = errors.Join(err, part(ctx))

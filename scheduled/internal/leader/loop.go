@@ -23,8 +23,8 @@ const (
 	maxFullPause = 250 * time.Millisecond
 )
 
-// Run is the loop of the session. It makes a turn each second. On the leader it also makes a pass whenever tasks may be
-// due. It returns the reason when ctx is done or the session is lost.
+// Run is the loop of a node. It makes a turn each second. On the leader it also makes a pass whenever tasks may be due.
+// It returns the reason when ctx is done or the session is lost.
 func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -36,6 +36,7 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 	defer again.Stop()
 	death := time.NewTimer(time.Hour)
 	defer death.Stop()
+	defer l.endTerm(ctx)
 	full, stopping, first := time.Duration(0), false, true
 	for {
 		var err error
@@ -47,7 +48,7 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			stopLeading, stopping = nil, true
 			err = l.leaveNothing(ctx)
 			close(l.ceased)
-			err = errors.Join(err, l.session.Resign(ctx))
+			err = errors.Join(err, l.resign(ctx))
 		case <-l.config.Quiet.Changed():
 			pass, err = l.Turn(ctx, stopping, due, death)
 		case <-tick.C:
@@ -77,14 +78,14 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			return lost
 		}
 		// A pass follows an error, too, because claims that cannot be taken back must not hold up due tasks.
-		if pass && l.session.Leads {
+		if pass && l.leads() {
 			full, err = l.claimDue(ctx, due, waited)
 			if lost := l.over(ctx, err); lost != nil {
 				return lost
 			}
 			if l.progress.none() {
 				l.log.Error("leader makes no progress; it lets another node lead", "since", MaxFailing)
-				if lost := l.over(ctx, l.session.Resign(ctx)); lost != nil {
+				if lost := l.over(ctx, l.resign(ctx)); lost != nil {
 					return lost
 				}
 			}
@@ -92,8 +93,8 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 	}
 }
 
-// Turn keeps the session alive. It writes a change of the quiet switch to the node's row. On a node that does not lead,
-// it tries for the leader's lock (elect). On the leader it makes a tick. It reports whether a pass is due now. If a
+// Turn writes a change of the quiet switch to the node's row. On a node that does not lead, it tries for the leader's
+// lock (elect). On the leader it makes a tick. It reports whether a pass is due now. If a
 // pass is due later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead,
 // because that need not wait for the next tick.
 func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
@@ -123,7 +124,7 @@ func (l *Leader) over(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if l.session.Conn.IsClosed() || ctx.Err() != nil {
+	if l.session.Closed() || ctx.Err() != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	l.log.Error("leader's look failed", "error", err)

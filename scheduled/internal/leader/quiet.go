@@ -3,9 +3,8 @@ package leader
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
 const worksSQL = `UPDATE tasktable.nodes SET queues = $2::text::jsonb, types = $3 WHERE number = $1`
@@ -17,17 +16,14 @@ func (l *Leader) heed(ctx context.Context, on bool) error {
 	if err != nil {
 		return err
 	}
-	sent := time.Now()
-	_, err = l.session.Conn.Exec(ctx, l.statements.Schema.SQL(worksSQL), l.session.Number, node.Queues, node.Types)
-	l.session.Heard(sent, err)
-	if pg.IsReadOnly(err) {
-		return l.session.Demoted(ctx)
-	}
+	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	_, err = l.config.Pool.Exec(limited, l.statements.Schema.SQL(worksSQL), l.session.Number, node.Queues, node.Types)
 	if err != nil {
 		return fmt.Errorf("write the queues and types that the node works: %w", err)
 	}
 	if on {
-		if err := l.session.Resign(ctx); err != nil {
+		if err := l.resign(ctx); err != nil {
 			return err
 		}
 		l.log.Info("node is quiet: it starts nothing new", "running", l.config.InHand())

@@ -122,10 +122,8 @@ func (l *Leader) endJobs(
 	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64,
 	ending func(taskdb.Claim) taskdb.Settlement,
 ) (left bool, err error) {
-	sent := time.Now()
 	jobs, err := pg.CollectRows[jobRow](ctx, tx, "lock River jobs to be ended",
 		l.statements.Schema.SQL(lockJobsSQL), client, pg.OrEmpty(ids), maxReclaimed)
-	l.session.Heard(sent, err)
 	if err != nil {
 		return false, err
 	}
@@ -264,13 +262,11 @@ func (l *Leader) settleEach(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
 ) (done []taskdb.SettleResult, err error) {
 	err = pg.Isolate(settlements, func(some []taskdb.Settlement) error {
-		sent := time.Now()
 		var ended []taskdb.SettleResult
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
 			ended, err = l.statements.Settle(ctx, savepoint, nil, node, some)
 			return err
 		})
-		l.session.Heard(sent, err)
 		if err == nil {
 			done = append(done, ended...)
 		}

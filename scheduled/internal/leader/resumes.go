@@ -17,16 +17,14 @@ func (l *Leader) resumeDue(ctx context.Context) error {
 	resumed := 0
 	for began := time.Now(); time.Since(began) < resumeTime; {
 		most := l.resumes.Now()
-		sent := time.Now()
-		ids, err := l.statements.PauseEnded(ctx, l.session.Conn, nil, most, l.quarantinedIDs()...)
-		if l.session.Heard(sent, err); err != nil {
+		limit := l.limit()
+		ids, err := l.statements.PauseEnded(ctx, l.conn, nil, most, l.quarantinedIDs()...)
+		if limit.Stop(); err != nil {
 			return err
 		}
 		err = pg.Step(l.resumes, ids, func(some []string) error {
 			return l.Transaction(ctx, func(tx pgx.Tx) error {
-				sent := time.Now()
 				n, err := l.statements.Resume(ctx, tx, nil, some)
-				l.session.Heard(sent, err)
 				resumed += n
 				return err
 			})

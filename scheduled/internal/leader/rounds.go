@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,12 +31,10 @@ func (l *Leader) claimRounds(
 		if n < maxRounds {
 			count = nextRound(lanes)
 		}
-		sent := time.Now()
 		some, err := l.statements.Claim(
 			ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, lanes[:count], most-len(taken),
 			l.quarantinedIDs()...,
 		)
-		l.session.Heard(sent, err)
 		if err != nil {
 			return nil, err
 		}

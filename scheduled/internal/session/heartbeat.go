@@ -2,29 +2,54 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// The heartbeat of a node is the statement that it sends each second on its session: Ping, Follow, or on the leader the
-// tick, which calls Learn. A node that has had no answer for Timeout stops its handlers (see Alive). The other nodes go
-// by its lock, which Postgres frees when the session ends.
+// beatEvery is the pause between two beats.
+const beatEvery = time.Second
+
+// Beat keeps the session alive, and notes its answers. It returns the reason when ctx is done or the session is lost.
+// A node that has had no answer for Timeout stops its handlers (see Alive). The other nodes go by its lock, which
+// Postgres frees when the session ends.
+func (s *Session) Beat(ctx context.Context) error {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			if err := s.beat(ctx); err != nil {
+				return fmt.Errorf("heartbeat: %w", err)
+			}
+		}
+	}
+}
+
+// beat asks for an answer and nothing else, so Postgres begins no transaction.
+func (s *Session) beat(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	sent := time.Now()
+	question := s.Conn.PgConn().StartPipeline(ctx)
+	if err := errors.Join(question.Sync(), question.Close()); err != nil {
+		return err
+	}
+	s.answered(sent)
+	return nil
+}
 
 // answered notes that Postgres has answered a question that was sent at this time.
 func (s *Session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.Start))) }
 
-// Heard notes that Postgres has answered a statement that was sent at this time. An error of Postgres is an answer,
-// too.
-func (s *Session) Heard(sent time.Time, err error) {
-	if pg.SessionAnswered(err) {
-		s.answered(sent)
-	}
-}
-
-// LeadsNow reports whether the node leads. It is for all goroutines.
-func (s *Session) LeadsNow() bool { return s.Leading.Load() }
+// Leads reports whether the session has the leader's lock.
+func (s *Session) Leads() bool { return s.Leading.Load() }
 
 // Alive reports whether the node may still work. After it has become false, other nodes may soon declare the node dead.
 func (s *Session) Alive() bool {
@@ -36,78 +61,58 @@ func (s *Session) Unanswered() time.Duration {
 	return time.Since(s.Start) - time.Duration(s.answeredAt.Load())
 }
 
-const followSQL = `SELECT clock_timestamp(), pg_try_advisory_lock($1, 0),
-	current_setting('transaction_read_only') = 'on'`
+const askSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on',
+	CASE WHEN $2 THEN pg_try_advisory_lock($1, 0) ELSE false END`
 
-// Follow is the tick of a node that does not lead. Its one statement is a ping and a try for the leader's lock. It
-// does not wait for the lock, because a statement that waits keeps a snapshot open, and that stops vacuum.
-func (s *Session) Follow(ctx context.Context) error {
+// TryLead tries for the leader's lock, if the node does not lead. It does not wait for the lock, because a statement
+// that waits keeps a snapshot open, and that stops vacuum.
+func (s *Session) TryLead(ctx context.Context) error { return s.ask(ctx, !s.Leads()) }
+
+// Ping learns the database's clock, and whether the server has become read-only, of a node that must not lead: while it
+// stops, is quiet, or lets another node lead.
+func (s *Session) Ping(ctx context.Context) error { return s.ask(ctx, false) }
+
+func (s *Session) ask(ctx context.Context, tries bool) error {
+	var now time.Time
+	var readOnly, leads bool
+	s.mu.Lock()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	sent := time.Now()
-	var now time.Time
-	var readOnly bool
-	row := s.Conn.QueryRow(ctx, followSQL, pg.LockClass(s.Schema, "leader"))
-	if err := row.Scan(&now, &s.Leads, &readOnly); err != nil {
+	err := s.Conn.QueryRow(ctx, askSQL, pg.LockClass(s.Schema, "leader"), tries).Scan(&now, &readOnly, &leads)
+	received := time.Now()
+	s.mu.Unlock()
+	switch {
+	case err != nil:
 		return fmt.Errorf("ping: %w", err)
-	}
-	if readOnly {
-		return s.Demoted(ctx)
-	}
-	s.Leading.Store(s.Leads)
-	if !s.Leads {
+	case readOnly:
+		s.Close(ctx)
+		return pg.ErrReadOnly
+	case leads:
+		s.Leading.Store(true)
+	case tries:
 		s.RefusedAt = sent
 	}
-	s.Learn(now, sent)
-	return nil
-}
-
-// Learn takes an answer with the database's time. sent is when the question was sent.
-func (s *Session) Learn(now, sent time.Time) {
-	s.Clock.Learn(now, sent, time.Now())
+	s.Clock.Learn(now, sent, received)
 	s.answered(sent)
-}
-
-const pingSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on'`
-
-// Ping keeps the session alive while the node does not lead and must not begin to: while it stops, is quiet, or lets
-// another node lead.
-func (s *Session) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
-	defer cancel()
-	sent := time.Now()
-	var now time.Time
-	var readOnly bool
-	if err := s.Conn.QueryRow(ctx, pingSQL).Scan(&now, &readOnly); err != nil {
-		return fmt.Errorf("ping: %w", err)
-	}
-	if readOnly {
-		return s.Demoted(ctx)
-	}
-	s.Learn(now, sent)
 	return nil
 }
 
 // Resign lets another node lead at once. If Postgres does not free the lock, this node goes on as the leader, so that
 // there is one.
 func (s *Session) Resign(ctx context.Context) error {
-	if !s.Leads {
+	if !s.Leads() {
 		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
 	if _, err := s.Conn.Exec(
 		ctx, "SELECT pg_advisory_unlock($1, 0)", pg.LockClass(s.Schema, "leader"),
 	); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}
-	s.Leads = false
 	s.Leading.Store(false)
 	return nil
-}
-
-// Demoted ends a session whose server has become read-only.
-func (s *Session) Demoted(ctx context.Context) error {
-	s.Leads = false
-	s.Leading.Store(false)
-	closeConn(ctx, s.Conn)
-	return pg.ErrReadOnly
 }

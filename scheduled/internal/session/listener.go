@@ -61,7 +61,7 @@ func (l *Listener) listen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect listener: %w", err)
 	}
-	defer closeConn(ctx, conn)
+	defer Close(ctx, conn)
 	wake, held := l.config.Schema+".wake", l.config.Schema+".held"
 	dead := failures.Channel(l.config.Schema)
 	for _, statement := range []string{

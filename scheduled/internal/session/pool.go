@@ -82,7 +82,7 @@ func (c PoolConfig) askConnect(ctx context.Context, settings *pgx.ConnConfig) er
 	limit := settings.ConnectTimeout
 	*settings = *conn.Config()
 	settings.OnNotification, settings.ConnectTimeout, settings.DialFunc = nil, limit, closingSoon(settings.DialFunc)
-	closeConn(ctx, conn)
+	Close(ctx, conn)
 	return nil
 }
 

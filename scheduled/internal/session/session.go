@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,17 +33,18 @@ const (
 	Timeout = 3 * time.Second
 )
 
-// sessionSettingsSQL makes Postgres end a session whose process is stopped or gone. Postgres ends an idle session after
-// 3 s, and a session in a transaction after 2 s. Two timeouts are needed, because the first does not cover
-// transactions.
-const sessionSettingsSQL = `
-SET idle_session_timeout = '3s';
+// heartbeatSQL makes Postgres end a session whose process is stopped or gone. With it end its locks.
+const heartbeatSQL = `SET idle_session_timeout = '3s'; `
+
+// settingsSQL is for the session and for the leader's connection. If the process is stopped in a transaction, Postgres
+// ends the connection after 2 s, and with it the locks of rows.
+const settingsSQL = `
 SET idle_in_transaction_session_timeout = '2s';
 SET statement_timeout = '2s';
 SET lock_timeout = '200ms';
 SET tcp_user_timeout = '3s';
 SET client_min_messages = 'warning';
-` + isolationSQL
+` + isolationSQL + keepaliveSQL + pg.PlanSettingsSQL
 
 // isolationSQL is needed because the engine's statements read rows that others change meanwhile. Under a default of
 // repeatable read, the statements would fail, or see an old snapshot.
@@ -53,20 +55,22 @@ const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
 // Session is a node's own connection. Its lock on the node's number says that the node lives, and the leader's lock
-// says that the node leads. The leader's loop commits only on this connection, so a node that has lost its locks can
-// claim nothing and take nothing back in that loop.
+// says that the node leads. It has nothing else to do, so no slow statement keeps it from an answer. The leader works on
+// another connection, see ConnectLeader. Its methods are safe for concurrent use.
 type Session struct {
 	Conn       *pgx.Conn
 	Schema     string
 	Number     int64
 	Backend    uint32
-	Clock      *Clock
-	Leads      bool         // for the goroutine that owns the connection
-	Leading    atomic.Bool  // the same, for other goroutines
-	RefusedAt  time.Time    // when this node last asked for the leader's lock while another node had it
+	Clock      *Clock // the loop of the node sets it
+	Leading    atomic.Bool
+	RefusedAt  time.Time    // when this node last asked for the leader's lock while another node had it; for the loop
 	answeredAt atomic.Int64 // when the last answered question was sent, in monotonic nanoseconds since Start
 	Start      time.Time
-	Quiet      bool // the node's row says that it works no queue; for the goroutine that owns the connection
+	Quiet      bool // the node's row says that it works no queue; for the loop
+
+	connect func(ctx context.Context) (*pgx.Conn, error)
+	mu      sync.Mutex // for Conn, which is not safe for concurrent use
 }
 
 // Config says how to connect, and as which node.
@@ -101,6 +105,7 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 	}
 	s := &Session{
 		Conn: conn, Schema: config.Schema.String(), Clock: NewClock(), Quiet: config.Node.Quiet, Start: time.Now(),
+		connect: config.Connect,
 	}
 	err = s.prepare(ctx, config.Previous)
 	if err == nil {
@@ -110,7 +115,7 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 		err = s.Ping(ctx) // gets the database's clock before anything is timed by it
 	}
 	if err != nil {
-		closeConn(ctx, conn)
+		Close(ctx, conn)
 		return nil, err
 	}
 	return s, nil
@@ -144,16 +149,7 @@ func (s *Session) prepare(ctx context.Context, previous uint32) error {
 		return fmt.Errorf("prepare session: %w", err)
 	}
 	s.Backend = s.Conn.PgConn().PID()
-	if _, err := s.Conn.Exec(ctx, sessionSettingsSQL); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
-	}
-	if _, err := s.Conn.Exec(ctx, keepaliveSQL+pg.PlanSettingsSQL); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
-	}
-	if err := RefuseReadOnly(ctx, s.Conn); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
-	}
-	if _, err := s.Conn.Exec(ctx, nameSQL, sessionName); err != nil {
+	if err := set(ctx, s.Conn, heartbeatSQL+settingsSQL, sessionName); err != nil {
 		return fmt.Errorf("prepare session: %w", err)
 	}
 	if previous != 0 {
@@ -161,6 +157,30 @@ func (s *Session) prepare(ctx context.Context, previous uint32) error {
 		_, _ = s.Conn.Exec(ctx, terminateSQL, previous, sessionName)
 	}
 	return nil
+}
+
+// set gives a connection its settings and its name, and refuses a connection to a standby.
+func set(ctx context.Context, conn *pgx.Conn, settings, name string) error {
+	if _, err := conn.Exec(ctx, settings); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, nameSQL, name); err != nil {
+		return err
+	}
+	return RefuseReadOnly(ctx, conn)
+}
+
+// ConnectLeader opens the connection on which the leader works. The caller closes it.
+func (s *Session) ConnectLeader(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect leader: %w", err)
+	}
+	if err := set(ctx, conn, settingsSQL, fmt.Sprintf("tasktable leader of node %d", s.Number)); err != nil {
+		Close(ctx, conn)
+		return nil, fmt.Errorf("prepare the leader's connection: %w", err)
+	}
+	return conn, nil
 }
 
 // registerSQL inserts the row and takes the lock in one statement, so that nobody sees a living node's row without
@@ -195,10 +215,22 @@ func (s *Session) register(ctx context.Context, schema store.Schema, node Regist
 const CloseLimit = time.Second
 
 // Close ends the session, and with it its locks.
-func (s *Session) Close(ctx context.Context) { closeConn(ctx, s.Conn) }
+func (s *Session) Close(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Leading.Store(false)
+	Close(ctx, s.Conn)
+}
 
-// closeConn closes a connection even if ctx is done. It does not wait long for the server.
-func closeConn(ctx context.Context, conn *pgx.Conn) {
+// Closed reports whether the session has ended.
+func (s *Session) Closed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Conn.IsClosed()
+}
+
+// Close closes a connection even if ctx is done. It does not wait long for the server.
+func Close(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseLimit)
 	defer cancel()
 	_ = conn.Close(ctx)
