@@ -58,7 +58,7 @@ func TestRoom(t *testing.T) {
 	p.exec(fmt.Sprintf(
 		`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize(),
 	))
-	p.finds(p.examine(nil, "room"), "room", Warning, "of 10 (the database's own limit)", "up to 12")
+	p.finds(p.examine(nil, "room"), "room", Warning, "of 10 (the database's own limit)", "up to 13")
 }
 
 func TestWhatLeavesRoom(t *testing.T) {

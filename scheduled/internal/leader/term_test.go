@@ -21,7 +21,7 @@ func (b *bench) candidate() *Leader {
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, b.Pool.Config().ConnConfig)
 		},
-		Schema: b.Queries.Schema,
+		Schema: b.Schema,
 		Node:   session.Registration{Queues: "{}", Types: []string{}, TypeSlots: "{}", Transactional: []string{}},
 	})
 	if err != nil {

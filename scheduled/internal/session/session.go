@@ -55,8 +55,8 @@ const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
 const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
 
 // Session is a node's own connection. Its lock on the node's number says that the node lives, and the leader's lock
-// says that the node leads. It has nothing else to do, so no slow statement keeps it from an answer. The leader works on
-// another connection, see ConnectLeader. Its methods are safe for concurrent use.
+// says that the node leads. It has nothing else to do, so no slow statement keeps it from an answer. The leader works
+// on another connection, see ConnectLeader. Its methods are safe for concurrent use.
 type Session struct {
 	Conn       *pgx.Conn
 	Schema     string
