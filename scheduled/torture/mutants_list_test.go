@@ -405,9 +405,14 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: backlog,
-		edits: []edit{{engine + "internal/leader/marks.go",
-			"if m.recurring || high.Priority <= low.Priority+1 {", "if low.Priority > math.MinInt32 || m.recurring {"}},
+		name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: busy,
+		edits: []edit{
+			{
+				engine + "internal/leader/marks.go", "if m.recurring || high.Priority <= low.Priority+1 {",
+				"if low.Priority > math.MinInt32 || m.recurring {",
+			},
+			{engine + "internal/leader/marks.go", "if known && m.recurring {", "if known {"},
+		},
 	},
 	{
 		name: "the next leader looks too late", by: []string{"lost", "gap"}, steer: recurring,
