@@ -155,11 +155,15 @@ func TestPauseThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.id = 'left out' THEN RETURN NULL; END IF;
+			RAISE EXCEPTION 'no';
+		END $$;
 		CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
-		WHEN (NEW.id = 'refused' AND NEW.status = 'QUEUED' AND OLD.status = 'PAUSED') EXECUTE FUNCTION refuse()`)
+		WHEN (NEW.id IN ('refused', 'left out') AND NEW.status = 'QUEUED' AND OLD.status = 'PAUSED')
+		EXECUTE FUNCTION refuse()`)
 	until := s.now().Add(2 * time.Second)
-	for _, id := range []string{"first", "refused", "second", "third"} {
+	for _, id := range []string{"first", "refused", "second", "left out", "third"} {
 		s.schedule(id, func(task *store.Task) { task.At = until.Add(-time.Millisecond) })
 		if receipt, err := s.tasks.PauseUntil(t.Context(), s.pool, id, until); err != nil ||
 			receipt.Outcome != store.Paused {
@@ -170,6 +174,7 @@ func TestPauseThatCannotEnd(t *testing.T) {
 		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	s.is("refused", store.StatusPaused)
+	s.is("left out", store.StatusPaused)
 }
 
 // A pause that is committed after a task was claimed is honoured, whatever the task waits for: its time, a slot, or its

@@ -17,12 +17,16 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Pass fires the recurring tasks that are due. Then it claims as many due tasks as there is room for, and hands them to
-// River, in one transaction. If the data of some task cannot be claimed, or if a statement takes too long, the pass
-// tries again with half as many tasks. The leader fails a single task that cannot be claimed. It leaves a single task
-// alone for a while if claiming it takes too long, or has to wait for a lock.
+// Pass resumes tasks whose pause has ended, and fires the recurring tasks that are due. Then it claims as many due
+// tasks as there is room for, and hands them to River, in one transaction. If the data of some task cannot be claimed,
+// or if a statement takes too long, the pass tries again with half as many tasks. The leader fails a single task that
+// cannot be claimed. It leaves a single task alone for a while if claiming it takes too long, or has to wait for a
+// lock.
 func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
+	if l.pausesEnd {
+		l.resumeDue(ctx)
+	}
 	forked, tried := 0, false
 	for {
 		found, lanes, err := l.claimOnce(ctx, l.Claims.Now(), !tried)
@@ -32,7 +36,7 @@ func (l *Leader) Pass(ctx context.Context) (Look, error) {
 			forked = l.fire(ctx, lanes.fires)
 		case err == nil:
 			l.Claims.Grow()
-			if found.Forked = forked; forked > 0 {
+			if found.Forked = forked; forked > 0 || l.pausesEnd {
 				found.Next = 0
 			}
 			return found, nil

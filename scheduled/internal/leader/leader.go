@@ -51,6 +51,7 @@ type Leader struct {
 	walk        *walk
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
+	pausesEnd   bool           // pauses of single tasks have ended; the next pass resumes the tasks
 	Lanes       Lanes
 	claimedAt   time.Time            // when tasks were last claimed
 	unwritten   bool                 // tasks were claimed since the marks were handed on
@@ -180,9 +181,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 		l.metrics.Sees(seen.listed, seen.nodes)
 	}
 	found.Tick, err = l.recover(ctx)
-	if seen.resumes {
-		err = errors.Join(err, l.resumeDue(ctx))
-	}
+	l.pausesEnd = seen.resumes
 	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
 		found.Next = 0
 	}

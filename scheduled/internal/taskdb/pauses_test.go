@@ -131,17 +131,17 @@ func TestResumeDueAfterAChange(t *testing.T) {
 	}
 }
 
-// What somebody has locked is resumed later, and holds up no other; very many come by the hundred.
+// What somebody has locked is resumed later, and holds up no other; very many come in steps.
 func TestResumeDueOfManyAndLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for i := range 120 {
+	for i := range taskdb.MaxResumed + 20 {
 		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
 	}
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, enginetest.Noon)
 	unlock := enginetest.Lock(t, b.Pool, "7")
 	if first, second, third := b.resumesAt(enginetest.Noon), b.resumesAt(enginetest.Noon),
-		b.resumesAt(enginetest.Noon); first != 100 || second != 19 ||
+		b.resumesAt(enginetest.Noon); first != taskdb.MaxResumed || second != 19 ||
 		third != 0 {
 		t.Errorf("resumed %d, %d, %d", first, second, third)
 	}
@@ -149,7 +149,7 @@ func TestResumeDueOfManyAndLocked(t *testing.T) {
 	if n := b.resumesAt(enginetest.Noon); n != 1 {
 		t.Errorf("resumed %d, unlocked", n)
 	}
-	if n := len(b.Take(enginetest.Noon)); n != 120 {
+	if n := len(b.Take(enginetest.Noon)); n != taskdb.MaxResumed+20 {
 		t.Errorf("claimed %d", n)
 	}
 }
