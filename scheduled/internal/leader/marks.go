@@ -75,7 +75,9 @@ func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}
 
 // find returns the place of a lane in lanes, or where it would be.
 func (m *Marks) find(key taskdb.LaneKey) (place int, known bool) {
-	return slices.BinarySearchFunc(m.lanes, key, func(one *markedLane, key taskdb.LaneKey) int { return one.Compare(key) })
+	return slices.BinarySearchFunc(m.lanes, key, func(one *markedLane, key taskdb.LaneKey) int {
+		return one.Compare(key)
+	})
 }
 
 // add adds lanes that were not known.

@@ -63,7 +63,8 @@ func (l *Leader) walkOn(ctx context.Context) {
 		select {
 		case found := <-w.under:
 			if w.under = nil; found.listed {
-				l.Lanes.narrow = l.Lanes.learn(found.tasks, found.recurring, l.session.Clock.Now()) || found.took > quickList
+				more := l.Lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
+				l.Lanes.narrow = more || found.took > quickList
 				w.next = time.Now().Add(walkShare * found.took)
 			}
 		default:

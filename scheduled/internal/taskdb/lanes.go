@@ -133,7 +133,8 @@ var ofRecurring = strings.NewReplacer(
 	nextPrioritySQL, "",
 	"t.cron IS NULL", "t.cron IS NOT NULL", "t.priority::int AS priority", "0 AS priority",
 	" AND t.priority = known.priority", "", " AND t.priority = lane.priority", "",
-	", t.priority)", ")", ", low.priority)", ")", ", lane.priority)", ")", "t.type, t.priority, t.next", "t.type, t.next",
+	", t.priority)", ")", ", low.priority)", ")", ", lane.priority)", ")",
+	"t.type, t.priority, t.next", "t.type, t.next",
 )
 
 // QueueLook adds LookSQL or RecurringLookSQL to a batch.
