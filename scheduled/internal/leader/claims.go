@@ -159,7 +159,9 @@ func (l *Leader) claimAndInsert(
 func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, found Look, err error) {
 	var batch pgx.Batch
 	batch.Queue(taskdb.EnterSQL)
-	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())
+	// There may be thousands of lanes. The next tick lists those that become due later.
+	now := l.session.Clock.Now()
+	l.Lanes.Queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
 	l.jobs.Queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
 	listed, more, err := l.readPlan(results)

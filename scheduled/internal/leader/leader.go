@@ -156,7 +156,7 @@ type ticked struct {
 func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
-	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now())
+	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now(), always)
 	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.Queue(l.statements, &batch)
 	limit, sent := l.limit(), time.Now()

@@ -59,6 +59,9 @@ const (
 	maxFound = 5000
 )
 
+// always is after the times of all tasks.
+var always = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
 // from is where a look begins.
 func (m *mark) from() time.Time { return later(m.at.Add(-lateCommit), m.far) }
 
@@ -138,7 +141,7 @@ func (m *Marks) gap(types []string, low, high taskdb.LaneKey) {
 }
 
 // queueLook adds the statement of a look to a batch. If the database's clock was set back, it takes the marks back.
-func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now time.Time, narrow bool) {
+func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now, until time.Time, narrow bool) {
 	known, gaps := make([]taskdb.LaneAt, len(m.probed)), m.gaps
 	for i, one := range m.probed {
 		if one.at.After(now.Add(time.Second)) {
@@ -149,7 +152,7 @@ func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now time.Time, nar
 	if narrow {
 		gaps = nil
 	}
-	s.QueueLook(batch, m.recurring, known, gaps, maxFound)
+	s.QueueLook(batch, m.recurring, known, gaps, maxFound, until)
 }
 
 // learn takes the rows of a look. more says that there may be lanes that it has not listed.
@@ -199,10 +202,11 @@ func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
 	return true
 }
 
-// Queue adds the statements of a look to a batch. now is about the database's time. read reads their answers.
-func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
+// Queue adds the statements of a look to a batch. now is about the database's time. Of the known lanes, the look lists
+// those that have a task until the given time. read reads the answers.
+func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now, until time.Time) {
 	for _, m := range []*Marks{&l.tasks, &l.recurring} {
-		m.queueLook(s, batch, now, l.narrow)
+		m.queueLook(s, batch, now, until, l.narrow)
 	}
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }

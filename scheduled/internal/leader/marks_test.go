@@ -34,7 +34,7 @@ func nodeOf(kinds []string, queues ...string) []taskdb.LiveNode {
 func (b *bench) look(l *Lanes) string {
 	b.T.Helper()
 	var batch pgx.Batch
-	l.Queue(b.Queries, &batch, time.Now())
+	l.Queue(b.Queries, &batch, time.Now(), always)
 	results := b.Pool.SendBatch(b.T.Context(), &batch)
 	found, more, err := l.read(results, time.Now())
 	if err := errors.Join(err, results.Close()); err != nil || more {
@@ -117,7 +117,7 @@ func TestMarkFrom(t *testing.T) {
 		}
 	}
 	m := Marks{probed: []*markedLane{{mark: mark{at: at(60), far: at(59)}}, {mark: mark{at: at(8), far: at(7)}}}}
-	m.queueLook(taskdb.Queries{}, new(pgx.Batch), at(8), false)
+	m.queueLook(taskdb.Queries{}, new(pgx.Batch), at(8), always, false)
 	if first, second := m.probed[0].from(), m.probed[1].from(); !first.Equal(at(8-late)) || !second.Equal(at(7)) {
 		t.Errorf("after the clock was set back, looks begin at %s and %s", first, second)
 	}
@@ -147,7 +147,7 @@ func TestLookSeesLateCommits(t *testing.T) {
 	look := func() string {
 		l.tasks.lanes[0].at = now.Add(9 * time.Second) // as if another task had been claimed then
 		var batch pgx.Batch
-		l.Queue(b.Queries, &batch, now.Add(time.Hour))
+		l.Queue(b.Queries, &batch, now.Add(time.Hour), always)
 		results := b.Pool.SendBatch(t.Context(), &batch)
 		found, _, err := l.read(results, time.Now())
 		if err := errors.Join(err, results.Close()); err != nil {
@@ -328,7 +328,7 @@ func TestLookListsManyLanesInTurn(t *testing.T) {
 		more  bool
 	}{{maxFound, true}, {lanes, false}} {
 		var batch pgx.Batch
-		l.Queue(b.Queries, &batch, time.Now())
+		l.Queue(b.Queries, &batch, time.Now(), always)
 		results := b.Pool.SendBatch(t.Context(), &batch)
 		found, more, err := l.read(results, time.Now())
 		if err := errors.Join(err, results.Close()); err != nil || more != want.more || len(found.Tasks) != want.lanes {

@@ -81,8 +81,8 @@ func (l *Leader) walkOn(ctx context.Context) {
 	var look *pgx.Batch
 	if l.Lanes.narrow {
 		look = &pgx.Batch{}
-		l.Lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), false)
-		l.Lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), false)
+		l.Lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
+		l.Lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
 	}
 	under := make(chan walked, 1)
 	w.under = under

@@ -6,9 +6,9 @@ import (
 )
 
 // Turns bound how many connections of the engine's pool housekeeping holds at once. Without this bound, retention, the
-// leader's walk, table statistics and others could hold all connections of a small pool. Then claims would wait too long for
-// their start, and outcomes for their record, and the node would end itself. A turn comes to those who wait in their
-// order. It is safe for concurrent use.
+// leader's walk, table statistics and others could hold all connections of a small pool. Then claims would wait too
+// long for their start, and outcomes for their record, and the node would end itself. A turn comes to those who wait in
+// their order. It is safe for concurrent use.
 type Turns chan struct{}
 
 // NewTurns returns the turns for a pool of so many connections. Housekeeping has half of them, and at least one.

@@ -99,8 +99,9 @@ const nextPrioritySQL = `
             AND t.priority > low.priority AND t.priority < low.to_priority
         ORDER BY t.priority, t.next_attempt_at LIMIT 1)`
 
-// LookSQL lists the known lanes, each from a time on, and the lanes in the gaps, $11 at most. In a gap it jumps from
-// the head of each lane to the head of the next, which takes one probe a lane, however many tasks the lanes have.
+// LookSQL lists the known lanes whose head lies between a time of their own and $12, and the lanes in the gaps, $11 at
+// most. In a gap it jumps from the head of each lane to the head of the next, which takes one probe a lane, however many
+// tasks the lanes have.
 const LookSQL = `
 WITH RECURSIVE found AS (
     SELECT head.*, low.to_type, low.to_priority
@@ -118,7 +119,7 @@ FROM (
     CROSS JOIN LATERAL (
         SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
         WHERE t.cron IS NULL AND t.queue = known.queue AND t.type = known.type AND t.priority = known.priority
-            AND t.next_attempt_at >= known.since
+            AND t.next_attempt_at >= known.since AND t.next_attempt_at <= $12::timestamptz
         ORDER BY t.next_attempt_at LIMIT 1
     ) AS head
     UNION ALL
@@ -138,7 +139,9 @@ var ofRecurring = strings.NewReplacer(
 )
 
 // QueueLook adds LookSQL or RecurringLookSQL to a batch.
-func (s Queries) QueueLook(batch *pgx.Batch, recurring bool, known []LaneAt, gaps []Gap, most int) {
+func (s Queries) QueueLook(
+	batch *pgx.Batch, recurring bool, known []LaneAt, gaps []Gap, most int, until time.Time,
+) {
 	low, high := make([]LaneAt, len(gaps)), make([]LaneAt, len(gaps))
 	for i, gap := range gaps {
 		low[i].LaneKey, high[i].LaneKey = gap.Low, gap.High
@@ -148,7 +151,7 @@ func (s Queries) QueueLook(batch *pgx.Batch, recurring bool, known []LaneAt, gap
 		statement = RecurringLookSQL
 	}
 	batch.Queue(s.Schema.SQL(statement), slices.Concat(
-		[]any{nil}, columnsOfLanes(known), columnsOfLanes(low)[:3], columnsOfLanes(high)[1:3], []any{most},
+		[]any{nil}, columnsOfLanes(known), columnsOfLanes(low)[:3], columnsOfLanes(high)[1:3], []any{most, until},
 	)...)
 }
 
