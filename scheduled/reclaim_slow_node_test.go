@@ -25,6 +25,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	}
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	tr.oneBatch("default", n)
+	tr.turn()
 	s.exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now()`,
 		taskdb.ClientID(999_999))
 	s.exec(`

@@ -117,6 +117,7 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 			'FAILED', 'oh', 7), (10, 'one', 'TEST', 9, 2, '2031-02-03 04:05:00.123456Z', NULL, NULL,
 			'2031-02-03 04:05:03.123456Z', 'LOST', NULL, NULL)`)
 	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_changes
+			(revision, task_id, verb, outcome, changed_at, changed_by, old, new)
 		VALUES (11, 'one', 'sql', 'rescheduled', '2031-02-03 04:05:05.123456Z', 'ann', '{"a": 1}', '{"a": 2}'),
 		(9, 'one', 'schedule', 'created', '2031-02-03 04:05:04.123456Z', 'ann', NULL, NULL)`)
 	want := store.History{

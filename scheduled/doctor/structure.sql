@@ -6,6 +6,7 @@ CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secr
 CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions USING btree (expires_at);
 CREATE UNIQUE INDEX api_sessions_pkey ON tasktable.api_sessions USING btree (token_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
+CREATE INDEX nodes_elected ON tasktable.nodes USING btree (elected_at);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);
 CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);
 CREATE INDEX notice_causes_at ON tasktable.notice_causes USING brin (at);

@@ -194,7 +194,7 @@ func TestAlertsFire(t *testing.T) {
 		}, []string{"TasktableQueueDeep", "TasktableSlotsExhausted"}},
 		{"tasks wait for a host", func(s *scene) {
 			s.schedule(3, "", 10*time.Minute)
-			s.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = next_attempt_at,
+			s.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = due_at, due_at = NULL,
 				next_attempt_at = now() + interval '1 day'`)
 			s.node(10)
 			s.until(`tasktable_lane_waiting == 3`)

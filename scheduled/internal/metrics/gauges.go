@@ -266,7 +266,9 @@ func lanesShown(seen *Sight, nodes []taskdb.LiveNode, found *tableCounts) map[la
 		if !known {
 			one = of(labelsOf(l))
 		}
-		one.dueIn = l.DueIn
+		if one.dueIn = l.DueIn; l.DueIn <= 0 {
+			one.dueIn = -l.Late
+		}
 		all[labelsOf(l)] = one
 	}
 	for l, waits := range found.waits { // while a claim tries one of them, its lane may have no other

@@ -18,7 +18,8 @@ type Lane struct {
 	Queue    string
 	Type     string
 	Priority int
-	DueIn    time.Duration // until its oldest task is due; negative if that is overdue
+	DueIn    time.Duration // until its first task can be claimed; negative if it could be before
+	Late     time.Duration // since that task was due
 	Head     time.Time     // when its oldest task is due
 	// Recurring says that the tasks are recurring. These are fired, not claimed, and their lanes have no priority.
 	Recurring bool
@@ -29,15 +30,15 @@ type Lane struct {
 // past the checks can bring one.
 const LanesSQL = `
 WITH RECURSIVE lane AS (
-    (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
+    (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at, t.due_at
      FROM tasktable.scheduled_tasks AS t
      WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL
      ORDER BY t.queue, t.type, t.priority, t.next_attempt_at
      LIMIT 1)
     UNION ALL
-    SELECT next.queue, next.type, next.priority, next.next_attempt_at
+    SELECT next.*
     FROM lane CROSS JOIN LATERAL (
-        SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
+        SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at, t.due_at
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND t.type IS NOT NULL
             AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
@@ -83,7 +84,7 @@ type Gap struct{ Low, High LaneKey }
 // end it there, because Postgres ends a scan by the first column of such a comparison alone. It would read the entries
 // of the next lane, of which nearly all may be dead.
 const nextLaneSQL = `(
-        (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at
+        (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.next_attempt_at, t.due_at
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND low.type <> low.to_type
             AND t.queue = low.queue AND (t.type, t.priority) > (low.type, low.priority) AND t.type < low.to_type
@@ -92,7 +93,7 @@ const nextLaneSQL = `(
 
 const nextPrioritySQL = `
         UNION ALL
-        (SELECT t.queue::text, t.type::text, t.priority::int, t.next_attempt_at
+        (SELECT t.queue::text, t.type::text, t.priority::int, t.next_attempt_at, t.due_at
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND low.type = low.to_type
             AND t.queue = low.queue AND t.type = low.type
@@ -114,16 +115,16 @@ WITH RECURSIVE found AS (
 )
 SELECT lane.queue, lane.type, lane.priority, ` + laneTimesSQL + `
 FROM (
-    SELECT known.queue, known.type, known.priority, head.next_attempt_at
+    SELECT known.queue, known.type, known.priority, head.*
     FROM unnest($2::text[], $3::text[], $4::int[], $5::timestamptz[]) AS known (queue, type, priority, since)
     CROSS JOIN LATERAL (
-        SELECT t.next_attempt_at FROM tasktable.scheduled_tasks AS t
+        SELECT t.next_attempt_at, t.due_at FROM tasktable.scheduled_tasks AS t
         WHERE t.cron IS NULL AND t.queue = known.queue AND t.type = known.type AND t.priority = known.priority
             AND t.next_attempt_at >= known.since AND t.next_attempt_at <= $12::timestamptz
         ORDER BY t.next_attempt_at LIMIT 1
     ) AS head
     UNION ALL
-    (SELECT found.queue, found.type, found.priority, found.next_attempt_at FROM found LIMIT $11::int)
+    (SELECT found.queue, found.type, found.priority, found.next_attempt_at, found.due_at FROM found LIMIT $11::int)
 ) AS lane`
 
 // RecurringLookSQL does the same for recurring tasks. Their index has no priority.
@@ -166,11 +167,14 @@ func columnsOfLanes(lanes []LaneAt) []any {
 }
 
 // laneTimesSQL are the times that are read of a lane. due_in is at most a week, because the leader need not look
-// further ahead, and infinity would not fit.
+// further ahead, and infinity would not fit. late counts from when the task was first due.
 const laneTimesSQL = `
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
     least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in`
+        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in,
+    greatest(extract(epoch FROM coalesce($1::timestamptz, clock_timestamp())
+        - least(CASE WHEN lane.due_at > '1970-01-01' THEN lane.due_at END,
+            greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)), 0)::float8 AS late`
 
 // LaneRow is a lane as LookSQL returns it.
 type LaneRow struct {
@@ -179,6 +183,7 @@ type LaneRow struct {
 	Priority int
 	Head     time.Time
 	DueIn    float64
+	Late     float64
 }
 
 // WorkedBy returns the queues and types for which some node has both slots and a handler, in order.
@@ -249,7 +254,8 @@ func LanesOf(rows []LaneRow, recurring bool) []Lane {
 	for _, row := range rows {
 		lanes = append(lanes, Lane{
 			Queue: row.Queue, Type: row.Type, Priority: row.Priority,
-			DueIn: time.Duration(row.DueIn * float64(time.Second)), Head: row.Head, Recurring: recurring,
+			DueIn: time.Duration(row.DueIn * float64(time.Second)), Late: time.Duration(row.Late * float64(time.Second)),
+			Head: row.Head, Recurring: recurring,
 		})
 	}
 	return lanes
