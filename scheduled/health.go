@@ -195,10 +195,13 @@ func (s *healthState) silence() time.Duration {
 	return time.Since(s.answered)
 }
 
-// idle is how long the loop has made no turn.
+// idle is how long the loop has made no turn. It is 0 before the first one.
 func (s *healthState) idle() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.turned.IsZero() {
+		return 0
+	}
 	return time.Since(s.turned)
 }
 
