@@ -37,7 +37,7 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 				attempted_at = now(), metadata = $2::text::jsonb`, taskdb.ClientID(999_999), test.metadata)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
 				finished_at = now() WHERE id < $1`, fmt.Sprintf("%02d", settled))
-			tr.looks()
+			tr.turn()
 			enginetest.Eventually(t, patience, "the claims are taken back", func() bool {
 				if _, err := tr.leader.Tick(t.Context()); err != nil {
 					t.Fatal(err)

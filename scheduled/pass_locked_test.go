@@ -16,7 +16,7 @@ import (
 func (s *stage) leads(parts ...handlers.Part) *troupe {
 	s.t.Helper()
 	tr := s.prepare(nil, parts...)
-	tr.looks()
+	tr.turn()
 	return tr
 }
 

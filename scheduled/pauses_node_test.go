@@ -251,7 +251,7 @@ func TestPausedBacklogCostsNothing(t *testing.T) {
 	for range looks {
 		for i, tr := range both { // side by side: the machine is as busy for one as for the other
 			began := time.Now()
-			tr.looks()
+			tr.turn()
 			if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 0 || found.Full ||
 				found.Next >= 0 {
 				t.Fatalf("%+v, %v", found, err)

@@ -252,7 +252,7 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
-	tr.looks()
+	tr.turn()
 	s.schedule("first", func(task *store.Task) { task.Priority = 5 })
 	for id, priority := range map[string]int{"second": 5, "less urgent": 0, "broken": -5} {
 		s.schedule(id, func(task *store.Task) { task.Priority = priority })

@@ -138,7 +138,7 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	s := newStage(t)
 	tr := s.prepare(nil, handlers.Handle(s.handle))
 	s.schedule("a", nil)
-	tr.looks()
+	tr.turn()
 	if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}

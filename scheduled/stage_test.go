@@ -313,12 +313,6 @@ func (tr *troupe) turn() {
 	}
 }
 
-// looks has the leader make its look, which a pass needs.
-func (tr *troupe) looks() {
-	tr.t.Helper()
-	tr.turn()
-}
-
 // turns has the node make turns of its loop until it leads and has seen all that is there.
 func (tr *troupe) turns() {
 	tr.t.Helper()
@@ -332,6 +326,7 @@ func (tr *troupe) turns() {
 // run begins the node's work; it stops when the test ends.
 func (tr *troupe) run() {
 	ctx, cancel := context.WithCancel(context.Background())
+	_ = tr.session.Ping(ctx) // it may be long since the node was prepared
 	go func() { tr.done <- tr.instance.run(ctx) }()
 	tr.t.Cleanup(func() {
 		cancel()

@@ -141,7 +141,7 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 				})
 				s.schedule(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
 			}
-			tr.looks()
+			tr.turn()
 			for range 3 { // the later passes find no room
 				if _, err := tr.leader.Pass(t.Context()); err != nil {
 					t.Fatal(err)

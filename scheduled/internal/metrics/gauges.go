@@ -267,7 +267,7 @@ func lanesShown(seen *Sight, nodes []taskdb.LiveNode, found *tableCounts) map[la
 			one = of(labelsOf(l))
 		}
 		if one.dueIn = l.DueIn; l.DueIn <= 0 {
-			one.dueIn = -l.Late
+			one.dueIn = min(l.DueIn, -l.Late) // it was due before it could be claimed
 		}
 		all[labelsOf(l)] = one
 	}
