@@ -37,8 +37,8 @@ the calls.
 With --dashboard the program also serves the dashboard on --http-addr, to people who sign in with a key that has the
 scope read. The dashboard shows tasks, tells why they do or do not run, and acts on them if the key allows it.
 
-A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and up to three more.
-The API and the dashboard need their own (--api-conns, --dashboard-conns). Run as many nodes as you like.
+A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and up to three
+more. The API and the dashboard need their own (--api-conns, --dashboard-conns). Run as many nodes as you like.
 
 With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
 when the node stops, and fire while some node works their types.

@@ -109,9 +109,9 @@ func (e *Execution) Again(at time.Time) {
 // and no time, the fan-out does not repeat the tasks that failed in an earlier night. FollowUp returns no receipt, so
 // the handler is not told.
 //
-// A follow-up that is due now starts at once, also as a step of a chain of follow-ups. Nothing slows down a chain of new
-// tasks, so the handlers must see to it that it ends. A task that has run before starts one second after its last start
-// at the earliest, so that tasks which schedule each other for ever do not fill the database.
+// A follow-up that is due now starts at once, also as a step of a chain of follow-ups. Nothing slows down a chain of
+// new tasks, so the handlers must see to it that it ends. A task that has run before starts one second after its last
+// start at the earliest, so that tasks which schedule each other for ever do not fill the database.
 func (e *Execution) FollowUp(task store.Task) {
 	if e.late.call("FollowUp") {
 		return

@@ -33,8 +33,8 @@ type Config struct {
 	// Schema is the Postgres schema of the tables. Default (""): tasktable.
 	Schema string
 	// EngineConns is the EngineConns of the nodes' scheduled.Config. The doctor needs it to say whether the server
-	// has connections for one more node. A node takes EngineConns, up to three more, and the MaxConns of the Pool. Default
-	// (0): 6.
+	// has connections for one more node. A node takes EngineConns, up to three more, and the MaxConns of the Pool.
+	// Default (0): 6.
 	EngineConns int
 	// Retention is how long the nodes keep dead letters. The doctor needs it to say when retention removes the
 	// oldest. -1 means for ever. Default (0): 90 days, as for nodes.

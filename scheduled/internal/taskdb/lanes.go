@@ -101,8 +101,8 @@ const nextPrioritySQL = `
         ORDER BY t.priority, t.next_attempt_at LIMIT 1)`
 
 // LookSQL lists the known lanes whose head lies between a time of their own and $12, and the lanes in the gaps, $11 at
-// most. In a gap it jumps from the head of each lane to the head of the next, which takes one probe a lane, however many
-// tasks the lanes have.
+// most. In a gap it jumps from the head of each lane to the head of the next, which takes one probe a lane, however
+// many tasks the lanes have.
 const LookSQL = `
 WITH RECURSIVE found AS (
     SELECT head.*, low.to_type, low.to_priority
@@ -254,8 +254,8 @@ func LanesOf(rows []LaneRow, recurring bool) []Lane {
 	for _, row := range rows {
 		lanes = append(lanes, Lane{
 			Queue: row.Queue, Type: row.Type, Priority: row.Priority,
-			DueIn: time.Duration(row.DueIn * float64(time.Second)), Late: time.Duration(row.Late * float64(time.Second)),
-			Head: row.Head, Recurring: recurring,
+			DueIn: time.Duration(row.DueIn * float64(time.Second)),
+			Late:  time.Duration(row.Late * float64(time.Second)), Head: row.Head, Recurring: recurring,
 		})
 	}
 	return lanes
