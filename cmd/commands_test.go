@@ -51,7 +51,7 @@ func TestCommandsFileErrors(t *testing.T) {
 		"--commands (TASKTABLE_COMMANDS): /nowhere/c.yaml: no such file or directory")
 }
 
-// A group that may write to the file, or to what the file names, may decide what the node runs. The node says so.
+// A group that may write to the file, or to a file that it names, may have the node run anything. The node says so.
 func TestCommandsOfAGroup(t *testing.T) {
 	t.Parallel()
 	program, secret := written(t, "program", "#!/bin/sh\n"), written(t, "secret", "s3cret\n")

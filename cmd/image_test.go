@@ -141,7 +141,7 @@ func (c *composition) run(args ...string) string {
 	return docker(c.t, slices.Concat(c.base, args)...)
 }
 
-// docker runs a command, mostly one of Docker, and returns what it writes to stdout.
+// docker runs a command, mostly one of Docker, and returns its output.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

@@ -92,8 +92,8 @@ func (m *Marks) add(fresh []*markedLane) {
 	}
 }
 
-// arrange sets what a look reads. In each worked queue, it reads the worked lanes that are known, and what lies before,
-// between and after the known lanes if some worked type may be there.
+// arrange sets the parts that a look reads. In each worked queue these are the known lanes that some node works, and
+// the gaps before, between and after known lanes, if a worked type may be there.
 func (m *Marks) arrange() {
 	m.probed, m.gaps = nil, nil
 	next := 0 // in lanes

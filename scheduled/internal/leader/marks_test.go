@@ -80,7 +80,7 @@ func TestLookFindsLanes(t *testing.T) {
 			t.Fatalf("got %s\nwant %s", got, strings.Join(want, "; "))
 		}
 	}
-	// A type that comes back has what it had.
+	// A type that comes back has its marks.
 	l.Work(nodeOf([]string{"BB"}, "b", "d", "f"))
 	if got := b.look(&l); got != "b BB 5; d BB 7" {
 		t.Errorf("with one type: %s", got)
@@ -166,7 +166,7 @@ func TestLookSeesLateCommits(t *testing.T) {
 	}
 }
 
-// What lies before a mark is put behind the other tasks, in its order, and keeps the time at which it was due. A task
+// The tasks before a mark are put behind the others, in their order, and keep the time at which they were due. A task
 // that cannot be moved keeps no other from it.
 func TestWalk(t *testing.T) {
 	t.Parallel()

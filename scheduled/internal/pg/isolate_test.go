@@ -74,7 +74,8 @@ func TestIsolate(t *testing.T) {
 	}
 }
 
-// What takes too long is tried in a smaller size by the next step. By itself it is given up, so that the others get on.
+// If a step takes too long, the next step is smaller. An item that takes too long alone is given up, so that the others
+// get on.
 func TestStep(t *testing.T) {
 	t.Parallel()
 	refused, canceled := &pgconn.PgError{Code: "22003"}, &pgconn.PgError{Code: "57014"}

@@ -28,7 +28,7 @@ func (s *Size) Reset() { s.now.Store(int64(s.most)) }
 // Grow doubles the size, after a step that succeeded.
 func (s *Size) Grow() { s.now.Store(int64(min(2*s.Now(), s.most))) }
 
-// Shrink sets the size to half of what a step had that took too long. It reports whether that is smaller than before.
+// Shrink sets the size to half of that of a step that took too long. It reports whether that is smaller than before.
 func (s *Size) Shrink(had int) bool {
 	next := max(min(had, s.most)/2, s.least)
 	return s.now.Swap(int64(next)) > int64(next)

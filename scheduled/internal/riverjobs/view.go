@@ -120,7 +120,7 @@ func (j *View) Read(results pgx.BatchResults) error {
 	return err
 }
 
-// TakeOver begins with what the former leader knew. next is the smallest id that it had not seen, and older are the
+// TakeOver begins with the jobs that the former leader knew. next is the smallest id that it had not seen, and older are the
 // jobs below it that were there.
 func (j *View) TakeOver(next int64, older []int64) { j.Next, j.found = next, older }
 

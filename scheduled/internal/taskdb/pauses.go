@@ -48,7 +48,7 @@ func (s Queries) PauseEnded(
 		s.Schema.SQL(pauseEndedSQL), now, most, pg.OrEmpty(aside))
 }
 
-// resumeSQL does what the verb resume does, for many tasks, in a fifth of the time.
+// resumeSQL resumes many tasks as the verb resume does one, in a fifth of the time.
 const resumeSQL = `
 WITH due AS MATERIALIZED (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t

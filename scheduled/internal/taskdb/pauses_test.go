@@ -131,7 +131,7 @@ func TestResumeDueAfterAChange(t *testing.T) {
 	}
 }
 
-// What somebody has locked is resumed later, and holds up no other; very many come in steps.
+// A task that somebody has locked is resumed later, and holds up no other task. Many tasks are resumed in steps.
 func TestResumeDueOfManyAndLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

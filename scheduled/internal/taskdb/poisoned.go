@@ -34,7 +34,7 @@ func (s Queries) LockHead(
 	return &found[0], nil
 }
 
-// The statement computes nothing from the row's times, because these may be what is broken.
+// The statement computes nothing from the row's times, because just these may be broken.
 const failBrokenSQL = `
 WITH updated AS (
     UPDATE tasktable.scheduled_tasks AS t

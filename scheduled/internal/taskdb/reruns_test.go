@@ -101,7 +101,7 @@ func TestEndlessRerunsWait(t *testing.T) {
 	}
 }
 
-// The second counts from the start of the attempt: what takes longer goes on without a pause, and is not reported.
+// The second counts from the start of the attempt. An attempt that takes longer is followed without a pause.
 func TestRerunAfterALongAttempt(t *testing.T) {
 	t.Parallel()
 	const took = 3 * time.Second
