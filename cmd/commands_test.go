@@ -4,6 +4,7 @@ package cmd
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -55,8 +56,8 @@ func TestCommandsFileErrors(t *testing.T) {
 func TestCommandsOfAGroup(t *testing.T) {
 	t.Parallel()
 	program, secret := written(t, "program", "#!/bin/sh\n"), written(t, "secret", "s3cret\n")
-	file := written(t, "commands.yaml", "commands: {a: {path: "+program+", secrets: {A: "+secret+"}}, b: {path: "+program+
-		"}}\n")
+	file := written(t, "commands.yaml", fmt.Sprintf("commands: {a: {path: %s, secrets: {A: %s}}, b: {path: %s}}\n",
+		program, secret, program))
 	for _, test := range []struct {
 		modes [3]os.FileMode // of the file, the program and the secret
 		want  string
@@ -75,7 +76,8 @@ func TestCommandsOfAGroup(t *testing.T) {
 		settings := commandSettings{path: file}
 		_, err := settings.variants(slog.New(slog.NewTextHandler(&log, nil)))
 		warned := strings.Count(log.String(), "level=WARN")
-		if err != nil || warned > 1 || (warned == 1) != (test.want != "") || !strings.HasSuffix(log.String(), test.want) {
+		said := strings.HasSuffix(log.String(), test.want)
+		if err != nil || warned > 1 || (warned == 1) != (test.want != "") || !said {
 			t.Errorf("%#o: %v\n%swant %s", test.modes, err, log.String(), test.want)
 		}
 	}

@@ -27,8 +27,8 @@ func limitedURL(t *testing.T, most int) (limited, admin string) {
 	return address.String(), admin
 }
 
-// A node of the program that leads has the connections of its two pools and three more, and not one more: with a session
-// URL of its own, too, and while it works.
+// A node that leads has the connections of its two pools and three more, but no others. The same holds while it works,
+// and with a session URL of its own.
 func TestServeStaysWithinItsConnections(t *testing.T) {
 	t.Parallel()
 	limited, admin := limitedURL(t, 4+3+3)

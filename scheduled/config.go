@@ -128,8 +128,8 @@ type Config struct {
 	// DefaultBackoff.
 	Backoff handlers.Backoff
 	// EngineConns is the size of the engine's own pool, which includes River's connections. It must be between 3 and
-	// 100. The node also has a session and a listener, and one more connection while it leads, so it needs at most
-	// EngineConns + 3 connections besides those of Pool. Fewer connections make settling slower. The default is 6.
+	// 100. The node also has a session and a listener, and one more connection while it leads. So it needs at most
+	// EngineConns + 3 connections, and those of Pool. A small pool makes settling slower. The default is 6.
 	EngineConns int
 	// Metrics is where the node registers its metrics while it runs; monitoring/README.md lists them. They have no
 	// label for the node. Two nodes in one process each need a prometheus.WrapRegistererWith of their own, or the

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ownConns is the most connections that a node has besides those of Config.Pool: a session, a listener, one more while
-// it leads, and the engine's pool.
+// ownConns is the number of connections that a node may have besides those of Config.Pool. These are the engine's pool,
+// a session, a listener, and the leader's connection.
 func (c Config) ownConns() int { return c.EngineConns + 3 }
 
 // counted adds the number of connections that a node needs to an error of a server that refuses one more connection.

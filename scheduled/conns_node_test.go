@@ -135,8 +135,8 @@ func workAtOnce(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 	return nil
 }
 
-// A node that leads has EngineConns connections and three more, besides those of its pool: idle, busy, and when it has lost its
-// session and begins again. The server would refuse the next one.
+// A node that leads has EngineConns + 3 connections besides those of its pool. The server refuses any more. The node may
+// be idle or busy, or it may begin again after it has lost its session.
 func TestConnectionBudget(t *testing.T) {
 	t.Parallel()
 	for _, conns := range []int{3, 6} {

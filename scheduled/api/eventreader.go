@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// eventReader reads the history for all streams of the process. Streams that are at the same place, as all are that
-// have nothing left to read, share what it reads. A stream of a tenant shares it with those of the same tenant.
+// eventReader reads the history for all streams of the process. Streams at the same place share a read. All streams
+// that have read everything are at the same place. Streams of a tenant share their reads only with each other.
 type eventReader struct {
 	api   *API
 	nows  shared[cursor]
@@ -21,7 +21,7 @@ type eventReader struct {
 // sentEvent is an event as a client gets it.
 type sentEvent struct{ id, kind, data string }
 
-// eventPage is what one read has found.
+// eventPage is the result of one read.
 type eventPage struct {
 	events []sentEvent
 	next   cursor // of a client that has them all
@@ -108,7 +108,7 @@ func (r *eventReader) rows(ctx context.Context, tenant string, s span, now curso
 	return *found, nil
 }
 
-// shared has what was read within the last eventsPause. While one stream reads a thing, others that want it wait.
+// shared keeps the values of the last eventsPause, by key. While one stream reads a value, the others wait for it.
 type shared[V any] struct {
 	mu   sync.Mutex
 	read map[string]*reading[V]

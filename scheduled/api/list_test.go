@@ -56,7 +56,8 @@ func listed(t *testing.T) *service {
 	s.wants(201, "all", "PUT", "/v1/tasks/other", strings.Replace(base, "TEST", "OTHER", 1))
 	s.wants(200, "all", "POST", "/v1/dead-letters/archive", `{"ids": ["expired"]}`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'completed' WHERE id = 'other'`)
-	s.asEngine(`UPDATE tasktable.scheduled_tasks SET waiting_since = clock_timestamp() WHERE id IN ('later', 'completed')`)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET waiting_since = clock_timestamp()
+		WHERE id IN ('later', 'completed')`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = CASE id WHEN 'completed' THEN '2000-01-01Z'::timestamptz
 		WHEN 'failed' THEN '2000-01-02Z' ELSE '2000-01-03Z' END WHERE finished_at IS NOT NULL`)
 	return s

@@ -26,8 +26,8 @@ type recurringRow struct {
 	Cron     string
 	Zone     string
 	Planned  bool
-	ZoneData string  // the recurrence.Fingerprint of the zone by which the leader planned the next fire; "": none
-	Late     float64 // seconds; negative: the fire is in the future
+	ZoneData string  // the recurrence.Fingerprint of the zone when the leader planned the next fire, or ""
+	Late     float64 // in seconds, negative if the fire is in the future
 	Paused   bool
 }
 

@@ -98,8 +98,8 @@ func (r row) measure(t *testing.T, long bool, empty *site) result {
 	return result{r, size, plain, empty.lateness(plainID, began).worst, s.log.Lines()}
 }
 
-// wrong says why a result is not good. The long form grants the empty run's worst start. In the short form other work may
-// keep the machine busy, so the bound grows as the empty run becomes slower.
+// wrong says why a result is not good. The long form grants the empty run's worst start. In the short form other work
+// may keep the machine busy, so the bound grows as the empty run becomes slower.
 func (r result) wrong(long bool) string {
 	bound := usualBound
 	switch {

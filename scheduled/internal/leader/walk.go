@@ -16,9 +16,9 @@ import (
 )
 
 // walk makes the reads that may have to step over millions of dead index entries, in the background, on the engine's
-// pool. The leader does not wait for it. In rounds, it goes through the lanes and puts the tasks that no look sees any more
-// behind the others of their lane, by their ids. Such a task was committed long after it was written, or somebody had
-// locked it, or the leader had left it alone, while others were claimed. If a look took too long, a round lists the
+// pool. The leader does not wait for it. In rounds, it goes through the lanes and puts the tasks that no look sees any
+// more behind the others of their lane, by their ids. Such a task was committed long after it was written, or somebody
+// had locked it, or the leader had left it alone, while others were claimed. If a look took too long, a round lists the
 // lanes instead.
 type walk struct {
 	pool       *pgxpool.Pool
