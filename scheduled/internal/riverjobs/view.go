@@ -120,8 +120,8 @@ func (j *View) Read(results pgx.BatchResults) error {
 	return err
 }
 
-// TakeOver begins with the jobs that the former leader knew. next is the smallest id that it had not seen. older are the
-// jobs below next that were there.
+// TakeOver begins with the jobs that the former leader knew. next is the smallest id that it had not seen, and older
+// has the jobs below it that were there.
 func (j *View) TakeOver(next int64, older []int64) { j.Next, j.found = next, older }
 
 // Older returns the jobs with ids below Next.
