@@ -159,7 +159,7 @@ func TestAlertsFire(t *testing.T) {
 			s.node(10)
 			for range 20 {
 				s.schedule(10, "", 0)
-				s.scrape(s.t, s.registry)
+				s.scrape(s.t, s.registry, scrapeEvery)
 			}
 			s.schedule(1, "fail", 0)
 			s.until(
@@ -171,7 +171,7 @@ func TestAlertsFire(t *testing.T) {
 			s.node(10)
 			s.hold(while, scrapeEvery, nil)
 			s.stop()
-			s.scrape(s.t, s.registry)
+			s.scrape(s.t, s.registry, scrapeEvery)
 			s.hold(while, scrapeEvery, nil)
 		}, []string{"TasktableNoLeader"}},
 		{"nobody has the type", func(s *scene) {

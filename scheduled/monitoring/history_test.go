@@ -51,8 +51,8 @@ func newHistory() *history {
 	return &history{now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), series: map[uint64]*series{}}
 }
 
-// scrape asks as Prometheus does, by HTTP, and parses the text that comes.
-func (h *history) scrape(t *testing.T, from prometheus.Gatherer) {
+// scrape asks as Prometheus does, by HTTP, and parses the text that comes. The scrape is so long after the one before.
+func (h *history) scrape(t *testing.T, from prometheus.Gatherer, after time.Duration) {
 	t.Helper()
 	answer := httptest.NewRecorder()
 	promhttp.HandlerFor(from, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
@@ -69,7 +69,7 @@ func (h *history) scrape(t *testing.T, from prometheus.Gatherer) {
 	for _, family := range families {
 		samples = append(samples, samplesOf(family)...)
 	}
-	h.add(scrapeEvery, samples)
+	h.add(after, samples)
 }
 
 // add adds a scrape so long after the one before. A series that is not in it any more goes stale.

@@ -139,7 +139,7 @@ func (s *scene) node(slots int) {
 	s.until(`tasktable_river_jobs{state="available"}`)
 	// What came before is another situation. On a busy machine it takes long until the node leads.
 	*s.history = *newHistory()
-	s.scrape(s.t, s.registry)
+	s.scrape(s.t, s.registry, scrapeEvery)
 }
 
 // led has a result as long as the node leads: on a machine that is busy it may not, for a moment, and what then is
@@ -153,14 +153,15 @@ func (s *scene) until(expression string) {
 }
 
 // untilWithin is until with a limit of its own, for an event that the engine brings about only after a minute.
+// Almost no time passes in the history while it waits, because on a slow machine an alert would fire meanwhile.
 func (s *scene) untilWithin(limit time.Duration, expression string) {
 	s.t.Helper()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
-	for {
-		s.scrape(s.t, s.registry)
+	for after := scrapeEvery; ; after = time.Millisecond {
+		s.scrape(s.t, s.registry, after)
 		if len(s.ask(s.t, expression, s.now)) > 0 && len(s.ask(s.t, led, s.now)) > 0 {
 			return
 		}
