@@ -35,7 +35,7 @@ const (
 	repeatsOne = 4                       // of so many calls, one is sent again after its answer
 )
 
-func (r *rig) openCallers(ctx context.Context) error {
+func (r *harness) openCallers(ctx context.Context) error {
 	if r.settings.Callers == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (r *rig) openCallers(ctx context.Context) error {
 	}
 	for i := range r.settings.Callers {
 		name := fmt.Sprintf("%s-%d", callerName, i+1)
-		w := newWriter(name, r.ledger, r.settings, r.settings.random(uint64(200+i)))
+		w := newWriter(name, r.opLog, r.settings, r.settings.random(uint64(200+i)))
 		w.hosts = r.receivers.hosts
 		r.callers = append(r.callers, &caller{
 			writer: w, url: "http://" + r.api.front.address, secret: r.api.secret, work: newDice(allCalls, nil),
@@ -95,9 +95,9 @@ type receipt struct {
 	Outcome  string `json:"outcome"`
 }
 
-// call sends a call until it has an answer, and writes to the ledger what it was told.
+// call sends a call until it has an answer, and writes to the log what it was told.
 func (c *caller) call(r request) {
-	e := entry{Op: c.ledger.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
+	e := entry{Op: c.opLog.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
 	for _, one := range c.sendAll(r, fmt.Sprintf("%d/%s", e.Op, r.verb)) {
 		e.Tries += one.tries
 		e.Lost += one.lost
@@ -115,7 +115,7 @@ func (c *caller) call(r request) {
 		e.Ended = time.Now()
 	}
 	c.conclude(&e)
-	c.ledger.add(e)
+	c.opLog.add(e)
 }
 
 // sendAll sends a call once, or several times at once, and perhaps again after its answer.

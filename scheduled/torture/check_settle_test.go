@@ -82,8 +82,8 @@ func noStaleCompletion(h *history) (samples int, wrong []violation) {
 // Outcomes of claims that never came to call their handler.
 var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED": true}
 
-// outcomesAgreeWithDiaries: what is recorded of a claim is what its handler did.
-func outcomesAgreeWithDiaries(h *history) (samples int, wrong []violation) {
+// outcomesAgreeWithJournals: what is recorded of a claim is what its handler did.
+func outcomesAgreeWithJournals(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for i := range h.Executions {
 		e := &h.Executions[i]

@@ -21,7 +21,7 @@ var checks = []check{
 	{"type slots", typesKeepTheirSlots, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},
-	{"outcome", outcomesAgreeWithDiaries, minute},
+	{"outcome", outcomesAgreeWithJournals, minute},
 	{"settle", settlesAreQuick, minute},
 	{"effects", effectsAreExactlyOnce, minute},
 	{"attempts", attemptsAreCounted, minute},

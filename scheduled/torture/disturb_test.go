@@ -11,7 +11,7 @@ import (
 
 // disturber does things to the system.
 type disturber struct {
-	*rig
+	*harness
 	random *rand.Rand
 	deck   *deck
 	wg     sync.WaitGroup
@@ -45,8 +45,8 @@ var singles = []string{faultKill, faultKill, faultLeader, faultKill, faultCut}
 // disturb does something every now and then until ctx is done, and returns when all of it is over. Storms, in which
 // anything may come on top of anything, take turns with single faults whose consequences can be measured: then only
 // writers are disturbed besides. A run that has time for both begins with a calm and a single fault.
-func (r *rig) disturb(ctx context.Context) {
-	d := &disturber{rig: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
+func (r *harness) disturb(ctx context.Context) {
+	d := &disturber{harness: r, random: r.settings.random(1), deck: &deck{dice: newDice(allFaults, r.settings.Faults)}}
 	defer d.long.Wait()
 	defer d.wg.Wait()
 	if d.deck.total == 0 {

@@ -10,9 +10,9 @@
 // answers. Such a writer sends each call with an Idempotency-Key until it has an answer. Some tasks are HTTP requests.
 // Each way in which their receivers misbehave has a receiver of its own, so that some circuits open and others do not.
 //
-// The test does not rely on the engine's own records. The writers keep a log (ledger_test.go). Triggers of the test
+// The test does not rely on the engine's own records. The writers keep a log (oplog_test.go). Triggers of the test
 // record each change of each row with its content (audit_test.go). The handlers write their payloads, their starts
-// and ends, and their requests to the engine into files that outlive a kill (diary_test.go). Their transactional
+// and ends, and their requests to the engine into files that outlive a kill (journal_test.go). Their transactional
 // effects go to a table without a key. The receivers keep a record of their requests (receiver_test.go). For each
 // promise a check reads this evidence (check_*_test.go). Two kinds of tests test the checks: histories that the checks
 // must refuse (oracle_*_test.go), and engines that are broken on purpose (mutants_*_test.go). A check reports how many

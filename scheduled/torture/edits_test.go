@@ -132,14 +132,14 @@ func (w *writer) pauseScope() {
 		p.Queue = slowQueue
 		scope = store.Queue(p.Queue)
 	}
-	if !w.ledger.pause(p) {
+	if !w.opLog.pause(p) {
 		return // it is another writer's, which its end would end, too
 	}
 	if w.ask(func(ctx context.Context) error {
 		_, err := w.tasks.PauseScope(ctx, w.pool, scope, time.Time{}, "to see")
 		return err
 	}) == nil {
-		w.ledger.edit(func() { p.Held = time.Now() })
+		w.opLog.edit(func() { p.Held = time.Now() })
 	}
 	<-time.After(time.Duration(200+w.random.IntN(1000)) * time.Millisecond)
 	w.resumeScope(p, scope)
@@ -147,13 +147,13 @@ func (w *writer) pauseScope() {
 
 // resumeScope ends a pause, trying until it is done.
 func (w *writer) resumeScope(p *pauseEntry, scope store.Scope) {
-	w.ledger.edit(func() { p.Resuming = time.Now() })
+	w.opLog.edit(func() { p.Resuming = time.Now() })
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(200 * time.Millisecond) {
 		if w.ask(func(ctx context.Context) error {
 			_, err := w.tasks.ResumeScope(ctx, w.pool, scope)
 			return err
 		}) == nil {
-			w.ledger.edit(func() { p.Over = time.Now() })
+			w.opLog.edit(func() { p.Over = time.Now() })
 			return
 		}
 	}

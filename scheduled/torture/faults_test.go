@@ -136,7 +136,7 @@ func (b *blow) silence(ctx context.Context, s *slot, p *process) {
 }
 
 // quietly says whether the process that leads is about to lead no more, since it was made quiet.
-func (r *rig) quietly(leader int) bool {
+func (r *harness) quietly(leader int) bool {
 	return slices.ContainsFunc(r.slots, func(s *slot) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()

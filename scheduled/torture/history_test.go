@@ -221,11 +221,11 @@ type run struct {
 
 // life is a process.
 type life struct {
-	PID   int
-	Slot  string
-	From  time.Time
-	Until time.Time // when it was about to be killed, or had ended
-	Diary string
+	PID     int
+	Slot    string
+	From    time.Time
+	Until   time.Time // when it was about to be killed, or had ended
+	Journal string
 }
 
 // span is a time during which a process did not get on.

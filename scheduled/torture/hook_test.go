@@ -155,7 +155,7 @@ func badFor(url string) int {
 	return attempts
 }
 
-// noteHook writes to the diary what the handler of a request returned, and how long the documentation has the next
+// noteHook writes to the journal what the handler of a request returned, and how long the documentation has the next
 // attempt wait.
 func (w *worker) noteHook(e *handlers.Execution, err error) {
 	var sent hook

@@ -71,23 +71,23 @@ func (h *history) load(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// readProcesses reads the diaries of processes.
+// readProcesses reads the journals of processes.
 func (h *history) readProcesses(processes []*process) error {
 	for _, p := range processes {
 		from, until := p.life()
-		one := life{PID: p.pid, Slot: p.slot, From: from, Until: until, Diary: p.diary}
+		one := life{PID: p.pid, Slot: p.slot, From: from, Until: until, Journal: p.journal}
 		h.Processes = append(h.Processes, one)
-		marks, err := readDiary(p.diary)
+		marks, err := readJournal(p.journal)
 		if err != nil {
 			return err
 		}
-		h.addDiary(one, marks)
+		h.addJournal(one, marks)
 	}
 	return nil
 }
 
-// addDiary makes runs of the marks of a process.
-func (h *history) addDiary(of life, marks []mark) {
+// addJournal makes runs of the marks of a process.
+func (h *history) addJournal(of life, marks []mark) {
 	open := map[int64]int{} // fence: index of the run
 	for _, m := range marks {
 		switch m.Kind {

@@ -70,12 +70,12 @@ var contentMutants = []mutant{
 		edits: []edit{{engine + "internal/outcome/outcome.go", "max(*wish.snooze, 0)", "min(*wish.snooze, 0)"}},
 	},
 	{
-		name: "a pause does not end", by: []string{"pause until"}, steer: fickle,
+		name: "a pause does not end", by: []string{"pause until"}, steer: editing,
 		edits: []edit{{engine + "internal/taskdb/pauses.go", "WHERE t.paused_until <= coalesce(",
 			"WHERE false AND t.paused_until <= coalesce("}},
 	},
 	{
-		name: "a pause ends before its time", by: []string{"pause until"}, steer: fickle,
+		name: "a pause ends before its time", by: []string{"pause until"}, steer: editing,
 		edits: []edit{
 			{engine + "internal/leader/leader.go", "t.paused_until <= statement_timestamp()",
 				"t.paused_until - interval '2 seconds' <= statement_timestamp()"},
@@ -97,14 +97,15 @@ var contentMutants = []mutant{
 			"                AND hashtext(t.id) % 3 <> 0\n"}},
 	},
 	{
-		name: "an edit keeps the old payload", by: []string{"content"}, steer: fickle,
+		name: "an edit keeps the old payload", by: []string{"content"}, steer: editing,
 		edits: []edit{{schema + "00003_verbs.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
 			"        schedule.payload := task.payload;\n" +
 				"        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "if task.Overlap == \"cancel_running\" && f.Runs && !task.GoesOn() {",
+		edits: []edit{{engine + "internal/taskdb/fork.go",
+			"if task.Overlap == \"cancel_running\" && f.Runs && !task.GoesOn() {",
 			"if task.Overlap == \"cancel_running\" && f.Runs && len(live) > 1000 {"}},
 	},
 	{

@@ -37,7 +37,7 @@ var followMutants = []mutant{
 			"if !state.Current && state.Status == \"\" {"}},
 	},
 	{
-		name: "an edited attempt has no follow-ups", by: []string{"follow-up"}, steer: fickle,
+		name: "an edited attempt has no follow-ups", by: []string{"follow-up"}, steer: editing,
 		edits: []edit{{engine + "internal/taskdb/followups.go",
 			"if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {",
 			"if !state.Current {"}},

@@ -26,11 +26,11 @@ var (
 		s.Pace = 60 * time.Millisecond
 	})
 	// Edits of what is claimed and waits for its time.
-	fickle = steered("fickle", func(s *settings) { s.Work = map[string]int{"one": 2, "edit": 4, "shared": 4} })
+	editing = steered("editing", func(s *settings) { s.Work = map[string]int{"one": 2, "edit": 4, "shared": 4} })
 	// Pauses of whole scopes, one after the other.
 	paused = steered("paused", func(s *settings) { s.Work = map[string]int{"one": 20, "herd": 4, "scope": 4} })
 	// Long work, much of which is cancelled.
-	regretted = steered("regretted", func(s *settings) {
+	cancelling = steered("cancelling", func(s *settings) {
 		s.Work, s.Chores, s.Millis, s.Slots = map[string]int{"one": 1, "edit": 3}, map[string]int{doWork: 1}, 2500, 60
 		s.Pace = 50 * time.Millisecond
 	})
@@ -134,7 +134,7 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: fickle,
+		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: editing,
 		edits: []edit{
 			{engine + "internal/taskdb/settle.go",
 				"(t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current", "true AS current"},
@@ -142,7 +142,7 @@ var mutants = []mutant{
 	},
 	{
 		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
-		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: fickle,
+		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: editing,
 		edits: []edit{
 			{engine + "internal/taskdb/gate.go",
 				"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
@@ -184,7 +184,7 @@ var mutants = []mutant{
 			"false"}},
 	},
 	{
-		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: regretted,
+		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: cancelling,
 		edits: []edit{
 			{engine + "internal/worker/renewer.go",
 				"case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
@@ -192,12 +192,12 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "a task that was asked for during its attempt does not run again", by: []string{"again"}, steer: regretted,
+		name: "a task that was asked for during its attempt does not run again", by: []string{"again"}, steer: cancelling,
 		edits: []edit{{schema + "00002_triggers.sql", "WHEN (NEW.again_at IS NOT NULL AND OLD.fence",
 			"WHEN (false AND NEW.again_at IS NOT NULL AND OLD.fence"}},
 	},
 	{
-		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: fickle,
+		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: editing,
 		edits: []edit{{schema + "00002_triggers.sql",
 			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
 				"OLD.scheduled_at THEN\n",
@@ -214,7 +214,7 @@ var mutants = []mutant{
 		},
 	},
 	{
-		name: "an edit draws no number", by: []string{"application row"}, steer: fickle,
+		name: "an edit draws no number", by: []string{"application row"}, steer: editing,
 		edits: []edit{{schema + "00002_triggers.sql",
 			"    NEW.revision := nextval('tasktable.task_numbers');\n    -- The idempotency key",
 			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
@@ -291,7 +291,7 @@ var mutants = []mutant{
 		}},
 	},
 	{
-		// The look each second finds what a lost notification did not tell: it goes, too.
+		// The look each second finds what a lost notification did not steps: it goes, too.
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
 			{engine + "instance.go",

@@ -65,7 +65,7 @@ const (
 type nodeConfig struct {
 	URL              string
 	Session          string // the address for the session, by a wire of its own
-	Diary            string
+	Journal          string
 	Queues           map[string]int
 	TypeSlots        map[string]int
 	Service          string
@@ -121,19 +121,19 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return fmt.Errorf("decode configuration: %w", err)
 	}
-	diary, err := openDiary(config.Diary)
+	journal, err := openJournal(config.Journal)
 	if err != nil {
 		return err
 	}
 	stalls := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { diary.watchStalls(stalls) })
+	watching.Go(func() { journal.watchStalls(stalls) })
 	defer watching.Wait()
 	defer close(stalls)
 	if err := checkSkew(); err != nil {
 		return err
 	}
-	diary.write(mark{Kind: markUp, At: wallNow(), PID: os.Getpid()})
+	journal.write(mark{Kind: markUp, At: wallNow(), PID: os.Getpid()})
 
 	settings, err := pgxpool.ParseConfig(config.URL)
 	if err != nil {
@@ -158,13 +158,14 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return err
 	}
 	defer requests.CloseIdleConnections()
-	registry, err := handlers.NewRegistry((&worker{diary: diary, pool: pool, requests: requests}).parts(config.Types)...)
+	w := &worker{journal: journal, pool: pool, requests: requests}
+	registry, err := handlers.NewRegistry(w.parts(config.Types)...)
 	if err != nil {
 		return err
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: pool, Connect: connectApart(settings.ConnConfig, config.Session), Handlers: registry,
-		Service: config.Service, Logger: log, OnDead: diary.dead, Queues: config.Queues, TypeSlots: config.TypeSlots,
+		Service: config.Service, Logger: log, OnDead: journal.dead, Queues: config.Queues, TypeSlots: config.TypeSlots,
 		StartAllowance:  startAllowance,
 		ShutdownTimeout: shutdownTimeout, Retention: retention,
 		Backoff: func(int, error) time.Duration { return retryDelay },
@@ -173,7 +174,7 @@ func serveNode(ctx context.Context, text string, told <-chan os.Signal, log *slo
 		return err
 	}
 	var obeying sync.WaitGroup
-	obeying.Go(func() { obey(ctx, told, node, diary) })
+	obeying.Go(func() { obey(ctx, told, node, journal) })
 	defer obeying.Wait()
 	return keepRunning(ctx, node, log)
 }
@@ -197,9 +198,9 @@ func connectApart(settings *pgx.ConnConfig, address string) func(ctx context.Con
 	}
 }
 
-// obey has the node be quiet as the signals say, as serve does. What the diary says is true: the node is quiet when
+// obey has the node be quiet as the signals say, as serve does. What the journal says is true: the node is quiet when
 // it says so, and is so still when it says that it may go on.
-func obey(ctx context.Context, told <-chan os.Signal, node *scheduled.Node, diary *diary) {
+func obey(ctx context.Context, told <-chan os.Signal, node *scheduled.Node, journal *journal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -207,9 +208,9 @@ func obey(ctx context.Context, told <-chan os.Signal, node *scheduled.Node, diar
 		case signal := <-told:
 			if signal == syscall.SIGTSTP {
 				node.Quiet()
-				diary.write(mark{Kind: markQuiet, At: wallNow()})
+				journal.write(mark{Kind: markQuiet, At: wallNow()})
 			} else {
-				diary.write(mark{Kind: markOn, At: wallNow()})
+				journal.write(mark{Kind: markOn, At: wallNow()})
 				node.Unquiet()
 			}
 		}

@@ -5,10 +5,8 @@ package torture
 import "time"
 
 // asksAgain has a writer call run_now during an attempt, which then ends.
-func (t *tale) asksAgain() {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func (t *script) asksAgain() {
+	fence := t.begins("a")
 	revision := *t.rows["a"].Revision
 	t.begin()
 	t.change("a", "writer-1", func(a *auditRow) { a.Again = new(t.now) })
@@ -18,12 +16,11 @@ func (t *tale) asksAgain() {
 		IDs:   []string{"a"},
 		Deeds: []deed{{Verb: "run_now", ID: "a", Outcome: "again", Revision: revision}},
 	})
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+	t.finishes(fence)
 }
 
 // queuedAgain queues the task once more, in the transaction under way.
-func (t *tale) queuedAgain() {
+func (t *script) queuedAgain() {
 	revision := t.draw()
 	t.change("a", "tasktable engine", func(a *auditRow) {
 		a.Status, a.Revision, a.Attempt, a.Next, a.Again = new("QUEUED"), new(revision), new(0), new(t.now), nil
@@ -31,15 +28,15 @@ func (t *tale) queuedAgain() {
 	t.line("changes", "a", revision, revision)
 }
 
-// againTales are about tasks that are asked for during an attempt.
-var againTales = []told{
-	{name: "asked for during an attempt, it runs once more", tell: func(t *tale) {
+// againCases are about tasks that are asked for during an attempt.
+var againCases = []oracleCase{
+	{name: "asked for during an attempt, it runs once more", steps: func(t *script) {
 		t.asksAgain()
 		t.queuedAgain()
 		t.runs("a")
 	}},
-	{name: "asked for during an attempt, it does not run again", wrong: []string{"again"}, tell: (*tale).asksAgain},
-	{name: "asked for during an attempt, and forgotten before its end", wrong: []string{"again"}, tell: func(t *tale) {
+	{name: "asked for during an attempt, it does not run again", wrong: []string{"again"}, steps: (*script).asksAgain},
+	{name: "asked for during an attempt, and forgotten before its end", wrong: []string{"again"}, steps: func(t *script) {
 		t.asksAgain()
 		for i := range t.Audit {
 			if a := &t.Audit[i]; a.releases() {
@@ -48,11 +45,11 @@ var againTales = []told{
 		}
 	}},
 	{name: "asked for during an attempt, it is queued and does not run", wrong: []string{"again", "lost"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.asksAgain()
 			t.queuedAgain()
 		}},
-	{name: "again is said and not noted", wrong: []string{"again"}, tell: (*tale).asksAgain, spoils: func(h *history) {
+	{name: "again is said and not noted", wrong: []string{"again"}, steps: (*script).asksAgain, spoils: func(h *history) {
 		for i := range h.Audit {
 			h.Audit[i].Again = nil
 		}

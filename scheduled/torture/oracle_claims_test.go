@@ -7,76 +7,72 @@ import (
 	"time"
 )
 
-// claimTales are about who claims what.
-var claimTales = []told{
-	{name: "who claims does not lead", wrong: []string{"leadership"}, tell: func(t *tale) {
+// claimCases are about who claims what.
+var claimCases = []oracleCase{
+	{name: "who claims does not lead", wrong: []string{"leadership"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Audit[1].Leads = new(false)
 	}},
-	{name: "a number is drawn twice", wrong: []string{"leadership"}, tell: func(t *tale) {
+	{name: "a number is drawn twice", wrong: []string{"leadership"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.number--
 		t.runs("a")
 	}},
-	{name: "a held task is claimed", wrong: []string{"leadership", "execution line"}, tell: func(t *tale) {
+	{name: "a held task is claimed", wrong: []string{"leadership", "execution line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.claim("a")
 		t.rows["a"].Next = new(t.now)
 		fence := t.claim("a")
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		t.Audit[2].Attempt, t.Audit[3].OldAttempt, t.Audit[3].Attempt = new(2), new(2), new(2)
 	}},
-	{name: "a lease is too short", wrong: []string{"lease", "time"}, tell: func(t *tale) {
+	{name: "a lease is too short", wrong: []string{"lease", "time"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second))
 	}},
-	{name: "a lease gets shorter", wrong: []string{"lease"}, tell: func(t *tale) {
+	{name: "a lease gets shorter", wrong: []string{"lease"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(-time.Millisecond)) })
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "a lease gets longer", tell: func(t *tale) {
+	{name: "a lease gets longer", steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(time.Second)) })
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "an expired task is claimed", wrong: []string{"claimed expired"}, tell: func(t *tale) {
+	{name: "an expired task is claimed", wrong: []string{"claimed expired"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Millisecond)) })
 		t.passes(time.Second)
 		t.settle(t.claim("a"), "EXPIRED")
 	}},
-	{name: "a paused task is claimed", wrong: []string{"claimed paused"}, tell: func(t *tale) {
+	{name: "a paused task is claimed", wrong: []string{"claimed paused"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.Pauses = []pauseEntry{{Queue: "default", Asked: t.now, Held: t.now, Resuming: t.now.Add(startAllowance / 2),
 			Over: t.now.Add(startAllowance / 2)}}
 		fence := t.claim("a")
 		t.passes(startAllowance / 2)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
 	{name: "a lower priority is claimed first", wrong: []string{"priority"},
-		tell: func(t *tale) { twoPriorities(t); t.runs("low"); t.runs("high") }},
+		steps: func(t *script) { twoPriorities(t); t.runs("low"); t.runs("high") }},
 	{name: "a lower priority is claimed before one that is scheduled for the past", wrong: []string{"priority"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.schedule("low", func(a *auditRow) { a.Priority = -10 })
 			t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(-time.Second) })
 			t.runs("low")
 			t.runs("high")
 		}},
-	{name: "a lower priority is claimed just after the higher one's long transaction", tell: func(t *tale) {
+	{name: "a lower priority is claimed just after the higher one's long transaction", steps: func(t *script) {
 		twoPriorities(t)
 		t.Audit[len(t.Audit)-1].Began = t.now.Add(-openFor - 2*time.Second)
 		t.runs("low")
@@ -84,7 +80,7 @@ var claimTales = []told{
 	}},
 	{name: "a lower priority is claimed long after the higher one's long transaction",
 		wrong: []string{"priority", "start latency"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			twoPriorities(t)
 			t.Audit[len(t.Audit)-1].Began = t.now.Add(-openFor - 2*time.Second)
 			t.passes(walkedWithin + startedWithin)
@@ -92,26 +88,25 @@ var claimTales = []told{
 			t.runs("high")
 		}},
 	{
-		name: "a higher priority is claimed first",
-		tell: func(t *tale) { twoPriorities(t); t.runs("high"); t.runs("low") },
+		name:  "a higher priority is claimed first",
+		steps: func(t *script) { twoPriorities(t); t.runs("high"); t.runs("low") },
 	},
-	{name: "both are claimed together", tell: func(t *tale) {
+	{name: "both are claimed together", steps: func(t *script) {
 		twoPriorities(t)
 		t.claim("low", "high")
 		for _, fence := range []int64{3, 4} {
 			t.starts(fence)
-			t.ends(fence, "ok")
-			t.settle(fence, "COMPLETED")
+			t.finishes(fence)
 		}
 	}},
-	{name: "a writer has locked the higher one", tell: func(t *tale) {
+	{name: "a writer has locked the higher one", steps: func(t *script) {
 		twoPriorities(t)
 		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
 			IDs: []string{"high"}})
 		t.runs("low")
 		t.runs("high")
 	}},
-	{name: "the higher one's type is paused", tell: func(t *tale) {
+	{name: "the higher one's type is paused", steps: func(t *script) {
 		t.Pauses = []pauseEntry{{Type: "HERD", Asked: t.now, Held: t.now, Resuming: t.now.Add(2 * time.Second),
 			Over: t.now.Add(2 * time.Second)}}
 		highWaits(t, "HERD")
@@ -121,46 +116,46 @@ var claimTales = []told{
 	}},
 	{
 		name: "the higher one is of another type", wrong: []string{"priority"},
-		tell: func(t *tale) { twoTypes(t, "HERD") },
+		steps: func(t *script) { twoTypes(t, "HERD") },
 	},
-	{name: "the higher one is of a type that other nodes work", tell: func(t *tale) {
+	{name: "the higher one is of a type that other nodes work", steps: func(t *script) {
 		t.Working = map[string]string{"PLAIN": "node-1 node-2 ", "HERD": "node-2 "}
 		twoTypes(t, "HERD")
 	}},
 	{
-		name: "the higher one is of another type and waits for a connection",
-		tell: func(t *tale) { twoTypes(t, "IN_TX") },
+		name:  "the higher one is of another type and waits for a connection",
+		steps: func(t *script) { twoTypes(t, "IN_TX") },
 	},
 }
 
 // twoTypes has a task claimed before one of a higher priority and of another type.
-func twoTypes(t *tale, higher string) {
+func twoTypes(t *script, higher string) {
 	highWaits(t, higher)
 	t.runs("low")
 	t.runs("high")
 }
 
 // highWaits has two tasks due, of which the more urgent one is of another type.
-func highWaits(t *tale, higher string) {
+func highWaits(t *script, higher string) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
 	t.schedule("high", func(a *auditRow) { a.Type, a.Priority, a.FirstDue = higher, 10, t.now.Add(time.Second) })
 	t.passes(time.Second)
 }
 
-func twoPriorities(t *tale) {
+func twoPriorities(t *script) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
 	t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(time.Second) })
 	t.passes(time.Second)
 }
 
 // recurs schedules a recurring task.
-func (t *tale) recurs(id string) {
+func (t *script) recurs(id string) {
 	t.schedule(id, func(a *auditRow) { a.Type, a.Recurs = "TICK", true })
 }
 
 // fires makes the occurrences of a recurring task for the seconds since its beginning, in one transaction that plans
 // the next. A negative number is of one that is skipped.
-func (t *tale) fires(id string, seconds ...int) {
+func (t *script) fires(id string, seconds ...int) {
 	t.begin()
 	for _, second := range seconds {
 		status := "QUEUED"
@@ -186,12 +181,12 @@ func (t *tale) fires(id string, seconds ...int) {
 func occurrenceOf(id string, second int) string { return fmt.Sprintf("%s@%d", id, second) }
 
 // clock lets time go by until so many seconds after the beginning.
-func (t *tale) clock(second int) {
+func (t *script) clock(second int) {
 	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
 }
 
 // beats has a recurring task fire at some seconds, each alone and run at once.
-func (t *tale) beats(id string, seconds ...int) {
+func (t *script) beats(id string, seconds ...int) {
 	for _, second := range seconds {
 		t.clock(second)
 		t.fires(id, second)
@@ -199,25 +194,25 @@ func (t *tale) beats(id string, seconds ...int) {
 	}
 }
 
-// fireTales are about recurring tasks.
-var fireTales = []told{
-	{name: "each second a fire", tell: func(t *tale) {
+// fireCases are about recurring tasks.
+var fireCases = []oracleCase{
+	{name: "each second a fire", steps: func(t *script) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1, 2, 3)
 		t.cancel("steady/all")
 	}},
 	{name: "a fire is missing", wrong: []string{"steady fires"},
-		tell: func(t *tale) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
+		steps: func(t *script) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
 	{name: "it never fires", wrong: []string{"steady fires"},
-		tell: func(t *tale) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
-	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, tell: func(t *tale) {
+		steps: func(t *script) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
+	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, steps: func(t *script) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1)
 		t.clock(2)
 		t.fires("steady/all", -2)
 		t.cancel("steady/all")
 	}},
-	{name: "a fire is made twice", wrong: []string{"fires", "steady fires"}, tell: func(t *tale) {
+	{name: "a fire is made twice", wrong: []string{"fires", "steady fires"}, steps: func(t *script) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1, 2)
 		t.begin()
@@ -229,7 +224,7 @@ var fireTales = []told{
 		t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })
 		t.cancel("steady/all")
 	}},
-	{name: "a fire is made before its time", wrong: []string{"fires", "claimed start"}, tell: func(t *tale) {
+	{name: "a fire is made before its time", wrong: []string{"fires", "claimed start"}, steps: func(t *script) {
 		t.recurs("other")
 		t.clock(1)
 		t.fires("other", 2)
@@ -238,7 +233,7 @@ var fireTales = []told{
 		t.cancel("other")
 		t.Runs[0].Revision++
 	}},
-	{name: "a fire is made, and the next not planned with it", wrong: []string{"fork"}, tell: func(t *tale) {
+	{name: "a fire is made, and the next not planned with it", wrong: []string{"fork"}, steps: func(t *script) {
 		t.recurs("other")
 		t.beats("other", 1)
 		t.cancel("other")
@@ -248,7 +243,7 @@ var fireTales = []told{
 			}
 		}
 	}},
-	{name: "some were missed, and the latest runs", tell: func(t *tale) {
+	{name: "some were missed, and the latest runs", steps: func(t *script) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
 		t.clock(4)
@@ -256,14 +251,14 @@ var fireTales = []told{
 		t.runs(occurrenceOf("steady/latest", 4))
 		t.cancel("steady/latest")
 	}},
-	{name: "some were missed, and none runs", wrong: []string{"skipped"}, tell: func(t *tale) {
+	{name: "some were missed, and none runs", wrong: []string{"skipped"}, steps: func(t *script) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
 		t.clock(4)
 		t.fires("steady/latest", -2, -3, -4)
 		t.cancel("steady/latest")
 	}},
-	{name: "an earlier one goes on beside the next", wrong: []string{"policy"}, tell: func(t *tale) {
+	{name: "an earlier one goes on beside the next", wrong: []string{"policy"}, steps: func(t *script) {
 		t.recurs("steady/cancel")
 		t.clock(2)
 		t.fires("steady/cancel", 2)
@@ -271,12 +266,11 @@ var fireTales = []told{
 		t.starts(fence)
 		t.clock(4)
 		t.fires("steady/cancel", 4)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		t.runs(occurrenceOf("steady/cancel", 4))
 		t.cancel("steady/cancel")
 	}},
-	{name: "an earlier one is cancelled by the next", tell: func(t *tale) {
+	{name: "an earlier one is cancelled by the next", steps: func(t *script) {
 		t.recurs("steady/cancel")
 		t.clock(2)
 		t.fires("steady/cancel", 2)
@@ -295,20 +289,20 @@ var fireTales = []told{
 		t.runs(occurrenceOf("steady/cancel", 4))
 		t.cancel("steady/cancel")
 	}},
-	{name: "some were missed, and run though none is to", wrong: []string{"policy"}, tell: func(t *tale) {
+	{name: "some were missed, and run though none is to", wrong: []string{"policy"}, steps: func(t *script) {
 		t.recurs("steady/none")
 		t.clock(2)
 		t.fires("steady/none", -1, 2)
 		t.runs(occurrenceOf("steady/none", 2))
 		t.cancel("steady/none")
 	}},
-	{name: "one is skipped though it is on time", wrong: []string{"policy"}, tell: func(t *tale) {
+	{name: "one is skipped though it is on time", wrong: []string{"policy"}, steps: func(t *script) {
 		t.recurs("steady/none")
 		t.clock(1)
 		t.fires("steady/none", -1)
 		t.cancel("steady/none")
 	}},
-	{name: "some were missed, and all run though the latest is to", wrong: []string{"policy"}, tell: func(t *tale) {
+	{name: "some were missed, and all run though the latest is to", wrong: []string{"policy"}, steps: func(t *script) {
 		t.recurs("steady/latest")
 		t.clock(2)
 		t.fires("steady/latest", 1, 2)
@@ -316,7 +310,7 @@ var fireTales = []told{
 		t.runs(occurrenceOf("steady/latest", 2))
 		t.cancel("steady/latest")
 	}},
-	{name: "an earlier one has not ended", tell: func(t *tale) {
+	{name: "an earlier one has not ended", steps: func(t *script) {
 		t.recurs("steady/skip")
 		t.clock(1)
 		t.fires("steady/skip", 1)
@@ -324,11 +318,10 @@ var fireTales = []told{
 		t.starts(fence)
 		t.clock(2)
 		t.fires("steady/skip", -2)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		t.cancel("steady/skip")
 	}},
-	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"}, tell: func(t *tale) {
+	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"}, steps: func(t *script) {
 		t.recurs("steady/skip")
 		t.clock(1)
 		t.fires("steady/skip", 1)
@@ -336,8 +329,7 @@ var fireTales = []told{
 		t.starts(fence)
 		t.clock(2)
 		t.fires("steady/skip", 2)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		t.runs(occurrenceOf("steady/skip", 2))
 		t.cancel("steady/skip")
 	}},

@@ -10,32 +10,32 @@ import (
 )
 
 // asks has the handler of a claim that runs ask something of the engine.
-func (t *tale) asks(fence int64, m mark) {
+func (t *script) asks(fence int64, m mark) {
 	m.Kind, m.At, m.Fence = markAsks, t.now, fence
 	r := t.runsOf(fence)[0]
 	r.Asks = append(r.Asks, m)
 }
 
-// contentTales are about what rows, handlers and lines contain.
-var contentTales = []told{
-	{name: "an edit keeps the old payload", wrong: []string{"content"}, tell: func(t *tale) {
+// contentCases are about what rows, handlers and lines contain.
+var contentCases = []oracleCase{
+	{name: "an edit keeps the old payload", wrong: []string{"content"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.Entries[0].Deeds[0].Content = &content{Nonce: 1, Queue: "default", MaxAttempts: 3}
 		t.runs("a")
 	}},
-	{name: "a row has what its writer gave it", tell: func(t *tale) {
+	{name: "a row has what its writer gave it", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Nonce, a.Priority = 1, 5 })
 		t.Entries[0].Deeds[0].Content = &content{Nonce: 1, Queue: "default", Priority: 5, MaxAttempts: 3}
 		t.runs("a")
 	}},
-	{name: "a payload changes by itself", wrong: []string{"content"}, tell: func(t *tale) {
+	{name: "a payload changes by itself", wrong: []string{"content"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Sum, t.rows["a"].Sum = "another", "another"
 		t.runs("a")
 		t.Runs[1].Sum = "another"
 	}},
-	{name: "an occurrence has another payload than its parent", wrong: []string{"content"}, tell: func(t *tale) {
+	{name: "an occurrence has another payload than its parent", wrong: []string{"content"}, steps: func(t *script) {
 		t.recurs("other")
 		t.clock(1)
 		t.fires("other", 1)
@@ -45,24 +45,24 @@ var contentTales = []told{
 		t.Runs[0].Sum = "another"
 		t.cancel("other")
 	}},
-	{name: "a handler gets another payload", wrong: []string{"handler's payload"}, tell: func(t *tale) {
+	{name: "a handler gets another payload", wrong: []string{"handler's payload"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Runs[0].Sum = "another"
 	}},
-	{name: "a verb says it changed nothing, and has", wrong: []string{"written in vain"}, tell: func(t *tale) {
+	{name: "a verb says it changed nothing, and has", wrong: []string{"written in vain"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("resume", "a", "unchanged", func(*auditRow) {})
 		t.runs("a")
 	}},
-	{name: "a sync leaves a task that it does not list", wrong: []string{"sync"}, tell: func(t *tale) {
+	{name: "a sync leaves a task that it does not list", wrong: []string{"sync"}, steps: func(t *script) {
 		t.schedule("a", ofEntity)
 		t.schedule("b", ofEntity)
 		t.sync("e", "b")
 		t.runs("a")
 		t.runs("b")
 	}},
-	{name: "a sync leaves only the tasks that it lists, and what has ended", tell: func(t *tale) {
+	{name: "a sync leaves only the tasks that it lists, and what has ended", steps: func(t *script) {
 		t.schedule("a", ofEntity)
 		t.schedule("b", ofEntity)
 		t.schedule("c", ofEntity)
@@ -73,55 +73,50 @@ var contentTales = []told{
 	}},
 	{
 		name: "a sync does not make a task that it lists", wrong: []string{"sync"},
-		tell: func(t *tale) { t.sync("e", "a") },
+		steps: func(t *script) { t.sync("e", "a") },
 	},
-	{name: "an attempt is another in its line", wrong: []string{"line"}, tell: func(t *tale) {
+	{name: "an attempt is another in its line", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Executions[0].Attempt++
 	}},
-	{name: "a line has another start than its handler was told", wrong: []string{"line"}, tell: func(t *tale) {
+	{name: "a line has another start than its handler was told", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second))
 	}},
-	{name: "a line has no start", wrong: []string{"line"}, tell: func(t *tale) {
+	{name: "a line has no start", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Executions[0].StartedAt = nil
 	}},
-	{name: "a line has another time than was asked for", wrong: []string{"line"}, tell: func(t *tale) {
+	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Executions[0].ScheduledAt = t.Executions[0].ScheduledAt.Add(time.Second)
 	}},
-	{name: "a line has another node", wrong: []string{"line"}, tell: func(t *tale) {
+	{name: "a line has another node", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Runs[0].PID++
 	}},
-	{name: "a line has another error", wrong: []string{"line"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "a line has another error", wrong: []string{"line"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.asks(fence, mark{Error: "oops"})
 		t.ends(fence, "error")
 		t.settle(fence, "RETRIED")
 		t.runs("a")
 	}},
-	{name: "a result is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t).Told = nil }},
-	{name: "a note is lost", wrong: []string{"result"}, tell: func(t *tale) { tells(t).Message = nil }},
-	{name: "a note and a result", tell: func(t *tale) { tells(t) }},
+	{name: "a result is lost", wrong: []string{"result"}, steps: func(t *script) { tells(t).Told = nil }},
+	{name: "a note is lost", wrong: []string{"result"}, steps: func(t *script) { tells(t).Message = nil }},
+	{name: "a note and a result", steps: func(t *script) { tells(t) }},
 }
 
 // tells has a task leave a note and a result. It returns the change that completes it.
-func tells(t *tale) *auditRow {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func tells(t *script) *auditRow {
+	fence := t.begins("a")
 	t.asks(fence, mark{Note: "done"})
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+	t.finishes(fence)
 	a := &t.Audit[len(t.Audit)-1]
 	a.Message, a.Told = new("done"), new("done")
 	return a
@@ -130,22 +125,22 @@ func tells(t *tale) *auditRow {
 func ofEntity(a *auditRow) { a.Entity = new("e") }
 
 // sync is a Sync of an entity that changes nothing.
-func (t *tale) sync(entity string, listed ...string) {
+func (t *script) sync(entity string, listed ...string) {
 	t.passes(time.Millisecond)
 	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
 	e.Entity, e.Listed, e.Ended = entity, listed, t.passes(time.Millisecond).now
 	t.Entries = append(t.Entries, e)
 }
 
-// waitTales are about how long tasks wait.
-var waitTales = []told{
-	{name: "a retry does not wait", wrong: []string{"wait"}, tell: func(t *tale) {
+// waitCases are about how long tasks wait.
+var waitCases = []oracleCase{
+	{name: "a retry does not wait", wrong: []string{"wait"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
-	{name: "a retry waits too long", wrong: []string{"wait"}, tell: func(t *tale) {
+	{name: "a retry waits too long", wrong: []string{"wait"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "RETRIED")
 		a := &t.Audit[len(t.Audit)-1]
@@ -154,48 +149,39 @@ var waitTales = []told{
 		t.passes(time.Minute)
 		t.runs("a")
 	}},
-	{name: "a retry waits for less than its error said", wrong: []string{"wait"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "a retry waits for less than its error said", wrong: []string{"wait"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.asks(fence, mark{Wait: afterDelay})
 		t.ends(fence, "error")
 		t.settle(fence, "RETRIED")
 		t.runs("a")
 	}},
-	{name: "a snooze does not wait", wrong: []string{"wait"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "a snooze does not wait", wrong: []string{"wait"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.asks(fence, mark{Wait: snoozeFor})
 		t.ends(fence, "error")
 		t.settle(fence, "SNOOZED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
-	{name: "a task runs again at another time than it asked for", wrong: []string{"wait"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "a task runs again at another time than it asked for", wrong: []string{"wait"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.asks(fence, mark{Again: t.now.Add(time.Hour)})
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		a := &t.Audit[len(t.Audit)-1]
 		a.Status, a.Next, a.Asked, a.Revision, a.Attempt = new("QUEUED"), new(t.now), t.now, new(t.draw()), new(0)
 		t.rows["a"] = a
 		t.line("changes", "a", t.number, t.number)
 		t.runs("a")
 	}},
-	{name: "an extension extends nothing", wrong: []string{"extend"}, tell: func(t *tale) { extended(t, time.Minute) }},
-	{name: "an extension holds", tell: func(t *tale) { extended(t, time.Second) }},
-	{name: "a context ends before its extension does", wrong: []string{"extend", "time"}, tell: func(t *tale) {
+	{name: "an extension extends nothing", wrong: []string{"extend"}, steps: func(t *script) { extended(t, time.Minute) }},
+	{name: "an extension holds", steps: func(t *script) { extended(t, time.Second) }},
+	{name: "a context ends before its extension does", wrong: []string{"extend", "time"}, steps: func(t *script) {
 		extended(t, time.Second)
 		t.Runs[0].End.Cause, t.Runs[0].End.Ended = handlers.ErrDeadline.Error(), t.Runs[0].End.At
 	}},
-	{name: "a context and its handler end at once", tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "a context and its handler end at once", steps: func(t *script) {
+		fence := t.begins("a")
 		t.passes(time.Millisecond)
 		t.asks(fence, mark{Longer: time.Millisecond, Called: t.now})
 		t.passes(expectedTime)
@@ -203,39 +189,39 @@ var waitTales = []told{
 		t.Runs[0].End.Cause = handlers.ErrDeadline.Error()
 		t.settle(fence, "COMPLETED")
 	}},
-	{name: "a pause ends when it is to", tell: func(t *tale) { pausedFor(t, time.Second) }},
-	{name: "a pause ends too early", wrong: []string{"pause until"}, tell: func(t *tale) {
+	{name: "a pause ends when it is to", steps: func(t *script) { pausedFor(t, time.Second) }},
+	{name: "a pause ends too early", wrong: []string{"pause until"}, steps: func(t *script) {
 		pausedFor(t, 500*time.Millisecond)
 	}},
-	{name: "an edit leaves a pause as it is", tell: func(t *tale) {
+	{name: "an edit leaves a pause as it is", steps: func(t *script) {
 		pausedFor(t, time.Second, func() {
 			revision := t.draw()
 			t.change("a", "tasktable engine", func(a *auditRow) { a.Revision = new(revision) })
 			t.line("changes", "a", revision, revision)
 		})
 	}},
-	{name: "a pause ends too late", wrong: []string{"pause until"}, tell: func(t *tale) {
+	{name: "a pause ends too late", wrong: []string{"pause until"}, steps: func(t *script) {
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
-	{name: "a pause ends late, since Postgres was away", tell: func(t *tale) {
+	{name: "a pause ends late, since Postgres was away", steps: func(t *script) {
 		t.Faults = []fault{{Kind: faultPostgres, Target: "postgres", From: t.now, To: t.now.Add(2 * time.Second)}}
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},
-	{name: "a claim waits for long, and goes back", wrong: []string{"in hand", "start latency"}, tell: func(t *tale) {
+	{name: "a claim waits for long, and goes back", wrong: []string{"in hand", "start latency"}, steps: func(t *script) {
 		waitsInHand(t, inHandFor+time.Millisecond)
 	}},
-	{name: "a claim waits, and goes back soon", tell: func(t *tale) { waitsInHand(t, time.Second) }},
-	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, tell: func(t *tale) {
+	{name: "a claim waits, and goes back soon", steps: func(t *script) { waitsInHand(t, time.Second) }},
+	{name: "one in twenty starts late", wrong: []string{"start latency", "fairness"}, steps: func(t *script) {
 		late(t, "slow", 0)
 	}},
 	{
 		name: "the tasks of one queue start late", wrong: []string{"fairness"},
-		tell: func(t *tale) { late(t, "slow", 200) },
+		steps: func(t *script) { late(t, "slow", 200) },
 	},
 }
 
 // waitsInHand has a claim released that has not begun for so long, and the task run later.
-func waitsInHand(t *tale, long time.Duration) {
+func waitsInHand(t *script, long time.Duration) {
 	t.schedule("a", nil)
 	fence := t.claim("a")
 	t.passes(long)
@@ -244,18 +230,15 @@ func waitsInHand(t *tale, long time.Duration) {
 }
 
 // extended has a handler extend its lease by so much, which the row does not show.
-func extended(t *tale, long time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func extended(t *script, long time.Duration) {
+	fence := t.begins("a")
 	t.passes(time.Millisecond)
 	t.asks(fence, mark{Longer: long, Called: t.now})
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+	t.finishes(fence)
 }
 
 // pausedFor has a task paused for a second, and resumed by the leader after so long. Meanwhile the rest happens.
-func pausedFor(t *tale, long time.Duration, meanwhile ...func()) {
+func pausedFor(t *script, long time.Duration, meanwhile ...func()) {
 	t.schedule("a", nil)
 	until := t.now.Add(time.Second)
 	t.verb("pause", "a", "paused", func(a *auditRow) { a.Status, a.Until = new("PAUSED"), new(until) })
@@ -274,7 +257,7 @@ func pausedFor(t *tale, long time.Duration, meanwhile ...func()) {
 }
 
 // late has some tasks of a queue start late, and more of another at once.
-func late(t *tale, queue string, more int) {
+func late(t *script, queue string, more int) {
 	for i := range fewLatencies {
 		id := fmt.Sprint("a", i)
 		t.schedule(id, func(a *auditRow) { a.Queue = queue })

@@ -9,7 +9,7 @@ import (
 )
 
 // asksFor has the handler of a claim ask for a follow-up, and the claim come to something.
-func (t *tale) asksFor(id string, m mark, how, outcome string) {
+func (t *script) asksFor(id string, m mark, how, outcome string) {
 	fence := t.claim(id)
 	t.starts(fence)
 	t.asks(fence, m)
@@ -18,7 +18,7 @@ func (t *tale) asksFor(id string, m mark, how, outcome string) {
 }
 
 // spawns makes a task of another one, in the transaction under way. Its nonce is the revision that ran last.
-func (t *tale) spawns(id string) {
+func (t *script) spawns(id string) {
 	revision, parent := t.draw(), t.Executions[len(t.Executions)-1].Revision
 	t.change(id, "tasktable engine", func(a *auditRow) {
 		a.Nonce, a.IfDead = parent, nil
@@ -34,19 +34,19 @@ const (
 )
 
 // mortalA is a task with one attempt and another task for its death, whose nonce is that of its first revision.
-func mortalA(t *tale) {
+func mortalA(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts, a.IfDead = 1, new(int64(1)) })
 }
 
-// followTales are about what attempts and deaths schedule.
-var followTales = []told{
-	{name: "a follow-up with its completion", tell: func(t *tale) {
+// followCases are about what attempts and deaths schedule.
+var followCases = []oracleCase{
+	{name: "a follow-up with its completion", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 		t.spawns(childOfA)
 		t.runs(childOfA)
 	}},
-	{name: "a follow-up that was there already, and has ended", tell: func(t *tale) {
+	{name: "a follow-up that was there already, and has ended", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 		t.spawns(childOfA)
@@ -54,120 +54,117 @@ var followTales = []told{
 		t.verb("run_now", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 	}},
-	{name: "a follow-up of its own with its completion", tell: func(t *tale) {
+	{name: "a follow-up of its own with its completion", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: ownOfA}, "ok", "COMPLETED")
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 	}},
-	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 		t.spawns(childOfA)
 		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs(childOfA)
 	}},
-	{name: "no follow-up", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "no follow-up", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 	}},
-	{name: "one of two follow-ups is missing", wrong: []string{"follow-up"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "one of two follow-ups is missing", wrong: []string{"follow-up"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.asks(fence, mark{Child: childOfA})
 		t.asks(fence, mark{Child: ownOfA})
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 		t.spawns(childOfA)
 		t.runs(childOfA)
 	}},
-	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: ownOfA}, "ok", "COMPLETED")
 		t.begin()
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 	}},
-	{name: "a follow-up of an attempt that failed", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "a follow-up of an attempt that failed", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: ownOfA}, "error", "RETRIED")
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 		t.runs("a")
 	}},
-	{name: "a follow-up of an attempt that was cancelled", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "a follow-up of an attempt that was cancelled", wrong: []string{"follow-up"}, steps: func(t *script) {
 		supersededA(t, "PLAIN", true)
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 	}},
-	{name: "no follow-up of an attempt that was cancelled", tell: func(t *tale) { supersededA(t, "PLAIN", true) }},
+	{name: "no follow-up of an attempt that was cancelled", steps: func(t *script) { supersededA(t, "PLAIN", true) }},
 	{name: "no follow-up of a cancelled attempt whose writes are committed", wrong: []string{"follow-up"},
-		tell: func(t *tale) { supersededA(t, "IN_TX", true) }},
+		steps: func(t *script) { supersededA(t, "IN_TX", true) }},
 	{name: "no follow-up of an attempt that was edited", wrong: []string{"follow-up"},
-		tell: func(t *tale) { supersededA(t, "PLAIN", false); t.runs("a") }},
-	{name: "a follow-up of an attempt that was edited", tell: func(t *tale) {
+		steps: func(t *script) { supersededA(t, "PLAIN", false); t.runs("a") }},
+	{name: "a follow-up of an attempt that was edited", steps: func(t *script) {
 		supersededA(t, "PLAIN", false)
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 		t.runs("a")
 	}},
-	{name: "a follow-up of an attempt that was not the last", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "a follow-up of an attempt that was not the last", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.asksFor("a", mark{Child: ownOfA, IfDead: true}, "error", "RETRIED")
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 		t.runs("a")
 	}},
-	{name: "no follow-up of an attempt that was the last", wrong: []string{"follow-up"}, tell: func(t *tale) {
+	{name: "no follow-up of an attempt that was the last", wrong: []string{"follow-up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		t.asksFor("a", mark{Child: ownOfA, IfDead: true}, "error", "FAILED")
 	}},
-	{name: "a follow-up of an attempt that was the last", tell: func(t *tale) {
+	{name: "a follow-up of an attempt that was the last", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		t.asksFor("a", mark{Child: ownOfA, IfDead: true}, "error", "FAILED")
 		t.spawns(ownOfA)
 		t.runs(ownOfA)
 	}},
-	{name: "a death is followed", tell: func(t *tale) {
+	{name: "a death is followed", steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
-	{name: "a death is not followed", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 	}},
-	{name: "a death is followed twice", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a death is followed twice", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
-	{name: "a death is followed by another transaction", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a death is followed by another transaction", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.begin()
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
-	{name: "a death is followed by another payload", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a death is followed by another payload", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs(deadOfA)
 	}},
-	{name: "a task that lives is followed", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a task that lives is followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "ok", "COMPLETED")
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 		mortalB(t)
 	}},
-	{name: "a second death, and the first is not dealt with yet", tell: func(t *tale) {
+	{name: "a second death, and the first is not dealt with yet", steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.spawns(deadOfA)
@@ -175,7 +172,7 @@ var followTales = []told{
 		runsTo(t, "a", "error", "FAILED")
 		t.runs(deadOfA)
 	}},
-	{name: "a second death is not followed", wrong: []string{"if dead"}, tell: func(t *tale) {
+	{name: "a second death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
 		runsTo(t, "a", "error", "FAILED")
 		t.spawns(deadOfA)
@@ -186,7 +183,7 @@ var followTales = []told{
 }
 
 // mortalB is another task that dies and is followed: so there is a sample.
-func mortalB(t *tale) {
+func mortalB(t *script) {
 	t.schedule("b", func(a *auditRow) { a.MaxAttempts, a.IfDead = 1, new(t.number) })
 	runsTo(t, "b", "error", "FAILED")
 	t.spawns("b" + deadSuffix)
@@ -194,7 +191,7 @@ func mortalB(t *tale) {
 }
 
 // supersededA has a task cancelled or edited after its handler has asked for a follow-up.
-func supersededA(t *tale, kind string, cancelled bool) {
+func supersededA(t *script, kind string, cancelled bool) {
 	t.schedule("a", func(a *auditRow) { a.Type = kind })
 	fence := t.claim("a")
 	t.starts(fence)
@@ -209,12 +206,10 @@ func supersededA(t *tale, kind string, cancelled bool) {
 }
 
 // cutOff has a handler's node cut off, and the handler's context end so much later.
-func cutOff(t *tale, later time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func cutOff(t *script, later time.Duration) {
+	fence := t.begins("a")
 	from := t.passes(time.Millisecond).now
-	t.Faults = []fault{{Kind: faultHush, Target: "node-1", PID: taleProcess, From: from, To: from.Add(8 * time.Second)}}
+	t.Faults = []fault{{Kind: faultHush, Target: "node-1", PID: scriptProcess, From: from, To: from.Add(8 * time.Second)}}
 	t.passes(later)
 	t.ends(fence, "error")
 	end := t.runsOf(fence)[0].End
@@ -223,25 +218,25 @@ func cutOff(t *tale, later time.Duration) {
 	t.runs("a")
 }
 
-// fenceTales are about handlers of nodes that are cut off, and about the time that handlers have.
-var fenceTales = []told{
-	{name: "a node that is cut off ends its handlers", tell: func(t *tale) { cutOff(t, fencedWithin-time.Millisecond) }},
+// fenceCases are about handlers of nodes that are cut off, and about the time that handlers have.
+var fenceCases = []oracleCase{
+	{name: "a node that is cut off ends its handlers",
+		steps: func(t *script) { cutOff(t, fencedWithin-time.Millisecond) }},
 	{name: "a node that is cut off ends its handlers late", wrong: []string{"fenced"},
-		tell: func(t *tale) { cutOff(t, fencedWithin+time.Millisecond) }},
-	{name: "a node that is cut off ends its handlers late, since it was starved", tell: func(t *tale) {
+		steps: func(t *script) { cutOff(t, fencedWithin+time.Millisecond) }},
+	{name: "a node that is cut off ends its handlers late, since it was starved", steps: func(t *script) {
 		cutOff(t, fencedWithin+time.Second)
 		from := t.Faults[0].From
-		t.Stalls = []span{{taleProcess, from.Add(time.Second), from.Add(2*time.Second + 2*time.Millisecond)}}
+		t.Stalls = []span{{scriptProcess, from.Add(time.Second), from.Add(2*time.Second + 2*time.Millisecond)}}
 	}},
-	{name: "it begins under a lease that is nearly over", wrong: []string{"time"}, tell: func(t *tale) {
+	{name: "it begins under a lease that is nearly over", wrong: []string{"time"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.passes(startAllowance + 10*time.Millisecond)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "it begins under a lease that was renewed", tell: func(t *tale) {
+	{name: "it begins under a lease that was renewed", steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.passes(startAllowance)
@@ -249,13 +244,10 @@ var fenceTales = []told{
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(t.now.Add(startAllowance + a.Expected)) })
 		t.passes(10 * time.Millisecond)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "its context ends before its time", wrong: []string{"time"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "its context ends before its time", wrong: []string{"time"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.ends(fence, "error")
 		t.runsOf(fence)[0].End.Cause = handlers.ErrDeadline.Error()
 		t.settle(fence, "RETRIED")
@@ -264,7 +256,7 @@ var fenceTales = []told{
 }
 
 // passedOver has a task of another type wait for so long, and then a less urgent one begin.
-func passedOver(t *tale, kind string, long time.Duration) {
+func passedOver(t *script, kind string, long time.Duration) {
 	t.schedule("high", func(a *auditRow) { a.Type, a.Priority, a.FirstDue = kind, 10, t.now.Add(time.Second) })
 	t.passes(time.Second + long)
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
@@ -272,19 +264,19 @@ func passedOver(t *tale, kind string, long time.Duration) {
 	t.runs("high")
 }
 
-// urgencyTales are about what begins while something more urgent waits.
-var urgencyTales = []told{
+// urgencyCases are about what begins while something more urgent waits.
+var urgencyCases = []oracleCase{
 	{name: "a more urgent one waits for long", wrong: []string{"urgency", "priority", "start latency"},
-		tell: func(t *tale) { passedOver(t, "HERD", passedOverFor) }},
+		steps: func(t *script) { passedOver(t, "HERD", passedOverFor) }},
 	{name: "a more urgent one waits, of a type that the node does not work", wrong: []string{"start latency"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.Working = map[string]string{"PLAIN": "node-1 ", "HERD": "node-2 "}
 			passedOver(t, "HERD", passedOverFor)
 		}},
 	{name: "a more urgent one waits, of a type that more nodes work", wrong: []string{"start latency"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.Working = map[string]string{"PLAIN": "node-1 ", "HERD": "node-1 node-2 "}
 			passedOver(t, "HERD", passedOverFor)
 		}},
-	{name: "a more urgent one waits for a connection", tell: func(t *tale) { passedOver(t, "IN_TX", passedOverFor) }},
+	{name: "a more urgent one waits for a connection", steps: func(t *script) { passedOver(t, "IN_TX", passedOverFor) }},
 }

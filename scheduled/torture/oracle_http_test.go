@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// calls makes the last line of the ledger a call over HTTP, which was sent several times.
-func (t *tale) calls(answers int) *entry {
+// calls makes the last entry of the log a call over HTTP, which was sent several times.
+func (t *script) calls(answers int) *entry {
 	e := &t.Entries[len(t.Entries)-1]
 	e.OverHTTP, e.Tries = true, max(answers, 2)
 	for range answers {
@@ -23,7 +23,7 @@ func (t *tale) calls(answers int) *entry {
 }
 
 // refusesPause has the API refuse a pause that ends so long after the answer.
-func (t *tale) refusesPause(left time.Duration) {
+func (t *script) refusesPause(left time.Duration) {
 	t.Entries = append(t.Entries, entry{
 		Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1,
 		Deeds:    []deed{{Verb: "pause", ID: "a", Until: t.now.Add(left)}},
@@ -34,20 +34,20 @@ func (t *tale) refusesPause(left time.Duration) {
 	t.runs("b")
 }
 
-// callTales are about what a writer is told over HTTP.
-var callTales = []told{
-	{name: "a call is sent twice, and done once", tell: func(t *tale) {
+// callCases are about what a writer is told over HTTP.
+var callCases = []oracleCase{
+	{name: "a call is sent twice, and done once", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(2)
 		t.runs("a")
 	}},
-	{name: "a call without an answer was done", tell: func(t *tale) {
+	{name: "a call without an answer was done", steps: func(t *script) {
 		t.schedule("a", nil)
 		e := t.calls(0)
 		e.Answer, e.Lost = unknown, 2
 		t.runs("a")
 	}},
-	{name: "a call is done twice", wrong: []string{"idempotency key", "application row"}, tell: func(t *tale) {
+	{name: "a call is done twice", wrong: []string{"idempotency key", "application row"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(2)
 		t.verb("resume", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
@@ -55,52 +55,52 @@ var callTales = []told{
 		t.Entries = t.Entries[:1]
 		t.runs("a")
 	}},
-	{name: "a call is answered in two ways", wrong: []string{"idempotency key"}, tell: func(t *tale) {
+	{name: "a call is answered in two ways", wrong: []string{"idempotency key"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(2).Told[1].Receipts[0].Revision++
 		t.runs("a")
 	}},
-	{name: "an answer has another revision than the task", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "an answer has another revision than the task", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Told[0].Receipts[0].Revision++
 		t.runs("a")
 	}},
-	{name: "an answer has another ETag", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "an answer has another ETag", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Told[0].ETag = `"77"`
 		t.runs("a")
 	}},
-	{name: "an answer leaves out a task", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "an answer leaves out a task", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Told[0].Receipts = nil
 		t.runs("a")
 	}},
-	{name: "an answer says created of what was edited", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "an answer says created of what was edited", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("schedule", "a", "created", func(*auditRow) {})
 		t.calls(1)
 		t.runs("a")
 	}},
-	{name: "an answer comes before the change", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "an answer comes before the change", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Ended = t.Entries[0].Began
 		t.runs("a")
 	}},
-	{name: "a call is refused because others edited the task", tell: func(t *tale) {
+	{name: "a call is refused because others edited the task", steps: func(t *script) {
 		t.Entries = append(t.Entries, entry{
 			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
 		})
 	}},
-	{name: "a call is answered with 500", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "a call is answered with 500", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Faults = []string{"the call failed"}
 		t.runs("a")
 	}},
-	{name: "a pause is refused because its end has passed", tell: func(t *tale) { t.refusesPause(0) }},
-	{name: "a pause is refused though its end is to come", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "a pause is refused because its end has passed", steps: func(t *script) { t.refusesPause(0) }},
+	{name: "a pause is refused though its end is to come", wrong: []string{"answer"}, steps: func(t *script) {
 		t.refusesPause(time.Second)
 	}},
-	{name: "a call is refused without a reason", wrong: []string{"answer"}, tell: func(t *tale) {
+	{name: "a call is refused without a reason", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.calls(1).Refusals = []string{"401 no key"}
 		t.runs("a")
@@ -108,20 +108,20 @@ var callTales = []told{
 }
 
 // hook lets an attempt of an HTTP request begin, whose receiver behaves badly in the first attempts.
-func (t *tale) hook(id, name string, bad int) (fence int64) {
+func (t *script) hook(id, name string, bad int) (fence int64) {
 	t.schedule(id, func(a *auditRow) { a.Type, a.Does, a.Bad = hookType, hookPrefix+name, bad })
 	return t.tries(id)
 }
 
 // tries begins the next attempt.
-func (t *tale) tries(id string) (fence int64) {
+func (t *script) tries(id string) (fence int64) {
 	fence = t.claim(id)
 	t.starts(fence)
 	return fence
 }
 
 // arrives has the receiver get the request of an attempt that runs.
-func (t *tale) arrives(fence int64) *received {
+func (t *script) arrives(fence int64) *received {
 	r := t.runsOf(fence)[0]
 	t.Received = append(t.Received, received{
 		At: t.now, Do: t.claimed(fence).Does, Key: fmt.Sprintf("%s:%d", r.ID, r.Revision), Task: r.ID,
@@ -131,7 +131,7 @@ func (t *tale) arrives(fence int64) *received {
 }
 
 // comes ends an attempt. An empty text means that the handler returned nil.
-func (t *tale) comes(fence int64, outcome, text string) {
+func (t *script) comes(fence int64, outcome, text string) {
 	how := "ok"
 	if text != "" {
 		t.asks(fence, mark{Error: text, Snoozed: outcome == "SNOOZED"})
@@ -145,14 +145,14 @@ func (t *tale) comes(fence int64, outcome, text string) {
 }
 
 // completes is a request that is answered well.
-func (t *tale) completes(fence int64) {
+func (t *script) completes(fence int64) {
 	t.arrives(fence)
 	t.comes(fence, "COMPLETED", "")
 	t.Audit[len(t.Audit)-1].Response = new(fineResult)
 }
 
 // opens has so many requests of a host fail, and then one that is put off.
-func (t *tale) opens(failures int, text string, again time.Duration) (fence int64) {
+func (t *script) opens(failures int, text string, again time.Duration) (fence int64) {
 	for i := range failures {
 		failed := t.hook(fmt.Sprint("h", i), "500", alwaysBad)
 		t.arrives(failed)
@@ -167,7 +167,7 @@ func (t *tale) opens(failures int, text string, again time.Duration) (fence int6
 }
 
 // waits puts an attempt off for so long.
-func (t *tale) waits(fence int64, text string, again time.Duration) {
+func (t *script) waits(fence int64, text string, again time.Duration) {
 	t.comes(fence, "SNOOZED", text)
 	last := &t.Audit[len(t.Audit)-1]
 	for _, a := range []*auditRow{t.rows[last.ID], last} {
@@ -177,7 +177,7 @@ func (t *tale) waits(fence int64, text string, again time.Duration) {
 }
 
 // waitsThrice has a request wait three times, and returns its last fence.
-func (t *tale) waitsThrice() (fence int64) {
+func (t *script) waitsThrice() (fence int64) {
 	t.opens(failuresLeast, open, 10*time.Second)
 	t.schedule("b", func(a *auditRow) { a.Type, a.Does, a.Bad = hookType, hookPrefix+"500", alwaysBad })
 	for range 3 {
@@ -189,87 +189,87 @@ func (t *tale) waitsThrice() (fence int64) {
 }
 
 // released is the change that ended a claim.
-func (t *tale) released(fence int64) *auditRow {
+func (t *script) released(fence int64) *auditRow {
 	i := slices.IndexFunc(t.Audit, func(a auditRow) bool { return a.releases() && *a.OldFence == fence })
 	return &t.Audit[i]
 }
 
 const open = "host 127.0.0.1:1 does not answer"
 
-// hookTales are about HTTP requests and those who receive them.
-var hookTales = []told{
-	{name: "a request is answered well", tell: func(t *tale) { t.completes(t.hook("a", "500", 0)) }},
-	{name: "a request is answered badly, and then well", tell: func(t *tale) {
+// hookCases are about HTTP requests and those who receive them.
+var hookCases = []oracleCase{
+	{name: "a request is answered well", steps: func(t *script) { t.completes(t.hook("a", "500", 0)) }},
+	{name: "a request is answered badly, and then well", steps: func(t *script) {
 		fence := t.hook("a", "500", 1)
 		t.arrives(fence)
 		t.comes(fence, "RETRIED", "answered 500")
 		t.completes(t.tries("a"))
 	}},
-	{name: "a request of nobody", wrong: []string{"request"}, tell: func(t *tale) {
+	{name: "a request of nobody", wrong: []string{"request"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 0))
 		t.Received = append(t.Received, received{At: t.now, Key: "b:1", Task: "b", Attempt: 1})
 	}},
-	{name: "a request of another revision", wrong: []string{"request"}, tell: func(t *tale) {
+	{name: "a request of another revision", wrong: []string{"request"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 0))
 		t.Received = append(t.Received, t.Received[0])
 		t.Received[1].Key = "a:99"
 	}},
-	{name: "a request with the number of another attempt", wrong: []string{"request"}, tell: func(t *tale) {
+	{name: "a request with the number of another attempt", wrong: []string{"request"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 0))
 		t.Received = append(t.Received, t.Received[0])
 		t.Received[1].Attempt = 2
 	}},
-	{name: "a request before its attempt", wrong: []string{"request", "hook"}, tell: func(t *tale) {
+	{name: "a request before its attempt", wrong: []string{"request", "hook"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 0))
 		t.Received[0].At = t.Began
 	}},
-	{name: "completed, and nothing arrived", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "completed, and nothing arrived", wrong: []string{"hook"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 0))
 		t.Received = nil
 	}},
-	{name: "sent twice in one attempt", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "sent twice in one attempt", wrong: []string{"hook"}, steps: func(t *script) {
 		fence := t.hook("a", "500", 0)
 		t.arrives(fence)
 		t.completes(fence)
 	}},
-	{name: "completed, though it was answered with 500", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "completed, though it was answered with 500", wrong: []string{"hook"}, steps: func(t *script) {
 		t.completes(t.hook("a", "500", 1))
 	}},
-	{name: "completed with another result", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "completed with another result", wrong: []string{"hook"}, steps: func(t *script) {
 		t.completes(t.hook("a", "long", 1))
 	}},
-	{name: "tried again, though it was answered with 404", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "tried again, though it was answered with 404", wrong: []string{"hook"}, steps: func(t *script) {
 		fence := t.hook("a", "404", 1)
 		t.arrives(fence)
 		t.comes(fence, "RETRIED", "answered 404")
 		t.completes(t.tries("a"))
 	}},
-	{name: "failed for good, as it was answered with 404", tell: func(t *tale) {
+	{name: "failed for good, as it was answered with 404", steps: func(t *script) {
 		fence := t.hook("a", "404", 1)
 		t.arrives(fence)
 		t.comes(fence, "FAILED", "answered 404")
 	}},
-	{name: "failed for good, though it was answered with 500", wrong: []string{"hook", "given up"}, tell: func(t *tale) {
+	{name: "failed for good, though it had a 500", wrong: []string{"hook", "given up"}, steps: func(t *script) {
 		fence := t.hook("a", "500", 1)
 		t.arrives(fence)
 		t.comes(fence, "FAILED", "answered 500")
 	}},
-	{name: "failed with another error", wrong: []string{"hook"}, tell: func(t *tale) {
+	{name: "failed with another error", wrong: []string{"hook"}, steps: func(t *script) {
 		fence := t.hook("a", "404", 1)
 		t.arrives(fence)
 		t.comes(fence, "FAILED", "answered 410")
 	}},
-	{name: "too slow for its timeout", tell: func(t *tale) {
+	{name: "too slow for its timeout", steps: func(t *script) {
 		fence := t.hook("a", "500", 0)
 		t.comes(fence, "RETRIED", "the server took longer than 1s")
 		t.completes(t.tries("a"))
 	}},
-	{name: "nothing arrives before the timeout", tell: func(t *tale) {
+	{name: "nothing arrives before the timeout", steps: func(t *script) {
 		fence := t.hook("a", "hangs", 1)
 		t.comes(fence, "RETRIED", "the server took longer than 1s")
 		t.completes(t.tries("a"))
 	}},
-	{name: "a request of an interrupted attempt arrives late", tell: func(t *tale) {
+	{name: "a request of an interrupted attempt arrives late", steps: func(t *script) {
 		fence := t.hook("a", "500", 0)
 		t.ends(fence, "error")
 		t.runsOf(fence)[0].End.Cause = "shutdown"
@@ -278,9 +278,9 @@ var hookTales = []told{
 		t.arrives(fence)
 		t.completes(fence)
 	}},
-	{name: "a circuit opens", tell: func(t *tale) { t.opens(failuresLeast, open, 10*time.Second) }},
-	{name: "a task waits three times, with one line", tell: func(t *tale) { t.waitsThrice() }},
-	{name: "each wait has a line", wrong: []string{"fold"}, tell: func(t *tale) {
+	{name: "a circuit opens", steps: func(t *script) { t.opens(failuresLeast, open, 10*time.Second) }},
+	{name: "a task waits three times, with one line", steps: func(t *script) { t.waitsThrice() }},
+	{name: "each wait has a line", wrong: []string{"fold"}, steps: func(t *script) {
 		fence := t.waitsThrice()
 		t.begin()
 		c := t.claimed(fence)
@@ -291,40 +291,40 @@ var hookTales = []told{
 			Outcome: "SNOOZED"})
 		t.Kept = append(t.Kept, kept{fence, "as written"})
 	}},
-	{name: "a wait is not counted", wrong: []string{"fold"}, tell: func(t *tale) {
+	{name: "a wait is not counted", wrong: []string{"fold"}, steps: func(t *script) {
 		t.released(t.waitsThrice()).Waits--
 	}},
-	{name: "the first wait has no line", wrong: []string{"execution line"}, tell: func(t *tale) {
+	{name: "the first wait has no line", wrong: []string{"execution line"}, steps: func(t *script) {
 		t.waitsThrice()
 		first := slices.IndexFunc(t.Executions, func(e execution) bool { return e.Outcome == "SNOOZED" })
 		fence := t.Executions[first].Fence
 		t.Executions = slices.Delete(t.Executions, first, first+1)
 		t.Lines = slices.DeleteFunc(t.Lines, func(l line) bool { return l.History == "executions" && l.Number == fence })
 	}},
-	{name: "a wait after an edit has no line", wrong: []string{"fold", "execution line"}, tell: func(t *tale) {
+	{name: "a wait after an edit has no line", wrong: []string{"fold", "execution line"}, steps: func(t *script) {
 		t.waitsThrice()
 		t.verb("retry", "b", "queued", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
 		t.rows["b"].Waits = 1
 		t.waits(t.tries("b"), open, 5*time.Second)
 		t.cancel("b")
 	}},
-	{name: "a circuit opens too soon", wrong: []string{"circuit"}, tell: func(t *tale) {
+	{name: "a circuit opens too soon", wrong: []string{"circuit"}, steps: func(t *script) {
 		t.opens(failuresLeast-1, open, 10*time.Second)
 	}},
-	{name: "a circuit is open for too short a time", wrong: []string{"circuit"}, tell: func(t *tale) {
+	{name: "a circuit is open for too short a time", wrong: []string{"circuit"}, steps: func(t *script) {
 		t.opens(failuresLeast, open, snoozeLeast/2)
 	}},
-	{name: "a circuit is open for too long", wrong: []string{"circuit"}, tell: func(t *tale) {
+	{name: "a circuit is open for too long", wrong: []string{"circuit"}, steps: func(t *script) {
 		t.opens(failuresLeast, open, 2*snoozeMost)
 	}},
-	{name: "a circuit without a name", wrong: []string{"circuit"}, tell: func(t *tale) {
+	{name: "a circuit without a name", wrong: []string{"circuit"}, steps: func(t *script) {
 		t.opens(failuresLeast, "put off", 10*time.Second)
 	}},
-	{name: "a request of what was put off", wrong: []string{"circuit"}, tell: func(t *tale) {
+	{name: "a request of what was put off", wrong: []string{"circuit"}, steps: func(t *script) {
 		fence := t.opens(failuresLeast, open, 10*time.Second)
 		t.arrives(fence).At = t.runsOf(fence)[0].At
 	}},
-	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, tell: func(t *tale) {
+	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, steps: func(t *script) {
 		t.opens(failuresLeast, open, 10*time.Second)
 	}, spoils: func(h *history) {
 		for i := range h.Audit {

@@ -5,22 +5,22 @@ package torture
 import "time"
 
 // runsTo has a claim come to something after its handler ended somehow.
-func runsTo(t *tale, id, how, outcome string) {
+func runsTo(t *script, id, how, outcome string) {
 	fence := t.claim(id)
 	t.starts(fence)
 	t.ends(fence, how)
 	t.settle(fence, outcome)
 }
 
-// settleTales are about what is recorded of claims.
-var settleTales = []told{
-	{name: "a failure, and a success", tell: func(t *tale) {
+// settleCases are about what is recorded of claims.
+var settleCases = []oracleCase{
+	{name: "a failure, and a success", steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "panic", "RETRIED")
 		t.passes(time.Second)
 		runsTo(t, "a", "ok", "COMPLETED")
 	}},
-	{name: "one revision is completed twice", wrong: []string{"completed twice"}, tell: func(t *tale) {
+	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next = new("QUEUED"), new(t.now) })
@@ -28,20 +28,15 @@ var settleTales = []told{
 	}},
 	{
 		name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"},
-		tell: func(t *tale) {
-			t.schedule("a", nil)
-			fence := t.claim("a")
-			t.starts(fence)
+		steps: func(t *script) {
+			fence := t.begins("a")
 			t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
-			t.ends(fence, "ok")
-			t.settle(fence, "COMPLETED")
+			t.finishes(fence)
 			t.runs("a")
 		},
 	},
-	{name: "an edited task runs again", tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "an edited task runs again", steps: func(t *script) {
+		fence := t.begins("a")
 		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
 		t.ends(fence, "ok")
 		t.settle(fence, "SUPERSEDED")
@@ -49,63 +44,61 @@ var settleTales = []told{
 	}},
 	{
 		name: "a cancelled task is finished by the claim of before", wrong: []string{"stale completion", "lost"},
-		tell: func(t *tale) {
-			t.schedule("a", nil)
-			fence := t.claim("a")
-			t.starts(fence)
+		steps: func(t *script) {
+			fence := t.begins("a")
 			t.cancel("a")
 			t.ends(fence, "ok")
 			t.settle(fence, "SUPERSEDED")
 			t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
 		},
 	},
-	{name: "nothing superseded it", wrong: []string{"stale completion"}, tell: func(t *tale) {
+	{name: "nothing superseded it", wrong: []string{"stale completion"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "ok", "SUPERSEDED")
 		t.runs("a")
 	}},
-	{name: "completed, though its handler failed", wrong: []string{"outcome"}, tell: func(t *tale) {
+	{name: "completed, though its handler failed", wrong: []string{"outcome"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "COMPLETED")
 	}},
-	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, tell: func(t *tale) {
+	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "ok", "RETRIED")
 		t.runs("a")
 	}},
-	{name: "never started, though its handler was called", wrong: []string{"outcome"}, tell: func(t *tale) {
+	{name: "never started, though its handler was called", wrong: []string{"outcome"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "ok", "RELEASED")
 		t.runs("a")
 	}},
-	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, tell: func(t *tale) {
+	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.settle(t.claim("a"), "COMPLETED")
 	}},
-	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, tell: func(t *tale) {
+	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Runs[0].End.At = t.now.Add(time.Second)
 		t.Runs[0].Latest = t.Runs[0].End.At
 	}},
-	{name: "recorded long after its handler ended", wrong: []string{"settle"}, tell: func(t *tale) { recordedLate(t) }},
-	{name: "recorded long after its handler ended, since a writer had locked it", tell: func(t *tale) {
+	{name: "recorded long after its handler ended", wrong: []string{"settle"}, steps: func(t *script) { recordedLate(t) }},
+	{name: "recorded long after its handler ended, since a writer had locked it", steps: func(t *script) {
 		recordedLate(t)
 		t.Entries = append(t.Entries, entry{
 			Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"},
 		})
 	}},
-	{name: "recorded long after its handler ended, since its wire was slow", tell: func(t *tale) {
+	{name: "recorded long after its handler ended, since its wire was slow", steps: func(t *script) {
 		recordedLate(t)
 		t.Faults = []fault{{Kind: faultSlow, Target: "node-1", From: t.Began, To: t.Runs[0].End.At}}
 	}},
-	{name: "handed back before it started", tell: func(t *tale) {
+	{name: "handed back before it started", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.settle(t.claim("a"), "RELEASED")
 		t.runs("a")
 	}},
-	{name: "an effect with its completion", tell: func(t *tale) { t.schedule("a", inATransaction); t.runs("a") }},
-	{name: "an effect with a superseded attempt", tell: func(t *tale) {
+	{name: "an effect with its completion", steps: func(t *script) { t.schedule("a", inATransaction); t.runs("a") }},
+	{name: "an effect with a superseded attempt", steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		fence := t.claim("a")
 		t.starts(fence)
@@ -113,104 +106,103 @@ var settleTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "SUPERSEDED")
 	}},
-	{name: "two effects", wrong: []string{"effects"}, tell: func(t *tale) {
+	{name: "two effects", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		t.runs("a")
 		t.Effects = append(t.Effects, t.Effects[0])
 	}},
-	{name: "no effect", wrong: []string{"effects"}, tell: func(t *tale) {
+	{name: "no effect", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		t.runs("a")
 		t.Effects = nil
 	}},
-	{name: "an effect of a failed attempt", wrong: []string{"effects"}, tell: func(t *tale) {
+	{name: "an effect of a failed attempt", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		runsTo(t, "a", "error", "RETRIED")
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: t.Runs[0].Fence, TxID: t.tx})
 		t.runs("a")
 	}},
-	{name: "an effect of another transaction", wrong: []string{"effects"}, tell: func(t *tale) {
+	{name: "an effect of another transaction", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		t.runs("a")
 		t.Effects[0].TxID--
 	}},
-	{name: "an effect of no execution", wrong: []string{"effects"}, tell: func(t *tale) {
+	{name: "an effect of no execution", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		t.runs("a")
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: 999})
 	}},
-	{name: "an attempt is not counted", wrong: []string{"attempts"}, tell: func(t *tale) {
+	{name: "an attempt is not counted", wrong: []string{"attempts"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "a failed attempt is given back", wrong: []string{"attempts"}, tell: func(t *tale) {
+	{name: "a failed attempt is given back", wrong: []string{"attempts"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
 		t.runs("a")
 	}},
-	{name: "an interrupted attempt is counted", wrong: []string{"attempts"}, tell: func(t *tale) {
+	{name: "an interrupted attempt is counted", wrong: []string{"attempts"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "INTERRUPTED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(1), new(1)
 		t.runs("a")
 	}},
-	{name: "more attempts than it has", wrong: []string{"attempts", "given up"}, tell: func(t *tale) {
+	{name: "more attempts than it has", wrong: []string{"attempts", "given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		runsTo(t, "a", "error", "RETRIED")
 		t.runs("a")
 	}},
-	{name: "its last attempt fails", tell: func(t *tale) {
+	{name: "its last attempt fails", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		runsTo(t, "a", "error", "FAILED")
 	}},
-	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
 		t.Dead = nil
 	}},
-	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
 		t.Dead = append(t.Dead, t.Dead...)
 	}},
-	{name: "somebody is told of a dead letter that is none", wrong: []string{"told of the dead"}, tell: func(t *tale) {
+	{name: "somebody is told of a dead letter that is none", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
 		t.schedule("b", nil)
 		fence := t.runs("b")
 		t.Dead = append(t.Dead, mark{ID: "b", Revision: *t.claimed(fence).Revision, How: "FAILED"})
 	}},
-	{name: "nobody has a notice of a dead letter", wrong: []string{"notice"}, tell: func(t *tale) {
+	{name: "nobody has a notice of a dead letter", wrong: []string{"notice"}, steps: func(t *script) {
 		failed(t)
 		t.Causes = nil
 	}},
-	{name: "the notice of a dead letter is not scheduled", wrong: []string{"notice"}, tell: func(t *tale) {
+	{name: "the notice of a dead letter is not scheduled", wrong: []string{"notice"}, steps: func(t *script) {
 		failed(t)
 		t.Causes[0].Scheduled = false
 	}},
-	{name: "a dead letter is told twice", wrong: []string{"notice"}, tell: func(t *tale) {
+	{name: "a dead letter is told twice", wrong: []string{"notice"}, steps: func(t *script) {
 		failed(t)
 		t.Causes = append(t.Causes, t.Causes...)
 	}},
-	{name: "a notice tells of a settle that was rolled back", wrong: []string{"notice"}, tell: func(t *tale) {
+	{name: "a notice tells of a settle that was rolled back", wrong: []string{"notice"}, steps: func(t *script) {
 		failed(t)
 		t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
 	}},
-	{name: "it fails though it has attempts left", wrong: []string{"given up"}, tell: func(t *tale) {
+	{name: "it fails though it has attempts left", wrong: []string{"given up"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "FAILED")
 	}},
-	{name: "its handler says that no other attempt would do", tell: func(t *tale) {
+	{name: "its handler says that no other attempt would do", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Does = doPermanent })
 		runsTo(t, "a", "error", "FAILED")
 	}},
-	{name: "it expires before its time", wrong: []string{"given up"}, tell: func(t *tale) {
+	{name: "it expires before its time", wrong: []string{"given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Hour)) })
 		t.settle(t.claim("a"), "EXPIRED")
 	}},
-	{name: "it expires at its gate", tell: func(t *tale) {
+	{name: "it expires at its gate", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(20 * time.Millisecond)) })
 		fence := t.claim("a")
 		t.passes(30 * time.Millisecond)
@@ -218,134 +210,132 @@ var settleTales = []told{
 	}},
 }
 
-func recordedLate(t *tale) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func recordedLate(t *script) {
+	fence := t.begins("a")
 	t.ends(fence, "ok")
 	t.passes(settledWithin + 100*time.Millisecond)
 	t.settle(fence, "COMPLETED")
 }
 
 // failed has a task use its only attempt.
-func failed(t *tale) {
+func failed(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 	runsTo(t, "a", "error", "FAILED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }
 
-// rowTales are about what writers are told, and what the histories keep.
-var rowTales = []told{
-	{name: "an acknowledged row is gone", wrong: []string{"application row"}, tell: func(t *tale) {
+// rowCases are about what writers are told, and what the histories keep.
+var rowCases = []oracleCase{
+	{name: "an acknowledged row is gone", wrong: []string{"application row"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Ops = nil
 	}},
-	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, tell: func(t *tale) {
+	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Entries[0].Answer = refused
 	}},
-	{name: "a lost answer to a commit that was made", tell: func(t *tale) {
+	{name: "a lost answer to a commit that was made", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Entries[0].Answer = unknown
 	}},
-	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, tell: func(t *tale) {
+	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Ops = append(t.Ops, opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
 	}},
-	{name: "a task that waits for a node that nobody has", tell: func(t *tale) {
+	{name: "a task that waits for a node that nobody has", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
 	}},
-	{name: "a task that waits for its time", tell: func(t *tale) {
+	{name: "a task that waits for its time", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
 	}},
-	{name: "a task that just waits", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil) }},
-	{name: "a task that is gone", wrong: []string{"lost"}, tell: func(t *tale) { t.schedule("a", nil); t.runs("a") },
+	{name: "a task that just waits", wrong: []string{"lost"}, steps: func(t *script) { t.schedule("a", nil) }},
+	{name: "a task that is gone", wrong: []string{"lost"}, steps: func(t *script) { t.schedule("a", nil); t.runs("a") },
 		spoils: func(h *history) { h.Tasks = nil }},
-	{name: "a task that was deleted", tell: func(t *tale) {
+	{name: "a task that was deleted", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		deleted(t, "a")
 	}},
-	{name: "a task that was removed when its time was over", tell: func(t *tale) {
+	{name: "a task that was removed when its time was over", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		retired(t, retention)
 	}},
-	{name: "a task that was removed too soon", wrong: []string{"retention"}, tell: func(t *tale) {
+	{name: "a task that was removed too soon", wrong: []string{"retention"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		retired(t, retention-time.Second)
 	}},
-	{name: "a task that was removed in time, and its last line was young", tell: func(t *tale) {
+	{name: "a task that was removed in time, and its last line was young", steps: func(t *script) {
 		heldLong(t)
 		retired(t, retention/2)
 	}},
-	{name: "a line was removed too soon, and its task is there", wrong: []string{"append-only"}, tell: func(t *tale) {
+	{name: "a line was removed too soon, and its task is there", wrong: []string{"append-only"}, steps: func(t *script) {
 		heldLong(t)
 		removed(t, "executions", retention/2)
 	}},
-	{name: "a line was removed in time, since what it says had happened long before", tell: func(t *tale) {
+	{name: "a line was removed in time, since what it says had happened long before", steps: func(t *script) {
 		heldLong(t)
 		t.Executions[0].FinishedAt = t.now.Add(-retention / 2)
 		removed(t, "executions", retention/2)
 	}},
-	{name: "a task that was removed before it ended", wrong: []string{"retention"}, tell: func(t *tale) {
+	{name: "a task that was removed before it ended", wrong: []string{"retention"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Hour); a.Asked = a.FirstDue })
 		retired(t, retention)
 	}},
-	{name: "a task that was cancelled by nobody", wrong: []string{"lost", "change line"}, tell: func(t *tale) {
+	{name: "a task that was cancelled by nobody", wrong: []string{"lost", "change line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) {
 			a.Status, a.Next, a.Revision = new("CANCELLED"), nil, new(t.draw())
 		})
 	}},
-	{name: "a line was edited", wrong: []string{"append-only"}, tell: func(t *tale) {
+	{name: "a line was edited", wrong: []string{"append-only"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Lines[1].Op = "UPDATE"
 		t.line("executions", "a", t.Runs[0].Fence, 1)
 	},
 		spoils: func(h *history) { h.Lines[len(h.Lines)-1].TxID = h.Lines[1].TxID }},
-	{name: "a line is another than was written", wrong: []string{"append-only"}, tell: func(t *tale) {
+	{name: "a line is another than was written", wrong: []string{"append-only"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Kept[0].Hash = "edited"
 	}},
-	{name: "a line of changes is gone", wrong: []string{"append-only"}, tell: func(t *tale) {
+	{name: "a line of changes is gone", wrong: []string{"append-only"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Changes = nil
 	}},
-	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, tell: func(t *tale) {
+	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil
 	}},
-	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, tell: func(t *tale) {
+	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Lines[1].TxID++
 	}},
-	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, tell: func(t *tale) {
+	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.line("executions", "a", 999, 1)
 		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
 		t.Kept = append(t.Kept, kept{999, "as written"})
 	}},
-	{name: "an edit has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+	{name: "an edit has no line", wrong: []string{"change line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Lines[0].Number += 1000
 	},
 		spoils: func(h *history) { h.Changes = append(h.Changes, h.Lines[0].Number) }},
-	{name: "a delete has no line", wrong: []string{"change line"}, tell: func(t *tale) {
+	{name: "a delete has no line", wrong: []string{"change line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		deleted(t, "a")
@@ -354,7 +344,7 @@ var rowTales = []told{
 }
 
 // heldLong has a task cancelled during its attempt, whose claim is taken back much later.
-func heldLong(t *tale) {
+func heldLong(t *script) {
 	t.schedule("a", nil)
 	fence := t.claim("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
@@ -364,7 +354,7 @@ func heldLong(t *tale) {
 }
 
 // removed has retention remove the lines of one of the histories so much later.
-func removed(t *tale, history string, later time.Duration) {
+func removed(t *script, history string, later time.Duration) {
 	t.passes(later)
 	t.begin()
 	for _, l := range t.Lines {
@@ -377,7 +367,7 @@ func removed(t *tale, history string, later time.Duration) {
 }
 
 // retired has retention remove a task and its history so much later.
-func retired(t *tale, later time.Duration) {
+func retired(t *script, later time.Duration) {
 	t.passes(later)
 	t.begin()
 	t.change("a", "tasktable engine", func(a *auditRow) {
@@ -391,7 +381,7 @@ func retired(t *tale, later time.Duration) {
 }
 
 // deleted has a writer delete a task.
-func deleted(t *tale, id string) {
+func deleted(t *script, id string) {
 	t.verb("delete", id, "deleted", func(a *auditRow) {
 		a.Op, a.Status, a.Revision, a.Attempt = "DELETE", nil, nil, nil
 	})

@@ -3,7 +3,7 @@
 package torture
 
 // rares has three tasks of a type claimed on a node that has two slots for it, and starts two of them.
-func rares(t *tale) (fences [3]int64) {
+func rares(t *script) (fences [3]int64) {
 	t.TypeSlots = map[string]map[string]int{"node-1": {"RARE": 2}}
 	for i, id := range []string{"a", "b", "c"} {
 		t.schedule(id, func(a *auditRow) { a.Type = "RARE" })
@@ -15,35 +15,34 @@ func rares(t *tale) (fences [3]int64) {
 }
 
 // settled ends runs and records that they have completed.
-func (t *tale) settled(fences ...int64) {
+func (t *script) settled(fences ...int64) {
 	for _, fence := range fences {
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}
 }
 
-// slotTales are about how many tasks of a type a node runs at once.
-var slotTales = []told{
-	{name: "a type takes a slot that it does not have", wrong: []string{"type slots"}, tell: func(t *tale) {
+// slotCases are about how many tasks of a type a node runs at once.
+var slotCases = []oracleCase{
+	{name: "a type takes a slot that it does not have", wrong: []string{"type slots"}, steps: func(t *script) {
 		fences := rares(t)
 		t.starts(fences[2])
 		t.settled(fences[:]...)
 	}},
-	{name: "a type takes the slot of a run that has ended", tell: func(t *tale) {
+	{name: "a type takes the slot of a run that has ended", steps: func(t *script) {
 		fences := rares(t)
 		t.ends(fences[0], "ok")
 		t.starts(fences[2])
 		t.settle(fences[0], "COMPLETED")
 		t.settled(fences[1:]...)
 	}},
-	{name: "a type takes the slot of a handler that ignores its end", tell: func(t *tale) {
+	{name: "a type takes the slot of a handler that ignores its end", steps: func(t *script) {
 		fences := rares(t)
 		ended := t.now
 		t.starts(fences[2])
 		t.settled(fences[:]...)
 		t.Runs[0].Deaf, t.Runs[0].End.Ended = true, ended
 	}},
-	{name: "another type has no limit", tell: func(t *tale) {
+	{name: "another type has no limit", steps: func(t *script) {
 		fences := rares(t)
 		t.schedule("d", nil)
 		t.runs("d")
@@ -51,7 +50,7 @@ var slotTales = []told{
 		t.starts(fences[2])
 		t.settled(fences[2])
 	}},
-	{name: "a type waits for its slots", tell: func(t *tale) {
+	{name: "a type waits for its slots", steps: func(t *script) {
 		fences := rares(t)
 		t.settled(fences[0])
 		t.starts(fences[2])

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// told is a tale, with the checks that must refuse it; none: all must accept it.
-type told struct {
+// oracleCase is a history, with the checks that must refuse it. If there are none, all must accept it.
+type oracleCase struct {
 	name   string
 	wrong  []string
-	tell   func(t *tale)
+	steps  func(t *script)
 	spoils func(h *history) // after its end
 }
 
@@ -20,13 +20,13 @@ type told struct {
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
-	tales := slices.Concat(startTales, quietTales, settleTales, contentTales, waitTales, rowTales, claimTales,
-		fireTales, timeTales, callTales, hookTales, againTales, followTales, fenceTales, urgencyTales, slotTales)
-	for _, one := range tales {
+	cases := slices.Concat(startCases, quietCases, settleCases, contentCases, waitCases, rowCases, claimCases,
+		fireCases, timeCases, callCases, hookCases, againCases, followCases, fenceCases, urgencyCases, slotCases)
+	for _, one := range cases {
 		t.Run(one.name, func(t *testing.T) {
-			tale := newTale()
-			one.tell(tale)
-			h := tale.end()
+			s := newScript()
+			one.steps(s)
+			h := s.end()
 			if one.spoils != nil {
 				one.spoils(h)
 			}
@@ -52,65 +52,58 @@ func TestOracle(t *testing.T) {
 	}
 }
 
-// startTales are about when handlers may be called.
-var startTales = []told{
-	{name: "a task runs", tell: func(t *tale) { t.schedule("a", nil); t.runs("a") }},
-	{name: "a claim is run twice", wrong: []string{"claimed start", "overlap"}, tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+// startCases are about when handlers may be called.
+var startCases = []oracleCase{
+	{name: "a task runs", steps: func(t *script) { t.schedule("a", nil); t.runs("a") }},
+	{name: "a claim is run twice", wrong: []string{"claimed start", "overlap"}, steps: func(t *script) {
+		fence := t.begins("a")
 		t.starts(fence)
-		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "an attempt is run as another", wrong: []string{"claimed start"}, tell: func(t *tale) {
+	{name: "an attempt is run as another", wrong: []string{"claimed start"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Runs[0].Attempt++
 	}},
-	{name: "it starts a millisecond early", wrong: []string{"early start"}, tell: func(t *tale) {
+	{name: "it starts a millisecond early", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		t.passes(time.Second - 8*time.Millisecond)
 		t.runs("a")
 	}},
-	{name: "claimed ahead, it starts on time", tell: func(t *tale) {
+	{name: "claimed ahead, it starts on time", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		fence := t.claim("a")
 		t.passes(time.Second)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "its gate was early, its call was not", wrong: []string{"early start"}, tell: func(t *tale) {
+	{name: "its gate was early, its call was not", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		fence := t.claim("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-100 * time.Millisecond)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "it starts before the time that the writer asked for", wrong: []string{"early start"}, tell: func(t *tale) {
+	{name: "it starts before the time that the writer asked for", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		t.Entries[0].Deeds[0].Due = t.now.Add(time.Hour)
 	}},
-	{name: "it starts when it has expired", wrong: []string{"late start"}, tell: func(t *tale) {
+	{name: "it starts when it has expired", wrong: []string{"late start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
 		fence := t.claim("a")
 		t.passes(60 * time.Millisecond)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "it passes the gate in time, and is called in time", tell: func(t *tale) {
+	{name: "it passes the gate in time, and is called in time", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
 		fence := t.claim("a")
 		t.passes(60 * time.Millisecond)
 		t.starts(fence).Gate = t.now.Add(-30 * time.Millisecond)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "it starts after an acknowledged cancel", wrong: []string{"stale start"}, tell: func(t *tale) {
+	{name: "it starts after an acknowledged cancel", wrong: []string{"stale start"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.cancel("a")
@@ -118,27 +111,25 @@ var startTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "SUPERSEDED")
 	}},
-	{name: "the cancel is acknowledged after the gate", tell: func(t *tale) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
-		t.starts(fence)
+	{name: "the cancel is acknowledged after the gate", steps: func(t *script) {
+		fence := t.begins("a")
 		t.cancel("a")
 		t.ends(fence, "error")
 		t.settle(fence, "SUPERSEDED")
 	}},
-	{name: "a cancelled task's handler goes on", wrong: []string{"cancel"}, tell: func(t *tale) {
+	{name: "a cancelled task's handler goes on", wrong: []string{"cancel"}, steps: func(t *script) {
 		cancelledWhile(t,
 			cancelledWithin)
 	}},
 	{
-		name: "a cancelled task's handler ends soon",
-		tell: func(t *tale) { cancelledWhile(t, cancelledWithin-20*time.Millisecond) },
+		name:  "a cancelled task's handler ends soon",
+		steps: func(t *script) { cancelledWhile(t, cancelledWithin-20*time.Millisecond) },
 	},
-	{name: "a cancelled task's handler goes on, and its context has ended", tell: func(t *tale) {
+	{name: "a cancelled task's handler goes on, and its context has ended", steps: func(t *script) {
 		cancelledWhile(t, time.Hour)
 		t.Runs[0].End.Ended = t.Runs[0].At.Add(time.Second)
 	}},
-	{name: "nobody knows whether the cancel was committed before the gate", tell: func(t *tale) {
+	{name: "nobody knows whether the cancel was committed before the gate", steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.cancel("a")
@@ -147,50 +138,45 @@ var startTales = []told{
 		t.ends(fence, "ok")
 		t.settle(fence, "SUPERSEDED")
 	}},
-	{name: "it starts while everything is paused", wrong: []string{"paused start"}, tell: func(t *tale) {
+	{name: "it starts while everything is paused", wrong: []string{"paused start"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(time.Millisecond)}}
 		t.passes(2 * time.Millisecond)
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "another type is paused, and its own is about to be resumed", tell: func(t *tale) {
+	{name: "another type is paused, and its own is about to be resumed", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.Pauses = []pauseEntry{{Type: "RARE", Asked: t.now, Held: t.now}, {Type: "PLAIN", Asked: t.now, Held: t.now,
 			Resuming: t.now.Add(time.Nanosecond)}}
 		t.runs("a")
 	}},
-	{name: "the pause may not hold yet", tell: func(t *tale) {
+	{name: "the pause may not hold yet", steps: func(t *script) {
 		t.schedule("a", nil)
 		t.Pauses = []pauseEntry{{Asked: t.now}}
 		t.runs("a")
 	}},
-	{name: "it is called long after its gate", wrong: []string{"call after the gate"}, tell: func(t *tale) {
+	{name: "it is called long after its gate", wrong: []string{"call after the gate"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-callWithin - unseenStall - time.Millisecond)
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.finishes(fence)
 	}},
-	{name: "it is called long after its gate, because the process was frozen", tell: func(t *tale) {
+	{name: "it is called long after its gate, because the process was frozen", steps: func(t *script) {
 		t.schedule("a", nil)
 		fence := t.claim("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-900 * time.Millisecond)
-		t.Stalls = []span{{taleProcess, t.now.Add(-800 * time.Millisecond), t.now.Add(-10 * time.Millisecond)}}
-		t.ends(fence, "ok")
-		t.settle(fence, "COMPLETED")
+		t.Stalls = []span{{scriptProcess, t.now.Add(-800 * time.Millisecond), t.now.Add(-10 * time.Millisecond)}}
+		t.finishes(fence)
 	}},
 }
 
 // cancelledWhile has a task cancelled while its handler runs, which goes on for so long.
-func cancelledWhile(t *tale, long time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
-	t.starts(fence)
+func cancelledWhile(t *script, long time.Duration) {
+	fence := t.begins("a")
 	t.cancel("a")
 	t.passes(long)
 	t.ends(fence, "error")
@@ -198,7 +184,7 @@ func cancelledWhile(t *tale, long time.Duration) {
 }
 
 // lostWhile has a task lost while its handler runs, and run again elsewhere.
-func lostWhile(t *tale, first func(r *run)) {
+func lostWhile(t *script, first func(r *run)) {
 	t.schedule("a", nil)
 	one := t.claim("a")
 	t.starts(one)
@@ -207,21 +193,20 @@ func lostWhile(t *tale, first func(r *run)) {
 	two := t.claim("a")
 	t.starts(two).PID++
 	first(&t.Runs[0])
-	t.ends(two, "ok")
-	t.settle(two, "COMPLETED")
+	t.finishes(two)
 }
 
-// timeTales are about what runs at one time, and how long things take.
-var timeTales = []told{
-	{name: "it runs twice at once", wrong: []string{"overlap"}, tell: func(t *tale) { lostWhile(t, func(*run) {}) }},
-	{name: "it had ended when it ran again", tell: func(t *tale) {
+// timeCases are about what runs at one time, and how long things take.
+var timeCases = []oracleCase{
+	{name: "it runs twice at once", wrong: []string{"overlap"}, steps: func(t *script) { lostWhile(t, func(*run) {}) }},
+	{name: "it had ended when it ran again", steps: func(t *script) {
 		lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second); r.End = &mark{At: r.Latest, How: "error"} })
 	}},
 	{
-		name: "its process was killed",
-		tell: func(t *tale) { lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second) }) },
+		name:  "its process was killed",
+		steps: func(t *script) { lostWhile(t, func(r *run) { r.Latest = r.At.Add(time.Second) }) },
 	},
-	{name: "its process was frozen, and it ended soon afterwards", tell: func(t *tale) {
+	{name: "its process was frozen, and it ended soon afterwards", steps: func(t *script) {
 		lostWhile(t, func(r *run) {
 			thaw := t.now.Add(3 * time.Second)
 			t.Faults = append(t.Faults, fault{
@@ -231,7 +216,7 @@ var timeTales = []told{
 			r.End = &mark{At: r.Latest, How: "error"}
 		})
 	}},
-	{name: "its process was frozen, and it went on long afterwards", wrong: []string{"overlap"}, tell: func(t *tale) {
+	{name: "its process was frozen, and it went on long afterwards", wrong: []string{"overlap"}, steps: func(t *script) {
 		lostWhile(t, func(r *run) {
 			thaw := t.now.Add(3 * time.Second)
 			t.Faults = append(t.Faults, fault{
@@ -241,24 +226,24 @@ var timeTales = []told{
 			r.End = &mark{At: r.Latest, How: "error"}
 		})
 	}},
-	{name: "it did not mind the end of its context", tell: func(t *tale) {
+	{name: "it did not mind the end of its context", steps: func(t *script) {
 		lostWhile(t, func(r *run) {
 			r.Deaf, r.Latest = true, t.now.Add(time.Second)
 			r.End = &mark{At: r.Latest, How: "ok", Ended: r.At.Add(3 * time.Second)}
 		})
 	}},
-	{name: "it would not mind its context, which had not ended", wrong: []string{"overlap"}, tell: func(t *tale) {
+	{name: "it would not mind its context, which had not ended", wrong: []string{"overlap"}, steps: func(t *script) {
 		lostWhile(t, func(r *run) {
 			r.Deaf, r.Latest = true, t.now.Add(time.Second)
 			r.End = &mark{At: r.Latest, How: "ok"}
 		})
 	}},
-	{name: "nothing is claimed for long", wrong: []string{"gap", "start latency"}, tell: func(t *tale) { waitLong(t) }},
-	{name: "nothing is claimed for long, by a slow pass", wrong: []string{"gap", "start latency"}, tell: func(t *tale) {
+	{name: "nothing is claimed for long", wrong: []string{"gap", "start latency"}, steps: func(t *script) { waitLong(t) }},
+	{name: "nothing is claimed for long, by a slow pass", wrong: []string{"gap", "start latency"}, steps: func(t *script) {
 		waitLong(t)
 		t.claimed(4).Began = t.claimed(4).At.Add(-50 * time.Millisecond)
 	}},
-	{name: "nothing is claimed for long, since Postgres is away", tell: func(t *tale) {
+	{name: "nothing is claimed for long, since Postgres is away", steps: func(t *script) {
 		t.Faults = []fault{{
 			Kind: faultPostgres, Target: "postgres", From: t.now.Add(time.Second), To: t.now.Add(9 * time.Second),
 		}}
@@ -266,63 +251,63 @@ var timeTales = []told{
 	}},
 	{
 		name: "another node is killed, which explains nothing", wrong: []string{"gap", "start latency"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.Faults = []fault{{Kind: faultKill, Target: "node-2", PID: 9, From: t.now.Add(9 * time.Second),
 				To: t.now.Add(9 * time.Second)}}
 			waitLong(t)
 		},
 	},
-	{name: "nothing is claimed for long, since all is paused", tell: func(t *tale) {
+	{name: "nothing is claimed for long, since all is paused", steps: func(t *script) {
 		t.Pauses = []pauseEntry{
 			{Asked: t.now, Held: t.now.Add(100 * time.Millisecond), Resuming: t.now.Add(9 * time.Second),
 				Over: t.now.Add(9 * time.Second)},
 		}
 		waitLong(t)
 	}},
-	{name: "a dead node's task comes back late", wrong: []string{"recovery"}, tell: func(t *tale) {
+	{name: "a dead node's task comes back late", wrong: []string{"recovery"}, steps: func(t *script) {
 		killed(t, recoveryLimit+time.Second)
 	}},
 	{
 		name: "a dead node's task does not come back", wrong: []string{"recovery", "residue", "lost"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.schedule("a", nil)
 			t.starts(t.claim("a"))
 			t.passes(time.Millisecond)
-			t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: taleProcess, From: t.now, To: t.now}}
+			t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: scriptProcess, From: t.now, To: t.now}}
 			t.passes(recoveryLimit)
 		},
 	},
-	{name: "a dead node's task comes back in time", tell: func(t *tale) { killed(t, recoveryLimit-time.Second) }},
-	{name: "a dead node's task comes back late, since a writer had locked it", tell: func(t *tale) {
+	{name: "a dead node's task comes back in time", steps: func(t *script) { killed(t, recoveryLimit-time.Second) }},
+	{name: "a dead node's task comes back late, since a writer had locked it", steps: func(t *script) {
 		killed(t, recoveryLimit+time.Second)
 		t.Entries = append(t.Entries, entry{
 			Op: 99, Began: t.Faults[0].From.Add(recoveryLimit - time.Second), Ended: t.now, Answer: refused,
 			IDs: []string{"a"},
 		})
 	}},
-	{name: "a dead node's task comes back late, since Postgres was away, too", tell: func(t *tale) {
+	{name: "a dead node's task comes back late, since Postgres was away, too", steps: func(t *script) {
 		killed(t, recoveryLimit+time.Second)
 		t.Faults = append(t.Faults, fault{Kind: faultPostgres, Target: "postgres", From: t.Faults[0].From, To: t.now})
 	}},
 	{
 		name: "another leads late", wrong: []string{"failover"},
-		tell: func(t *tale) { unseated(t, failoverLimit+time.Second) },
+		steps: func(t *script) { unseated(t, failoverLimit+time.Second) },
 	},
-	{name: "another leads in time", tell: func(t *tale) { unseated(t, failoverLimit-time.Second) }},
+	{name: "another leads in time", steps: func(t *script) { unseated(t, failoverLimit-time.Second) }},
 	{
 		name: "a hold, a job, a session and a goroutine are left", wrong: []string{"residue", "lost"},
-		tell: func(t *tale) {
+		steps: func(t *script) {
 			t.schedule("a", nil)
 			t.claim("a")
 			t.Jobs, t.Sessions, t.Wrong = []string{"running"}, []string{"idle"}, []string{"leaked"}
 		},
 	},
 	{name: "it does not come to an end", wrong: []string{"residue"},
-		tell: func(t *tale) { t.schedule("a", nil); t.runs("a") }, spoils: func(h *history) { h.Quiet = time.Time{} }},
+		steps: func(t *script) { t.schedule("a", nil); t.runs("a") }, spoils: func(h *history) { h.Quiet = time.Time{} }},
 }
 
 // waitLong has a task wait for ten seconds after another was claimed.
-func waitLong(t *tale) {
+func waitLong(t *script) {
 	t.schedule("a", nil)
 	t.runs("a")
 	t.schedule("b", nil)
@@ -331,25 +316,24 @@ func waitLong(t *tale) {
 }
 
 // killed has the node that runs a task killed, and the task free again so much later.
-func killed(t *tale, took time.Duration) {
+func killed(t *script, took time.Duration) {
 	t.schedule("a", nil)
 	fence := t.claim("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
 	t.passes(time.Millisecond)
-	t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: taleProcess, From: t.now, To: t.now}}
+	t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: scriptProcess, From: t.now, To: t.now}}
 	t.passes(took)
 	t.settle(fence, "LOST")
 	again := t.claim("a")
 	t.starts(again).PID++
-	t.ends(again, "ok")
-	t.settle(again, "COMPLETED")
+	t.finishes(again)
 }
 
 // unseated has the leader lost, and another claim so much later.
-func unseated(t *tale, took time.Duration) {
+func unseated(t *script, took time.Duration) {
 	t.schedule("a", nil)
 	t.runs("a")
-	t.Faults = []fault{{Kind: faultLeader, Target: "a backend", PID: taleProcess, Leader: true, From: t.now, To: t.now}}
+	t.Faults = []fault{{Kind: faultLeader, Target: "a backend", PID: scriptProcess, Leader: true, From: t.now, To: t.now}}
 	t.schedule("b", nil)
 	t.passes(took)
 	t.runs("b")

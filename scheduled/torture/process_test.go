@@ -20,10 +20,10 @@ import (
 
 // process is a node, or the HTTP API, in a process of its own: this binary.
 type process struct {
-	slot  string // whose wire it has, as "node 2"
-	pid   int
-	diary string
-	began time.Time
+	slot    string // whose wire it has, as "node 2"
+	pid     int
+	journal string
+	began   time.Time
 
 	cmd      *exec.Cmd
 	lifeline io.Closer
@@ -38,7 +38,7 @@ type process struct {
 
 // startProcess begins a node's process.
 func startProcess(slot, folder string, number int, config nodeConfig) (*process, error) {
-	config.Diary = filepath.Join(folder, fmt.Sprintf("diary-%d", number))
+	config.Journal = filepath.Join(folder, fmt.Sprintf("journal-%d", number))
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("encode the node's configuration: %w", err)
@@ -47,7 +47,7 @@ func startProcess(slot, folder string, number int, config nodeConfig) (*process,
 	if err != nil {
 		return nil, err
 	}
-	p.diary = config.Diary
+	p.journal = config.Journal
 	return p, nil
 }
 

@@ -31,7 +31,7 @@ func (w *writer) scheduleSteady() {
 }
 
 // calm mends everything: nothing is frozen, cut or slow any more, and Postgres and all nodes are there.
-func (r *rig) calm() {
+func (r *harness) calm() {
 	for _, s := range r.slots {
 		s.current().signal(syscall.SIGCONT)
 		r.must(s.wire.mend(r.address()))
@@ -74,7 +74,7 @@ const (
 
 // awaitQuiet ends what would go on for ever, and waits until nothing is left to do. It returns when that was, or zero
 // if it is not so in time.
-func (r *rig) awaitQuiet(h *history) time.Time {
+func (r *harness) awaitQuiet(h *history) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Patience)
 	defer cancel()
 	unserved := make([]string, 0, len(h.Unserved))
@@ -95,7 +95,7 @@ func (r *rig) awaitQuiet(h *history) time.Time {
 
 // resumeAndEnd resumes what is paused, and cancels what recurs or waits for a host whose circuit is open, as the first
 // writer.
-func (r *rig) resumeAndEnd(ctx context.Context) {
+func (r *harness) resumeAndEnd(ctx context.Context) {
 	w := r.writers[0]
 	rows, err := r.admin.Query(ctx, leftSQL)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *rig) resumeAndEnd(ctx context.Context) {
 }
 
 // endNodes looks for what is left behind, and stops the nodes.
-func (r *rig) endNodes(h *history) {
+func (r *harness) endNodes(h *history) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(residueLimit, r.settings.Patience))
 	defer cancel()
 	for {

@@ -47,7 +47,7 @@ type server struct {
 }
 
 // openServer starts the API with its wires, and makes the key of the writers.
-func (r *rig) openServer(ctx context.Context) error {
+func (r *harness) openServer(ctx context.Context) error {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w", err)
@@ -171,8 +171,8 @@ func serveCalls(ctx context.Context, text string, log *slog.Logger) error {
 const clipped = 700
 
 // disturbServer does something to the API every now and then until ctx is done, whatever is done to the nodes besides.
-func (r *rig) disturbServer(ctx context.Context) {
-	d := &disturber{rig: r, random: r.settings.random(2)}
+func (r *harness) disturbServer(ctx context.Context) {
+	d := &disturber{harness: r, random: r.settings.random(2)}
 	for d.pause(ctx) == nil {
 		b := &blow{disturber: d, random: d.random, fault: fault{Kind: faultServer}}
 		b.server(ctx, serverDice.roll(d.random))

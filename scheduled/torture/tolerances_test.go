@@ -12,7 +12,7 @@ import (
 const (
 	// "The handler is called within 250 ms of its gate or the gate is asked again. Starts means the gate's instant."
 	callWithin = 250 * time.Millisecond
-	// What the diary cannot show: a process that did not get on for less than this is not recorded.
+	// What the journal cannot show: a process that did not get on for less than this is not recorded.
 	unseenStall = stallLeast
 	// "A frozen process may overlap until it next looks": nodes recheck their running fences each second, and
 	// handlers that mind their context then need a moment to return.

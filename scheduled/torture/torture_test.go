@@ -18,7 +18,7 @@ func TestTorture(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("seed %d, %s", s.Seed, s.Length)
-	r := newRig(t, s)
+	r := newHarness(t, s)
 	h := r.torture()
 	judged := judge(h)
 	for _, one := range judged {
@@ -46,7 +46,7 @@ func TestTorture(t *testing.T) {
 const shownMost = 10
 
 // torture runs the writers and the faults, then waits for everything to end, and collects the evidence.
-func (r *rig) torture() *history {
+func (r *harness) torture() *history {
 	working, stopWorking := context.WithTimeout(context.Background(), r.settings.Length)
 	defer stopWorking()
 	h := r.newHistory()
@@ -70,7 +70,7 @@ func (r *rig) torture() *history {
 	r.endNodes(h)
 	h.Until = time.Now()
 	h.Faults = r.timeline.all()
-	h.Entries, h.Pauses = r.ledger.all()
+	h.Entries, h.Pauses = r.opLog.all()
 	h.Received = r.receivers.all()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

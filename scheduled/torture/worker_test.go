@@ -24,7 +24,7 @@ import (
 
 // worker is the handlers of a node's process.
 type worker struct {
-	diary    *diary
+	journal  *journal
 	pool     *pgxpool.Pool // the one that handlers share with the engine's transactions
 	requests *webhook.Sender
 }
@@ -60,10 +60,10 @@ func (w *worker) parts(types []string) []handlers.Part {
 	return parts
 }
 
-// record writes a handler's start and end to the diary. It is the outermost middleware.
+// record writes a handler's start and end to the journal. It is the outermost middleware.
 func (w *worker) record(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) (err error) {
-		w.diary.write(mark{
+		w.journal.write(mark{
 			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision,
 			Attempt: e.Attempt, Gate: e.StartedAt, Due: e.DueAt, Sum: sum(e.Payload),
 			Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
@@ -84,7 +84,7 @@ func (w *worker) record(next handlers.Handler) handlers.Handler {
 			if at := ended.Load(); at != 0 {
 				m.Ended = time.Unix(0, at)
 			}
-			w.diary.write(m)
+			w.journal.write(m)
 			if value != nil {
 				panic(value)
 			}
@@ -104,13 +104,13 @@ func (w *worker) record(next handlers.Handler) handlers.Handler {
 // sum is a payload's, as the database's md5 makes it.
 func sum(payload []byte) string { return fmt.Sprintf("%x", md5.Sum(payload)) }
 
-// asks writes to the diary what a handler asks of the engine, before it does.
+// asks writes to the journal what a handler asks of the engine, before it does.
 func (w *worker) asks(e *handlers.Execution, m mark) {
 	m.Kind, m.At, m.Fence = markAsks, wallNow(), e.Fence
-	w.diary.write(m)
+	w.journal.write(m)
 }
 
-// failing is an error that the diary has, with the time that the next attempt is to wait.
+// failing is an error that the journal has, with the time that the next attempt is to wait.
 func (w *worker) failing(e *handlers.Execution, wait time.Duration, text string) error {
 	w.asks(e, mark{Wait: wait, Error: text})
 	return errors.New(text)

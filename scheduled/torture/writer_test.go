@@ -22,7 +22,7 @@ type writer struct {
 	name   string
 	pool   *pgxpool.Pool
 	tasks  *store.Store
-	ledger *ledger
+	opLog  *opLog
 	random *rand.Rand
 	work   *dice
 	chores *dice
@@ -42,7 +42,7 @@ const (
 )
 
 // openWriter connects a writer through its wire.
-func openWriter(ctx context.Context, name, url string, l *ledger, s settings, random *rand.Rand) (*writer, error) {
+func openWriter(ctx context.Context, name, url string, l *opLog, s settings, random *rand.Rand) (*writer, error) {
 	settings, err := writerPool(url, name)
 	if err != nil {
 		return nil, err
@@ -57,9 +57,9 @@ func openWriter(ctx context.Context, name, url string, l *ledger, s settings, ra
 }
 
 // newWriter makes a writer that has no connection.
-func newWriter(name string, l *ledger, s settings, random *rand.Rand) *writer {
+func newWriter(name string, l *opLog, s settings, random *rand.Rand) *writer {
 	return &writer{
-		name: name, ledger: l, random: random, ids: map[string]string{}, settings: s, work: newDice(allWork, s.Work),
+		name: name, opLog: l, random: random, ids: map[string]string{}, settings: s, work: newDice(allWork, s.Work),
 		chores: newDice(allChores, s.Chores),
 	}
 }
@@ -108,11 +108,11 @@ func (w *writer) transact(ids []string, linger time.Duration, rollback bool, do 
 	return w.transactAs(entry{IDs: ids}, linger, rollback, do)
 }
 
-// transactAs is transact with more in its line of the ledger.
+// transactAs is transact with more in its entry of the log.
 func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do change) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), opLimit)
 	defer cancel()
-	e.Op, e.Writer, e.Began, e.Answer = w.ledger.op(), w.name, time.Now(), refused
+	e.Op, e.Writer, e.Began, e.Answer = w.opLog.op(), w.name, time.Now(), refused
 	committing := false
 	err := func() error {
 		tx, err := w.pool.Begin(ctx)
@@ -143,7 +143,7 @@ func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do cha
 	case committing && !errors.Is(err, pgx.ErrTxCommitRollback) && (!errors.As(err, &said) || said.Severity != "ERROR"):
 		e.Answer = unknown // FATAL, too: the session was ended, perhaps after it had committed
 	}
-	w.ledger.add(e)
+	w.opLog.add(e)
 	return e.Answer
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tale makes a history by hand: what the evidence of a run without faults would be, step by step. What is told
-// afterwards may then be bent.
-type tale struct {
+// script makes a history by hand, step by step, as the evidence of a run without faults would be. A case may change it
+// afterwards.
+type script struct {
 	*history
 	now    time.Time
 	number int64 // of revisions and fences
@@ -17,15 +17,15 @@ type tale struct {
 	rows   map[string]*auditRow // the last change of each task
 }
 
-const taleProcess, taleBackend = 7, 70
+const scriptProcess, scriptBackend = 7, 70
 
-func newTale() *tale {
+func newScript() *script {
 	began := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
-	t := &tale{now: began, rows: map[string]*auditRow{}}
+	t := &script{now: began, rows: map[string]*auditRow{}}
 	t.history = &history{
 		Began: began, Unserved: map[string]bool{"NOBODY": true}, Slots: 10,
-		Processes: []life{{PID: taleProcess, Slot: "node-1", From: began}}, SlotsEach: 10,
-		Nodes: []nodeRow{{nodeOf(taleProcess), taleProcess}, {nodeOf(taleProcess + 1), taleProcess + 1}},
+		Processes: []life{{PID: scriptProcess, Slot: "node-1", From: began}}, SlotsEach: 10,
+		Nodes: []nodeRow{{nodeOf(scriptProcess), scriptProcess}, {nodeOf(scriptProcess + 1), scriptProcess + 1}},
 	}
 	return t
 }
@@ -34,25 +34,25 @@ func newTale() *tale {
 func nodeOf(pid int) int64 { return int64(100 * pid) }
 
 // passes lets time go by.
-func (t *tale) passes(d time.Duration) *tale {
+func (t *script) passes(d time.Duration) *script {
 	t.now = t.now.Add(d)
 	return t
 }
 
-func (t *tale) draw() int64 {
+func (t *script) draw() int64 {
 	t.number++
 	return t.number
 }
 
 // begin begins a transaction.
-func (t *tale) begin() int64 {
+func (t *script) begin() int64 {
 	t.passes(time.Millisecond)
 	t.tx++
 	return t.tx
 }
 
 // change records a change of a task's row, made of its last one.
-func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
+func (t *script) change(id, app string, edit func(a *auditRow)) *auditRow {
 	a := auditRow{Op: "INSERT", ID: id, Type: "PLAIN", Queue: "default", FirstDue: t.now, Asked: t.now, MaxAttempts: 3,
 		Expected: expectedTime, Does: doWork}
 	if last := t.rows[id]; last != nil && last.Op != "DELETE" {
@@ -61,7 +61,7 @@ func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
 			a.Revision, a.Fence, a.Attempt, a.Next, a.Held
 	}
 	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app,
-		taleBackend, nil
+		scriptBackend, nil
 	edit(&a)
 	t.Audit = append(t.Audit, a)
 	t.rows[id] = &a
@@ -69,7 +69,7 @@ func (t *tale) change(id, app string, edit func(a *auditRow)) *auditRow {
 }
 
 // line records a line of one of the histories, in the transaction under way.
-func (t *tale) line(history, id string, number, revision int64) {
+func (t *script) line(history, id string, number, revision int64) {
 	t.Lines = append(t.Lines, line{
 		Seq: int64(len(t.Lines) + 1), At: t.now, TxID: t.tx, History: history, Op: "INSERT", Number: number, TaskID: id,
 		Revision: revision, Hash: "as written",
@@ -80,7 +80,7 @@ func (t *tale) line(history, id string, number, revision int64) {
 }
 
 // verb is a transaction of a writer that does one thing to a task.
-func (t *tale) verb(verb, id, outcome string, edit func(a *auditRow)) {
+func (t *script) verb(verb, id, outcome string, edit func(a *auditRow)) {
 	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged, IDs: []string{id}}
 	t.begin()
 	revision := t.draw()
@@ -106,7 +106,7 @@ func (t *tale) verb(verb, id, outcome string, edit func(a *auditRow)) {
 }
 
 // schedule schedules a task for now.
-func (t *tale) schedule(id string, edit func(a *auditRow)) {
+func (t *script) schedule(id string, edit func(a *auditRow)) {
 	t.verb("schedule", id, "created", func(a *auditRow) {
 		a.Status = new("QUEUED")
 		if edit != nil {
@@ -115,12 +115,12 @@ func (t *tale) schedule(id string, edit func(a *auditRow)) {
 	})
 }
 
-func (t *tale) cancel(id string) {
+func (t *script) cancel(id string) {
 	t.verb("cancel", id, "cancelled", func(a *auditRow) { a.Status, a.Attempt = new("CANCELLED"), a.OldAttempt })
 }
 
 // claim has the leader claim tasks in one pass; it returns the last one's fence.
-func (t *tale) claim(ids ...string) (fence int64) {
+func (t *script) claim(ids ...string) (fence int64) {
 	t.begin()
 	for _, id := range ids {
 		fence = t.draw()
@@ -135,19 +135,19 @@ func (t *tale) claim(ids ...string) (fence int64) {
 }
 
 // starts calls the handler of a claim.
-func (t *tale) starts(fence int64) *run {
+func (t *script) starts(fence int64) *run {
 	c := t.claimed(fence)
 	t.passes(2 * time.Millisecond)
 	t.Runs = append(t.Runs, run{
 		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision,
 			Attempt: *c.Attempt, Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
-		PID: taleProcess, Latest: t.now.Add(time.Hour),
+		PID: scriptProcess, Latest: t.now.Add(time.Hour),
 	})
 	return &t.Runs[len(t.Runs)-1]
 }
 
 // ends lets the handler of a claim end, 10 ms later.
-func (t *tale) ends(fence int64, how string) {
+func (t *script) ends(fence int64, how string) {
 	t.passes(10 * time.Millisecond)
 	for i := range t.Runs {
 		if r := &t.Runs[i]; r.Fence == fence && r.End == nil {
@@ -157,7 +157,7 @@ func (t *tale) ends(fence int64, how string) {
 }
 
 // runsOf are the runs of a claim.
-func (t *tale) runsOf(fence int64) (runs []*run) {
+func (t *script) runsOf(fence int64) (runs []*run) {
 	for i := range t.Runs {
 		if t.Runs[i].Fence == fence {
 			runs = append(runs, &t.Runs[i])
@@ -166,17 +166,17 @@ func (t *tale) runsOf(fence int64) (runs []*run) {
 	return runs
 }
 
-func (t *tale) claimed(fence int64) *auditRow {
+func (t *script) claimed(fence int64) *auditRow {
 	for i := range t.Audit {
 		if a := &t.Audit[i]; a.claims() && *a.Fence == fence {
 			return a
 		}
 	}
-	panic(fmt.Sprintf("fence %d was not claimed in this tale", fence))
+	panic(fmt.Sprintf("fence %d was not claimed in this script", fence))
 }
 
 // settle records what came of a claim, and releases the row in the same transaction.
-func (t *tale) settle(fence int64, outcome string) {
+func (t *script) settle(fence int64, outcome string) {
 	t.begin()
 	c := t.claimed(fence)
 	id, revision := c.ID, *c.Revision
@@ -220,7 +220,7 @@ func (t *tale) settle(fence int64, outcome string) {
 	}
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
 		t.Effects = append(t.Effects, effect{
-			TaskID: id, Revision: revision, Fence: fence, PID: taleProcess, At: t.now, TxID: t.tx,
+			TaskID: id, Revision: revision, Fence: fence, PID: scriptProcess, At: t.now, TxID: t.tx,
 		})
 	}
 	if outcome == "FAILED" || outcome == "EXPIRED" {
@@ -233,16 +233,29 @@ func (t *tale) settle(fence int64, outcome string) {
 var waitAfter = map[string]time.Duration{"RETRIED": retryDelay, "SNOOZED": snoozeFor}
 
 // runs is a task's whole life from its claim on.
-func (t *tale) runs(id string) (fence int64) {
+func (t *script) runs(id string) (fence int64) {
 	fence = t.claim(id)
 	t.starts(fence)
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+	t.finishes(fence)
 	return fence
 }
 
+// begins schedules a task, and calls its handler.
+func (t *script) begins(id string) (fence int64) {
+	t.schedule(id, nil)
+	fence = t.claim(id)
+	t.starts(fence)
+	return fence
+}
+
+// finishes ends the handler of a claim, and completes the task.
+func (t *script) finishes(fence int64) {
+	t.ends(fence, "ok")
+	t.settle(fence, "COMPLETED")
+}
+
 // end is the end of the run: all is quiet.
-func (t *tale) end() *history {
+func (t *script) end() *history {
 	t.Calmed, t.Quiet = t.now, t.passes(time.Second).now
 	t.Until = t.Quiet
 	for id, a := range t.rows {

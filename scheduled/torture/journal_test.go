@@ -27,7 +27,7 @@ const (
 	markStall = "stall" // the process did not get on from At to Until
 )
 
-// mark is a line of a diary. Its times are the machine's, which are the database's too: both run on it.
+// mark is a line of a journal. Its times are the machine's, which are the database's too: both run on it.
 type mark struct {
 	Kind     string    `json:"kind"`
 	At       time.Time `json:"at"`
@@ -74,30 +74,30 @@ func wallNow() time.Time {
 	return time.Unix(now.Unix())
 }
 
-// diary is a file that a node's process appends to. What is written survives the process: each mark is one write.
-type diary struct{ file *os.File }
+// journal is a file that a node's process appends to. What is written survives the process: each mark is one write.
+type journal struct{ file *os.File }
 
-func openDiary(path string) (*diary, error) {
+func openJournal(path string) (*journal, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open diary: %w", err)
+		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	return &diary{file}, nil
+	return &journal{file}, nil
 }
 
-func (d *diary) write(m mark) {
+func (d *journal) write(m mark) {
 	line, err := json.Marshal(m)
 	if err == nil {
 		_, err = d.file.Write(append(line, '\n'))
 	}
-	if err != nil { // without its diary the process proves nothing
-		fmt.Fprintln(os.Stderr, "diary:", err)
+	if err != nil { // without its journal the process proves nothing
+		fmt.Fprintln(os.Stderr, "journal:", err)
 		os.Exit(nodeFailed)
 	}
 }
 
 // dead is a node's OnDead.
-func (d *diary) dead(_ context.Context, dead scheduled.Dead) {
+func (d *journal) dead(_ context.Context, dead scheduled.Dead) {
 	d.write(
 		mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision,
 			Attempt: dead.Attempt, How: dead.Outcome},
@@ -109,7 +109,7 @@ const stallLeast = 40 * time.Millisecond
 
 // watchStalls records when the process did not get on, until stop is closed. A frozen process writes this
 // when it is thawed.
-func (d *diary) watchStalls(stop <-chan struct{}) {
+func (d *journal) watchStalls(stop <-chan struct{}) {
 	const every = 10 * time.Millisecond
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -128,14 +128,14 @@ func (d *diary) watchStalls(stop <-chan struct{}) {
 	}
 }
 
-// readDiary reads a diary. A last line that a kill has cut short is left out.
-func readDiary(path string) ([]mark, error) {
+// readJournal reads a journal. A last line that a kill has cut short is left out.
+func readJournal(path string) ([]mark, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // the process was killed before it began
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read diary: %w", err)
+		return nil, fmt.Errorf("read journal: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	var marks []mark
@@ -144,7 +144,7 @@ func readDiary(path string) ([]mark, error) {
 		var m mark
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
 			if lines.Scan() {
-				return nil, fmt.Errorf("read diary %s: %w", path, err)
+				return nil, fmt.Errorf("read journal %s: %w", path, err)
 			}
 			break
 		}

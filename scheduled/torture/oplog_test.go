@@ -36,7 +36,7 @@ type content struct {
 	MaxAttempts int
 }
 
-// entry is a line of the ledger: one transaction of a writer.
+// entry is a entry of the log: one transaction of a writer.
 type entry struct {
 	Op     int64
 	Writer string
@@ -73,29 +73,29 @@ func (p pauseEntry) covers(queue, kind string) bool {
 	return (p.Queue == "" || p.Queue == queue) && (p.Type == "" || p.Type == kind)
 }
 
-// ledger is what the writers know.
-type ledger struct {
+// opLog is what the writers know.
+type opLog struct {
 	mu      sync.Mutex
 	ops     int64
 	entries []entry
 	pauses  []*pauseEntry
 }
 
-func (l *ledger) op() int64 {
+func (l *opLog) op() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ops++
 	return l.ops
 }
 
-func (l *ledger) add(e entry) {
+func (l *opLog) add(e entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, e)
 }
 
 // pause notes a pause that is about to be asked for, unless the same scope may be paused already.
-func (l *ledger) pause(p *pauseEntry) bool {
+func (l *opLog) pause(p *pauseEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, other := range l.pauses {
@@ -109,14 +109,14 @@ func (l *ledger) pause(p *pauseEntry) bool {
 }
 
 // edit changes what is known of a pause.
-func (l *ledger) edit(change func()) {
+func (l *opLog) edit(change func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change()
 }
 
 // all is a copy of what is known.
-func (l *ledger) all() (entries []entry, pauses []pauseEntry) {
+func (l *opLog) all() (entries []entry, pauses []pauseEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.pauses {

@@ -20,13 +20,13 @@ import (
 	"github.com/tasktable/tasktable/store/localpg"
 )
 
-// rig is all that a run consists of.
-type rig struct {
+// harness is all that a run consists of.
+type harness struct {
 	t        *testing.T
 	settings settings
 	cluster  *cluster
 	admin    *pgxpool.Pool // straight to the server, for what the test itself asks
-	ledger   *ledger
+	opLog    *opLog
 	timeline *timeline
 	slots    []*slot
 	writers  []*writer
@@ -57,7 +57,7 @@ type slot struct {
 
 const beginLimit = 2 * time.Minute
 
-func newRig(t *testing.T, s settings) *rig {
+func newHarness(t *testing.T, s settings) *harness {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), beginLimit)
 	defer cancel()
@@ -68,7 +68,7 @@ func newRig(t *testing.T, s settings) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, settings: s, cluster: c, ledger: &ledger{}, timeline: &timeline{}, began: time.Now()}
+	r := &harness{t: t, settings: s, cluster: c, opLog: &opLog{}, timeline: &timeline{}, began: time.Now()}
 	t.Cleanup(r.remove)
 	if err := r.prepare(ctx); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func newRig(t *testing.T, s settings) *rig {
 	return r
 }
 
-func (r *rig) prepare(ctx context.Context) error {
+func (r *harness) prepare(ctx context.Context) error {
 	config, err := pgxpool.ParseConfig(r.cluster.server.URL())
 	if err != nil {
 		return fmt.Errorf("parse URL: %w", err)
@@ -110,7 +110,7 @@ func (r *rig) prepare(ctx context.Context) error {
 	return r.awaitNodes(ctx)
 }
 
-func (r *rig) openWriters(ctx context.Context) error {
+func (r *harness) openWriters(ctx context.Context) error {
 	for i := range r.settings.Writers {
 		name := fmt.Sprintf("writer-%d", i+1)
 		w, err := newWire(name, r.cluster.address())
@@ -123,7 +123,7 @@ func (r *rig) openWriters(ctx context.Context) error {
 			return err
 		}
 		one, err := openWriter(
-			context.WithoutCancel(ctx), name, url, r.ledger, r.settings, r.settings.random(uint64(100+i)),
+			context.WithoutCancel(ctx), name, url, r.opLog, r.settings, r.settings.random(uint64(100+i)),
 		)
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (r *rig) openWriters(ctx context.Context) error {
 }
 
 // openSlot starts a node with its wires.
-func (r *rig) openSlot(i int) error {
+func (r *harness) openSlot(i int) error {
 	s := &slot{name: fmt.Sprintf("node-%d", i+1)}
 	var err error
 	if s.wire, err = newWire(s.name, r.cluster.address()); err != nil {
@@ -156,9 +156,9 @@ func (r *rig) openSlot(i int) error {
 }
 
 // configOf configures a node. One has no handler for a type, as an older version of a service, and the others have few
-// slots for that type, not all the same number. One has a short statement_timeout. The fourth is another service's, with
-// a type of its own.
-func (r *rig) configOf(i int) nodeConfig {
+// slots for that type, not all the same number. One has a short statement_timeout. The fourth is another service's,
+// with a type of its own.
+func (r *harness) configOf(i int) nodeConfig {
 	queues := map[string]int{"default": r.settings.Slots, slowQueue: slowSlots(r.settings.Slots)}
 	config := nodeConfig{Service: ourService, Queues: queues}
 	if r.settings.Skewed {
@@ -191,7 +191,7 @@ func rareSlots(slots, part int) map[string]int {
 }
 
 // newHistory is the evidence of a run that begins now.
-func (r *rig) newHistory() *history {
+func (r *harness) newHistory() *history {
 	h := &history{Began: time.Now(), Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
 		SlotsEach: r.settings.Slots, TypeSlots: map[string]map[string]int{}}
 	for _, s := range r.slots {
@@ -207,7 +207,7 @@ func (r *rig) newHistory() *history {
 }
 
 // startNode starts the slot's process.
-func (r *rig) startNode(s *slot) error {
+func (r *harness) startNode(s *slot) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, err := startProcess(s.name, r.cluster.dir, len(r.processes)+1, s.config)
@@ -260,7 +260,7 @@ func (s *slot) hold(quiet bool) {
 }
 
 // awaitNodes waits until all nodes are up and one of them leads.
-func (r *rig) awaitNodes(ctx context.Context) error {
+func (r *harness) awaitNodes(ctx context.Context) error {
 	for {
 		var live int
 		err := r.admin.QueryRow(ctx, `SELECT count(*) FROM tasktable.nodes WHERE dead_at IS NULL`).Scan(&live)
@@ -287,7 +287,7 @@ WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.ob
 
 // leading says which process leads, and by which backends: that of its session, and that on which the leader works. 0:
 // none, or nobody can be asked.
-func (r *rig) leading(ctx context.Context) (pid, session, works int, err error) {
+func (r *harness) leading(ctx context.Context) (pid, session, works int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err = r.admin.QueryRow(ctx, leadingSQL, lockClass("leader"), lockClass("node")).Scan(&session, &pid, &works)
@@ -298,14 +298,14 @@ func (r *rig) leading(ctx context.Context) (pid, session, works int, err error) 
 }
 
 // address is where Postgres listens now.
-func (r *rig) address() string {
+func (r *harness) address() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cluster.address()
 }
 
 // startPostgres starts the server again. If its port is another by now, the wires are laid to that.
-func (r *rig) startPostgres() error {
+func (r *harness) startPostgres() error {
 	ctx, cancel := context.WithTimeout(context.Background(), beginLimit)
 	defer cancel()
 	r.mu.Lock()
@@ -321,7 +321,7 @@ func (r *rig) startPostgres() error {
 	return err
 }
 
-func (r *rig) allWires() []*wire {
+func (r *harness) allWires() []*wire {
 	wires := append([]*wire(nil), r.wires...)
 	if r.api != nil {
 		wires = append(wires, r.api.back)
@@ -333,7 +333,7 @@ func (r *rig) allWires() []*wire {
 }
 
 // stopNode stops a node gracefully; that it does so, and leaves nothing, is one of the promises.
-func (r *rig) stopNode(p *process) {
+func (r *harness) stopNode(p *process) {
 	if err := p.stop(stopLimit); err != nil {
 		r.mu.Lock()
 		r.wrong = append(r.wrong, err.Error())
@@ -345,14 +345,14 @@ func (r *rig) stopNode(p *process) {
 const stopLimit = shutdownTimeout + 2*5*time.Second + 10*time.Second
 
 // must fails the test for what is the test's own fault.
-func (r *rig) must(err error) {
+func (r *harness) must(err error) {
 	if err != nil {
 		r.t.Error("the test itself: ", err)
 	}
 }
 
 // remove ends whatever is left.
-func (r *rig) remove() {
+func (r *harness) remove() {
 	for _, p := range r.processes {
 		if p.running() {
 			p.kill()
