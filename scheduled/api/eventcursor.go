@@ -88,9 +88,13 @@ type span struct {
 	late  bool // it is one transaction, which the cursor has stepped over
 }
 
+// rest reports whether the span is what a client lacks of a transaction of which it has some lines.
+func (s span) rest() bool { return s.from.Number != 0 && s.below == s.from.Tx+1 }
+
 // next returns the part of the history that a client with this cursor lacks and gets next. First come the transactions
-// that the cursor has stepped over and that have ended since, then at most `most` transactions behind the cursor. There
-// is none if the client has all lines of the transactions that had ended by now.
+// that the cursor has stepped over and that have ended since, then the rest of its last transaction, and then at most
+// `most` transactions behind the cursor. There is none if the client has all lines of the transactions that had ended
+// by now.
 func (c cursor) next(now cursor, most int64) (s span, found bool) {
 	head := c.head()
 	if head.Tx > now.head().Tx { // now was asked for before the cursor
@@ -100,6 +104,9 @@ func (c cursor) next(now cursor, most int64) (s span, found bool) {
 		if !slices.Contains(now.open(), at.Tx) {
 			return span{from: at, below: at.Tx + 1, late: true}, true
 		}
+	}
+	if head.Number != 0 {
+		most = 1
 	}
 	return span{from: head, below: min(now.head().Tx, head.Tx+most)}, head.Tx < now.head().Tx
 }

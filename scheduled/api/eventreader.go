@@ -63,15 +63,15 @@ func (r *eventReader) page(
 			return page, fmt.Errorf("wait for other streams: %w", err)
 		}
 		defer give()
-		asked := most
-		rows, shortened, err := fitting(most, func(limit int) ([]eventRow, error) {
-			asked = limit
-			return r.rows(ctx, caller.Tenant, s, now, limit)
+		var more bool
+		rows, shortened, err := fitting(most, func(limit int) (rows []eventRow, err error) {
+			rows, more, err = r.rows(ctx, caller.Tenant, s, now, limit)
+			return rows, err
 		})
 		if err != nil {
 			return page, err
 		}
-		page.next, page.full = at.end(s, now), shortened || len(rows) == asked
+		page.next, page.full = at.end(s, now), shortened || more
 		for _, one := range rows {
 			data, err := json.Marshal(one.event())
 			if err != nil {
@@ -87,12 +87,28 @@ func (r *eventReader) page(
 	})
 }
 
-func (r *eventReader) rows(ctx context.Context, tenant string, s span, now cursor, limit int) ([]eventRow, error) {
+// rows reads lines of a span, and reports whether there may be more. The rest of a large transaction is read by its
+// numbers, because otherwise Postgres would sort all of the transaction for each page. If nearly all of the next
+// numbers are those of other transactions, this one is sorted after all.
+func (r *eventReader) rows(
+	ctx context.Context, tenant string, s span, now cursor, limit int,
+) (rows []eventRow, more bool, err error) {
+	if s.rest() {
+		numbers := 4 * limit
+		rows, err = r.query(ctx, tenant, restSQL, s.from.Tx, s.from.Number, numbers, limit)
+		if err != nil || len(rows) > numbers/100 {
+			return rows, true, err
+		}
+	}
+	rows, err = r.query(ctx, tenant, eventsSQL, s.from.Tx, s.below, s.from.Number, now.open(), limit)
+	return rows, len(rows) == limit, err
+}
+
+func (r *eventReader) query(ctx context.Context, tenant, statement string, args ...any) ([]eventRow, error) {
 	reads := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	found, err := run(ctx, r.api, Caller{Tenant: tenant}, reads, tenant != "", asked{},
 		func(c call) (*[]eventRow, error) {
-			rows, err := bounded{c.db, eventsBytes}.Query(ctx, r.api.answers.schema.SQL(eventsSQL), s.from.Tx, s.below,
-				s.from.Number, now.open(), limit)
+			rows, err := bounded{c.db, eventsBytes}.Query(ctx, r.api.answers.schema.SQL(statement), args...)
 			if err != nil {
 				return nil, fmt.Errorf("read events: %w", err)
 			}

@@ -81,6 +81,7 @@ type stream struct {
 	api    *API
 	caller Caller
 	at     cursor
+	now    cursor    // of when the stream began, until its first read
 	lines  int       // of the next page
 	span   int64     // transactions of the next page
 	last   time.Time // when the stream asked whether its caller is still known
@@ -103,7 +104,7 @@ func (a *API) newStream(ctx context.Context, caller Caller, lastEventID string) 
 	if err != nil {
 		return nil, err
 	}
-	if s.at = now; lastEventID == "" {
+	if s.at, s.now = now, now; lastEventID == "" {
 		return s, nil
 	}
 	if s.at, err = parseCursor(lastEventID); err != nil {
@@ -186,10 +187,15 @@ func (w eventWriter) flush() error {
 
 // send writes the new events, page by page. A page that does not hold a span of transactions makes the next spans
 // shorter, because Postgres sorts the lines of a span for each page of it. Large events make the pages smaller.
+//
+// The first read goes by the cursor of when the stream began. The shared one may be older, and then transactions of
+// which the client has lines from another node would not have ended for it.
 func (s *stream) send(ctx context.Context, to eventWriter) (wrote bool, err error) {
-	now, err := s.api.events.lately(ctx)
-	if err != nil {
-		return false, err
+	now := s.now
+	if s.now = nil; now == nil {
+		if now, err = s.api.events.lately(ctx); err != nil {
+			return false, err
+		}
 	}
 	for {
 		span, found := s.at.next(now, s.span)

@@ -244,6 +244,49 @@ func TestEventsOfTransactionsAtOnce(t *testing.T) {
 	}
 }
 
+// The pages of a large transaction have each line once, in the order of the numbers, although another transaction has
+// drawn numbers between them, and although nobody has drawn most numbers before its last lines.
+func TestEventsOfALargeTransaction(t *testing.T) {
+	t.Parallel()
+	const lines, sparse = 12000, 300
+	s := newService(t)
+	f := s.follow("all", "")
+	s.exec(`INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by)
+		SELECT 1000 + 2 * n, 'other', 'schedule', 'created', 'svc' FROM generate_series(1, 3000) AS n`)
+	s.exec(`WITH changes AS (
+			INSERT INTO tasktable.scheduled_task_changes (revision, task_id, verb, outcome, changed_by)
+			SELECT 1001 + 2 * n + CASE WHEN n > $1 THEN 100000 * (n - $1) ELSE 0 END, 'large', 'schedule', 'created', 'svc'
+			FROM generate_series(1, $1::int + $2::int) AS n WHERE n % 3 > 0)
+		INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at,
+			outcome)
+		SELECT 1001 + 2 * n + CASE WHEN n > $1 THEN 100000 * (n - $1) ELSE 0 END, 'large', 'LOG', 1, 1, now(), now(),
+			'COMPLETED'
+		FROM generate_series(1, $1::int + $2::int) AS n WHERE n % 3 = 0`, lines, sparse)
+	for n := 1; n <= lines+sparse; {
+		var number int64
+		switch event := f.next(); {
+		case event.Change != nil && event.Change.TaskID == "large":
+			number = event.Change.Revision
+		case event.Execution != nil:
+			number = event.Execution.Fence
+		default:
+			continue
+		}
+		want := 1001 + 2*int64(n) + 100000*max(int64(n-lines), 0)
+		if number != want {
+			t.Fatalf("line %d has the number %d, want %d", n, number, want)
+		}
+		if n++; n == 7000 {
+			f.end()
+			f = s.follow("all", f.lastID)
+		}
+	}
+	s.schedule(t.Context(), s.pool, "last")
+	if event := f.next(); event.Change == nil || event.Change.TaskID != "last" {
+		t.Errorf("the last event is %+v", event)
+	}
+}
+
 // Lines that a dump has brought from another server have its transaction ids. They are no events when this server comes
 // to these ids.
 func TestEventsOfADump(t *testing.T) {
