@@ -47,7 +47,7 @@ func TestOnDeadOfAnotherService(t *testing.T) {
 	enginetest.Eventually(t, patience, "all listen", func() bool {
 		var listeners int
 		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%dead%'`).Scan(&listeners)
+			AND application_name = 'tasktable listener' AND query LIKE '%LISTEN%dead%'`).Scan(&listeners)
 		return err == nil && listeners == 4
 	})
 	expires := func(id, payload string) {

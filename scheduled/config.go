@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,8 +21,8 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -165,48 +166,30 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Service == "" {
-		c.Service = "tasktable"
-		if path, err := os.Executable(); err == nil {
-			c.Service = filepath.Base(path)
-		}
+	if path, err := os.Executable(); err == nil {
+		c.Service = cmp.Or(c.Service, filepath.Base(path))
 	}
-	if c.Version == "" {
-		c.Version = "unknown"
-	}
-	if c.Schema == "" {
-		c.Schema = store.DefaultSchema
-	}
+	c.Service, c.Version = cmp.Or(c.Service, "tasktable"), cmp.Or(c.Version, "unknown")
+	c.Schema = cmp.Or(c.Schema, store.DefaultSchema)
 	if c.Queues == nil {
 		c.Queues = map[string]int{store.DefaultQueue: DefaultSlots}
 	}
 	c.Queues, c.TypeSlots = maps.Clone(c.Queues), maps.Clone(c.TypeSlots)
-	if c.PollInterval == 0 {
-		c.PollInterval = DefaultPollInterval
-	}
-	if c.LookAhead == 0 {
-		c.LookAhead = DefaultLookAhead
-	}
-	if c.StartAllowance == 0 {
-		c.StartAllowance = DefaultStartAllowance
-	}
-	if c.ShutdownTimeout == 0 {
-		c.ShutdownTimeout = DefaultShutdownTimeout
-	}
-	if c.Retention == 0 {
-		c.Retention = DefaultRetention
-	}
+	c.PollInterval = cmp.Or(c.PollInterval, DefaultPollInterval)
+	c.LookAhead = cmp.Or(c.LookAhead, DefaultLookAhead)
+	c.StartAllowance = cmp.Or(c.StartAllowance, DefaultStartAllowance)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout)
+	c.Retention = cmp.Or(c.Retention, DefaultRetention)
 	c.RetentionByType = maps.Clone(c.RetentionByType)
 	c.Paused, c.Recurring = slices.Clone(c.Paused), slices.Clone(c.Recurring)
 	c.Notices = slices.Clone(c.Notices)
 	if c.Backoff == nil {
 		c.Backoff = DefaultBackoff
 	}
-	if c.EngineConns == 0 {
-		c.EngineConns = DefaultEngineConns
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
+	c.EngineConns = cmp.Or(c.EngineConns, DefaultEngineConns)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	if c.LogErrors == nil { // who encrypts payloads does not want a handler's error to bring parts of them into the log
+		c.LogErrors = new(c.Codec == nil)
 	}
 	c.directConnect = c.directConnect || c.Connect != nil
 	if c.Connect == nil && c.Pool != nil {
@@ -227,97 +210,76 @@ func (c Config) withDefaults() Config {
 
 // validate returns an error that names every wrong field, not only the first.
 func (c Config) validate() error {
-	var errs []error
-	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	between := func(field string, value, least, most time.Duration) {
-		if value < least || value > most {
-			wrong("%s must be between %s and %s, got %s", field, least, most, value)
-		}
-	}
-	if c.Pool == nil {
-		wrong("Pool is required")
-	}
-	if c.Handlers == nil {
-		wrong("Handlers is required")
-	}
-	if _, err := store.NewSchema(c.Schema); err != nil {
-		wrong("Schema: %w", err)
-	}
-	if err := (store.Config{Codec: c.Codec}).Check(); err != nil {
-		wrong("Codec: %w", err)
-	}
-	if len(c.Service) > store.MaxIDBytes {
-		wrong("Service must be at most %d bytes, got %d", store.MaxIDBytes, len(c.Service))
-	}
-	if len(c.Queues) == 0 {
-		wrong("Queues must name at least one queue")
+	_, schemaErr := store.NewSchema(c.Schema)
+	errs := []error{
+		must(c.Pool != nil, "Pool is required"),
+		must(c.Handlers != nil, "Handlers is required"),
+		pg.Annotate(schemaErr, "Schema"),
+		pg.Annotate(store.Config{Codec: c.Codec}.Check(), "Codec"),
+		must(len(c.Service) <= store.MaxIDBytes,
+			"Service must be at most %d bytes, got %d", store.MaxIDBytes, len(c.Service)),
+		must(len(c.Queues) > 0, "Queues must name at least one queue"),
+		between("PollInterval", c.PollInterval, time.Second, time.Hour),
+		betweenOrOff("LookAhead", c.LookAhead, 0, 10*time.Second),
+		between("StartAllowance", c.StartAllowance, time.Second, time.Hour),
+		betweenOrOff("ShutdownTimeout", c.ShutdownTimeout, 0, 24*time.Hour),
+		betweenOrOff("Retention", c.Retention, time.Minute, store.MaxRetention),
+		between("EngineConns", c.EngineConns, 3, 100),
 	}
 	for queue, slots := range c.Queues {
-		if err := store.CheckQueue(queue); err != nil {
-			wrong("Queues: %w", err)
-		}
-		if slots < 1 || slots > 10000 {
-			wrong("Queues: slots of %q must be between 1 and 10000, got %d", queue, slots)
-		}
+		errs = append(errs, pg.Annotate(store.CheckQueue(queue), "Queues"),
+			between(fmt.Sprintf("Queues: slots of %q", queue), slots, 1, 10000))
 	}
 	for name, slots := range c.TypeSlots {
-		if c.Handlers != nil && c.Handlers.Variant(name) == nil {
-			wrong("TypeSlots: the node must have a handler of each type, and has none of %q", name)
-		}
-		if slots < 1 || slots > 10000 {
-			wrong("TypeSlots: slots of %q must be between 1 and 10000, got %d", name, slots)
-		}
-	}
-	between("PollInterval", c.PollInterval, time.Second, time.Hour)
-	if c.LookAhead != -1 {
-		between("LookAhead", c.LookAhead, 0, 10*time.Second)
-	}
-	between("StartAllowance", c.StartAllowance, time.Second, time.Hour)
-	if c.ShutdownTimeout != -1 {
-		between("ShutdownTimeout", c.ShutdownTimeout, 0, 24*time.Hour)
-	}
-	if c.Retention != -1 {
-		between("Retention", c.Retention, time.Minute, store.MaxRetention)
+		errs = append(errs, between(fmt.Sprintf("TypeSlots: slots of %q", name), slots, 1, 10000),
+			must(c.Handlers == nil || c.Handlers.Variant(name) != nil,
+				"TypeSlots: the node must have a handler of each type, and has none of %q", name))
 	}
 	for name, period := range c.RetentionByType {
-		if err := store.CheckType(name); err != nil {
-			wrong("RetentionByType: %w", err)
-		}
-		if period != -1 {
-			between("RetentionByType["+name+"]", period, time.Minute, store.MaxRetention)
-		}
+		errs = append(errs, pg.Annotate(store.CheckType(name), "RetentionByType"),
+			betweenOrOff("RetentionByType["+name+"]", period, time.Minute, store.MaxRetention))
 	}
 	for i, scope := range c.Paused {
-		if err := scope.Check(); err != nil {
-			wrong("Paused[%d]: %w", i, err)
-		}
+		errs = append(errs, pg.Annotate(scope.Check(), fmt.Sprintf("Paused[%d]", i)))
+	}
+	for i, rule := range c.Notices {
+		errs = append(errs, pg.Annotate(rule.Check(), fmt.Sprintf("Notices[%d]", i)))
 	}
 	ids := map[string]bool{}
 	for i, task := range c.Recurring {
 		if err := task.Check(); err != nil {
-			wrong("Recurring[%d]: %w", i, err)
+			errs = append(errs, fmt.Errorf("Recurring[%d]: %w", i, err))
 			continue
 		}
-		if task.Recurrence == nil {
-			wrong("Recurring[%d] needs a Recurrence", i)
-		} else if id := taskdb.IDOf(task); ids[id] {
-			wrong("Recurring[%d]: id must differ from those before it, got %q again", i, id)
-		} else {
-			ids[id] = true
-		}
-	}
-	for i, rule := range c.Notices {
-		if err := rule.Check(); err != nil {
-			wrong("Notices[%d]: %w", i, err)
-		}
-	}
-	if c.EngineConns < 3 || c.EngineConns > 100 {
-		wrong("EngineConns must be between 3 and 100, got %d", c.EngineConns)
+		id := taskdb.IDOf(task)
+		errs = append(errs, must(task.Recurrence != nil, "Recurring[%d] needs a Recurrence", i),
+			must(!ids[id], "Recurring[%d]: id must differ from those before it, got %q again", i, id))
+		ids[id] = true
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("scheduled.Config: %w: %w", store.ErrInvalid, err)
 	}
 	return nil
+}
+
+// must returns the error of a rule that does not hold.
+func must(holds bool, rule string, args ...any) error {
+	if holds {
+		return nil
+	}
+	return fmt.Errorf(rule, args...)
+}
+
+func between[T cmp.Ordered](field string, value, least, most T) error {
+	return must(value >= least && value <= most, "%s must be between %v and %v, got %v", field, least, most, value)
+}
+
+// betweenOrOff is between for a field that -1 turns off.
+func betweenOrOff(field string, value, least, most time.Duration) error {
+	if value == -1 {
+		return nil
+	}
+	return between(field, value, least, most)
 }
 
 // works is the queues, with their slots, and the types of which the node takes tasks.
@@ -350,12 +312,9 @@ func (c Config) transactional() []string {
 	})
 }
 
-// registration is the entry of the nodes table for a node. A quiet node works no queue and no type.
+// registration is the entry of the nodes table for a node.
 func (c Config) registration(quiet bool) (session.Registration, error) {
 	slots, types := c.works()
-	if quiet {
-		slots, types = map[string]int{}, []string{}
-	}
 	queues, err := json.Marshal(slots)
 	limits, limitsErr := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
 	if err = errors.Join(err, limitsErr); err != nil {
@@ -367,27 +326,6 @@ func (c Config) registration(quiet bool) (session.Registration, error) {
 		DeclarationHash:  maintenance.DeclarationHash(c.Recurring, c.Notices),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}, nil
-}
-
-func (c Config) metrics() metrics.Config {
-	return metrics.Config{
-		Registerer: c.Metrics, Service: c.Service, Version: c.Version, Schema: c.Schema,
-		Queues: slices.Collect(maps.Keys(c.Queues)), Types: c.Handlers.Types(),
-	}
-}
-
-// logsErrors reports whether log lines of attempts have the text of the error. The default is false with a Codec,
-// because an application that encrypts payloads does not want a handler's error to bring parts of them into the log.
-func (c Config) logsErrors() bool {
-	if c.LogErrors != nil {
-		return *c.LogErrors
-	}
-	return c.Codec == nil
-}
-
-// hears reports whether the node has a handler for the type, and a hook for its failures.
-func (c Config) hears(kind string) bool {
-	return c.Handlers.Variant(kind) != nil && (c.OnDead != nil || c.OnLost != nil)
 }
 
 // DefaultBackoff returns the wait after a failed attempt. The first attempt has the number 1. The wait is 10 s × 3ⁿ⁻¹

@@ -134,7 +134,7 @@ func TestConfigTakesTheLimits(t *testing.T) {
 		}
 		got := node.config
 		got.Connect, got.Backoff, config.Connect, config.Backoff = nil, nil, nil, nil
-		config.Version, config.Logger = "unknown", slog.Default()
+		config.Version, config.Logger, config.LogErrors = "unknown", slog.Default(), new(true)
 		if !reflect.DeepEqual(got, config) {
 			t.Errorf("%s: %+v became %+v", name, config, got)
 		}

@@ -193,7 +193,7 @@ func TestCutListenerComesBack(t *testing.T) {
 		}),
 	)
 	const listeners = `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
-		AND application_name = 'tasktable listener' AND query LIKE 'LISTEN%' AND NOT pid = ANY ($1)`
+		AND application_name = 'tasktable listener' AND query LIKE '%LISTEN%' AND NOT pid = ANY ($1)`
 	f.until(patience, "the node listens", listeners, []int32{})
 	var worst time.Duration
 	for i := range 3 {

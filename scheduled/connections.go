@@ -1,15 +1,23 @@
 package scheduled
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
-// ownConns is the number of connections that a node may have besides those of Config.Pool. These are the engine's pool,
-// a session, a listener, and the leader's connection.
-func (c Config) ownConns() int { return c.EngineConns + 3 }
+// ErrPooler means that the session connection goes through a pooler that shares server connections. Advisory locks
+// would then belong to nobody. Run and CheckDirect return it. Let Config.Connect give a direct connection. For the
+// command, set TASKTABLE_SESSION_DATABASE_URL.
+var ErrPooler = session.ErrPooler
+
+// CheckDirect returns ErrPooler if the connection goes through a pooler. Run makes the same check for its session.
+func CheckDirect(ctx context.Context, conn *pgx.Conn) error { return session.CheckDirect(ctx, conn) }
 
 // counted adds the number of connections that a node needs to an error of a server that refuses one more connection.
 // The server's text only says whose limit is reached.
@@ -22,5 +30,5 @@ func (c Config) counted(err error) error {
 		"%w: a node needs %d connections (a session, a listener, one to lead, and EngineConns, which is %d), "+
 			"and its pool up to %d: raise the server's max_connections or the limit of the role or database, "+
 			"or lower one of these",
-		err, c.ownConns(), c.EngineConns, c.Pool.Config().MaxConns)
+		err, c.EngineConns+3, c.EngineConns, c.Pool.Config().MaxConns)
 }

@@ -47,33 +47,24 @@ const (
 	loopSilent = 60 * time.Second
 	// leaderSilent is the same for a node that leads. It gives up its session, so that another node leads.
 	leaderSilent = 30 * time.Second
-	// poolSilent is how long ago the last answer of the engine's pool may be. The node asks the pool each ten
-	// seconds. After poolSilent the node gives up its session and all connections, and begins again.
+	// poolLate is how long ago the last answer of the engine's pool may be. The node asks the pool each ten seconds,
+	// and waits five seconds for the answer.
+	poolLate = 15 * time.Second
+	// poolSilent is when the node gives up its session and all connections, and begins again.
 	poolSilent = 20 * time.Second
 )
 
 // healthState is where a node's goroutines note what happens. Probes are answered from it, whatever the database does.
 type healthState struct {
-	mu       sync.Mutex
-	node     mark
-	session  mark
-	database mark
-	listener mark
-	slots    mark
-	answered time.Time // when the engine's pool last answered
-	turned   time.Time // when the loop made its last turn; zero: it does not run
+	mu                                       sync.Mutex
+	node, session, database, listener, slots Check
+	answered                                 time.Time // when the engine's pool last answered
+	turned                                   time.Time // when the loop made its last turn; zero: it does not run
 }
 
-// mark is a state and the time since when it holds.
-type mark struct {
-	ok     bool
-	reason string
-	since  time.Time
-}
-
-func (m *mark) note(ok bool, reason string) {
-	if m.ok != ok || m.reason != reason || m.since.IsZero() {
-		*m = mark{ok, reason, time.Now()}
+func (c *Check) note(ok bool, reason string) {
+	if c.OK != ok || c.Reason != reason || c.Since.IsZero() {
+		c.OK, c.Reason, c.Since = ok, reason, time.Now()
 	}
 }
 
@@ -84,26 +75,31 @@ const (
 	reasonEnded    = "Run has ended"
 	reasonNone     = "not connected yet"
 	reasonLost     = "lost touch with the database; beginning again"
-	reasonPool     = "the engine's pool was not answered"
 	reasonQuiet    = "quiet: the node starts nothing new, until Unquiet is called"
 	reasonDeaf     = "not listening; connecting again"
 )
 
 func newHealthState() *healthState {
-	s := &healthState{}
-	s.slots.note(true, "")
-	s.all(reasonIdle)
+	s := &healthState{
+		node: Check{Name: CheckNode}, session: Check{Name: CheckSession}, database: Check{Name: CheckDatabase},
+		listener: Check{Name: CheckListener}, slots: Check{Name: CheckSlots},
+	}
+	s.rests(reasonIdle)
 	return s
 }
 
-func (s *healthState) all(reason string) {
+// rests notes that the node does not run.
+func (s *healthState) rests(reason string) {
 	s.node.note(false, reason)
 	s.apart(reason)
+	s.slots.note(true, "")
+	s.turned = time.Time{}
 }
 
+// apart notes that the node has no connections.
 func (s *healthState) apart(reason string) {
-	for _, m := range []*mark{&s.session, &s.database, &s.listener} {
-		m.note(false, reason)
+	for _, check := range []*Check{&s.session, &s.database, &s.listener} {
+		check.note(false, reason)
 	}
 }
 
@@ -127,7 +123,7 @@ func (s *healthState) turns() {
 func (s *healthState) begins() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.node.reason != reasonStopping { // unless it was told to stop while it began
+	if s.node.Reason != reasonStopping { // unless it was told to stop while it began
 		s.node.note(true, "")
 	}
 	s.session.note(true, "")
@@ -162,21 +158,7 @@ func (s *healthState) stops() {
 func (s *healthState) ends() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all(reasonEnded)
-	s.slots.note(true, "")
-	s.turned = time.Time{}
-}
-
-// answers notes whether the engine's pool has answered.
-func (s *healthState) answers(ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !ok {
-		s.database.note(false, reasonPool)
-		return
-	}
-	s.database.note(true, "")
-	s.answered = time.Now()
+	s.rests(reasonEnded)
 }
 
 // hears notes whether a statement on the engine's pool got an answer.
@@ -195,13 +177,10 @@ func (s *healthState) silence() time.Duration {
 	return time.Since(s.answered)
 }
 
-// idle is how long the loop has made no turn. It is 0 before the first one.
+// idle is how long the loop has made no turn.
 func (s *healthState) idle() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turned.IsZero() {
-		return 0
-	}
 	return time.Since(s.turned)
 }
 
@@ -212,13 +191,9 @@ func (s *healthState) listens(ok bool) {
 	switch {
 	case ok:
 		s.listener.note(true, "")
-	case s.listener.ok: // otherwise keep the reason, which says more
+	case s.listener.OK: // otherwise keep the reason, which says more
 		s.listener.note(false, reasonDeaf)
 	}
-}
-
-func (m *mark) check(name string) Check {
-	return Check{Name: name, OK: m.ok, Reason: m.reason, Since: m.since}
 }
 
 func healthOf(checks ...Check) Health {
@@ -240,13 +215,13 @@ func (n *Node) Live() Health {
 	loop := Check{Name: CheckLoop, OK: true}
 	switch silent := time.Since(s.turned); {
 	case s.turned.IsZero():
-		loop.Reason, loop.Since = s.node.reason, s.node.since
+		loop.Reason, loop.Since = s.node.Reason, s.node.Since
 	case silent > loopSilent:
 		loop.OK, loop.Since = false, s.turned
 		loop.Reason = fmt.Sprintf(
 			"no turn for more than %s: something that the node called does not return", loopSilent)
 	}
-	return healthOf(loop, s.slots.check(CheckSlots))
+	return healthOf(loop, s.slots)
 }
 
 // Ready says whether this node can work now: it has begun and does not stop, and its session, its pool and its
@@ -257,16 +232,15 @@ func (n *Node) Ready() Health {
 	s := n.health
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	node := s.node.check(CheckNode)
+	node, database := s.node, s.database
 	if since, on := n.quiet.Since(); on && node.OK {
 		node.Reason, node.Since = reasonQuiet, since
 	}
-	database := s.database.check(CheckDatabase)
-	if database.OK && time.Since(s.answered) > poolSilent {
+	if database.OK && time.Since(s.answered) > poolLate {
 		database.OK, database.Since = false, s.answered
-		database.Reason = fmt.Sprintf("%s for more than %s", reasonPool, poolSilent)
+		database.Reason = fmt.Sprintf("the engine's pool was not answered for more than %s", poolLate)
 	}
-	return healthOf(node, s.session.check(CheckSession), database, s.listener.check(CheckListener))
+	return healthOf(node, s.session, database, s.listener)
 }
 
 // LiveHandler answers with Live. Mount it as /livez in a service's own mux. Like ReadyHandler, it does not ask the

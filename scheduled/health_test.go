@@ -1,6 +1,7 @@
 package scheduled
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -64,14 +65,14 @@ func TestHealthFollowsTheNode(t *testing.T) {
 				"listener: not listening; connecting again, 2s", "",
 			},
 			{"it listens again", func() { state.listens(true) }, "", ""},
-			{"the pool fails", func() { state.answers(false) }, "database: the engine's pool was not answered, 0s", ""},
-			{"the pool answers", func() { state.answers(true) }, "", ""},
-			{"just not too long ago", func() { time.Sleep(poolSilent) }, "", ""},
+			{"the pool answers", func() { state.hears(nil) }, "", ""},
+			{"a statement fails", func() { time.Sleep(time.Second); state.hears(context.DeadlineExceeded) }, "", ""},
+			{"just not too long ago", func() { time.Sleep(poolLate - time.Second) }, "", ""},
 			{
 				"nobody has asked for too long", func() { time.Sleep(time.Second) },
-				"database: the engine's pool was not answered for more than 20s, 21s", "",
+				"database: the engine's pool was not answered for more than 15s, 16s", "",
 			},
-			{"it answers", func() { state.answers(true); state.turns() }, "", ""},
+			{"it answers", func() { state.hears(nil); state.turns() }, "", ""},
 			{
 				"the session is lost", state.loses,
 				"session: lost touch with the database; beginning again, 0s; database: lost touch with the database; " +
@@ -88,7 +89,7 @@ func TestHealthFollowsTheNode(t *testing.T) {
 			},
 			{
 				"the loop hangs, but not yet too long",
-				func() { state.begins(); state.listens(true); time.Sleep(loopSilent); state.answers(true) }, "", "",
+				func() { state.begins(); state.listens(true); time.Sleep(loopSilent); state.hears(nil) }, "", "",
 			},
 			{
 				"the loop hangs", func() { time.Sleep(time.Second) }, "",

@@ -16,9 +16,9 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/leader"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
-	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -29,23 +29,15 @@ import (
 // session. A process whose session ends begins another instance with a new number, because the old number may have been
 // declared dead.
 type instance struct {
-	config     Config
-	statements taskdb.Queries
-	session    *session.Session
-	leader     *leader.Leader
-	worker     *worker.Worker
-	dead       *failures.Notifier
-	retention  *maintenance.Retention
-	declarer   *maintenance.Declarer
-	replanner  *maintenance.Replanner
-	tableStats *metrics.TableStats
-	abandoned  *maintenance.Abandoned
-	metrics    *metrics.Metrics
-	river      *river.Client[pgx.Tx]
-	pool       *pgxpool.Pool // the engine's own, which River uses, too
-	log        *slog.Logger
-	health     *healthState
-	quiet      *quiet.Switch
+	*Node
+	session *session.Session
+	leader  *leader.Leader
+	worker  *worker.Worker
+	dead    *failures.Notifier
+	rounds  []interface{ Run(ctx context.Context) } // they end with the session
+	river   *river.Client[pgx.Tx]
+	pool    *pgxpool.Pool // the engine's own, which River uses, too
+	log     *slog.Logger
 
 	// Goroutines that may outlast the instance. On a dead link, River takes some time to stop, and so does a pool to
 	// close.
@@ -70,9 +62,8 @@ const graceAfterInterrupt = 5 * time.Second
 // beginWithin bounds each try to begin. After the first success, the node tries again when a try fails.
 const beginWithin = 10 * time.Second
 
-// begin connects, registers the node and makes its parts. previousBackend is the backend of the previous instance's
-// session. closing counts goroutines that may outlast the instance.
-func (n *Node) begin(ctx context.Context, previousBackend uint32, closing *sync.WaitGroup) (*instance, error) {
+// begin connects, registers the node and makes its parts. closing counts goroutines that may outlast the instance.
+func (n *Node) begin(ctx context.Context, closing *sync.WaitGroup) (*instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse a connection
 	defer cancel()
 	node, err := n.config.registration(n.quiet.On())
@@ -80,15 +71,12 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32, closing *sync.
 		return nil, err
 	}
 	session, err := session.Open(ctx, session.Config{
-		Connect: n.config.Connect, Schema: n.statements.Schema, Node: node, Previous: previousBackend,
+		Connect: n.config.Connect, Schema: n.statements.Schema, Node: node,
 	})
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{
-		config: n.config, statements: n.statements, metrics: n.metrics, health: n.health, quiet: n.quiet,
-		session: session, closing: closing,
-	}
+	i := &instance{Node: n, session: session, closing: closing}
 	if err := i.prepare(ctx); err != nil {
 		session.Close(context.WithoutCancel(ctx))
 		if i.worker != nil {
@@ -106,7 +94,7 @@ func (n *Node) begin(ctx context.Context, previousBackend uint32, closing *sync.
 func (i *instance) prepare(ctx context.Context) (err error) {
 	pool := session.PoolConfig{Settings: i.config.Pool.Config(), Conns: i.config.EngineConns}
 	if i.config.directConnect {
-		pool.Connect, pool.Direct = i.config.Connect, i.session.Conn.Config()
+		pool.Connect = i.config.Connect
 	}
 	if i.pool, err = session.NewPool(ctx, pool); err != nil {
 		return err
@@ -120,31 +108,34 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
 		TypeSlots: i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
 		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
-		Codec: i.config.Codec, LogErrors: i.config.logsErrors(), Tracer: i.config.Tracer, Clock: i.session.Clock,
+		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
 		Stuck: i.health.stuck,
-		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard, Answered: i.health.answers,
+		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard,
 	})
-	i.retention = maintenance.NewRetention(maintenance.RetentionConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number,
-		Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.Leads, Log: i.log,
-	})
-	i.declarer = maintenance.NewDeclarer(maintenance.DeclarerConfig{
-		Pool: i.pool, Statements: i.statements, Service: i.config.Service,
-		Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec, Every: i.config.declareEvery,
-		Log: i.log,
-	})
-	i.replanner = maintenance.NewReplanner(maintenance.ReplannerConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
-	})
-	i.tableStats = metrics.NewTableStats(metrics.TableStatsConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
-		Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
-	})
-	i.abandoned = maintenance.NewAbandoned(maintenance.AbandonedConfig{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, After: i.config.abandonedAfter,
-		Metrics: i.metrics, Failures: i.dead, Log: i.log,
-	})
+	i.rounds = []interface{ Run(ctx context.Context) }{
+		maintenance.NewRetention(maintenance.RetentionConfig{
+			Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number,
+			Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.Leads, Log: i.log,
+		}),
+		maintenance.NewDeclarer(maintenance.DeclarerConfig{
+			Pool: i.pool, Statements: i.statements, Service: i.config.Service,
+			Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec,
+			Every: i.config.declareEvery, Log: i.log,
+		}),
+		maintenance.NewReplanner(maintenance.ReplannerConfig{
+			Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
+		}),
+		metrics.NewTableStats(metrics.TableStatsConfig{
+			Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
+			Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
+		}),
+		maintenance.NewAbandoned(maintenance.AbandonedConfig{
+			Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads,
+			After: i.config.abandonedAfter, Metrics: i.metrics, Failures: i.dead, Log: i.log,
+		}),
+		i.listener(),
+	}
 	i.river, err = riverjobs.NewClient(riverjobs.ClientConfig{
 		Pool: i.pool, Statements: i.statements, Number: i.session.Number, Clock: i.session.Clock,
 		Slots: i.config.workingSlots(), Types: types, TypeSlots: i.config.TypeSlots, LookAhead: i.config.LookAhead,
@@ -158,8 +149,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Session: i.session, Pool: i.pool, Turns: turns, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
-		Registration: i.config.registration, Averages: i.worker.Measured, Hears: i.config.hears,
-		InHand: i.worker.Count, Turned: i.health.turns,
+		Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
 }
@@ -195,7 +185,8 @@ func (i *instance) run(ctx context.Context) error {
 	sessionCtx, endSession := context.WithCancelCause(detached)
 	defer endSession(nil)
 
-	i.health.hears(nil) // the time without an answer counts from now on
+	i.health.hears(nil) // the times without an answer and without a turn count from now on
+	i.health.turns()
 	i.metrics.Begun(i.state)
 	defer i.metrics.Ended()
 
@@ -204,12 +195,9 @@ func (i *instance) run(ctx context.Context) error {
 	defer endNotifying()
 	i.worker.Start(sessionCtx)
 	services.Go(func() { i.dead.Run(notifying) })
-	services.Go(func() { i.retention.Run(sessionCtx) })
-	services.Go(func() { i.declarer.Run(sessionCtx) })
-	services.Go(func() { i.replanner.Run(sessionCtx) })
-	services.Go(func() { i.tableStats.Run(sessionCtx) })
-	services.Go(func() { i.abandoned.Run(sessionCtx) })
-	services.Go(func() { i.listener().Run(sessionCtx) })
+	for _, one := range i.rounds {
+		services.Go(func() { one.Run(sessionCtx) })
+	}
 	services.Go(func() { i.watch(sessionCtx, endSession) })
 	services.Go(func() { endSession(i.session.Beat(sessionCtx)) })
 	stopLeading := make(chan struct{})
@@ -228,7 +216,9 @@ func (i *instance) run(ctx context.Context) error {
 	case <-ctx.Done():
 		i.log.Info("node stops", "running", i.worker.Count())
 		close(stopLeading)
-		i.awaitCeased(sessionCtx)
+		// A pass under way would otherwise claim anew, for a node that fetches nothing any more, the tasks that the
+		// worker hands back.
+		within(sessionCtx, ceaseWithin, i.leader.Ceased())
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
 		i.health.loses()
@@ -273,16 +263,17 @@ func (i *instance) farewell(ctx context.Context) {
 // ceaseWithin is how long a stop waits for the end of a pass. Postgres limits each of its statements to the same time.
 const ceaseWithin = 2 * time.Second
 
-// awaitCeased waits until the leader claims nothing any more. A pass under way would otherwise claim anew, for a node
-// that fetches nothing any more, the tasks that the worker has just handed back.
-func (i *instance) awaitCeased(sessionCtx context.Context) {
-	limit := time.NewTimer(ceaseWithin)
-	defer limit.Stop()
+// within waits until done is closed, and reports whether that was before ctx was done or the time was over.
+func within(ctx context.Context, limit time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
 	select {
-	case <-i.leader.Ceased():
-	case <-sessionCtx.Done():
-	case <-limit.C:
+	case <-done:
+		return true
+	case <-ctx.Done():
+	case <-timer.C:
 	}
+	return false
 }
 
 // stop ends the work. Nothing new starts, and claims that wait are handed back. Running handlers get ShutdownTimeout
@@ -300,35 +291,25 @@ func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
 			i.log.Warn("River did not stop in time", "error", err)
 		}
 	})
-	interrupt := time.NewTimer(max(i.config.ShutdownTimeout, 0))
-	defer interrupt.Stop()
-	select {
-	case <-stopped:
+	if within(sessionCtx, max(i.config.ShutdownTimeout, 0), stopped) {
 		return i.worker.Count() == 0, true
-	case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end
+	}
+	if sessionCtx.Err() != nil { // the session is lost, so the handlers' contexts end
 		i.worker.Interrupt(handlers.ErrLeaseLost)
-	case <-interrupt.C:
+	} else {
 		i.log.Warn("handlers are interrupted", "running", i.worker.Count())
 		i.worker.Interrupt(handlers.ErrInterrupted)
 	}
+	grace := graceAfterInterrupt
 	if sessionCtx.Err() != nil && i.worker.Count() == 0 {
 		// Wait a moment for River, so that the connections of this instance are closed before the next instance opens
 		// its own. On a dead link, do not wait longer.
-		select {
-		case <-stopped:
-			return true, true
-		case <-time.After(session.CloseLimit):
-			return true, false
-		}
+		grace = session.CloseLimit
 	}
-	grace := time.NewTimer(graceAfterInterrupt)
-	defer grace.Stop()
-	select {
-	case <-stopped:
-		riverStopped = true
-	case <-grace.C:
+	riverStopped = within(context.WithoutCancel(sessionCtx), grace, stopped)
+	if left := i.worker.Count(); !riverStopped && left > 0 {
 		i.log.Error("not all work ended in time: a handler ignores its context, or the database does not answer",
-			"left", i.worker.Count())
+			"left", left)
 	}
 	return i.worker.Count() == 0, riverStopped
 }
@@ -338,38 +319,36 @@ func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
 // whose pool does not answer must begin again, too, because it would lead and claim, but run nothing. So must a leader
 // whose loop is stuck.
 func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if !i.session.Alive() {
-				end(errFenced)
-				return
-			}
-			if i.session.Leads() && i.health.idle() > leaderSilent {
-				end(errStuck)
-				return
-			}
-			if i.health.silence() > poolSilent {
-				end(errSilentPool)
-				return
-			}
+	const pause = 200 * time.Millisecond
+	loop.Repeat(ctx, pause, func() time.Duration {
+		switch {
+		case !i.session.Alive():
+			end(errFenced)
+		case i.session.Leads() && i.health.idle() > leaderSilent:
+			end(errStuck)
+		case i.health.silence() > poolSilent:
+			end(errSilentPool)
 		}
-	}
+		return pause
+	})
 }
 
-func (i *instance) listener() *session.Listener {
-	return session.NewListener(session.ListenerConfig{
-		Connect: i.config.Connect, Schema: i.statements.Schema.String(), Log: i.log,
-		Wake:       i.leader.Wake,
-		Held:       i.worker.Recheck,
-		Failed:     func(text string) { i.dead.Heard(i.session.Number, text) },
-		Listening:  i.health.listens,
-		Relistened: func(ctx context.Context) { i.leader.Wake(); i.worker.RecheckAll(ctx) },
-	})
+func (i *instance) listener() session.Listener {
+	schema := i.statements.Schema.String()
+	return session.Listener{
+		Connect: i.config.Connect, Log: i.log,
+		Channels: map[string]func(ctx context.Context, payload string){
+			schema + ".wake":         func(context.Context, string) { i.leader.Wake() },
+			schema + ".held":         i.worker.Recheck,
+			failures.Channel(schema): func(_ context.Context, text string) { i.dead.Heard(i.session.Number, text) },
+		},
+		Listening: func(ctx context.Context, on bool) {
+			if i.health.listens(on); on {
+				i.leader.Wake()
+				i.worker.RecheckAll(ctx)
+			}
+		},
+	}
 }
 
 // heard notes the error of a statement on the engine's pool, or nil. After a statement without an answer in time, the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,9 +38,12 @@ func New(config Config) (*Node, error) {
 	return &Node{
 		config:     config,
 		statements: taskdb.Queries{Schema: schema, Zones: config.zones},
-		metrics:    metrics.New(config.metrics()),
-		health:     newHealthState(),
-		quiet:      quiet.New(),
+		metrics: metrics.New(metrics.Config{
+			Registerer: config.Metrics, Service: config.Service, Version: config.Version, Schema: config.Schema,
+			Queues: slices.Collect(maps.Keys(config.Queues)), Types: config.Handlers.Types(),
+		}),
+		health: newHealthState(),
+		quiet:  quiet.New(),
 	}, nil
 }
 
@@ -68,13 +73,12 @@ func (n *Node) Run(ctx context.Context) error {
 	n.config.warn()
 	var lingering sync.WaitGroup
 	defer awaitLingering(&lingering)
-	var backend uint32
 	begun := false
 	for delay := 200 * time.Millisecond; ; delay = min(2*delay, 2*time.Second) {
 		n.health.turns()
-		current, err := n.begin(ctx, backend, &lingering)
+		current, err := n.begin(ctx, &lingering)
 		if err == nil {
-			begun, delay, backend = true, 200*time.Millisecond, current.session.Backend
+			begun, delay = true, 200*time.Millisecond
 			err = current.run(ctx)
 		}
 		if ctx.Err() != nil {
@@ -102,10 +106,5 @@ func awaitLingering(lingering *sync.WaitGroup) {
 		lingering.Wait()
 		close(ended)
 	}()
-	limit := time.NewTimer(graceAfterInterrupt)
-	defer limit.Stop()
-	select {
-	case <-ended:
-	case <-limit.C:
-	}
+	within(context.Background(), graceAfterInterrupt, ended)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -100,7 +99,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := session.RefuseReadOnly(t.Context(), conn.Conn()); err != nil {
+	if err := pg.RefuseReadOnly(conn.QueryRow(t.Context(), pg.ReadOnlySQL)); err != nil {
 		t.Error(err)
 	}
 	conn.Release()

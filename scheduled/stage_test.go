@@ -287,7 +287,7 @@ func (s *stage) prepare(change func(*Config), parts ...handlers.Part) *troupe {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	life, err := node.begin(s.t.Context(), 0, &sync.WaitGroup{})
+	life, err := node.begin(s.t.Context(), &sync.WaitGroup{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

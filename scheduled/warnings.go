@@ -11,18 +11,12 @@ func (c Config) warn() {
 				"task", taskdb.IDOf(task), "type", kind, "handlers", c.Handlers.Types())
 		}
 	}
-	c.warnOfConnections()
-}
-
-// warnOfConnections warns if the slots allow far more transactional handlers than the pool has connections. The
-// handlers beyond that wait for a connection, which looks like a slow handler.
-func (c Config) warnOfConnections() {
-	kinds := c.transactional()
-	slots := 0
+	kinds, slots := c.transactional(), 0
 	for _, each := range c.Queues {
 		slots += each
 	}
-	// Some of the slots run other handlers or wait. Therefore somewhat fewer connections than slots are no mistake.
+	// Handlers beyond the connections wait for one, which looks like a slow handler. Some of the slots run other
+	// handlers or wait, so somewhat fewer connections than slots are no mistake.
 	if most := c.places(); len(kinds) > 0 && slots > 4*most {
 		c.Logger.Warn("transactional handlers have far fewer connections than slots; "+
 			"give Pool more connections, or the queues fewer slots",

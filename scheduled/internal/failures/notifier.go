@@ -25,20 +25,6 @@ type Failure struct {
 	Error    string
 }
 
-// final reports whether the task does not run again by itself. A lost claim is not final if its task has attempts
-// left.
-func (f Failure) final() bool {
-	return f.Status == string(store.StatusFailed) || f.Status == string(store.StatusExpired)
-}
-
-// hook is the name of the hook to be called.
-func (f Failure) hook() string {
-	if f.final() {
-		return "OnDead"
-	}
-	return "OnLost"
-}
-
 const (
 	maxQueued    = 1000            // how many calls of the hooks may wait
 	defaultGrace = 5 * time.Second // for the calls that are left when the node stops
@@ -68,9 +54,17 @@ func New(config Config) *Notifier {
 	return &Notifier{config: config, in: make(chan Failure, maxQueued)}
 }
 
+// hook is the hook to be called, and its name. A lost claim is not dead if its task has attempts left.
+func (n *Notifier) hook(failure Failure) (name string, hook func(context.Context, Failure)) {
+	if failure.Status == string(store.StatusFailed) || failure.Status == string(store.StatusExpired) {
+		return "OnDead", n.config.Dead
+	}
+	return "OnLost", n.config.Lost
+}
+
 // Tell puts a call of the hook in line. It does not wait.
 func (n *Notifier) Tell(failure Failure) {
-	if failure.final() && n.config.Dead == nil || !failure.final() && n.config.Lost == nil {
+	if _, hook := n.hook(failure); hook == nil {
 		return
 	}
 	select {
@@ -82,16 +76,21 @@ func (n *Notifier) Tell(failure Failure) {
 
 // LeaveOut logs a call of a hook that is not made.
 func (n *Notifier) LeaveOut(failure Failure) {
-	n.config.Log.Error(failure.hook()+" is too slow; a call is left out", "task", failure.ID, "type", failure.Type,
-		"revision", failure.Revision, "attempt", failure.Attempt, "outcome", failure.Outcome)
+	n.log(failure, "is too slow; a call is left out", "outcome", failure.Outcome)
+}
+
+func (n *Notifier) log(failure Failure, what string, more ...any) {
+	name, _ := n.hook(failure)
+	n.config.Log.Error(name+" "+what, append([]any{
+		"task", failure.ID, "type", failure.Type, "revision", failure.Revision, "attempt", failure.Attempt,
+	}, more...)...)
 }
 
 // Run works until ctx is done, and then makes the calls that are still in line. The hook's context ends a while after
 // ctx, so that a hook that waits for its context does not keep the node from stopping.
 func (n *Notifier) Run(ctx context.Context) {
-	hooks, end := context.WithCancel(context.WithoutCancel(ctx))
+	hooks, end := n.afterGrace(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(n.config.Grace, end) })()
 	for {
 		select {
 		case failure := <-n.in:
@@ -109,43 +108,33 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
+// afterGrace returns a context that ends when the grace after the end of ctx is over.
+func (n *Notifier) afterGrace(ctx context.Context) (later context.Context, end func()) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(n.config.Grace, cancel) })
+	return later, func() { stop(); cancel() }
+}
+
 func (n *Notifier) call(ctx context.Context, failure Failure) {
 	if ctx.Err() != nil {
 		n.LeaveOut(failure)
 		return
 	}
+	_, hook := n.hook(failure)
 	done := make(chan error, 1)
 	go panics.Call(
-		ctx, func(ctx context.Context) error { n.notify(ctx, failure); return nil }, func(err error) { done <- err },
+		ctx, func(ctx context.Context) error { hook(ctx, failure); return nil }, func(err error) { done <- err },
 	)
+	patience, end := n.afterGrace(ctx)
+	defer end()
 	select {
 	case err := <-done:
-		n.returned(failure, err)
-	case <-ctx.Done():
-		select {
-		case err := <-done:
-			n.returned(failure, err)
-		case <-time.After(n.config.Grace): // neither the node's next instance nor its stop waits for the hook
-			n.config.Log.Error(failure.hook()+" ignores its context; it is left behind", "task", failure.ID, "type",
-				failure.Type, "revision", failure.Revision, "attempt", failure.Attempt)
+		if err != nil {
+			n.log(failure, "panicked", "error", err)
 		}
+	case <-patience.Done(): // neither the node's next instance nor its stop waits for the hook
+		n.log(failure, "ignores its context; it is left behind")
 	}
-}
-
-// returned logs that a hook panicked.
-func (n *Notifier) returned(failure Failure, err error) {
-	if err != nil {
-		n.config.Log.Error(failure.hook()+" panicked", "task", failure.ID, "type", failure.Type,
-			"revision", failure.Revision, "attempt", failure.Attempt, "error", err)
-	}
-}
-
-func (n *Notifier) notify(ctx context.Context, failure Failure) {
-	if failure.final() {
-		n.config.Dead(ctx, failure)
-		return
-	}
-	n.config.Lost(ctx, failure)
 }
 
 // Of makes a Failure of a settlement. It does so also for a lost claim whose task runs again.
@@ -167,17 +156,15 @@ type Message struct {
 
 // Recipient is the number of the node that is told of the dead tasks and lost claims of a type. It is the leader, or
 // the first node that has the type and a hook. If no node has both, it is the leader, because the hook of another
-// service is better than none. leaderHears says whether the leader has both. nodes are the nodes that live.
-func Recipient(kind string, leader int64, leaderHears bool, nodes []taskdb.LiveNode) int64 {
-	if leaderHears {
-		return leader
-	}
+// service is better than none. nodes are the nodes that live.
+func Recipient(kind string, leader int64, nodes []taskdb.LiveNode) int64 {
+	told, found := leader, false
 	for _, node := range nodes {
-		if node.Hears && slices.Contains(node.Types, kind) {
-			return node.Number
+		if node.Hears && slices.Contains(node.Types, kind) && (!found || node.Number == leader) {
+			told, found = node.Number, true
 		}
 	}
-	return leader
+	return told
 }
 
 // Channel is the name of the channel on which Postgres carries messages.

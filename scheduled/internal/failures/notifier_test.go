@@ -182,22 +182,22 @@ func TestOf(t *testing.T) {
 func TestRecipient(t *testing.T) {
 	t.Parallel()
 	const leader = 3
+	self := taskdb.LiveNode{Number: leader, Hears: true, Types: []string{"MAIL"}}
 	first := taskdb.LiveNode{Number: 1, Hears: true, Types: []string{"REPORT", "MAIL"}}
 	hookless := taskdb.LiveNode{Number: 1, Types: []string{"MAIL"}}
 	other := taskdb.LiveNode{Number: 1, Hears: true, Types: []string{"REPORT"}}
 	second := taskdb.LiveNode{Number: 4, Hears: true, Types: []string{"MAIL"}}
 	for name, test := range map[string]struct {
-		leaderHears bool
-		nodes       []taskdb.LiveNode
-		want        int64
+		nodes []taskdb.LiveNode
+		want  int64
 	}{
-		"the leader, before an older node":         {true, []taskdb.LiveNode{first}, leader},
-		"the first of two":                         {false, []taskdb.LiveNode{first, second}, 1},
-		"the second: the first has no hook":        {false, []taskdb.LiveNode{hookless, second}, 4},
-		"the leader: the others have another type": {false, []taskdb.LiveNode{other}, leader},
-		"the leader: there is no other node":       {false, nil, leader},
+		"the leader, before an older node":         {[]taskdb.LiveNode{first, self, second}, leader},
+		"the first of two":                         {[]taskdb.LiveNode{first, second}, 1},
+		"the second: the first has no hook":        {[]taskdb.LiveNode{hookless, second}, 4},
+		"the leader: the others have another type": {[]taskdb.LiveNode{other}, leader},
+		"the leader: there is no other node":       {nil, leader},
 	} {
-		if got := Recipient("MAIL", leader, test.leaderHears, test.nodes); got != test.want {
+		if got := Recipient("MAIL", leader, test.nodes); got != test.want {
 			t.Errorf("%s: told node %d, want %d", name, got, test.want)
 		}
 	}

@@ -63,7 +63,7 @@ func (l *Leader) moveNumbers(ctx context.Context, conn *pgx.Conn) error {
 	var moved int64
 	err := conn.QueryRow(ctx, l.statements.Schema.SQL(moveNumbersSQL), l.session.Number).Scan(&moved)
 	switch {
-	case err != nil && (!pg.SessionAnswered(err) || pg.IsTimeout(err)):
+	case err != nil && (conn.IsClosed() || pg.IsTimeout(err)):
 		return fmt.Errorf("note the timeline: %w", err)
 	case err != nil: // a missing right, or a service that hides its timeline
 		l.log.Warn("leader cannot see whether there was a failover; after an asynchronous one, see UPGRADING.md",

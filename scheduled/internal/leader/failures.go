@@ -23,7 +23,7 @@ func (l *Leader) notifyFailures(ctx context.Context, dead ...failures.Failure) {
 	var elsewhere []string
 	for _, one := range dead {
 		l.metrics.Of(one.Type).Died(one.Status)
-		node := failures.Recipient(one.Type, l.session.Number, l.config.Hears(one.Type), l.workingNodes())
+		node := failures.Recipient(one.Type, l.session.Number, l.workingNodes())
 		if node == l.session.Number {
 			l.config.Failures.Tell(one)
 			continue

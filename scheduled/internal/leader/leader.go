@@ -76,12 +76,9 @@ type Config struct {
 	Metrics        *metrics.Metrics
 	Log            *slog.Logger
 
-	// Registration returns the content of the node's row. A quiet node works no queue and no type.
-	Registration func(quiet bool) (session.Registration, error)
-	Averages     func() map[string]time.Duration // how long handlers run on this node, by type
-	Hears        func(kind string) bool          // whether this node has the type, and a hook for its failures
-	InHand       func() int                      // how many claims this node has in hand
-	Turned       func()                          // notes a turn of the loop
+	Averages func() map[string]time.Duration // how long handlers run on this node, by type
+	InHand   func() int                      // how many claims this node has in hand
+	Turned   func()                          // notes a turn of the loop
 }
 
 // New makes a leader. It does nothing before Run.

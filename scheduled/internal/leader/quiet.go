@@ -12,13 +12,10 @@ const worksSQL = `UPDATE tasktable.nodes SET queues = $2::text::jsonb, types = $
 // heed writes to the nodes table which queues and types the node works. These are none while the node is quiet. If
 // the node is quiet and leads, heed also lets another node lead.
 func (l *Leader) heed(ctx context.Context, on bool) error {
-	node, err := l.config.Registration(on)
-	if err != nil {
-		return err
-	}
+	queues, types := l.session.Works(on)
 	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	_, err = l.config.Pool.Exec(limited, l.statements.Schema.SQL(worksSQL), l.session.Number, node.Queues, node.Types)
+	_, err := l.config.Pool.Exec(limited, l.statements.Schema.SQL(worksSQL), l.session.Number, queues, types)
 	if err != nil {
 		return fmt.Errorf("write the queues and types that the node works: %w", err)
 	}

@@ -44,21 +44,20 @@ func IsDataError(err error) bool {
 
 // IsTimeout reports whether a statement took too long, or waited too long for a lock. The statement may succeed with
 // fewer rows.
-func IsTimeout(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && slices.Contains([]string{"57014", "55P03", "40P01", "40001"}, pgErr.Code)
-}
+func IsTimeout(err error) bool { return is(err, "57014", "55P03", "40P01", "40001") }
 
 // IsCanceled reports whether Postgres ended a statement, nearly always because it took longer than statement_timeout.
-func IsCanceled(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "57014"
-}
+func IsCanceled(err error) bool { return is(err, "57014") }
 
 // IsLocked reports whether a statement waited too long for another transaction.
-func IsLocked(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "55P03"
+func IsLocked(err error) bool { return is(err, "55P03") }
+
+// IsReadOnly reports whether a server refused a write because it is read-only.
+func IsReadOnly(err error) bool { return is(err, "25006") }
+
+func is(err error, codes ...string) bool {
+	var said *pgconn.PgError
+	return errors.As(err, &said) && slices.Contains(codes, said.Code)
 }
 
 // ErrReadOnly ends connections to a server that takes no writes. That is a standby. It may have been the primary
@@ -82,25 +81,11 @@ func RefuseReadOnly(answer pgx.Row) error {
 	return nil
 }
 
-// IsReadOnly reports whether a server refused a write because it is read-only.
-func IsReadOnly(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == "25006"
-}
-
-// PoolAnswered reports whether the server answered a statement on a pool, even if the answer is an error. An error of
-// class 28, the refusal of a user or a password, does not count. A pool opens connections by itself, so the refusal
-// means that the node needs new credentials. A node whose pool has not answered for some time begins again, and then it
-// asks for credentials.
+// PoolAnswered reports whether a server that takes writes answered a statement on a pool, even if the answer is an
+// error. An error of class 28, the refusal of a user or a password, does not count. A pool opens connections by itself,
+// so the refusal means that the node needs new credentials. A node whose pool has not answered for some time begins
+// again, and then it asks for credentials, and may find another server.
 func PoolAnswered(err error) bool {
 	var said *pgconn.PgError
-	return err == nil || errors.Is(err, ErrReadOnly) || errors.As(err, &said) && said.Code[:2] != "28"
-}
-
-// SessionAnswered reports whether the server answered a statement on a node's session, even if the answer is an error.
-// A slow or failing statement does not mean a dead session. An error of class 28 counts, too, because the session is
-// open already. The server has accepted its credentials, so the error comes from the statement.
-func SessionAnswered(err error) bool {
-	var said *pgconn.PgError
-	return err == nil || errors.As(err, &said)
+	return err == nil || errors.As(err, &said) && said.Code[:2] != "28"
 }

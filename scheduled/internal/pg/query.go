@@ -20,32 +20,26 @@ type DB interface {
 
 // CollectRows reads rows into structs, by the names of their columns. If it fails, its error begins with doing.
 func CollectRows[T any](ctx context.Context, q DB, doing, statement string, args ...any) ([]T, error) {
-	return collectBy(ctx, q, pgx.RowToStructByName[T], doing, statement, args)
+	rows, err := q.Query(ctx, statement, args...)
+	return collect(rows, err, pgx.RowToStructByName[T], doing)
 }
 
 // CollectColumn reads rows of one column.
 func CollectColumn[T any](ctx context.Context, q DB, doing, statement string, args ...any) ([]T, error) {
-	return collectBy(ctx, q, pgx.RowTo[T], doing, statement, args)
-}
-
-func collectBy[T any](
-	ctx context.Context, q DB, row pgx.RowToFunc[T], doing, statement string, args []any,
-) ([]T, error) {
 	rows, err := q.Query(ctx, statement, args...)
-	if err != nil {
-		return nil, Annotate(err, doing)
-	}
-	found, err := pgx.CollectRows(rows, row)
-	return found, Annotate(err, doing)
+	return collect(rows, err, pgx.RowTo[T], doing)
 }
 
 // CollectNext reads the rows of a batch's next statement.
 func CollectNext[T any](results pgx.BatchResults, doing string) ([]T, error) {
 	rows, err := results.Query()
-	if err != nil {
-		return nil, Annotate(err, doing)
+	return collect(rows, err, pgx.RowToStructByName[T], doing)
+}
+
+func collect[T any](rows pgx.Rows, err error, row pgx.RowToFunc[T], doing string) (found []T, _ error) {
+	if err == nil {
+		found, err = pgx.CollectRows(rows, row)
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
 	return found, Annotate(err, doing)
 }
 

@@ -41,25 +41,18 @@ func (s *Session) beat(ctx context.Context) error {
 	if err := errors.Join(question.Sync(), question.Close()); err != nil {
 		return err
 	}
-	s.answered(sent)
+	s.answeredAt.Store(&sent)
 	return nil
 }
-
-// answered notes that Postgres has answered a question that was sent at this time.
-func (s *Session) answered(sent time.Time) { s.answeredAt.Store(int64(sent.Sub(s.Start))) }
 
 // Leads reports whether the session has the leader's lock.
 func (s *Session) Leads() bool { return s.Leading.Load() }
 
 // Alive reports whether the node may still work. After it has become false, other nodes may soon declare the node dead.
-func (s *Session) Alive() bool {
-	return s.Unanswered() < Timeout
-}
+func (s *Session) Alive() bool { return s.Unanswered() < Timeout }
 
 // Unanswered is how long ago the last answered question was sent.
-func (s *Session) Unanswered() time.Duration {
-	return time.Since(s.Start) - time.Duration(s.answeredAt.Load())
-}
+func (s *Session) Unanswered() time.Duration { return time.Since(*s.answeredAt.Load()) }
 
 const askSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on',
 	CASE WHEN $2 THEN pg_try_advisory_lock($1, 0) ELSE false END`
@@ -94,7 +87,7 @@ func (s *Session) ask(ctx context.Context, tries bool) error {
 		s.RefusedAt = sent
 	}
 	s.Clock.Learn(now, sent, received)
-	s.answered(sent)
+	s.answeredAt.Store(&sent)
 	return nil
 }
 

@@ -20,7 +20,6 @@ type PoolConfig struct {
 	// Connect is nil if the pool may use its own settings. Otherwise the pool asks it for settings before it opens a
 	// connection.
 	Connect func(ctx context.Context) (*pgx.Conn, error)
-	Direct  *pgx.ConnConfig // the settings of the session, which Connect has opened
 }
 
 // NewPool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
@@ -29,7 +28,7 @@ type PoolConfig struct {
 func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 	settings := config.Settings
 	if config.Connect != nil { // the pool must avoid a pooler, whose other clients would get this pool's settings
-		settings.ConnConfig, settings.BeforeConnect = config.Direct.Copy(), config.askConnect
+		settings.BeforeConnect = config.askConnect
 	}
 	// The config of a connection names that connection as the receiver of notifications. A copy of it would send all
 	// notifications of this pool there, and River's listener would be given nil ones.
@@ -60,7 +59,7 @@ func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 		if err != nil {
 			return err
 		}
-		return RefuseReadOnly(ctx, conn)
+		return pg.RefuseReadOnly(conn.QueryRow(ctx, pg.ReadOnlySQL))
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // the pool outlives ctx
 	if err != nil {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,36 +56,35 @@ const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval =
 // says that the node leads. It has nothing else to do, so no slow statement keeps it from an answer. The leader works
 // on another connection, see ConnectLeader. Its methods are safe for concurrent use.
 type Session struct {
-	Conn       *pgx.Conn
-	Schema     string
-	Number     int64
-	Backend    uint32
-	Clock      *Clock // the loop of the node sets it
-	Leading    atomic.Bool
-	RefusedAt  time.Time    // when this node last asked for the leader's lock while another node had it; for the loop
-	answeredAt atomic.Int64 // when the last answered question was sent, in monotonic nanoseconds since Start
-	Start      time.Time
-	Quiet      bool // the node's row says that it works no queue; for the loop
+	Conn      *pgx.Conn
+	Schema    string
+	Number    int64
+	Backend   uint32
+	Clock     *Clock // the loop of the node sets it
+	Leading   atomic.Bool
+	RefusedAt time.Time // when this node last asked for the leader's lock while another node had it; for the loop
+	Quiet     bool      // the node's row says that it works no queue; for the loop
 
-	connect func(ctx context.Context) (*pgx.Conn, error)
-	mu      sync.Mutex // for Conn, which is not safe for concurrent use
+	answeredAt atomic.Pointer[time.Time] // when the last answered question was sent
+	node       Registration
+	connect    func(ctx context.Context) (*pgx.Conn, error)
+	mu         sync.Mutex // for Conn, which is not safe for concurrent use
 }
 
 // Config says how to connect, and as which node.
 type Config struct {
-	Connect  func(ctx context.Context) (*pgx.Conn, error)
-	Schema   store.Schema
-	Node     Registration
-	Previous uint32 // the backend of this process's previous session, or 0
+	Connect func(ctx context.Context) (*pgx.Conn, error)
+	Schema  store.Schema
+	Node    Registration
 }
 
 // Registration is what the node's row says of it.
 type Registration struct {
 	Service          string
 	Version          string
-	Queues           string // as JSON: the slots of each queue; without queues the node is quiet
+	Queues           string // as JSON: the slots of each queue
 	Types            []string
-	Quiet            bool
+	Quiet            bool // the row says that the node works no queue and no type
 	ShareSlots       bool
 	TypeSlots        string // as JSON: how many handlers of a type run at once, of the types that have a limit
 	DeclarationHash  string // of the recurring tasks that the code declares; "": none
@@ -96,20 +93,21 @@ type Registration struct {
 	Places           int      // how many transactional handlers it runs at once
 }
 
-// Open connects, and registers the node. It also ends the backend of this process's previous session, because
-// that backend may still hold locks.
+// Open connects, and registers the node.
 func Open(ctx context.Context, config Config) (*Session, error) {
 	conn, err := config.Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect session: %w", err)
 	}
 	s := &Session{
-		Conn: conn, Schema: config.Schema.String(), Clock: NewClock(), Quiet: config.Node.Quiet, Start: time.Now(),
-		connect: config.Connect,
+		Conn: conn, Schema: config.Schema.String(), Backend: conn.PgConn().PID(), Clock: NewClock(),
+		Quiet: config.Node.Quiet, node: config.Node, connect: config.Connect,
 	}
-	err = s.prepare(ctx, config.Previous)
-	if err == nil {
-		err = s.register(ctx, config.Schema, config.Node)
+	if err = CheckDirect(ctx, conn); err == nil {
+		err = set(ctx, conn, heartbeatSQL+settingsSQL, "tasktable session")
+	}
+	if err = pg.Annotate(err, "prepare session"); err == nil {
+		err = s.register(ctx, config.Schema)
 	}
 	if err == nil {
 		err = s.Ping(ctx) // gets the database's clock before anything is timed by it
@@ -120,15 +118,6 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 	}
 	return s, nil
 }
-
-// terminateSQL checks the name too, because after a restart of the server somebody else's session may have the same
-// pid.
-const terminateSQL = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND application_name = $2`
-
-const nameSQL = `SELECT set_config('application_name', $1, false)`
-
-// sessionName is the application_name of the sessions of this process.
-var sessionName = "tasktable session " + strconv.FormatUint(rand.Uint64(), 36)
 
 // CheckDirect returns ErrPooler if the connection goes through a pooler. Open makes the same check for its session.
 // Behind a pooler, the process number in the server's greeting is the pooler's own, and not that of the process that
@@ -144,30 +133,12 @@ func CheckDirect(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-func (s *Session) prepare(ctx context.Context, previous uint32) error {
-	if err := CheckDirect(ctx, s.Conn); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
-	}
-	s.Backend = s.Conn.PgConn().PID()
-	if err := set(ctx, s.Conn, heartbeatSQL+settingsSQL, sessionName); err != nil {
-		return fmt.Errorf("prepare session: %w", err)
-	}
-	if previous != 0 {
-		// If this session may not end the other, Postgres ends it within seconds.
-		_, _ = s.Conn.Exec(ctx, terminateSQL, previous, sessionName)
-	}
-	return nil
-}
-
 // set gives a connection its settings and its name, and refuses a connection to a standby.
 func set(ctx context.Context, conn *pgx.Conn, settings, name string) error {
-	if _, err := conn.Exec(ctx, settings); err != nil {
+	if _, err := conn.Exec(ctx, settings+"; SET application_name = '"+name+"'"); err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, nameSQL, name); err != nil {
-		return err
-	}
-	return RefuseReadOnly(ctx, conn)
+	return pg.RefuseReadOnly(conn.QueryRow(ctx, pg.ReadOnlySQL))
 }
 
 // ConnectLeader opens the connection on which the leader works. The caller closes it.
@@ -194,11 +165,13 @@ WITH node AS (
 SELECT number, pg_try_advisory_lock($12, number::int) FROM node`
 
 // register inserts the node's row, which gives the node its number, and takes the lock on that number.
-func (s *Session) register(ctx context.Context, schema store.Schema, node Registration) error {
+func (s *Session) register(ctx context.Context, schema store.Schema) error {
+	node := s.node
+	queues, types := s.Works(s.Quiet)
 	host, _ := os.Hostname() // a node can work without a host name
 	var locked bool
 	err := s.Conn.QueryRow(ctx, schema.SQL(registerSQL), node.Service, node.Version,
-		fmt.Sprintf("%s/%d", host, os.Getpid()), node.Queues, node.Types, node.ShareSlots, node.DeclarationHash,
+		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, node.ShareSlots, node.DeclarationHash,
 		node.ReceivesFailures, node.Transactional, node.Places, node.TypeSlots,
 		pg.LockClass(s.Schema, "node")).Scan(&s.Number, &locked)
 	if err != nil {
@@ -207,8 +180,15 @@ func (s *Session) register(ctx context.Context, schema store.Schema, node Regist
 	if !locked {
 		return fmt.Errorf("lock node %d: another session has the lock", s.Number)
 	}
-	s.answered(time.Now())
 	return nil
+}
+
+// Works is the queues, as JSON, and the types for the node's row. A quiet node works none.
+func (s *Session) Works(quiet bool) (queues string, types []string) {
+	if quiet {
+		return "{}", []string{}
+	}
+	return s.node.Queues, s.node.Types
 }
 
 // CloseLimit limits how long closing a connection may take, because the server may be gone.

@@ -28,34 +28,21 @@ func New(provider trace.TracerProvider, node int64) *Tracing {
 	return &Tracing{tracer: provider.Tracer("github.com/tasktable/tasktable/scheduled"), node: node}
 }
 
-// These are OpenTelemetry's names for messaging, and our own names where OpenTelemetry has none.
-const (
-	attributeSystem    = "messaging.system"
-	attributeOperation = "messaging.operation.type"
-	attributeQueue     = "messaging.destination.name"
-	attributeID        = "messaging.message.id"
-	attributeType      = "tasktable.type"
-	attributeRevision  = "tasktable.revision"
-	attributeAttempt   = "tasktable.attempt"
-	attributeNode      = "tasktable.node"
-	attributeDelay     = "tasktable.delay" // seconds from when the attempt was due until the gate let it through
-	attributeOutcome   = "tasktable.outcome"
-)
-
 // Begin begins the span of an attempt, and returns its context. The span is a root, and links to the span in which
 // the task was scheduled. As a child of that span, it could weeks later keep a trace open that ended long ago.
 func (t *Tracing) Begin(ctx context.Context, e *handlers.Execution) context.Context {
 	if t == nil {
 		return carried(ctx, e)
 	}
+	// These are OpenTelemetry's names for messaging, and our own names where OpenTelemetry has none.
 	options := []trace.SpanStartOption{
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
-			attribute.String(attributeSystem, "tasktable"), attribute.String(attributeOperation, "process"),
-			attribute.String(attributeQueue, e.Queue), attribute.String(attributeID, e.ID),
-			attribute.String(attributeType, e.Type),
-			attribute.Int64(attributeRevision, e.Revision), attribute.Int(attributeAttempt, e.Attempt),
-			attribute.Int64(attributeNode, t.node),
-			attribute.Float64(attributeDelay, e.StartedAt.Sub(e.DueAt).Seconds()),
+			attribute.String("messaging.system", "tasktable"), attribute.String("messaging.operation.type", "process"),
+			attribute.String("messaging.destination.name", e.Queue), attribute.String("messaging.message.id", e.ID),
+			attribute.String("tasktable.type", e.Type), attribute.Int64("tasktable.node", t.node),
+			attribute.Int64("tasktable.revision", e.Revision), attribute.Int("tasktable.attempt", e.Attempt),
+			// seconds from when the attempt was due until the gate let it through
+			attribute.Float64("tasktable.delay", e.StartedAt.Sub(e.DueAt).Seconds()),
 		),
 	}
 	if e.ScheduledIn.IsValid() {
@@ -88,7 +75,7 @@ func (t *Tracing) End(ctx context.Context, outcome string, err error) {
 		return
 	}
 	span := trace.SpanFromContext(ctx)
-	span.SetAttributes(attribute.String(attributeOutcome, outcome))
+	span.SetAttributes(attribute.String("tasktable.outcome", outcome))
 	switch {
 	case outcome != taskdb.OutcomeFailed && outcome != taskdb.OutcomeRetried:
 	case isPanic(err):

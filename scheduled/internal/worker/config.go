@@ -40,10 +40,9 @@ type Config struct {
 	Metrics        *metrics.Metrics
 	Log            *slog.Logger
 
-	Stuck    func(why string) // tells the node's health which slots are lost until the process ends; "": none
-	Alive    func() bool      // whether the node may still work
-	Freed    func()           // tells the leader that a batch's place is free
-	DueSoon  func()           // tells the leader that a task is due again at once
-	Heard    func(error)      // notes the error of each statement on the engine's pool, or nil
-	Answered func(ok bool)    // notes whether the engine's pool has answered when it was asked for a sign of life
+	Stuck   func(why string) // tells the node's health which slots are lost until the process ends; "": none
+	Alive   func() bool      // whether the node may still work
+	Freed   func()           // tells the leader that a batch's place is free
+	DueSoon func()           // tells the leader that a task is due again at once
+	Heard   func(error)      // notes the error of each statement on the engine's pool, or nil
 }

@@ -71,7 +71,6 @@ func (k *leaseRenewer) AskPool(ctx context.Context) (again time.Duration) {
 	k.worker.config.Heard(err)
 	switch {
 	case err == nil:
-		k.worker.config.Answered(true)
 		for _, stray := range strays {
 			k.worker.releasing.Go(func() { k.worker.Release(stray) })
 		}
@@ -84,7 +83,6 @@ func (k *leaseRenewer) AskPool(ctx context.Context) (again time.Duration) {
 	default:
 		k.worker.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", PoolAgain)
 	}
-	k.worker.config.Answered(false)
 	return PoolAgain
 }
 

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,7 +110,11 @@ func (w *Worker) AwaitEnd() {
 }
 
 // Recheck checks the claim with this fence, because its row has changed.
-func (w *Worker) Recheck(ctx context.Context, fence int64) { w.Renewer.one(ctx, fence) }
+func (w *Worker) Recheck(ctx context.Context, fence string) {
+	if number, err := strconv.ParseInt(fence, 10, 64); err == nil {
+		w.Renewer.one(ctx, number)
+	}
+}
 
 // RecheckAll checks all claims in hand, because changes may have been missed.
 func (w *Worker) RecheckAll(ctx context.Context) { w.Renewer.runOnce(ctx) }
