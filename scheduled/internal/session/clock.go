@@ -17,16 +17,20 @@ type Clock struct {
 // NewClock makes a clock. It shows the time of the database after the first Learn.
 func NewClock() *Clock { return &Clock{base: time.Now()} }
 
+// slowAnswer is how long an answer may take to be a better guess than the one before, if the two agree.
+const slowAnswer = 20 * time.Millisecond
+
 // Learn takes one answer of the database: its time, when the question was sent, and when the answer arrived. The
-// database read its clock at some moment between these two. If the answer agrees with what is known, nothing changes.
-// Otherwise the middle is the best guess. A process that was stopped between the question and the answer would guess
+// database read its clock at some moment between these two. The middle is the best guess. A slow answer that agrees
+// with what is known changes nothing. A process that was stopped between the question and the answer would guess
 // wrong by half of that time, and the leader would look for due tasks in the future.
 //
 // One goroutine may call Learn.
 func (c *Clock) Learn(database, sent, received time.Time) {
 	since := database.Sub(c.base)
 	least, most := int64(since-received.Sub(c.base)), int64(since-sent.Sub(c.base))
-	if offset := c.offset.Load(); c.known && least <= offset && offset <= most {
+	offset := c.offset.Load()
+	if c.known && received.Sub(sent) > slowAnswer && least <= offset && offset <= most {
 		return
 	}
 	c.offset.Store(least + (most-least)/2)

@@ -44,6 +44,15 @@ func TestClock(t *testing.T) {
 			if got := c.Until(database()); got.Abs() > 500*time.Millisecond {
 				t.Errorf("off by %s after the database's clock was set", got)
 			}
+			// The next answer is fast, so it is a better guess.
+			sent = time.Now()
+			time.Sleep(slowAnswer / 2)
+			answer = database()
+			time.Sleep(slowAnswer / 2)
+			c.Learn(answer, sent, time.Now())
+			if got := c.Until(database()); got != 0 {
+				t.Errorf("off by %s after a fast answer", got)
+			}
 		})
 	}
 }
