@@ -4,5 +4,5 @@ package pg
 // decide how Postgres 18 answers an EXISTS. It may read the whole table into a hash. OFFSET 0 in the subquery of a
 // hot statement prevents that. Postgres plans a statement once for each connection. Otherwise it would plan most
 // statements of the engine anew each time, because they take arrays, and planning takes longer than running them.
-const PlanSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; ` +
-	`SET plan_cache_mode = force_generic_plan`
+const PlanSettingsSQL = `SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; ` +
+	`SET jit = off; SET plan_cache_mode = force_generic_plan`
