@@ -25,6 +25,10 @@ const slowAnswer = 20 * time.Millisecond
 // with what is known changes nothing. A process that was stopped between the question and the answer would guess
 // wrong by half of that time, and the leader would look for due tasks in the future.
 //
+// The leader's tick reads the time near the end of its answer, so the guess is up to a millisecond ahead. That is
+// harmless, because the database decides whether a task is due. It even helps, because a timer of Go is up to a
+// millisecond late.
+//
 // One goroutine may call Learn.
 func (c *Clock) Learn(database, sent, received time.Time) {
 	since := database.Sub(c.base)
