@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -83,12 +84,7 @@ func (d *Dead) read(ctx context.Context, tasks *store.Store, db store.DB) error 
 	if err != nil {
 		return err
 	}
-	if row.Entity != nil {
-		d.Entity = *row.Entity
-	}
-	if row.TenantID != nil {
-		d.TenantID = *row.TenantID
-	}
+	d.Entity, d.TenantID = taskdb.TextOf(row.Entity), taskdb.TextOf(row.TenantID)
 	if d.Payload, err = tasks.Payload(ctx, row); err != nil {
 		d.Payload = row.Payload
 	}

@@ -170,18 +170,11 @@ func (s *healthState) hears(err error) {
 	}
 }
 
-// silence is how long the engine's pool has not answered.
-func (s *healthState) silence() time.Duration {
+// silence is how long the engine's pool has not answered, and how long the loop has made no turn.
+func (s *healthState) silence() (pool, loop time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Since(s.answered)
-}
-
-// idle is how long the loop has made no turn.
-func (s *healthState) idle() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Since(s.turned)
+	return time.Since(s.answered), time.Since(s.turned)
 }
 
 // listens notes whether the node listens for notifications.

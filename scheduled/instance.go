@@ -321,12 +321,12 @@ func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
 func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 	const pause = 200 * time.Millisecond
 	loop.Repeat(ctx, pause, func() time.Duration {
-		switch {
+		switch pool, turns := i.health.silence(); {
 		case !i.session.Alive():
 			end(errFenced)
-		case i.session.Leads() && i.health.idle() > leaderSilent:
+		case turns > leaderSilent && i.session.Leads():
 			end(errStuck)
-		case i.health.silence() > poolSilent:
+		case pool > poolSilent:
 			end(errSilentPool)
 		}
 		return pause

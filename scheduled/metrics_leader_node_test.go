@@ -31,7 +31,9 @@ func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 	if shows() {
 		t.Error("it does not lead")
 	}
-	tr.session.Leading.Store(true)
+	if err := tr.session.TryLead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if !shows() {
 		t.Error("it leads")
 	}
@@ -39,7 +41,9 @@ func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 	if shows() {
 		t.Error("it has not looked for long")
 	}
-	tr.session.Leading.Store(false)
+	if err := tr.session.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	tr.run()
 	enginetest.Eventually(t, patience, "it leads and looks", shows)
 }

@@ -46,7 +46,7 @@ func (s *Session) beat(ctx context.Context) error {
 }
 
 // Leads reports whether the session has the leader's lock.
-func (s *Session) Leads() bool { return s.Leading.Load() }
+func (s *Session) Leads() bool { return s.leading.Load() }
 
 // Alive reports whether the node may still work. After it has become false, other nodes may soon declare the node dead.
 func (s *Session) Alive() bool { return s.Unanswered() < Timeout }
@@ -82,7 +82,7 @@ func (s *Session) ask(ctx context.Context, tries bool) error {
 		s.Close(ctx)
 		return pg.ErrReadOnly
 	case leads:
-		s.Leading.Store(true)
+		s.leading.Store(true)
 	case tries:
 		s.RefusedAt = sent
 	}
@@ -106,6 +106,6 @@ func (s *Session) Resign(ctx context.Context) error {
 	); err != nil {
 		return fmt.Errorf("resign: %w", err)
 	}
-	s.Leading.Store(false)
+	s.leading.Store(false)
 	return nil
 }

@@ -60,14 +60,13 @@ type Session struct {
 	Schema    string
 	Number    int64
 	Backend   uint32
-	Clock     *Clock // the loop of the node sets it
-	Leading   atomic.Bool
+	Clock     *Clock    // the loop of the node sets it
 	RefusedAt time.Time // when this node last asked for the leader's lock while another node had it; for the loop
 	Quiet     bool      // the node's row says that it works no queue; for the loop
 
 	answeredAt atomic.Pointer[time.Time] // when the last answered question was sent
-	node       Registration
-	connect    func(ctx context.Context) (*pgx.Conn, error)
+	leading    atomic.Bool
+	config     Config
 	mu         sync.Mutex // for Conn, which is not safe for concurrent use
 }
 
@@ -101,13 +100,13 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 	}
 	s := &Session{
 		Conn: conn, Schema: config.Schema.String(), Backend: conn.PgConn().PID(), Clock: NewClock(),
-		Quiet: config.Node.Quiet, node: config.Node, connect: config.Connect,
+		Quiet: config.Node.Quiet, config: config,
 	}
 	if err = CheckDirect(ctx, conn); err == nil {
 		err = set(ctx, conn, heartbeatSQL+settingsSQL, "tasktable session")
 	}
 	if err = pg.Annotate(err, "prepare session"); err == nil {
-		err = s.register(ctx, config.Schema)
+		err = s.register(ctx)
 	}
 	if err == nil {
 		err = s.Ping(ctx) // gets the database's clock before anything is timed by it
@@ -143,7 +142,7 @@ func set(ctx context.Context, conn *pgx.Conn, settings, name string) error {
 
 // ConnectLeader opens the connection on which the leader works. The caller closes it.
 func (s *Session) ConnectLeader(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := s.connect(ctx)
+	conn, err := s.config.Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect leader: %w", err)
 	}
@@ -165,12 +164,12 @@ WITH node AS (
 SELECT number, pg_try_advisory_lock($12, number::int) FROM node`
 
 // register inserts the node's row, which gives the node its number, and takes the lock on that number.
-func (s *Session) register(ctx context.Context, schema store.Schema) error {
-	node := s.node
+func (s *Session) register(ctx context.Context) error {
+	node := s.config.Node
 	queues, types := s.Works(s.Quiet)
 	host, _ := os.Hostname() // a node can work without a host name
 	var locked bool
-	err := s.Conn.QueryRow(ctx, schema.SQL(registerSQL), node.Service, node.Version,
+	err := s.Conn.QueryRow(ctx, s.config.Schema.SQL(registerSQL), node.Service, node.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, node.ShareSlots, node.DeclarationHash,
 		node.ReceivesFailures, node.Transactional, node.Places, node.TypeSlots,
 		pg.LockClass(s.Schema, "node")).Scan(&s.Number, &locked)
@@ -188,7 +187,7 @@ func (s *Session) Works(quiet bool) (queues string, types []string) {
 	if quiet {
 		return "{}", []string{}
 	}
-	return s.node.Queues, s.node.Types
+	return s.config.Node.Queues, s.config.Node.Types
 }
 
 // CloseLimit limits how long closing a connection may take, because the server may be gone.
@@ -198,7 +197,7 @@ const CloseLimit = time.Second
 func (s *Session) Close(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Leading.Store(false)
+	s.leading.Store(false)
 	Close(ctx, s.Conn)
 }
 
