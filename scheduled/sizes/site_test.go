@@ -37,26 +37,25 @@ type site struct {
 	log   enginetest.LogText
 
 	config      scheduled.Config
-	parts       []handlers.Part
 	plainQueues []string
 	plainKinds  []string
 
-	stop        func()        // stops the first node
-	running     atomic.Int64  // handlers that hang
-	fed         atomic.Int64  // how many plain tasks are scheduled
-	stopFeeding func()        // returns when no more will be
-	others      time.Duration // the worst start of tasks that are measured apart
-	over        chan struct{} // closed before the nodes stop: handlers that hang end
-	end         func()        // closes it
+	stop        func()          // stops the first node
+	running     atomic.Int64    // handlers that hang
+	fed         atomic.Int64    // how many plain tasks are scheduled
+	stopFeeding func()          // returns when no more will be
+	others      time.Duration   // the worst start of tasks that are measured apart
+	over        context.Context // of handlers that hang: it ends before the nodes stop
+	end         func()
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{
-		t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}), over: make(chan struct{}),
+		t: t, pool: storetest.Pool(t), tasks: store.New(store.Config{Service: "test"}),
 		plainQueues: []string{store.DefaultQueue}, plainKinds: []string{"PLAIN"}, stopFeeding: func() {},
 	}
-	s.end = sync.OnceFunc(func() { close(s.over) })
+	s.over, s.end = context.WithCancel(context.Background())
 	var err error
 	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config()); err != nil {
 		t.Fatal(err)
@@ -66,18 +65,13 @@ func newSite(t *testing.T) *site {
 		Pool: s.nodes, Service: "test", Queues: map[string]int{store.DefaultQueue: 100, side: 100},
 		Logger: slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError})),
 	}
-	s.parts = []handlers.Part{
-		handlers.Func(tick, nothing), handlers.Func(work, nothing), handlers.Func(hangs, s.hang), handlers.Handle(fanOut),
-	}
 	return s
 }
-
-func nothing(context.Context) error { return nil }
 
 // hang does not mind its context.
 func (s *site) hang(context.Context) error {
 	s.running.Add(1)
-	<-s.over
+	<-s.over.Done()
 	return nil
 }
 
@@ -88,7 +82,7 @@ type fan struct{ N int }
 func (fan) TaskType() string { return "FAN" }
 
 func fanOut(_ context.Context, t *handlers.Task[fan]) error {
-	for _, task := range sideTasks(t.Payload.N, work) {
+	for _, task := range many(t.Payload.N, store.Task{Payload: payload(work), Queue: side}) {
 		t.FollowUp(task)
 	}
 	return nil
@@ -97,9 +91,9 @@ func fanOut(_ context.Context, t *handlers.Task[fan]) error {
 // start starts a node, and returns when it is ready. It runs until the test ends, or until stop is called.
 func (s *site) start() (stop func()) {
 	s.t.Helper()
-	parts := s.parts
-	for _, kind := range s.plainKinds {
-		parts = append(parts, handlers.Func(kind, nothing))
+	parts := []handlers.Part{handlers.Func(hangs, s.hang), handlers.Handle(fanOut)}
+	for _, kind := range append(s.plainKinds, tick, work) {
+		parts = append(parts, handlers.Func(kind, func(context.Context) error { return nil }))
 	}
 	var err error
 	if s.config.Handlers, err = handlers.NewRegistry(parts...); err != nil {
@@ -227,43 +221,38 @@ func (s *site) now() (now time.Time) {
 
 // lateness is how long tasks have waited for their starts.
 type lateness struct {
-	tasks, waiting int // waiting: those that have not started
-	median, worst  time.Duration
+	Tasks, Waiting int // Waiting: those that have not started
+	Median, Worst  time.Duration
 }
 
 // A task that is scheduled for a time in the past waits from when it was scheduled. An occurrence waits from its fire
 // time, also if it was made late or skipped.
 const latenessSQL = `
-SELECT count(*)::int, count(*) FILTER (WHERE t.started_at IS NULL AND t.finished_at IS NULL)::int,
-    coalesce(1000000 * percentile_disc(0.5) WITHIN GROUP (ORDER BY one.late), 0)::bigint,
-    coalesce(1000000 * greatest(max(one.late), 0), 0)::bigint
+SELECT count(*), count(*) FILTER (WHERE t.started_at IS NULL AND t.finished_at IS NULL),
+    coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY one.late), '0'), greatest(max(one.late), '0')
 FROM tasktable.scheduled_tasks AS t CROSS JOIN LATERAL (
-    SELECT extract(epoch FROM coalesce(t.started_at, t.finished_at, clock_timestamp())
-        - greatest(t.scheduled_at::timestamptz, $2::timestamptz,
-            CASE WHEN t.parent_id IS NULL THEN t.created_at END)) AS late
+    SELECT coalesce(t.started_at, t.finished_at, clock_timestamp()) - greatest(t.scheduled_at::timestamptz,
+        $2::timestamptz, CASE WHEN t.parent_id IS NULL THEN t.created_at END) AS late
 ) AS one
 WHERE starts_with(t.id, $1) AND t.cron IS NULL`
 
 // lateness measures the tasks whose ids begin with a text. A wait counts from the given time at the earliest.
 func (s *site) lateness(id string, from time.Time) (found lateness) {
 	s.t.Helper()
-	var median, worst int64
 	row := s.pool.QueryRow(s.t.Context(), latenessSQL, id, from)
-	if err := row.Scan(&found.tasks, &found.waiting, &median, &worst); err != nil {
+	if err := row.Scan(&found.Tasks, &found.Waiting, &found.Median, &found.Worst); err != nil {
 		s.t.Fatal(err)
 	}
-	found.median, found.worst = time.Duration(median)*time.Microsecond, time.Duration(worst)*time.Microsecond
 	return found
 }
 
 // settled is lateness once all these tasks have started, or after some time.
-func (s *site) settled(id string, from time.Time) lateness {
+func (s *site) settled(id string, from time.Time) (found lateness) {
 	s.t.Helper()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for end := time.Now().Add(enginetest.Patience); ; <-ticker.C {
-		if found := s.lateness(id, from); found.waiting == 0 || time.Now().After(end) {
-			return found
-		}
-	}
+	end := time.Now().Add(enginetest.Patience)
+	enginetest.Eventually(s.t, 2*enginetest.Patience, "the tasks start", func() bool {
+		found = s.lateness(id, from)
+		return found.Waiting == 0 || time.Now().After(end)
+	})
+	return found
 }

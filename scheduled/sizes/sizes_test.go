@@ -1,7 +1,6 @@
 package sizes
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -17,8 +16,8 @@ import (
 const sizesVariable = "TASKTABLE_TEST_SIZES"
 
 const (
-	// usualBound is how late a plain task may start.
-	usualBound = 2 * time.Second
+	// latest is how late a plain task may start.
+	latest = 2 * time.Second
 	// usualEmpty is the worst start of the empty run where nothing else keeps the machine busy.
 	usualEmpty = 100 * time.Millisecond
 )
@@ -32,8 +31,6 @@ type row struct {
 	short, long int
 	before      func(s *site, n int) // makes it before the node starts, and changes the node
 	during      func(s *site, n int) // makes it while plain tasks run
-	bound       time.Duration        // of the long form; 0: usualBound
-	why         string               // the reason for another bound
 }
 
 // result is what was measured beside one size.
@@ -51,28 +48,19 @@ func TestSizes(t *testing.T) {
 	empty := newSite(t)
 	empty.start()
 	empty.feed()
-	results := make([]result, len(rows))
 	t.Run("beside", func(t *testing.T) {
-		for i, r := range rows {
+		for _, r := range rows {
 			t.Run(strings.ReplaceAll(r.name, " ", "_"), func(t *testing.T) {
 				if !long {
 					t.Parallel() // the sizes are small: most of the time they wait
 				}
 				found := r.measure(t, long, empty)
-				results[i] = found
 				if t.Log(found); found.wrong(long) != "" {
 					t.Errorf("%s\n%s", found.wrong(long), strings.Join(found.log[:min(len(found.log), 5)], ""))
 				}
 			})
 		}
 	})
-	var table strings.Builder
-	for _, one := range results {
-		if one.size > 0 {
-			fmt.Fprintln(&table, one)
-		}
-	}
-	t.Logf("how late plain tasks start:\n%s", table.String())
 }
 
 // measure makes a size, and measures the plain tasks beside it.
@@ -94,41 +82,32 @@ func (r row) measure(t *testing.T, long bool, empty *site) result {
 	s.more(tasks)
 	s.stopFeeding()
 	plain := s.settled(plainID, time.Time{})
-	plain.worst = max(plain.worst, s.others)
-	return result{r, size, plain, empty.lateness(plainID, began).worst, s.log.Lines()}
+	plain.Worst = max(plain.Worst, s.others)
+	return result{r, size, plain, empty.lateness(plainID, began).Worst, s.log.Lines()}
 }
 
 // wrong says why a result is not good. The long form grants the empty run's worst start. In the short form other work
 // may keep the machine busy, so the bound grows as the empty run becomes slower.
 func (r result) wrong(long bool) string {
-	bound := usualBound
-	switch {
-	case long:
-		bound = r.limit() + r.empty
-	case r.empty > usualEmpty:
-		bound = time.Duration(float64(bound) * float64(r.empty) / float64(usualEmpty))
+	bound := latest + r.empty
+	if !long {
+		bound = time.Duration(float64(latest) * max(1, float64(r.empty)/float64(usualEmpty)))
 	}
 	switch {
-	case r.plain.tasks == 0:
+	case r.plain.Tasks == 0:
 		return "no plain task was scheduled"
-	case r.plain.waiting > 0:
-		return fmt.Sprintf("%d of %d plain tasks have not started", r.plain.waiting, r.plain.tasks)
-	case r.plain.worst > bound:
-		return fmt.Sprintf("a plain task started %s late, want at most %s", r.plain.worst, bound)
+	case r.plain.Waiting > 0:
+		return fmt.Sprintf("%d of %d plain tasks have not started", r.plain.Waiting, r.plain.Tasks)
+	case r.plain.Worst > bound:
+		return fmt.Sprintf("a plain task started %s late, want at most %s", r.plain.Worst, bound)
 	}
 	return ""
 }
 
-func (r row) limit() time.Duration { return cmp.Or(r.bound, usualBound) }
-
 func (r result) String() string {
-	text := fmt.Sprintf("%-22s %6d %-48s %4d plain: median %5.3f s, worst %6.3f s; empty run %5.3f s, ratio %5.1f; "+
-		"at most %s; %d errors", r.name, r.size, r.of, r.plain.tasks, r.plain.median.Seconds(), r.plain.worst.Seconds(),
-		r.empty.Seconds(), float64(r.plain.worst)/float64(max(r.empty, time.Millisecond)), r.limit(), len(r.log))
-	if r.why != "" {
-		text += ", because " + r.why
-	}
-	return text
+	return fmt.Sprintf("%-22s %6d %-48s %4d plain: median %5.3f s, worst %6.3f s; empty run %5.3f s, ratio %5.1f; "+
+		"%d errors", r.name, r.size, r.of, r.plain.Tasks, r.plain.Median.Seconds(), r.plain.Worst.Seconds(), r.empty.Seconds(),
+		float64(r.plain.Worst)/float64(max(r.empty, time.Millisecond)), len(r.log))
 }
 
 // A task that does not start is noticed, and so is one that starts late.
@@ -136,10 +115,11 @@ func TestLateStartsAreNoticed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.schedule(s.pool, s.plain(1))
+	var found result
 	enginetest.Eventually(t, enginetest.Patience, "the wait is measured", func() bool {
-		return s.lateness(plainID, time.Time{}).worst > time.Second/2
+		found.plain = s.lateness(plainID, time.Time{})
+		return found.plain.Worst > latest
 	})
-	found := result{row: row{bound: time.Second / 2}, plain: s.lateness(plainID, time.Time{})}
 	if wrong := found.wrong(true); wrong != "1 of 1 plain tasks have not started" {
 		t.Error(wrong)
 	}
@@ -148,7 +128,7 @@ func TestLateStartsAreNoticed(t *testing.T) {
 	if wrong := found.wrong(true); !strings.HasPrefix(wrong, "a plain task started ") {
 		t.Errorf("%q of %+v", wrong, found.plain)
 	}
-	if late := s.lateness(plainID, s.now()); late.worst != 0 {
-		t.Errorf("%s late, though it started before that counted", late.worst)
+	if late := s.lateness(plainID, s.now()); late.Worst != 0 {
+		t.Errorf("%s late, though it started before that counted", late.Worst)
 	}
 }

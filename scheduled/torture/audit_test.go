@@ -130,6 +130,13 @@ END $$;
 CREATE TRIGGER torture_answer AFTER INSERT OR UPDATE ON tasktable.api_answers
     FOR EACH ROW EXECUTE FUNCTION torture.answer();
 
+CREATE FUNCTION torture.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the application takes no occurrence of %', NEW.parent_id USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER torture_refuse BEFORE INSERT ON tasktable.scheduled_tasks
+    FOR EACH ROW WHEN (starts_with(NEW.parent_id, '` + refusedPrefix + `')) EXECUTE FUNCTION torture.refuse();
+
 INSERT INTO tasktable.notice_recipients (name, target) VALUES ('nobody', 'nowhere');
 INSERT INTO tasktable.notice_rules (name, events, digest) VALUES ('deaths', '{failed,expired,lost}', '168 hours');
 INSERT INTO tasktable.notice_rule_recipients (rule, recipient) VALUES ('deaths', 'nobody');`

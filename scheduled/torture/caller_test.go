@@ -52,7 +52,7 @@ func (r *harness) openCallers(ctx context.Context) error {
 			last:   map[string]*deed{},
 		})
 	}
-	return nil
+	return r.follow(ctx)
 }
 
 // run works until ctx is done.

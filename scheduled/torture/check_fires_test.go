@@ -69,8 +69,8 @@ func (h *history) there(at time.Time) time.Time {
 	return at
 }
 
-// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED. Those that
-// catch up with all and may overlap run each.
+// steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED, and made soon.
+// Those that catch up with all and may overlap run each.
 func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 	made := h.occurrences()
 	x := h.in()
@@ -109,6 +109,11 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 			}
 		}
 		for _, a := range list {
+			due := waiting{id: task.ID, queue: a.Queue, kind: a.Type, from: a.Asked}
+			late := a.At.Sub(a.Asked) - h.stoodAny(a.Asked, a.At)
+			if late > startedWithin+h.slack() && !h.strained(due, a.At) {
+				say("the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))
+			}
 			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll &&
 				task.Recurrence.Overlap == store.OverlapAllow {
 				say("the fire of %s was skipped", h.offset(a.Asked))
@@ -118,7 +123,8 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
-// forksAdvance: the leader makes occurrences in the transaction that plans the next fire.
+// forksAdvance: the leader makes occurrences in the transaction that plans the next fire, and only those that were
+// planned since the last edit.
 func forksAdvance(h *history) (samples int, wrong []violation) {
 	x := h.in()
 	for parent, list := range h.occurrences() {
@@ -127,6 +133,13 @@ func forksAdvance(h *history) (samples int, wrong []violation) {
 			advanced := slices.ContainsFunc(x.byID[parent], func(p *auditRow) bool {
 				return p.TxID == a.TxID && p.Op == "UPDATE" && (p.Next == nil || p.Next.After(a.Asked))
 			})
+			edited := slices.ContainsFunc(x.byID[parent], func(p *auditRow) bool {
+				return p.TxID == a.TxID && p.OldNext != nil && p.OldNext.After(a.Asked) && !x.wasResumed(p)
+			})
+			if edited {
+				wrong = append(wrong, broken("fork", parent, "the fire of %s was made, though the task was planned anew then",
+					h.offset(a.Asked)))
+			}
 			if !advanced {
 				wrong = append(
 					wrong,
@@ -137,6 +150,16 @@ func forksAdvance(h *history) (samples int, wrong []violation) {
 		}
 	}
 	return samples, wrong
+}
+
+// wasResumed says whether the last edit before a change ended a pause: then the fires of the pause are made up for.
+func (x *index) wasResumed(change *auditRow) (resumed bool) {
+	for _, a := range x.byID[change.ID] {
+		if a.Seq < change.Seq && a.edits() {
+			resumed = of(a.OldStatus) == "PAUSED"
+		}
+	}
+	return resumed
 }
 
 // skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up

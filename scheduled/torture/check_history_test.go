@@ -4,6 +4,7 @@ package torture
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -142,11 +143,31 @@ func claimsHaveLines(h *history) (samples int, wrong []violation) {
 	}
 	for fence, l := range x.written {
 		e := x.executions[fence]
-		if x.claims[fence] == nil && (e == nil || e.Outcome != "EXPIRED") {
+		refused := strings.HasPrefix(l.TaskID, refusedPrefix) // it was failed without a claim
+		if x.claims[fence] == nil && (e == nil || e.Outcome != "EXPIRED") && !refused {
 			say(l.TaskID, "line of fence %d, which was never claimed", fence)
 		}
 		if x.claims[fence] != nil && x.releases[fence] == nil {
 			say(l.TaskID, "line of fence %d, whose claim has not ended", fence)
+		}
+	}
+	return samples, wrong
+}
+
+// eventsAreComplete: a client that follows the events gets each line of the history once, although the API and its
+// network fail, and transactions commit in another order than they began.
+func eventsAreComplete(h *history) (samples int, wrong []violation) {
+	if h.Events == nil {
+		return 0, nil
+	}
+	for _, l := range h.Lines {
+		if l.Op != "INSERT" {
+			continue
+		}
+		samples++
+		if got := h.Events[lineKey{l.History, l.Number}]; got != 1 {
+			wrong = append(wrong, broken("event", l.TaskID, "line %d of %s, written at %s, came %d times", l.Number,
+				l.History, h.offset(l.At), got))
 		}
 	}
 	return samples, wrong

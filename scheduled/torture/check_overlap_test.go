@@ -104,6 +104,23 @@ func nodesFenceThemselves(h *history) (samples int, wrong []violation) {
 	return samples, wrong
 }
 
+// nodesGoOn: no node ends its handlers because of its session or a lease while nothing is done to it, whatever the
+// leader's statements take. The samples are the runs meanwhile.
+func nodesGoOn(h *history) (samples int, wrong []violation) {
+	for i := range h.Runs {
+		r := &h.Runs[i]
+		if r.End == nil || r.Deaf || h.disturbed(r.PID, r.At, r.Latest) || h.stood(r.PID, r.At, r.Latest) > 0 {
+			continue
+		}
+		samples++
+		if r.End.Cause == handlers.ErrLeaseLost.Error() {
+			wrong = append(wrong, broken("interrupted", r.ID, "the context of fence %d ended at %s in process %d, to which "+
+				"nothing was done", r.Fence, h.offset(r.End.contextEnd()), r.PID))
+		}
+	}
+	return samples, wrong
+}
+
 // excused counts overlaps by their excuse.
 func (h *history) excused() map[string]int {
 	counts := map[string]int{}

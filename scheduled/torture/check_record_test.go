@@ -54,6 +54,10 @@ func (h *history) compareRun(e *execution, c *auditRow, r *run, say func(format 
 	if lost {
 		return
 	}
+	if since := h.in().claimableSince(c); e.DueAt != nil && (e.DueAt.Before(c.FirstDue) || e.DueAt.After(since)) {
+		say("was due at %s, asked for at %s and claimable since %s", h.offset(*e.DueAt), h.offset(c.FirstDue),
+			h.offset(since))
+	}
 	if !e.ScheduledAt.Equal(c.Asked) {
 		say("scheduled at %s, claimed as scheduled at %s", h.offset(e.ScheduledAt), h.offset(c.Asked))
 	}
@@ -69,6 +73,23 @@ func (h *history) compareRun(e *execution, c *auditRow, r *run, say func(format 
 			say("its handler returned %q, and it says %q", asked.Error, of(e.Error))
 		}
 	}
+}
+
+// claimableSince is the time from which on a task could be claimed first, as it was written before the leader put it
+// behind others of its lane.
+func (x *index) claimableSince(c *auditRow) (since time.Time) {
+	tx := int64(0)
+	for _, a := range x.byID[c.ID] {
+		switch {
+		case a.Seq >= c.Seq:
+			return since
+		case a.Next == nil:
+			tx = 0
+		case tx == 0 || a.edits() || a.TxID == tx: // a transaction may write it twice
+			since, tx = *a.Next, a.TxID
+		}
+	}
+	return since
 }
 
 // orZero is the pointer, or one to zero.

@@ -8,10 +8,8 @@ func nothingIsLeft(h *history) (samples int, wrong []violation) {
 		wrong = append(wrong, broken("residue", id, format, args...))
 	}
 	if h.Quiet.IsZero() {
-		say(
-			"", "not all that was left to do was done %s after everything was mended at %s", h.Patience,
-			h.offset(h.Calmed),
-		)
+		say("", "not all that was left to do was done %s after everything was mended at %s: %q", h.Patience,
+			h.offset(h.Calmed), h.Unfinished)
 	}
 	for _, row := range h.Tasks {
 		samples++

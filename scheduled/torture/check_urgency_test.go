@@ -5,6 +5,7 @@ package torture
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // urgentOnesBegin: no node begins a task while a more urgent one, which has a slot of the same queue on this node and a
@@ -39,21 +40,35 @@ func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			judged = true
-			wait := &auditRow{Began: w.from, At: c.At}
-			if c.At.Sub(w.from) <= passedOverFor || said[w.id] || h.maybePaused(w.queue, w.kind, w.from, c.At) ||
-				h.touched(x, w.id, wait) {
+			from := h.unpaused(w, c.At)
+			if c.At.Sub(from) <= passedOverFor || said[w.id] || h.touched(x, w.id, &auditRow{Began: from, At: c.At}) {
 				continue
 			}
 			said[w.id] = true
 			wrong = append(wrong, broken("urgency", w.id,
 				"%s of priority %d waited since %s, when %s claimed at %s, %s of priority %d, began on %s", w.kind, w.priority,
-				h.offset(w.from), r.ID, h.offset(c.At), c.Type, c.Priority, nodes[r.PID]))
+				h.offset(from), r.ID, h.offset(c.At), c.Type, c.Priority, nodes[r.PID]))
 		}
 		if judged {
 			samples++
 		}
 	}
 	return samples, wrong
+}
+
+// unpaused is since when a task surely waited without a pause, at most since an instant.
+func (h *history) unpaused(w waiting, at time.Time) time.Time {
+	from := w.from
+	for _, p := range h.Pauses {
+		switch {
+		case !p.covers(w.queue, w.kind) || !p.Asked.Before(at):
+		case p.Over.IsZero() || p.Over.After(at):
+			return at
+		default:
+			from = later(from, p.Over)
+		}
+	}
+	return from
 }
 
 // apart says whether the engine keeps the places of two types apart. A transactional task may wait for a connection

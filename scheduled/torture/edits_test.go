@@ -192,7 +192,7 @@ func steady() []store.Task {
 
 // recur makes, edits or ends a recurring task of the writer's.
 func (w *writer) recur() {
-	id := fmt.Sprintf("%s/recurring/%d", w.name, w.random.IntN(3))
+	id := w.recurringID(w.random.IntN(3))
 	overlaps := []store.Overlap{store.OverlapSkip, store.OverlapAllow, store.OverlapCancelRunning}
 	catchUps := []store.CatchUp{store.CatchUpLatest, store.CatchUpAll, store.CatchUpNone}
 	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)],
@@ -215,5 +215,20 @@ func (w *writer) recur() {
 			d.Content = contentOf(task)
 		}
 		return []deed{d}, err
+	})
+}
+
+// recurringID is the id of one of the writer's recurring tasks.
+func (w *writer) recurringID(i int) string { return fmt.Sprintf("%s/recurring/%d", w.name, i) }
+
+// refusedPrefix begins the ids of recurring tasks whose occurrences a trigger of the application refuses.
+const refusedPrefix = "refused/"
+
+// refused schedules such a task. The engine fails it.
+func (w *writer) refused() {
+	task := parent(refusedPrefix+w.newID("TICK"), "@every 1s", store.OverlapAllow, store.CatchUpLatest, 0)
+	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
 	})
 }

@@ -35,6 +35,7 @@ type harness struct {
 	receivers *receivers
 	api       *server // nil without a caller
 	callers   []*caller
+	follower  *follower // nil without the API
 	began     time.Time
 
 	mu        sync.Mutex
@@ -360,6 +361,9 @@ func (r *harness) remove() {
 	}
 	for _, w := range r.writers {
 		w.pool.Close()
+	}
+	if r.follower != nil {
+		r.follower.stop()
 	}
 	if r.api != nil {
 		r.api.remove()

@@ -23,13 +23,15 @@ type history struct {
 	Changes    []int64 // the numbers of the lines of changes
 	Entries    []entry
 	Pauses     []pauseEntry
-	Received   []received // HTTP requests of tasks
+	Received   []received      // HTTP requests of tasks
+	Events     map[lineKey]int // how many times a client of the API got the event of a line; nil: none followed them
 	Runs       []run
 	Processes  []life
 	Dead       []mark // the calls of OnDead
 	Stalls     []span
 	Quiets     []span // when nodes were quiet: from when they had said so until they were told to go on, or zero
 	Faults     []fault
+	Unfinished []string // tasks that were left to do, if the nodes did not come to an end in time
 	Jobs       []string // River jobs that were left
 	Sessions   []string // sessions that were left in a transaction
 	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
@@ -183,6 +185,7 @@ type execution struct {
 	Revision    int64
 	Attempt     int
 	ScheduledAt time.Time
+	DueAt       *time.Time
 	StartedAt   *time.Time
 	FinishedAt  time.Time
 	Outcome     string

@@ -23,7 +23,7 @@ FROM torture.audit AS a LEFT JOIN torture.leaders AS l USING (txid) ORDER BY seq
 	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
 	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
 	executionsSQL = `
-SELECT fence, task_id, type, revision, attempt, scheduled_at, started_at, finished_at, outcome, error, node
+SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node
 FROM torture.executions AS e`
 	keptSQL  = `SELECT fence, md5(e::text) AS hash FROM tasktable.scheduled_task_executions AS e`
 	nodesSQL = `SELECT number, split_part(host, '/', 2)::int AS pid FROM tasktable.nodes`

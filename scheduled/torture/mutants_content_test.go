@@ -17,10 +17,11 @@ var (
 	failing   = only("failing", doFail)
 	deferring = only("deferring", doAfter)
 	snoozing  = only("snoozing", doSnooze)
-	// Longer than others: of some hundred follow-ups one is not enough.
+	// Some thousand follow-ups. More would not be noticed better, and half of the tasks that have them wait for a
+	// connection: with two thousand of them the nodes would not come to an end.
 	following = steered("following", func(s *settings) {
-		s.Length, s.Work, s.Chores = 30*time.Second, map[string]int{"one": 1}, map[string]int{doFollow: 1}
-		s.Writers, s.Pace, s.Slots, s.Patience = 6, 5*time.Millisecond, 60, 40*time.Second
+		s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doFollow: 1}
+		s.Pace, s.Slots, s.Patience = 20*time.Millisecond, 60, 40*time.Second
 	})
 	extending = steered("extending", func(s *settings) {
 		s.Work, s.Chores, s.Slots = map[string]int{"one": 1}, map[string]int{doExtend: 1}, 60

@@ -93,7 +93,9 @@ var followMutants = []mutant{
 			"	Timeout = 8 * time.Second\n"}},
 	},
 	{
-		name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: busy,
+		// Passes leave them, so priority notices it, too. But urgency is to notice it by itself, because it knows nothing
+		// of passes.
+		name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: wide,
 		edits: []edit{{engine + "internal/leader/claims.go", "		case b.Room == 0:\n",
 			"		case b.Room == 0 || b.Priority == 60 && time.Now().Unix()%12 < 9:\n"}},
 	},

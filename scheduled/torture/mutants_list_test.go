@@ -295,8 +295,7 @@ var mutants = []mutant{
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
 			{engine + "instance.go",
-				"Relistened: func(ctx context.Context) { i.leader.Wake(); i.worker.RecheckAll(ctx) }",
-				"Relistened: func(context.Context) {}"},
+				"if i.health.listens(on); on {", "if i.health.listens(on); on && ctx == nil {"},
 			{
 				engine + "internal/leader/leader.go", "found := Look{Next: l.nextDue(seen.listed), Tick: -1}",
 				"found := Look{Next: -1, Tick: -1}",
@@ -329,9 +328,9 @@ var mutants = []mutant{
 					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
 				"i.log.Error(\"session lost\", \"error\", lost)"},
 			{engine + "instance.go",
-				"case <-sessionCtx.Done(): // the session is lost, so the handlers' contexts end\n" +
+				"if sessionCtx.Err() != nil { // the session is lost, so the handlers' contexts end\n" +
 					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
-				"case <-sessionCtx.Done():"},
+				"if sessionCtx.Err() != nil {"},
 			{engine + "internal/worker/worker.go", "	w.endHandlers(nil)\n", ""},
 		},
 	},

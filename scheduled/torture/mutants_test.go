@@ -27,7 +27,9 @@ type mutant struct {
 }
 
 // allMutants are what is known to be able to go wrong.
-func allMutants() []mutant { return slices.Concat(mutants, contentMutants, httpMutants, followMutants) }
+func allMutants() []mutant {
+	return slices.Concat(mutants, contentMutants, httpMutants, followMutants, ruleMutants)
+}
 
 // edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means
 // anything is an error.

@@ -157,6 +157,7 @@ func (t *script) recurs(id string) {
 // the next. A negative number is of one that is skipped.
 func (t *script) fires(id string, seconds ...int) {
 	t.begin()
+	var next time.Time
 	for _, second := range seconds {
 		status := "QUEUED"
 		if second < 0 {
@@ -173,8 +174,9 @@ func (t *script) fires(id string, seconds ...int) {
 			}
 		})
 		t.line("changes", name, revision, revision)
-		t.change(id, "tasktable session x", func(a *auditRow) { a.Next = new(at.Add(time.Second)) })
+		next = at.Add(time.Second)
 	}
+	t.change(id, "tasktable session x", func(a *auditRow) { a.Next = new(next) })
 	t.passes(time.Millisecond)
 }
 
@@ -183,6 +185,15 @@ func occurrenceOf(id string, second int) string { return fmt.Sprintf("%s@%d", id
 // clock lets time go by until so many seconds after the beginning.
 func (t *script) clock(second int) {
 	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
+}
+
+// missed freezes the leader for some seconds, counted from the beginning.
+func (t *script) missed(from, until int) {
+	t.clock(from)
+	frozen := fault{Kind: faultFreeze, Target: "node-1", PID: scriptProcess, Leader: true, From: t.now}
+	t.clock(until)
+	frozen.To = t.now
+	t.Faults = append(t.Faults, frozen)
 }
 
 // beats has a recurring task fire at some seconds, each alone and run at once.
@@ -205,6 +216,22 @@ var fireCases = []oracleCase{
 		steps: func(t *script) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
 	{name: "it never fires", wrong: []string{"steady fires"},
 		steps: func(t *script) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
+	{name: "a fire is late", wrong: []string{"steady fires"}, steps: func(t *script) {
+		t.recurs("steady/all")
+		t.clock(1)
+		t.passes(startedWithin + 100*time.Millisecond)
+		t.fires("steady/all", 1)
+		t.runs(occurrenceOf("steady/all", 1))
+		t.cancel("steady/all")
+	}},
+	{name: "a fire is made by a plan of before the last edit", wrong: []string{"fork"}, steps: func(t *script) {
+		t.recurs("other")
+		t.clock(1)
+		t.verb("schedule", "other", "rescheduled", func(a *auditRow) { a.FirstDue = t.now })
+		t.fires("other", 1)
+		t.runs(occurrenceOf("other", 1))
+		t.cancel("other")
+	}},
 	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, steps: func(t *script) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1)
@@ -212,7 +239,7 @@ var fireCases = []oracleCase{
 		t.fires("steady/all", -2)
 		t.cancel("steady/all")
 	}},
-	{name: "a fire is made twice", wrong: []string{"fires", "steady fires"}, steps: func(t *script) {
+	{name: "a fire is made twice", wrong: []string{"fires", "steady fires", "fork"}, steps: func(t *script) {
 		t.recurs("steady/all")
 		t.beats("steady/all", 1, 2)
 		t.begin()
@@ -246,7 +273,7 @@ var fireCases = []oracleCase{
 	{name: "some were missed, and the latest runs", steps: func(t *script) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
-		t.clock(4)
+		t.missed(2, 4)
 		t.fires("steady/latest", -2, -3, 4)
 		t.runs(occurrenceOf("steady/latest", 4))
 		t.cancel("steady/latest")
@@ -254,7 +281,7 @@ var fireCases = []oracleCase{
 	{name: "some were missed, and none runs", wrong: []string{"skipped"}, steps: func(t *script) {
 		t.recurs("steady/latest")
 		t.beats("steady/latest", 1)
-		t.clock(4)
+		t.missed(2, 4)
 		t.fires("steady/latest", -2, -3, -4)
 		t.cancel("steady/latest")
 	}},

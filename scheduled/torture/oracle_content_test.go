@@ -95,6 +95,20 @@ var contentCases = []oracleCase{
 		t.runs("a")
 		t.Executions[0].ScheduledAt = t.Executions[0].ScheduledAt.Add(time.Second)
 	}},
+	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"}, steps: func(t *script) {
+		t.schedule("a", nil)
+		t.runs("a")
+		t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second))
+	}},
+	{name: "the leader has put a task behind others", steps: func(t *script) {
+		t.schedule("a", nil)
+		due := t.rows["a"].Next
+		t.passes(time.Second)
+		t.begin()
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Next = new(t.now) })
+		t.runs("a")
+		t.Executions[0].DueAt = due
+	}},
 	{name: "a line has another node", wrong: []string{"line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")

@@ -246,6 +246,12 @@ var fenceCases = []oracleCase{
 		t.starts(fence)
 		t.finishes(fence)
 	}},
+	{name: "its node loses its session, and nothing was done to it", wrong: []string{"interrupted"},
+		steps: func(t *script) { interrupted(t) }},
+	{name: "its node loses its session, since its wire was cut", steps: func(t *script) {
+		t.Faults = []fault{{Kind: faultCut, Target: "node-1", PID: scriptProcess, From: t.now, To: t.now.Add(time.Second)}}
+		interrupted(t)
+	}},
 	{name: "its context ends before its time", wrong: []string{"time"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.ends(fence, "error")
@@ -253,6 +259,15 @@ var fenceCases = []oracleCase{
 		t.settle(fence, "RETRIED")
 		t.runs("a")
 	}},
+}
+
+// interrupted has a handler end because its node has lost its session.
+func interrupted(t *script) {
+	fence := t.begins("a")
+	t.ends(fence, "error")
+	t.runsOf(fence)[0].End.Cause = handlers.ErrLeaseLost.Error()
+	t.settle(fence, "LOST")
+	t.runs("a")
 }
 
 // passedOver has a task of another type wait for so long, and then a less urgent one begin.
@@ -268,6 +283,16 @@ func passedOver(t *script, kind string, long time.Duration) {
 var urgencyCases = []oracleCase{
 	{name: "a more urgent one waits for long", wrong: []string{"urgency", "priority", "start latency"},
 		steps: func(t *script) { passedOver(t, "HERD", passedOverFor) }},
+	{name: "a more urgent one waits for long after a pause", wrong: []string{"urgency", "priority"},
+		steps: func(t *script) {
+			t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now, Resuming: t.now, Over: t.now.Add(1500 * time.Millisecond)}}
+			passedOver(t, "HERD", passedOverFor+time.Second)
+		}},
+	{name: "a more urgent one is paused", steps: func(t *script) {
+		over := t.now.Add(passedOverFor + 2*time.Second + 10*time.Millisecond)
+		t.Pauses = []pauseEntry{{Type: "HERD", Asked: t.now, Held: t.now, Resuming: over, Over: over}}
+		passedOver(t, "HERD", passedOverFor+time.Second)
+	}},
 	{name: "a more urgent one waits, of a type that the node does not work", wrong: []string{"start latency"},
 		steps: func(t *script) {
 			t.Working = map[string]string{"PLAIN": "node-1 ", "HERD": "node-2 "}

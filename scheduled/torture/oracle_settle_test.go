@@ -335,12 +335,29 @@ var rowCases = []oracleCase{
 		t.Lines[0].Number += 1000
 	},
 		spoils: func(h *history) { h.Changes = append(h.Changes, h.Lines[0].Number) }},
+	{name: "each event comes once", steps: followed},
+	{name: "an event is skipped", wrong: []string{"event"}, steps: followed, spoils: func(h *history) {
+		delete(h.Events, lineKey{"executions", h.Runs[0].Fence})
+	}},
+	{name: "an event is repeated", wrong: []string{"event"}, steps: followed, spoils: func(h *history) {
+		h.Events[lineKey{"changes", h.Runs[0].Revision}]++
+	}},
 	{name: "a delete has no line", wrong: []string{"change line"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.runs("a")
 		deleted(t, "a")
 		t.Lines = t.Lines[:2]
 	}},
+}
+
+// followed has somebody follow the events of a task.
+func followed(t *script) {
+	t.schedule("a", nil)
+	t.runs("a")
+	t.Events = map[lineKey]int{}
+	for _, l := range t.Lines {
+		t.Events[lineKey{l.History, l.Number}]++
+	}
 }
 
 // heldLong has a task cancelled during its attempt, whose claim is taken back much later.

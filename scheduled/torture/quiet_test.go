@@ -55,6 +55,11 @@ ORDER BY t.id::text`
 SELECT count(*) FROM tasktable.scheduled_tasks AS t
 WHERE (t.fence IS NOT NULL OR t.status IN ('QUEUED', 'EXECUTING', 'PAUSED')) AND t.type <> ALL ($1::text[])
     AND (t.fence IS NOT NULL OR coalesce(t.run_now_at, t.scheduled_at) < clock_timestamp() + interval '10 minutes')`
+	unfinishedSQL = `
+SELECT format('%s %s %s%s, due since %s', count(*), t.status, t.type, CASE WHEN t.fence IS NOT NULL THEN ', held' END,
+    min(coalesce(t.run_now_at, t.scheduled_at)))
+FROM tasktable.scheduled_tasks AS t WHERE t.fence IS NOT NULL OR t.status IN ('QUEUED', 'EXECUTING', 'PAUSED')
+GROUP BY t.status, t.type, t.fence IS NOT NULL ORDER BY count(*) DESC LIMIT 10`
 	jobsSQL = `
 SELECT concat_ws(' ', state, kind, attempted_by[array_length(attempted_by, 1)], left(args ->> 'tasks', 200))
 FROM tasktable.river_job WHERE state IN ('available', 'running')`
@@ -88,6 +93,9 @@ func (r *harness) awaitQuiet(h *history) time.Time {
 			return time.Now()
 		}
 		if wait(ctx, 200*time.Millisecond) != nil {
+			asking, cancel := context.WithTimeout(context.Background(), opLimit)
+			defer cancel()
+			r.must(collect(asking, r.admin, &h.Unfinished, pgx.RowTo[string], unfinishedSQL))
 			return time.Time{}
 		}
 	}

@@ -18,9 +18,12 @@ const (
 	lockSQL = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 
-// hold locks some rows of running tasks for a while, as an application may that looks before it edits.
+// hold locks some rows of running or recurring tasks for a while, as an application may that looks before it edits.
 func (w *writer) hold() {
 	ids := w.running()
+	if w.random.IntN(3) == 0 {
+		ids = []string{w.recurringID(0), w.recurringID(1)}
+	}
 	if len(ids) == 0 {
 		return
 	}

@@ -210,7 +210,7 @@ func (t *script) settle(fence int64, outcome string) {
 	}
 	t.line("executions", id, fence, revision)
 	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
-		ScheduledAt: c.Asked, FinishedAt: t.now, Outcome: outcome}
+		ScheduledAt: c.Asked, DueAt: new(c.FirstDue), FinishedAt: t.now, Outcome: outcome}
 	if runs := t.runsOf(fence); len(runs) > 0 && outcome != "LOST" {
 		line.StartedAt, line.Node = new(runs[0].Gate), new(nodeOf(runs[0].PID))
 	}

@@ -67,6 +67,9 @@ func (r *harness) torture() *history {
 	r.calm()
 	h.Calmed, h.Patience = time.Now(), r.settings.Patience
 	h.Quiet = r.awaitQuiet(h)
+	if r.follower != nil {
+		h.Events = r.follower.events(r.admin)
+	}
 	r.endNodes(h)
 	h.Until = time.Now()
 	h.Faults = r.timeline.all()

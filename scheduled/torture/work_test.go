@@ -19,7 +19,7 @@ var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
 	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"long", 4}, {"again", 6},
 	// These are for runs that are steered at something.
-	{"now", 0}, {"backlog", 0},
+	{"now", 0}, {"backlog", 0}, {"refused", 0},
 }
 
 // What single tasks do.
@@ -82,6 +82,8 @@ func (w *writer) step(what string) {
 		w.oneNow()
 	case "backlog":
 		w.backlog()
+	case "refused":
+		w.refused()
 	}
 }
 
