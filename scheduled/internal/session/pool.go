@@ -9,8 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // PoolConfig is the configuration of the engine's pool.
@@ -22,6 +20,8 @@ type PoolConfig struct {
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 }
 
+const poolSQL = `SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; ` + engineSQL
+
 // NewPool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
 // that hold all connections of their pool cannot keep outcomes from being recorded. The joins of its statements go by
 // primary key even if the statistics are stale.
@@ -30,8 +30,7 @@ func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 	if config.Connect != nil { // the pool must avoid a pooler, whose other clients would get this pool's settings
 		settings.BeforeConnect = config.askConnect
 	}
-	// The config of a connection names that connection as the receiver of notifications. A copy of it would send all
-	// notifications of this pool there, and River's listener would be given nil ones.
+	// The service's callback would take the notifications of River's listener.
 	settings.ConnConfig.OnNotification = nil
 	if limit := settings.ConnConfig.ConnectTimeout; limit == 0 || limit > ConnectLimit {
 		settings.ConnConfig.ConnectTimeout = ConnectLimit
@@ -53,13 +52,7 @@ func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, pg.PlanSettingsSQL+"; "+isolationSQL+
-			"SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; "+
-			keepaliveSQL+"  SET application_name = 'tasktable engine'")
-		if err != nil {
-			return err
-		}
-		return pg.RefuseReadOnly(conn.QueryRow(ctx, pg.ReadOnlySQL))
+		return set(ctx, conn, poolSQL, "tasktable engine")
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), settings) // the pool outlives ctx
 	if err != nil {

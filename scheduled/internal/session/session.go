@@ -42,15 +42,15 @@ SET statement_timeout = '2s';
 SET lock_timeout = '200ms';
 SET tcp_user_timeout = '3s';
 SET client_min_messages = 'warning';
-` + isolationSQL + keepaliveSQL + pg.PlanSettingsSQL
+` + engineSQL
 
-// isolationSQL is needed because the engine's statements read rows that others change meanwhile. Under a default of
-// repeatable read, the statements would fail, or see an old snapshot.
-const isolationSQL = `SET default_transaction_isolation = 'read committed'; `
-
-// keepaliveSQL makes Postgres notice within seconds that the client's machine is gone. Then Postgres frees the locks
-// of that client.
-const keepaliveSQL = `SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;`
+// engineSQL is for each connection of the engine. Its statements read rows that others change meanwhile. Under a
+// default of repeatable read, they would fail, or see an old snapshot. Keepalives make Postgres notice within seconds
+// that the client's machine is gone, and free its locks.
+const engineSQL = `
+SET default_transaction_isolation = 'read committed';
+SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;
+` + pg.PlanSettingsSQL
 
 // Session is a node's own connection. Its lock on the node's number says that the node lives, and the leader's lock
 // says that the node leads. It has nothing else to do, so no slow statement keeps it from an answer. The leader works
