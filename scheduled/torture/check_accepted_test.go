@@ -13,10 +13,10 @@ var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": tru
 
 // rowsAgreeWithTasks: the application's row of a deed is there if and only if the deed was done to the task, and both
 // if and only if the writer's transaction was committed.
-func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
+func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, broken("application row", id, format, args...))
+		wrong(id, format, args...)
 	}
 	for _, e := range h.Entries {
 		samples++
@@ -60,7 +60,7 @@ func rowsAgreeWithTasks(h *history) (samples int, wrong []violation) {
 			say(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // didSo says whether one of the changes is what the verb says it did. run_now of a recurring task makes an
@@ -88,10 +88,10 @@ var final = map[string]bool{"COMPLETED": true, "FAILED": true, "EXPIRED": true, 
 
 // noneIsLost: what was accepted has come to an end that its history explains, or waits for what is not there:
 // its time, or a node.
-func noneIsLost(h *history) (samples int, wrong []violation) {
+func noneIsLost(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, broken("lost", id, format, args...))
+		wrong(id, format, args...)
 	}
 	rows := map[string]taskRow{}
 	for _, row := range h.Tasks {
@@ -121,7 +121,7 @@ func noneIsLost(h *history) (samples int, wrong []violation) {
 			say(id, "%s", why)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // unfinished says what is wrong with how a task is left, or "".

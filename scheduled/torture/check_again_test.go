@@ -6,7 +6,7 @@ package torture
 // attempt and the edit that queues the task are one transaction. A pause goes on. Only an edit takes the wish away, and
 // a run begins after each commit of one, unless an edit or the end of the task comes between. The samples are these
 // ends, and the verbs that said so.
-func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
+func askedAgainRunsAgain(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for id, changes := range x.byID {
 		for i, a := range changes {
@@ -20,16 +20,16 @@ func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
 			}
 			if i+1 == len(changes) || changes[i+1].TxID != a.TxID || changes[i+1].Again != nil ||
 				!changes[i+1].becomesAnew(want) {
-				wrong = append(wrong, broken("again", id, "it was asked for at %s during fence %d, and was not queued when "+
-					"that ended at %s", h.instant(a.Again), *a.OldFence, h.offset(a.At)))
+				wrong(id, "it was asked for at %s during fence %d, and was not queued when "+"that ended at %s",
+					h.instant(a.Again), *a.OldFence, h.offset(a.At))
 			}
 		}
 	}
 	for id, changes := range x.byID {
 		for i, a := range changes[1:] {
 			if changes[i].Again != nil && a.Again == nil && !a.edits() {
-				wrong = append(wrong, broken("again", id, "it was asked for at %s, and that was forgotten at %s",
-					h.instant(changes[i].Again), h.offset(a.At)))
+				wrong(id, "it was asked for at %s, and that was forgotten at %s", h.instant(changes[i].Again),
+					h.offset(a.At))
 			}
 		}
 	}
@@ -40,12 +40,12 @@ func askedAgainRunsAgain(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; !x.askedAgain(o, e) {
-			wrong = append(wrong, broken("again", o.TaskID, "op %d came to again, and its row does not show it", o.Op))
+			wrong(o.TaskID, "op %d came to again, and its row does not show it", o.Op)
 		} else if !x.ranAfter(o) {
-			wrong = append(wrong, broken("again", o.TaskID, "op %d came to again, and no run began after it", o.Op))
+			wrong(o.TaskID, "op %d came to again, and no run began after it", o.Op)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // becomesAnew says whether an edit leaves the task with a status.

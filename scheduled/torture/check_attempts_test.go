@@ -9,7 +9,7 @@ var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED":
 
 // attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put
 // off is given back.
-func attemptsAreCounted(h *history) (samples int, wrong []violation) {
+func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Audit {
 		a := &h.Audit[i]
@@ -18,7 +18,7 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("attempts", a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...)))
+			wrong(a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...))
 		}
 		switch {
 		case a.Op == "INSERT" || a.edits():
@@ -52,12 +52,12 @@ func attemptsAreCounted(h *history) (samples int, wrong []violation) {
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneIsGivenUpTooSoon: a task fails when its attempts are used up or its handler says that no other would do; until
 // then it is tried again.
-func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
+func noneIsGivenUpTooSoon(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, a := range x.releases {
 		e := x.executions[fence]
@@ -65,7 +65,7 @@ func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("given up", a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...)))
+			wrong(a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...))
 		}
 		samples++
 		last := *a.OldAttempt >= a.MaxAttempts
@@ -87,10 +87,8 @@ func noneIsGivenUpTooSoon(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
-			wrong = append(
-				wrong, broken("given up", a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires)),
-			)
+			wrong(a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires))
 		}
 	}
-	return samples, wrong
+	return samples
 }

@@ -11,7 +11,7 @@ import (
 
 // keysApplyOnce: however often a call with an Idempotency-Key was sent, it was done in one transaction at most, and all
 // its answers are the same. The samples are the calls that were done and were sent more than once.
-func keysApplyOnce(h *history) (samples int, wrong []violation) {
+func keysApplyOnce(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Entries {
 		e := &h.Entries[i]
@@ -22,20 +22,19 @@ func keysApplyOnce(h *history) (samples int, wrong []violation) {
 		samples++
 		for _, o := range rows[1:] {
 			if o.TxID != rows[0].TxID {
-				wrong = append(wrong, broken("idempotency key", e.about(),
-					"call %d, sent %d times, was done by the transactions %d and %d", e.Op, e.Tries, rows[0].TxID, o.TxID))
+				wrong(e.about(), "call %d, sent %d times, was done by the transactions %d and %d", e.Op, e.Tries,
+					rows[0].TxID, o.TxID)
 				break
 			}
 		}
 		for _, later := range e.Told {
 			if !reflect.DeepEqual(later, e.Told[0]) {
-				wrong = append(wrong, broken("idempotency key", e.about(),
-					"call %d was answered with %+v, and then with %+v", e.Op, e.Told[0], later))
+				wrong(e.about(), "call %d was answered with %+v, and then with %+v", e.Op, e.Told[0], later)
 				break
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // Refusals that the documentation has for the calls of the writers. They depend on a task that others change.
@@ -43,12 +42,12 @@ var mayRefuse = []string{"404 ", "409 ", "412 "}
 
 // answersAreTrue: what an answer says was done was done before the answer, with the ids and the revisions that it says.
 // A call is refused for a reason, and never with 500: what the test does to the database ends by itself.
-func answersAreTrue(h *history) (samples int, wrong []violation) {
+func answersAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Entries {
 		e := &h.Entries[i]
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("answer", e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...)))
+			wrong(e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...))
 		}
 		for _, refusal := range e.Refusals {
 			if !slices.ContainsFunc(mayRefuse, func(status string) bool { return strings.HasPrefix(refusal, status) }) &&
@@ -76,7 +75,7 @@ func answersAreTrue(h *history) (samples int, wrong []violation) {
 			say("its ETag is %s, and its revision %d", one.ETag, one.Receipts[0].Revision)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // cameTooLate says whether a call was refused because the end of its pause had passed when it arrived.

@@ -5,12 +5,12 @@ package torture
 import "github.com/tasktable/tasktable/handlers"
 
 // leadersClaim: a claim is committed by the node that was elected last, and each draws a number of its own.
-func leadersClaim(h *history) (samples int, wrong []violation) {
+func leadersClaim(h *history, wrong reportFunc) (samples int) {
 	drawn := map[int64]string{}
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("leadership", a.ID, format, args...))
+			wrong(a.ID, format, args...)
 		}
 		if a.claims() {
 			samples++
@@ -35,12 +35,12 @@ func leadersClaim(h *history) (samples int, wrong []violation) {
 			drawn[*a.Revision] = "a revision of " + a.ID
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected
 // time; and none gets shorter while it is held.
-func leasesAreAsLong(h *history) (samples int, wrong []violation) {
+func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		switch {
@@ -49,24 +49,19 @@ func leasesAreAsLong(h *history) (samples int, wrong []violation) {
 			least := later(a.Began, *a.OldNext).Add(startAllowance + a.Expected)
 			most := later(a.At, *a.OldNext).Add(startAllowance + a.Expected)
 			if a.Held == nil || a.Held.Before(least) || a.Held.After(most) {
-				wrong = append(
-					wrong, broken("lease", a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At),
-						h.instant(a.Held), h.offset(least), h.offset(most)),
-				)
+				wrong(a.ID, "claimed at %s, held until %s, want %s to %s", h.offset(a.At), h.instant(a.Held),
+					h.offset(least), h.offset(most))
 			}
 		case a.Fence != nil && a.OldFence != nil && *a.Fence == *a.OldFence && a.Held.Before(*a.OldHeld):
-			wrong = append(
-				wrong,
-				broken("lease", a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held)),
-			)
+			wrong(a.ID, "held until %s, and then only until %s", h.instant(a.OldHeld), h.instant(a.Held))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // handlersHaveTheirTime: a lease lasts at least as long as its task is expected to take when the handler is called,
 // however long the claim has waited; and no context ends for want of time before that is over.
-func handlersHaveTheirTime(h *history) (samples int, wrong []violation) {
+func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -77,37 +72,34 @@ func handlersHaveTheirTime(h *history) (samples int, wrong []violation) {
 		samples++
 		until := r.Gate.Add(c.Expected)
 		if held := x.heldUntil(r.Fence, r.At); held == nil || held.Before(until) {
-			wrong = append(wrong, broken("time", r.ID, "fence %d began at %s with a lease until %s, and is expected to take %s",
-				r.Fence, h.offset(r.Gate), h.instant(held), c.Expected))
+			wrong(r.ID, "fence %d began at %s with a lease until %s, and is expected to take %s", r.Fence,
+				h.offset(r.Gate), h.instant(held), c.Expected)
 		}
 		if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.contextEnd().Before(until) {
-			wrong = append(wrong, broken("time", r.ID, "fence %d began at %s and is expected to take %s, and its context "+
-				"ended at %s", r.Fence, h.offset(r.Gate), c.Expected, h.offset(r.End.contextEnd())))
+			wrong(r.ID, "fence %d began at %s and is expected to take %s, and its context "+"ended at %s", r.Fence,
+				h.offset(r.Gate), c.Expected, h.offset(r.End.contextEnd()))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneIsClaimedExpired: what has expired before a pass began becomes EXPIRED, and is not handed out.
-func noneIsClaimedExpired(h *history) (samples int, wrong []violation) {
+func noneIsClaimedExpired(h *history, wrong reportFunc) (samples int) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		if !a.claims() || a.Expires == nil {
 			continue
 		}
 		if samples++; !a.Expires.After(a.Began) {
-			wrong = append(
-				wrong,
-				broken("claimed expired", a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires)),
-			)
+			wrong(a.ID, "claimed at %s, expired at %s", h.offset(a.At), h.offset(*a.Expires))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneIsClaimedPaused: while a queue, a type or everything is paused, none of its tasks is claimed. The samples are
 // the pauses.
-func noneIsClaimedPaused(h *history) (samples int, wrong []violation) {
+func noneIsClaimedPaused(h *history, wrong reportFunc) (samples int) {
 	samples = h.heldPauses()
 	for i := range h.Audit {
 		a := &h.Audit[i]
@@ -116,12 +108,10 @@ func noneIsClaimedPaused(h *history) (samples int, wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(a.Queue, a.Type) && p.surely(a.Began) && p.surely(a.At) {
-				wrong = append(
-					wrong, broken("claimed paused", a.ID, "claimed at %s, its queue %s or type %s is paused since %s",
-						h.offset(a.At), a.Queue, a.Type, h.offset(p.Held)),
-				)
+				wrong(a.ID, "claimed at %s, its queue %s or type %s is paused since %s", h.offset(a.At), a.Queue,
+					a.Type, h.offset(p.Held))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }

@@ -6,7 +6,7 @@ import "strings"
 
 // contentIsKept: a row has the content that its writer gave it, until a writer gives it another; an occurrence has
 // its parent's.
-func contentIsKept(h *history) (samples int, wrong []violation) {
+func contentIsKept(h *history, wrong reportFunc) (samples int) {
 	given := map[int64]*content{} // by revision
 	for _, e := range h.Entries {
 		for _, d := range e.Deeds {
@@ -19,7 +19,7 @@ func contentIsKept(h *history) (samples int, wrong []violation) {
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("content", a.ID, format, args...))
+			wrong(a.ID, format, args...)
 		}
 		before := last[a.ID]
 		last[a.ID] = a
@@ -41,11 +41,11 @@ func contentIsKept(h *history) (samples int, wrong []violation) {
 			say("revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // handlersSeeTheirContent: a handler gets the payload that the row had when it was claimed.
-func handlersSeeTheirContent(h *history) (samples int, wrong []violation) {
+func handlersSeeTheirContent(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -54,16 +54,14 @@ func handlersSeeTheirContent(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; r.Sum != c.Sum {
-			wrong = append(
-				wrong, broken("handler's payload", r.ID, "fence %d got another payload than the row had", r.Fence),
-			)
+			wrong(r.ID, "fence %d got another payload than the row had", r.Fence)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // nothingIsWrittenInVain: a verb that says it changed nothing has changed nothing.
-func nothingIsWrittenInVain(h *history) (samples int, wrong []violation) {
+func nothingIsWrittenInVain(h *history, wrong reportFunc) (samples int) {
 	type key struct {
 		id string
 		tx int64
@@ -87,15 +85,14 @@ func nothingIsWrittenInVain(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if a := edits[k]; a != nil {
-			wrong = append(wrong, broken("written in vain", o.TaskID, "op %d: %s came to %s, and drew revision %s",
-				o.Op, o.Verb, o.Outcome, of(a.Revision)))
+			wrong(o.TaskID, "op %d: %s came to %s, and drew revision %s", o.Op, o.Verb, o.Outcome, of(a.Revision))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // syncIsExact: after a Sync of an entity its listed tasks are there, and no other one of it is live.
-func syncIsExact(h *history) (samples int, wrong []violation) {
+func syncIsExact(h *history, wrong reportFunc) (samples int) {
 	members := map[string]map[string]bool{} // by entity
 	for i := range h.Audit {
 		if a := &h.Audit[i]; a.Entity != nil && !strings.HasSuffix(a.ID, childSuffix) {
@@ -114,9 +111,7 @@ func syncIsExact(h *history) (samples int, wrong []violation) {
 		for _, id := range e.Listed {
 			listed[id] = true
 			if a := h.rowAt(id, e); a == nil || a.Op == "DELETE" {
-				wrong = append(
-					wrong, broken("sync", id, "op %d made the tasks of %s, and it is not there", e.Op, e.Entity),
-				)
+				wrong(id, "op %d made the tasks of %s, and it is not there", e.Op, e.Entity)
 			}
 		}
 		for id := range members[e.Entity] {
@@ -125,11 +120,10 @@ func syncIsExact(h *history) (samples int, wrong []violation) {
 				final[*a.Status] {
 				continue
 			}
-			wrong = append(wrong, broken("sync", id, "op %d made the tasks of %s without it, and it is left %s", e.Op,
-				e.Entity, *a.Status))
+			wrong(id, "op %d made the tasks of %s without it, and it is left %s", e.Op, e.Entity, *a.Status)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // rowAt is a task's row as an acknowledged transaction left it, or nil. Only one writer edits an entity, one

@@ -9,7 +9,7 @@ const toldWithin = 5 * time.Second
 
 // deathsAreTold: OnDead is called for what was recorded as FAILED or EXPIRED, once for each, and for nothing else. A
 // node that was disturbed may owe a call.
-func deathsAreTold(h *history) (samples int, wrong []violation) {
+func deathsAreTold(h *history, wrong reportFunc) (samples int) {
 	type key struct {
 		id, outcome string
 		revision    int64
@@ -36,23 +36,17 @@ func deathsAreTold(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; told[k] == 0 {
-			wrong = append(
-				wrong,
-				broken("told of the dead", e.TaskID, "fence %d is %s since %s, and OnDead was not called", e.Fence,
-					e.Outcome, h.offset(e.FinishedAt)),
-			)
+			wrong(e.TaskID, "fence %d is %s since %s, and OnDead was not called", e.Fence, e.Outcome,
+				h.offset(e.FinishedAt))
 		}
 	}
 	for k, times := range told {
 		if times > recorded[k] {
-			wrong = append(
-				wrong,
-				broken("told of the dead", k.id, "OnDead was called %d times for revision %d, %s: recorded %d times",
-					times, k.revision, k.outcome, recorded[k]),
-			)
+			wrong(k.id, "OnDead was called %d times for revision %d, %s: recorded %d times", times, k.revision,
+				k.outcome, recorded[k])
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // livesOn says whether a process had not ended by an instant.

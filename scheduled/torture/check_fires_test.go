@@ -33,21 +33,19 @@ func (h *history) occurrences() map[string][]*auditRow {
 }
 
 // firesAreSingle: each fire has one occurrence, made when its time had come.
-func firesAreSingle(h *history) (samples int, wrong []violation) {
+func firesAreSingle(h *history, wrong reportFunc) (samples int) {
 	for parent, list := range h.occurrences() {
 		for i, a := range list {
 			samples++
 			if i > 0 && a.Asked.Equal(list[i-1].Asked) {
-				wrong = append(wrong, broken("fires", parent, "the fire of %s was made twice", h.offset(a.Asked)))
+				wrong(parent, "the fire of %s was made twice", h.offset(a.Asked))
 			}
 			if a.At.Before(a.Asked) {
-				wrong = append(
-					wrong, broken("fires", parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At)),
-				)
+				wrong(parent, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // rhythm is how often a steady recurring task fires.
@@ -71,7 +69,7 @@ func (h *history) there(at time.Time) time.Time {
 
 // steadyFiresAreComplete: from the first to the last there is an occurrence for each fire, run or SKIPPED, and made soon.
 // Those that catch up with all and may overlap run each.
-func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
+func steadyFiresAreComplete(h *history, wrong reportFunc) (samples int) {
 	made := h.occurrences()
 	x := h.in()
 	for _, task := range steady() {
@@ -80,7 +78,7 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 			continue // this run has none
 		}
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("steady fires", task.ID, format, args...))
+			wrong(task.ID, format, args...)
 		}
 		every, list := rhythm(task), made[task.ID]
 		samples++
@@ -120,12 +118,12 @@ func steadyFiresAreComplete(h *history) (samples int, wrong []violation) {
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // forksAdvance: the leader makes occurrences in the transaction that plans the next fire, and only those that were
 // planned since the last edit.
-func forksAdvance(h *history) (samples int, wrong []violation) {
+func forksAdvance(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for parent, list := range h.occurrences() {
 		for _, a := range list {
@@ -137,19 +135,15 @@ func forksAdvance(h *history) (samples int, wrong []violation) {
 				return p.TxID == a.TxID && p.OldNext != nil && p.OldNext.After(a.Asked) && !x.wasResumed(p)
 			})
 			if edited {
-				wrong = append(wrong, broken("fork", parent, "the fire of %s was made, though the task was planned anew then",
-					h.offset(a.Asked)))
+				wrong(parent, "the fire of %s was made, though the task was planned anew then", h.offset(a.Asked))
 			}
 			if !advanced {
-				wrong = append(
-					wrong,
-					broken("fork", parent, "the fire of %s was made by transaction %d, which did not plan the next",
-						h.offset(a.Asked), a.TxID),
-				)
+				wrong(parent, "the fire of %s was made by transaction %d, which did not plan the next",
+					h.offset(a.Asked), a.TxID)
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // wasResumed says whether the last edit before a change ended a pause: then the fires of the pause are made up for.
@@ -164,7 +158,7 @@ func (x *index) wasResumed(change *auditRow) (resumed bool) {
 
 // skipsHaveReasons: with overlap skip an occurrence is made to run exactly when no earlier one is left; with catch-up
 // latest one of those that were missed together runs. Those of a pause have a policy of their own.
-func skipsHaveReasons(h *history) (samples int, wrong []violation) {
+func skipsHaveReasons(h *history, wrong reportFunc) (samples int) {
 	const skip, latest = "steady/skip", "steady/latest"
 	made := h.occurrences()
 	for _, parent := range []string{skip, latest} {
@@ -172,7 +166,7 @@ func skipsHaveReasons(h *history) (samples int, wrong []violation) {
 		for i, a := range list {
 			samples++
 			say := func(format string, args ...any) {
-				wrong = append(wrong, broken("skipped", a.ID, format, args...))
+				wrong(a.ID, format, args...)
 			}
 			last := i+1 == len(list) || list[i+1].TxID != a.TxID // of those that were made together
 			blocked, maybe := "", ""
@@ -192,7 +186,7 @@ func skipsHaveReasons(h *history) (samples int, wrong []violation) {
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // liveAt says whether an occurrence that was made to run had not ended at an instant.

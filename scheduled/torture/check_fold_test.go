@@ -42,21 +42,21 @@ func (x *index) fold() {
 
 // waitsAreFolded: the row counts the waits, and only the first of those that follow each other has a line. The samples
 // are the others.
-func waitsAreFolded(h *history) (samples int, wrong []violation) {
+func waitsAreFolded(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for id, changes := range x.byID {
 		for i, n := range x.waited(changes) {
 			a := changes[i]
 			if a.Op != "DELETE" && a.Waits != n {
-				wrong = append(wrong, broken("fold", id, "at %s its row counts %d waits, want %d", h.offset(a.At), a.Waits, n))
+				wrong(id, "at %s its row counts %d waits, want %d", h.offset(a.At), a.Waits, n)
 			}
 			if n < 2 || !x.waits(a) {
 				continue
 			}
 			if samples++; x.written[*a.OldFence] != nil {
-				wrong = append(wrong, broken("fold", id, "wait %d, fence %d, has a line", n, *a.OldFence))
+				wrong(id, "wait %d, fence %d, has a line", n, *a.OldFence)
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }

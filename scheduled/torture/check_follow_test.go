@@ -7,7 +7,7 @@ import "fmt"
 // followUpsAreScheduled: what an attempt asked for is scheduled in the transaction that records its outcome, with the
 // payload that the handler gave it, if the attempt is one whose follow-ups count. Of any other attempt nothing is
 // scheduled. The samples are the follow-ups that handlers asked for.
-func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
+func followUpsAreScheduled(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, a := range x.releases {
 		runs, e := x.runs[fence], x.executions[fence]
@@ -20,12 +20,11 @@ func followUpsAreScheduled(h *history) (samples int, wrong []violation) {
 			}
 			samples++
 			if what := x.misfollowed(m, a, e); what != "" {
-				wrong = append(wrong, broken("follow-up", a.ID, "fence %d is %s, and its follow-up %s %s", fence, e.Outcome,
-					m.Child, what))
+				wrong(a.ID, "fence %d is %s, and its follow-up %s %s", fence, e.Outcome, m.Child, what)
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // counts says whether a follow-up of an attempt is to be scheduled. What was cancelled or lost has none, unless the
@@ -67,7 +66,7 @@ func (x *index) misfollowed(m mark, a *auditRow, e *execution) string {
 
 // deathsAreFollowed: each death of a task that has another one in its IfDead schedules that in its own transaction,
 // once, unless it waits or runs already as it was asked for. Nothing else schedules it. The samples are the deaths.
-func deathsAreFollowed(h *history) (samples int, wrong []violation) {
+func deathsAreFollowed(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for id, changes := range x.byID {
 		died := map[int64]*auditRow{} // by transaction
@@ -78,18 +77,16 @@ func deathsAreFollowed(h *history) (samples int, wrong []violation) {
 			samples++
 			died[a.TxID] = a
 			if what := x.misled(x.byID[id+deadSuffix], a); what != "" {
-				wrong = append(wrong, broken("if dead", id, "it is %s since %s, and the task of its IfDead %s", *a.Status,
-					h.offset(a.At), what))
+				wrong(id, "it is %s since %s, and the task of its IfDead %s", *a.Status, h.offset(a.At), what)
 			}
 		}
 		for _, c := range x.byID[id+deadSuffix] {
 			if c.edits() && c.Op != "DELETE" && *c.Status == "QUEUED" && died[c.TxID] == nil {
-				wrong = append(wrong, broken("if dead", id, "the task of its IfDead was scheduled at %s, and it had not died",
-					h.offset(c.At)))
+				wrong(id, "the task of its IfDead was scheduled at %s, and it had not died", h.offset(c.At))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // dies says whether the change is a death.

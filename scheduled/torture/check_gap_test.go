@@ -18,19 +18,16 @@ type gap struct {
 
 // claimingGoesOn: what is due is claimed again within the time of a failover after whatever stopped it. The samples
 // are the seconds in which nothing that was done could explain a gap.
-func claimingGoesOn(h *history) (samples int, wrong []violation) {
+func claimingGoesOn(h *history, wrong reportFunc) (samples int) {
 	for at := h.Began; at.Before(h.Calmed); at = at.Add(time.Second) {
 		if end := at.Add(time.Second); h.explained(at, end).Equal(at) {
 			samples++
 		}
 	}
 	for _, g := range h.gaps(silentLimit) {
-		wrong = append(
-			wrong, broken("gap", g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from),
-				h.offset(g.to)),
-		)
+		wrong(g.waited, "nothing was claimed from %s to %s, though it was due", h.offset(g.from), h.offset(g.to))
 	}
-	return samples, wrong
+	return samples
 }
 
 // gaps lists those that are longer than so much.
@@ -254,22 +251,21 @@ func quantile(of []measured, q float64) time.Duration {
 }
 
 // failoverIsQuick judges the losses of a leader that no other fault disturbed.
-func failoverIsQuick(h *history) (samples int, wrong []violation) {
+func failoverIsQuick(h *history, wrong reportFunc) (samples int) {
 	found, _ := h.failovers()
 	if p99(found) > failoverLimit+h.slack() {
-		wrong = append(wrong, broken("failover", "", "p99 of %d is %s, want at most %s", len(found), p99(found),
-			failoverLimit))
+		wrong("", "p99 of %d is %s, want at most %s", len(found), p99(found), failoverLimit)
 	}
-	return len(found), wrong
+	return len(found)
 }
 
 // recoveryIsQuick judges the tasks of killed nodes that no other fault disturbed.
-func recoveryIsQuick(h *history) (samples int, wrong []violation) {
+func recoveryIsQuick(h *history, wrong reportFunc) (samples int) {
 	found, _ := h.recoveries()
 	if p99(found) > recoveryLimit+h.slack() {
 		slowest := slices.MaxFunc(found, func(a, b measured) int { return cmp.Compare(a.took, b.took) })
-		wrong = append(wrong, broken("recovery", slowest.id, "p99 of %d is %s, want at most %s; after the kill at %s",
-			len(found), p99(found), recoveryLimit, h.offset(slowest.fault.From)))
+		wrong(slowest.id, "p99 of %d is %s, want at most %s; after the kill at %s", len(found), p99(found),
+			recoveryLimit, h.offset(slowest.fault.From))
 	}
-	return len(found), wrong
+	return len(found)
 }

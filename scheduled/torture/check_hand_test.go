@@ -4,7 +4,7 @@ package torture
 
 // claimsBeginOrGoBack: a claimed task begins soon after it could have, or goes back to the queue, so that no task
 // waits long behind others that were claimed before it. The samples are the claims that nothing disturbed.
-func claimsBeginOrGoBack(h *history) (samples int, wrong []violation) {
+func claimsBeginOrGoBack(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, c := range x.claims {
 		if c.OldNext == nil {
@@ -22,11 +22,9 @@ func claimsBeginOrGoBack(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; until.Sub(from)-h.stoodAny(from, until) > inHandFor {
-			wrong = append(
-				wrong, broken("in hand", c.ID, "fence %d, claimed at %s for %s, neither began nor went back until %s",
-					fence, h.offset(c.At), h.offset(*c.OldNext), h.offset(until)),
-			)
+			wrong(c.ID, "fence %d, claimed at %s for %s, neither began nor went back until %s", fence, h.offset(c.At),
+				h.offset(*c.OldNext), h.offset(until))
 		}
 	}
-	return samples, wrong
+	return samples
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // historyIsAppendOnly: no line of either history was changed since it was written, nor removed before its time.
-func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
+func historyIsAppendOnly(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	removed, retired := h.removedLines(), h.retiredTasks()
 	changes := map[int64]bool{}
@@ -19,10 +19,7 @@ func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 	for _, l := range h.Lines {
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(
-				wrong,
-				broken("append-only", l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...)),
-			)
+			wrong(l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...))
 		}
 		end, by := removed[lineKey{l.History, l.Number}]
 		switch {
@@ -42,7 +39,7 @@ func historyIsAppendOnly(h *history) (samples int, wrong []violation) {
 			say("is another than was written")
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // lineKey names a line of one of the two histories.
@@ -89,7 +86,7 @@ func (x *index) ofLine(l line) time.Time {
 }
 
 // retentionWaits: it removes no task but those that had ended long enough ago, and that nobody holds.
-func retentionWaits(h *history) (samples int, wrong []violation) {
+func retentionWaits(h *history, wrong reportFunc) (samples int) {
 	for id, changes := range h.in().byID {
 		for i, a := range changes {
 			if !a.retired() || i == 0 {
@@ -99,15 +96,12 @@ func retentionWaits(h *history) (samples int, wrong []violation) {
 			before, ended := changes[i-1], endedAt(changes[:i])
 			early := a.At.Sub(ended) < retention-writtenWithin
 			if before.Status == nil || !final[*before.Status] || before.Fence != nil || early {
-				wrong = append(
-					wrong,
-					broken("retention", id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At),
-						of(before.Status), h.offset(ended), of(before.Fence)),
-				)
+				wrong(id, "it was removed at %s, and was %s since %s, fence %s", h.offset(a.At), of(before.Status),
+					h.offset(ended), of(before.Fence))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // endedAt is when a task came to the status that it has after the last of some changes: a claim may be released later.
@@ -121,10 +115,10 @@ func endedAt(changes []*auditRow) time.Time {
 
 // claimsHaveLines: each claim that has ended has one line, written in the transaction that ended it; and each line is
 // of a claim, or of what expired before it could be claimed.
-func claimsHaveLines(h *history) (samples int, wrong []violation) {
+func claimsHaveLines(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, broken("execution line", id, format, args...))
+		wrong(id, format, args...)
 	}
 	for fence, a := range x.releases {
 		samples++
@@ -151,14 +145,14 @@ func claimsHaveLines(h *history) (samples int, wrong []violation) {
 			say(l.TaskID, "line of fence %d, whose claim has not ended", fence)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // eventsAreComplete: a client that follows the events gets each line of the history once, although the API and its
 // network fail, and transactions commit in another order than they began.
-func eventsAreComplete(h *history) (samples int, wrong []violation) {
+func eventsAreComplete(h *history, wrong reportFunc) (samples int) {
 	if h.Events == nil {
-		return 0, nil
+		return 0
 	}
 	for _, l := range h.Lines {
 		if l.Op != "INSERT" {
@@ -166,15 +160,14 @@ func eventsAreComplete(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if got := h.Events[lineKey{l.History, l.Number}]; got != 1 {
-			wrong = append(wrong, broken("event", l.TaskID, "line %d of %s, written at %s, came %d times", l.Number,
-				l.History, h.offset(l.At), got))
+			wrong(l.TaskID, "line %d of %s, written at %s, came %d times", l.Number, l.History, h.offset(l.At), got)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // revisionsHaveLines: each edit and each delete has one line of changes, written in its own transaction.
-func revisionsHaveLines(h *history) (samples int, wrong []violation) {
+func revisionsHaveLines(h *history, wrong reportFunc) (samples int) {
 	byNumber, deletes := map[int64][]line{}, map[string]int{}
 	for _, l := range h.Lines {
 		if l.History == "changes" && l.Op == "INSERT" {
@@ -191,18 +184,14 @@ func revisionsHaveLines(h *history) (samples int, wrong []violation) {
 		switch a.Op {
 		case "DELETE":
 			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
-				wrong = append(
-					wrong, broken("change line", a.ID, "was deleted at %s, and no line says so", h.offset(a.At)),
-				)
+				wrong(a.ID, "was deleted at %s, and no line says so", h.offset(a.At))
 			}
 		default:
 			if lines := byNumber[*a.Revision]; len(lines) != 1 || lines[0].TxID != a.TxID || lines[0].TaskID != a.ID {
-				wrong = append(
-					wrong, broken("change line", a.ID, "revision %d, drawn at %s, has %d lines of its own", *a.Revision,
-						h.offset(a.At), len(lines)),
-				)
+				wrong(a.ID, "revision %d, drawn at %s, has %d lines of its own", *a.Revision, h.offset(a.At),
+					len(lines))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }

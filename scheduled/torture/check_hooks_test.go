@@ -96,19 +96,19 @@ func (r *received) from() (k requestKey) {
 
 // requestsAreOfAttempts: a request that arrives is of an attempt that began before, and has the key and the
 // number of that attempt.
-func requestsAreOfAttempts(h *history) (samples int, wrong []violation) {
+func requestsAreOfAttempts(h *history, wrong reportFunc) (samples int) {
 	_, strays := h.hookRuns()
 	for _, got := range strays {
-		wrong = append(wrong, broken("request", got.Task, "a request with the key %q and attempt %d arrived at %s, and "+
-			"no such attempt had begun", got.Key, got.Attempt, h.offset(got.At)))
+		wrong(got.Task, "a request with the key %q and attempt %d arrived at %s, and "+"no such attempt had begun",
+			got.Key, got.Attempt, h.offset(got.At))
 	}
-	return len(h.Received), wrong
+	return len(h.Received)
 }
 
 // hooksEndAsDocumented: an attempt of an HTTP request is completed, is retried or fails for good as the documentation
 // says of the receiver's behaviour, and the receiver got its request once. No samples are attempts that were ended from
 // outside, and those that a slow machine let run into their timeout.
-func hooksEndAsDocumented(h *history) (samples int, wrong []violation) {
+func hooksEndAsDocumented(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	runs, _ := h.hookRuns()
 	for _, r := range runs {
@@ -126,8 +126,8 @@ func hooksEndAsDocumented(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("hook", r.ID, "fence %d, attempt %d of %q, came to %s with %q: %s", r.Fence,
-				r.Attempt, r.claim.Does, e.Outcome, text, fmt.Sprintf(format, args...)))
+			wrong(r.ID, "fence %d, attempt %d of %q, came to %s with %q: %s", r.Fence, r.Attempt, r.claim.Does,
+				e.Outcome, text, fmt.Sprintf(format, args...))
 		}
 		if what := want.unlike(r, e, x.releases[r.Fence], text); what != "" {
 			say("%s", what)
@@ -136,7 +136,7 @@ func hooksEndAsDocumented(h *history) (samples int, wrong []violation) {
 			say("%d requests arrived, want %d", n, requests)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // slow matches the error of a request that ran into its timeout.
@@ -195,7 +195,7 @@ const (
 
 // circuitsPutOff: an attempt is put off only after many failures of its host and path in the same process. It sends no
 // request, uses up no attempt, and the next one comes in time. Its error names the host.
-func circuitsPutOff(h *history) (samples int, wrong []violation) {
+func circuitsPutOff(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	runs, _ := h.hookRuns()
 	type place struct {
@@ -220,8 +220,8 @@ func circuitsPutOff(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(wrong, broken("circuit", r.ID, "fence %d of %q was put off at %s: %s", r.Fence, r.claim.Does,
-				h.offset(r.End.At), fmt.Sprintf(format, args...)))
+			wrong(r.ID, "fence %d of %q was put off at %s: %s", r.Fence, r.claim.Does, h.offset(r.End.At),
+				fmt.Sprintf(format, args...))
 		}
 		before := 0
 		for _, at := range failures[place{r.PID, r.claim.Does, r.claim.Bad}] {
@@ -249,5 +249,5 @@ func circuitsPutOff(h *history) (samples int, wrong []violation) {
 			say("attempt %d became %d", *a.OldAttempt, *a.Attempt)
 		}
 	}
-	return samples, wrong
+	return samples
 }

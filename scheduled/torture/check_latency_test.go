@@ -11,39 +11,38 @@ import (
 )
 
 // startsAreQuick: a task that is due, while there is room and nothing is done to the system, starts at once.
-func startsAreQuick(h *history) (samples int, wrong []violation) {
+func startsAreQuick(h *history, wrong reportFunc) (samples int) {
 	var all []latency
 	for _, list := range h.latencies() {
 		all = append(all, list...)
 	}
-	return len(all), tooLate("start latency", "", all, startedWithin+h.slack())
+	tooLate("", all, startedWithin+h.slack(), wrong)
+	return len(all)
 }
 
 // queuesAreFair: so do the tasks of each pool, whatever waits in the others.
-func queuesAreFair(h *history) (samples int, wrong []violation) {
+func queuesAreFair(h *history, wrong reportFunc) (samples int) {
 	limit := startedWithin + h.slack()
 	for p, list := range h.latencies() {
 		if len(list) < fewLatencies {
 			continue
 		}
 		samples += len(list)
-		wrong = append(wrong, tooLate("fairness", p.queue, list, limit)...)
+		tooLate(p.queue, list, limit, wrong)
 	}
-	return samples, wrong
+	return samples
 }
 
 // tooLate judges the time that at most one start in twenty exceeds.
-func tooLate(check, queue string, list []latency, limit time.Duration) []violation {
+func tooLate(queue string, list []latency, limit time.Duration, wrong reportFunc) {
 	if len(list) == 0 {
-		return nil
+		return
 	}
 	slices.SortFunc(list, func(a, b latency) int { return cmp.Compare(a.took, b.took) })
-	one := list[min(len(list)*19/20, len(list)-1)]
-	if one.took <= limit {
-		return nil
+	if one := list[min(len(list)*19/20, len(list)-1)]; one.took > limit {
+		wrong(one.id, "of %d undisturbed tasks of %q one in twenty started more than %s late", len(list), queue,
+			short(one.took))
 	}
-	return []violation{broken(check, one.id, "of %d undisturbed tasks of %q one in twenty started more than %s late",
-		len(list), queue, short(one.took))}
 }
 
 // latency is how long a task that was due waited for its start; at least, if it had not started when something

@@ -56,7 +56,7 @@ func (h *history) excuse(a, b *run) string {
 
 // noneRunsTwiceAtOnce: but for handlers that do not mind their context, and processes that were frozen. The samples
 // are the runs of a task after its first.
-func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
+func noneRunsTwiceAtOnce(h *history, wrong reportFunc) (samples int) {
 	ran := map[string]bool{}
 	for i := range h.Runs {
 		if id := h.Runs[i].ID; ran[id] {
@@ -67,18 +67,17 @@ func noneRunsTwiceAtOnce(h *history) (samples int, wrong []violation) {
 	}
 	for _, o := range h.overlaps() {
 		if o.excuse == "" {
-			wrong = append(wrong, broken("overlap", o.first.ID,
-				"fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
+			wrong(o.first.ID, "fence %d in process %d ran from %s to %s, fence %d in process %d began at %s",
 				o.first.Fence, o.first.PID, h.offset(o.first.At), h.offset(o.first.Latest), o.second.Fence,
-				o.second.PID, h.offset(o.second.At)))
+				o.second.PID, h.offset(o.second.At))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // nodesFenceThemselves: a node that is cut off, or that nothing comes through to, ends its handlers by itself before
 // others may take its tasks back. The samples are the handlers that it ended so.
-func nodesFenceThemselves(h *history) (samples int, wrong []violation) {
+func nodesFenceThemselves(h *history, wrong reportFunc) (samples int) {
 	for _, f := range h.Faults {
 		limit := f.From.Add(fencedWithin)
 		cutOff := f.Kind == faultCut || f.Kind == faultHush && (f.To.IsZero() || f.To.After(limit))
@@ -96,17 +95,17 @@ func nodesFenceThemselves(h *history) (samples int, wrong []violation) {
 				samples++
 			}
 			if late {
-				wrong = append(wrong, broken("fenced", r.ID, "fence %d went on in process %d until %s, which was cut off at %s",
-					r.Fence, r.PID, h.offset(reached), h.offset(f.From)))
+				wrong(r.ID, "fence %d went on in process %d until %s, which was cut off at %s", r.Fence, r.PID,
+					h.offset(reached), h.offset(f.From))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // nodesGoOn: no node ends its handlers because of its session or a lease while nothing is done to it, whatever the
 // leader's statements take. The samples are the runs meanwhile.
-func nodesGoOn(h *history) (samples int, wrong []violation) {
+func nodesGoOn(h *history, wrong reportFunc) (samples int) {
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		if r.End == nil || r.Deaf || h.disturbed(r.PID, r.At, r.Latest) || h.stood(r.PID, r.At, r.Latest) > 0 {
@@ -114,11 +113,11 @@ func nodesGoOn(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if r.End.Cause == handlers.ErrLeaseLost.Error() {
-			wrong = append(wrong, broken("interrupted", r.ID, "the context of fence %d ended at %s in process %d, to which "+
-				"nothing was done", r.Fence, h.offset(r.End.contextEnd()), r.PID))
+			wrong(r.ID, "the context of fence %d ended at %s in process %d, to which "+"nothing was done", r.Fence,
+				h.offset(r.End.contextEnd()), r.PID)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // excused counts overlaps by their excuse.

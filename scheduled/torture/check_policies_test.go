@@ -8,7 +8,7 @@ import "time"
 // catch-up none, fires that were missed together are all skipped, and a fire that is alone and on time runs; with
 // latest, of those missed together only the last runs. The samples are the fires of the steady recurring tasks with
 // these policies.
-func policiesAreKept(h *history) (samples int, wrong []violation) {
+func policiesAreKept(h *history, wrong reportFunc) (samples int) {
 	made := h.occurrences()
 	for parent, find := range map[string]func(together, before []*auditRow) string{
 		"steady/cancel": h.leavesRunning, "steady/none": h.runsThoughNone, "steady/latest": h.runsThoughNotLatest,
@@ -21,12 +21,12 @@ func policiesAreKept(h *history) (samples int, wrong []violation) {
 			}
 			samples++
 			if what := find(list[from:to], list[:from]); what != "" {
-				wrong = append(wrong, broken("policy", list[to-1].ID, "%s", what))
+				wrong(list[to-1].ID, "%s", what)
 			}
 			from = to
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // leavesRunning names an earlier occurrence that goes on though a later one is to run. The engine leaves what others

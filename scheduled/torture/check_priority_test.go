@@ -12,7 +12,7 @@ import (
 // higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
 // and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. The
 // samples are the lowest tasks that passes took while others waited.
-func higherPriorityFirst(h *history) (samples int, wrong []violation) {
+func higherPriorityFirst(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	waits := h.waits()
 	for p, passes := range h.lowestClaims() {
@@ -28,15 +28,15 @@ func higherPriorityFirst(h *history) (samples int, wrong []violation) {
 			}
 			for _, w := range free {
 				if w.overlookedBy(pass) && !h.maybePaused(w.queue, w.kind, pass.Began, pass.At) && !h.touched(x, w.id, pass) {
-					wrong = append(wrong, broken("priority", w.id,
+					wrong(w.id,
 						"%s of priority %d was left waiting since %s, when the pass that began at %s took %s, %s of priority %d, at %s",
 						w.kind, w.priority, h.offset(w.from), h.offset(pass.Began), pass.ID, pass.Type, pass.Priority,
-						h.offset(pass.At)))
+						h.offset(pass.At))
 				}
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // pool is the tasks that compete for the same places: those of a queue whose types the same nodes work. Transactional

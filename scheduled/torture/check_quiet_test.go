@@ -7,7 +7,7 @@ import "time"
 // noneStartsQuietly: nothing passes its gate in a process that has said it is quiet, until it is told to go on. What
 // had passed before is called within the time that the gate's answer is good for, not counting when the process stood
 // still. The samples are the times during which a node was quiet.
-func noneStartsQuietly(h *history) (samples int, wrong []violation) {
+func noneStartsQuietly(h *history, wrong reportFunc) (samples int) {
 	samples = len(h.Quiets)
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -17,14 +17,12 @@ func noneStartsQuietly(h *history) (samples int, wrong []violation) {
 			}
 			late := r.At.Sub(q.From) - h.stood(r.PID, q.From, r.At)
 			if r.Gate.After(q.From) || late > callWithin+unseenStall {
-				wrong = append(
-					wrong, broken("quiet start", r.ID, "process %d was quiet since %s, gate at %s, called at %s", r.PID,
-						h.offset(q.From), h.offset(r.Gate), h.offset(r.At)),
-				)
+				wrong(r.ID, "process %d was quiet since %s, gate at %s, called at %s", r.PID, h.offset(q.From),
+					h.offset(r.Gate), h.offset(r.At))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // has says whether an instant is in a span, which has no end yet where that is zero.

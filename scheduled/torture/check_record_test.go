@@ -10,7 +10,7 @@ import (
 
 // linesAreTrue: each line of executions has its claim's type and attempt and the time that was asked for, the
 // handler's start, end and error, and the node that called it.
-func linesAreTrue(h *history) (samples int, wrong []violation) {
+func linesAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Executions {
 		e := &h.Executions[i]
@@ -21,7 +21,7 @@ func linesAreTrue(h *history) (samples int, wrong []violation) {
 		samples++
 		say := func(format string, args ...any) {
 			what := fmt.Sprintf(format, args...)
-			wrong = append(wrong, broken("line", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what))
+			wrong(e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what)
 		}
 		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the
 		// claim than its fence.
@@ -39,7 +39,7 @@ func linesAreTrue(h *history) (samples int, wrong []violation) {
 			say("started at %s, and its handler was never called", h.offset(*e.StartedAt))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // compareRun compares a line with the call of its handler. A LOST line has a start and a node only if they are known.
@@ -111,7 +111,7 @@ func (r *run) asked(is func(m mark) bool) (found *mark) {
 }
 
 // resultsAreKept: a completed attempt's note and result are on the row.
-func resultsAreKept(h *history) (samples int, wrong []violation) {
+func resultsAreKept(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, a := range x.releases {
 		e, runs := x.executions[fence], x.runs[fence]
@@ -124,13 +124,11 @@ func resultsAreKept(h *history) (samples int, wrong []violation) {
 		}
 		samples++
 		if a.Message == nil || *a.Message != asked.Note {
-			wrong = append(wrong, broken("result", a.ID, "fence %d noted %q, and the row says %q", fence, asked.Note,
-				of(a.Message)))
+			wrong(a.ID, "fence %d noted %q, and the row says %q", fence, asked.Note, of(a.Message))
 		}
 		if a.Told == nil || *a.Told != asked.Note {
-			wrong = append(wrong, broken("result", a.ID, "the result of fence %d was %q, and the row has %q", fence,
-				asked.Note, of(a.Told)))
+			wrong(a.ID, "the result of fence %d was %q, and the row has %q", fence, asked.Note, of(a.Told))
 		}
 	}
-	return samples, wrong
+	return samples
 }

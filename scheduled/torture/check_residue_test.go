@@ -3,9 +3,9 @@
 package torture
 
 // nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.
-func nothingIsLeft(h *history) (samples int, wrong []violation) {
+func nothingIsLeft(h *history, wrong reportFunc) (samples int) {
 	say := func(id, format string, args ...any) {
-		wrong = append(wrong, broken("residue", id, format, args...))
+		wrong(id, format, args...)
 	}
 	if h.Quiet.IsZero() {
 		say("", "not all that was left to do was done %s after everything was mended at %s: %q", h.Patience,
@@ -26,5 +26,5 @@ func nothingIsLeft(h *history) (samples int, wrong []violation) {
 	for _, text := range h.Wrong {
 		say("", "%s", text)
 	}
-	return samples, wrong
+	return samples
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // completionsAreSingle: at most one settled completion per revision, in the history and on the row.
-func completionsAreSingle(h *history) (samples int, wrong []violation) {
+func completionsAreSingle(h *history, wrong reportFunc) (samples int) {
 	type key struct {
 		id       string
 		revision int64
@@ -28,26 +28,22 @@ func completionsAreSingle(h *history) (samples int, wrong []violation) {
 	samples = len(lines)
 	for k, n := range lines {
 		if n > 1 {
-			wrong = append(
-				wrong, broken("completed twice", k.id, "revision %d has %d lines of completions", k.revision, n),
-			)
+			wrong(k.id, "revision %d has %d lines of completions", k.revision, n)
 		}
 	}
 	for k, n := range rows {
 		if n > 1 {
-			wrong = append(
-				wrong, broken("completed twice", k.id, "revision %d became COMPLETED %d times", k.revision, n),
-			)
+			wrong(k.id, "revision %d became COMPLETED %d times", k.revision, n)
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noStaleCompletion: a claim ends a task only if the row is still the claim's; else the row is only released.
-func noStaleCompletion(h *history) (samples int, wrong []violation) {
+func noStaleCompletion(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	say := func(a *auditRow, format string, args ...any) {
-		wrong = append(wrong, broken("stale completion", a.ID, format, args...))
+		wrong(a.ID, format, args...)
 	}
 	for fence, a := range x.releases {
 		samples++
@@ -76,24 +72,21 @@ func noStaleCompletion(h *history) (samples int, wrong []violation) {
 			say(a, "it became COMPLETED without a claim")
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // Outcomes of claims that never came to call their handler.
 var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED": true}
 
 // outcomesAgreeWithJournals: what is recorded of a claim is what its handler did.
-func outcomesAgreeWithJournals(h *history) (samples int, wrong []violation) {
+func outcomesAgreeWithJournals(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Executions {
 		e := &h.Executions[i]
 		runs := x.runs[e.Fence]
 		samples++
 		say := func(format string, args ...any) {
-			wrong = append(
-				wrong,
-				broken("outcome", e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...)),
-			)
+			wrong(e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...))
 		}
 		switch {
 		case neverStarted[e.Outcome]:
@@ -122,12 +115,12 @@ func outcomesAgreeWithJournals(h *history) (samples int, wrong []violation) {
 			say("but its handler returned nil")
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // effectsAreExactlyOnce: a transactional handler's writes are there if and only if its completion is, and in the same
 // transaction; also that of one that was superseded.
-func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
+func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	byFence := map[int64][]effect{}
 	for _, e := range h.Effects {
@@ -146,33 +139,24 @@ func effectsAreExactlyOnce(h *history) (samples int, wrong []violation) {
 		got := byFence[e.Fence]
 		delete(byFence, e.Fence)
 		if len(got) != want {
-			wrong = append(
-				wrong,
-				broken(
-					"effects", e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want,
-				),
-			)
+			wrong(e.TaskID, "fence %d, %s, has %d effects, want %d", e.Fence, e.Outcome, len(got), want)
 			continue
 		}
 		if line := x.written[e.Fence]; want == 1 && line != nil && line.TxID != got[0].TxID {
-			wrong = append(
-				wrong, broken("effects", e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence,
-					got[0].TxID, e.Outcome, line.TxID),
-			)
+			wrong(e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence, got[0].TxID,
+				e.Outcome, line.TxID)
 		}
 	}
 	for fence, left := range byFence {
-		wrong = append(
-			wrong, broken("effects", left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left)),
-		)
+		wrong(left[0].TaskID, "fence %d has %d effects and no execution", fence, len(left))
 	}
-	return samples, wrong
+	return samples
 }
 
 // settlesAreQuick: the outcome of a handler is recorded at once, whatever locks others have on other tasks. No
 // samples are those whose own row a writer may have locked, and those whose node, or Postgres, was disturbed about
 // then.
-func settlesAreQuick(h *history) (samples int, wrong []violation) {
+func settlesAreQuick(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	limit := settledWithin + h.slack()
 	for i := range h.Executions {
@@ -192,14 +176,10 @@ func settlesAreQuick(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if stood := h.stood(runs[0].PID, ended, line.At); took-stood > limit {
-			wrong = append(
-				wrong,
-				broken("settle", e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended),
-					short(took)),
-			)
+			wrong(e.TaskID, "fence %d ended at %s, and was recorded %s later", e.Fence, h.offset(ended), short(took))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // lockedByWriter says whether a writer may have had the task's row locked.

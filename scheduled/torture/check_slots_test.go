@@ -10,7 +10,7 @@ import (
 // typesKeepTheirSlots: no node runs more tasks of a type at once than it has slots for that type. A run counts until
 // its context ends, because a process that begins anew with the engine's state cannot end a handler that ignores that.
 // The samples are the runs that took the last slot.
-func typesKeepTheirSlots(h *history) (samples int, wrong []violation) {
+func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
 	type place struct {
 		pid  int
 		kind string
@@ -37,9 +37,9 @@ func typesKeepTheirSlots(h *history) (samples int, wrong []violation) {
 			samples++
 		}
 		if running > limit {
-			wrong = append(wrong, broken("type slots", r.ID, "%s had %d slots for %s, and ran %d when fence %d began at %s",
-				nodes[r.PID], limit, r.Type, running, r.Fence, h.offset(r.At)))
+			wrong(r.ID, "%s had %d slots for %s, and ran %d when fence %d began at %s", nodes[r.PID], limit, r.Type,
+				running, r.Fence, h.offset(r.At))
 		}
 	}
-	return samples, wrong
+	return samples
 }

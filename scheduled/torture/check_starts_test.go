@@ -5,36 +5,29 @@ package torture
 import "time"
 
 // startsAreClaimed: what runs was claimed so, and each claim is run once at most.
-func startsAreClaimed(h *history) (samples int, wrong []violation) {
+func startsAreClaimed(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, runs := range x.runs {
 		samples += len(runs)
 		if len(runs) > 1 {
-			wrong = append(
-				wrong,
-				broken("claimed start", runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs)),
-			)
+			wrong(runs[0].ID, "the claim with fence %d was run %d times", fence, len(runs))
 		}
 		c := x.claims[fence]
 		for _, r := range runs {
 			switch {
 			case c == nil:
-				wrong = append(wrong, broken("claimed start", r.ID, "fence %d was never claimed", fence))
+				wrong(r.ID, "fence %d was never claimed", fence)
 			case c.ID != r.ID || *c.Revision != r.Revision || *c.Attempt != r.Attempt || c.Type != r.Type:
-				wrong = append(
-					wrong,
-					broken("claimed start", r.ID,
-						"run as %s revision %d attempt %d, claimed as %s revision %d attempt %d", r.Type, r.Revision,
-						r.Attempt, c.Type, *c.Revision, *c.Attempt),
-				)
+				wrong(r.ID, "run as %s revision %d attempt %d, claimed as %s revision %d attempt %d", r.Type,
+					r.Revision, r.Attempt, c.Type, *c.Revision, *c.Attempt)
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneStartsEarly: not before its attempt is due, nor before the time that was asked for.
-func noneStartsEarly(h *history) (samples int, wrong []violation) {
+func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	asked := map[int64]deed{}
 	for _, e := range h.Entries {
@@ -55,17 +48,15 @@ func noneStartsEarly(h *history) (samples int, wrong []violation) {
 			}
 		}
 		if first := earlier(r.At, r.Gate); first.Before(due) {
-			wrong = append(
-				wrong, broken("early start", r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision,
-					h.offset(r.At), h.offset(r.Gate), h.offset(due)),
-			)
+			wrong(r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At),
+				h.offset(r.Gate), h.offset(due))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneStartsExpired: not once its expiration is over.
-func noneStartsExpired(h *history) (samples int, wrong []violation) {
+func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -74,18 +65,16 @@ func noneStartsExpired(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		if samples++; !r.Gate.Before(*c.Expires) {
-			wrong = append(
-				wrong, broken("late start", r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision,
-					h.offset(r.Gate), h.offset(*c.Expires)),
-			)
+			wrong(r.ID, "revision %d passed the gate at %s, expired at %s", r.Revision, h.offset(r.Gate),
+				h.offset(*c.Expires))
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneStartsStale: not after an edit, a cancel, a pause or a release of it was certainly committed. The samples are
 // the claims that an edit met before their handler was called.
-func noneStartsStale(h *history) (samples int, wrong []violation) {
+func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Audit {
 		if a := &h.Audit[i]; a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
@@ -101,18 +90,18 @@ func noneStartsStale(h *history) (samples int, wrong []violation) {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if a.Seq > c.Seq && sure && known.Before(r.Gate) && (a.edits() || a.releases() && *a.OldFence == r.Fence) {
-				wrong = append(wrong, broken("stale start", r.ID,
+				wrong(r.ID,
 					"revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
-					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known)))
+					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known))
 				break
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // noneStartsPaused: not while its queue, its type or everything was certainly paused. The samples are the pauses.
-func noneStartsPaused(h *history) (samples int, wrong []violation) {
+func noneStartsPaused(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	samples = h.heldPauses()
 	for i := range h.Runs {
@@ -123,15 +112,12 @@ func noneStartsPaused(h *history) (samples int, wrong []violation) {
 		}
 		for _, p := range h.Pauses {
 			if p.covers(c.Queue, c.Type) && p.surely(r.Gate) {
-				wrong = append(
-					wrong,
-					broken("paused start", r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s",
-						h.offset(r.Gate), c.Queue, c.Type, h.offset(p.Held)),
-				)
+				wrong(r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s", h.offset(r.Gate),
+					c.Queue, c.Type, h.offset(p.Held))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // heldPauses counts the pauses that certainly held for a while.
@@ -157,24 +143,23 @@ func (p pauseEntry) surely(at time.Time) bool {
 
 // handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the
 // process stood still.
-func handlersAreCalledAtOnce(h *history) (samples int, wrong []violation) {
+func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
 	for i := range h.Runs {
 		r := &h.Runs[i]
 		samples++
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
-				wrong = append(wrong, broken("call after the gate", r.ID,
-					"called in process %d %s after its gate at %s, of which the process stood still %s", r.PID, took,
-					h.offset(r.Gate), stood))
+				wrong(r.ID, "called in process %d %s after its gate at %s, of which the process stood still %s",
+					r.PID, took, h.offset(r.Gate), stood)
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // cancelsReachHandlers: the context of a handler whose task is cancelled ends soon. Handlers that ended meanwhile are
 // no samples, nor are those whose node, or Postgres, was disturbed about then.
-func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
+func cancelsReachHandlers(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -195,13 +180,10 @@ func cancelsReachHandlers(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {
-				wrong = append(
-					wrong,
-					broken("cancel", r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
-						h.offset(known), h.offset(reached)),
-				)
+				wrong(r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
+					h.offset(known), h.offset(reached))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }

@@ -11,7 +11,7 @@ import (
 // urgentOnesBegin: no node begins a task while a more urgent one, which has a slot of the same queue on this node and a
 // handler, waits for long. Unlike higherPriorityFirst it knows nothing of passes and of how the engine shares out its
 // places, but for what apart says. The samples are the tasks that nodes began while a more urgent one waited.
-func urgentOnesBegin(h *history) (samples int, wrong []violation) {
+func urgentOnesBegin(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	var begun []*run
 	for i := range h.Runs {
@@ -45,15 +45,14 @@ func urgentOnesBegin(h *history) (samples int, wrong []violation) {
 				continue
 			}
 			said[w.id] = true
-			wrong = append(wrong, broken("urgency", w.id,
-				"%s of priority %d waited since %s, when %s claimed at %s, %s of priority %d, began on %s", w.kind, w.priority,
-				h.offset(from), r.ID, h.offset(c.At), c.Type, c.Priority, nodes[r.PID]))
+			wrong(w.id, "%s of priority %d waited since %s, when %s claimed at %s, %s of priority %d, began on %s",
+				w.kind, w.priority, h.offset(from), r.ID, h.offset(c.At), c.Type, c.Priority, nodes[r.PID])
 		}
 		if judged {
 			samples++
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // unpaused is since when a task surely waited without a pause, at most since an instant.

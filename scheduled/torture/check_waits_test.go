@@ -11,7 +11,7 @@ import (
 
 // waitsAreKept: a failed or snoozed attempt is followed by the next one after the time that was asked for, counted
 // from when the outcome was recorded; and Again moves the task to the instant that it names.
-func waitsAreKept(h *history) (samples int, wrong []violation) {
+func waitsAreKept(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for fence, a := range x.releases {
 		e, runs := x.executions[fence], x.runs[fence]
@@ -22,9 +22,7 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 			continue
 		}
 		say := func(format string, args ...any) {
-			wrong = append(
-				wrong, broken("wait", a.ID, "fence %d, %s: "+format, append([]any{fence, e.Outcome}, args...)...),
-			)
+			wrong(a.ID, "fence %d, %s: "+format, append([]any{fence, e.Outcome}, args...)...)
 		}
 		switch again := runs[0].asked(func(m mark) bool { return !m.Again.IsZero() }); {
 		case e.Outcome == "SNOOZED" && e.Type == hookType: // circuitsPutOff judges it
@@ -50,12 +48,12 @@ func waitsAreKept(h *history) (samples int, wrong []violation) {
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // extensionsHold: a lease that a handler has extended lasts as long as was granted, and its context does not end
 // before.
-func extensionsHold(h *history) (samples int, wrong []violation) {
+func extensionsHold(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for i := range h.Runs {
 		r := &h.Runs[i]
@@ -67,21 +65,16 @@ func extensionsHold(h *history) (samples int, wrong []violation) {
 			until := m.Called.Add(m.Longer)
 			held := x.heldUntil(r.Fence, m.At)
 			if held == nil || held.Before(until) {
-				wrong = append(
-					wrong,
-					broken("extend", r.ID, "fence %d was granted a lease until %s, and is held until %s", r.Fence,
-						h.offset(until), h.instant(held)),
-				)
+				wrong(r.ID, "fence %d was granted a lease until %s, and is held until %s", r.Fence, h.offset(until),
+					h.instant(held))
 			}
 			if r.End != nil && r.End.Cause == handlers.ErrDeadline.Error() && r.End.contextEnd().Before(until) {
-				wrong = append(
-					wrong, broken("extend", r.ID, "fence %d was granted a lease until %s, and its context ended at %s",
-						r.Fence, h.offset(until), h.offset(r.End.contextEnd())),
-				)
+				wrong(r.ID, "fence %d was granted a lease until %s, and its context ended at %s", r.Fence,
+					h.offset(until), h.offset(r.End.contextEnd()))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // heldUntil is until when a claim was held at an instant, or nil.
@@ -99,7 +92,7 @@ func (x *index) heldUntil(fence int64, at time.Time) (held *time.Time) {
 }
 
 // pausesEnd: a task that is paused until a time is queued then, not before, unless a writer changes it first.
-func pausesEnd(h *history) (samples int, wrong []violation) {
+func pausesEnd(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for id, changes := range x.byID {
 		for i, a := range changes {
@@ -119,21 +112,17 @@ func pausesEnd(h *history) (samples int, wrong []violation) {
 			}
 			samples++
 			if ended.Before(*a.Until) {
-				wrong = append(
-					wrong, broken("pause until", id, "revision %d was paused until %s, and resumed at %s", *a.Revision,
-						h.offset(*a.Until), h.offset(ended)),
-				)
+				wrong(id, "revision %d was paused until %s, and resumed at %s", *a.Revision, h.offset(*a.Until),
+					h.offset(ended))
 			}
 			since := h.explained(from, ended)
 			if ended.Sub(since) > resumedWithin && !h.lockedByWriter(id, ended.Add(-resumedWithin), ended) {
-				wrong = append(
-					wrong, broken("pause until", id, "revision %d was paused until %s, and was so still at %s",
-						*a.Revision, h.offset(*a.Until), h.offset(ended)),
-				)
+				wrong(id, "revision %d was paused until %s, and was so still at %s", *a.Revision, h.offset(*a.Until),
+					h.offset(ended))
 			}
 		}
 	}
-	return samples, wrong
+	return samples
 }
 
 // pausedAnew says whether a change pauses a task until a time that it was not yet paused until.

@@ -244,10 +244,8 @@ type violation struct {
 	What  string
 }
 
-// broken makes a violation.
-func broken(check, id, format string, args ...any) violation {
-	return violation{check, id, fmt.Sprintf(format, args...)}
-}
+// reportFunc notes that a promise was broken. id is of the task; "": it is not about one.
+type reportFunc func(id, format string, args ...any)
 
 func (v violation) String() string {
 	if v.ID == "" {

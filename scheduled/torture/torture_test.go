@@ -87,11 +87,11 @@ func (r *harness) torture() *history {
 	return h
 }
 
-// check is a promise. find returns how many samples it judged, and the broken ones. A run that takes at least within
+// check is a promise. find returns how many samples it judged, and reports the broken ones. A run that takes at least within
 // and judges no sample is a failure: the promise was not tested.
 type check struct {
 	name   string
-	find   func(h *history) (samples int, wrong []violation)
+	find   func(h *history, wrong reportFunc) (samples int)
 	within time.Duration
 }
 
@@ -106,8 +106,11 @@ type judgement struct {
 func judge(h *history) []judgement {
 	found := make([]judgement, len(checks))
 	for i, c := range checks {
-		found[i].check = c
-		found[i].samples, found[i].wrong = c.find(h)
+		one := &found[i]
+		one.check = c
+		one.samples = c.find(h, func(id, format string, args ...any) {
+			one.wrong = append(one.wrong, violation{c.name, id, fmt.Sprintf(format, args...)})
+		})
 	}
 	return found
 }
