@@ -157,18 +157,11 @@ func (b *bench) hotStatements() []hotStatement {
 		one.Effects.Again = new(time.Now().Add(time.Hour))
 		agains = append(agains, one)
 	}
-	var advance taskdb.ForkColumns
+	var advanced []taskdb.Advanced
 	var recurringHeads []taskdb.LaneHead
 	for i, h := range holdsOf("t.cron IS NOT NULL AND t.status = 'QUEUED'", taskdb.MaxForks) {
-		next := h.Due.Add(time.Hour)
 		recurringHeads = append(recurringHeads, taskdb.LaneHead{ID: h.ID})
-		advance.IDs, advance.Messages, advance.Ended = append(advance.IDs, h.ID), append(
-			advance.Messages, "",
-		), append(advance.Ended, "")
-		advance.Nexts, advance.Lasts, advance.LiveFrom = append(advance.Nexts, &next), append(
-			advance.Lasts, &h.Due,
-		), append(advance.LiveFrom, nil)
-		advance.Counts = append(advance.Counts, i)
+		advanced = append(advanced, taskdb.Advanced{ID: h.ID, Next: new(h.Due.Add(time.Hour)), Last: &h.Due, Count: i})
 	}
 	found, err := b.Lanes(ctx, b.Pool, nil)
 	if err != nil || len(found.Tasks) < 4 || len(found.Recurring) == 0 {
@@ -206,14 +199,14 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
 	_, _ = b.PickFires(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
 	_, _ = b.DueFires(ctx, &r, nil, recurringHeads, taskdb.MaxForks)
-	_ = b.WriteForks(ctx, &r, &advance)
+	_ = b.Advance(ctx, &r, advanced)
 	always := time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 	b.QueueLook(&r.Batch, false, known[1:], gaps, planMost, always)
 	b.QueueLook(&r.Batch, true, nil, recurringGaps, planMost, always)
 	_, _ = b.Overlooked(ctx, &r, false, known)
 	_, _ = b.Requeue(ctx, &r, overlooked)
-	_, _ = b.LaneRows(ctx, &r, taskdb.LanesSQL, nil, false)
-	_, _ = b.LaneRows(ctx, &r, taskdb.RecurringLanesSQL, nil, true)
+	r.Queue(b.Schema.SQL(taskdb.LanesSQL), nil, nil)
+	r.Queue(b.Schema.SQL(taskdb.RecurringLanesSQL), nil, nil)
 	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), "(0,0)", "(2000,0)", time.Minute)
 	b.queueCensus(&r.Batch, found)
 

@@ -106,7 +106,7 @@ var contentMutants = []mutant{
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,
 		edits: []edit{{engine + "internal/taskdb/fork.go",
-			"if task.Overlap == \"cancel_running\" && f.Runs && !task.GoesOn() {",
+			"if f.Runs && due.cancels() {",
 			"if task.Overlap == \"cancel_running\" && f.Runs && len(live) > 1000 {"}},
 	},
 	{

@@ -63,6 +63,11 @@ var followMutants = []mutant{
 			"IF NEW.status NOT IN ('FAILED') THEN"}},
 	},
 	{
+		name: "a death after a retry is not followed", by: []string{"if dead"}, steer: failing,
+		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED', 'EXPIRED') OR NEW.attempt > 1 THEN"}},
+	},
+	{
 		name: "what was completed has died", by: []string{"if dead"}, steer: busy,
 		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
 			"IF NEW.status NOT IN ('FAILED', 'EXPIRED', 'COMPLETED') THEN"}},

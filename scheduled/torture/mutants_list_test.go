@@ -353,8 +353,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)",
-			"	if len(c.fires) > 0 {\n		return nil\n	}\n	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL)"}},
+		edits: []edit{{engine + "internal/taskdb/fork.go", "	return s.Advance(ctx, q, w.advanced)",
+			"	if len(w.forked) > 0 {\n		return nil\n	}\n	return s.Advance(ctx, q, w.advanced)"}},
 	},
 	{
 		name: "one recurring task in five is never picked", by: []string{"steady fires"}, steer: recurring,
@@ -363,9 +363,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		c.parents",
+		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		w.forked",
 			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +
-				"		c.parents"}},
+				"		w.forked"}},
 	},
 	{
 		name: "occurrences overlap", by: []string{"skipped"}, steer: recurring,
@@ -383,9 +383,13 @@ var mutants = []mutant{
 		edits: []edit{{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'EXPIRED'\n"}},
 	},
 	{
+		name: "what is lost leaves no line of the history", by: []string{"execution line"}, steer: mortal,
+		edits: []edit{{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'LOST'\n"}},
+	},
+	{
 		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/followups.go", "range partsOf(asked) {",
-			"range partsOf(asked[:0]) {"}},
+		edits: []edit{{engine + "internal/taskdb/followups.go", "for left := asked; len(left)",
+			"for left := asked[:0]; len(left)"}},
 	},
 	{
 		name: "a look begins after the mark", by: []string{"priority", "start latency"}, steer: busy,

@@ -89,8 +89,8 @@ var ruleMutants = []mutant{
 		name: "fires are written though the task was edited", by: []string{"fork"}, steer: replanned,
 		edits: []edit{
 			{engine + "internal/taskdb/fork.go",
-				"return !found || row.Revision != one.Task.Revision || !row.NextFire.Equal(one.Task.NextFire)",
-				"return !found || row.ID == \"\""},
+				"row.ID == one.Task.ID && row.Revision == one.Task.Revision && row.NextFire.Equal(one.Task.NextFire)",
+				"row.ID == one.Task.ID"},
 			{engine + "internal/leader/fires.go", "	var fired taskdb.ForkResult\n",
 				"	time.Sleep(300 * time.Millisecond)\n	var fired taskdb.ForkResult\n"},
 		},

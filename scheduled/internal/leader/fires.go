@@ -71,6 +71,7 @@ func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked i
 		l.Quarantined[id] = time.Now().Add(quarantineTimeLocked)
 	}
 	for _, one := range fired.Failed {
+		l.metrics.Of(one.Type).Recorded(taskdb.OutcomeFailed)
 		l.tellFailed(ctx, one.LaneHead, one.Error)
 		l.log.Error("recurring task cannot be planned and is failed",
 			"task", one.ID, "type", one.Type, "revision", one.Revision, "error", one.Error)

@@ -156,7 +156,7 @@ func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now, until time.Ti
 }
 
 // learn takes the rows of a look. more says that there may be lanes that it has not listed.
-func (m *Marks) learn(rows []taskdb.LaneRow, now time.Time) (more bool) {
+func (m *Marks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 	var fresh []*markedLane
 	for _, row := range rows {
 		key := taskdb.LaneKey{Queue: row.Queue, Type: row.Type, Priority: row.Priority}
@@ -213,21 +213,21 @@ func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now, until time.Time) 
 
 // read reads the answers. more says that there may be lanes that the look has not listed.
 func (l *Lanes) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, more bool, err error) {
-	tasks, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes")
+	tasks, err := pg.CollectNext[taskdb.Lane](results, "list lanes")
 	if err != nil {
 		return found, false, err
 	}
-	recurring, err := pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
+	recurring, err := pg.CollectNext[taskdb.Lane](results, "list lanes of recurring tasks")
 	if err != nil {
 		return found, false, err
 	}
 	more = l.learn(tasks, recurring, now)
-	found.Tasks, found.Recurring = l.worked(taskdb.LanesOf(tasks, false)), l.worked(taskdb.LanesOf(recurring, true))
+	found.Tasks, found.Recurring = l.worked(tasks), l.worked(recurring)
 	found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses")
 	return found, more, err
 }
 
-func (l *Lanes) learn(tasks, recurring []taskdb.LaneRow, now time.Time) (more bool) {
+func (l *Lanes) learn(tasks, recurring []taskdb.Lane, now time.Time) (more bool) {
 	more = l.tasks.learn(tasks, now)
 	return l.recurring.learn(recurring, now) || more
 }

@@ -235,7 +235,7 @@ func (l *Leader) end(
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
 				l.reclaimed = true
-				l.lines = append(l.lines, typedOutcome{state.Type, one.Recorded(state)})
+				l.lines = append(l.lines, typedOutcome{state.Type, state.Recorded})
 				if one.Outcome == taskdb.OutcomeLost {
 					l.lost = append(l.lost, failures.Of(one, state))
 				}

@@ -33,7 +33,7 @@ type walk struct {
 
 // walked is the result of a round.
 type walked struct {
-	tasks, recurring []taskdb.LaneRow
+	tasks, recurring []taskdb.Lane
 	took             time.Duration // to list them
 	listed           bool
 }
@@ -114,8 +114,8 @@ func (w *walk) list(ctx context.Context, look *pgx.Batch) (found walked, err err
 	began := time.Now()
 	err = w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 		results := tx.SendBatch(ctx, look)
-		if found.tasks, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes"); err == nil {
-			found.recurring, err = pg.CollectNext[taskdb.LaneRow](results, "list lanes of recurring tasks")
+		if found.tasks, err = pg.CollectNext[taskdb.Lane](results, "list lanes"); err == nil {
+			found.recurring, err = pg.CollectNext[taskdb.Lane](results, "list lanes of recurring tasks")
 		}
 		found.took = time.Since(began)
 		return errors.Join(err, results.Close())

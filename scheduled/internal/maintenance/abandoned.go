@@ -169,7 +169,7 @@ func (a *Abandoned) tell(ended []taskdb.Settlement, done []taskdb.SettleResult) 
 			a.config.Log.Warn("claim taken back", "task", one.ID, "type", state.Type,
 				"revision", one.Revision, "attempt", one.Attempt,
 				"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
-			a.config.Metrics.Of(state.Type).Recorded(one.Recorded(state))
+			a.config.Metrics.Of(state.Type).Recorded(state.Recorded)
 			a.config.Failures.Tell(failures.Of(one, state))
 		}
 	}

@@ -157,17 +157,17 @@ const maxListed = 10_000
 
 // list lists the lanes that no node works. The leader's looks leave these out.
 func (c *TableStats) list(ctx context.Context, nodes []taskdb.LiveNode, found *tableCounts) error {
-	tasks, err := counted[taskdb.LaneRow](ctx, c, "list lanes", taskdb.LanesSQL, nil, maxListed)
+	tasks, err := counted[taskdb.Lane](ctx, c, "list lanes", taskdb.LanesSQL, nil, maxListed)
 	if err != nil {
 		return err
 	}
-	recurring, err := counted[taskdb.LaneRow](
+	recurring, err := counted[taskdb.Lane](
 		ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, nil, maxListed,
 	)
 	if err == nil {
 		found.lanes = taskdb.ListedLanes{
-			Tasks:     taskdb.Unworked(taskdb.LanesOf(tasks, false), nodes),
-			Recurring: taskdb.Unworked(taskdb.LanesOf(recurring, true), nodes),
+			Tasks:     taskdb.Unworked(tasks, nodes),
+			Recurring: taskdb.Unworked(recurring, nodes),
 		}
 	}
 	return err

@@ -44,14 +44,12 @@ SELECT picked.id, picked.revision, picked.type FROM picked ORDER BY picked.due L
 func (s Queries) PickFires(
 	ctx context.Context, q pg.DB, now *time.Time, lanes []Lane, most int, aside ...string,
 ) ([]LaneHead, error) {
-	queues, kinds, heads := make([]string, len(lanes)), make([]string, len(lanes)), make([]time.Time, len(lanes))
-	for i, l := range lanes {
-		queues[i], kinds[i], heads[i] = l.Queue, l.Type, l.Head
-	}
 	most = min(most, MaxForks)
 	each := max(most/max(len(lanes), 1), 1)
 	return pg.CollectRows[LaneHead](ctx, q, "pick recurring tasks",
-		s.Schema.SQL(PickFiresSQL), now, queues, kinds, each, pg.OrEmpty(aside), most, heads)
+		s.Schema.SQL(PickFiresSQL), now, column(lanes, func(l *Lane) string { return l.Queue }),
+		column(lanes, func(l *Lane) string { return l.Type }), each, pg.OrEmpty(aside), most,
+		column(lanes, func(l *Lane) time.Time { return l.Head }))
 }
 
 // RecurringSQL reads recurring tasks that are due. The rows are found by their ids, because any other condition could
@@ -97,11 +95,8 @@ type dueTask struct {
 func (s Queries) DueFires(
 	ctx context.Context, q pg.DB, now *time.Time, picked []LaneHead, most int,
 ) (due DueFires, err error) {
-	ids := make([]string, len(picked))
-	for i, one := range picked {
-		ids[i] = one.ID
-	}
-	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks", s.Schema.SQL(RecurringSQL), now, ids)
+	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks", s.Schema.SQL(RecurringSQL), now,
+		column(picked, func(h *LaneHead) string { return h.ID }))
 	if err != nil || len(tasks) == 0 {
 		return due, err
 	}

@@ -110,11 +110,11 @@ func TestAgainOnALockedRow(t *testing.T) {
 	holds := b.Take(enginetest.Noon)
 	unlock := enginetest.Lock(t, b.Pool, "locked")
 	b.InTx(func(tx pgx.Tx) {
-		done, edited, err := b.SettleAgains(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
+		done, err := b.Again(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
 			enginetest.Again(holds["locked"], enginetest.Noon),
 		})
-		if err != nil || len(done) != 1 || !done[0].Held || done[0].Settled || len(edited) != 0 {
-			t.Errorf("settled %+v, to be settled otherwise %+v, %v", done, edited, err)
+		if err != nil || len(done) != 1 || !done[0].Held || !done[0].Current || done[0].Settled {
+			t.Errorf("settled %+v, %v", done, err)
 		}
 	})
 	all := []taskdb.Settlement{

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -22,10 +21,12 @@ func (s Queries) followUp(
 	// All transactions insert in the order of schedule_many, so that no two of them deadlock. Of two with one id the
 	// later wins.
 	slices.SortStableFunc(asked, func(a, b followUp) int { return cmp.Compare(a.task.ID+"~", b.task.ID+"~") })
-	for part := range partsOf(asked) {
+	for left := asked; len(left) > 0; {
+		part := left[:fits(left)]
 		if err := s.schedulePart(ctx, q, service, part); err != nil {
 			return err
 		}
+		left = left[len(part):]
 	}
 	if err := s.wakeAgain(ctx, q, asked); err != nil {
 		return err
@@ -63,26 +64,17 @@ const (
 	maxPartBytes = 16 << 20
 )
 
-// partsOf cuts follow-ups into parts, each of which one statement schedules.
-func partsOf(asked []followUp) iter.Seq[[]followUp] {
-	return func(yield func([]followUp) bool) {
-		for len(asked) > 0 {
-			n, size := 0, 0
-			for n < min(len(asked), FollowUpsAtOnce) {
-				if payload, ok := asked[n].task.Payload.(store.JSON); ok {
-					size += len(payload)
-				}
-				if n > 0 && size > maxPartBytes {
-					break
-				}
-				n++
-			}
-			if !yield(asked[:n]) {
-				return
-			}
-			asked = asked[n:]
+// fits returns how many of the follow-ups one statement schedules.
+func fits(asked []followUp) (n int) {
+	for size := 0; n < min(len(asked), FollowUpsAtOnce); n++ {
+		if payload, ok := asked[n].task.Payload.(store.JSON); ok {
+			size += len(payload)
+		}
+		if n > 0 && size > maxPartBytes {
+			break
 		}
 	}
+	return n
 }
 
 // schedulePart schedules follow-ups with one statement, and notes their receipts.

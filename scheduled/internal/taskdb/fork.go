@@ -7,10 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Fork fires the due recurring tasks of the given lanes, in q's transaction. It makes at most `most` occurrences, and
@@ -58,27 +56,10 @@ func (s Queries) WriteFires(ctx context.Context, q pg.DB, now *time.Time, due Du
 	if len(due.tasks) == 0 {
 		return done, nil
 	}
-	ids := make([]string, len(due.tasks))
-	for i, one := range due.tasks {
-		ids[i] = one.Task.ID
-	}
-	type locked struct {
-		ID       string
-		Revision int64
-		NextFire time.Time
-	}
-	found, err := pg.CollectRows[locked](ctx, q, "lock recurring tasks", s.Schema.SQL(lockRecurringSQL), ids)
+	tasks, err := s.unchanged(ctx, q, due.tasks)
 	if err != nil {
 		return done, err
 	}
-	still := map[string]locked{}
-	for _, one := range found {
-		still[one.ID] = one
-	}
-	tasks := slices.DeleteFunc(slices.Clone(due.tasks), func(one dueTask) bool {
-		row, found := still[one.Task.ID]
-		return !found || row.Revision != one.Task.Revision || !row.NextFire.Equal(one.Task.NextFire)
-	})
 	live, err := s.live(ctx, q, now, tasks)
 	if err != nil {
 		return done, err
@@ -87,17 +68,43 @@ func (s Queries) WriteFires(ctx context.Context, q pg.DB, now *time.Time, due Du
 	if err != nil {
 		return done, err
 	}
-	var c ForkColumns
+	var w fireWrites
 	for _, one := range tasks {
-		if busy[one.Task.ID] {
-			done.Busy = append(done.Busy, one.Task.ID)
+		switch id := one.Task.ID; {
+		case busy[id]:
+			done.Busy = append(done.Busy, id)
 			continue
+		case one.err != nil:
+			failed := unreadable{LaneHead{id, one.Task.Revision, one.Task.Type}, sanitize.Text(one.err.Error())}
+			if err := s.FailHead(ctx, q, failed.LaneHead, failed.Error); err != nil {
+				return done, err
+			}
+			done.Failed = append(done.Failed, failed)
+		default:
+			w.add(one, live[id], due.most)
 		}
-		c.add(one, live[one.Task.ID], due.most)
 		done.Looked++
 	}
-	done.Failed = c.failed
-	return done, s.WriteForks(ctx, q, &c)
+	return done, s.write(ctx, q, &w)
+}
+
+// unchanged locks the tasks that nobody has changed or locked since they were read.
+func (s Queries) unchanged(ctx context.Context, q pg.DB, tasks []dueTask) ([]dueTask, error) {
+	type locked struct {
+		ID       string
+		Revision int64
+		NextFire time.Time
+	}
+	found, err := pg.CollectRows[locked](ctx, q, "lock recurring tasks", s.Schema.SQL(lockRecurringSQL),
+		column(tasks, func(t *dueTask) string { return t.Task.ID }))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(tasks), func(one dueTask) bool {
+		return !slices.ContainsFunc(found, func(row locked) bool {
+			return row.ID == one.Task.ID && row.Revision == one.Task.Revision && row.NextFire.Equal(one.Task.NextFire)
+		})
+	}), nil
 }
 
 // An occurrence has not ended while its status is not final. It has also not ended while a claim holds it, because a
@@ -129,15 +136,15 @@ type occurrence struct {
 func (s Queries) live(
 	ctx context.Context, q pg.DB, now *time.Time, tasks []dueTask,
 ) (map[string][]occurrence, error) {
-	ids, from, most := make([]string, len(tasks)), make([]*time.Time, len(tasks)), make([]*int, len(tasks))
-	for i, one := range tasks {
-		ids[i], from[i] = one.Task.ID, one.Task.OpenOccurrencesFrom
-		if one.Task.Overlap != "cancel_running" || one.Task.GoesOn() {
-			most[i] = new(1)
-		}
-	}
-	found, err := pg.CollectRows[occurrence](ctx, q, "read occurrences",
-		s.Schema.SQL(liveOccurrencesSQL), ids, from, now, most)
+	found, err := pg.CollectRows[occurrence](ctx, q, "read occurrences", s.Schema.SQL(liveOccurrencesSQL),
+		column(tasks, func(t *dueTask) string { return t.Task.ID }),
+		column(tasks, func(t *dueTask) *time.Time { return t.Task.OpenOccurrencesFrom }), now,
+		column(tasks, func(t *dueTask) *int {
+			if t.cancels() {
+				return nil
+			}
+			return new(1)
+		}))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +163,7 @@ func (s Queries) lockLive(
 ) (busy map[string]bool, err error) {
 	parents := map[string]string{}
 	for _, due := range tasks {
-		if due.Task.Overlap == "cancel_running" && !due.Task.GoesOn() {
+		if due.cancels() {
 			for _, one := range live[due.Task.ID] {
 				parents[one.ID] = due.Task.ID
 			}
@@ -177,41 +184,50 @@ func (s Queries) lockLive(
 	return busy, nil
 }
 
-// ForkColumns has the rows to be written, as one list for each column, because unnest takes them so.
-type ForkColumns struct {
-	cancelled, cancelledBy []string
-
-	parents, skips []string
-	fires          []time.Time
-
-	IDs, Messages, Ended   []string
-	Nexts, Lasts, LiveFrom []*time.Time
-	Counts                 []int
-	walls                  []*time.Time
-	zoneData               []*string
-
-	failed []unreadable
+// fireWrites is what fires write.
+type fireWrites struct {
+	cancelled []cancelled
+	forked    []forked
+	advanced  []Advanced
 }
 
+// cancelled is an earlier occurrence that a fire cancels.
+type cancelled struct{ id, by string }
+
+// forked is an occurrence, or the row of a fire that does not run.
+type forked struct {
+	parent string
+	fire   time.Time
+	skip   string
+}
+
+// Advanced is a recurring task with its next fire, or one that has ended.
+type Advanced struct {
+	ID       string
+	Next     *time.Time
+	Last     *time.Time
+	Count    int
+	Ended    string     // why there is no next fire
+	OpenFrom *time.Time // all earlier occurrences have ended
+	// Wall and ZoneData are stored beside the next fire, so that the fire can be planned anew when new zone data change
+	// the zone's clocks. @every does not look at clocks, and has none.
+	Wall     *time.Time
+	ZoneData *string
+}
+
+// cancels reports whether a fire of the task cancels earlier occurrences.
+func (d *dueTask) cancels() bool { return d.Task.Overlap == "cancel_running" && !d.Task.GoesOn() }
+
 // add decides about the fires of one task. It makes at most `most` occurrences.
-func (c *ForkColumns) add(due dueTask, live []occurrence, most int) {
-	task := due.Task
-	if due.err != nil {
-		why := sanitize.Text(due.err.Error())
-		c.failed = append(c.failed, unreadable{LaneHead{task.ID, task.Revision, task.Type}, why})
-		c.advance(
-			task, fireplan.Plan{Ended: why, Count: task.OccurrenceCount, Last: task.LastFire}, "FAILED", nil, plan{},
-		)
-		return
-	}
-	blocked := ""
+func (w *fireWrites) add(due dueTask, live []occurrence, most int) {
+	task, blocked := due.Task, ""
 	if len(live) > 0 && task.Overlap == "skip" {
 		blocked = "an earlier occurrence has not ended: " + live[len(live)-1].ID
 	}
 	f := due.Decide(blocked, most)
-	if task.Overlap == "cancel_running" && f.Runs && !task.GoesOn() {
+	if f.Runs && due.cancels() {
 		for _, one := range live {
-			c.cancelled, c.cancelledBy = append(c.cancelled, one.ID), append(c.cancelledBy, "task "+task.ID)
+			w.cancelled = append(w.cancelled, cancelled{one.ID, "task " + task.ID})
 		}
 	}
 	from := task.Now
@@ -220,38 +236,16 @@ func (c *ForkColumns) add(due dueTask, live []occurrence, most int) {
 		from = live[0].ScheduledAt
 	}
 	for _, one := range f.Fires {
-		c.parents, c.fires, c.skips = append(c.parents, task.ID), append(c.fires, one.At), append(c.skips, one.Skip)
+		w.forked = append(w.forked, forked{task.ID, one.At, one.Skip})
 		if one.Skip == "" && one.At.Before(from) {
 			from = one.At
 		}
 	}
-	c.advance(task, f, "COMPLETED", &from, planOf(due.rule, f.Next, due.fingerprint))
-}
-
-// plan is stored beside the next fire, so that the fire can be planned anew when new zone data change the zone's
-// clocks.
-type plan struct {
-	wall     *time.Time
-	zoneData *string
-}
-
-func planOf(rule *recurrence.Rule, next time.Time, fingerprint string) plan {
-	wall := rule.Wall(next)
-	if wall.IsZero() { // @every does not look at clocks
-		return plan{}
+	next := Advanced{ID: task.ID, Next: orNull(&f.Next), Last: f.Last, Count: f.Count, Ended: f.Ended, OpenFrom: &from}
+	if wall := due.rule.Wall(f.Next); !wall.IsZero() {
+		next.Wall, next.ZoneData = &wall, &due.fingerprint
 	}
-	return plan{wall: &wall, zoneData: &fingerprint}
-}
-
-func (c *ForkColumns) advance(task fireplan.Task, f fireplan.Plan, ended string, liveFrom *time.Time, plan plan) {
-	var next *time.Time
-	if !f.Next.IsZero() {
-		next = &f.Next
-	}
-	c.IDs, c.Nexts = append(c.IDs, task.ID), append(c.Nexts, next)
-	c.Lasts, c.Counts = append(c.Lasts, f.Last), append(c.Counts, f.Count)
-	c.Messages, c.Ended, c.LiveFrom = append(c.Messages, f.Ended), append(c.Ended, ended), append(c.LiveFrom, liveFrom)
-	c.walls, c.zoneData = append(c.walls, plan.wall), append(c.zoneData, plan.zoneData)
+	w.advanced = append(w.advanced, next)
 }
 
 const cancelOccurrencesSQL = `
@@ -267,30 +261,45 @@ FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, ski
 const AdvanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
-    open_occurrences_from = coalesce(one.open_occurrences_from, t.open_occurrences_from), planned_wall = one.wall,
-    planned_zone_data = one.zone_data,
-    status = CASE WHEN one.next IS NULL THEN one.ended ELSE t.status END,
+    open_occurrences_from = one.open_occurrences_from, planned_wall = one.wall, planned_zone_data = one.zone_data,
+    status = CASE WHEN one.next IS NULL THEN 'COMPLETED' ELSE t.status END,
     finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
     last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,
-    message = coalesce(nullif(one.message, ''), t.message)
-FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::text[], $7::timestamptz[],
-    $8::timestamp[], $9::text[]) AS one (id, next, last, count, message, ended, open_occurrences_from, wall, zone_data)
+    message = coalesce(nullif(one.ended, ''), t.message)
+FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::timestamptz[],
+    $7::timestamp[], $8::text[]) AS one (id, next, last, count, ended, open_occurrences_from, wall, zone_data)
 WHERE t.id = ANY (ARRAY[one.id])`
 
-// WriteForks must run in the engine's context, so that the triggers do not take the status of a task that has ended
-// for somebody's edit.
-func (s Queries) WriteForks(ctx context.Context, q pg.DB, c *ForkColumns) error {
-	if len(c.cancelled) > 0 {
-		if _, err := q.Exec(ctx, s.Schema.SQL(cancelOccurrencesSQL), c.cancelled, c.cancelledBy); err != nil {
-			return fmt.Errorf("cancel %d earlier occurrences: %w", len(c.cancelled), err)
-		}
-	}
-	if len(c.fires) > 0 {
-		if _, err := q.Exec(ctx, s.Schema.SQL(forkSQL), c.parents, c.fires, c.skips); err != nil {
-			return fmt.Errorf("fork %d occurrences: %w", len(c.fires), err)
-		}
-	}
-	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL), c.IDs, c.Nexts, c.Lasts, c.Counts, c.Messages, c.Ended, c.LiveFrom,
-		c.walls, c.zoneData)
+// Advance plans the next fires. It must run in the engine's context, so that the triggers do not take the status of a
+// task that has ended for somebody's edit.
+func (s Queries) Advance(ctx context.Context, q pg.DB, tasks []Advanced) error {
+	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL),
+		column(tasks, func(a *Advanced) string { return a.ID }),
+		column(tasks, func(a *Advanced) *time.Time { return a.Next }),
+		column(tasks, func(a *Advanced) *time.Time { return a.Last }),
+		column(tasks, func(a *Advanced) int { return a.Count }),
+		column(tasks, func(a *Advanced) string { return a.Ended }),
+		column(tasks, func(a *Advanced) *time.Time { return a.OpenFrom }),
+		column(tasks, func(a *Advanced) *time.Time { return a.Wall }),
+		column(tasks, func(a *Advanced) *string { return a.ZoneData }))
 	return pg.Annotate(err, "plan the next fires")
+}
+
+func (s Queries) write(ctx context.Context, q pg.DB, w *fireWrites) error {
+	if n := len(w.cancelled); n > 0 {
+		if _, err := q.Exec(ctx, s.Schema.SQL(cancelOccurrencesSQL),
+			column(w.cancelled, func(c *cancelled) string { return c.id }),
+			column(w.cancelled, func(c *cancelled) string { return c.by })); err != nil {
+			return fmt.Errorf("cancel %d earlier occurrences: %w", n, err)
+		}
+	}
+	if n := len(w.forked); n > 0 {
+		if _, err := q.Exec(ctx, s.Schema.SQL(forkSQL),
+			column(w.forked, func(f *forked) string { return f.parent }),
+			column(w.forked, func(f *forked) time.Time { return f.fire }),
+			column(w.forked, func(f *forked) string { return f.skip })); err != nil {
+			return fmt.Errorf("fork %d occurrences: %w", n, err)
+		}
+	}
+	return s.Advance(ctx, q, w.advanced)
 }

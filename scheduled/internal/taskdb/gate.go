@@ -120,18 +120,13 @@ func TextOf(text *string) string {
 func (s Queries) Gate(
 	ctx context.Context, q pg.DB, now *time.Time, holds []Claim, known map[int64]string,
 ) (map[int64]GateAnswer, error) {
-	n := len(holds)
-	haves := make([]bool, n)
-	ids, fences, revisions, dues := make([]string, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
-	for i, h := range holds {
-		ids[i], fences[i], revisions[i], dues[i] = h.ID, h.Fence, h.Revision, h.Due
-		_, haves[i] = known[h.Fence]
-	}
-	rows, err := q.Query(ctx, s.Schema.SQL(GateSQL), now, ids, fences, revisions, dues, haves)
+	rows, err := q.Query(ctx, s.Schema.SQL(GateSQL), now, idsOf(holds), fencesOf(holds), revisionsOf(holds),
+		column(holds, func(c *Claim) time.Time { return c.Due }),
+		column(holds, func(c *Claim) bool { _, have := known[c.Fence]; return have }))
 	if err != nil {
-		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
+		return nil, fmt.Errorf("ask the gate for %d tasks: %w", len(holds), err)
 	}
-	byFence := make(map[int64]GateAnswer, n)
+	byFence := make(map[int64]GateAnswer, len(holds))
 	// pgx.RowToStructByName is not used, because its allocations for each row are a tenth of what a task costs this
 	// program.
 	var row GateAnswer
@@ -142,7 +137,7 @@ func (s Queries) Gate(
 		byFence[row.Fence] = row
 		return nil
 	}); err != nil {
-		return nil, fmt.Errorf("ask the gate for %d tasks: %w", n, err)
+		return nil, fmt.Errorf("ask the gate for %d tasks: %w", len(holds), err)
 	}
 	return byFence, nil
 }
@@ -175,12 +170,8 @@ type extended struct {
 func (s Queries) Extend(
 	ctx context.Context, q pg.DB, holds []Claim, allowance time.Duration, d *time.Duration,
 ) (map[int64]time.Duration, error) {
-	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
-	for i, h := range holds {
-		ids[i], fences[i] = h.ID, h.Fence
-	}
 	done, err := pg.CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
-		s.Schema.SQL(ExtendSQL), ids, fences, allowance, d)
+		s.Schema.SQL(ExtendSQL), idsOf(holds), fencesOf(holds), allowance, d)
 	if err != nil {
 		return nil, err
 	}
@@ -214,10 +205,6 @@ type RecheckRow struct {
 
 // Recheck asks for the state of claims. A claim that is gone has no row in the answer.
 func (s Queries) Recheck(ctx context.Context, q pg.DB, holds []Claim) ([]RecheckRow, error) {
-	ids, fences, revisions := make([]string, len(holds)), make([]int64, len(holds)), make([]int64, len(holds))
-	for i, h := range holds {
-		ids[i], fences[i], revisions[i] = h.ID, h.Fence, h.Revision
-	}
 	return pg.CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
-		s.Schema.SQL(RecheckSQL), ids, fences, revisions)
+		s.Schema.SQL(RecheckSQL), idsOf(holds), fencesOf(holds), revisionsOf(holds))
 }

@@ -82,6 +82,14 @@ func TestEachEndHasALine(t *testing.T) {
 				}
 			})
 		}, "JOB rev=1 attempt=0 scheduled=real finished=real FAILED error=oh"},
+		"refused at the fire": {func(b *bench) {
+			b.Exec(`CREATE OR REPLACE FUNCTION tasktable.cron_fault(cron text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
+				AS 'SELECT NULL::text'`)
+			b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', 'oh', 'one', 'UTC', $1)`, enginetest.Noon)
+			b.Fires(enginetest.Noon)
+		}, "JOB rev=1 attempt=0 scheduled=real finished=real FAILED error=invalid: cron must be 5 fields (minute, hour, " +
+			"day of month, month, day of week), 6 with the seconds first, @hourly, @daily, @midnight, @weekly, @monthly, " +
+			"@yearly, @annually or @every with a duration, got \"oh\""},
 		"refused at the settle": {func(b *bench) {
 			failHeld(b, b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}}))
 		}, "JOB rev=1 attempt=1 scheduled=real finished=real FAILED error=too odd"},

@@ -132,7 +132,7 @@ var RecurringLookSQL = ofRecurring.Replace(LookSQL)
 
 // ofRecurring turns a statement about lanes into one about the lanes of recurring tasks.
 var ofRecurring = strings.NewReplacer(
-	nextPrioritySQL, "",
+	nextPrioritySQL, "", "false AS recurring", "true AS recurring",
 	"t.cron IS NULL", "t.cron IS NOT NULL", "t.priority::int AS priority", "0 AS priority",
 	" AND t.priority = known.priority", "", " AND t.priority = lane.priority", "",
 	", t.priority)", ")", ", low.priority)", ")", ", lane.priority)", ")",
@@ -143,10 +143,8 @@ var ofRecurring = strings.NewReplacer(
 func (s Queries) QueueLook(
 	batch *pgx.Batch, recurring bool, known []LaneAt, gaps []Gap, most int, until time.Time,
 ) {
-	low, high := make([]LaneAt, len(gaps)), make([]LaneAt, len(gaps))
-	for i, gap := range gaps {
-		low[i].LaneKey, high[i].LaneKey = gap.Low, gap.High
-	}
+	low := column(gaps, func(g *Gap) LaneAt { return LaneAt{LaneKey: g.Low} })
+	high := column(gaps, func(g *Gap) LaneAt { return LaneAt{LaneKey: g.High} })
 	statement := LookSQL
 	if recurring {
 		statement = RecurringLookSQL
@@ -158,33 +156,26 @@ func (s Queries) QueueLook(
 
 // columnsOfLanes makes one list for each column, because unnest takes them so.
 func columnsOfLanes(lanes []LaneAt) []any {
-	n := len(lanes)
-	queues, kinds, priorities, times := make([]string, n), make([]string, n), make([]int, n), make([]time.Time, n)
-	for i, one := range lanes {
-		queues[i], kinds[i], priorities[i], times[i] = one.Queue, one.Type, one.Priority, one.At
+	return []any{
+		column(lanes, func(l *LaneAt) string { return l.Queue }),
+		column(lanes, func(l *LaneAt) string { return l.Type }),
+		column(lanes, func(l *LaneAt) int { return l.Priority }),
+		column(lanes, func(l *LaneAt) time.Time { return l.At }),
 	}
-	return []any{queues, kinds, priorities, times}
 }
 
-// laneTimesSQL are the times that are read of a lane. due_in is at most a week, because the leader need not look
-// further ahead, and infinity would not fit. late counts from when the task was first due.
+// laneTimesSQL are the times that are read of a lane. due_in and late are in nanoseconds, because database/sql reads no
+// intervals. due_in is at most a week, because the leader need not look further ahead, and infinity would not fit. late
+// counts from when the task was first due.
 const laneTimesSQL = `
     least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz) AS head,
-    least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)
-        - coalesce($1::timestamptz, clock_timestamp())), 604800)::float8 AS due_in,
-    greatest(extract(epoch FROM coalesce($1::timestamptz, clock_timestamp())
+    (least(extract(epoch FROM least(greatest(lane.next_attempt_at, '1970-01-01'::timestamptz),
+        '9999-12-30'::timestamptz) - coalesce($1::timestamptz, clock_timestamp())), 604800)
+        * 1000000000)::bigint AS due_in,
+    (greatest(extract(epoch FROM coalesce($1::timestamptz, clock_timestamp())
         - least(CASE WHEN lane.due_at > '1970-01-01' THEN lane.due_at END,
-            greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)), 0)::float8 AS late`
-
-// LaneRow is a lane as LookSQL returns it.
-type LaneRow struct {
-	Queue    string
-	Type     string
-	Priority int
-	Head     time.Time
-	DueIn    float64
-	Late     float64
-}
+            greatest(lane.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30'::timestamptz)), 0)
+        * 1000000000)::bigint AS late, false AS recurring`
 
 // WorkedBy returns the queues and types for which some node has both slots and a handler, in order.
 func WorkedBy(nodes []LiveNode) []LaneKey {
@@ -227,36 +218,16 @@ func Unworked(lanes []Lane, nodes []LiveNode) []Lane {
 
 // Lanes lists all lanes and the pauses at the time now. nil means the database's time.
 func (s Queries) Lanes(ctx context.Context, q pg.DB, now *time.Time) (found ListedLanes, err error) {
-	if found.Tasks, err = s.LaneRows(ctx, q, LanesSQL, now, false); err != nil {
+	if found.Tasks, err = s.lanes(ctx, q, LanesSQL, now); err != nil {
 		return found, err
 	}
-	if found.Recurring, err = s.LaneRows(ctx, q, RecurringLanesSQL, now, true); err != nil {
+	if found.Recurring, err = s.lanes(ctx, q, RecurringLanesSQL, now); err != nil {
 		return found, err
 	}
 	found.Paused, err = s.Pauses(ctx, q, now, nil)
 	return found, err
 }
 
-// LaneRows runs one of the statements that list lanes.
-func (s Queries) LaneRows(
-	ctx context.Context, q pg.DB, statement string, now *time.Time, recurring bool,
-) ([]Lane, error) {
-	listed, err := pg.CollectRows[LaneRow](ctx, q, "list lanes", s.Schema.SQL(statement), now, nil)
-	if err != nil {
-		return nil, err
-	}
-	return LanesOf(listed, recurring), nil
-}
-
-// LanesOf returns the lanes of rows.
-func LanesOf(rows []LaneRow, recurring bool) []Lane {
-	var lanes []Lane
-	for _, row := range rows {
-		lanes = append(lanes, Lane{
-			Queue: row.Queue, Type: row.Type, Priority: row.Priority,
-			DueIn: time.Duration(row.DueIn * float64(time.Second)),
-			Late:  time.Duration(row.Late * float64(time.Second)), Head: row.Head, Recurring: recurring,
-		})
-	}
-	return lanes
+func (s Queries) lanes(ctx context.Context, q pg.DB, statement string, now *time.Time) ([]Lane, error) {
+	return pg.CollectRows[Lane](ctx, q, "list lanes", s.Schema.SQL(statement), now, nil)
 }

@@ -13,13 +13,13 @@ import (
 // LiveNode is a node that is not dead, as the leader knows it.
 type LiveNode struct {
 	Number        int64
-	Queues        map[string]int // the slots of each queue; shared slots count for each queue
+	Queues        map[string]int `db:"-"` // the slots of each queue; shared slots count for each queue
 	Shares        bool           // its slots serve all its queues
 	Types         []string
 	Transactional []string                 // the types whose handlers take a transaction
 	Places        int                      // how many of these handlers it runs at once
-	TypeSlots     map[string]int           // how many handlers of a type it runs at once, of the types with a limit
-	Averages      map[string]time.Duration // how long its handlers run, by type
+	TypeSlots     map[string]int           `db:"-"` // how many handlers of a type it runs, of the types with a limit
+	Averages      map[string]time.Duration `db:"-"` // how long its handlers run, by type
 	Held          bool                     // its lock is held, so its session lives
 	Hears         bool                     // it has an OnDead or OnLost hook
 	Led           bool                     // of the nodes not known to be dead, it is the last that began to lead
@@ -52,40 +52,29 @@ WITH held AS MATERIALIZED (
     WHERE l.locktype = 'advisory' AND l.classid::bigint = $1::bigint AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
-SELECT n.number, n.queues::text AS queues, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
+SELECT n.number, n.queues::text AS queues_text, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
     n.receives_failures AS hears,
-    array_remove(n.transactional, NULL) AS transactional, n.places, n.type_slots::text AS type_slots,
-    n.averages::text AS averages, n.number IN (SELECT held.number FROM held) AS held,
+    array_remove(n.transactional, NULL) AS transactional, n.places, n.type_slots::text AS type_slots_text,
+    n.averages::text AS averages_text, n.number IN (SELECT held.number FROM held) AS held,
     coalesce(n.elected_at = max(n.elected_at) OVER (), false) AS led,
-    coalesce((extract(epoch FROM statement_timestamp() - n.last_seen_at) * 1000)::bigint, -1) AS silent -- milliseconds
+    coalesce(statement_timestamp() - n.last_seen_at, interval '-1 ms') AS silent
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL ORDER BY n.number`
 
-// NodeRow is a row of NodesSQL.
+// NodeRow is a row of NodesSQL. The columns that somebody may have spoiled are read as text.
 type NodeRow struct {
-	Number        int64
-	Queues        string
-	Types         []string
-	Shares        bool
-	Hears         bool
-	Transactional []string
-	Places        int
-	TypeSlots     string
-	Averages      string
-	Held          bool
-	Led           bool
-	Silent        int64
+	LiveNode
+
+	QueuesText    string
+	TypeSlotsText string
+	AveragesText  string
 }
 
 // Node converts a row. A row that somebody has spoiled becomes a node without queues, limits or averages.
 func (r NodeRow) Node() LiveNode {
-	node := LiveNode{
-		Number: r.Number, Types: r.Types, Shares: r.Shares, Hears: r.Hears,
-		Transactional: r.Transactional, Places: r.Places,
-		Averages: DecodeAverages(r.Averages), Held: r.Held, Led: r.Led,
-		Silent: time.Duration(max(r.Silent, -1)) * time.Millisecond,
-	}
-	_ = json.Unmarshal([]byte(r.Queues), &node.Queues)
-	_ = json.Unmarshal([]byte(r.TypeSlots), &node.TypeSlots)
+	node := r.LiveNode
+	node.Averages = DecodeAverages(r.AveragesText)
+	_ = json.Unmarshal([]byte(r.QueuesText), &node.Queues)
+	_ = json.Unmarshal([]byte(r.TypeSlotsText), &node.TypeSlots)
 	if r.Shares {
 		ShareSlots(node.Queues)
 	}

@@ -62,11 +62,9 @@ FROM (
 
 // Requeue puts overlooked tasks behind the others of their lanes. It returns how many.
 func (s Queries) Requeue(ctx context.Context, q pg.DB, tasks []Overlooked) (moved int, err error) {
-	ids, until := make([]string, len(tasks)), make([]time.Time, len(tasks))
-	for i, one := range tasks {
-		ids[i], until[i] = one.ID, one.Until
-	}
-	written, err := q.Exec(ctx, s.Schema.SQL(RequeueSQL), ids, until)
+	written, err := q.Exec(ctx, s.Schema.SQL(RequeueSQL),
+		column(tasks, func(o *Overlooked) string { return o.ID }),
+		column(tasks, func(o *Overlooked) time.Time { return o.Until }))
 	if err != nil {
 		return 0, fmt.Errorf("move tasks that lie before the marks: %w", err)
 	}

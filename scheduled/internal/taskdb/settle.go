@@ -6,14 +6,46 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/store"
 )
+
+// All statements that settle have the same first parameters: $1 is the time, or null for the database's clock, $2 to
+// $11 are these columns of the attempts, and $12 is the node.
+const (
+	attemptArrays = `$2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[],
+        $8::timestamptz[], $9::timestamptz[], $10::text[], $11::text[]`
+	attemptNames = `id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result`
+)
+
+// attemptArgs are $1 to $12 of the statements that settle, and more.
+func attemptArgs(now *time.Time, node *int64, settlements []Settlement, more ...any) []any {
+	return append([]any{
+		now,
+		column(settlements, func(s *Settlement) string { return s.ID }),
+		column(settlements, func(s *Settlement) int64 { return s.Fence }),
+		column(settlements, func(s *Settlement) int64 { return s.Revision }),
+		column(settlements, func(s *Settlement) int { return s.Attempt }),
+		column(settlements, func(s *Settlement) *time.Time { return orNull(&s.Due) }),
+		column(settlements, func(s *Settlement) string { return s.Type }),
+		column(settlements, func(s *Settlement) *time.Time { return s.ScheduledAt }),
+		column(settlements, func(s *Settlement) *time.Time { return s.StartedAt }),
+		column(settlements, func(s *Settlement) *string { return s.Message }),
+		column(settlements, func(s *Settlement) *string { return s.Result }),
+		node,
+	}, more...)
+}
+
+// orNull returns nil for the zero time.
+func orNull(at *time.Time) *time.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return at
+}
 
 // SettleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
 // that an application's open transaction has locked, and reports the row as held, so that this row stalls no other.
 // Its joins go by the primary key, row by row. A hash join or a scan, which stale statistics could suggest, would
-// read the whole table. ANY (ARRAY[...]) leaves Postgres only one probe for each row. $1 is the time, or null for the
-// database's clock. The last parameter is the node. The others are the columns of the settlements.
+// read the whole table. ANY (ARRAY[...]) leaves Postgres only one probe for each row.
 const SettleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
@@ -26,12 +58,9 @@ WITH locked AS MATERIALIZED (
         CASE WHEN s.to_status NOT IN ('', 'QUEUED') THEN s.to_status
             WHEN s.to_status = '' AND t.attempt >= t.max_attempts THEN 'FAILED'
             WHEN t.status = 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
-        $9::timestamptz[],
-            $10::text[], $11::text[], $12::text[], $13::timestamptz[], $14::interval[], $15::boolean[], $16::text[],
-            $17::text[], $18::text[], $19::boolean[]) WITH ORDINALITY
-        AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, outcome, edited, to_status, next_at,
-        next_in, refund, error, message, result, waits, place)
+    FROM unnest(` + attemptArrays + `, $13::text[], $14::text[], $15::text[], $16::timestamptz[], $17::interval[],
+        $18::boolean[], $19::text[], $20::boolean[]) WITH ORDINALITY AS s (` + attemptNames + `,
+        outcome, edited, to_status, next_at, next_in, refund, error, waits, place)
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) AS clock
     LEFT JOIN LATERAL (
         SELECT t.ctid AS tid, t.type::text AS type, t.scheduled_at::timestamptz AS row_scheduled_at,
@@ -50,7 +79,9 @@ WITH locked AS MATERIALIZED (
     ) AS t ON true
 ), planned AS (
     SELECT l.*, CASE WHEN l.current AND l.next_status = 'QUEUED' THEN l.next_due
-        WHEN NOT l.current AND l.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END AS next
+        WHEN NOT l.current AND l.status IN ('QUEUED', 'EXECUTING') THEN l.edited_due END AS next,
+        CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED'
+        AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END AS recorded
     FROM locked AS l
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
@@ -81,15 +112,14 @@ WITH locked AS MATERIALIZED (
     FROM planned AS l
     WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
 ), ended AS (
-    SELECT l.fence, l.id AS task_id, coalesce(l.type, l.row_type) AS type, l.revision, l.attempt,
+    SELECT l.fence, l.id AS task_id, coalesce(nullif(l.type, ''), l.row_type) AS type, l.revision, l.attempt,
         coalesce(l.scheduled_at, l.row_scheduled_at) AS scheduled_at, l.due_at,
         coalesce(l.started_at, l.written_start) AS started_at, l.now AS finished_at,
-        CASE WHEN l.current THEN l.outcome WHEN l.started_at IS NULL AND l.edited = 'RELEASED'
-        AND l.status = 'CANCELLED' THEN 'CANCELLED' ELSE l.edited END AS outcome,
+        l.recorded AS outcome,
         CASE WHEN l.current AND l.outcome IN ('RETRIED', 'FAILED', 'SNOOZED') AND NOT l.waits AND l.row_waits > 1
             THEN concat(l.error, ' (before that it waited ', l.row_waits, ' times)') ELSE l.error END AS error,
-        coalesce($20::bigint, l.written_node) AS node
-    FROM locked AS l
+        coalesce($12::bigint, l.written_node) AS node
+    FROM planned AS l
     -- A task may wait for days behind a host that is down. So only the first of its waits has a line.
     WHERE l.tid IS NOT NULL AND NOT coalesce(l.current AND l.waits AND l.row_waits > 0, false)
 ), ` + recordedSQL + `
@@ -100,34 +130,22 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
             ELSE false END AS held,
     coalesce(l.next <= l.now + interval '2 seconds', false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
-    coalesce(l.type, l.row_type, '') AS type,
-    coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
+    coalesce(nullif(l.type, ''), l.row_type, '') AS type,
+    l.recorded, coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
 FROM planned AS l`
 
 // SettleResult is the result of one settlement.
 type SettleResult struct {
-	Fence   int64
-	Settled bool
-	Current bool   // the row still belonged to this attempt
-	Held    bool   // not settled, because another transaction has locked the row: try again
-	DueSoon bool   // the task is due again within two seconds, so the leader should look
-	Status  string // of the row now
-	Type    string
-	Woken   bool // run_now was called during the attempt, so a trigger has queued the task again
-	Folded  bool // the task has waited before, so the history has no line of this claim
-}
-
-// Recorded is the outcome that the history shows for a settlement.
-func (s Settlement) Recorded(state SettleResult) string {
-	switch {
-	case state.Current && s.Outcome != OutcomeLost && state.Status == string(store.StatusFailed):
-		return OutcomeFailed // also if Postgres refused to record the handler's outcome
-	case state.Current:
-		return s.Outcome
-	case s.StartedAt == nil && s.Edited == OutcomeReleased && state.Status == string(store.StatusCancelled):
-		return OutcomeCancelled
-	}
-	return s.Edited
+	Fence    int64
+	Settled  bool
+	Current  bool   // the row still belonged to this attempt
+	Held     bool   // not settled, because another transaction has locked the row: try again
+	DueSoon  bool   // the task is due again within two seconds, so the leader should look
+	Status   string // of the row now
+	Type     string
+	Recorded string // the outcome that the history shows
+	Woken    bool   // run_now was called during the attempt, so a trigger has queued the task again
+	Folded   bool   // the task has waited before, so the history has no line of this claim
 }
 
 // Settle records outcomes and releases holds, in one statement. A settlement that is neither Settled nor Held has
@@ -135,135 +153,14 @@ func (s Settlement) Recorded(state SettleResult) string {
 func (s Queries) Settle(
 	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {
-	c := columnsOf(settlements)
-	args := append([]any{now}, c.args()...)
 	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
-		s.Schema.SQL(SettleSQL), append(args, node)...)
-}
-
-// AgainSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
-// second row with the same id in one upsert is an error. The trigger draws the revision, computes the next time, and
-// writes a line of changes. A row that no longer belongs to the attempt is left to SettleSQL.
-const AgainSQL = `
-WITH locked AS MATERIALIZED (
-    SELECT s.*, t.type, t.scheduled_at, t.next_status,
-        -- A task that asks for "now" each time would write to the database without a pause.
-        greatest(s.again_at, s.started_at + interval '1 second') AS next_at
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::timestamptz[],
-        $8::timestamptz[],
-            $9::text[], $10::text[], $12::text[])
-        AS s (id, fence, revision, attempt, due_at, started_at, again_at, message, result, trace)
-    CROSS JOIN LATERAL (
-        SELECT t.type::text AS type, t.scheduled_at::timestamptz AS scheduled_at,
-            CASE t.status WHEN 'PAUSED' THEN 'PAUSED' ELSE 'QUEUED' END AS next_status
-        FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = s.id AND t.fence = s.fence AND t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision
-        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-    ) AS t
-), context AS MATERIALIZED (
-    SELECT set_config('tasktable_change.context', 'again' || chr(31)
-        || coalesce('node ' || $11::bigint::text, ''), true)
-), updated AS (
-    UPDATE tasktable.scheduled_tasks AS t
-    SET status = l.next_status, scheduled_at = l.next_at, run_now_at = NULL, fence = NULL, lease_expires_at = NULL,
-        started_at = l.started_at, message = l.message, result = l.result::jsonb, trace = coalesce(l.trace, t.trace)
-    FROM locked AS l, context
-    WHERE t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence
-), ended AS (
-    SELECT l.fence, l.id AS task_id, l.type, l.revision, l.attempt, l.scheduled_at, l.due_at, l.started_at,
-        coalesce($1::timestamptz, clock_timestamp()) AS finished_at, 'COMPLETED' AS outcome, NULL AS error,
-        $11::bigint AS node
-    FROM locked AS l
-), ` + recordedSQL + `
-SELECT l.fence, true AS settled, true AS current, false AS held,
-    l.next_at <= coalesce($1::timestamptz, clock_timestamp()) + interval '2 seconds' AS due_soon,
-    l.next_status AS status, l.type,
-    false AS woken, false AS folded
-FROM locked AS l`
-
-// Again settles completed attempts that schedule their own task anew. It returns only those that it has settled. It
-// sets the change context. Therefore it must run in a transaction of its own, or LeaveSQL must follow it.
-func (s Queries) Again(
-	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
-) ([]SettleResult, error) {
-	c := columnsOf(settlements)
-	agains, traces := make([]time.Time, len(settlements)), make([]*string, len(settlements))
-	for i := range settlements {
-		agains[i] = *settlements[i].Effects.Again
-		if settlements[i].Effects.Trace != "" { // without a new trace, the task keeps its old link
-			traces[i] = &settlements[i].Effects.Trace
-		}
-	}
-	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
-		s.Schema.SQL(AgainSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.startedAts, agains,
-		c.messages, c.results, node, traces)
-}
-
-// settlementColumns holds settlements as one slice for each column, because unnest takes them like this.
-type settlementColumns struct {
-	ids                               []string
-	fences, revisions                 []int64
-	attempts                          []int
-	dues                              []*time.Time
-	types                             []*string
-	scheduledAts, startedAts, nextAts []*time.Time
-	outcomes, edited, to              []string
-	nextIns                           []time.Duration
-	refunds                           []bool
-	errors, messages, results         []*string
-	waits                             []bool
-}
-
-// columnsOf turns rows into columns. It makes its slices with their full capacity, because a busy node settles tens
-// of thousands of tasks a second.
-func columnsOf(settlements []Settlement) *settlementColumns {
-	n := len(settlements)
-	c := &settlementColumns{
-		ids: make([]string, 0, n), fences: make([]int64, 0, n), revisions: make([]int64, 0, n),
-		attempts: make([]int, 0, n), dues: make([]*time.Time, 0, n), types: make([]*string, 0, n),
-		scheduledAts: make([]*time.Time, 0, n), startedAts: make([]*time.Time, 0, n), nextAts: make([]*time.Time, 0, n),
-		outcomes: make([]string, 0, n), edited: make([]string, 0, n), to: make([]string, 0, n),
-		nextIns: make([]time.Duration, 0, n), refunds: make([]bool, 0, n), errors: make([]*string, 0, n),
-		messages: make([]*string, 0, n), results: make([]*string, 0, n), waits: make([]bool, 0, n),
-	}
-	for i := range settlements {
-		c.add(&settlements[i])
-	}
-	return c
-}
-
-func (c *settlementColumns) add(s *Settlement) {
-	c.ids = append(c.ids, s.ID)
-	c.fences = append(c.fences, s.Fence)
-	c.revisions = append(c.revisions, s.Revision)
-	c.attempts = append(c.attempts, s.Attempt)
-	var due *time.Time
-	if !s.Due.IsZero() {
-		due = &s.Due
-	}
-	c.dues = append(c.dues, due)
-	var kind *string
-	if s.Type != "" {
-		kind = &s.Type
-	}
-	c.types = append(c.types, kind)
-	c.scheduledAts = append(c.scheduledAts, s.ScheduledAt)
-	c.startedAts = append(c.startedAts, s.StartedAt)
-	c.nextAts = append(c.nextAts, s.NextAt)
-	c.outcomes = append(c.outcomes, s.Outcome)
-	c.edited = append(c.edited, s.Edited)
-	c.to = append(c.to, string(s.To))
-	c.nextIns = append(c.nextIns, s.NextIn)
-	c.refunds = append(c.refunds, s.Refund)
-	c.errors = append(c.errors, s.Error)
-	c.messages = append(c.messages, s.Message)
-	c.results = append(c.results, s.Result)
-	c.waits = append(c.waits, s.Waits)
-}
-
-func (c *settlementColumns) args() []any {
-	return []any{
-		c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types, c.scheduledAts, c.startedAts,
-		c.outcomes, c.edited, c.to, c.nextAts, c.nextIns, c.refunds, c.errors, c.messages, c.results, c.waits,
-	}
+		s.Schema.SQL(SettleSQL), attemptArgs(now, node, settlements,
+			column(settlements, func(s *Settlement) string { return s.Outcome }),
+			column(settlements, func(s *Settlement) string { return s.Edited }),
+			column(settlements, func(s *Settlement) string { return string(s.To) }),
+			column(settlements, func(s *Settlement) *time.Time { return s.NextAt }),
+			column(settlements, func(s *Settlement) time.Duration { return s.NextIn }),
+			column(settlements, func(s *Settlement) bool { return s.Refund }),
+			column(settlements, func(s *Settlement) *string { return s.Error }),
+			column(settlements, func(s *Settlement) bool { return s.Waits }))...)
 }

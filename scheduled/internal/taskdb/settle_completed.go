@@ -24,9 +24,7 @@ WITH clock AS MATERIALIZED (
     SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL, started_at = s.started_at, finished_at = clock.now,
         last_status_update = clock.now,
         message = s.message, result = s.result::jsonb
-    FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::int[], $6::timestamptz[], $7::text[], $8::timestamptz[],
-        $9::timestamptz[], $10::text[], $11::text[])
-            AS s (id, fence, revision, attempt, due_at, type, scheduled_at, started_at, message, result)
+    FROM unnest(` + attemptArrays + `) AS s (` + attemptNames + `)
         CROSS JOIN clock
     -- ANY, because an equality could be merge-joined. With stale statistics that would read the whole primary key.
     WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND t.status = 'EXECUTING' AND t.revision = s.revision
@@ -57,38 +55,28 @@ func (s *Settlement) plain() bool {
 func (s Queries) Complete(
 	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []Settlement,
 ) (done []SettleResult, err error) {
-	c := columnsOf(settlements)
 	var batch pgx.Batch
 	batch.Queue(briefLockSQL)
-	batch.Queue(s.Schema.SQL(CompleteSQL), now, c.ids, c.fences, c.revisions, c.attempts, c.dues, c.types,
-		c.scheduledAts, c.startedAts, c.messages, c.results, node)
+	batch.Queue(s.Schema.SQL(CompleteSQL), attemptArgs(now, node, settlements)...)
 	results := q.SendBatch(ctx, &batch)
 	defer func() {
 		if err = errors.Join(err, results.Close()); err != nil {
-			done = nil
+			done, err = nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
 		}
 	}()
 	if _, err := results.Exec(); err != nil {
-		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
+		return nil, err
 	}
 	rows, err := results.Query()
 	if err != nil {
-		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
+		return nil, err
 	}
-	recorded := make(map[int64]bool, len(settlements))
-	var fence int64
-	if _, err := pgx.ForEachRow(rows, []any{&fence}, func() error { recorded[fence] = true; return nil }); err != nil {
-		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
+	done = make([]SettleResult, 0, len(settlements))
+	one := SettleResult{
+		Settled: true, Current: true, Status: string(store.StatusCompleted), Recorded: OutcomeCompleted,
 	}
-	done = make([]SettleResult, 0, len(recorded))
-	for i := range settlements {
-		if one := &settlements[i]; recorded[one.Fence] {
-			done = append(done, SettleResult{
-				Fence: one.Fence, Settled: true, Current: true, Status: string(store.StatusCompleted), Type: one.Type,
-			})
-		}
-	}
-	return done, nil
+	_, err = pgx.ForEachRow(rows, []any{&one.Fence}, func() error { done = append(done, one); return nil })
+	return done, err
 }
 
 // CompleteOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
@@ -98,15 +86,14 @@ func (s Queries) CompleteOrSettle(ctx context.Context, q interface {
 	batcher
 }, node *int64, settlements []Settlement) (done []SettleResult, err error) {
 	plain, rest := settlements, []Settlement(nil)
-	// Nearly always all are plain, and then nothing is copied.
 	if slices.ContainsFunc(settlements, func(s Settlement) bool { return !s.plain() }) {
-		plain = nil
+		plain = nil // nearly always all are plain, and then nothing is copied
 		for i := range settlements {
-			if settlements[i].plain() {
-				plain = append(plain, settlements[i])
-			} else {
-				rest = append(rest, settlements[i])
+			to := &plain
+			if !settlements[i].plain() {
+				to = &rest
 			}
+			*to = append(*to, settlements[i])
 		}
 	}
 	if len(plain) > 0 {

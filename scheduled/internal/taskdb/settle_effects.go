@@ -35,13 +35,9 @@ func (s Queries) lockInOrder(
 	if err != nil {
 		return nil, nil, err
 	}
-	isBusy := map[string]bool{}
-	for _, id := range busy {
-		isBusy[id] = true
-	}
 	for _, one := range settlements {
-		busyFollowUp := func(task store.Task) bool { return isBusy[IDOf(task)] }
-		if isBusy[one.ID] || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
+		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IDOf(task)) }
+		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
 			held = append(held, one)
 		} else {
 			free = append(free, one)
@@ -83,11 +79,27 @@ func (s Queries) SettleAll(
 			rest = append(rest, one)
 		}
 	}
-	done, edited, err := s.SettleAgains(ctx, q, now, node, agains)
-	if err != nil {
-		return nil, err
+	var done []SettleResult
+	if len(agains) > 0 {
+		if done, err = s.Again(ctx, q, now, node, agains); err != nil {
+			return nil, err
+		}
+		if _, err := q.Exec(ctx, LeaveSQL); err != nil {
+			return nil, fmt.Errorf("leave the change context: %w", err)
+		}
+		// An ordinary settle releases tasks that were edited meanwhile, because a newer edit wins. It must not get
+		// tasks that are locked. If the lock ended a moment later, it would record a task as completed, and forget its
+		// Again.
+		states := ByFence(done)
+		edited := func(state SettleResult) bool { return state.Held && !state.Current }
+		done = slices.DeleteFunc(done, edited)
+		for _, one := range agains {
+			if edited(states[one.Fence]) {
+				rest = append(rest, one)
+			}
+		}
 	}
-	if rest = append(rest, edited...); len(rest) > 0 {
+	if len(rest) > 0 {
 		settledRest, err := s.Settle(ctx, q, now, node, rest)
 		if err != nil {
 			return nil, err
@@ -101,49 +113,6 @@ func (s Queries) SettleAll(
 		done = append(done, SettleResult{Fence: one.Fence, Held: true})
 	}
 	return done, nil
-}
-
-// SettleAgains settles the tasks that run again. It returns in edited the settlements whose tasks were edited
-// meanwhile, so that an ordinary settle releases them, because a newer edit wins. Settlements whose rows another
-// transaction has locked must not go to that settle. If the lock ended a moment later, it would record such a task as
-// completed and forget its Again.
-func (s Queries) SettleAgains(
-	ctx context.Context, q pg.DB, now *time.Time, node *int64, agains []Settlement,
-) (done []SettleResult, edited []Settlement, err error) {
-	if len(agains) == 0 {
-		return nil, nil, nil
-	}
-	if done, err = s.Again(ctx, q, now, node, agains); err != nil {
-		return nil, nil, err
-	}
-	if _, err := q.Exec(ctx, LeaveSQL); err != nil {
-		return nil, nil, fmt.Errorf("leave the change context: %w", err)
-	}
-	if len(done) == len(agains) {
-		return done, nil, nil
-	}
-	ran := ByFence(done)
-	left := map[int64]Settlement{}
-	var holds []Claim
-	for _, one := range agains {
-		if _, ok := ran[one.Fence]; !ok {
-			left[one.Fence] = one
-			holds = append(holds, one.Claim)
-		}
-	}
-	states, err := s.Recheck(ctx, q, holds)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, state := range states {
-		switch {
-		case state.Held && !state.Current:
-			edited = append(edited, left[state.Fence])
-		default:
-			done = append(done, SettleResult{Fence: state.Fence, Held: state.Held})
-		}
-	}
-	return done, edited, nil
 }
 
 // ByFence returns the results by their fences.

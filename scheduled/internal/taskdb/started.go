@@ -30,10 +30,6 @@ RETURNING t.fence`
 func (s Queries) Start(
 	ctx context.Context, q pg.DB, node int64, holds []Claim, starts []time.Time,
 ) ([]int64, error) {
-	ids, fences := make([]string, len(holds)), make([]int64, len(holds))
-	for i, h := range holds {
-		ids[i], fences[i] = h.ID, h.Fence
-	}
 	return pg.CollectColumn[int64](ctx, q, fmt.Sprintf("write the starts of %d tasks", len(holds)),
-		s.Schema.SQL(startSQL), ids, fences, starts, node)
+		s.Schema.SQL(startSQL), idsOf(holds), fencesOf(holds), starts, node)
 }

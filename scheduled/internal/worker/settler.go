@@ -115,7 +115,7 @@ func (b *batch) end(r *Run, s taskdb.Settlement) {
 				level, say = slog.LevelInfo, "outcome was recorded already"
 			}
 		case !state.Current:
-			outcome, say = s.Recorded(state), sayOutdated
+			outcome, say = state.Recorded, sayOutdated
 		case s.Outcome == taskdb.OutcomeFailed:
 			level = slog.LevelError
 		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
@@ -131,7 +131,7 @@ func (b *batch) end(r *Run, s taskdb.Settlement) {
 			b.tally.Waited()
 		}
 		if state.Settled && !state.Folded {
-			b.tally.Recorded(s.Recorded(state))
+			b.tally.Recorded(state.Recorded)
 		}
 		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
 		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
@@ -360,11 +360,12 @@ func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 		return
 	}
 	one.done(taskdb.SettleResult{
-		Fence:   one.Fence,
-		Settled: failed,
-		Current: failed,
-		Status:  string(store.StatusFailed),
-		Type:    one.Type,
+		Fence:    one.Fence,
+		Settled:  failed,
+		Current:  failed,
+		Status:   string(store.StatusFailed),
+		Type:     one.Type,
+		Recorded: taskdb.OutcomeFailed,
 	}, nil)
 }
 
