@@ -108,8 +108,11 @@ func steadyFiresAreComplete(h *history, wrong reportFunc) (samples int) {
 		}
 		for _, a := range list {
 			due := waiting{id: task.ID, queue: a.Queue, kind: a.Type, from: a.Asked}
-			late := a.At.Sub(a.Asked) - h.stoodAny(a.Asked, a.At)
-			if late > startedWithin+h.slack() && !h.strained(due, a.At) {
+			late, limit := a.At.Sub(a.Asked)-h.stoodAny(a.Asked, a.At), startedWithin+h.slack()
+			if task.Recurrence.Overlap == store.OverlapCancelRunning {
+				limit += asideFor
+			}
+			if late > limit && !h.strained(due, a.At) {
 				say("the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))
 			}
 			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll &&

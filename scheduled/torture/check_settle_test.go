@@ -94,8 +94,8 @@ func outcomesAgreeWithJournals(h *history, wrong reportFunc) (samples int) {
 				say("but its handler was called")
 			}
 			continue
-		case e.Outcome == "LOST":
-			continue // whether it began, and what it came to, nobody knows
+		case e.Outcome == "LOST" || x.claims[e.Fence] == nil:
+			continue // whether it began, and what it came to, nobody knows; or it was failed before it was claimed
 		case len(runs) == 0:
 			say("but its handler was not called")
 			continue

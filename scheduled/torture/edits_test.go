@@ -27,9 +27,9 @@ func (w *writer) verb(id, kind string) {
 	one := func(verb string, due time.Time, do func(ctx context.Context, tx pgx.Tx) (store.Receipt, error)) {
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := do(ctx, tx)
-			return []deed{{
-				Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: due,
-			}}, err
+			done := did(verb, id, receipt)
+			done.Due = due
+			return []deed{done}, err
 		})
 	}
 	simple := func(verb string, do func(ctx context.Context, db store.DB, id string) (store.Receipt, error)) {
@@ -48,9 +48,8 @@ func (w *writer) verb(id, kind string) {
 		until := at.Add(500 * time.Millisecond)
 		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := w.tasks.PauseUntil(ctx, tx, id, until)
-			done := deed{
-				Verb: "pause", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until,
-			}
+			done := did("pause", id, receipt)
+			done.Until = until
 			return []deed{done}, err
 		})
 	case 7, 8:
@@ -64,10 +63,7 @@ func (w *writer) verb(id, kind string) {
 	default: // priority, expiration and all else become others; the time stays
 		task := w.task(id, kind)
 		task.At = time.Time{}
-		w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-			receipt, err := w.tasks.Schedule(ctx, tx, task)
-			return deedsOf([]store.Task{task}, []store.Receipt{receipt}, false), err
-		})
+		w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task, false))
 	}
 }
 
@@ -75,17 +71,14 @@ func (w *writer) verb(id, kind string) {
 func (w *writer) deleteAndMakeAgain(id, kind string) {
 	task := w.task(id, kind)
 	together := w.random.IntN(2) == 0
-	remake := func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, false), err
-	}
+	remake := w.scheduling(task, false)
 	done := w.transact(
 		[]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 			receipt, err := w.tasks.Delete(ctx, tx, id)
 			if err != nil {
 				return nil, err
 			}
-			deeds := []deed{{Verb: "delete", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}
+			deeds := []deed{did("delete", id, receipt)}
 			if !together {
 				return deeds, nil
 			}
@@ -104,15 +97,13 @@ func (w *writer) rest() {
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50)}}
 	until := w.now().Add(time.Duration(500+w.random.IntN(1000)) * time.Millisecond)
 	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		deeds, err := w.scheduling(task, true)(ctx, tx)
 		if err != nil {
 			return nil, err
 		}
-		deeds := deedsOf([]store.Task{task}, []store.Receipt{receipt}, true)
-		receipt, err = w.tasks.PauseUntil(ctx, tx, task.ID, until)
-		paused := deed{
-			Verb: "pause", ID: task.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Until: until,
-		}
+		receipt, err := w.tasks.PauseUntil(ctx, tx, task.ID, until)
+		paused := did("pause", task.ID, receipt)
+		paused.Until = until
 		return append(deeds, paused), err
 	})
 }
@@ -192,7 +183,7 @@ func steady() []store.Task {
 
 // recur makes, edits or ends a recurring task of the writer's.
 func (w *writer) recur() {
-	id := w.recurringID(w.random.IntN(3))
+	id := w.recurringID(w.random.IntN(recurringEdited))
 	overlaps := []store.Overlap{store.OverlapSkip, store.OverlapAllow, store.OverlapCancelRunning}
 	catchUps := []store.CatchUp{store.CatchUpLatest, store.CatchUpAll, store.CatchUpNone}
 	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)],
@@ -210,13 +201,16 @@ func (w *writer) recur() {
 			verb, do = "run_now", func() (store.Receipt, error) { return w.tasks.RunNow(ctx, tx, id) }
 		}
 		receipt, err := do()
-		d := deed{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+		d := did(verb, id, receipt)
 		if verb == "schedule" {
 			d.Content = contentOf(task)
 		}
 		return []deed{d}, err
 	})
 }
+
+// recurringEdited is how many recurring tasks a writer edits.
+const recurringEdited = 3
 
 // recurringID is the id of one of the writer's recurring tasks.
 func (w *writer) recurringID(i int) string { return fmt.Sprintf("%s/recurring/%d", w.name, i) }
@@ -227,8 +221,5 @@ const refusedPrefix = "refused/"
 // refused schedules such a task. The engine fails it.
 func (w *writer) refused() {
 	task := parent(refusedPrefix+w.newID("TICK"), "@every 1s", store.OverlapAllow, store.CatchUpLatest, 0)
-	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
-	})
+	w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
 }

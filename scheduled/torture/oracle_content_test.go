@@ -46,8 +46,7 @@ var contentCases = []oracleCase{
 		t.cancel("other")
 	}},
 	{name: "a handler gets another payload", wrong: []string{"handler's payload"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Runs[0].Sum = "another"
 	}},
 	{name: "a verb says it changed nothing, and has", wrong: []string{"written in vain"}, steps: func(t *script) {
@@ -76,28 +75,23 @@ var contentCases = []oracleCase{
 		steps: func(t *script) { t.sync("e", "a") },
 	},
 	{name: "an attempt is another in its line", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Executions[0].Attempt++
 	}},
 	{name: "a line has another start than its handler was told", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second))
 	}},
 	{name: "a line has no start", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Executions[0].StartedAt = nil
 	}},
 	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Executions[0].ScheduledAt = t.Executions[0].ScheduledAt.Add(time.Second)
 	}},
 	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second))
 	}},
 	{name: "the leader has put a task behind others", steps: func(t *script) {
@@ -110,8 +104,7 @@ var contentCases = []oracleCase{
 		t.Executions[0].DueAt = due
 	}},
 	{name: "a line has another node", wrong: []string{"line"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.runs("a")
+		t.ran("a")
 		t.Runs[0].PID++
 	}},
 	{name: "a line has another error", wrong: []string{"line"}, steps: func(t *script) {

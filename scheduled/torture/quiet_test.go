@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/store"
 )
 
 // scheduleSteady schedules the recurring tasks that nobody edits.
@@ -23,10 +21,7 @@ func (w *writer) scheduleSteady() {
 		return
 	}
 	for _, task := range steady() {
-		w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-			receipt, err := w.tasks.Schedule(ctx, tx, task)
-			return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
-		})
+		w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
 	}
 }
 
@@ -126,7 +121,7 @@ func (r *harness) resumeAndEnd(ctx context.Context) {
 				verb, do = "cancel", w.tasks.Cancel
 			}
 			receipt, err := do(ctx, tx, id)
-			return []deed{{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}, err
+			return []deed{did(verb, id, receipt)}, err
 		})
 	}
 }

@@ -18,15 +18,25 @@ const (
 	lockSQL = `SELECT id FROM tasktable.scheduled_tasks WHERE id = ANY ($1) ORDER BY id FOR UPDATE`
 )
 
-// hold locks some rows of running or recurring tasks for a while, as an application may that looks before it edits.
+// hold locks some rows of running tasks for a while, as an application may that looks before it edits.
 func (w *writer) hold() {
-	ids := w.running()
-	if w.random.IntN(3) == 0 {
-		ids = []string{w.recurringID(0), w.recurringID(1)}
+	if ids := w.running(); len(ids) > 0 {
+		w.lock(ids)
 	}
-	if len(ids) == 0 {
-		return
+}
+
+// lockSchedule locks a recurring task of the writer's for a while. Nobody edits that task.
+func (w *writer) lockSchedule() {
+	id := w.recurringID(recurringEdited)
+	task := parent(id, "@every 1s", store.OverlapAllow, store.CatchUpLatest, 0)
+	if w.hasSchedule {
+		w.lock([]string{id})
+	} else {
+		w.hasSchedule = w.transact([]string{id}, 0, false, w.scheduling(task, true)) == acknowledged
 	}
+}
+
+func (w *writer) lock(ids []string) {
 	most := int(cmp.Or(w.Hold, 1500*time.Millisecond) / time.Millisecond)
 	long := time.Duration(most/5+w.random.IntN(most-most/5)) * time.Millisecond
 	w.transact(ids, long, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
@@ -43,8 +53,7 @@ func (w *writer) regret() {
 	}
 	w.transact(ids[:1], 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := w.tasks.Cancel(ctx, tx, ids[0])
-		done := deed{Verb: "cancel", ID: ids[0], Outcome: string(receipt.Outcome), Revision: receipt.Revision}
-		return []deed{done}, err
+		return []deed{did("cancel", ids[0], receipt)}, err
 	})
 }
 
@@ -74,10 +83,7 @@ func (w *writer) long() {
 	}
 	task := store.Task{ID: w.newID("PLAIN"), ExpectedExecutionTime: longTime, MaxAttempts: 20}
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: 3000 + w.random.IntN(4000)}}
-	if w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
-	}) != acknowledged {
+	if w.transact([]string{task.ID}, 0, false, w.scheduling(task, true)) != acknowledged {
 		return
 	}
 	if w.longs = append(w.longs, task); len(w.longs) > longsKept {
@@ -103,6 +109,6 @@ func (w *writer) onceMore() {
 	wait := time.Duration(w.random.IntN(50)) * time.Millisecond
 	w.transact([]string{task.ID}, wait, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := do(ctx, tx)
-		return []deed{{Verb: verb, ID: task.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision}}, err
+		return []deed{did(verb, task.ID, receipt)}, err
 	})
 }

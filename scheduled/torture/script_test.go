@@ -240,6 +240,12 @@ func (t *script) runs(id string) (fence int64) {
 	return fence
 }
 
+// ran schedules a task, which then runs.
+func (t *script) ran(id string) (fence int64) {
+	t.schedule(id, nil)
+	return t.runs(id)
+}
+
 // begins schedules a task, and calls its handler.
 func (t *script) begins(id string) (fence int64) {
 	t.schedule(id, nil)

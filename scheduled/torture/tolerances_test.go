@@ -34,6 +34,9 @@ const (
 	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one
 	// start in twenty may exceed where there is room and nothing is disturbed.
 	startedWithin = time.Second + 500*time.Millisecond
+	// The leader leaves a fire alone for so long if somebody has locked the earlier occurrence that the fire cancels. The
+	// settling of that occurrence locks it, too.
+	asideFor = 5 * time.Second
 	// Fewer starts of a pool say nothing of one in twenty.
 	fewLatencies = 5
 	// The leader looks each second for pauses that have ended. Another may have to lead first.

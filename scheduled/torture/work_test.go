@@ -18,6 +18,7 @@ import (
 var allWork = []weighted{
 	{"herd", 30}, {"one", 120}, {"edit", 90}, {"shared", 30}, {"sync", 8}, {"scope", 2}, {"recur", 4}, {"offclock", 6},
 	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"long", 4}, {"again", 6},
+	{"lock schedule", 1},
 	// These are for runs that are steered at something.
 	{"now", 0}, {"backlog", 0}, {"refused", 0},
 }
@@ -68,6 +69,8 @@ func (w *writer) step(what string) {
 		w.pair()
 	case "hold":
 		w.hold()
+	case "lock schedule":
+		w.lockSchedule()
 	case "regret":
 		w.regret()
 	case "rest":
@@ -225,10 +228,7 @@ func (w *writer) linger() time.Duration {
 func (w *writer) scheduleOne(id, kind string, fresh bool) {
 	task := w.task(id, kind)
 	w.remember(id, kind)
-	w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, fresh), err
-	})
+	w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task, fresh))
 }
 
 // herd schedules many small tasks, of several priorities, often for one time.
@@ -261,10 +261,7 @@ func (w *writer) herd() {
 func (w *writer) oneNow() {
 	task := store.Task{ID: w.newID("PLAIN"), ExpectedExecutionTime: w.Expected}
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis}}
-	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, true), err
-	})
+	w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
 }
 
 // backlog schedules more for one time than can run at once, of several priorities.
@@ -302,9 +299,9 @@ func (w *writer) pair() {
 				if err != nil {
 					return nil, err
 				}
-				deeds = append(deeds, deed{
-					Verb: "reschedule", ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision, Due: at,
-				})
+				done := did("reschedule", id, receipt)
+				done.Due = at
+				deeds = append(deeds, done)
 			}
 			return deeds, nil
 		},
@@ -336,7 +333,7 @@ func (w *writer) sync() {
 		}
 		var deeds []deed
 		for i, receipt := range receipts {
-			d := deed{Verb: "sync", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+			d := did("sync", receipt.ID, receipt)
 			if i < len(list) {
 				d.Due, d.Content = list[i].At, contentOf(list[i])
 			}

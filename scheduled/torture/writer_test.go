@@ -30,10 +30,11 @@ type writer struct {
 	hosts  map[string]string // the receivers of HTTP requests, by their behaviour
 	settings
 
-	made  int
-	known []string          // the ids it edits
-	ids   map[string]string // and their types
-	longs []store.Task      // the last of its long tasks, of which some may run yet
+	made        int
+	known       []string          // the ids it edits
+	ids         map[string]string // and their types
+	hasSchedule bool              // it has scheduled the task of lockSchedule
+	longs       []store.Task      // the last of its long tasks, of which some may run yet
 }
 
 const (
@@ -95,6 +96,19 @@ func (w *writer) run(ctx context.Context) {
 
 // change is what a transaction does: verbs by a store, in tx.
 type change func(ctx context.Context, tx pgx.Tx) ([]deed, error)
+
+// scheduling is the change that schedules a task. fresh: its id is nobody else's.
+func (w *writer) scheduling(task store.Task, fresh bool) change {
+	return func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Schedule(ctx, tx, task)
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, fresh), err
+	}
+}
+
+// did is what a verb did to a task, as the receipt says.
+func did(verb, id string, receipt store.Receipt) deed {
+	return deed{Verb: verb, ID: id, Outcome: string(receipt.Outcome), Revision: receipt.Revision}
+}
 
 var errChangedMind = errors.New("the application has changed its mind")
 
