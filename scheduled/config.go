@@ -156,7 +156,6 @@ type Config struct {
 	// unless the task is an occurrence.
 	Tracer trace.TracerProvider
 
-	directConnect  bool          // the caller gave Connect
 	declareEvery   time.Duration // for tests; 0: declareEvery
 	zones          *taskdb.Zones // for tests; nil: the machine's
 	censusEvery    time.Duration // for tests; 0: censusEvery
@@ -190,20 +189,6 @@ func (c Config) withDefaults() Config {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.LogErrors == nil { // who encrypts payloads does not want a handler's error to bring parts of them into the log
 		c.LogErrors = new(c.Codec == nil)
-	}
-	c.directConnect = c.directConnect || c.Connect != nil
-	if c.Connect == nil && c.Pool != nil {
-		pool := c.Pool.Config()
-		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			settings := pool.ConnConfig.Copy()
-			settings.OnNotification = nil  // with the service's callback, the listener would hear nothing
-			if pool.BeforeConnect != nil { // it may bring a password that is valid for a short time
-				if err := pool.BeforeConnect(ctx, settings); err != nil {
-					return nil, err
-				}
-			}
-			return pgx.ConnectConfig(ctx, settings)
-		}
 	}
 	return c
 }
@@ -313,19 +298,16 @@ func (c Config) transactional() []string {
 }
 
 // registration is the entry of the nodes table for a node.
-func (c Config) registration(quiet bool) (session.Registration, error) {
+func (c Config) registration(quiet bool) session.Registration {
 	slots, types := c.works()
-	queues, err := json.Marshal(slots)
-	limits, limitsErr := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
-	if err = errors.Join(err, limitsErr); err != nil {
-		return session.Registration{}, fmt.Errorf("encode queues: %w", err)
-	}
+	queues, _ := json.Marshal(slots)                               // texts and numbers always encode
+	limits, _ := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
 		ShareSlots: c.ShareSlots, TypeSlots: string(limits),
 		DeclarationHash:  maintenance.DeclarationHash(c.Recurring, c.Notices),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
-	}, nil
+	}
 }
 
 // DefaultBackoff returns the wait after a failed attempt. The first attempt has the number 1. The wait is 10 s × 3ⁿ⁻¹

@@ -133,7 +133,7 @@ func TestConfigTakesTheLimits(t *testing.T) {
 			continue
 		}
 		got := node.config
-		got.Connect, got.Backoff, config.Connect, config.Backoff = nil, nil, nil, nil
+		got.Backoff, config.Backoff = nil, nil
 		config.Version, config.Logger, config.LogErrors = "unknown", slog.Default(), new(true)
 		if !reflect.DeepEqual(got, config) {
 			t.Errorf("%s: %+v became %+v", name, config, got)
@@ -155,7 +155,7 @@ func TestConfigDefaults(t *testing.T) {
 		got.LookAhead != time.Second ||
 		got.StartAllowance != time.Minute || got.ShutdownTimeout != 30*time.Second || got.EngineConns != 6 ||
 		got.Logger == nil ||
-		got.Connect == nil || got.Backoff == nil {
+		got.Backoff == nil {
 		t.Errorf("defaults %+v", got)
 	}
 	queues := map[string]int{"a": 1}
@@ -187,7 +187,7 @@ func TestConfigConnect(t *testing.T) {
 	}
 	defer pool.Close()
 	given.Pool = pool
-	if _, err := given.withDefaults().Connect(t.Context()); !errors.Is(err, errNo) {
+	if _, err := given.connect(t.Context()); !errors.Is(err, errNo) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -19,6 +19,21 @@ var ErrPooler = session.ErrPooler
 // CheckDirect returns ErrPooler if the connection goes through a pooler. Run makes the same check for its session.
 func CheckDirect(ctx context.Context, conn *pgx.Conn) error { return session.CheckDirect(ctx, conn) }
 
+// connect opens a connection by Connect, or with the pool's settings.
+func (c Config) connect(ctx context.Context) (*pgx.Conn, error) {
+	if c.Connect != nil {
+		return c.Connect(ctx)
+	}
+	pool := c.Pool.Config()
+	pool.ConnConfig.OnNotification = nil // with the service's callback, the listener would hear nothing
+	if pool.BeforeConnect != nil {       // it may bring a password that is valid for a short time
+		if err := pool.BeforeConnect(ctx, pool.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	return pgx.ConnectConfig(ctx, pool.ConnConfig)
+}
+
 // counted adds the number of connections that a node needs to an error of a server that refuses one more connection.
 // The server's text only says whose limit is reached.
 func (c Config) counted(err error) error {

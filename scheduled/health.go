@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -190,11 +191,7 @@ func (s *healthState) listens(ok bool) {
 }
 
 func healthOf(checks ...Check) Health {
-	h := Health{OK: true, Checks: checks}
-	for _, check := range checks {
-		h.OK = h.OK && check.OK
-	}
-	return h
+	return Health{OK: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
 }
 
 // Live says whether the process can still do its work. It can if its loop makes its turns, and if no queue has lost all

@@ -66,12 +66,8 @@ const beginWithin = 10 * time.Second
 func (n *Node) begin(ctx context.Context, closing *sync.WaitGroup) (*instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginWithin) // a server that is cut off does not even refuse a connection
 	defer cancel()
-	node, err := n.config.registration(n.quiet.On())
-	if err != nil {
-		return nil, err
-	}
 	session, err := session.Open(ctx, session.Config{
-		Connect: n.config.Connect, Schema: n.statements.Schema, Node: node,
+		Connect: n.config.connect, Schema: n.statements.Schema, Node: n.config.registration(n.quiet.On()),
 	})
 	if err != nil {
 		return nil, err
@@ -92,11 +88,9 @@ func (n *Node) begin(ctx context.Context, closing *sync.WaitGroup) (*instance, e
 }
 
 func (i *instance) prepare(ctx context.Context) (err error) {
-	pool := session.PoolConfig{Settings: i.config.Pool.Config(), Conns: i.config.EngineConns}
-	if i.config.directConnect {
-		pool.Connect = i.config.Connect
-	}
-	if i.pool, err = session.NewPool(ctx, pool); err != nil {
+	if i.pool, err = session.NewPool(ctx, session.PoolConfig{
+		Settings: i.config.Pool.Config(), Conns: i.config.EngineConns, Connect: i.config.Connect,
+	}); err != nil {
 		return err
 	}
 	i.log = i.config.Logger.With("node", i.session.Number)
@@ -336,7 +330,7 @@ func (i *instance) watch(ctx context.Context, end context.CancelCauseFunc) {
 func (i *instance) listener() session.Listener {
 	schema := i.statements.Schema.String()
 	return session.Listener{
-		Connect: i.config.Connect, Log: i.log,
+		Connect: i.config.connect, Log: i.log,
 		Channels: map[string]func(ctx context.Context, payload string){
 			schema + ".wake":         func(context.Context, string) { i.leader.Wake() },
 			schema + ".held":         i.worker.Recheck,

@@ -40,9 +40,8 @@ func ErrorText(err error) (text string) {
 	return err.Error()
 }
 
-// JSON is scrub for an encoded value. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
-// surrogates too, and decoding and encoding the value replaces them. scrubJSON returns nil if the value is not valid
-// JSON.
+// JSON is Text for an encoded value, of any length. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
+// surrogates too, and decoding and encoding the value replaces them. JSON returns nil if the value is not valid JSON.
 func JSON(encoded json.RawMessage) json.RawMessage {
 	if encoded == nil {
 		return nil
