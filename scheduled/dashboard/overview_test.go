@@ -85,7 +85,6 @@ func TestOverview(t *testing.T) {
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
 	now := time.Now()
 	b.schedule(task("late/"+markup, "TEST", now.Add(-time.Hour)))
-	b.waited()
 	for _, id := range []string{"dead", "paused", "stuck", "waits", "next"} {
 		b.schedule(task(id, "TEST", now.Add(time.Hour)))
 	}

@@ -43,13 +43,6 @@ func (b *board) wantPauses(want ...string) {
 	}
 }
 
-// waited makes the tasks that were due when they were scheduled claimable since then, as if they had waited.
-func (b *board) waited() {
-	b.Helper()
-	b.asEngine(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = due_at, due_at = NULL
-		WHERE due_at IS NOT NULL AND next_attempt_at IS NOT NULL`)
-}
-
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t, as("ann", dashboard.All&^dashboard.Admin, ""))
@@ -61,7 +54,6 @@ func TestQueues(t *testing.T) {
 	lost := task("lost", "TEST", now.Add(-2*time.Hour))
 	lost.Queue, lost.Priority = "mail", -100
 	b.schedule(lost)
-	b.waited()
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1, started_fence = 1, node = $1,
 		started_at = clock_timestamp() - interval '12 minutes', next_attempt_at = NULL,
 		lease_expires_at = clock_timestamp() + interval '1 hour' WHERE id LIKE 'runs%'`, number)

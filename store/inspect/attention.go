@@ -49,12 +49,16 @@ SELECT count(*) AS count, false AS more, (array_agg(one.id ORDER BY one.at, one.
     min(one.at) AS oldest_at
 FROM (`
 
-// lateSQL counts entries of the index, and stops when it has counted enough. Only of the oldest tasks it reads the row.
+// lateSQL reads the tasks of the lanes whose first task is late, and stops when it has read enough. It begins with the
+// lane whose first task has been due for longest.
 const lateSQL = lanesCTE + `, late AS (
-    SELECT * FROM lane WHERE lane.head < statement_timestamp() - interval '1 minute' AND NOT EXISTS (
+    SELECT * FROM lane
+    WHERE lane.head <= statement_timestamp() AND lane.due < statement_timestamp() - interval '1 minute'
+        AND NOT EXISTS (
         SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue
                 OR p.scope = 'type' AND p.name = lane.type))
+    ORDER BY lane.due
 ), waiting AS (
     SELECT t.id::text AS id, t.waiting_since AS at, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
     WHERE t.waiting_since < statement_timestamp() - interval '1 minute' AND t.next_attempt_at IS NOT NULL
@@ -62,33 +66,18 @@ const lateSQL = lanesCTE + `, late AS (
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue
                 OR p.scope = 'type' AND p.name = t.type))
     ORDER BY t.waiting_since LIMIT $1::text::int
-)
-SELECT counted.count, false AS more, oldest.id AS oldest_id, oldest.at AS oldest_at
-FROM (
-    SELECT count(*) AS count FROM (
-        SELECT FROM late CROSS JOIN LATERAL (
-            SELECT FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
-                AND t.next_attempt_at < statement_timestamp() - interval '1 minute'
-            LIMIT $1::text::int) AS t
-        UNION ALL
-        SELECT FROM waiting
-        WHERE waiting.next_attempt_at >= statement_timestamp() - interval '1 minute' -- the others were counted above
-        LIMIT $1::text::int) AS one
-) AS counted
-LEFT JOIN (
-    SELECT one.id, one.at FROM (
-        (SELECT t.id::text AS id, first.head AS at
-        FROM (SELECT * FROM late ORDER BY late.head LIMIT 1) AS first
-        JOIN tasktable.scheduled_tasks AS t
-            ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
-                AND t.next_attempt_at = first.head
-        ORDER BY t.id::text COLLATE "C" LIMIT 1)
-        UNION ALL
-        (SELECT waiting.id, waiting.at FROM waiting ORDER BY waiting.at LIMIT 1)
-    ) AS one
-    ORDER BY one.at LIMIT 1
-) AS oldest ON true`
+)` + severalSQL + `
+    (SELECT waiting.id, waiting.at FROM waiting
+    WHERE waiting.next_attempt_at > statement_timestamp()) -- the others are counted below
+    UNION ALL
+    SELECT task.id, task.at FROM late CROSS JOIN LATERAL (
+        SELECT t.id::text AS id, ` + dueSQL + ` AS at FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
+            AND t.next_attempt_at <= statement_timestamp()
+        ORDER BY t.next_attempt_at LIMIT $1::text::int) AS task
+    WHERE task.at < statement_timestamp() - interval '1 minute'
+    LIMIT $1::text::int
+) AS one`
 
 const waitingSQL = severalSQL + `
     SELECT t.id::text AS id, t.waiting_since AS at FROM tasktable.scheduled_tasks AS t

@@ -31,7 +31,6 @@ func TestAttention(t *testing.T) {
 		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = $2::text::timestamptz - $3::text::interval,
 			expiration = NULL WHERE id = $1`, task.ID, now.Format(time.RFC3339Nano), ago)
 	}
-	b.Waited()
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 		SET lease_expires_at = $1::text::timestamptz - interval '1 hour' WHERE id = 'EXECUTING1'`,
 		now.Format(time.RFC3339Nano))
@@ -69,7 +68,6 @@ func TestLateIsNotPaused(t *testing.T) {
 	for _, id := range []string{"mail", "other"} {
 		b.Schedule(store.Task{ID: id, Payload: payload(1), Queue: id, At: b.Now().Add(-time.Hour)})
 	}
-	b.Waited()
 	for _, c := range []struct {
 		pause store.Scope
 		until time.Duration

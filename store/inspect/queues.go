@@ -58,19 +58,25 @@ type QueueState struct {
 	Pauses []store.Pause `json:"pauses,omitempty"`
 }
 
-// lanesCTE lists the lanes by a loose index scan, with one probe of the index for each lane, as the leader does.
+// dueSQL is when a waiting task was due. Its next attempt is later if it was scheduled for the past, was put behind the
+// others of its lane, or waits for something that is out of order. The leader's metrics and the view late_tasks count
+// from there, too.
+const dueSQL = `least(t.waiting_since, t.due_at, t.next_attempt_at)::timestamptz`
+
+// lanesCTE lists the lanes by a loose index scan, with one probe of the index for each lane, as the leader does. head
+// is when the first task of the lane can be claimed, and due is when that task was due.
 const lanesCTE = `
 WITH RECURSIVE lane AS (
     (SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority,
-        t.next_attempt_at::timestamptz AS head
+        t.next_attempt_at::timestamptz AS head, ` + dueSQL + ` AS due
      FROM tasktable.scheduled_tasks AS t
      WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL
      ORDER BY t.queue, t.type, t.priority, t.next_attempt_at LIMIT 1)
     UNION ALL
-    SELECT next.queue, next.type, next.priority, next.head
+    SELECT next.*
     FROM lane CROSS JOIN LATERAL (
         SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority,
-            t.next_attempt_at::timestamptz AS head
+            t.next_attempt_at::timestamptz AS head, ` + dueSQL + ` AS due
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL
             AND (t.queue, t.type, t.priority) > (lane.queue, lane.type, lane.priority)
@@ -80,7 +86,7 @@ WITH RECURSIVE lane AS (
 
 const laneCountsSQL = lanesCTE + `
 SELECT lane.queue, lane.type, lane.priority, due.count AS due, waiting.count AS waiting, 0 AS running,
-    CASE WHEN lane.head <= statement_timestamp() THEN lane.head END AS oldest_due, waiting.head AS next_due
+    CASE WHEN lane.head <= statement_timestamp() THEN lane.due END AS oldest_due, waiting.head AS next_due
 FROM lane
 CROSS JOIN LATERAL (
     SELECT count(*) AS count FROM (

@@ -247,9 +247,9 @@ SELECT t.id, t.type, t.queue, least(oldest.at, t.due_at) AS due_at,
         AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
             AND p.name = t.type)) AS is_paused
 FROM (
-    (SELECT t.id::text AS id, first.head AS at
+    (SELECT t.id::text AS id, first.due AS at
     FROM (SELECT * FROM lane WHERE lane.head <= statement_timestamp() AND ($1::text = '' OR lane.type = $1::text)
-        ORDER BY lane.head LIMIT 1) AS first
+        ORDER BY lane.due LIMIT 1) AS first
     JOIN tasktable.scheduled_tasks AS t
         ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
             AND t.next_attempt_at = first.head
