@@ -10,8 +10,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-func decide(r Task, after func(time.Time) time.Time, pauses []Interval, blocked string, most int) Plan {
-	return r.List(after, pauses).Decide(blocked, most)
+func decide(r Task, rule Rule, pauses []Interval, blocked string, most int) Plan {
+	return r.List(rule, pauses).Decide(blocked, most)
 }
 
 // decided writes a firing: fires in a row that share their fate on one line, then what becomes of the task.
@@ -107,7 +107,7 @@ func checkDecisions(t *testing.T, tests []decision) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := decide(test.task, rule.Anchored(test.task.ScheduledAt).Next, test.pauses, test.blocked, math.MaxInt)
+		got := decide(test.task, rule.Anchored(test.task.ScheduledAt), test.pauses, test.blocked, math.MaxInt)
 		var want []string
 		for line := range strings.Lines(test.want) {
 			if line = strings.TrimSpace(line); line != "" {

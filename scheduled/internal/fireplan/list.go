@@ -15,13 +15,20 @@ type missed struct {
 	alone  bool // no other fire is due
 }
 
-// List lists the due fires of a task. after is the task's rule. It returns the first fire strictly after an instant, or
-// zero. The fires of a planned task begin with its NextFire. An edit or a resume does not make a task fire. The
-// exceptions are fires that the task missed while it was paused, if its setting catch_up_paused says so.
+// Rule says when a task fires. It is a *recurrence.Rule, which describes the methods.
+type Rule interface {
+	Next(after time.Time) time.Time
+	Between(from, to time.Time, most int) (fires []time.Time, more bool)
+	Last(from, to time.Time) time.Time
+}
+
+// List lists the due fires of a task. The fires of a planned task begin with its NextFire, whatever its expression
+// says, unless the zone data have changed since. An edit or a resume does not make a task fire. The exceptions are
+// fires that the task missed while it was paused, if its setting catch_up_paused says so.
 //
 // A task may have missed millions of fires. Of the fires that were missed while paused, and of the others, List lists
 // only the first and the latest, as many as may run or get a row. Thus it takes a bounded number of steps.
-func (r Task) List(after func(time.Time) time.Time, pauses []Interval) Due {
+func (r Task) List(rule Rule, pauses []Interval) Due {
 	from, until := r.from(), r.Now
 	if r.GoesOn() {
 		until = *r.LastFire
@@ -29,41 +36,43 @@ func (r Task) List(after func(time.Time) time.Time, pauses []Interval) Due {
 	if r.EndsAt != nil && r.EndsAt.Before(until) {
 		until = *r.EndsAt
 	}
-	// The time for which a task was planned is a fire, whatever its expression says, unless the zone data have changed
-	// since.
-	fireAfter := func(at time.Time) time.Time {
-		if r.Planned && r.MovedFrom == nil && at.Before(r.NextFire) {
-			return r.NextFire
-		}
-		return after(at)
+	isPlanned := r.Planned && r.MovedFrom == nil
+	if isPlanned && r.NextFire.After(until) {
+		return Due{Task: r, next: r.NextFire}
 	}
-	d := Due{Task: r, next: fireAfter(later(from, until))}
+	d := Due{Task: r, next: rule.Next(later(from, until))}
 	policies := map[bool]string{false: r.CatchUp, true: r.CatchUpPaused}
 	found, omitted := map[bool]int{}, map[bool]time.Time{} // by whether they are paused
-	for _, span := range slices.Backward(r.spans(from, until, pauses)) {
-		policy := policies[span.paused]
-		wanted := MaxSkipped + 1
-		if policy == "all" {
-			wanted = MaxSkipped + r.CatchUpLimit
+	most := func(paused bool) int {                        // how many more fires to list
+		if policies[paused] == "all" {
+			return MaxSkipped + r.CatchUpLimit - found[paused]
 		}
-		latest := span.latest(fireAfter, wanted-found[span.paused])
+		return MaxSkipped + 1 - found[paused]
+	}
+	list := func(paused bool, first, latest []time.Time) {
 		for _, at := range slices.Backward(latest) {
-			d.fires = append(d.fires, missed{at: at, policy: policy, paused: span.paused, later: found[span.paused]})
-			found[span.paused]++
+			d.fires = append(d.fires, missed{at: at, policy: policies[paused], paused: paused, later: found[paused]})
+			found[paused]++
 		}
-		first := fireAfter(span.from)
-		if !first.IsZero() && !first.After(span.to) && (len(latest) == 0 || first.Before(latest[0])) {
-			omitted[span.paused] = first
+		if len(first) > 0 && (len(latest) == 0 || first[0].Before(latest[0])) {
+			omitted[paused] = first[0]
 		}
+	}
+	for _, span := range slices.Backward(r.spans(from, until, pauses)) {
+		first, _ := rule.Between(span.from, span.to, 1)
+		list(span.paused, first, span.latest(rule, most(span.paused)))
+	}
+	if isPlanned {
+		planned, paused := []time.Time{r.NextFire}, r.isPaused(r.NextFire, pauses)
+		list(paused, planned, planned[:min(most(paused), 1)])
 	}
 	for paused, at := range omitted {
 		d.fires = append(d.fires, missed{at: at, policy: policies[paused], paused: paused, later: math.MaxInt})
 	}
 	slices.SortFunc(d.fires, func(a, b missed) int { return a.at.Compare(b.at) })
-	if len(d.fires) == 0 {
-		return d
+	if len(d.fires) > 0 {
+		d.fires[0].alone = len(d.fires) == 1 && !r.GoesOn()
 	}
-	d.fires[0].alone = len(d.fires) == 1 && !r.GoesOn()
 	return d
 }
 
@@ -80,7 +89,7 @@ func (r Task) from() time.Time {
 	case r.MovedFrom != nil:
 		return *r.MovedFrom
 	case r.Planned:
-		return r.NextFire.Add(-time.Nanosecond)
+		return r.NextFire
 	}
 	// LastFire may be later than NextFire if a clock was set back, or in a test.
 	bounds := []*time.Time{r.LastFire, &r.NextFire}
@@ -136,50 +145,23 @@ func (r Task) spans(from, until time.Time, pauses []Interval) (spans []span) {
 }
 
 // latest lists the latest fires of a span, in order, at most `most` of them.
-func (s span) latest(after func(time.Time) time.Time, most int) (fires []time.Time) {
-	if most <= 0 {
-		return nil
-	}
-	if all, complete := s.list(after, most); complete {
+func (s span) latest(rule Rule, most int) (fires []time.Time) {
+	if all, more := rule.Between(s.from, s.to, most); !more {
 		return all
 	}
 	// It goes back from the last fire, in pieces that become longer until they have too many fires.
 	for length := time.Second; len(fires) < most; {
-		to := s.last(after)
+		to := rule.Last(s.from, s.to)
 		if to.IsZero() {
 			break
 		}
 		from := later(s.from, to.Add(-length))
-		piece, complete := (span{from: from, to: to}).list(after, 2*most)
-		if !complete && length > time.Second {
+		piece, more := rule.Between(from, to, 2*most)
+		if more && length > time.Second {
 			length /= 4
 			continue
 		}
 		fires, length, s.to = append(piece, fires...), 2*length, from
 	}
 	return fires[max(len(fires)-most, 0):]
-}
-
-// list lists the fires of a span, unless there are more than `most`.
-func (s span) list(after func(time.Time) time.Time, most int) (fires []time.Time, complete bool) {
-	for at := after(s.from); !at.IsZero() && !at.After(s.to); at = after(at) {
-		if len(fires) == most {
-			return nil, false
-		}
-		fires = append(fires, at)
-	}
-	return fires, true
-}
-
-// last returns the last fire of a span, or zero. It takes some thirty to forty steps.
-func (s span) last(after func(time.Time) time.Time) (last time.Time) {
-	for s.from.Before(s.to) {
-		middle := s.from.Add(s.to.Sub(s.from) / 2)
-		if at := after(middle); at.IsZero() || at.After(s.to) {
-			s.to = middle
-		} else {
-			last, s.from = at, at
-		}
-	}
-	return last
 }

@@ -87,7 +87,7 @@ func (g golden) simulate(t *testing.T, change func(*Task), look func(next time.T
 		change(&r)
 	}
 	for {
-		f := decide(r, rule.Next, nil, "", 500)
+		f := decide(r, rule, nil, "", 500)
 		fires = append(fires, f.Fires...)
 		r.LastFire, r.OccurrenceCount, r.NextFire, r.Planned = f.Last, f.Count, f.Next, true
 		if f.Next.IsZero() || f.Next.After(g.to) {

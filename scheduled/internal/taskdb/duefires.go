@@ -135,5 +135,5 @@ func (s Queries) due(task fireplan.Task, paused []Pause) dueTask {
 	}
 	fingerprint := s.Zones.Fingerprint(task.TimeZone)
 	task.Move(rule, fingerprint)
-	return dueTask{task.List(rule.Anchored(task.ScheduledAt).Next, pauses), rule, fingerprint, nil}
+	return dueTask{task.List(rule.Anchored(task.ScheduledAt), pauses), rule, fingerprint, nil}
 }
