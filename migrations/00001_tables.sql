@@ -217,7 +217,7 @@ COMMENT ON INDEX tasktable.scheduled_tasks_recurring IS 'Recurring tasks by thei
 CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks (lease_expires_at)
     WHERE lease_expires_at IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_lease_expires_at IS 'Claims by the end of their lease. Views and the doctor '
-    'find running and stuck tasks by it. The engine does not read it.';
+    'find running and stuck tasks by it. The leader finds claims that nobody holds by it.';
 -- The condition keeps the leader, which looks only at tasks with a next fire, away from it.
 CREATE INDEX scheduled_tasks_resting ON tasktable.scheduled_tasks (id)
     WHERE cron IS NOT NULL AND next_attempt_at IS NULL;

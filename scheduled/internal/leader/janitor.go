@@ -23,7 +23,7 @@ import (
 //   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.Release)
 //
 // For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs. If somebody has deleted the
-// job of a claim, the walk through the table finds the claim (maintenance/abandoned.go).
+// job of a claim, maintenance/abandoned.go finds the claim.
 
 // nudgeAfter is how long a job that could begin waits in River until the leader tells River of it once more.
 const nudgeAfter = time.Second

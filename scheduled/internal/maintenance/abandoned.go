@@ -20,12 +20,13 @@ import (
 
 // Abandoned runs on the leader and takes back the claims that nothing else takes back. A node ends the claims in its
 // own hands when their leases end. The leader finds the claims of dead nodes, and those that no node has fetched,
-// through River's jobs. The claims that are left are those whose job somebody has deleted. Abandoned finds them with
-// a slow walk through the table. It does not use an index on the lease, because while somebody holds an old snapshot,
-// such an index keeps an entry for each task that was ever claimed, and a look for lapsed leases would read all
-// entries.
+// through River's jobs. The claims that are left are those whose job somebody has deleted. While somebody holds an old
+// snapshot, the index on the lease keeps an entry for each task that was ever claimed, and a look may take too long.
+// Then these claims wait until the snapshot is gone.
 type Abandoned struct {
 	config AbandonedConfig
+	size   *pg.Size // how many claims a look takes back
+	passed int      // how many claims a round has found that cannot be taken back
 }
 
 // AbandonedConfig is the configuration of Abandoned.
@@ -34,132 +35,105 @@ type AbandonedConfig struct {
 	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
 	Leads      func() bool // whether this node leads
-	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min.
+	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min. It is so long that
+	// everything that takes claims back sooner has done so.
 	After    time.Duration
-	Within   time.Duration    // bounds each part of a round; 0: 5 s
+	Within   time.Duration    // bounds each look; 0: 5 s
 	Metrics  *metrics.Metrics // nil: nothing is counted
 	Failures *failures.Notifier
 	Log      *slog.Logger
 }
 
-// NewAbandoned makes the walk. It takes nothing back before Run.
+// NewAbandoned makes the component. It takes nothing back before Run.
 func NewAbandoned(config AbandonedConfig) *Abandoned {
-	config.After = cmp.Or(config.After, abandonedAfter)
-	config.Within = cmp.Or(config.Within, abandonedWithin)
-	return &Abandoned{config: config}
+	config.After = cmp.Or(config.After, time.Minute)
+	config.Within = cmp.Or(config.Within, 5*time.Second)
+	return &Abandoned{config: config, size: pg.NewSize(1, maxAbandoned)}
 }
 
 const (
-	// abandonedAfter is so long that everything that takes claims back sooner has done so.
-	abandonedAfter  = time.Minute
-	abandonedPause  = time.Second // between two parts of a round
-	abandonedWithin = 5 * time.Second
-	// abandonedRefused is how many rows of a part may refuse to be settled. After that, the rest of the part is left to
-	// the next round.
-	abandonedRefused = 10
+	maxAbandoned   = 500         // claims that a look takes back
+	abandonedPause = time.Second // between two looks of a round
 )
 
 // Run works until ctx is done.
 func (a *Abandoned) Run(ctx context.Context) {
-	page, most := int64(0), pg.NewSize(1, taskdb.PagesAtOnce)
 	loop.Repeat(ctx, a.config.After, func() time.Duration {
-		if !a.config.Leads() {
-			page = 0
-			most.Reset()
-			return a.config.After
-		}
-		next, err := a.step(ctx, page, int64(most.Now()))
-		switch {
-		case err == nil:
-			page = next
-			most.Grow()
-		case ctx.Err() != nil:
-		case tookTooLong(err) && most.Shrink(most.Now()/4):
+		if a.config.Leads() && a.look(ctx) {
 			return abandonedPause
-		case tookTooLong(err):
-			a.config.Log.Error("claims on a page take too long to take back; the leader leaves them to the next round",
-				"page", page, "error", err)
-			page++
-		default:
-			a.config.Log.Warn("leader could not look for claims that nobody holds; it tries again", "error", err)
-			return a.config.After
 		}
-		if page == 0 {
-			return a.config.After
-		}
-		return abandonedPause
+		a.passed = 0
+		return a.config.After
 	})
-}
-
-// tookTooLong reports whether a part of a round ran into its own time limit, or into the server's.
-func tookTooLong(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || pg.IsTimeout(err)
 }
 
 // AbandonedSQL finds claims whose lease has ended. It locks the rows, so that no lease is extended meanwhile.
 const AbandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.lease_expires_at < clock_timestamp() - $3::interval
-LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED`
+WHERE t.lease_expires_at < statement_timestamp() - $1::interval
+ORDER BY t.lease_expires_at OFFSET $2::int LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED`
 
-// step looks through at most `most` pages from page on. It returns the page at which to go on, which is 0 at the end
-// of the table.
-func (a *Abandoned) step(ctx context.Context, page, most int64) (next int64, err error) {
-	leave, err := a.config.Turns.Take(ctx) // the wait does not count as a slow part
+// look takes back some claims. It reports whether there may be more. If it takes too long, the next look takes half as
+// many. A single claim that takes too long is left to the next round.
+func (a *Abandoned) look(ctx context.Context) (more bool) {
+	most := a.size.Now()
+	ended, done, refused, err := a.takeBack(ctx, most)
+	switch tooLong := errors.Is(err, context.DeadlineExceeded) || pg.IsTimeout(err); {
+	case ctx.Err() != nil:
+		return false
+	case err == nil:
+		a.passed += refused
+		a.size.Grow()
+		a.tell(ended, done)
+		return len(ended) == most
+	case tooLong && len(ended) > 1:
+		a.size.Shrink(len(ended))
+		return true
+	case tooLong && len(ended) == 1:
+		a.passed++
+		a.config.Log.Error("a claim that nobody holds takes too long to take back; the next round tries again",
+			"task", ended[0].ID, "error", err)
+		return true
+	}
+	a.config.Log.Warn("leader could not look for claims that nobody holds; it tries again", "error", err)
+	return false
+}
+
+// takeBack ends claims that nobody holds, in a transaction. It leaves out those that Postgres refuses to end.
+func (a *Abandoned) takeBack(
+	ctx context.Context, most int,
+) (ended []taskdb.Settlement, done []taskdb.SettleResult, refused int, err error) {
+	leave, err := a.config.Turns.Take(ctx) // the wait does not count as a slow look
 	if err != nil {
-		return page, err
+		return nil, nil, 0, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, a.config.Within)
 	defer cancel()
-	pages, err := a.config.Statements.PagesOf(ctx, a.config.Pool, "tasktable.scheduled_tasks")
-	if err != nil {
-		return page, err
-	}
-	var ended []taskdb.Settlement
-	var done []taskdb.SettleResult
 	err = pgx.BeginFunc(ctx, a.config.Pool, func(tx pgx.Tx) error {
-		take := func(savepoint pgx.Tx, r taskdb.TupleRange) error {
-			some, states, err := a.take(ctx, savepoint, r)
-			ended, done = append(ended, some...), append(done, states...)
+		claims, err := pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
+			a.config.Statements.Schema.SQL(AbandonedSQL), a.config.After, a.passed, most)
+		if err != nil {
 			return err
 		}
-		_, refused, err := taskdb.PastRefusals(ctx, tx, taskdb.WholePages(page, page+most), abandonedRefused, take)
-		for _, one := range refused {
-			a.config.Log.Error(
-				"a claim that nobody holds cannot be taken back", "row", one.At.String(), "error", one.Err,
-			)
+		for _, claim := range claims {
+			claim.Due = time.Time{} // the row does not say when the task was due
+			ended = append(ended, taskdb.Lost(claim, "its lease ended, and nobody held it"))
 		}
-		return err
+		return pg.Isolate(ended, func(some []taskdb.Settlement) error {
+			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+				states, err := a.config.Statements.Settle(ctx, savepoint, nil, nil, some)
+				done = append(done, states...)
+				return err
+			})
+		}, func(one taskdb.Settlement, err error) error {
+			refused++
+			a.config.Log.Error("a claim that nobody holds cannot be taken back", "task", one.ID, "error", err)
+			return nil
+		})
 	})
-	if err != nil {
-		return page, err
-	}
-	a.tell(ended, done)
-	if next = page + most; next >= pages {
-		next = 0
-	}
-	return next, nil
-}
-
-// take ends the abandoned claims on the rows of a range.
-func (a *Abandoned) take(
-	ctx context.Context, tx pgx.Tx, r taskdb.TupleRange,
-) (ended []taskdb.Settlement, done []taskdb.SettleResult, err error) {
-	holds, err := pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
-		a.config.Statements.Schema.SQL(AbandonedSQL), r.From.String(), r.To.String(), a.config.After)
-	if err != nil || len(holds) == 0 {
-		return nil, nil, err
-	}
-	for _, h := range holds {
-		h.Due = time.Time{} // the row does not say when the task was due
-		ended = append(ended, taskdb.Lost(h, "its lease ended, and nobody held it"))
-	}
-	if done, err = a.config.Statements.Settle(ctx, tx, nil, nil, ended); err != nil {
-		return nil, nil, err
-	}
-	return ended, done, nil
+	return ended, done, refused, err
 }
 
 func (a *Abandoned) tell(ended []taskdb.Settlement, done []taskdb.SettleResult) {

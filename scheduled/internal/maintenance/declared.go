@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,10 +44,9 @@ func DeclarationHash(tasks []store.Task, notices []rules.Rule) string {
 type Declarer struct {
 	config DeclarerConfig
 
-	hash      string // of the declared tasks and rules
-	holds     bool   // this node's tasks were applied and still hold
-	rulesHold bool   // the same for its rules
-	others    int64  // the newest node that declared another set when this set was applied
+	hash   string // of the declared tasks and rules
+	holds  bool   // this node's set was applied and still holds
+	others int64  // the newest node that declared another set when this set was applied
 }
 
 // DeclarerConfig is the configuration of Declarer.
@@ -110,10 +108,10 @@ type declaredRow struct {
 	Status store.Status
 }
 
+// markDeclaredSQL marks the tasks that are declared, and unmarks those that are no longer.
 const markDeclaredSQL = `
-UPDATE tasktable.scheduled_tasks SET declared_by = $2 WHERE id = ANY ($1::text[]) AND declared_by IS DISTINCT FROM $2`
-
-const unmarkDeclaredSQL = `UPDATE tasktable.scheduled_tasks SET declared_by = NULL WHERE id = ANY ($1::text[])`
+UPDATE tasktable.scheduled_tasks SET declared_by = CASE WHEN id = ANY ($1::text[]) THEN $3 END
+WHERE id = ANY ($1::text[]) AND declared_by IS DISTINCT FROM $3 OR id = ANY ($2::text[])`
 
 // runOnce applies the set if it is the service's newest and was not applied yet. It also applies the set again if
 // another set may have been applied since, by a node that came and went between two looks.
@@ -122,39 +120,12 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if newest.DeclarationHash != d.hash {
-		d.holds, d.rulesHold = false, false
+	d.holds = d.holds && newest.DeclarationHash == d.hash && newest.Others == d.others
+	if d.holds || newest.DeclarationHash != d.hash {
 		return nil
 	}
-	if newest.Others != d.others {
-		d.holds, d.rulesHold = false, false
-	}
-	// Each is a transaction of its own. A rule may name a recipient that nobody has made yet, and that must not keep
-	// recurring tasks from being declared.
-	if d.config.Declared != nil && !d.holds {
-		d.holds, err = d.applied(ctx, &newest, d.apply)
-	}
-	if d.config.Notices != nil && !d.rulesHold {
-		var errRules error
-		d.rulesHold, errRules = d.applied(ctx, &newest, d.applyRules)
-		err = errors.Join(err, errRules)
-	}
-	d.others = newest.Others
-	return err
-}
-
-// applyRules makes the notice rules agree with the declared ones.
-func (d *Declarer) applyRules(ctx context.Context, tx pgx.Tx) error {
-	all := rules.New(rules.Config{Schema: d.config.Statements.Schema})
-	return all.Declare(ctx, tx, d.config.Service, d.config.Notices)
-}
-
-// applied runs apply in a transaction, unless a newer set was declared meanwhile. It reports whether this node's set
-// holds.
-func (d *Declarer) applied(
-	ctx context.Context, newest *newestSet, apply func(ctx context.Context, tx pgx.Tx) error,
-) (bool, error) {
-	err := pgx.BeginFunc(ctx, d.config.Pool, func(tx pgx.Tx) (err error) {
+	var refused error
+	err = pgx.BeginFunc(ctx, d.config.Pool, func(tx pgx.Tx) (err error) {
 		lock := pg.LockClass(d.config.Statements.Schema.String(), "declare")
 		if _, err := tx.Exec(
 			ctx, "SELECT pg_advisory_xact_lock($1, hashtext($2))", lock, d.config.Service,
@@ -162,12 +133,21 @@ func (d *Declarer) applied(
 			return fmt.Errorf("wait for other nodes: %w", err)
 		}
 		// Another node, for which this one waited, may have declared a newer set.
-		if *newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
+		if newest, err = d.newest(ctx, tx); err != nil || newest.DeclarationHash != d.hash {
 			return err
 		}
-		return apply(ctx, tx)
+		// A rule may name a recipient that nobody has made yet, and that must not keep recurring tasks from being
+		// declared.
+		for _, apply := range []func(context.Context, pgx.Tx) error{d.applyTasks, d.applyRules} {
+			refused = errors.Join(refused, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+				return apply(ctx, savepoint)
+			}))
+		}
+		return nil
 	})
-	return err == nil && newest.DeclarationHash == d.hash, err
+	err = errors.Join(err, refused)
+	d.holds, d.others = err == nil && newest.DeclarationHash == d.hash, newest.Others
+	return err
 }
 
 // newest is the set that holds for the service. It is the zero newestSet if no live node declares a set.
@@ -183,29 +163,46 @@ func (d *Declarer) newest(ctx context.Context, q pg.DB) (newest newestSet, err e
 	return newest, nil
 }
 
-func (d *Declarer) apply(ctx context.Context, tx pgx.Tx) error {
+// applyRules makes the notice rules agree with the declared ones.
+func (d *Declarer) applyRules(ctx context.Context, tx pgx.Tx) error {
+	if d.config.Notices == nil {
+		return nil
+	}
+	all := rules.New(rules.Config{Schema: d.config.Statements.Schema})
+	return all.Declare(ctx, tx, d.config.Service, d.config.Notices)
+}
+
+// applyTasks makes the recurring tasks agree with the declared ones.
+func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
+	if d.config.Declared == nil {
+		return nil
+	}
 	known, err := pg.CollectRows[declaredRow](
 		ctx, tx, "read declared tasks", d.config.Statements.Schema.SQL(declaredSQL), d.config.Service,
 	)
 	if err != nil {
 		return err
 	}
-	tasks := store.New(store.Config{
-		Schema: d.config.Statements.Schema.String(), Service: d.config.Service, Codec: d.config.Codec,
-	})
+	left := map[string]store.Status{} // of the tasks that are no longer declared
+	for _, k := range known {
+		left[k.ID] = k.Status
+	}
 	var wanted []store.Task
-	var ids, removed []string
+	ids, removed := []string{}, []string{}
 	for _, task := range d.config.Declared {
 		id := taskdb.IDOf(task)
 		ids = append(ids, id)
-		cancelled := func(k declaredRow) bool { return k.ID == id && k.Status == store.StatusCancelled }
-		if slices.ContainsFunc(known, cancelled) {
+		if left[id] == store.StatusCancelled {
 			d.config.Log.Info("declared recurring task stays cancelled, because somebody cancelled it", "task", id)
-			continue
+		} else {
+			task.Replace = true // what the code declares recurs, whatever had the id before
+			wanted = append(wanted, task)
 		}
-		task.Replace = true // what the code declares recurs, whatever had the id before
-		wanted = append(wanted, task)
+		delete(left, id)
 	}
+	tasks := store.New(store.Config{
+		Schema: d.config.Statements.Schema.String(), Service: d.config.Service, Codec: d.config.Codec,
+	})
 	done, err := tasks.ScheduleMany(ctx, tx, wanted)
 	if err != nil {
 		return err
@@ -216,26 +213,18 @@ func (d *Declarer) apply(ctx context.Context, tx pgx.Tx) error {
 				"task", receipt.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
 		}
 	}
-	for _, k := range known {
-		if slices.Contains(ids, k.ID) {
-			continue
-		}
-		if k.Status == store.StatusCancelled {
+	for id, status := range left {
+		if status == store.StatusCancelled {
 			continue // somebody cancelled it, and it stays so if a version that declares it comes back
 		}
-		removed = append(removed, k.ID)
-		receipt, err := tasks.Cancel(ctx, tx, k.ID)
+		removed = append(removed, id)
+		receipt, err := tasks.Cancel(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		d.config.Log.Info("recurring task no longer declared",
-			"task", k.ID, "revision", receipt.Revision, "outcome", receipt.Outcome)
+			"task", id, "revision", receipt.Revision, "outcome", receipt.Outcome)
 	}
-	if _, err := tx.Exec(ctx, d.config.Statements.Schema.SQL(markDeclaredSQL), ids, d.config.Service); err != nil {
-		return fmt.Errorf("mark declared tasks: %w", err)
-	}
-	if _, err := tx.Exec(ctx, d.config.Statements.Schema.SQL(unmarkDeclaredSQL), removed); err != nil {
-		return fmt.Errorf("unmark tasks no longer declared: %w", err)
-	}
-	return nil
+	_, err = tx.Exec(ctx, d.config.Statements.Schema.SQL(markDeclaredSQL), ids, removed, d.config.Service)
+	return pg.Annotate(err, "mark declared tasks")
 }

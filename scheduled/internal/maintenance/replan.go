@@ -40,14 +40,21 @@ func NewReplanner(config ReplannerConfig) *Replanner { return &Replanner{config:
 func (r *Replanner) Run(ctx context.Context) {
 	done := false // since this node leads
 	loop.Repeat(ctx, 0, func() time.Duration {
-		done = done && r.config.Leads()
-		if !done && r.config.Leads() {
-			err := r.replan(ctx)
-			if done = err == nil; !done && ctx.Err() == nil {
-				r.config.Log.Warn("time zone data not compared; trying again", "error", err, "in", replanLook)
-			}
+		if done = done && r.config.Leads(); done || !r.config.Leads() {
+			return replanLook
 		}
-		return replanLook
+		tasks, err := r.replan(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			r.config.Log.Warn("time zone data not compared; trying again", "error", err, "in", replanLook)
+		case tasks > 0:
+			r.config.Log.Info("time zone data differ from those that fires were planned with; planning anew",
+				"tasks", tasks)
+		}
+		if done = err == nil && tasks < maxReplanned; done || err != nil {
+			return replanLook
+		}
+		return 0
 	})
 }
 
@@ -68,10 +75,11 @@ FROM (
 ) AS old
 WHERE t.id = old.id`
 
-func (r *Replanner) replan(ctx context.Context) error {
+// replan has some fires planned anew. It returns how many. If these are maxReplanned, there may be more.
+func (r *Replanner) replan(ctx context.Context) (tasks int64, err error) {
 	leave, err := r.config.Turns.Take(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -80,7 +88,7 @@ func (r *Replanner) replan(ctx context.Context) error {
 		ctx, r.config.Pool, "list time zones", r.config.Statements.Schema.SQL(zonesInUseSQL),
 	)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var names, data []string
 	for _, name := range zones {
@@ -88,19 +96,6 @@ func (r *Replanner) replan(ctx context.Context) error {
 			names, data = append(names, name), append(data, fingerprint)
 		}
 	}
-	for total := 0; ; {
-		done, err := r.config.Pool.Exec(ctx, r.config.Statements.Schema.SQL(replanSQL), names, data, maxReplanned)
-		if err != nil {
-			return pg.Annotate(err, "plan fires anew")
-		}
-		total += int(done.RowsAffected())
-		if done.RowsAffected() == maxReplanned {
-			continue
-		}
-		if total > 0 {
-			r.config.Log.Info("time zone data differ from those that fires were planned with; planning anew",
-				"tasks", total)
-		}
-		return nil
-	}
+	done, err := r.config.Pool.Exec(ctx, r.config.Statements.Schema.SQL(replanSQL), names, data, maxReplanned)
+	return done.RowsAffected(), pg.Annotate(err, "plan fires anew")
 }

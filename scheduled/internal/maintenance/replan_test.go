@@ -25,7 +25,7 @@ func (b *bench) moves(posix string, now time.Time) {
 	replanner := NewReplanner(ReplannerConfig{
 		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
 	})
-	if err := replanner.replan(b.T.Context()); err != nil {
+	if _, err := replanner.replan(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 	// A test's clock.

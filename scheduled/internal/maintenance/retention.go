@@ -24,8 +24,9 @@ import (
 // It goes through the pages of each table, some at a time. An index on finished_at would make every settlement more
 // expensive all day, and retention runs only a few times an hour.
 type Retention struct {
-	config RetentionConfig
-	pages  *pg.Size // how many pages a batch has
+	config          RetentionConfig
+	period, periods *string  // of Config.Period, and of Config.ByType as JSON; null keeps rows for ever
+	pages           *pg.Size // how many pages a batch has
 }
 
 // RetentionConfig is the configuration of Retention.
@@ -42,7 +43,23 @@ type RetentionConfig struct {
 
 // NewRetention makes the retention. It removes nothing before Run.
 func NewRetention(config RetentionConfig) *Retention {
-	return &Retention{config: config, pages: pg.NewSize(1, taskdb.PagesAtOnce)}
+	byType := map[string]*string{}
+	for name, period := range config.ByType {
+		byType[name] = periodText(period)
+	}
+	periods, _ := json.Marshal(byType) // texts always encode
+	return &Retention{
+		config: config, period: periodText(config.Period), periods: new(string(periods)),
+		pages: pg.NewSize(1, taskdb.PagesAtOnce),
+	}
+}
+
+// periodText returns a period in the form that SQL takes. It returns nil for -1, which keeps rows for ever.
+func periodText(period time.Duration) *string {
+	if period == -1 {
+		return nil
+	}
+	return new(fmt.Sprintf("%d microseconds", period.Microseconds()))
 }
 
 const (
@@ -232,6 +249,31 @@ func (r *Retained) add(more Retained) {
 	r.Refused += more.Refused
 }
 
+// retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
+// numbers of the nodes. The statement also removes, whatever the period is, the causes of notices, of which each waits
+// at most 8 days, the answers of the API, which are kept for a day, and the expired sessions of the dashboard.
+const retainRestSQL = `
+WITH clock AS MATERIALIZED (
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+), nodes AS (
+    DELETE FROM tasktable.nodes AS n USING clock
+    WHERE $2::interval IS NOT NULL AND n.dead_at < clock.now - greatest($2::interval, interval '720 hours') RETURNING 1
+), pauses AS (
+    DELETE FROM tasktable.pauses AS p USING clock
+    WHERE $2::interval IS NOT NULL AND p.ends_at < clock.now - greatest($2::interval, interval '720 hours') RETURNING 1
+), causes AS (
+    DELETE FROM tasktable.notice_causes AS c WHERE c.at < (SELECT clock.now FROM clock) - interval '720 hours'
+), answers AS (
+    DELETE FROM tasktable.api_answers AS a WHERE a.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM tasktable.api_answers AS o
+        WHERE o.created_at < (SELECT clock.now FROM clock) - interval '24 hours' ORDER BY o.created_at LIMIT 5000))
+), sessions AS (
+    DELETE FROM tasktable.api_sessions AS s WHERE s.ctid = ANY (ARRAY(
+        SELECT o.ctid FROM tasktable.api_sessions AS o
+        WHERE o.expires_at < (SELECT clock.now FROM clock) ORDER BY o.expires_at LIMIT 1000))
+)
+SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
+
 // maxRetain is how long a batch may take. While it lasts, nobody can schedule a task with the id of a removed one.
 const maxRetain = 2 * time.Second
 
@@ -244,7 +286,7 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 	}
 	defer leave()
 	began := time.Now()
-	defer func() { r.pace(time.Since(began)) }()
+	defer func() { r.pages.Pace(time.Since(began), maxRetain) }()
 	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {
 		next, done, err = r.step(ctx, tx, nil, at)
 		return err
@@ -255,17 +297,9 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 	return next, done, nil
 }
 
-// pace adapts the size of the next batch to the time that a batch took.
-func (r *Retention) pace(took time.Duration) {
-	switch {
-	case took > maxRetain:
-		r.pages.Shrink(r.pages.Now())
-	case took < maxRetain/4:
-		r.pages.Grow()
-	}
-}
-
-// step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock.
+// step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock. It skips the rows
+// that cannot be removed, as an application's foreign key or trigger may forbid it. If these are very many, it stops
+// before the end of its pages.
 func (r *Retention) step(
 	ctx context.Context, tx pgx.Tx, now *time.Time, at Place,
 ) (next Place, done Retained, err error) {
@@ -277,70 +311,46 @@ func (r *Retention) step(
 	if _, err := tx.Exec(ctx, "SET CONSTRAINTS ALL IMMEDIATE"); err != nil {
 		return at, done, fmt.Errorf("make constraints immediate: %w", err)
 	}
-	if err := r.removeShortLived(ctx, tx, now); err != nil {
+	// This is done in each batch, not once a round, because a round of large tables takes hours.
+	done.Rows, err = pg.QueryOne[int64](ctx, tx, "remove old nodes, pauses, answers and sessions",
+		r.config.Statements.Schema.SQL(retainRestSQL), now, r.period)
+	if err != nil {
 		return at, done, err
 	}
-	budget := int64(r.pages.Now())
-	for ; at.table < len(retainTables); at = (Place{table: at.table + 1}) {
-		name := retainTables[at.table].name
-		size, err := r.config.Statements.PagesOf(ctx, tx, name)
-		if err != nil {
-			return at, done, err
-		}
-		end := taskdb.Tuple{Page: max(min(at.row.Page+budget, size), at.row.Page)}
-		if end.Before(at.row) { // the table ends on this page
-			end = at.row
-		}
-		stopped, err := r.removeFrom(ctx, tx, now, at.table, taskdb.TupleRange{From: at.row, To: end}, &done)
-		if err != nil {
-			return at, done, fmt.Errorf("remove old rows of %s: %w", name, err)
-		}
-		if budget -= end.Page - at.row.Page; stopped.Before(end) || end.Page < size {
-			return Place{at.table, stopped}, done, nil
-		}
-	}
-	gone, err := r.removeEnded(ctx, tx, now)
-	done.Rows += gone
-	return Place{}, done, err
-}
-
-// removeFrom removes the rows that are too old from a range of a table. It skips the rows that cannot be removed, as
-// an application's foreign key or trigger may forbid it. It returns where it stopped. That is before the end of the
-// range if very many rows cannot be removed.
-func (r *Retention) removeFrom(
-	ctx context.Context, tx pgx.Tx, now *time.Time, table int, within taskdb.TupleRange, done *Retained,
-) (stopped taskdb.Tuple, err error) {
-	periods, err := r.periods()
+	table := retainTables[at.table]
+	size, err := r.config.Statements.PagesOf(ctx, tx, table.name)
 	if err != nil {
-		return within.From, err
+		return at, done, err
 	}
-	batch := Retained{}
-	statement, period := r.config.Statements.Schema.SQL(retainTables[table].sql), periodText(r.config.Period)
+	end := taskdb.Tuple{Page: min(at.row.Page+int64(r.pages.Now()), size)}
+	if end.Before(at.row) { // the table ends on this page, or has become smaller
+		end = at.row
+	}
 	remove := func(savepoint pgx.Tx, some taskdb.TupleRange) error {
-		rows, err := savepoint.Query(ctx, statement, some.From.String(), some.To.String(), period, periods, now)
-		if err != nil {
-			return err
-		}
-		gone, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retained])
-		if err == nil {
-			batch.add(gone)
+		gone, err := pg.CollectRows[Retained](ctx, savepoint, "remove old rows of "+table.name,
+			r.config.Statements.Schema.SQL(table.sql), some.From.String(), some.To.String(), r.period, r.periods, now)
+		for _, one := range gone {
+			done.add(one)
 		}
 		return err
 	}
+	within := taskdb.TupleRange{From: at.row, To: end}
 	stopped, refused, err := taskdb.PastRefusals(ctx, tx, within, retainRefusals, remove)
 	if err != nil {
-		return within.From, err
+		return at, done, err
 	}
-	if batch.Dead > 0 {
-		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", batch.Dead)
+	if done.Dead > 0 {
+		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", done.Dead)
 	}
 	if len(refused) > 0 {
-		if err := r.report(ctx, tx, table, refused, &batch); err != nil {
-			return within.From, err
+		if err := r.report(ctx, tx, at.table, refused, &done); err != nil {
+			return at, done, err
 		}
 	}
-	done.add(batch)
-	return stopped, nil
+	if stopped.Before(end) || end.Page < size {
+		return Place{at.table, stopped}, done, nil
+	}
+	return Place{table: (at.table + 1) % len(retainTables)}, done, nil
 }
 
 // report logs the rows that could not be removed.
@@ -357,22 +367,4 @@ func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []
 		"table", r.config.Statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].Err)
 	batch.add(Retained{Refused: len(refused), Task: task, Why: sanitize.Text(refused[0].Err.Error())})
 	return nil
-}
-
-// periods returns the periods by type as JSON. A period of null keeps rows for ever.
-func (r *Retention) periods() (string, error) {
-	byType := map[string]*string{}
-	for name, period := range r.config.ByType {
-		byType[name] = periodText(period)
-	}
-	periods, err := json.Marshal(byType)
-	return string(periods), pg.Annotate(err, "encode retention")
-}
-
-// periodText returns a period in the form that SQL takes. It returns nil for -1, which keeps rows for ever.
-func periodText(period time.Duration) *string {
-	if period == -1 {
-		return nil
-	}
-	return new(fmt.Sprintf("%d microseconds", period.Microseconds()))
 }

@@ -140,10 +140,12 @@ func TestRetainGoesOn(t *testing.T) {
 		// tables are small.
 		4500: {
 			{2 * 2000, Place{0, taskdb.Tuple{Page: 2000}}}, {2 * 2000, Place{0, taskdb.Tuple{Page: 4000}}},
-			{2*500 + 500, Place{}},
+			{2 * 500, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}},
 		},
-		2001: {{2 * 2000, Place{0, taskdb.Tuple{Page: 2000}}}, {2 + 500, Place{}}},
-		2000: {{2 * 2000, Place{1, taskdb.Tuple{Page: 0}}}, {500, Place{}}},
+		2001: {
+			{2 * 2000, Place{0, taskdb.Tuple{Page: 2000}}}, {2, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}},
+		},
+		2000: {{2 * 2000, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}}},
 	} {
 		b := newBench(t)
 		// A page a row, so that batches have an end.

@@ -286,19 +286,3 @@ func TestRetainRemovesAnswersInEachBatch(t *testing.T) {
 		}
 	}
 }
-
-func TestPagesOfABatchFollowItsTime(t *testing.T) {
-	t.Parallel()
-	r := NewRetention(RetentionConfig{})
-	for _, test := range []struct {
-		took time.Duration
-		want int
-	}{
-		{3 * time.Second, taskdb.PagesAtOnce / 2}, {time.Second, taskdb.PagesAtOnce / 2},
-		{100 * time.Millisecond, taskdb.PagesAtOnce}, {time.Millisecond, taskdb.PagesAtOnce},
-	} {
-		if r.pace(test.took); r.pages.Now() != test.want {
-			t.Errorf("a batch took %s, then %d pages, want %d", test.took, r.pages.Now(), test.want)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package pg
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 func TestSize(t *testing.T) {
@@ -24,7 +25,10 @@ func TestSize(t *testing.T) {
 	}
 	step(s.Reset)
 	step(func() { s.Shrink(1000) }) // more than it allows, such as one large row
-	if want := "[40 20 10 5 3 3 6 12 24 40 40 40 20]"; fmt.Sprint(got) != want {
+	for _, took := range []time.Duration{400, 401, 100, 99} {
+		step(func() { s.Pace(took, 400) })
+	}
+	if want := "[40 20 10 5 3 3 6 12 24 40 40 40 20 20 10 10 20]"; fmt.Sprint(got) != want {
 		t.Errorf("sizes %v, want %s", got, want)
 	}
 }

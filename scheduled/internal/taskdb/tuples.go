@@ -29,9 +29,6 @@ const maxItem = 2048
 // TupleRange is a range of rows. It begins with from and ends before to.
 type TupleRange struct{ From, To Tuple }
 
-// WholePages is a range of whole pages.
-func WholePages(from, to int64) TupleRange { return TupleRange{Tuple{Page: from}, Tuple{Page: to}} }
-
 // halves cuts a range in two, between pages if it can. ok is false if the range is one row and cannot be cut.
 func (r TupleRange) halves() (first, second TupleRange, ok bool) {
 	low, high := r.From.Page+1, r.To.Page // the pages that begin within the range
@@ -52,12 +49,11 @@ func (r TupleRange) halves() (first, second TupleRange, ok bool) {
 	return TupleRange{r.From, middle}, TupleRange{middle, r.To}, true
 }
 
-// PagesSQL asks how many pages a table has.
-const PagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
+const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
 
 // PagesOf is how many pages a table has.
 func (s Queries) PagesOf(ctx context.Context, q pg.DB, table string) (int64, error) {
-	return pg.QueryOne[int64](ctx, q, "measure "+table, PagesSQL, s.Schema.SQL(table))
+	return pg.QueryOne[int64](ctx, q, "measure "+table, pagesSQL, s.Schema.SQL(table))
 }
 
 // Refusal is a row for which an action failed, and its error.

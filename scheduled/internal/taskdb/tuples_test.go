@@ -9,9 +9,9 @@ import (
 func TestHalvesOfARange(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[TupleRange]string{
-		WholePages(0, 2000):                            "(0,0)-(1000,0)-(2000,0)",
-		WholePages(3, 5):                               "(3,0)-(4,0)-(5,0)",
-		WholePages(3, 4):                               "(3,0)-(3,1024)-(4,0)",
+		{Tuple{Page: 0}, Tuple{Page: 2000}}:            "(0,0)-(1000,0)-(2000,0)",
+		{Tuple{Page: 3}, Tuple{Page: 5}}:               "(3,0)-(4,0)-(5,0)",
+		{Tuple{Page: 3}, Tuple{Page: 4}}:               "(3,0)-(3,1024)-(4,0)",
 		{Tuple{3, 7}, Tuple{Page: 5}}:                  "(3,7)-(4,0)-(5,0)",
 		{Tuple{3, 7}, Tuple{4, 9}}:                     "(3,7)-(4,0)-(4,9)",
 		{Tuple{Page: 4}, Tuple{4, 9}}:                  "(4,0)-(4,4)-(4,9)",
