@@ -207,7 +207,7 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Requeue(ctx, &r, overlooked)
 	r.Queue(b.Schema.SQL(taskdb.LanesSQL), nil, nil)
 	r.Queue(b.Schema.SQL(taskdb.RecurringLanesSQL), nil, nil)
-	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), "(0,0)", "(2000,0)", time.Minute)
+	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, 0, planMost)
 	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.Tasks), len(found.Recurring)
@@ -229,10 +229,10 @@ func (b *bench) hotStatements() []hotStatement {
 		{name: "pick fires", sql: taskdb.PickFiresSQL, most: (recurring + 1) * taskdb.MaxForks},
 		{name: "fork", sql: taskdb.RecurringSQL, most: taskdb.MaxForks},
 		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
-		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planTasks},
+		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planMost},
 		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},
 		{name: "count fires", sql: metrics.CountFiresSQL, most: recurring * planMost},
-		{name: "count dead", sql: metrics.CountDeadSQL, most: planTasks},
+		{name: "count dead", sql: metrics.CountDeadSQL, most: 2},
 	}
 	for i := range hot {
 		hot[i].sql = b.Schema.SQL(hot[i].sql)
@@ -259,9 +259,9 @@ func (b *bench) queueCensus(batch *pgx.Batch, lanes taskdb.ListedLanes) {
 		), append(heads, l.Head)
 	}
 	n := len(lanes.Recurring)
-	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], planMost, heads[:n])
+	batch.Queue(b.Schema.SQL(metrics.CountFiresSQL), queues[:n], kinds[:n], priorities[:n], heads[:n], planMost)
 	batch.Queue(b.Schema.SQL(metrics.CountDueSQL), queues[n:], kinds[n:], priorities[n:], heads[n:], planMost)
-	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), "(0,0)", taskdb.Tuple{Page: taskdb.PagesAtOnce}.String())
+	batch.Queue(b.Schema.SQL(metrics.CountDeadSQL), planMost)
 }
 
 // recorder notes statements, and runs none.

@@ -1,26 +1,21 @@
 package metrics
 
-import (
-	"context"
-	"time"
-
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-)
-
 type deadLabels struct{ kind, status string }
 
-// deadWalk walks through the table and counts dead letters, some pages at a time. There is no index on dead letters,
-// because each settle would have to write to it.
-type deadWalk struct {
-	page  int64
-	sofar map[deadLabels]int
-}
+// maxDeadCounted is how many dead letters of each status are counted.
+const maxDeadCounted = 100_000
 
-// CountDeadSQL counts the dead letters in a range of pages.
+// CountDeadSQL counts, of each of the two statuses, the tasks that ended last, without those that are archived.
+// It reads the index of rare tasks, which has all these columns, and no rows.
 const CountDeadSQL = `
-SELECT t.type::text AS type, t.status::text AS status, count(*)::int AS tasks FROM tasktable.scheduled_tasks AS t
-WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.status IN ('FAILED', 'EXPIRED') AND t.archived_at IS NULL
-GROUP BY t.type::text, t.status::text`
+SELECT t.type, dead.status, count(*)::int AS tasks
+FROM unnest(ARRAY['FAILED', 'EXPIRED']) AS dead (status)
+CROSS JOIN LATERAL (
+    SELECT t.type::text AS type, t.archived_at FROM tasktable.scheduled_tasks AS t
+    WHERE t.status = dead.status AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED')
+    ORDER BY t.finished_at DESC LIMIT $1::int
+) AS t
+WHERE t.archived_at IS NULL GROUP BY t.type, dead.status`
 
 type deadRow struct {
 	Type   string
@@ -28,36 +23,13 @@ type deadRow struct {
 	Tasks  int
 }
 
-type pagesRow struct{ Pages int64 }
-
-// countDead walks on through the table for at most a quarter of a second. At the end of the table it publishes the
-// sums, and begins again at the next count. So a small table is counted each time, and a large one over some
-// minutes.
-func (c *TableStats) countDead(ctx context.Context, found *tableCounts) error {
-	pages, err := counted[pagesRow](ctx, c, "measure the table of tasks",
-		`SELECT (`+taskdb.PagesSQL+`) AS pages`, c.config.Statements.Schema.SQL("tasktable.scheduled_tasks"))
-	if err != nil {
-		return err
-	}
-	if c.walk.sofar == nil {
-		c.walk.sofar = map[deadLabels]int{}
-	}
-	for began := time.Now(); c.walk.page < pages[0].Pages; c.walk.page += taskdb.PagesAtOnce {
-		if time.Since(began) > countSlow {
-			return nil
-		}
-		some := taskdb.WholePages(c.walk.page, c.walk.page+taskdb.PagesAtOnce)
-		rows, err := counted[deadRow](ctx, c, "count dead letters", CountDeadSQL, some.From.String(), some.To.String())
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			c.walk.sofar[deadLabels{c.config.Metrics.label(row.Type), row.Status}] += row.Tasks
-		}
+func (found *tableCounts) hasDead(rows []deadRow, m *Metrics) {
+	dead := map[deadLabels]int{}
+	for _, row := range rows {
+		dead[deadLabels{m.Of(row.Type).label, row.Status}] += row.Tasks
 	}
 	for known := range found.dead { // labels that were shown before and have no tasks now
-		c.walk.sofar[known] += 0
+		dead[known] += 0
 	}
-	found.dead, c.walk = c.walk.sofar, deadWalk{}
-	return nil
+	found.dead = dead
 }

@@ -1,11 +1,10 @@
 package metrics
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,12 +15,12 @@ import (
 // maxLaneSeries is how many lanes have series of their own. The other lanes share one series.
 const maxLaneSeries = 500
 
-// SightValid is how long the metrics show the leader's last sight. The leader looks each second.
-const SightValid = 30 * time.Second
+// sightValid is how long the metrics show the leader's last sight. The leader looks each second.
+const sightValid = 30 * time.Second
 
-// Sight is the result of a leader's tick. It does not change after that.
-type Sight struct {
-	At    time.Time
+// sight is the result of a leader's tick. It does not change after that.
+type sight struct {
+	at    time.Time
 	lanes taskdb.ListedLanes
 	nodes []taskdb.LiveNode
 }
@@ -29,8 +28,16 @@ type Sight struct {
 // Sees stores the result of a tick.
 func (m *Metrics) Sees(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) {
 	if m != nil {
-		m.Seen.Store(&Sight{time.Now(), lanes, nodes})
+		m.seen.Store(&sight{time.Now(), lanes, nodes})
 	}
+}
+
+// sees returns the result of the last tick. It returns nil if there was none for long.
+func (m *Metrics) sees() *sight {
+	if seen := m.seen.Load(); seen != nil && time.Since(seen.at) < sightValid {
+		return seen
+	}
+	return nil
 }
 
 // NodeState is the state of a node that has a session.
@@ -49,122 +56,86 @@ type NodeState struct {
 // Usage is how many slots or places there are, and how many are in use.
 type Usage struct{ Size, Used int }
 
-// gauges describes the figures that are read when a scrape asks for them.
-type gauges struct {
-	info, up, number, leader, answerAge        *prometheus.Desc
-	slots, slotsUsed, typeSlots, typeSlotsUsed *prometheus.Desc
-	places, placesUsed, inHand, hung           *prometheus.Desc
-	conns, connsUsed, connsWait                *prometheus.Desc
-	// Only the leader shows these.
-	nodes, lanes, pauses, depth, depthLimit, age, laneNodes, lanePaused, dead, jobs *prometheus.Desc
-	recurring, lastSuccess, failuresInARow, missed, waiting                         *prometheus.Desc
-
-	all []*prometheus.Desc
+// gauges are the figures that are read when a scrape asks for them. Those from nodes on are shown by the leader alone.
+var gauges = []struct {
+	name, help string
+	labels     []string
+}{
+	{"node_info", "What this node is; always 1.", []string{"service", "version", "schema"}},
+	{"node_up", "1 while this node has its session with the database; 0: it runs nothing.", nil},
+	{"node_number", "This node's number in the table nodes and in the log; each session has a new one.", nil},
+	{"leader", "1 on the node that leads, 0 on the others.", nil},
+	{"session_answer_age_seconds", "Time since the node sent the question that the session answered last.", nil},
+	{"slots", "Slots of this node: how many handlers may run at once.", []string{"queue"}},
+	{"slots_used", "Slots in use. With shared slots a queue may use more than its own.", []string{"queue"}},
+	{"type_slots", "How many handlers of a type with a limit may run at once.", []string{"type"}},
+	{"type_slots_used", "How many of these slots are in use.", []string{"type"}},
+	{"transactions", "How many transactional handlers may run at once.", nil},
+	{"transactions_used", "How many of these places are in use.", nil},
+	{"tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.", nil},
+	{"hung_handlers", "Handlers that have not returned although their claims are over.", []string{"type"}},
+	{"pool_connections", "The most connections that a pool may have.", []string{"pool"}},
+	{"pool_connections_used", "Connections of a pool in use.", []string{"pool"}},
+	{"nodes", "Nodes that live, as the leader sees them.", nil},
+	{"lanes", "Lanes with tasks that wait, also for a later time.", nil},
+	{"pauses", "Pauses that hold now.", []string{"scope"}},
+	{"lane_depth", "Due tasks that are not claimed. Recurring tasks whose fire is due have priority fires.", ofLane},
+	{"lane_depth_limit", "How far each lane is counted. A lane_depth that equals this may be more.", nil},
+	{"lane_oldest_due_age_seconds", "How long the oldest task that is not claimed has been due. 0: none is.", ofLane},
+	{"lane_waiting", "Tasks that wait for something that is out of order, such as a host.", ofLane},
+	{"lane_nodes", "Live nodes that have both the queue and the type.", ofLane},
+	{"lane_paused", "1 while the queue, the type or everything is paused.", ofLane},
+	{"dead_letters", "Tasks that FAILED or EXPIRED and nobody has archived or retried.", []string{"type", "status"}},
+	{"recurring_last_success_timestamp_seconds", "When the newest occurrence that COMPLETED ended.", []string{"id"}},
+	{"recurring_failures_in_a_row", "Occurrences that FAILED or EXPIRED since the last success.", []string{"id"}},
+	{"recurring_intervals_without_success", "Intervals that have passed since the last success.", []string{"id"}},
+	{"river_jobs", "River's jobs, each of which carries one task or more.", []string{"state"}},
 }
 
-func newGauges(config Config) (g gauges) {
-	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		made := prometheus.NewDesc(prometheus.BuildFQName("tasktable", "", name), help, labels, nil)
-		g.all = append(g.all, made)
-		return made
-	}
-	g.info = prometheus.NewDesc("tasktable_node_info", "What this node is; always 1.", nil,
-		prometheus.Labels{"service": valid(config.Service), "version": valid(config.Version), "schema": config.Schema})
-	g.all = append(g.all, g.info)
-	g.up = describe("node_up", "1 while this node has its session with the database; 0: it runs nothing.")
-	g.number = describe("node_number",
-		"This node's number in the table nodes and in the log; each session has a new one.")
-	g.leader = describe("leader", "1 on the node that leads, 0 on the others.")
-	g.answerAge = describe("session_answer_age_seconds",
-		"Time since the node sent the question that the session answered last. At 3 s the node stops its handlers.")
-	g.slots = describe("slots", "Slots of this node: how many handlers may run at once.", "queue")
-	g.slotsUsed = describe("slots_used", "Slots in use. With shared slots a queue may use more than its own.", "queue")
-	g.typeSlots = describe("type_slots", "How many handlers of a type with a limit may run at once.", "type")
-	g.typeSlotsUsed = describe("type_slots_used", "How many of these slots are in use.", "type")
-	g.places = describe("transactions", "How many transactional handlers may run at once.")
-	g.placesUsed = describe("transactions_used", "How many of these places are in use.")
-	g.inHand = describe("tasks_in_hand", "Claimed tasks on this node: running, or waiting for their time or a slot.")
-	g.hung = describe("hung_handlers",
-		"Handlers that have not returned for half a minute after the end of their claims. Each keeps a slot.", "type")
-	g.conns = describe("pool_connections",
-		"The most connections that a pool may have: engine (without River's listener) or handlers.", "pool")
-	g.connsUsed = describe("pool_connections_used", "Connections of a pool in use.", "pool")
-	g.connsWait = describe("pool_wait_seconds_total",
-		"Time that callers have waited for a connection because the pool had none free.", "pool")
-	g.nodes = describe("nodes", "Nodes that live, as the leader sees them.")
-	g.lanes = describe("lanes", "Lanes with tasks that wait, also for a later time.")
-	g.pauses = describe("pauses", "Pauses that hold now.", "scope")
-	lane := []string{"queue", "type", "priority"}
-	g.depth = describe("lane_depth",
-		"Due tasks that are not claimed. The priority is fires for recurring tasks whose fire is due.", lane...)
-	g.depthLimit = describe("lane_depth_limit",
-		"How far each lane is counted. A lane_depth that equals this may be more.")
-	g.age = describe("lane_oldest_due_age_seconds",
-		"How long the oldest task that is not claimed has been due. Waits for something that is out of order count. "+
-			"0 means that none is due.", lane...)
-	g.waiting = describe("lane_waiting",
-		"Tasks that wait for something that is out of order, such as a host whose circuit is open.", lane...)
-	g.laneNodes = describe("lane_nodes", "Live nodes that have both the queue and the type.", lane...)
-	g.lanePaused = describe("lane_paused", "1 while the queue, the type or everything is paused.", lane...)
-	g.dead = describe("dead_letters",
-		"Tasks that FAILED or EXPIRED and nobody has archived or retried.", "type", "status")
-	g.recurring = describe("recurring_tasks",
-		"Recurring tasks that are not paused as single tasks. Of these, 500 have series of their own.")
-	g.lastSuccess = describe("recurring_last_success_timestamp_seconds",
-		"When the newest occurrence that COMPLETED ended. None: it is not known to have succeeded.", "id")
-	g.failuresInARow = describe("recurring_failures_in_a_row",
-		"Occurrences that FAILED or EXPIRED since the last success.", "id")
-	g.missed = describe("recurring_intervals_without_success",
-		"Intervals that have passed since the last success, up to 10. None while it is paused.", "id")
-	g.jobs = describe("river_jobs", "River's jobs, each of which carries one task or more.", "state")
-	return g
-}
-
-// valid makes a label of a text. A label that is not valid UTF-8 would spoil the whole scrape.
-func valid(text string) string { return strings.ToValidUTF8(text, "?") }
+var ofLane = []string{"queue", "type", "priority"}
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(into chan<- *prometheus.Desc) {
 	for _, part := range m.parts {
 		part.Describe(into)
 	}
-	for _, one := range m.gauges.all {
+	for _, one := range m.gauges {
 		into <- one
 	}
 }
+
+// show shows the value of one of the gauges.
+type show func(name string, value float64, labels ...string)
 
 // Collect implements prometheus.Collector. It does not ask the database.
 func (m *Metrics) Collect(into chan<- prometheus.Metric) {
 	for _, part := range m.parts {
 		part.Collect(into)
 	}
-	show := func(what *prometheus.Desc, value float64, labels ...string) {
-		into <- prometheus.MustNewConstMetric(what, prometheus.GaugeValue, value, labels...)
+	show := func(name string, value float64, labels ...string) {
+		for i := range labels { // one that is not valid UTF-8 would spoil the whole scrape
+			labels[i] = strings.ToValidUTF8(labels[i], "?")
+		}
+		into <- prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, labels...)
 	}
-	show(m.gauges.info, 1)
+	show("node_info", 1, m.config.Service, m.config.Version, m.config.Schema)
 	state := m.node.Load()
+	show("node_up", truth(state != nil))
 	if state == nil {
-		show(m.gauges.up, 0)
-		show(m.gauges.leader, 0)
+		show("leader", 0)
 		return
 	}
-	show(m.gauges.up, 1)
 	node := (*state)()
-	m.collectNode(node, show)
-	for name, pool := range node.Pools {
-		stat := pool.Stat()
-		show(m.gauges.conns, float64(stat.MaxConns()), name)
-		show(m.gauges.connsUsed, float64(stat.AcquiredConns()), name)
-		waited := stat.EmptyAcquireWaitTime().Seconds()
-		into <- prometheus.MustNewConstMetric(m.gauges.connsWait, prometheus.CounterValue, waited, name)
-	}
-	show(m.gauges.leader, truth(node.Leads))
-	if seen := m.Seen.Load(); node.Leads && seen != nil && time.Since(seen.At) < SightValid {
-		m.collectLeader(seen, m.found.Load(), show)
+	show("leader", truth(node.Leads))
+	node.collect(show)
+	if seen := m.sees(); node.Leads && seen != nil {
+		found := m.found.Load()
+		if found == nil {
+			found = &tableCounts{}
+		}
+		found.collect(seen, show)
 	}
 }
-
-type shower func(what *prometheus.Desc, value float64, labels ...string)
 
 func truth(is bool) float64 {
 	if is {
@@ -173,142 +144,124 @@ func truth(is bool) float64 {
 	return 0
 }
 
-func (m *Metrics) collectNode(node NodeState, show shower) {
-	show(m.gauges.number, float64(node.Number))
-	show(m.gauges.answerAge, node.AnswerAge.Seconds())
+func (node NodeState) collect(show show) {
+	show("node_number", float64(node.Number))
+	show("session_answer_age_seconds", node.AnswerAge.Seconds())
 	for queue, slots := range node.Slots {
-		show(m.gauges.slots, float64(slots.Size), queue)
-		show(m.gauges.slotsUsed, float64(slots.Used), queue)
+		show("slots", float64(slots.Size), queue)
+		show("slots_used", float64(slots.Used), queue)
 	}
 	for kind, slots := range node.TypeSlots {
-		show(m.gauges.typeSlots, float64(slots.Size), valid(kind))
-		show(m.gauges.typeSlotsUsed, float64(slots.Used), valid(kind))
+		show("type_slots", float64(slots.Size), kind)
+		show("type_slots_used", float64(slots.Used), kind)
 	}
-	show(m.gauges.places, float64(node.Places.Size))
-	show(m.gauges.placesUsed, float64(node.Places.Used))
-	show(m.gauges.inHand, float64(node.InHand))
+	show("transactions", float64(node.Places.Size))
+	show("transactions_used", float64(node.Places.Used))
+	show("tasks_in_hand", float64(node.InHand))
 	for kind, n := range node.Hung {
-		show(m.gauges.hung, float64(n), valid(kind))
+		show("hung_handlers", float64(n), kind)
+	}
+	for name, pool := range node.Pools {
+		show("pool_connections", float64(pool.Stat().MaxConns()), name)
+		show("pool_connections_used", float64(pool.Stat().AcquiredConns()), name)
 	}
 }
 
-// collectLeader shows the figures that only the leader knows.
-func (m *Metrics) collectLeader(seen *Sight, found *tableCounts, show shower) {
-	if found == nil {
-		found = &tableCounts{}
-	}
-	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
+// collect shows the figures that only the leader knows.
+func (found *tableCounts) collect(seen *sight, show show) {
+	lanes := seen.lanes.With(found.lanes)
 	nodes := slices.DeleteFunc(slices.Clone(seen.nodes), func(n taskdb.LiveNode) bool { return !n.Held })
-	show(m.gauges.nodes, float64(len(nodes)))
-	show(m.gauges.lanes, float64(len(seen.lanes.Tasks)+len(seen.lanes.Recurring)))
+	show("nodes", float64(len(nodes)))
+	show("lanes", float64(len(lanes.Tasks)+len(lanes.Recurring)))
 	pauses := map[string]int{"all": 0, "queue": 0, "type": 0}
-	for _, p := range seen.lanes.Paused {
-		pauses[valid(p.Scope)]++
+	for _, p := range lanes.Paused {
+		pauses[p.Scope]++
 	}
 	for scope, n := range pauses {
-		show(m.gauges.pauses, float64(n), scope)
+		show("pauses", float64(n), scope)
 	}
 	if found.depth != nil {
-		show(m.gauges.depthLimit, float64(found.limit))
+		show("lane_depth_limit", float64(found.limit))
 	}
-	for labels, one := range lanesShown(seen, nodes, found) {
+	for l, one := range found.shown(lanes, nodes) {
 		if one.counted {
-			show(m.gauges.depth, float64(one.depth), labels.queue, labels.kind, labels.priority)
+			show("lane_depth", float64(one.depth), l.queue, l.kind, l.priority)
 		}
-		show(m.gauges.age, max(-one.dueIn, 0).Seconds(), labels.queue, labels.kind, labels.priority)
+		show("lane_oldest_due_age_seconds", one.age.Seconds(), l.queue, l.kind, l.priority)
+		show("lane_nodes", float64(one.nodes), l.queue, l.kind, l.priority)
+		show("lane_paused", truth(one.paused), l.queue, l.kind, l.priority)
 		if found.waits != nil {
-			show(m.gauges.waiting, float64(one.waiting), labels.queue, labels.kind, labels.priority)
+			show("lane_waiting", float64(one.waiting), l.queue, l.kind, l.priority)
 		}
-		show(m.gauges.laneNodes, float64(one.nodes), labels.queue, labels.kind, labels.priority)
-		show(m.gauges.lanePaused, truth(one.paused), labels.queue, labels.kind, labels.priority)
 	}
 	for of, n := range found.dead {
-		show(m.gauges.dead, float64(n), of.kind, of.status)
+		show("dead_letters", float64(n), of.kind, of.status)
 	}
-	m.collectRecurring(found.recurring, show)
-	for state, n := range found.jobs {
-		show(m.gauges.jobs, float64(n), state)
+	for _, row := range found.jobs {
+		show("river_jobs", float64(row.Jobs), row.State)
 	}
+	found.collectRecurring(lanes.Paused, show)
 }
 
 // laneShown is a lane as the metrics show it.
 type laneShown struct {
 	depth   int
 	counted bool
-	dueIn   time.Duration
+	age     time.Duration
 	waiting int
 	nodes   int
 	paused  bool
 }
 
-// lanesShown joins the leader's sight of each lane with the table statistics' count. If there are more than
+// shown joins the leader's sight of each lane with the table statistics' count. If there are more than
 // maxLaneSeries lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the
 // oldest task in those that are not paused, and the nodes of the lane with the fewest.
-func lanesShown(seen *Sight, nodes []taskdb.LiveNode, found *tableCounts) map[laneLabels]laneShown {
-	all := map[laneLabels]laneShown{}
-	of := func(l laneLabels) laneShown {
-		one := laneShown{}
-		for _, node := range nodes {
-			if node.Queues[l.queue] > 0 && slices.Contains(node.Types, l.kind) {
-				one.nodes++
+func (found *tableCounts) shown(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) map[laneLabels]laneShown {
+	all := map[laneLabels]*laneShown{}
+	of := func(l laneLabels) *laneShown {
+		if all[l] == nil {
+			all[l] = &laneShown{paused: taskdb.IsPaused(lanes.Paused, l.queue, l.kind)}
+			for _, node := range nodes {
+				if node.Works(l.queue, l.kind) {
+					all[l].nodes++
+				}
 			}
 		}
-		one.paused = taskdb.IsPaused(seen.lanes.Paused, l.queue, l.kind)
-		return one
+		return all[l]
 	}
 	for l, n := range found.depth {
-		one := of(l)
-		one.depth, one.counted = n, true
-		all[l] = one
+		of(l).depth, of(l).counted = n, true
 	}
-	for _, l := range slices.Concat(seen.lanes.Tasks, seen.lanes.Recurring) {
-		one, known := all[labelsOf(l)]
-		if !known {
-			one = of(labelsOf(l))
-		}
-		if one.dueIn = l.DueIn; l.DueIn <= 0 {
-			one.dueIn = min(l.DueIn, -l.Late) // it was due before it could be claimed
-		}
-		all[labelsOf(l)] = one
+	for _, l := range slices.Concat(lanes.Tasks, lanes.Recurring) {
+		of(labelsOf(l)).age = l.Late
 	}
 	for l, waits := range found.waits { // while a claim tries one of them, its lane may have no other
-		one, known := all[l]
-		if !known {
-			one = of(l)
-		}
-		one.waiting, one.dueIn = waits.Tasks, min(one.dueIn, -time.Duration(waits.Age*float64(time.Second)))
-		all[l] = one
+		of(l).waiting, of(l).age = waits.Tasks, max(of(l).age, time.Duration(waits.Age*float64(time.Second)))
 	}
-	order := make([]laneLabels, 0, len(all))
-	for l := range all {
-		order = append(order, l)
-	}
-	slices.SortFunc(order, func(a, b laneLabels) int {
-		return cmp.Or(cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind), cmp.Compare(a.priority, b.priority))
-	})
 	shown := map[laneLabels]laneShown{}
-	for _, l := range order {
-		if len(shown) < maxLaneSeries && utf8.ValidString(l.queue+l.kind) {
-			shown[l] = all[l]
+	for _, l := range slices.SortedFunc(maps.Keys(all), laneLabels.compare) {
+		if len(shown) < maxLaneSeries {
+			shown[l] = *all[l]
 			continue
 		}
 		other := laneLabels{otherLabel, otherLabel, otherLabel}
 		rest, already := shown[other]
-		shown[other] = rest.with(all[l], !already)
+		shown[other] = rest.with(*all[l], !already)
 	}
 	return shown
 }
 
 // with adds a lane to the lane that stands for several.
 func (s laneShown) with(one laneShown, first bool) laneShown {
-	if s.depth += one.depth; first {
+	if first {
 		s.nodes = one.nodes
 	}
+	s.depth += one.depth
 	s.counted = s.counted || one.counted
 	s.waiting += one.waiting
 	s.nodes = min(s.nodes, one.nodes)
 	if !one.paused {
-		s.dueIn = min(s.dueIn, one.dueIn)
+		s.age = max(s.age, one.age)
 	}
 	return s
 }

@@ -21,34 +21,31 @@ func TestLanesShown(t *testing.T) {
 		{Number: 1, Queues: map[string]int{"default": 10}, Types: []string{"JOB", "OTHER"}, Held: true},
 		{Number: 2, Queues: map[string]int{"default": 10, "bulk": 1}, Types: []string{"JOB"}, Held: true},
 	}
-	seen := &Sight{lanes: taskdb.ListedLanes{
+	seen := &sight{lanes: taskdb.ListedLanes{
 		Tasks: []taskdb.Lane{
-			{Queue: "default", Type: "JOB", Priority: 5, DueIn: -time.Minute},
+			{Queue: "default", Type: "JOB", Priority: 5, Late: time.Minute},
 			{Queue: "default", Type: "JOB", DueIn: time.Hour},
-			{Queue: "bulk", Type: "OTHER", DueIn: -time.Second},
-			{Queue: "not UTF-8: \xff", Type: "A", DueIn: -time.Hour},
-			{Queue: "not UTF-8: \xfe", Type: "A", DueIn: -time.Minute},
+			{Queue: "bulk", Type: "OTHER", Late: time.Second},
 		},
-		Recurring: []taskdb.Lane{{Queue: "default", Type: "JOB", Recurring: true, DueIn: -time.Second}},
+		Recurring: []taskdb.Lane{{Queue: "default", Type: "JOB", Recurring: true, Late: time.Second}},
 		Paused:    []taskdb.Pause{{Scope: "queue", Name: "bulk"}},
 	}}
-	got := lanesShown(seen, nodes, &tableCounts{
+	found := &tableCounts{
 		depth: map[laneLabels]int{
 			{"default", "JOB", "5"}: 7, {"default", "JOB", firesPriority}: 1, {"default", "GONE", "0"}: 0,
-			{"not UTF-8: \xff", "A", "0"}: 3,
 		},
 		waits: map[laneLabels]waitingRow{
 			{"default", "JOB", "0"}: {Tasks: 4, Age: 60}, {"bulk", "JOB", "0"}: {Tasks: 1, Age: 2},
 		},
-	})
+	}
+	got := found.shown(seen.lanes, nodes)
 	want := map[laneLabels]laneShown{
-		{"default", "JOB", "5"}:              {depth: 7, counted: true, dueIn: -time.Minute, nodes: 2},
-		{"default", "JOB", "0"}:              {waiting: 4, dueIn: -time.Minute, nodes: 2},
-		{"bulk", "JOB", "0"}:                 {waiting: 1, dueIn: -2 * time.Second, nodes: 1, paused: true},
-		{"default", "JOB", firesPriority}:    {depth: 1, counted: true, dueIn: -time.Second, nodes: 2},
-		{"default", "GONE", "0"}:             {counted: true},
-		{"bulk", "OTHER", "0"}:               {dueIn: -time.Second, paused: true},
-		{otherLabel, otherLabel, otherLabel}: {depth: 3, counted: true, dueIn: -time.Hour},
+		{"default", "JOB", "5"}:           {depth: 7, counted: true, age: time.Minute, nodes: 2},
+		{"default", "JOB", "0"}:           {waiting: 4, age: time.Minute, nodes: 2},
+		{"bulk", "JOB", "0"}:              {waiting: 1, age: 2 * time.Second, nodes: 1, paused: true},
+		{"default", "JOB", firesPriority}: {depth: 1, counted: true, age: time.Second, nodes: 2},
+		{"default", "GONE", "0"}:          {counted: true},
+		{"bulk", "OTHER", "0"}:            {age: time.Second, paused: true},
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("%+v\nwant\n%+v", got, want)
@@ -58,16 +55,16 @@ func TestLanesShown(t *testing.T) {
 // Of many lanes most have series of their own, and none is left out.
 func TestManyLanesShown(t *testing.T) {
 	t.Parallel()
-	seen, depth := &Sight{}, map[laneLabels]int{}
+	seen, depth := &sight{}, map[laneLabels]int{}
 	for i := range 3000 {
-		one := taskdb.Lane{Queue: fmt.Sprintf("queue%04d", i), Type: "JOB", DueIn: -time.Duration(i) * time.Second}
+		one := taskdb.Lane{Queue: fmt.Sprintf("queue%04d", i), Type: "JOB", Late: time.Duration(i) * time.Second}
 		seen.lanes.Tasks, depth[labelsOf(one)] = append(seen.lanes.Tasks, one), 2
 	}
 	seen.lanes.Paused = []taskdb.Pause{{Scope: "queue", Name: "queue2999"}}
 	nodes := []taskdb.LiveNode{{
 		Number: 1, Queues: map[string]int{"queue0000": 1, "queue2000": 1}, Types: []string{"JOB"}, Held: true,
 	}}
-	got := lanesShown(seen, nodes, &tableCounts{depth: depth})
+	got := (&tableCounts{depth: depth}).shown(seen.lanes, nodes)
 	if len(got) != maxLaneSeries+1 {
 		t.Errorf("%d lanes are shown", len(got))
 	}
@@ -75,7 +72,7 @@ func TestManyLanesShown(t *testing.T) {
 		t.Errorf("the first: %+v", first)
 	}
 	rest := got[laneLabels{otherLabel, otherLabel, otherLabel}]
-	if want := (laneShown{depth: 2 * (3000 - maxLaneSeries), counted: true, dueIn: -2998 * time.Second}); rest != want {
+	if want := (laneShown{depth: 2 * (3000 - maxLaneSeries), counted: true, age: 2998 * time.Second}); rest != want {
 		t.Errorf("the rest: %+v, want %+v", rest, want)
 	}
 }

@@ -24,26 +24,20 @@ import (
 // nothing. It is a single collector, so that it is registered and unregistered as a whole. It outlives the node's
 // sessions.
 type Metrics struct {
-	node  atomic.Pointer[func() NodeState] // nil: the node has no session
-	lives prometheus.Counter
+	config Config
+	node   atomic.Pointer[func() NodeState] // nil: the node has no session
+	seen   atomic.Pointer[sight]            // the last look of the leader
+	found  atomic.Pointer[tableCounts]      // the last count of the leader; nil while this node does not lead
 
-	registerer prometheus.Registerer
+	started, executions, dead, waits, claimed, lookFailures, riverFetched *prometheus.CounterVec
+	delay, duration                                                       *prometheus.HistogramVec
+	lives, settleFailures, censusFailures, riverInserted                  prometheus.Counter
 
-	started, executions, dead, waits, claimed *prometheus.CounterVec
-	delay, duration                           *prometheus.HistogramVec
-
-	gateTook, settleTasks, settleTook, passTook prometheus.Histogram
-	settleFailures, censusFailures              prometheus.Counter
-	lookFailures                                *prometheus.CounterVec
-
-	riverFetchTook, riverInsertTook, riverJobTasks prometheus.Histogram
-	riverFetched                                   *prometheus.CounterVec
-	riverInserted                                  prometheus.Counter
+	gateTook, settleTasks, settleTook, passTook    prometheus.Observer
+	riverFetchTook, riverInsertTook, riverJobTasks prometheus.Observer
 
 	parts  []prometheus.Collector
-	gauges gauges
-	Seen   atomic.Pointer[Sight]       // the last look of the leader
-	found  atomic.Pointer[tableCounts] // the last count of the leader; nil while this node does not lead
+	gauges map[string]*prometheus.Desc
 
 	mu    sync.Mutex
 	types map[string]*OfType
@@ -73,25 +67,22 @@ func New(config Config) *Metrics {
 	if config.Registerer == nil {
 		return nil
 	}
-	m := &Metrics{registerer: config.Registerer, types: map[string]*OfType{}, gauges: newGauges(config)}
-	m.lives = m.counter("node_lives_total",
-		"Sessions that this node has begun: the first one, and one more each time it lost touch with the database.")
+	m := &Metrics{config: config, types: map[string]*OfType{}, gauges: map[string]*prometheus.Desc{}}
+	for _, one := range gauges {
+		m.gauges[one.name] = prometheus.NewDesc("tasktable_"+one.name, one.help, one.labels, nil)
+	}
+	m.lives = m.counter("node_lives_total", "Sessions with the database that this node has begun.")
 	m.started = m.counters("tasks_started_total", "Attempts whose handler was called on this node.", "type")
-	m.executions = m.counters("executions_total",
-		"Lines that this node has written to the history scheduled_task_executions, by outcome. "+
-			"The leader writes the lines of tasks that it expires or takes back.", "type", "outcome")
+	m.executions = m.counters("executions_total", "Lines that this node has written to the history.", "type", "outcome")
 	m.dead = m.counters("tasks_dead_total", "Tasks that became dead letters, FAILED or EXPIRED.", "type", "status")
 	m.waits = m.counters("tasks_waited_total",
-		"Attempts that put their task off because something is out of order, such as a host whose circuit is open. "+
-			"Of those that follow each other only the first is a line of the history.", "type")
+		"Attempts that put their task off because something is out of order, such as a host.", "type")
 	m.claimed = m.counters("tasks_claimed_total", "Tasks that the leader has claimed and handed to River.", "type")
 	m.delay = m.histograms("start_delay_seconds",
-		"Time from when an attempt was due until the gate let it through, by the database's clock.",
-		waitBuckets, "type")
+		"Time from when an attempt was due until the gate let it through.", waitBuckets, "type")
 	m.duration = m.histograms("task_duration_seconds",
-		"How long handlers ran. For transactional handlers this includes their transaction.", waitBuckets, "type")
-	m.gateTook = m.histogram("gate_duration_seconds",
-		"How long the gate's reads took. One read is for all tasks that were ready together.", statementBuckets)
+		"How long handlers ran, with the transaction of transactional ones.", waitBuckets, "type")
+	m.gateTook = m.histogram("gate_duration_seconds", "How long the gate's reads took.", statementBuckets)
 	m.settleTasks = m.histogram("settle_batch_tasks", "How many outcomes were recorded together.", batchBuckets)
 	m.settleTook = m.histogram("settle_duration_seconds",
 		"How long it took to record a batch of outcomes, including failures.", statementBuckets)
@@ -99,12 +90,9 @@ func New(config Config) *Metrics {
 		"Batches of outcomes that could not be recorded and were tried again, whole or in halves.")
 	m.passTook = m.histogram("pass_duration_seconds",
 		"How long the leader's passes took, including failures.", statementBuckets)
-	m.lookFailures = m.counters("look_failures_total",
-		"Failed looks of the leader: ticks and passes, including passes that got stuck.", "look")
-	m.censusFailures = m.counter("census_failures_total",
-		"Counts of the leader for these metrics that failed or took too long.")
-	m.riverFetchTook = m.histogram("river_fetch_duration_seconds",
-		"How long River's fetches of jobs took.", statementBuckets)
+	m.lookFailures = m.counters("look_failures_total", "Ticks and passes of the leader that failed.", "look")
+	m.censusFailures = m.counter("census_failures_total", "Counts for these metrics that failed or took too long.")
+	m.riverFetchTook = m.histogram("river_fetch_duration_seconds", "How long River's fetches took.", statementBuckets)
 	m.riverFetched = m.counters("river_fetched_jobs_total", "River jobs that this node has fetched.", "queue")
 	m.riverInsertTook = m.histogram("river_insert_duration_seconds",
 		"How long the leader's inserts of River jobs took.", statementBuckets)
@@ -117,7 +105,9 @@ func New(config Config) *Metrics {
 		m.riverFetched.WithLabelValues(queue)
 	}
 	for _, kind := range config.Types {
-		m.Of(kind).own(m, m.label(kind))
+		of := m.Of(kind)
+		of.started = m.started.WithLabelValues(of.label)
+		of.delay, of.duration = m.delay.WithLabelValues(of.label), m.duration.WithLabelValues(of.label)
 	}
 	return m
 }
@@ -129,9 +119,7 @@ const (
 )
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
-	made := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "tasktable", Name: name, Help: help})
-	m.parts = append(m.parts, made)
-	return made
+	return m.counters(name, help).WithLabelValues()
 }
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -140,12 +128,8 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 	return made
 }
 
-func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	made := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: "tasktable", Name: name, Help: help, Buckets: buckets,
-	})
-	m.parts = append(m.parts, made)
-	return made
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Observer {
+	return m.histograms(name, help, buckets).WithLabelValues()
 }
 
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
@@ -161,7 +145,7 @@ func (m *Metrics) Register() (unregister func(), err error) {
 	if m == nil {
 		return func() {}, nil
 	}
-	err = m.registerer.Register(m)
+	err = m.config.Registerer.Register(m)
 	if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: another node uses the same registerer; "+
 			"give each node a label of its own by "+
@@ -170,7 +154,7 @@ func (m *Metrics) Register() (unregister func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheduled.Config.Metrics: %w: %w", store.ErrInvalid, err)
 	}
-	return func() { m.registerer.Unregister(m) }, nil
+	return func() { m.config.Registerer.Unregister(m) }, nil
 }
 
 // Begun notes that the node has a session.
@@ -185,7 +169,6 @@ func (m *Metrics) Begun(state func() NodeState) {
 func (m *Metrics) Ended() {
 	if m != nil {
 		m.node.Store(nil)
-		m.Seen.Store(nil)
 		m.found.Store(nil)
 	}
 }
@@ -195,14 +178,8 @@ func (m *Metrics) Claimed(taken []taskdb.ClaimedTask) {
 	if m == nil {
 		return
 	}
-	var of *OfType
-	kind := ""
-	for i := range taken { // most passes take many tasks of one type in a row
-		if of == nil || taken[i].Type != kind {
-			kind = taken[i].Type
-			of = m.Of(kind)
-		}
-		if taken[i].Fence == nil {
+	for i := range taken {
+		if of := m.Of(taken[i].Type); taken[i].Fence == nil {
 			of.Recorded(taskdb.OutcomeExpired)
 		} else {
 			of.claimed.Inc()

@@ -30,7 +30,7 @@ var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)
 // OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
 // would cost more than the counting itself.
 type OfType struct {
-	label          string
+	label          string // otherLabel if the type has no series of its own
 	claimed, waits prometheus.Counter
 	outcomes, dead map[string]prometheus.Counter
 
@@ -39,9 +39,6 @@ type OfType struct {
 	delay, duration prometheus.Observer
 }
 
-// label returns the label of a type. That is otherLabel if the type has no series of its own.
-func (m *Metrics) label(kind string) string { return m.Of(kind).label }
-
 // Of returns the metrics of a type. After the first maxTypeSeries types, all further types share one.
 func (m *Metrics) Of(kind string) *OfType {
 	if m == nil {
@@ -49,18 +46,14 @@ func (m *Metrics) Of(kind string) *OfType {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.types[kind] == nil && (len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind)) {
+		kind = otherLabel
+	}
 	if found := m.types[kind]; found != nil {
 		return found
 	}
-	if len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind) {
-		kind = otherLabel
-		if found := m.types[kind]; found != nil {
-			return found
-		}
-	}
 	made := &OfType{
-		label: kind, claimed: m.claimed.WithLabelValues(kind),
-		waits:    m.waits.WithLabelValues(kind),
+		label: kind, claimed: m.claimed.WithLabelValues(kind), waits: m.waits.WithLabelValues(kind),
 		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
 	}
 	for _, word := range outcomeWords {
@@ -71,12 +64,6 @@ func (m *Metrics) Of(kind string) *OfType {
 	}
 	m.types[kind] = made
 	return made
-}
-
-// own adds the counters that only a node with a handler for the type has.
-func (t *OfType) own(m *Metrics, kind string) {
-	t.started = m.started.WithLabelValues(kind)
-	t.delay, t.duration = m.delay.WithLabelValues(kind), m.duration.WithLabelValues(kind)
 }
 
 // Starts counts a called handler. delay is the time since its attempt was due.
@@ -96,21 +83,15 @@ func (t *OfType) Ran(took time.Duration) {
 
 // Recorded counts a line of the history.
 func (t *OfType) Recorded(outcome string) {
-	if t == nil {
-		return
-	}
-	if counter := t.outcomes[outcome]; counter != nil {
-		counter.Inc()
+	if t != nil && t.outcomes[outcome] != nil {
+		t.outcomes[outcome].Inc()
 	}
 }
 
 // Died counts a dead letter. It ignores a status that is not of a dead letter.
 func (t *OfType) Died(status string) {
-	if t == nil {
-		return
-	}
-	if counter := t.dead[status]; counter != nil {
-		counter.Inc()
+	if t != nil && t.dead[status] != nil {
+		t.dead[status].Inc()
 	}
 }
 

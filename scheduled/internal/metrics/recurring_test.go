@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -31,17 +29,17 @@ func (b *bench) recurs(id string, statuses ...string) {
 
 // recurringShownIn lists the series of recurring tasks: failures in a row, intervals without a success, and hours
 // since the last success.
-func recurringShownIn(t *testing.T, m *Metrics, seen *Sight) string {
+func recurringShownIn(t *testing.T, m *Metrics, seen *sight) string {
 	t.Helper()
-	words := map[*prometheus.Desc]string{m.gauges.recurring: "tasks", m.gauges.failuresInARow: "failed",
-		m.gauges.missed: "missed", m.gauges.lastSuccess: "succeeded"}
+	words := map[string]string{"recurring_failures_in_a_row": "failed",
+		"recurring_intervals_without_success": "missed", "recurring_last_success_timestamp_seconds": "succeeded"}
 	var shown []string
-	m.collectLeader(seen, m.found.Load(), func(what *prometheus.Desc, value float64, labels ...string) {
-		if what == m.gauges.lastSuccess {
+	m.found.Load().collect(seen, func(name string, value float64, labels ...string) {
+		if words[name] == "succeeded" {
 			value = time.Since(time.Unix(int64(value), 0)).Round(time.Hour).Hours()
 		}
-		if word, ok := words[what]; ok {
-			shown = append(shown, strings.TrimSpace(strings.Join(labels, " ")+" "+word)+fmt.Sprintf(" %g", value))
+		if word, ok := words[name]; ok {
+			shown = append(shown, fmt.Sprintf("%s %s %g", labels[0], word, value))
 		}
 	})
 	return strings.Join(shown, ", ")
@@ -58,12 +56,12 @@ func TestRecurringHealthIsShown(t *testing.T) {
 	b.Recur("e new", "@every 1h", time.Time{}, nil)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'e new'`)
 	b.Exec(`SELECT tasktable.pause('d paused')`)
-	seen := &Sight{At: time.Now()}
+	seen := &sight{at: time.Now()}
 	if err := c.count(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
 	// What is declared in code comes first.
-	want := "tasks 4, e new failed 0, e new missed 0, a never fired failed 0, a never fired missed 3, " +
+	want := "e new failed 0, e new missed 0, a never fired failed 0, a never fired missed 3, " +
 		"b well succeeded 1, b well failed 0, b well missed 0, c fails succeeded 3, c fails failed 2, c fails missed 2"
 	if got := recurringShownIn(t, c.config.Metrics, seen); got != want {
 		t.Errorf("%s\nwant %s", got, want)
@@ -85,12 +83,12 @@ func TestRecurringSeriesAreBounded(t *testing.T) {
 	c := b.surveyor()
 	b.recurMany(600)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'r600'`)
-	seen := &Sight{At: time.Now()}
+	seen := &sight{at: time.Now()}
 	if err := c.count(t.Context(), seen); err != nil {
 		t.Fatal(err)
 	}
 	got := recurringShownIn(t, c.config.Metrics, seen)
-	if n := strings.Count(got, "failed"); n != maxRecurringSeries || !strings.HasPrefix(got, "tasks 600, r600 ") {
+	if n := strings.Count(got, "failed"); n != maxRecurringSeries || !strings.HasPrefix(got, "r600 ") {
 		t.Errorf("%d series: %.200s", n, got)
 	}
 }

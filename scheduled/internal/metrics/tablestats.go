@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -24,9 +23,8 @@ import (
 type TableStats struct {
 	config TableStatsConfig
 
-	most  *pg.Size // how many due tasks are counted in all
-	lanes map[laneLabels]time.Time
-	walk  deadWalk
+	most  *pg.Size                 // how many due tasks are counted in all
+	lanes map[laneLabels]time.Time // when each lane was listed last
 }
 
 // TableStatsConfig is the configuration of TableStats.
@@ -40,34 +38,36 @@ type TableStatsConfig struct {
 	Log        *slog.Logger
 }
 
-// NewTableStats makes the table statistics. They count nothing before Run.
-func NewTableStats(config TableStatsConfig) *TableStats {
-	config.Every = cmp.Or(config.Every, censusEvery)
-	c := &TableStats{config: config}
-	c.begin()
-	return c
-}
-
 const (
 	censusEvery = 15 * time.Second
-	countQuick  = 50 * time.Millisecond
 	countSlow   = 250 * time.Millisecond
 	countFirst  = 100_000
 	minCounted  = 1000
 	maxCounted  = 4_000_000
 	laneKept    = 10 * time.Minute // how long a lane that has become empty is still shown
+	// maxListed is how many lanes are listed at most. More lanes would cost too much, and the metrics show them as one
+	// lane anyway.
+	maxListed = 10_000
 )
+
+// NewTableStats makes the table statistics. They count nothing before Run.
+func NewTableStats(config TableStatsConfig) *TableStats {
+	config.Every = cmp.Or(config.Every, censusEvery)
+	c := &TableStats{config: config, most: pg.NewSize(minCounted, maxCounted), lanes: map[laneLabels]time.Time{}}
+	c.most.Shrink(2 * countFirst)
+	return c
+}
 
 // tableCounts is the result of a count.
 type tableCounts struct {
-	depth map[laneLabels]int
-	limit int // how far each lane was counted
+	depth map[laneLabels]int // nil: not counted yet
+	limit int                // how far each lane was counted
 	waits map[laneLabels]waitingRow
 	dead  map[deadLabels]int
-	jobs  map[string]int     // of River, by state
+	jobs  []jobsRow          // of River
 	lanes taskdb.ListedLanes // the lanes that no node works
 
-	recurring *recurringCounts // nil: not read yet
+	recurring []recurringRow
 }
 
 // laneLabels are the labels of a lane in the metrics. Recurring tasks whose fires are due have firesPriority in the
@@ -83,49 +83,49 @@ func labelsOf(l taskdb.Lane) laneLabels {
 	return laneLabels{l.Queue, l.Type, strconv.Itoa(l.Priority)}
 }
 
+func (l laneLabels) compare(other laneLabels) int {
+	return cmp.Or(cmp.Compare(l.queue, other.queue), cmp.Compare(l.kind, other.kind),
+		cmp.Compare(l.priority, other.priority))
+}
+
 // Run works until ctx is done.
 func (c *TableStats) Run(ctx context.Context) {
-	if c.config.Metrics == nil {
+	m := c.config.Metrics
+	if m == nil {
 		return
 	}
-	c.begin()
 	pause := min(time.Second, c.config.Every)
-	var last time.Time
 	loop.Repeat(ctx, pause, func() time.Duration {
-		seen := c.config.Metrics.Seen.Load()
-		switch {
-		case !c.config.Leads():
-			c.config.Metrics.Seen.Store(nil)
-			c.config.Metrics.found.Store(nil)
-			c.begin()
-			last = time.Time{}
-		case seen != nil && time.Since(last) >= c.config.Every:
-			last = time.Now()
-			if err := c.count(ctx, seen); err != nil && ctx.Err() == nil {
-				c.config.Metrics.censusFailures.Inc()
-				c.config.Log.Warn("not all could be counted for the metrics", "error", err)
-			}
+		seen := m.sees()
+		if !c.config.Leads() || seen == nil {
+			m.found.Store(nil)
+			return pause
 		}
-		return pause
+		if err := c.count(ctx, seen); err != nil && ctx.Err() == nil {
+			m.censusFailures.Inc()
+			c.config.Log.Warn("not all could be counted for the metrics", "error", err)
+		}
+		return c.config.Every
 	})
 }
 
-// begin forgets what this node counted when it led before.
-func (c *TableStats) begin() {
-	c.most, c.lanes, c.walk = pg.NewSize(minCounted, maxCounted), map[laneLabels]time.Time{}, deadWalk{}
-	c.most.Shrink(2 * countFirst)
-}
-
 // count takes one count. A figure that cannot be counted keeps its last value, and does not stop the other counts.
-func (c *TableStats) count(ctx context.Context, seen *Sight) error {
+func (c *TableStats) count(ctx context.Context, seen *sight) error {
 	found := tableCounts{}
 	if before := c.config.Metrics.found.Load(); before != nil {
 		found = *before
 	}
-	listErr := c.list(ctx, seen.nodes, &found)
-	seen = &Sight{At: seen.At, lanes: seen.lanes.With(found.lanes), nodes: seen.nodes}
-	err := errors.Join(listErr, c.countDue(ctx, seen, &found), c.countWaiting(ctx, &found), c.countJobs(ctx, &found),
-		c.countDead(ctx, &found), c.readRecurring(ctx, seen, &found))
+	err := errors.Join(
+		c.list(ctx, seen.nodes, &found),
+		c.countDue(ctx, seen.lanes, &found),
+		counted(ctx, c, "count tasks that wait", countWaitingSQL, nil, found.hasWaiting),
+		counted(ctx, c, "count River's jobs", countJobsSQL, nil, func(rows []jobsRow) { found.jobs = rows }),
+		counted(ctx, c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
+			found.hasDead(rows, c.config.Metrics)
+		}),
+		counted(ctx, c, "read the health of recurring tasks", readRecurringSQL,
+			[]any{maxRecurringListed, maxRecurringSeries}, found.hasRecurring),
+	)
 	c.config.Metrics.found.Store(&found)
 	return err
 }
@@ -133,44 +133,40 @@ func (c *TableStats) count(ctx context.Context, seen *Sight) error {
 // The server gives up a statement that takes longer. The pool has its own limit for the wait for a lock.
 const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
 
-// counted reads rows within this time limit.
-func counted[T any](ctx context.Context, c *TableStats, doing, statement string, args ...any) (found []T, err error) {
+// counted reads rows within this time limit, and gives them to take.
+func counted[T any](
+	ctx context.Context, c *TableStats, doing, statement string, args []any, take func(rows []T),
+) error {
 	leave, err := c.config.Turns.Take(ctx)
 	if err != nil {
-		return nil, pg.Annotate(err, doing)
+		return pg.Annotate(err, doing)
 	}
 	defer leave()
 	var batch pgx.Batch
 	batch.Queue(censusLimitSQL)
 	batch.Queue(c.config.Statements.Schema.SQL(statement), args...)
 	results := c.config.Pool.SendBatch(ctx, &batch)
-	defer func() { err = pg.Annotate(errors.Join(err, results.Close()), doing) }()
-	if _, err := results.Exec(); err != nil {
-		return nil, err
+	var rows []T
+	if _, err = results.Exec(); err == nil {
+		rows, err = pg.CollectNext[T](results, "read rows")
 	}
-	return pg.CollectNext[T](results, "read rows")
+	if err = errors.Join(err, results.Close()); err == nil {
+		take(rows)
+	}
+	return pg.Annotate(err, doing)
 }
-
-// maxListed is how many lanes the table statistics list at most. More lanes would cost too much, and the metrics
-// show them as one lane anyway.
-const maxListed = 10_000
 
 // list lists the lanes that no node works. The leader's looks leave these out.
 func (c *TableStats) list(ctx context.Context, nodes []taskdb.LiveNode, found *tableCounts) error {
-	tasks, err := counted[taskdb.Lane](ctx, c, "list lanes", taskdb.LanesSQL, nil, maxListed)
-	if err != nil {
-		return err
-	}
-	recurring, err := counted[taskdb.Lane](
-		ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, nil, maxListed,
+	most := []any{nil, maxListed}
+	return errors.Join(
+		counted(ctx, c, "list lanes", taskdb.LanesSQL, most, func(lanes []taskdb.Lane) {
+			found.lanes.Tasks = taskdb.Unworked(lanes, nodes)
+		}),
+		counted(ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, most, func(lanes []taskdb.Lane) {
+			found.lanes.Recurring = taskdb.Unworked(lanes, nodes)
+		}),
 	)
-	if err == nil {
-		found.lanes = taskdb.ListedLanes{
-			Tasks:     taskdb.Unworked(tasks, nodes),
-			Recurring: taskdb.Unworked(recurring, nodes),
-		}
-	}
-	return err
 }
 
 // CountDueSQL counts the due tasks of each lane. The scan begins at the head that the leader's look has listed, as
@@ -178,7 +174,7 @@ func (c *TableStats) list(ctx context.Context, nodes []taskdb.LiveNode, found *t
 // one Postgres would read all due tasks, past any limit. It ends at a time that stays the same during the statement,
 // because otherwise Postgres would also read all tasks that are not due yet.
 const CountDueSQL = `
-SELECT lane.place::int AS place, due.tasks
+SELECT due.tasks
 FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) WITH ORDINALITY
     AS lane (queue, type, priority, head, place)
 CROSS JOIN LATERAL (
@@ -188,99 +184,86 @@ CROSS JOIN LATERAL (
             AND t.next_attempt_at BETWEEN lane.head AND statement_timestamp()
         ORDER BY t.next_attempt_at LIMIT $5::int
     ) AS t
-) AS due`
+) AS due
+ORDER BY lane.place`
 
-// CountFiresSQL counts the recurring tasks whose fire is due, lane by lane.
-const CountFiresSQL = `
-SELECT lane.place::int AS place, due.tasks
-FROM unnest($1::text[], $2::text[], $4::timestamptz[]) WITH ORDINALITY AS lane (queue, type, head, place)
-CROSS JOIN LATERAL (
-    SELECT count(*)::int AS tasks FROM (
-        SELECT FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL
-            AND t.next_attempt_at BETWEEN lane.head AND statement_timestamp()
-        ORDER BY t.next_attempt_at LIMIT $3::int
-    ) AS t
-) AS due`
+// CountFiresSQL counts the recurring tasks whose fire is due, lane by lane. Their index has no priority.
+var CountFiresSQL = strings.NewReplacer(
+	"t.cron IS NULL", "t.cron IS NOT NULL", " AND t.priority = lane.priority", "",
+).Replace(CountDueSQL)
 
-type dueRow struct {
-	Place int // of the lane, from 1
-	Tasks int
-}
+type dueRow struct{ Tasks int }
 
 // countDue counts the tasks of each lane that are due and not claimed, up to a limit that keeps the count quick.
-func (c *TableStats) countDue(ctx context.Context, seen *Sight, found *tableCounts) error {
-	lanes := slices.Concat(seen.lanes.Recurring, seen.lanes.Tasks)
-	recurring := len(seen.lanes.Recurring)
-	var queues, kinds []string
-	var priorities []int
-	var heads []time.Time
-	for _, l := range lanes {
-		queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
-		priorities, heads = append(priorities, l.Priority), append(heads, l.Head)
-	}
-	limit := max(c.most.Now()/max(len(lanes), 1), 10)
+func (c *TableStats) countDue(ctx context.Context, listed taskdb.ListedLanes, found *tableCounts) error {
+	listed = listed.With(found.lanes)
+	limit := max(c.most.Now()/max(len(listed.Tasks)+len(listed.Recurring), 1), 10)
 	began := time.Now()
-	fires, err := counted[dueRow](ctx, c, "count due fires", CountFiresSQL,
-		queues[:recurring], kinds[:recurring], limit, heads[:recurring])
-	if err != nil {
-		return c.pace(time.Since(began), err)
+	defer func() { c.most.Pace(time.Since(began), countSlow) }()
+	depth := map[laneLabels]int{}
+	count := func(doing, statement string, lanes []taskdb.Lane) error {
+		var queues, kinds []string
+		var priorities []int
+		var heads []time.Time
+		for _, l := range lanes {
+			queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
+			priorities, heads = append(priorities, l.Priority), append(heads, l.Head)
+		}
+		args := []any{queues, kinds, priorities, heads, limit}
+		return counted(ctx, c, doing, statement, args, func(rows []dueRow) {
+			for i, row := range rows {
+				depth[labelsOf(lanes[i])], c.lanes[labelsOf(lanes[i])] = row.Tasks, began
+			}
+		})
 	}
-	due, err := counted[dueRow](ctx, c, "count due tasks", CountDueSQL,
-		queues[recurring:], kinds[recurring:], priorities[recurring:], heads[recurring:], limit)
-	if err = c.pace(time.Since(began), err); err != nil {
+	if err := errors.Join(
+		count("count due tasks", CountDueSQL, listed.Tasks), count("count due fires", CountFiresSQL, listed.Recurring),
+	); err != nil {
 		return err
 	}
-	now := time.Now()
-	for _, l := range lanes {
-		c.lanes[labelsOf(l)] = now
-	}
-	found.depth, found.limit = map[laneLabels]int{}, limit
 	for l, last := range c.lanes {
-		if found.depth[l] = 0; now.Sub(last) > laneKept {
-			delete(found.depth, l)
+		if depth[l] += 0; began.Sub(last) > laneKept {
+			delete(depth, l)
 			delete(c.lanes, l)
 		}
 	}
-	for _, row := range fires {
-		found.depth[labelsOf(lanes[row.Place-1])] = row.Tasks
-	}
-	for _, row := range due {
-		found.depth[labelsOf(lanes[recurring+row.Place-1])] = row.Tasks
-	}
+	found.depth, found.limit = depth, limit
 	return nil
 }
 
-// pace adapts the limit to the time that the last count took. It returns the error.
-func (c *TableStats) pace(took time.Duration, err error) error {
-	switch {
-	case pg.IsTimeout(err) || took > countSlow:
-		c.most.Shrink(c.most.Now())
-	case err == nil && took < countQuick:
-		c.most.Grow()
-	}
-	return err
+// countWaitingSQL counts the tasks that wait for something that is out of order, by lane. Of more than 100,000 it reads
+// those that have waited for longest.
+const countWaitingSQL = `
+SELECT w.queue, w.type, w.priority, count(*)::int AS tasks,
+    extract(epoch FROM statement_timestamp() - min(w.waiting_since))::float8 AS age
+FROM (
+    SELECT t.queue::text AS queue, t.type::text AS type, t.priority::int AS priority, t.waiting_since
+    FROM tasktable.scheduled_tasks AS t WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL
+    ORDER BY t.waiting_since LIMIT 100000
+) AS w
+GROUP BY w.queue, w.type, w.priority`
+
+type waitingRow struct {
+	Queue, Type string
+	Priority    int
+	Tasks       int
+	Age         float64 // seconds since the first of them was due
 }
 
-const countJobsSQL = `SELECT state::text AS state, count(*)::int AS jobs FROM tasktable.river_job GROUP BY state`
+func (found *tableCounts) hasWaiting(rows []waitingRow) {
+	found.waits = map[laneLabels]waitingRow{}
+	for _, row := range rows {
+		found.waits[laneLabels{row.Queue, row.Type, strconv.Itoa(row.Priority)}] = row
+	}
+}
+
+// countJobsSQL counts River's jobs. There are never many, because jobs that are done are removed.
+const countJobsSQL = `
+SELECT state.name::text AS state, count(j.id)::int AS jobs
+FROM unnest(enum_range(NULL::tasktable.river_job_state)) AS state (name)
+LEFT JOIN tasktable.river_job AS j ON j.state = state.name GROUP BY state.name`
 
 type jobsRow struct {
 	State string
 	Jobs  int
-}
-
-// countJobs counts River's jobs. There are never many, because jobs that are done are removed.
-func (c *TableStats) countJobs(ctx context.Context, found *tableCounts) error {
-	rows, err := counted[jobsRow](ctx, c, "count River's jobs", countJobsSQL)
-	if err != nil {
-		return err
-	}
-	found.jobs = map[string]int{}
-	for _, state := range rivertype.JobStates() {
-		found.jobs[string(state)] = 0
-	}
-	for _, row := range rows {
-		found.jobs[row.State] = row.Jobs
-	}
-	return nil
 }

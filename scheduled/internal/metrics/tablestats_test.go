@@ -50,7 +50,7 @@ func TestCensusCountsDue(t *testing.T) {
 			t.Fatal(err)
 		}
 		var found tableCounts
-		if err := c.countDue(t.Context(), &Sight{lanes: lanes}, &found); err != nil {
+		if err := c.countDue(t.Context(), lanes, &found); err != nil {
 			t.Fatal(err)
 		}
 		return &found
@@ -81,12 +81,12 @@ func TestCensusCountsDue(t *testing.T) {
 	}
 }
 
-// How far is counted follows from how long it takes.
-func TestCensusPace(t *testing.T) {
+// A count that takes too long ends.
+func TestCensusLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
-	_, slow := counted[pagesRow](t.Context(), c, "sleep", `SELECT pg_sleep(30)`)
+	slow := counted(t.Context(), c, "sleep", `SELECT pg_sleep(30)`, nil, func([]dueRow) { t.Error("it has rows") })
 	if !pg.IsTimeout(slow) {
 		t.Fatalf("a statement that takes too long: %v", slow)
 	}
@@ -95,38 +95,9 @@ func TestCensusPace(t *testing.T) {
 	); err != nil || left != "0" {
 		t.Errorf("the limit stays: %s, %v", left, err)
 	}
-	for _, step := range []struct {
-		took time.Duration
-		err  error
-		want int
-	}{
-		{countQuick, nil, countFirst},
-		{countSlow, nil, countFirst},
-		{countSlow + 1, nil, countFirst / 2},
-		{countQuick - 1, nil, countFirst},
-		{0, slow, countFirst / 2},
-		{0, context.Canceled, countFirst / 2},
-		{countQuick - 1, nil, countFirst},
-	} {
-		if err := c.pace(step.took, step.err); c.most.Now() != step.want || err != step.err { //nolint:errorlint // the same
-			t.Errorf("after %s, %v: %d, want %d", step.took, step.err, c.most.Now(), step.want)
-		}
-	}
-	for range 100 {
-		_ = c.pace(0, nil)
-	}
-	if c.most.Now() != maxCounted {
-		t.Errorf("at most %d", c.most.Now())
-	}
-	for range 100 {
-		_ = c.pace(time.Minute, nil)
-	}
-	if c.most.Now() != minCounted {
-		t.Errorf("at least %d", c.most.Now())
-	}
 }
 
-// Dead letters are counted page by page, and told when the table has been gone through.
+// Dead letters are counted without those that are archived, and those that are gone are shown as none.
 func TestCensusCountsDead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -134,11 +105,14 @@ func TestCensusCountsDead(t *testing.T) {
 	var found tableCounts
 	count := func(want map[deadLabels]int) {
 		t.Helper()
-		if err := c.countDead(t.Context(), &found); err != nil {
+		err := counted(t.Context(), c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
+			found.hasDead(rows, c.config.Metrics)
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if !maps.Equal(found.dead, want) || c.walk.page != 0 {
-			t.Errorf("%v, at page %d, want %v", found.dead, c.walk.page, want)
+		if !maps.Equal(found.dead, want) {
+			t.Errorf("%v, want %v", found.dead, want)
 		}
 	}
 	count(map[deadLabels]int{})
@@ -152,10 +126,6 @@ func TestCensusCountsDead(t *testing.T) {
 		{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 3, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 1,
 	})
 	b.Exec(`SELECT tasktable.archive('task 1', 'seen'), tasktable.retry('task 15')`)
-	c.walk = deadWalk{page: 1, sofar: map[deadLabels]int{{"TYPE_0", "FAILED"}: 5}} // nothing is beyond the first page
-	count(map[deadLabels]int{
-		{"TYPE_0", "FAILED"}: 5, {"TYPE_1", "FAILED"}: 0, {"TYPE_0", "EXPIRED"}: 0, {"TYPE_1", "EXPIRED"}: 0,
-	})
 	count(map[deadLabels]int{
 		{"TYPE_0", "FAILED"}: 2, {"TYPE_1", "FAILED"}: 2, {"TYPE_0", "EXPIRED"}: 1, {"TYPE_1", "EXPIRED"}: 0,
 	})
@@ -173,7 +143,7 @@ func TestCensusFailsInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.config.Pool.Close)
-	if err := c.count(t.Context(), &Sight{}); err != nil {
+	if err := c.count(t.Context(), &sight{}); err != nil {
 		t.Fatal(err)
 	}
 	tx, err := b.Pool.Begin(t.Context())
@@ -184,7 +154,7 @@ func TestCensusFailsInPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ('dead', '{"type":"JOB"}', 'FAILED')`)
-	if err := c.count(t.Context(), &Sight{}); !pg.IsTimeout(err) ||
+	if err := c.count(t.Context(), &sight{}); !pg.IsTimeout(err) ||
 		!strings.Contains(err.Error(), "count River's jobs") {
 		t.Errorf("%v", err)
 	}
@@ -194,7 +164,7 @@ func TestCensusFailsInPart(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.count(t.Context(), &Sight{}); err != nil {
+	if err := c.count(t.Context(), &sight{}); err != nil {
 		t.Fatal(err)
 	}
 	if jobs := c.config.Metrics.found.Load().jobs; len(jobs) < 8 {
@@ -215,14 +185,14 @@ func TestCensusWaitsForItsTurn(t *testing.T) {
 	before := b.Pool.Stat().AcquireCount()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := c.count(ctx, &Sight{At: enginetest.Noon}); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.count(ctx, &sight{at: enginetest.Noon}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the count does not wait: %v", err)
 	}
 	if taken := b.Pool.Stat().AcquireCount() - before; taken != 0 {
 		t.Errorf("the count took a connection %d times", taken)
 	}
 	leave()
-	if err := c.count(t.Context(), &Sight{At: enginetest.Noon}); err != nil {
+	if err := c.count(t.Context(), &sight{at: enginetest.Noon}); err != nil {
 		t.Error(err)
 	}
 }
