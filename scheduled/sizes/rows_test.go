@@ -150,9 +150,7 @@ func openWriter(s *site, n int) {
 	tx := s.open(pgx.ReadCommitted, `SELECT 1`)
 	s.schedule(tx, many(n, s.plain(0))...)
 	s.more(60)
-	if err := tx.Commit(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(tx.Commit(s.t.Context()))
 	s.others = s.settled("many-", s.now()).Worst
 }
 

@@ -57,9 +57,8 @@ func newSite(t *testing.T) *site {
 	}
 	s.over, s.end = context.WithCancel(context.Background())
 	var err error
-	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config()); err != nil {
-		t.Fatal(err)
-	}
+	s.nodes, err = pgxpool.NewWithConfig(context.Background(), s.pool.Config())
+	s.must(err)
 	t.Cleanup(s.nodes.Close)
 	s.config = scheduled.Config{
 		Pool: s.nodes, Service: "test", Queues: map[string]int{store.DefaultQueue: 100, side: 100},
@@ -96,13 +95,10 @@ func (s *site) start() (stop func()) {
 		parts = append(parts, handlers.Func(kind, func(context.Context) error { return nil }))
 	}
 	var err error
-	if s.config.Handlers, err = handlers.NewRegistry(parts...); err != nil {
-		s.t.Fatal(err)
-	}
+	s.config.Handlers, err = handlers.NewRegistry(parts...)
+	s.must(err)
 	node, err := scheduled.New(s.config)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Run(ctx) }()
@@ -161,11 +157,17 @@ func (s *site) more(n int) {
 	enginetest.Eventually(s.t, within, "more plain tasks are scheduled", func() bool { return s.fed.Load() >= want })
 }
 
-func (s *site) exec(sql string, args ...any) {
+func (s *site) must(err error) {
 	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), sql, args...); err != nil {
+	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+func (s *site) exec(sql string, args ...any) {
+	s.t.Helper()
+	_, err := s.pool.Exec(s.t.Context(), sql, args...)
+	s.must(err)
 }
 
 // untriggered runs statements whose rows the triggers do not see, before any node runs.
@@ -181,41 +183,32 @@ func (s *site) sees(what string, n int, where string) {
 	s.t.Helper()
 	enginetest.Eventually(s.t, enginetest.Patience+time.Duration(n)*10*time.Millisecond, what, func() bool {
 		var found int
-		row := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM tasktable.scheduled_tasks "+where)
-		if err := row.Scan(&found); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM tasktable.scheduled_tasks "+where).Scan(&found))
 		return found >= n
 	})
 }
 
 func (s *site) schedule(db store.DB, tasks ...store.Task) {
 	s.t.Helper()
-	if _, err := s.tasks.ScheduleMany(s.t.Context(), db, tasks); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err := s.tasks.ScheduleMany(s.t.Context(), db, tasks)
+	s.must(err)
 }
 
 // open begins a transaction, which is rolled back when the test ends, unless it has ended by then.
 func (s *site) open(level pgx.TxIsoLevel, sql string) pgx.Tx {
 	s.t.Helper()
 	tx, err := s.pool.BeginTx(s.t.Context(), pgx.TxOptions{IsoLevel: level})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-	if _, err := tx.Exec(s.t.Context(), sql); err != nil {
-		s.t.Fatal(err)
-	}
+	_, err = tx.Exec(s.t.Context(), sql)
+	s.must(err)
 	return tx
 }
 
 // now is the database's time.
 func (s *site) now() (now time.Time) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.pool.QueryRow(s.t.Context(), "SELECT clock_timestamp()").Scan(&now))
 	return now
 }
 
@@ -240,9 +233,7 @@ WHERE starts_with(t.id, $1) AND t.cron IS NULL`
 func (s *site) lateness(id string, from time.Time) (found lateness) {
 	s.t.Helper()
 	row := s.pool.QueryRow(s.t.Context(), latenessSQL, id, from)
-	if err := row.Scan(&found.Tasks, &found.Waiting, &found.Median, &found.Worst); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(row.Scan(&found.Tasks, &found.Waiting, &found.Median, &found.Worst))
 	return found
 }
 

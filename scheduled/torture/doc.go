@@ -8,8 +8,8 @@
 //
 // Some writers work over HTTP. The API is a process of its own. The test kills and freezes it, too, and loses its
 // answers. Such a writer sends each call with an Idempotency-Key until it has an answer. A client follows the events
-// of the API meanwhile (follower_test.go). Some tasks are HTTP requests. Each way in which their receivers misbehave has
-// a receiver of its own, so that some circuits open and others do not.
+// of the API meanwhile (follower_test.go). Some tasks are HTTP requests. Each way in which their receivers misbehave
+// has a receiver of its own, so that some circuits open and others do not.
 //
 // The test does not rely on the engine's own records. The writers keep a log (oplog_test.go). Triggers of the test
 // record each change of each row with its content (audit_test.go). The handlers write their payloads, their starts
