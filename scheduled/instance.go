@@ -334,7 +334,7 @@ func (i *instance) listener() session.Listener {
 		Channels: map[string]func(ctx context.Context, payload string){
 			schema + ".wake":         func(context.Context, string) { i.leader.Wake() },
 			schema + ".held":         i.worker.Recheck,
-			failures.Channel(schema): func(_ context.Context, text string) { i.dead.Heard(i.session.Number, text) },
+			failures.Channel(schema): func(_ context.Context, text string) { i.dead.Receive(i.session.Number, text) },
 		},
 		Listening: func(ctx context.Context, on bool) {
 			if i.health.listens(on); on {

@@ -170,8 +170,8 @@ func Recipient(kind string, leader int64, nodes []taskdb.LiveNode) int64 {
 // Channel is the name of the channel on which Postgres carries messages.
 func Channel(schema string) string { return schema + ".dead" }
 
-// Heard calls the hook for a message, if the message is for the node with this number.
-func (n *Notifier) Heard(node int64, text string) {
+// Receive calls the hook for a message, if the message is for the node with this number.
+func (n *Notifier) Receive(node int64, text string) {
 	var message Message
 	if err := json.Unmarshal([]byte(text), &message); err == nil && message.Node == node {
 		n.Tell(message.Failure)
