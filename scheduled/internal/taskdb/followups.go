@@ -143,8 +143,5 @@ func followUpIDs(settlements []Settlement) []string {
 	if len(ids) == 0 {
 		return nil
 	}
-	for _, one := range settlements {
-		ids = append(ids, one.ID)
-	}
-	return ids
+	return append(ids, column(settlements, func(s *Settlement) string { return s.ID })...)
 }
