@@ -124,12 +124,9 @@ func (r *Task) Move(rule *recurrence.Rule, fingerprint string) {
 		*r.PlannedZoneData == fingerprint {
 		return
 	}
-	from := rule.Replan(*r.PlannedWall, r.Now)
-	if r.LastFire != nil && r.LastFire.After(from) {
-		from = *r.LastFire
-	}
-	if first := r.ScheduledAt.Add(-time.Nanosecond); first.After(from) { // ScheduledAt may be the first fire
-		from = first
+	from := later(rule.Replan(*r.PlannedWall, r.Now), r.begins())
+	if r.LastFire != nil {
+		from = later(from, *r.LastFire)
 	}
 	r.MovedFrom = &from
 }

@@ -96,14 +96,17 @@ func (r Task) from() time.Time {
 	if r.Resumed {
 		bounds = []*time.Time{r.LastFire, r.EditedAt}
 	}
-	from := r.ScheduledAt.Add(-time.Nanosecond) // ScheduledAt may be the first fire
+	from := r.begins()
 	for _, at := range bounds {
-		if at != nil && at.After(from) {
-			from = *at
+		if at != nil {
+			from = later(from, *at)
 		}
 	}
 	return from
 }
+
+// begins is just before ScheduledAt, which may be the first fire.
+func (r Task) begins() time.Time { return r.ScheduledAt.Add(-time.Nanosecond) }
 
 // isPaused reports whether a fire falls into a pause. A task that was paused and resumed by itself counts as paused
 // for as long as it did not fire.

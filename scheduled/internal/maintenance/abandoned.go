@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -38,7 +39,7 @@ type AbandonedConfig struct {
 	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min. It is so long that
 	// everything that takes claims back sooner has done so.
 	After    time.Duration
-	Within   time.Duration    // bounds each look; 0: 5 s
+	Within   time.Duration    // bounds each statement of a look; 0: 5 s
 	Metrics  *metrics.Metrics // nil: nothing is counted
 	Failures *failures.Notifier
 	Log      *slog.Logger
@@ -73,6 +74,8 @@ SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamp
 FROM tasktable.scheduled_tasks AS t
 WHERE t.lease_expires_at < statement_timestamp() - $1::interval
 ORDER BY t.lease_expires_at OFFSET $2::int LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED`
+
+const abandonedLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true)`
 
 // look takes back some claims. It reports whether there may be more. If it takes too long, the next look takes half as
 // many. A single claim that takes too long is left to the next round.
@@ -109,9 +112,12 @@ func (a *Abandoned) takeBack(
 		return nil, nil, 0, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, a.config.Within)
+	ctx, cancel := context.WithTimeout(ctx, 3*a.config.Within)
 	defer cancel()
 	err = pgx.BeginFunc(ctx, a.config.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, abandonedLimitSQL, a.config.Within.Milliseconds()); err != nil {
+			return fmt.Errorf("limit statements: %w", err)
+		}
 		claims, err := pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
 			a.config.Statements.Schema.SQL(AbandonedSQL), a.config.After, a.passed, most)
 		if err != nil {
