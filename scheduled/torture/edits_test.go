@@ -188,6 +188,9 @@ func (w *writer) recur() {
 	catchUps := []store.CatchUp{store.CatchUpLatest, store.CatchUpAll, store.CatchUpNone}
 	task := parent(id, []string{"@every 1s", "* * * * * *", "*/2 * * * * *"}[w.random.IntN(3)],
 		overlaps[w.random.IntN(3)], catchUps[w.random.IntN(3)], w.random.IntN(600))
+	if w.random.IntN(3) == 0 { // another time: a fire that was due does not happen any more
+		task.At = w.now().Add(time.Duration(w.random.IntN(1000)) * time.Millisecond)
+	}
 	w.transact([]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		verb, do := "schedule", func() (store.Receipt, error) { return w.tasks.Schedule(ctx, tx, task) }
 		switch w.random.IntN(6) {
