@@ -22,8 +22,8 @@ import (
 // Abandoned runs on the leader and takes back the claims that nothing else takes back. A node ends the claims in its
 // own hands when their leases end. The leader finds the claims of dead nodes, and those that no node has fetched,
 // through River's jobs. The claims that are left are those whose job somebody has deleted. While somebody holds an old
-// snapshot, the index on the lease keeps an entry for each task that was ever claimed, and a look may take too long.
-// Then these claims wait until the snapshot is gone.
+// snapshot, the index on the lease keeps an entry for each task that was ever claimed. To step over 300,000 of them
+// takes a tenth of a second. If a look takes too long, these claims wait until the snapshot is gone.
 type Abandoned struct {
 	config AbandonedConfig
 	size   *pg.Size // how many claims a look takes back
