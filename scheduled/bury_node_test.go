@@ -16,13 +16,13 @@ import (
 func TestOnDeadOfAnotherService(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
-	heard := map[string]chan Dead{}
+	heard := map[string]chan Failure{}
 	for _, name := range []string{"leads", "no hook", "first", "second"} {
-		heard[name] = make(chan Dead, 10)
+		heard[name] = make(chan Failure, 10)
 		startNode(t, pool, func(c *Config) {
 			c.Service = name
 			if name != "no hook" {
-				c.OnDead = func(_ context.Context, dead Dead) { heard[name] <- dead }
+				c.OnDead = func(_ context.Context, dead Failure) { heard[name] <- dead }
 			}
 		}, handlers.Func(
 			map[bool]string{true: "OTHER", false: "JOB"}[name == "leads"], func(context.Context) error { return nil },

@@ -94,10 +94,10 @@ type Config struct {
 	// line. Calls beyond that are left out, and the log names them. A call may also be missed when a node dies. So use
 	// OnDead for work that may be missed, such as a metric. For work that must follow each death, such as a
 	// compensation, use store.Task.IfDead.
-	OnDead func(ctx context.Context, dead Dead)
+	OnDead func(ctx context.Context, dead Failure)
 	// OnLost is called, in the same way as OnDead, for each attempt whose node died or whose lease ended, if the task
 	// runs again. If it was the last attempt, OnDead is called instead.
-	OnLost func(ctx context.Context, lost Lost)
+	OnLost func(ctx context.Context, lost Failure)
 	// Retention is how long finished tasks and their history are kept. A task's own retention and RetentionByType
 	// override it. It must be at least a minute. The default is 90 days. -1 keeps them for ever.
 	Retention time.Duration

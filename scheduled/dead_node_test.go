@@ -27,12 +27,9 @@ func TestOnDead(t *testing.T) {
 	over, busy := make(chan struct{}), make(chan struct{})
 	startNode(t, f.nodePool(), func(c *Config) {
 		c.Queues, c.OnDead = map[string]int{"default": 10, "narrow": 1}, h.tell
-		c.OnLost = func(ctx context.Context, lost Lost) {
-			h.tell(
-				ctx,
-				Dead{ID: lost.ID, Type: lost.Type, Outcome: "told by OnLost", Status: lost.Status,
-					Revision: lost.Revision, Attempt: lost.Attempt, Error: lost.Error},
-			)
+		c.OnLost = func(ctx context.Context, lost Failure) {
+			lost.Outcome += " told by OnLost"
+			h.tell(ctx, lost)
 		}
 		c.StartAllowance = time.Second // leases end soon
 		c.Backoff = func(int, error) time.Duration { return time.Millisecond }
@@ -67,7 +64,9 @@ func TestOnDead(t *testing.T) {
 		return enginetest.Schedule(t, f.pool, task)
 	}
 	revision := map[string]int64{}
-	killed := enginetest.Schedule(t, f.pool, store.Task{ID: "killed", Payload: gated{"killed", 1}})
+	killed := enginetest.Schedule(t, f.pool, store.Task{
+		ID: "killed", Payload: gated{"killed", 1}, Entity: "event:1", TenantID: "acme",
+	})
 	revision["killed"] = killed.Revision
 	child.runs("killed", 10*time.Second)
 	for name, change := range map[string]func(*store.Task){
@@ -94,7 +93,7 @@ func TestOnDead(t *testing.T) {
 	close(busy)
 	child.kill()
 
-	want := map[string]Dead{
+	want := map[string]Failure{
 		"permanent": {Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1, Error: "no such event"},
 		"panics": {
 			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 2, Error: "handler panicked: oops",
@@ -112,7 +111,7 @@ func TestOnDead(t *testing.T) {
 			Error: "expired before it could start",
 		},
 		"deaf":   {Type: "JOB", Outcome: taskdb.OutcomeLost, Status: "FAILED", Attempt: 1, Error: "its lease ended"},
-		"killed": {Type: "GATED", Outcome: "told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
+		"killed": {Type: "GATED", Outcome: "LOST told by OnLost", Status: "QUEUED", Attempt: 1, Error: "node "},
 	}
 	for id, dead := range want {
 		enginetest.Eventually(t, patience, "the hook is told of "+id, func() bool { return len(h.of(id)) > 0 })
@@ -121,18 +120,14 @@ func TestOnDead(t *testing.T) {
 			t.Errorf("told of %s: %q, want %q", id, got.Error, dead.Error)
 		}
 		dead.ID, dead.Revision, dead.Error = id, revision[id], got.Error
-		if got.Outcome != "told by OnLost" {
-			dead.Entity, dead.TenantID, dead.Payload = "event:1", "acme", got.Payload
-			if name := "\"" + id + "\""; id != "undecodable" && !strings.Contains(string(got.Payload), name) {
-				t.Errorf("told of %s with the payload %s", id, got.Payload)
-			}
+		dead.Entity, dead.TenantID, dead.Payload = "event:1", "acme", got.Payload
+		if name := "\"" + id + "\""; id != "undecodable" && !strings.Contains(string(got.Payload), name) {
+			t.Errorf("told of %s with the payload %s", id, got.Payload)
 		}
 		if !reflect.DeepEqual(got, dead) {
 			t.Errorf("told of %+v, want %+v", got, dead)
 		}
-		if got.Outcome == "told by OnLost" {
-			got.Outcome = taskdb.OutcomeLost
-		}
+		got.Outcome = strings.TrimSuffix(got.Outcome, " told by OnLost")
 		// It is recorded by then, and what is recorded is what was told.
 		if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
 			JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id
@@ -178,7 +173,7 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 	called := make(chan struct{}, 1)
 	tr := s.prepare(func(c *Config) {
 		c.hookGrace = 50 * time.Millisecond
-		c.OnDead = func(ctx context.Context, _ Dead) {
+		c.OnDead = func(ctx context.Context, _ Failure) {
 			select {
 			case called <- struct{}{}:
 			default: // the test knows already

@@ -146,16 +146,16 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	var mu sync.Mutex
-	var dead []Dead
-	var again []Lost
+	var dead []Failure
+	var again []Failure
 	tr := s.prepare(func(c *Config) {
 		brief(c)
-		c.OnDead = func(_ context.Context, one Dead) {
+		c.OnDead = func(_ context.Context, one Failure) {
 			mu.Lock()
 			defer mu.Unlock()
 			dead = append(dead, one)
 		}
-		c.OnLost = func(_ context.Context, one Lost) {
+		c.OnLost = func(_ context.Context, one Failure) {
 			mu.Lock()
 			defer mu.Unlock()
 			again = append(again, one)

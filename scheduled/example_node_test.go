@@ -70,7 +70,7 @@ func ExampleConfig_onDead() {
 	}
 	node, err := scheduled.New(scheduled.Config{
 		Pool: pool, Handlers: registry, Logger: slog.New(slog.DiscardHandler),
-		OnDead: func(_ context.Context, dead scheduled.Dead) {
+		OnDead: func(_ context.Context, dead scheduled.Failure) {
 			fmt.Println(dead.ID, dead.Outcome, dead.Error)
 			stop()
 		},

@@ -18,14 +18,14 @@ import (
 // hook collects what OnDead is told.
 type hook struct {
 	mu   sync.Mutex
-	told map[string][]Dead // by task
+	told map[string][]Failure // by task
 }
 
-func (h *hook) tell(_ context.Context, dead Dead) {
+func (h *hook) tell(_ context.Context, dead Failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told == nil {
-		h.told = map[string][]Dead{}
+		h.told = map[string][]Failure{}
 	}
 	h.told[dead.ID] = append(h.told[dead.ID], dead)
 	if strings.Contains(dead.ID, "panics") {
@@ -33,7 +33,7 @@ func (h *hook) tell(_ context.Context, dead Dead) {
 	}
 }
 
-func (h *hook) of(id string) []Dead {
+func (h *hook) of(id string) []Failure {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.told[id]

@@ -97,7 +97,7 @@ func (d *journal) write(m mark) {
 }
 
 // dead is a node's OnDead.
-func (d *journal) dead(_ context.Context, dead scheduled.Dead) {
+func (d *journal) dead(_ context.Context, dead scheduled.Failure) {
 	d.write(
 		mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision,
 			Attempt: dead.Attempt, How: dead.Outcome},

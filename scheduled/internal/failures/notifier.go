@@ -13,8 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Failure is a task that does not run again by itself, or a lost attempt of a task that does. scheduled.Dead has the
-// same fields and others.
+// Failure is a task that does not run again by itself, or a lost attempt of a task that does. scheduled.Failure has
+// the same fields and others.
 type Failure struct {
 	ID       string
 	Type     string
@@ -91,19 +91,11 @@ func (n *Notifier) log(failure Failure, what string, more ...any) {
 func (n *Notifier) Run(ctx context.Context) {
 	hooks, end := n.afterGrace(ctx)
 	defer end()
-	for {
+	for ctx.Err() == nil || len(n.in) > 0 {
 		select {
 		case failure := <-n.in:
 			n.call(hooks, failure)
 		case <-ctx.Done():
-			for {
-				select {
-				case failure := <-n.in:
-					n.call(hooks, failure)
-				default:
-					return
-				}
-			}
 		}
 	}
 }
