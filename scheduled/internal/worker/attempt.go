@@ -95,7 +95,6 @@ func (b *batch) begin(
 func (b *batch) finish(r *running, ended attempted) {
 	defer r.ctx.close()
 	b.hung.returns(r.Run)
-	e := r.execution
 	if ended.refused != nil {
 		if b.refuse(r.Run, *ended.refused) {
 			b.end(r.Run, taskdb.Released(r.Claim, "not due yet"))
@@ -103,16 +102,10 @@ func (b *batch) finish(r *running, ended attempted) {
 		return
 	}
 	took := time.Since(r.began)
-	b.Averages.Observe(e.Type, took)
+	b.Averages.Observe(r.execution.Type, took)
 	b.tally.Ran(took)
-	if ended.settled {
-		level, say, outcome := slog.LevelDebug, "task COMPLETED", taskdb.OutcomeCompleted
-		if r.outdated {
-			level, say, outcome = slog.LevelInfo, sayOutdated, taskdb.OutcomeSuperseded
-		}
-		b.tally.Recorded(outcome)
-		b.config.Log.Log(r.ctx, level, say, "task", e.ID, "type", e.Type,
-			"revision", e.Revision, "attempt", e.Attempt, "outcome", outcome)
+	if ended.recorded != nil {
+		b.tell(r.Run, ended.Settlement, *ended.recorded, nil)
 		b.drop(r.Run)
 		return
 	}
@@ -122,8 +115,8 @@ func (b *batch) finish(r *running, ended attempted) {
 // attempted is the result of an attempt.
 type attempted struct {
 	taskdb.Settlement
-	settled bool               // a transactional handler's own transaction has recorded the outcome
-	refused *taskdb.GateAnswer // the attempt did not begin, because the gate, asked again after a wait, refused it
+	recorded *taskdb.SettleResult // what a transactional handler's own transaction has recorded
+	refused  *taskdb.GateAnswer   // the attempt did not begin, because the gate, asked again after a wait, refused it
 }
 
 // attempt runs the handler on the current goroutine, which the handler may end by Goexit.
@@ -141,7 +134,7 @@ func (b *batch) attempt(
 	}
 	var ended attempted
 	panics.Call(ctx, func(ctx context.Context) (err error) {
-		ended.settled, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
+		ended.recorded, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
 		return err
 	}, func(err error) {
 		ended.Settlement = outcome.Decide(r.Claim, e, err, causeOf(ctx), outcome.Safely(backoff))
@@ -155,27 +148,27 @@ func (b *batch) attempt(
 	})
 }
 
-// perform decodes the payload and runs the handler. It reports whether the task is settled already. If it had to ask
-// the gate again and the gate refused, it returns the answer.
+// perform decodes the payload and runs the handler. If the handler's own transaction has settled the task, it
+// returns the result. If it had to ask the gate again and the gate refused, it returns the answer.
 func (b *batch) perform(
 	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (settled bool, refused *taskdb.GateAnswer, err error) {
+) (recorded *taskdb.SettleResult, refused *taskdb.GateAnswer, err error) {
 	if err := outcome.DecodePayload(ctx, b.config.Codec, e); err != nil {
-		return false, nil, err
+		return nil, nil, err
 	}
 	if variant.Kind != handlers.KindPlain {
 		return b.attemptTx(ctx, r, variant, e, gateAt)
 	}
 	if b.config.Codec != nil && stale(gateAt) { // the codec may have asked a slow service for its key
 		if refused := b.gateAgain(ctx, b.config.EnginePool, r, e); refused != nil {
-			return false, refused, nil
+			return nil, refused, nil
 		}
 	}
 	r.calls(e.StartedAt)
 	startTime(ctx)
 	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
 	if err := variant.Run(ctx, e); err != nil {
-		return false, nil, err
+		return nil, nil, err
 	}
-	return false, nil, outcome.EncodeFollowUps(ctx, b.config.Codec, e)
+	return nil, nil, outcome.EncodeFollowUps(ctx, b.config.Codec, e)
 }

@@ -1,17 +1,14 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
@@ -88,88 +85,6 @@ func (s *settler) start(ctx context.Context) {
 }
 
 func (s *settler) wait() { s.wg.Wait() }
-
-// end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
-// recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
-// second time. Only the first call counts.
-func (b *batch) end(r *Run, s taskdb.Settlement) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
-		if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
-			s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
-		}
-		if s.Type == "" { // a claim that never started
-			s.Type = cmp.Or(state.Type, b.kind)
-		}
-		outcome := s.Outcome
-		level, say := slog.LevelInfo, "task "+s.Outcome
-		switch {
-		case err != nil:
-			b.unrecorded.Store(true)
-			level, say = slog.LevelWarn, "outcome not recorded; the leader takes the task back"
-		case !state.Settled:
-			level, say = slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
-			if outcome = b.outcomeOf(s); outcome != taskdb.OutcomeLost {
-				level, say = slog.LevelInfo, "outcome was recorded already"
-			}
-		case !state.Current:
-			outcome, say = state.Recorded, sayOutdated
-		case s.Outcome == taskdb.OutcomeFailed:
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeLost && state.Status == string(store.StatusFailed): // it was the last attempt
-			level = slog.LevelError
-		case s.Outcome == taskdb.OutcomeRetried || s.Outcome == taskdb.OutcomeExpired ||
-			s.Outcome == taskdb.OutcomeLost:
-			level = slog.LevelWarn
-		case s.Outcome == taskdb.OutcomeCompleted || s.Outcome == taskdb.OutcomeReleased || state.Folded:
-			level = slog.LevelDebug
-		}
-		b.logEnd(r.span(), level, say, s, outcome)
-		if state.Settled && state.Current && s.Waits {
-			b.tally.Waited()
-		}
-		if state.Settled && !state.Folded {
-			b.tally.Recorded(state.Recorded)
-		}
-		final := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
-		if state.Settled && state.Current && (final || s.Outcome == taskdb.OutcomeLost) {
-			b.tally.Died(state.Status)
-			b.config.Failures.Tell(failures.Of(s, state))
-		}
-		if err != nil { // the claim is not over
-			b.remove(r)
-			b.pending.Done()
-			return
-		}
-		b.forget(r)
-	})
-}
-
-const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
-
-// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
-// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
-// If the history shows nothing, the claim counts as lost.
-func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
-	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
-	defer cancel()
-	if err := b.config.EnginePool.QueryRow(
-		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
-	).Scan(&outcome); err != nil {
-		return taskdb.OutcomeLost
-	}
-	return outcome
-}
-
-// drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
-func (b *batch) drop(r *Run) {
-	if r.ended.Swap(true) {
-		return
-	}
-	b.forget(r)
-}
 
 // submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.

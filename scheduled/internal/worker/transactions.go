@@ -21,34 +21,35 @@ import (
 var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
 
 // attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that the handler's
-// writes and the completion of the task commit together. It reports whether the task is settled. If not, the outcome
-// is recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
+// writes and the completion of the task commit together. It returns what was settled. If nothing was, the outcome is
+// recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
 // After a long wait, attemptTx asks the gate again, which may refuse.
 func (b *batch) attemptTx(
 	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (done bool, refused *taskdb.GateAnswer, err error) {
+) (recorded *taskdb.SettleResult, refused *taskdb.GateAnswer, err error) {
 	tx, run, err := b.beginTx(ctx, variant)
 	if err != nil { // the handler has not begun, so this uses up no attempt
-		return false, &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
+		return nil, &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
 	if stale(gateAt) {
 		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
-			return false, refused, nil
+			return nil, refused, nil
 		}
 	}
 	r.calls(e.StartedAt)
 	startTime(ctx)
 	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
 	if err := run(ctx, e); err != nil {
-		return false, nil, err
+		return nil, nil, err
 	}
 	if err := outcome.EncodeFollowUps(ctx, b.config.Codec, e); err != nil {
-		return false, nil, err
+		return nil, nil, err
 	}
-	if err := b.settleTx(ctx, tx.querier, r, e); err != nil {
-		return false, nil, err
+	done, err := b.settleTx(ctx, tx.querier, r, e)
+	if err != nil {
+		return nil, nil, err
 	}
 	// The commit does not use ctx. The settlement has told the node that the claim has ended, which ends ctx, and
 	// this must not stop the commit.
@@ -57,12 +58,12 @@ func (b *batch) attemptTx(
 	if err := tx.commit(committing); err != nil {
 		// Nobody knows whether the transaction is committed. It is safe to record a failure. If the commit happened,
 		// the fence is gone, and the node records nothing.
-		return false, nil, fmt.Errorf("commit the handler's transaction: %w", err)
+		return nil, nil, fmt.Errorf("commit the handler's transaction: %w", err)
 	}
-	if r.dueSoon { // the leader can see the task's new due time only after the commit
+	if done.DueSoon { // the leader can see the task's new due time only after the commit
 		b.config.DueSoon()
 	}
-	return true, nil, nil
+	return done, nil, nil
 }
 
 // noTxRest is how long a claim that gets no transaction keeps its places before it goes back. The task keeps its due
@@ -87,10 +88,10 @@ const commitLimit = 10 * time.Second
 
 // settleTx settles a completed attempt in tx. If an application has locked the row, settleTx waits for it, because no
 // other task has to wait with this one.
-func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution) error {
+func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution) (*taskdb.SettleResult, error) {
 	outcome := outcome.Decide(r.Claim, e, nil, nil, b.config.Backoff)
 	if outcome.Outcome != taskdb.OutcomeCompleted {
-		return handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
+		return nil, handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
 	outcome.InTx = true
 	// From here on the transaction holds the lock on the task's row. If the node is cut off now, the server must end
@@ -98,7 +99,7 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true),
 		set_config('lock_timeout', '0', true)`
 	if _, err := tx.Exec(ctx, settings); err != nil {
-		return fmt.Errorf("settle task %s: %w", r.ID, err)
+		return nil, fmt.Errorf("settle task %s: %w", r.ID, err)
 	}
 	for {
 		done, err := b.config.Statements.SettleAll(
@@ -106,18 +107,17 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 		)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case len(done) == 1 && done[0].Settled:
-			r.dueSoon, r.outdated = done[0].DueSoon, !done[0].Current
-			return nil
+			return &done[0], nil
 		case len(done) == 1 && done[0].Held:
 			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one
 			// too, Postgres ends one of the two.
 			if err := b.config.Statements.WaitInOrder(ctx, tx, outcome); err != nil {
-				return err
+				return nil, err
 			}
 		default:
-			return errFenceLost
+			return nil, errFenceLost
 		}
 	}
 }

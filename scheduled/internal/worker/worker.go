@@ -140,10 +140,6 @@ type Run struct {
 	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
 	Since time.Time     // when the node got the claim
 
-	// These two are for a task that its handler's own transaction has settled.
-	dueSoon  bool // it is due again at once
-	outdated bool // it had been edited meanwhile
-
 	notBefore time.Time // if the gate found it early: when it is due, by this process's clock
 	payload   *string   // from the gate's last answer, if that answer came too late to start with it
 

@@ -1,0 +1,138 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
+// recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
+// second time. Only the first call counts.
+func (b *batch) end(r *Run, s taskdb.Settlement) {
+	if r.ended.Swap(true) {
+		return
+	}
+	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
+		b.tell(r, s, state, err)
+		if err != nil { // the claim is not over
+			b.unrecorded.Store(true)
+			b.remove(r)
+			b.pending.Done()
+			return
+		}
+		b.forget(r)
+	})
+}
+
+// drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
+func (b *batch) drop(r *Run) {
+	if r.ended.Swap(true) {
+		return
+	}
+	b.forget(r)
+}
+
+// tell writes the log line of a claim's end, counts it, and tells the application of a failure.
+func (b *batch) tell(r *Run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
+	if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
+		s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
+	}
+	if s.Type == "" { // a claim that never started
+		s.Type = cmp.Or(state.Type, b.kind)
+	}
+	if err == nil && !state.Settled {
+		state.Recorded = b.outcomeOf(s)
+	}
+	level, text, outcome := describe(s, state, err)
+	b.logEnd(r.span(), level, text, s, outcome)
+	if !state.Settled {
+		return
+	}
+	if !state.Folded {
+		b.tally.Recorded(state.Recorded)
+	}
+	if !state.Current {
+		return
+	}
+	if s.Waits {
+		b.tally.Waited()
+	}
+	dead := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
+	if dead || s.Outcome == taskdb.OutcomeLost {
+		b.tally.Died(state.Status)
+		b.config.Failures.Tell(failures.Of(s, state))
+	}
+}
+
+// describe returns the log line of a claim's end, and the outcome that it names. state is what the settling of s has
+// found. state.Recorded is the outcome that the history has. err says why s was not recorded.
+func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text, outcome string) {
+	switch {
+	case err != nil:
+		return slog.LevelWarn, "outcome not recorded; the leader takes the task back", s.Outcome
+	case !state.Settled && state.Recorded == taskdb.OutcomeLost:
+		return slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count", state.Recorded
+	case !state.Settled:
+		return slog.LevelInfo, "outcome was recorded already", state.Recorded
+	case !state.Current:
+		return slog.LevelInfo, "task was edited or cancelled meanwhile; the outcome does not count", state.Recorded
+	}
+	switch s.Outcome {
+	case taskdb.OutcomeFailed:
+		level = slog.LevelError
+	case taskdb.OutcomeLost, taskdb.OutcomeRetried, taskdb.OutcomeExpired:
+		level = slog.LevelWarn
+		if state.Status == string(store.StatusFailed) { // the lost attempt was the last
+			level = slog.LevelError
+		}
+	case taskdb.OutcomeCompleted, taskdb.OutcomeReleased:
+		level = slog.LevelDebug
+	default:
+		level = slog.LevelInfo
+		if state.Folded {
+			level = slog.LevelDebug
+		}
+	}
+	return level, "task " + s.Outcome, s.Outcome
+}
+
+const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
+
+// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
+// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
+// If the history shows nothing, the claim counts as lost.
+func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
+	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
+	defer cancel()
+	if err := b.config.EnginePool.QueryRow(
+		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
+	).Scan(&outcome); err != nil {
+		return taskdb.OutcomeLost
+	}
+	return outcome
+}
+
+// logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
+// debug it also writes the stack of a panic.
+func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s taskdb.Settlement, outcome string) {
+	if !w.config.Log.Enabled(ctx, level) {
+		return // saves the memory of the attributes
+	}
+	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
+	if s.Error == nil || !w.config.LogErrors {
+		w.config.Log.Log(ctx, level, text, attributes...)
+		return
+	}
+	line, stack := oneLine(*s.Error)
+	w.config.Log.Log(ctx, level, text, append(attributes, "error", line)...)
+	if stack != "" {
+		w.config.Log.DebugContext(ctx, "the stack of the panic", "task", s.ID, "type", s.Type,
+			"revision", s.Revision, "attempt", s.Attempt, "stack", stack)
+	}
+}

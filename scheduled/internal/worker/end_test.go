@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	settled := taskdb.SettleResult{Settled: true, Current: true}
+	with := func(change func(*taskdb.SettleResult)) taskdb.SettleResult {
+		state := settled
+		change(&state)
+		return state
+	}
+	died := with(func(s *taskdb.SettleResult) { s.Status = "FAILED" })
+	const (
+		lost     = "claim was taken back meanwhile; the outcome does not count"
+		recorded = "outcome was recorded already"
+		edited   = "task was edited or cancelled meanwhile; the outcome does not count"
+		left     = "outcome not recorded; the leader takes the task back"
+	)
+	for name, test := range map[string]struct {
+		outcome string
+		state   taskdb.SettleResult
+		err     error
+		level   slog.Level
+		text    string
+		named   string
+	}{
+		"done":             {taskdb.OutcomeCompleted, settled, nil, slog.LevelDebug, "task COMPLETED", ""},
+		"handed back":      {taskdb.OutcomeReleased, settled, nil, slog.LevelDebug, "task RELEASED", ""},
+		"to be retried":    {taskdb.OutcomeRetried, settled, nil, slog.LevelWarn, "task RETRIED", ""},
+		"dead":             {taskdb.OutcomeFailed, died, nil, slog.LevelError, "task FAILED", ""},
+		"expired":          {taskdb.OutcomeExpired, settled, nil, slog.LevelWarn, "task EXPIRED", ""},
+		"lost, runs again": {taskdb.OutcomeLost, settled, nil, slog.LevelWarn, "task LOST", ""},
+		"lost for good":    {taskdb.OutcomeLost, died, nil, slog.LevelError, "task LOST", ""},
+		"interrupted":      {taskdb.OutcomeInterrupted, settled, nil, slog.LevelInfo, "task INTERRUPTED", ""},
+		"snoozed":          {taskdb.OutcomeSnoozed, settled, nil, slog.LevelInfo, "task SNOOZED", ""},
+		"waits on": {
+			taskdb.OutcomeSnoozed, with(func(s *taskdb.SettleResult) { s.Folded = true }), nil,
+			slog.LevelDebug, "task SNOOZED", "",
+		},
+		"edited meanwhile": {
+			taskdb.OutcomeCompleted, taskdb.SettleResult{Settled: true, Recorded: taskdb.OutcomeSuperseded}, nil,
+			slog.LevelInfo, edited, taskdb.OutcomeSuperseded,
+		},
+		"taken back": {
+			taskdb.OutcomeCompleted, taskdb.SettleResult{Recorded: taskdb.OutcomeLost}, nil,
+			slog.LevelWarn, lost, taskdb.OutcomeLost,
+		},
+		"committed although there was an error": {
+			taskdb.OutcomeRetried, taskdb.SettleResult{Recorded: taskdb.OutcomeCompleted}, nil,
+			slog.LevelInfo, recorded, taskdb.OutcomeCompleted,
+		},
+		"not recorded": {
+			taskdb.OutcomeCompleted, taskdb.SettleResult{}, errors.New("no answer"), slog.LevelWarn, left, "",
+		},
+	} {
+		if test.named == "" {
+			test.named = test.outcome
+		}
+		level, text, outcome := describe(taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
+		if level != test.level || text != test.text || outcome != test.named {
+			t.Errorf("%s: %s %q %s, want %s %q %s", name, level, text, outcome, test.level, test.text, test.named)
+		}
+	}
+}
