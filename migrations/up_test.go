@@ -117,9 +117,12 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
-	DROP FUNCTION tasktable.after_task_end CASCADE;
-	DROP FUNCTION tasktable.schedule_if_dead, tasktable.if_dead_of, tasktable.one_if_dead, tasktable.seconds_text;
-	DELETE FROM tasktable.goose_db_version WHERE version_id = 8`
+	DROP FUNCTION tasktable.after_death CASCADE;
+	DROP FUNCTION tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice, tasktable.insert_notice,
+		tasktable.notice_time, tasktable.quiet_until;
+	DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients,
+		tasktable.notice_rules, tasktable.notice_recipients;
+	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`
 
 // dropRiver removes what River's migrations made but their table.
 const dropRiver = `DO $$ DECLARE made record; BEGIN

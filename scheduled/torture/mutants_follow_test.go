@@ -54,22 +54,22 @@ var followMutants = []mutant{
 	},
 	{
 		name: "a death is not followed", by: []string{"if dead"}, steer: dying,
-		edits: []edit{{schema + "00008_if_dead.sql", "WHEN (NEW.if_dead IS NOT NULL AND",
+		edits: []edit{{schema + "00004_spawned.sql", "WHEN (NEW.if_dead IS NOT NULL AND",
 			"WHEN (false AND NEW.if_dead IS NOT NULL AND"}},
 	},
 	{
 		name: "what has expired has not died", by: []string{"if dead"}, steer: crowded,
-		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
 			"IF NEW.status NOT IN ('FAILED') THEN"}},
 	},
 	{
 		name: "a death after a retry is not followed", by: []string{"if dead"}, steer: failing,
-		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
 			"IF NEW.status NOT IN ('FAILED', 'EXPIRED') OR NEW.attempt > 1 THEN"}},
 	},
 	{
 		name: "what was completed has died", by: []string{"if dead"}, steer: busy,
-		edits: []edit{{schema + "00008_if_dead.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
 			"IF NEW.status NOT IN ('FAILED', 'EXPIRED', 'COMPLETED') THEN"}},
 	},
 	{

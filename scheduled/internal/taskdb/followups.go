@@ -28,10 +28,7 @@ func (s Queries) followUp(
 		}
 		left = left[len(part):]
 	}
-	if err := s.wakeAgain(ctx, q, asked); err != nil {
-		return err
-	}
-	return s.spawned(ctx, q, asked)
+	return s.noteSpawned(ctx, q, asked)
 }
 
 // askedFor lists the follow-ups that are to be scheduled.
@@ -99,17 +96,37 @@ func (s Queries) schedulePart(ctx context.Context, q pg.DB, service string, part
 
 const runNowSQL = `SELECT outcome FROM tasktable.run_now($1::text, $2::text, false)`
 
-// wakeAgain calls run_now anew for tasks that have scheduled themselves for another time although somebody had called
-// run_now during the attempt. Otherwise that call would be lost.
-func (s Queries) wakeAgain(ctx context.Context, q pg.DB, asked []followUp) error {
-	for _, one := range asked {
-		if one.woken {
-			if _, err := q.Exec(ctx, s.Schema.SQL(runNowSQL), one.from.ID, "task "+one.from.ID); err != nil {
-				return fmt.Errorf("run task %s now: %w", one.from.ID, err)
+// If two tasks have asked for the same follow-up, the later counts.
+const noteSpawnedSQL = `
+SELECT tasktable.note_spawned(f.id, nullif(f.asked_by, ''), f.created)
+FROM unnest($1::text[], $2::text[], $3::boolean[]) AS f (id, asked_by, created)`
+
+// noteSpawned writes to each follow-up which task asked for it, unless it is that task itself. It leaves alone what the
+// upsert has left alone. If somebody called run_now during an attempt whose task has scheduled itself for another time,
+// noteSpawned calls run_now anew. Otherwise that call would be lost.
+func (s Queries) noteSpawned(ctx context.Context, q pg.DB, asked []followUp) error {
+	var ids, askedBy []string
+	var created []bool
+	for _, f := range asked {
+		by := f.from.ID
+		if f.own {
+			by = ""
+		}
+		if f.woken {
+			if _, err := q.Exec(ctx, s.Schema.SQL(runNowSQL), f.from.ID, "task "+f.from.ID); err != nil {
+				return fmt.Errorf("run task %s now: %w", f.from.ID, err)
 			}
 		}
+		if f.receipt.Outcome != store.Unchanged && f.receipt.Outcome != store.Finished {
+			ids, askedBy = append(ids, f.receipt.ID), append(askedBy, by)
+			created = append(created, f.receipt.Outcome == store.Created)
+		}
 	}
-	return nil
+	if len(ids) == 0 {
+		return nil
+	}
+	_, err := q.Exec(ctx, s.Schema.SQL(noteSpawnedSQL), ids, askedBy, created)
+	return pg.Annotate(err, "write which tasks asked for follow-ups")
 }
 
 // followUp is a task that a settled attempt has scheduled.
