@@ -64,7 +64,7 @@ $(AXE):
 		mv axe.part axe-core-$(AXE_VERSION).js) >/dev/null 2>&1 || \
 		echo "npm does not give axe-core: THE DASHBOARD'S ACCESSIBILITY IS NOT TESTED"
 
-# Some of the pictures that the browser tests take. They show the demo's week.
+# Some of the pictures that the browser tests take. They show the week of browsertest/testdata/week.sql.
 PICTURES := scheduled/dashboard/pictures
 
 pictures: ## Take the pictures of the dashboard anew

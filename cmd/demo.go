@@ -26,14 +26,8 @@ recurring tasks run.
 It prints the events as they happen, from the table and its history. At the end it audits them by SQL, and prints the
 queries.
 
-With --week it first empties the schema ` + demo.Schema + `, and writes a generated week of history into it. The week
-has some 20,000 tasks with their attempts and changes, a rolling update, a downtime, a node that died, dead letters,
-recurring tasks that are overdue, that fail and that are paused, notices and keys of the HTTP API. Then commands such
-as "tasks list", "dead list", "recurring list", "stats --since 7d" and "why" have much to say, with --schema
-` + demo.Schema + `. It refuses while another demo runs on the same database.
-
-With --dashboard it also writes that week, and serves the dashboard, without a key, on --http-addr. After the audit the
-node runs on, so that the pages live, until a signal.
+With --dashboard it also serves the dashboard, without a key, on --http-addr. After the audit the node runs on, so that
+the pages live, until a signal.
 
 It makes the schemas ` + demo.Schema + ` and community. The exit code is 0 if everything happened as it
 should, and 1 if not.`
@@ -46,7 +40,6 @@ type demoRun struct {
 	http     httpSettings
 	board    dashboardSettings
 	length   time.Duration
-	week     bool
 }
 
 func (p *program) demoCommand() *cobra.Command {
@@ -55,10 +48,8 @@ func (p *program) demoCommand() *cobra.Command {
 	opts := slices.DeleteFunc(d.database.options(), func(o options.Option) bool { return o.Flag == "schema" })
 	opts = append(opts, options.Option{Flag: "for", Variable: "TASKTABLE_DEMO_FOR", Kind: "duration", Default: "30s",
 		Usage: "how long it plays before the audit", Set: options.Duration(&d.length, demo.MinLength, time.Hour)},
-		options.Option{Flag: "week", Variable: "TASKTABLE_DEMO_WEEK", Set: options.Bool(&d.week),
-			Usage: "first empty the schema " + demo.Schema + ", and write a generated week of history"},
 		options.Option{Flag: "dashboard", Variable: "TASKTABLE_DEMO_DASHBOARD", Set: options.Bool(&d.board.on),
-			Usage: "also serve the dashboard with such a week, until a signal"},
+			Usage: "also serve the dashboard, until a signal"},
 		options.Option{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Default: "127.0.0.1:8080",
 			Set:   listenAddress(&d.http.address),
 			Usage: "where the dashboard is; only an address of this machine alone, because it needs no key"})
@@ -68,7 +59,7 @@ func (p *program) demoCommand() *cobra.Command {
 		Short: "Plays the example community live, and audits it by SQL",
 		Long:  demoHelp,
 		Example: "  tasktable demo --for 30s\n  DATABASE_URL=postgres://user@host/db tasktable demo\n" +
-			"  tasktable demo --week\n  tasktable demo --dashboard",
+			"  tasktable demo --dashboard",
 	}, opts, func(command *cobra.Command) error { return d.play(command.Context()) })
 }
 
@@ -98,7 +89,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 			open.pool.Config().ConnString())
 	}
 	config := demo.Config{
-		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Week: d.week, Out: d.stdout,
+		Pool: open.pool, Direct: open.direct, Connect: open.session, Length: d.length, Out: d.stdout,
 		Logger: logger, Version: version(),
 	}
 	if d.board.on {
@@ -107,7 +98,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 			return err
 		}
 		defer stop()
-		config.Week, config.Stay = true, true
+		config.Stay = true
 		config.Began = func() {
 			fmt.Fprintf(d.stdout, "The dashboard is at http://%s/\n\n", reachable(d.http.address))
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // serve runs a node until the test ends. Its handlers of the types do nothing.
-func (s *site) serve(schema string, queues map[string]int, types ...string) {
+func (s *site) serve(queues map[string]int, types ...string) {
 	s.Helper()
 	var parts []handlers.Part
 	for _, one := range types {
@@ -26,7 +26,7 @@ func (s *site) serve(schema string, queues map[string]int, types ...string) {
 		s.Fatal(err)
 	}
 	node, err := scheduled.New(scheduled.Config{
-		Pool: s.pool, Handlers: registry, Service: "community", Schema: schema, Queues: queues,
+		Pool: s.pool, Handlers: registry, Service: "club", Queues: queues,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *site) status(id string) store.Status {
 func (s *site) operator(name string) *tab {
 	s.Helper()
 	b := s.open()
-	b.signIn(s.key(name, "", keys.Read, keys.Schedule, keys.Operate))
+	b.signIn(s.key(name, keys.Read, keys.Schedule, keys.Operate))
 	return b
 }
 
@@ -89,7 +89,7 @@ func TestPagesAreLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	task.shows("the greeter moves")
-	s.serve("", nil, "GREET")
+	s.serve(nil, "GREET")
 	task.is(`!document.body.innerText.includes("No node is running")`)
 	if got := s.status("greet"); got != store.StatusQueued {
 		t.Errorf("in a paused queue it is %s", got)
@@ -222,12 +222,12 @@ func TestPausedQueue(t *testing.T) {
 		t.Run(script+" JavaScript", func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.serve("", nil, "GREET")
+			s.serve(nil, "GREET")
 			b := s.open()
 			if script == "without" {
 				b.withoutScript()
 			}
-			b.signIn(s.key("ann", "", keys.Read, keys.Operate))
+			b.signIn(s.key("ann", keys.Read, keys.Operate))
 			b.look("/queues?pause=queue:default")
 			b.do(chromedp.SendKeys(chromedp.CSS(`input[name="reason"]`), "the greeter moves"),
 				chromedp.Submit(chromedp.CSS(`input[name="reason"]`)))

@@ -77,19 +77,15 @@ func newSite(t *testing.T, changes ...func(*dashboard.Config)) *site {
 	server := httptest.NewServer(board.Handler())
 	t.Cleanup(server.Close)
 	return &site{
-		T: t, pool: config.Pool, tasks: store.New(store.Config{Service: "test", Schema: config.Store.Schema}),
+		T: t, pool: config.Pool, tasks: store.New(store.Config{Service: "test"}),
 		url: server.URL,
 	}
 }
 
 // key makes a key and returns its secret.
-func (s *site) key(name, schema string, scopes ...keys.Scope) string {
+func (s *site) key(name string, scopes ...keys.Scope) string {
 	s.Helper()
-	of, err := store.NewSchema(schema)
-	if err != nil {
-		s.Fatal(err)
-	}
-	secret, _, err := keys.New(keys.Config{Schema: of}).Create(s.Context(), s.pool,
+	secret, _, err := keys.New(keys.Config{}).Create(s.Context(), s.pool,
 		keys.NewKey{Name: name, Scopes: scopes})
 	if err != nil {
 		s.Fatal(err)

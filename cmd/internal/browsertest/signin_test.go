@@ -11,7 +11,7 @@ import (
 func TestSignInAndOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	secret := s.key("ann", "", keys.Read)
+	secret := s.key("ann", keys.Read)
 	b := s.open()
 	b.expect("401")
 	b.look("/tasks?status=FAILED")
@@ -30,7 +30,7 @@ func TestWithoutScript(t *testing.T) {
 	s := newSite(t)
 	b := s.open()
 	b.withoutScript()
-	b.signIn(s.key("ann", "", keys.Read))
+	b.signIn(s.key("ann", keys.Read))
 	b.do(chromedp.SetValue(chromedp.CSS(`input[name="zone"]`), "Europe/Berlin"))
 	b.submit("Apply")
 	b.do(chromedp.WaitVisible(`//time[contains(., "CE")]`)) // CET or CEST

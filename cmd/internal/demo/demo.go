@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tasktable/tasktable/cmd/internal/demo/week"
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/migrations"
@@ -31,13 +30,12 @@ const Schema = "tasktable_demo"
 // MinLength is some seconds longer than the script.
 const MinLength = 20 * time.Second
 
-// Config says where the demo plays, and for how long. All fields but Week, Stay and Began must be set.
+// Config says where the demo plays, and for how long. All fields but Stay and Began must be set.
 type Config struct {
 	Pool    *pgxpool.Pool
 	Direct  *pgxpool.Pool                            // past any pooler; may be Pool
 	Connect func(context.Context) (*pgx.Conn, error) // opens the session of the node
 	Length  time.Duration                            // before the audit; at least MinLength
-	Week    bool                                     // first empty the schema and write a week of history
 	Stay    bool                                     // run the node on after the audit, until the context ends
 	Began   func()                                   // it is called when the script begins
 	Out     io.Writer
@@ -70,7 +68,7 @@ func Play(ctx context.Context, config Config) error {
 	if err := d.migrate(ctx); err != nil {
 		return err
 	}
-	if err := d.prepare(ctx); err != nil {
+	if err := d.clear(ctx); err != nil {
 		return err
 	}
 	if err := d.clock(ctx); err != nil { // before the node, because handlers go by it
@@ -105,25 +103,6 @@ func (d *demo) stay(ctx context.Context) error {
 	return stop()
 }
 
-// prepare makes the schema ready for the script.
-func (d *demo) prepare(ctx context.Context) error {
-	if !d.Week {
-		return d.clear(ctx)
-	}
-	now, err := d.now(ctx)
-	if err != nil {
-		return err
-	}
-	if err := week.Fill(ctx, d.Direct, Schema, now, weekSeed); err != nil {
-		return err
-	}
-	fmt.Fprintf(d.Out, "The schema %s has a generated week of history.\n\n", Schema)
-	return nil
-}
-
-// weekSeed decides about the details of the week.
-const weekSeed = 7
-
 func (d *demo) migrate(ctx context.Context) error {
 	if err := migrations.Up(ctx, d.Direct, Schema); err != nil {
 		return err
@@ -137,11 +116,9 @@ func (d *demo) serve(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	queues := week.Queues()
-	queues[store.DefaultQueue], queues[letters] = scheduled.DefaultSlots, 1
 	node, err := scheduled.New(scheduled.Config{
 		Pool: d.Pool, Connect: d.Connect, Handlers: registry, Schema: Schema, Service: "demo", Version: d.Version,
-		Queues:    queues,
+		Queues:    map[string]int{store.DefaultQueue: scheduled.DefaultSlots, letters: 1},
 		Recurring: community.Recurring(),
 		Logger:    d.Logger,
 		Backoff:   func(int, error) time.Duration { return 2 * time.Second }, // the default, 10 s, is long in a demo

@@ -8,10 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/cmd/internal/demo/week"
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/handlers/logging"
-	notice "github.com/tasktable/tasktable/handlers/notice/contract"
 )
 
 // printBadge is a variant that only the demo has.
@@ -26,14 +23,9 @@ func (p printBadge) TaskKey() string { return p.MemberID }
 // function.
 const headcount = "HEADCOUNT"
 
-// variants are the demo's own types beside the community's, those of the generated week, and the faults that the demo
-// plays.
+// variants are the demo's own types beside the community's, and the faults that the demo plays.
 func (d *demo) variants() []handlers.Part {
 	return []handlers.Part{
-		logging.Variant(d.Logger),
-		handlers.Handle(tell),
-		handlers.Func("HTTP_REQUEST", answer),
-		handlers.Func(week.PartnerSync, partnerAway),
 		handlers.Func(headcount, d.countHeads),
 		handlers.HandleTx(d.printBadge),
 		handlers.Use(d.slow, d.mailFailsOnce),
@@ -63,17 +55,6 @@ func (d *demo) printBadge(ctx context.Context, tx pgx.Tx, t *handlers.Task[print
 	return nil
 }
 
-// tell says whom a notice would have told. The demo has no mail server.
-func tell(_ context.Context, t *handlers.Task[notice.Notice]) error {
-	t.Note("told %s by the rule %s: the demo only says so", t.Payload.Recipient, t.Payload.Rule)
-	return nil
-}
-
-// answer stands for a friendly server. The demo sends no requests.
-func answer(context.Context) error { return nil }
-
-func partnerAway(context.Context) error { return errors.New(week.PartnerDown) }
-
 // slow makes two runs take four seconds. The dinner's reminder leaves time to edit the event meanwhile. The slow head
 // count makes the next one come too early.
 func (d *demo) slow(next handlers.Handler) handlers.Handler {
@@ -90,7 +71,7 @@ func (d *demo) slow(next handlers.Handler) handlers.Handler {
 	}
 }
 
-// mailFailsOnce is a mail server on a bad day. The mails of the generated week are not this run's.
+// mailFailsOnce is a mail server on a bad day. The mails of an earlier run are not this run's.
 func (d *demo) mailFailsOnce(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) error {
 		if e.Type == "SEND_EMAIL" && e.TenantID == "club-"+d.run && e.Attempt == 1 {

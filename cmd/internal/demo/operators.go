@@ -3,12 +3,10 @@ package demo
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/cmd/internal/demo/week"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/handlers/community/contract"
 	"github.com/tasktable/tasktable/store"
@@ -169,16 +167,9 @@ SELECT id AS key, jsonb_build_object('event_id', id) AS payload, 'event:' || id 
     starts_at - reminder_before AS scheduled_at, CASE WHEN repeat_days = 0 THEN reminder_before END AS expiration
 FROM community.events WHERE id LIKE '%%-%s'`
 
-// weekRemindersSQL adds those of the generated week, because otherwise they would be orphans.
-const weekRemindersSQL = ` OR community_id = ANY ('{%s}')
-    AND starts_at - reminder_before > clock_timestamp()`
-
 // reconcile runs twice. The second run must find nothing.
 func (d *demo) reconcile(ctx context.Context, tx pgx.Tx) error {
 	config := store.ReconcileConfig{Type: "SEND_EVENT_REMINDER", Query: fmt.Sprintf(remindersSQL, d.run), Apply: true}
-	if d.Week {
-		config.Query += fmt.Sprintf(weekRemindersSQL, strings.Join(week.Tenants(), ","))
-	}
 	report, err := d.tasks.Reconcile(ctx, tx, config)
 	if err != nil {
 		return err

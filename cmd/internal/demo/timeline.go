@@ -9,12 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/cmd/internal/demo/week"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 )
 
-// The timeline leaves out the tasks of the generated week, which are those of other tenants.
 const timelineSQL = `
 SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l.fence, 0) AS fence,
     coalesce(l.attempt, 0) AS attempt,
@@ -22,7 +20,7 @@ SELECT l.task_id, l.at, l.kind, l.event, l.outcome, l.by, l.revision, coalesce(l
     coalesce(extract(epoch FROM l.took), -1)::float8 AS took,
     coalesce(l.detail, '') AS detail, coalesce(t.type, '') AS type, coalesce(t.message, '') AS message
 FROM tasktable_demo.task_timeline AS l LEFT JOIN tasktable_demo.scheduled_tasks AS t ON t.id = l.task_id
-WHERE l.at >= $1 AND coalesce(t.tenant_id <> ALL ($2::text[]), true) ORDER BY l.at, l.revision`
+WHERE l.at >= $1 ORDER BY l.at, l.revision`
 
 type timelineRow struct {
 	TaskID   string
@@ -50,7 +48,7 @@ type timeline struct {
 func (d *demo) newTimeline() *timeline { return &timeline{demo: d, seen: map[[2]int64]bool{}} }
 
 func (l *timeline) print(ctx context.Context) error {
-	rows, err := l.Pool.Query(ctx, timelineSQL, l.start, week.Tenants())
+	rows, err := l.Pool.Query(ctx, timelineSQL, l.start)
 	if err != nil {
 		return fmt.Errorf("read the timeline: %w", err)
 	}
