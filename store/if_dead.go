@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -118,35 +117,8 @@ func storedPayload(payload json.RawMessage) Payload {
 	return JSON(payload)
 }
 
-// IfDeadOf returns the tasks that the row's task schedules if it dies, so that scheduling the task with them again
-// changes nothing. Their payloads are as they are stored.
-func IfDeadOf(row Row) ([]Task, error) { return ifDeadOf(row.ID, row.IfDead) }
-
-// IfDead is IfDeadOf with decoded payloads. Use it to schedule the task again with this Store, which encodes them
-// again.
-func (s *Store) IfDead(ctx context.Context, row Row) ([]Task, error) {
-	if s.source.Err != nil {
-		return nil, fmt.Errorf("if_dead of task %s: %w", row.ID, s.source.Err)
-	}
-	tasks, err := IfDeadOf(row)
-	if err != nil {
-		return nil, err
-	}
-	for i, task := range tasks {
-		id := cmp.Or(task.ID, ifDeadID(row.ID, i+1))
-		stored, ok := task.Payload.(inEnvelope)
-		if !ok {
-			continue
-		}
-		plain, err := Decoded(ctx, s.config.Codec, stored.TaskType(), id, json.RawMessage(stored.JSON))
-		if err != nil {
-			return nil, fmt.Errorf("if_dead of task %s: %w", row.ID, err)
-		}
-		tasks[i].Payload = JSON(plain)
-	}
-	return tasks, nil
-}
-
+// ifDeadOf returns the tasks that the column if_dead has, so that scheduling the task with them again changes nothing.
+// Their payloads are as they are stored.
 func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 	if len(ifDead) == 0 {
 		return nil, nil

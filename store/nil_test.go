@@ -59,10 +59,9 @@ func TestNilCodecs(t *testing.T) {
 		_, scheduled := tasks.Schedule(b.ctx, noDB(b), base("one"))
 		_, many := tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{base("one")})
 		_, payload := tasks.Payload(b.ctx, store.Row{Payload: []byte(`{"type":"TEST","$codec":"x","$data":""}`)})
-		_, ifDead := tasks.IfDead(b.ctx, store.Row{})
 		_, listed := inspect.New(config).List(b.ctx, noDB(b), inspect.Filter{})
 		for call, err := range map[string]error{
-			"Check": config.Check(), "Schedule": scheduled, "ScheduleMany": many, "Payload": payload, "IfDead": ifDead,
+			"Check": config.Check(), "Schedule": scheduled, "ScheduleMany": many, "Payload": payload,
 			"List": listed,
 		} {
 			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "codec must not be ") ||

@@ -332,13 +332,6 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 	return task, task.Check()
 }
 
-func orZero(d *time.Duration) time.Duration {
-	if d == nil {
-		return 0
-	}
-	return *d
-}
-
 // typedJSON is a Payload of JSON whose type must be name.
 type typedJSON struct {
 	json.RawMessage

@@ -96,7 +96,7 @@ type Row struct {
 	ArchivedAt            *time.Time      `json:"archived_at,omitempty"`
 	ArchivedNote          *string         `json:"archived_note,omitempty"`
 	SpawnedBy             *string         `json:"spawned_by,omitempty"`
-	IfDead                json.RawMessage `json:"if_dead,omitempty"` // IfDeadOf reads it
+	IfDead                json.RawMessage `json:"if_dead,omitempty"` // TaskOf reads it
 	WaitingSince          *time.Time      `json:"waiting_since,omitempty"`
 	Waits                 *int            `json:"waits,omitempty"`
 }

@@ -34,11 +34,11 @@ func (e *Explanation) next(known life) []Upcoming {
 const ifDeadTold = 3
 
 func ifDeadText(row store.Row) string {
-	tasks, _ := store.IfDeadOf(row) // without them the text is about nothing
+	of, _ := store.TaskOf(row) // without its tasks the text is about nothing
 	var names []string
-	for i, task := range tasks {
+	for i, task := range of.IfDead {
 		if i == ifDeadTold {
-			names = append(names, fmt.Sprintf("%d others", len(tasks)-i))
+			names = append(names, fmt.Sprintf("%d others", len(of.IfDead)-i))
 			break
 		}
 		id := cmp.Or(task.ID, fmt.Sprintf("%s/dead/%d", row.ID, i+1))
