@@ -153,7 +153,7 @@ func TestWrongFileNamesTheKeyAndTheRule(t *testing.T) {
 			[]string{`FILE:1: engine-conns must be a whole number from 3 to 100, got "many"`}},
 		{"wrong toggle", "share-slots: maybe", []string{`FILE:1: share-slots must be true or false, got "maybe"`}},
 		{"wrong of another command", "reconcile-timeout: soon",
-			[]string{`FILE:1: reconcile-timeout must be a duration`, `got "soon"`}},
+			[]string{`FILE:1: reconcile-timeout must be between`, `got "soon"`}},
 		{"list of one", "schema: [a]", []string{"FILE:1: schema must be one value, without a list"}},
 		{"mapping of no pairs", "pause: {type: X}", []string{"FILE:1: pause must be a scope or a list of these"}},
 		{"pair in a list", "pause: [type: XX]", []string{"FILE:1: pause must be a plain value; put quotes"}},

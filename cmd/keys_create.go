@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
-	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
@@ -59,7 +58,7 @@ func (p *program) keysCreateCommand() *cobra.Command {
 		{Flag: "queue", Kind: "queue", Repeatable: true, NotEmpty: true,
 			Set:   given(namesOf(&k.key.Queues, store.CheckQueue)),
 			Usage: "a queue of the tasks that the key may change, one or several separated by commas (default all)"},
-		{Flag: "expires-in", Kind: "duration", Set: lifetime(&k.key.ExpiresIn),
+		{Flag: "expires-in", Kind: "duration", Set: options.Duration(&k.key.ExpiresIn, time.Second, keys.MaxExpiresIn),
 			Usage: "when the key expires, such as 12h, 90d or 52w from now (default never)"},
 		{Flag: "rate", Kind: "number", Set: options.Int(&k.key.Rate, 1, keys.MaxRate),
 			Usage: "how many calls it may make in a second (default 1000)"},
@@ -116,18 +115,6 @@ func namesOf(into *[]string, check func(string) error) func(string) error {
 			}
 			*into = append(*into, one)
 		}
-		return nil
-	}
-}
-
-// lifetime takes a duration. Its units may be days and weeks, too.
-func lifetime(into *time.Duration) func(string) error {
-	return func(given string) error {
-		value, ok := term.ParseDistance(given)
-		if !ok || value < time.Second || value > keys.MaxExpiresIn {
-			return errors.New("must be a duration from 1s to 100 years, such as 12h, 90d or 52w")
-		}
-		*into = value
 		return nil
 	}
 }

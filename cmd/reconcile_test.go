@@ -174,7 +174,7 @@ func TestReconcileWithWrongOptions(t *testing.T) {
 		"wrong type": {[]string{"--type=?", "--query", file},
 			"--type (TASKTABLE_RECONCILE_TYPE) must be 2 to 127 letters"},
 		"no duration": {[]string{"--timeout=0s", "--type=REMIND", "--query", file},
-			"--timeout (TASKTABLE_RECONCILE_TIMEOUT) must be a duration from 1ms to 24h0m0s"},
+			"--timeout (TASKTABLE_RECONCILE_TIMEOUT) must be between 1ms and 1d"},
 		"many examples": {[]string{"--examples=1001", "--type=REMIND", "--query", file},
 			"--examples (TASKTABLE_RECONCILE_EXAMPLES) must be a whole number from 0 to 1000"},
 	} {

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,7 +43,7 @@ type stats struct {
 func (p *program) statsCommand() *cobra.Command {
 	s := &stats{client: p.client()}
 	opts := []options.Option{
-		{Flag: "since", Kind: "duration", Default: "1h", Set: windowOf(&s.since),
+		{Flag: "since", Kind: "duration", Default: "1h", Set: options.Duration(&s.since, time.Second, inspect.MaxStatsWindow),
 			Usage: "how far back it looks at attempts, such as 15m, 12h or 7d"},
 		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "only this type"},
 		{Flag: "exact", Set: options.Bool(&s.exact),
@@ -58,18 +57,6 @@ func (p *program) statsCommand() *cobra.Command {
   tasktable stats --since 7d --type SEND_EMAIL
   tasktable stats --since 15m --output json | jq '.attempts[] | select(.failure_rate > 0.1)'`,
 	}, append(opts, s.options()...), s.opened(s.run))
-}
-
-// windowOf takes a duration. Its units may be days and weeks, too.
-func windowOf(into *time.Duration) func(string) error {
-	return func(given string) error {
-		value, ok := term.ParseDistance(given)
-		if !ok || value < time.Second || value > inspect.MaxStatsWindow {
-			return errors.New("must be a duration of at least 1s, such as 15m, 12h or 7d")
-		}
-		*into = value
-		return nil
-	}
 }
 
 // statistics is the output of the command.

@@ -145,20 +145,23 @@ func (c Content) task(id string, caller Caller) (store.Task, error) {
 	return task, nil
 }
 
-// contentOf returns the content of a task, so that scheduling it again changes nothing.
-func contentOf(row store.Row, payload json.RawMessage, ifDead []store.Task) Content {
+// contentOf returns the content of a task.
+func contentOf(task store.Task) Content {
+	payload, _ := json.Marshal(task.Payload) // it is JSON already
 	c := Content{
-		Payload: Payload(payload), ScheduledAt: &row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
-		Expiration:            deref(secondsOf(row.Expiration)),
-		ExpectedExecutionTime: *secondsOf(&row.ExpectedExecutionTime), MaxAttempts: row.MaxAttempts,
-		Entity: deref(row.Entity), TenantID: deref(row.TenantID), Jitter: deref(secondsOf(row.Jitter)),
-		Retention: deref(secondsOf(row.Retention)), IfDead: ifDeadOf(ifDead),
+		Payload: payload, ScheduledAt: &task.At, Priority: task.Priority, Queue: task.Queue,
+		Expiration:            *secondsOf(&task.Expiration),
+		ExpectedExecutionTime: *secondsOf(&task.ExpectedExecutionTime), MaxAttempts: task.MaxAttempts,
+		Entity: task.Entity, TenantID: task.TenantID, Jitter: *secondsOf(&task.Jitter),
+		Retention: *secondsOf(&task.Retention), IfDead: ifDeadOf(task.IfDead),
 	}
-	if row.Cron != nil {
-		c.Cron, c.TimeZone = *row.Cron, deref(row.TimeZone)
-		c.Overlap, c.CatchUp = string(deref(row.Overlap)), string(deref(row.CatchUp))
-		c.CatchUpPaused, c.CatchUpLimit = string(deref(row.CatchUpPaused)), deref(row.CatchUpLimit)
-		c.EndsAt, c.MaxOccurrences = row.EndsAt, deref(row.MaxOccurrences)
+	if r := task.Recurrence; r != nil {
+		c.Cron, c.TimeZone, c.Overlap = r.Cron, r.TimeZone, string(r.Overlap)
+		c.CatchUp, c.CatchUpPaused = string(r.CatchUp), string(r.CatchUpPaused)
+		c.CatchUpLimit, c.MaxOccurrences = r.CatchUpLimit, r.MaxOccurrences
+		if !r.EndsAt.IsZero() {
+			c.EndsAt = &r.EndsAt
+		}
 	}
 	return c
 }
@@ -200,9 +203,9 @@ type Task struct {
 }
 
 func taskOf(row store.Row) Task {
-	ifDead, _ := store.IfDeadOf(row) // the database has checked it
+	of, _ := store.TaskOf(row) // the database has checked the row
 	return Task{
-		ID: row.ID, Content: contentOf(row, row.Payload, ifDead), Type: row.Type, Status: row.Status,
+		ID: row.ID, Content: contentOf(of), Type: row.Type, Status: row.Status,
 		Revision: row.Revision, AskedRevision: row.AskedRevision, Attempt: row.Attempt, Message: deref(row.Message),
 		Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
 		RunNowAt: row.RunNowAt, PausedUntil: row.PausedUntil, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,

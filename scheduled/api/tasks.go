@@ -280,21 +280,30 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 		return nil, refusal(CodeTaskFinished, fmt.Sprintf(
 			"the task has ended (%s), and an edit would run it again; if you want that, give scheduled_at", row.Status))
 	}
-	payload, err := c.tasks.Payload(ctx, row)
+	was, err := store.TaskOf(row)
 	if err != nil {
 		return nil, err
 	}
-	ifDead, err := c.tasks.IfDead(ctx, row)
-	if err != nil {
-		return nil, err
+	if in.Body.has("payload") {
+		payload, err := c.tasks.Payload(ctx, row)
+		if err != nil {
+			return nil, err
+		}
+		was.Payload = store.JSON(payload)
 	}
-	content, err := in.Body.applied(contentOf(row, payload, ifDead))
+	content, err := in.Body.applied(contentOf(was))
 	if err != nil {
 		return nil, err
 	}
 	task, err := c.task(in.ID, content)
 	if err != nil {
 		return nil, err
+	}
+	if !in.Body.has("payload") { // it may be encoded
+		task.Payload = was.Payload
+	}
+	if !in.Body.has("if_dead") {
+		task.IfDead = was.IfDead
 	}
 	task.Replace = true // the patch names cron, or keeps it
 	return c.scheduleTask(ctx, task)

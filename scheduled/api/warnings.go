@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -82,7 +83,7 @@ func (c call) warnings(task store.Task) (all []Warning) {
 	if c.doubts == nil {
 		return all
 	}
-	payload, err := task.Payload.(Payload).MarshalJSON()
+	payload, err := json.Marshal(task.Payload)
 	if err != nil {
 		return all
 	}

@@ -11,8 +11,8 @@ import (
 	"unicode"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // keyFormView is the form of a new key, as somebody has filled it in.
@@ -93,10 +93,12 @@ func (f keyFormView) rate() int {
 }
 
 func (f keyFormView) expiresIn() time.Duration {
-	lifetime, err := words.Length(f.ExpiresIn)
-	if f.ExpiresIn != "" && (err != nil || lifetime < time.Second || lifetime > keys.MaxExpiresIn) {
-		f.Errors["expires_in"] = "expires in must be a duration from 1s to 100 years, such as 12h, 90d or 52w"
+	if f.ExpiresIn == "" {
 		return 0
+	}
+	lifetime, err := when.LengthBetween(f.ExpiresIn, time.Second, keys.MaxExpiresIn)
+	if err != nil {
+		f.Errors["expires_in"] = "expires in " + err.Error()
 	}
 	return lifetime
 }

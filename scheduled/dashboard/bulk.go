@@ -17,6 +17,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 const (
@@ -110,7 +111,7 @@ func (v *visit) argumentOf(action *inspect.Action, wrong formErrors) (one input)
 		one = input{Name: "until", Label: "Paused until", List: "moments", Hint: "Empty: until somebody resumes " +
 			"them. Otherwise a time in the zone " + v.look.zone.String() + ", such as 2026-11-21 18:00, or +1h."}
 		var err error
-		action.Until, err = words.Time(v.form("until"), v.now, v.look.zone)
+		action.Until, err = when.Time(v.form("until"), v.now, v.look.zone)
 		if err == nil && !action.Until.IsZero() && !action.Until.After(v.now) {
 			err = errors.New("must be a time to come")
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // momentOf reads the time of a form. The field name has it as a browser's input writes it, in the zone of the field
@@ -37,9 +37,9 @@ func (v *visit) untilOf() (time.Time, error) {
 	return until, err
 }
 
-// typedField is words.Time for a field of a form, or for a parameter of an address. Its error names the field.
+// typedField is when.Time for a field of a form, or for a parameter of an address. Its error names the field.
 func typedField(name, text string, now time.Time, zone *time.Location) (time.Time, error) {
-	at, err := words.Time(text, now, zone)
+	at, err := when.Time(text, now, zone)
 	if err != nil {
 		return time.Time{}, notValid(fmt.Sprintf("%s %v, got %.100q.", upper(name), err, text))
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/handlers/notice/rules"
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 func (d *Dashboard) registerNotices(mux *http.ServeMux) {
@@ -75,11 +75,11 @@ func (r ruleView) DigestText() string {
 	if r.Digest == rules.AtOnce {
 		return "off"
 	}
-	return words.LengthText(r.Digest)
+	return when.LengthText(r.Digest)
 }
 
 // AfterText is how long something lasts before it is late, missed or unsuccessful.
-func (r ruleView) AfterText() string { return words.LengthText(r.After) }
+func (r ruleView) AfterText() string { return when.LengthText(r.After) }
 
 type recipientView struct {
 	rules.Recipient

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // recipientFormView is the form of a recipient.
@@ -95,7 +95,7 @@ func (v *visit) mutedUntil(former *time.Time) (*time.Time, error) {
 	if err != nil {
 		zone = v.look.zone
 	}
-	at, err := words.Time(v.form("muted_until"), v.now, zone)
+	at, err := when.Time(v.form("muted_until"), v.now, zone)
 	switch {
 	case err != nil || at.IsZero():
 		return nil, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // ruleFormView is the form of a rule.
@@ -109,12 +109,12 @@ func readTimes(v *visit, rule *rules.Rule) formErrors {
 	case "off":
 		rule.Digest = rules.AtOnce
 	default:
-		if rule.Digest, err = words.Length(text); err != nil || rule.Digest == 0 {
+		if rule.Digest, err = when.Length(text); err != nil || rule.Digest == 0 {
 			errs["digest"], rule.Digest = "digest must be off or a duration from 1s to 7d, such as 5m", 0
 		}
 	}
 	if text := v.form("after"); text != "" {
-		if rule.After, err = words.Length(text); err != nil || rule.After == 0 {
+		if rule.After, err = when.Length(text); err != nil || rule.After == 0 {
 			errs["after"], rule.After = "after must be a duration from 1s to 366d, such as 5m or 26h", 0
 		}
 	}

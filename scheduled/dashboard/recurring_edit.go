@@ -11,9 +11,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 const firesPreviewed = 5
@@ -89,7 +89,7 @@ func recurringFormOf(v *visit, row store.Row) recurringForm {
 		form.CatchUpLimit = strconv.Itoa(*row.CatchUpLimit)
 	}
 	if row.Jitter != nil {
-		form.Jitter = words.LengthText(*row.Jitter)
+		form.Jitter = when.LengthText(*row.Jitter)
 	}
 	if row.MaxOccurrences != nil {
 		form.MaxOccurrences = strconv.Itoa(*row.MaxOccurrences)
@@ -129,7 +129,7 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 		v.form("catch_up_paused"), v.form("catch_up_limit"), strings.TrimSpace(v.form("jitter")), v.form("ends_at"),
 		v.form("max_occurrences"),
 	}
-	task, err := view.Form.task(ctx, v, row)
+	task, err := view.Form.task(v, row)
 	if err == nil {
 		err = task.Check()
 	}
@@ -163,8 +163,6 @@ func (view recurringEditView) refuse(err error) (done, error) {
 	case errors.Is(err, store.ErrInvalid):
 		field, text := invalidField(err)
 		view.Field, view.Error = field, upper(text)+"."
-	case errors.Is(err, store.ErrUnknownCodec):
-		view.Error = "The payload is encoded, and this dashboard has no codec for it. Edit the task where the codec is."
 	default:
 		return done{}, err
 	}
@@ -178,8 +176,8 @@ func (view recurringEditView) refuse(err error) (done, error) {
 
 // task is the whole task as the form wants it. The fields that the form does not have stay as they are. A task that has
 // ended starts again now.
-func (f recurringForm) task(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
-	task, err := taskOf(ctx, v, row)
+func (f recurringForm) task(v *visit, row store.Row) (store.Task, error) {
+	task, err := store.TaskOf(row)
 	if err != nil {
 		return task, err
 	}
@@ -197,7 +195,7 @@ func (f recurringForm) task(ctx context.Context, v *visit, row store.Row) (store
 		return task, err
 	}
 	if f.Jitter != "" {
-		if task.Jitter, err = words.Length(f.Jitter); err != nil {
+		if task.Jitter, err = when.Length(f.Jitter); err != nil {
 			return task, notValid("jitter " + err.Error())
 		}
 	}

@@ -202,7 +202,7 @@ func TestVerbsOfARecurringTask(t *testing.T) {
 		t.Errorf("cancelled: %s, %s", b.row("nightly").Status, b.author("nightly"))
 	}
 	for rule, until := range map[string]string{
-		"Until must be a time to come.": "2000-01-01T00:00", "Until must be a time, such as": "tomorrow",
+		"Until must be a time to come.": "2000-01-01T00:00", "Until must be a time, such as": "soon",
 		"Until must be a time that clocks in Europe/Berlin show": "2099-03-29T02:30",
 	} {
 		post("late", "pause", "until", until).wants(t, http.StatusUnprocessableEntity, rule)

@@ -117,7 +117,7 @@ func TestTaskForWhoeverMay(t *testing.T) {
 		b.post("/tasks/one/"+verb, "revision", b.revision("one"), "confirmed", "1", "at-in", "+1h").wants(t, http.StatusForbidden)
 	}
 	scopes |= dashboard.Schedule
-	b.get("/tasks/one/edit").wants(t, 200, "Your scopes do not show the payload.").lacks(t, "secret")
+	b.get("/tasks/one/edit").wants(t, 200, "You do not see the payload").lacks(t, "secret")
 	b.post("/tasks/one/edit", "revision", b.revision("one"), "priority", "4", "payload", `{"type": "OTHER"}`).wants(t, 200)
 	if row := b.row("one"); row.Priority != 4 || !strings.Contains(string(row.Payload), "secret-3") {
 		t.Errorf("%d, %s", row.Priority, row.Payload)

@@ -10,8 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // editView is the page on which a person edits a task.
@@ -76,12 +78,12 @@ var editKinds = []editKind{
 			if row.Expiration == nil {
 				return ""
 			}
-			return words.LengthText(*row.Expiration)
+			return when.LengthText(*row.Expiration)
 		},
 		set: func(task *store.Task, text string) (err error) {
 			task.Expiration = 0
 			if text != "" {
-				task.Expiration, err = words.Length(text)
+				task.Expiration, err = when.Length(text)
 			}
 			return err
 		}},
@@ -95,9 +97,9 @@ var editKinds = []editKind{
 		}},
 	{Name: "expected_execution_time", Label: "Expected execution time",
 		Hint: "after that an attempt counts as lost, such as 5m", Type: "text",
-		text: func(_ *visit, row store.Row, _ string) string { return words.LengthText(row.ExpectedExecutionTime) },
+		text: func(_ *visit, row store.Row, _ string) string { return when.LengthText(row.ExpectedExecutionTime) },
 		set: func(task *store.Task, text string) (err error) {
-			task.ExpectedExecutionTime, err = words.Length(text)
+			task.ExpectedExecutionTime, err = when.Length(text)
 			return err
 		}},
 	{Name: "payload", Label: "Payload", Hint: "a JSON object with the field type", Type: "textarea",
@@ -126,11 +128,10 @@ func markOf(name, value string) string {
 // editOf returns the page of an edit that nobody has begun.
 func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 	view := editView{Row: row}
-	if _, err := v.tasks.Payload(ctx, row); errors.Is(err, store.ErrUnknownCodec) { // Schedule takes whole tasks alone
-		return view, notValid("The task cannot be edited here, because the dashboard does not have the codec of its " +
-			"payload. It can be moved, paused and cancelled.")
-	}
 	payload, shown, err := v.payload(ctx, row)
+	if errors.Is(err, store.ErrUnknownCodec) {
+		shown, err = false, nil
+	}
 	if err != nil {
 		return view, err
 	}
@@ -218,7 +219,7 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 		}
 		return view.again(http.StatusConflict, text)
 	}
-	task, wrong, err := view.task(ctx, v)
+	task, wrong, err := view.task(v)
 	switch {
 	case err != nil:
 		return done{}, err
@@ -229,7 +230,7 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	// The span in which the task was scheduled stays: an edit has none of its own.
-	receipts, err := v.tasks.ScheduleAs(ctx, v.db, []store.TaskAs{{Task: task, Trace: textOf(row.Trace)}})
+	receipt, err := v.tasks.Schedule(trace.ContextWithSpanContext(ctx, store.SpanOf(textOf(row.Trace))), v.db, task)
 	switch {
 	case errors.Is(err, store.ErrInvalid):
 		_, rule := invalidField(err)
@@ -238,7 +239,7 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	text := row.ID + " is changed."
-	switch receipts[0].Outcome {
+	switch receipt.Outcome {
 	case store.Unchanged, store.Finished:
 		text = "Nothing was different, so nothing was changed."
 	case store.Rearmed:
@@ -248,8 +249,8 @@ func saveEdit(ctx context.Context, v *visit) (done, error) {
 }
 
 // task returns the task as the person wants it, or the error of a field.
-func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong string, err error) {
-	if task, err = taskOf(ctx, on, v.Row); err != nil {
+func (v *editView) task(on *visit) (task store.Task, wrong string, err error) {
+	if task, err = store.TaskOf(v.Row); err != nil {
 		return task, "", err
 	}
 	moved := v.Row.Status == store.StatusCancelled
@@ -284,30 +285,4 @@ func (v *editView) task(ctx context.Context, on *visit) (task store.Task, wrong 
 			"now.", v.Row.Status)
 	}
 	return task, wrong, nil
-}
-
-// taskOf returns a task so that scheduling it again changes nothing.
-func taskOf(ctx context.Context, v *visit, row store.Row) (store.Task, error) {
-	payload, err := v.tasks.Payload(ctx, row) // Schedule encodes it again
-	if err != nil {
-		return store.Task{}, err
-	}
-	task := store.Task{
-		ID: row.ID, Payload: store.JSON(payload), At: row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
-		ExpectedExecutionTime: row.ExpectedExecutionTime, MaxAttempts: row.MaxAttempts, Entity: textOf(row.Entity),
-		TenantID: textOf(row.TenantID), Expiration: valueOr(row.Expiration), Jitter: valueOr(row.Jitter),
-		Retention: valueOr(row.Retention),
-	}
-	if task.IfDead, err = v.tasks.IfDead(ctx, row); err != nil {
-		return store.Task{}, err
-	}
-	if row.Cron != nil {
-		task.Recurrence = &store.Recurrence{
-			Cron: *row.Cron, TimeZone: textOf(row.TimeZone), Overlap: valueOr(row.Overlap),
-			CatchUp: valueOr(row.CatchUp), CatchUpPaused: valueOr(row.CatchUpPaused),
-			CatchUpLimit: valueOr(row.CatchUpLimit),
-			EndsAt:       valueOr(row.EndsAt), MaxOccurrences: valueOr(row.MaxOccurrences),
-		}
-	}
-	return task, nil
 }

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // pairView is the name of a field and its value: a time, or a text that may link to a page.
@@ -30,7 +30,7 @@ func fieldsOfRow(row store.Row) (fields []pairView) {
 	at := func(name string, value *time.Time) { add(pairView{Name: name, At: value}) }
 	length := func(name string, value *time.Duration) {
 		if value != nil {
-			text(name, words.LengthText(*value))
+			text(name, when.LengthText(*value))
 		}
 	}
 	add(pairView{Name: "queue", Text: row.Queue, List: "queue"})

@@ -8,9 +8,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // The orders of the list. A minus means that the latest comes first.
@@ -73,7 +73,7 @@ func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Fi
 		"scheduled_from": &filter.ScheduledFrom, "scheduled_to": &filter.ScheduledTo,
 		"finished_from": &filter.FinishedFrom, "finished_to": &filter.FinishedTo,
 	} {
-		*into, err = words.Time(values.Get(name), now, zone)
+		*into, err = when.Time(values.Get(name), now, zone)
 		wrong.note(name, err)
 	}
 	switch values.Get("archived") {

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
-	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // newTaskView is the form that schedules a task.
@@ -185,7 +185,7 @@ func typedTask(v *visit) (store.Task, formErrors) {
 	}
 	task.Payload = payloadOf(text("payload"), text("type"), wrong)
 	var err error
-	task.At, err = words.Time(text("at"), v.now, v.look.zone)
+	task.At, err = when.Time(text("at"), v.now, v.look.zone)
 	wrong.note("at", err)
 	for name, into := range map[string]*int{"priority": &task.Priority, "max_attempts": &task.MaxAttempts} {
 		if given := text(name); given != "" {
@@ -196,7 +196,7 @@ func typedTask(v *visit) (store.Task, formErrors) {
 		"expiration": &task.Expiration, "expected_execution_time": &task.ExpectedExecutionTime,
 	} {
 		if given := text(name); given != "" {
-			*into, err = words.Length(given)
+			*into, err = when.Length(given)
 			wrong.note(name, err)
 		}
 	}

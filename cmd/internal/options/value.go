@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // The functions of this file return functions for Option.Set. Each of these stores a value of one kind, or returns
@@ -49,15 +50,14 @@ func Int(into *int, minimum, maximum int) func(string) error {
 	}
 }
 
-// Duration takes a duration from minimum to maximum.
+// Duration takes a duration from minimum to maximum. Its units may be days and weeks, too.
 func Duration(into *time.Duration, minimum, maximum time.Duration) func(string) error {
 	return func(given string) error {
-		value, err := time.ParseDuration(given)
-		if err != nil || value < minimum || value > maximum {
-			return fmt.Errorf("must be a duration from %s to %s, such as 1500ms, 90s or 1h", minimum, maximum)
+		value, err := when.LengthBetween(given, minimum, maximum)
+		if err == nil {
+			*into = value
 		}
-		*into = value
-		return nil
+		return err //nolint:wrapcheck // it is the rule
 	}
 }
 
@@ -79,7 +79,7 @@ func DurationOrOff(into *time.Duration, maximum time.Duration) func(string) erro
 const minPeriod = time.Minute
 
 // PeriodRule describes the values that Period takes, except off.
-var PeriodRule = fmt.Sprintf("a duration from %s to %s, such as 720h", minPeriod, store.MaxRetention)
+const PeriodRule = "a duration between 1m and 100 years, such as 30d"
 
 // Period takes a duration of at least a minute, or off for ever. It stores off as -1. It takes no 0, because in a
 // Config of the library 0 means the default.

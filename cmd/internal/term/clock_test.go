@@ -52,3 +52,12 @@ func TestTook(t *testing.T) {
 
 // testNow is the time that the tests of this package go by.
 var testNow = time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
+
+func berlin(t *testing.T) *time.Location {
+	t.Helper()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone
+}
