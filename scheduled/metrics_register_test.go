@@ -13,13 +13,11 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// Without Config.Metrics there is nothing that counts, and nothing is put anywhere, least of all into the
-// default registry.
+// Without Config.Metrics nothing is registered anywhere, least of all in the default registry.
 func TestNoMetrics(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -36,33 +34,6 @@ func TestNoMetrics(t *testing.T) {
 			t.Errorf("the default registry has %s", family.GetName())
 		}
 	}
-	m := metrics.New(metrics.Config{})
-	if m != nil {
-		t.Fatalf("%+v", m)
-	}
-	unregister, err := m.Register()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unregister()
-	m.Begun(nil)
-	m.Ended()
-	m.Sees(taskdb.ListedLanes{}, nil)
-	m.Claimed([]taskdb.ClaimedTask{{}})
-	m.GateAnswered(1)
-	m.Settled(1, 1, nil)
-	m.Looked(metrics.Tick, true)
-	m.Passed(1, true)
-	m.Inserted(1, 1)
-	m.Carried(1)
-	if hooks := m.Hooks(); hooks != nil {
-		t.Errorf("%d hooks", len(hooks))
-	}
-	none := m.Of("JOB")
-	none.Starts(1)
-	none.Ran(1)
-	none.Recorded(taskdb.OutcomeCompleted)
-	none.Died("FAILED")
 }
 
 // Of two nodes with one registerer the second does not start, and says what to do. With labels of their own both

@@ -122,10 +122,12 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 		l.unwritten, l.claimedAt = true, time.Now()
 	}
 	rates{bytes: l.sizes}.claimed(taken)
-	l.metrics.Claimed(taken)
 	var dead []failures.Failure
 	for _, c := range taken {
-		if c.Fence == nil {
+		if of := l.metrics.Of(c.Type); c.Fence != nil {
+			of.Claimed.Inc()
+		} else {
+			of.Recorded(taskdb.OutcomeExpired)
 			dead = append(dead, failures.Failure{
 				ID:       c.ID,
 				Type:     c.Type,
@@ -264,6 +266,7 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTa
 	if _, err := l.config.River.InsertManyFastTx(ctx, tx, jobs); err != nil {
 		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
 	}
-	l.metrics.Inserted(len(jobs), time.Since(began))
+	l.metrics.InsertedJobs.Add(float64(len(jobs)))
+	l.metrics.InsertTook.Observe(time.Since(began).Seconds())
 	return nil
 }

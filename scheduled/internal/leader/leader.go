@@ -61,7 +61,7 @@ type Leader struct {
 	Quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
 }
 
-// Config is the configuration of a leader. Metrics may be nil.
+// Config is the configuration of a leader.
 type Config struct {
 	Session        *session.Session
 	Pool           *pgxpool.Pool // the engine's, for the walk

@@ -138,7 +138,8 @@ func (l *Leader) claimDue(
 ) (full time.Duration, err error) {
 	began := time.Now()
 	found, err := l.Pass(ctx)
-	l.metrics.Passed(time.Since(began), err != nil || found.Stuck)
+	l.metrics.PassTook.Observe(time.Since(began).Seconds())
+	l.metrics.Looked(metrics.Pass, err != nil || found.Stuck)
 	l.progress.note(err == nil && !found.Stuck)
 	if err != nil {
 		return 0, err

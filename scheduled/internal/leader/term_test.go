@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
@@ -27,7 +28,8 @@ func (b *bench) candidate() *Leader {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	l := New(Config{Session: life, Pool: b.Pool, Statements: b.Queries, Log: enginetest.Logger()})
+	l := New(Config{Session: life, Pool: b.Pool, Statements: b.Queries,
+		Metrics: metrics.New(metrics.Config{}), Log: enginetest.Logger()})
 	b.T.Cleanup(func() {
 		l.endTerm(context.Background())
 		life.Close(context.Background())

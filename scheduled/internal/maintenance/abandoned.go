@@ -39,8 +39,8 @@ type AbandonedConfig struct {
 	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min. It is so long that
 	// everything that takes claims back sooner has done so.
 	After    time.Duration
-	Within   time.Duration    // bounds each statement of a look; 0: 5 s
-	Metrics  *metrics.Metrics // nil: nothing is counted
+	Within   time.Duration // bounds each statement of a look; 0: 5 s
+	Metrics  *metrics.Metrics
 	Failures *failures.Notifier
 	Log      *slog.Logger
 }

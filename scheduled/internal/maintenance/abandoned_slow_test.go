@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -37,7 +38,8 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
 	a := NewAbandoned(AbandonedConfig{
 		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, After: 10 * time.Millisecond,
-		Within: time.Second, Failures: failures.New(failures.Config{}), Log: enginetest.Logger(),
+		Within: time.Second, Failures: failures.New(failures.Config{}), Metrics: metrics.New(metrics.Config{}),
+		Log: enginetest.Logger(),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

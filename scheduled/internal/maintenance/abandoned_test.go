@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -27,7 +28,8 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
 	a := NewAbandoned(AbandonedConfig{
-		Pool: b.Pool, Statements: b.Queries, Failures: failures.New(failures.Config{}), Log: enginetest.Logger(),
+		Pool: b.Pool, Statements: b.Queries, Failures: failures.New(failures.Config{}),
+		Metrics: metrics.New(metrics.Config{}), Log: enginetest.Logger(),
 	})
 	step := func() {
 		t.Helper()

@@ -27,9 +27,7 @@ type sight struct {
 
 // Sees stores the result of a tick.
 func (m *Metrics) Sees(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) {
-	if m != nil {
-		m.seen.Store(&sight{time.Now(), lanes, nodes})
-	}
+	m.seen.Store(&sight{time.Now(), lanes, nodes})
 }
 
 // sees returns the result of the last tick. It returns nil if there was none for long.
@@ -94,11 +92,16 @@ var gauges = []struct {
 
 var ofLane = []string{"queue", "type", "priority"}
 
-// Describe implements prometheus.Collector.
-func (m *Metrics) Describe(into chan<- *prometheus.Desc) {
-	for _, part := range m.parts {
-		part.Describe(into)
+func (m *Metrics) makeGauges() {
+	m.gauges = map[string]*prometheus.Desc{}
+	for _, one := range gauges {
+		m.gauges[one.name] = prometheus.NewDesc("tasktable_"+one.name, one.help, one.labels, nil)
 	}
+	m.all.MustRegister(m)
+}
+
+// Describe describes the gauges.
+func (m *Metrics) Describe(into chan<- *prometheus.Desc) {
 	for _, one := range m.gauges {
 		into <- one
 	}
@@ -107,11 +110,8 @@ func (m *Metrics) Describe(into chan<- *prometheus.Desc) {
 // show shows the value of one of the gauges.
 type show func(name string, value float64, labels ...string)
 
-// Collect implements prometheus.Collector. It does not ask the database.
+// Collect shows the gauges. It does not ask the database.
 func (m *Metrics) Collect(into chan<- prometheus.Metric) {
-	for _, part := range m.parts {
-		part.Collect(into)
-	}
 	show := func(name string, value float64, labels ...string) {
 		for i := range labels { // one that is not valid UTF-8 would spoil the whole scrape
 			labels[i] = strings.ToValidUTF8(labels[i], "?")

@@ -93,11 +93,12 @@ func TestMetricsAreBounded(t *testing.T) {
 	if _, err := m.Register(); err != nil {
 		t.Fatal(err)
 	}
-	var taken []taskdb.ClaimedTask
 	for i := range 1000 {
-		taken = append(taken, taskdb.ClaimedTask{Type: fmt.Sprintf("FOREIGN_%d", i), Fence: new(int64(i))})
+		m.Of(fmt.Sprintf("FOREIGN_%d", i)).Claimed.Inc()
 	}
-	m.Claimed(append(taken, taskdb.ClaimedTask{Type: "not UTF-8: \xff"}, taskdb.ClaimedTask{Type: ""}))
+	for _, kind := range []string{"not UTF-8: \xff", ""} {
+		m.Of(kind).Recorded(taskdb.OutcomeExpired)
+	}
 	got := enginetest.Scraped(t, registry)
 	if claims := enginetest.Some(got, "tasks_claimed_total"); len(claims) != 11 || claims[otherLabel] != 990 {
 		t.Errorf("%d types: %v", len(claims), claims)

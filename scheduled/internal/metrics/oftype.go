@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,20 +29,14 @@ var deadWords = []string{string(store.StatusFailed), string(store.StatusExpired)
 // OfType are the counters of one type. A batch looks them up once, because a look-up by labels for each task
 // would cost more than the counting itself.
 type OfType struct {
-	label          string // otherLabel if the type has no series of its own
-	claimed, waits prometheus.Counter
-	outcomes, dead map[string]prometheus.Counter
-
-	// These three are nil if this node has no handler for the type.
-	started         prometheus.Counter
-	delay, duration prometheus.Observer
+	label                    string // otherLabel if the type has no series of its own
+	Claimed, Started, Waited prometheus.Counter
+	Delay, Duration          prometheus.Observer
+	outcomes, dead           map[string]prometheus.Counter
 }
 
 // Of returns the metrics of a type. After the first maxTypeSeries types, all further types share one.
 func (m *Metrics) Of(kind string) *OfType {
-	if m == nil {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.types[kind] == nil && (len(m.types) >= maxTypeSeries || kind == "" || !utf8.ValidString(kind)) {
@@ -53,7 +46,9 @@ func (m *Metrics) Of(kind string) *OfType {
 		return found
 	}
 	made := &OfType{
-		label: kind, claimed: m.claimed.WithLabelValues(kind), waits: m.waits.WithLabelValues(kind),
+		label: kind, Claimed: m.claimed.WithLabelValues(kind), Started: m.started.WithLabelValues(kind),
+		Waited: m.waits.WithLabelValues(kind), Delay: m.delay.WithLabelValues(kind),
+		Duration: m.duration.WithLabelValues(kind),
 		outcomes: map[string]prometheus.Counter{}, dead: map[string]prometheus.Counter{},
 	}
 	for _, word := range outcomeWords {
@@ -66,38 +61,16 @@ func (m *Metrics) Of(kind string) *OfType {
 	return made
 }
 
-// Starts counts a called handler. delay is the time since its attempt was due.
-func (t *OfType) Starts(delay time.Duration) {
-	if t != nil {
-		t.started.Inc()
-		t.delay.Observe(delay.Seconds())
-	}
-}
-
-// Ran counts how long a handler took.
-func (t *OfType) Ran(took time.Duration) {
-	if t != nil {
-		t.duration.Observe(took.Seconds())
-	}
-}
-
 // Recorded counts a line of the history.
 func (t *OfType) Recorded(outcome string) {
-	if t != nil && t.outcomes[outcome] != nil {
-		t.outcomes[outcome].Inc()
+	if counter := t.outcomes[outcome]; counter != nil {
+		counter.Inc()
 	}
 }
 
 // Died counts a dead letter. It ignores a status that is not of a dead letter.
 func (t *OfType) Died(status string) {
-	if t != nil && t.dead[status] != nil {
-		t.dead[status].Inc()
-	}
-}
-
-// Waited counts an attempt that waits for something that is out of order.
-func (t *OfType) Waited() {
-	if t != nil {
-		t.waits.Inc()
+	if counter := t.dead[status]; counter != nil {
+		counter.Inc()
 	}
 }

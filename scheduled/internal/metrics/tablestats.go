@@ -32,7 +32,7 @@ type TableStatsConfig struct {
 	Pool       *pgxpool.Pool
 	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
-	Metrics    *Metrics      // nil: nothing is counted
+	Metrics    *Metrics      // without a registerer, nothing is counted
 	Every      time.Duration // the pause between two counts; 0: censusEvery
 	Leads      func() bool   // whether this node leads
 	Log        *slog.Logger
@@ -91,7 +91,7 @@ func (l laneLabels) compare(other laneLabels) int {
 // Run works until ctx is done.
 func (c *TableStats) Run(ctx context.Context) {
 	m := c.config.Metrics
-	if m == nil {
+	if m.config.Registerer == nil {
 		return
 	}
 	pause := min(time.Second, c.config.Every)

@@ -103,7 +103,7 @@ func (b *batch) finish(r *running, ended attempted) {
 	}
 	took := time.Since(r.began)
 	b.Averages.Observe(r.execution.Type, took)
-	b.tally.Ran(took)
+	b.tally.Duration.Observe(took.Seconds())
 	if ended.recorded != nil {
 		b.tell(r.Run, ended.Settlement, *ended.recorded, nil)
 		b.drop(r.Run)
@@ -166,7 +166,8 @@ func (b *batch) perform(
 	}
 	r.calls(e.StartedAt)
 	startTime(ctx)
-	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
+	b.tally.Started.Inc()
+	b.tally.Delay.Observe(e.StartedAt.Sub(e.DueAt).Seconds())
 	if err := variant.Run(ctx, e); err != nil {
 		return nil, nil, err
 	}

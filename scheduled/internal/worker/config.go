@@ -16,7 +16,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Config is the configuration of a worker. Codec, Metrics and Tracer may be nil.
+// Config is the configuration of a worker. Codec and Tracer may be nil.
 type Config struct {
 	EnginePool     *pgxpool.Pool
 	Pool           *pgxpool.Pool // gives transactional handlers their transactions

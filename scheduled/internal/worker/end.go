@@ -61,7 +61,7 @@ func (b *batch) tell(r *Run, s taskdb.Settlement, state taskdb.SettleResult, err
 		return
 	}
 	if s.Waits {
-		b.tally.Waited()
+		b.tally.Waited.Inc()
 	}
 	dead := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
 	if dead || s.Outcome == taskdb.OutcomeLost {

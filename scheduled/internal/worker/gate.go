@@ -130,7 +130,7 @@ func (w *Worker) gate(ctx context.Context, holds []taskdb.Claim, known map[int64
 	defer conn.Release()
 	asked := time.Now()
 	rows, err := w.gateEach(ctx, conn, holds, known)
-	w.config.Metrics.GateAnswered(time.Since(asked))
+	w.config.Metrics.GateTook.Observe(time.Since(asked).Seconds())
 	if err != nil {
 		return gateAnswer{}, err
 	}

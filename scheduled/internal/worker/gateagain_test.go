@@ -10,11 +10,16 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
+
+func gateConfig(b *bench) Config {
+	return Config{Statements: b.Queries, Quiet: quiet.New(), Metrics: metrics.New(metrics.Config{})}
+}
 
 // The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
 // which the transaction began, and by what has become of the task since.
@@ -62,7 +67,7 @@ func TestGateAgain(t *testing.T) {
 				asked := time.Now()
 				var e handlers.Execution
 				refused := (&batch{
-					Worker: &Worker{config: Config{Statements: b.Queries, Quiet: quiet.New()}, pace: newPace()},
+					Worker: &Worker{config: gateConfig(b), pace: newPace()},
 				}).gateAgain(t.Context(), tx, &Run{Claim: h}, &e)
 				switch {
 				case refused == nil && meanwhile.verdict == "":
@@ -77,7 +82,7 @@ func TestGateAgain(t *testing.T) {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			if refused := (&batch{
-				Worker: &Worker{config: Config{Statements: b.Queries, Quiet: quiet.New()}, pace: newPace()},
+				Worker: &Worker{config: gateConfig(b), pace: newPace()},
 			}).gateAgain(ended, one, &Run{Claim: h}, &handlers.Execution{}); refused == nil ||
 				refused.Verdict != verdictNoTx {
 				t.Errorf("with a context that has ended: %+v", refused)
@@ -112,7 +117,8 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 	})
 	claim := b.Take(time.Now())["a"]
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
-	config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
+	config := gateConfig(b)
+	config.EnginePool, config.StartAllowance = b.Pool, time.Second
 	one := &batch{Worker: &Worker{config: config, pace: newPace(), settling: t.Context()}}
 	lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
 	defer lease.close()

@@ -40,7 +40,8 @@ func (b *batch) attemptTx(
 	}
 	r.calls(e.StartedAt)
 	startTime(ctx)
-	b.tally.Starts(e.StartedAt.Sub(e.DueAt))
+	b.tally.Started.Inc()
+	b.tally.Delay.Observe(e.StartedAt.Sub(e.DueAt).Seconds())
 	if err := run(ctx, e); err != nil {
 		return nil, nil, err
 	}

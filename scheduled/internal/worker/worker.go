@@ -255,7 +255,7 @@ func (w *Worker) Work(job riverjobs.Job, holds []taskdb.Claim) {
 	if job.Window > 0 && len(holds) > job.Window {
 		b.window = newWindow(job.Window, len(holds))
 	}
-	w.config.Metrics.Carried(len(holds))
+	w.config.Metrics.JobTasks.Observe(float64(len(holds)))
 	// The slot of the queue comes last, so that no task holds one while it waits for something else.
 	if w.config.TypeSlots[job.Kind] > 0 {
 		b.places = append(b.places, slots.Place{Slots: w.typeSlots, Queue: job.Kind, What: "a slot of its type"})
