@@ -27,7 +27,7 @@ export GORACE ?= atexit_sleep_ms=0
 TEST = -vet=off -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race chaos torture mutants sizes soak fuzz clients pictures pages image lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race torture mutants sizes soak fuzz clients pictures pages image lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,10 +96,6 @@ test: $(AXE) ## Check the format, vet, build, and run all tests
 
 race: ## Run all tests with the race detector
 	go test $(RACE) $(TEST) ./...
-
-# What make test runs in short: ten minutes of killed, stopped and cut off nodes, and a hundred leaders killed at a tick.
-chaos: ## Run the long tests, of nodes that die
-	TASKTABLE_TEST_CHAOS=10m TASKTABLE_TEST_TICKS=100 go test -timeout 30m -v -run 'TestChaos|TestLeaderKilledAtTicks' ./scheduled
 
 # One after the other, each with all cores. What one finds stays in its package's testdata/fuzz, and from then on is a test. Go's
 # fuzzer sometimes takes the end of its time for a failure, and says so in a line of its own.

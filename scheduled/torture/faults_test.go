@@ -47,6 +47,9 @@ func (b *blow) draw(below time.Duration) time.Duration {
 
 // node does something to a node that nothing else is being done to.
 func (b *blow) node(ctx context.Context) {
+	if b.Kind == faultKill && b.random.IntN(2) == 0 && b.awaitTick(ctx) != nil {
+		return
+	}
 	leader, _, _, _ := b.leading(ctx)
 	s := b.take(leader)
 	if s == nil {
@@ -90,6 +93,16 @@ func (b *blow) node(ctx context.Context) {
 	case faultHush, faultSlow, faultNarrow:
 		b.worsen(ctx, s.wire, s.pools)
 	}
+}
+
+// aroundTick is how far from a whole second a kill is that is to come about one.
+const aroundTick = 50 * time.Millisecond
+
+// awaitTick waits until just before or just after a whole second, at which recurring tasks fire: a leader that is killed
+// then is about to make their occurrences, is making them, or has made them.
+func (b *blow) awaitTick(ctx context.Context) error {
+	tick := time.Now().Add(aroundTick).Truncate(time.Second).Add(time.Second)
+	return wait(ctx, time.Until(tick)-aroundTick+b.draw(2*aroundTick))
 }
 
 // take reserves some node for the fault, or returns nil if each has another fault already. The first fault that is
