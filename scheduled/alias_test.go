@@ -23,7 +23,7 @@ func (renamed) TaskType() string { return "RENAMED" }
 // by their old ids.
 func TestTasksOfAnOldName(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	ran := make(chan string, 10)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[renamed]) error {
 		ran <- task.ID + " " + task.Type + " " + task.Payload.Name
@@ -36,20 +36,20 @@ func TestTasksOfAnOldName(t *testing.T) {
 		return nil
 	}, handlers.Alias("JOB")))
 	enginetest.Eventually(t, patience, "the node lists both names", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
+		return s.Count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
 	})
 	long := func(task *store.Task) { task.At = time.Now().Add(-time.Hour) }
 	later := func(task *store.Task) { task.At = time.Now().Add(time.Hour) }
-	s.schedule("old", nil)
-	s.schedule("again", long)
-	s.schedule("turns", long)
-	s.schedule("edited", later)
-	if _, err := s.tasks.Schedule(t.Context(), s.pool, store.Task{
+	s.Add("old", nil)
+	s.Add("again", long)
+	s.Add("turns", long)
+	s.Add("edited", later)
+	if _, err := s.Tasks.Schedule(t.Context(), s.Pool, store.Task{
 		ID: "edited", Payload: renamed{"by its old id"},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.tasks.RunNow(t.Context(), s.pool, "edited"); err != nil {
+	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "edited"); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]int{}
@@ -63,14 +63,14 @@ func TestTasksOfAnOldName(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ran %v, want %v", got, want)
 	}
-	s.is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
-	s.is("turns", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
-	s.is("edited", store.StatusCompleted, taskdb.OutcomeCompleted)
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`); n != 4 {
+	s.Is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.Is("turns", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.Is("edited", store.StatusCompleted, taskdb.OutcomeCompleted)
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`); n != 4 {
 		t.Errorf("%d executions under the old name", n)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks`); n != 4 {
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks`); n != 4 {
 		t.Errorf("%d tasks", n)
 	}
 }
@@ -78,20 +78,20 @@ func TestTasksOfAnOldName(t *testing.T) {
 // A pause is of a name: the other goes on.
 func TestPauseOfAnOldName(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	if _, err := s.tasks.PauseScope(t.Context(), s.pool, store.Type("JOB"), time.Time{}, ""); err != nil {
+	s := newBench(t)
+	if _, err := s.Tasks.PauseScope(t.Context(), s.Pool, store.Type("JOB"), time.Time{}, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.node(
 		nil,
 		handlers.Handle(func(context.Context, *handlers.Task[renamed]) error { return nil }, handlers.Alias("JOB")),
 	)
-	s.schedule("old", nil)
-	s.schedule("new", func(task *store.Task) { task.Payload = renamed{"new"} })
-	s.is("new", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("old", store.StatusQueued)
-	if _, err := s.tasks.ResumeScope(t.Context(), s.pool, store.Type("JOB")); err != nil {
+	s.Add("old", nil)
+	s.Add("new", func(task *store.Task) { task.Payload = renamed{"new"} })
+	s.Is("new", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("old", store.StatusQueued)
+	if _, err := s.Tasks.ResumeScope(t.Context(), s.Pool, store.Type("JOB")); err != nil {
 		t.Fatal(err)
 	}
-	s.is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

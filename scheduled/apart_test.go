@@ -30,10 +30,11 @@ current_database()); END $$`
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	for _, off := range []string{"1 hour", "-1 hour"} {
 		t.Run(off, func(t *testing.T) {
-			f := newField(t)
-			f.exec(fmt.Sprintf(asideSQL, off))
-			f.pool.Reset() // connections made before have the true clock
-			if apart := time.Since(ask[time.Time](f, `SELECT clock_timestamp()`)).Abs(); apart < 59*time.Minute {
+			t.Parallel()
+			f := newBench(t)
+			f.Exec(fmt.Sprintf(asideSQL, off))
+			f.Pool.Reset() // connections made before have the true clock
+			if apart := time.Since(enginetest.Ask[time.Time](f.Bench, `SELECT clock_timestamp()`)).Abs(); apart < 59*time.Minute {
 				t.Fatalf("the clocks are %s apart", apart)
 			}
 			runByTheDatabasesClock(t, f)
@@ -41,13 +42,13 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	}
 }
 
-func runByTheDatabasesClock(t *testing.T, f *field) {
-	limit := enginetest.Limits(t, f.pool)
-	now := func() time.Time { return ask[time.Time](f, `SELECT clock_timestamp()`) }
+func runByTheDatabasesClock(t *testing.T, f *bench) {
+	limit := enginetest.Limits(t, f.Pool)
+	now := func() time.Time { return enginetest.Ask[time.Time](f.Bench, `SELECT clock_timestamp()`) }
 	v := newVisitor()
 	failed := false
 	stop := startNode(
-		t, f.nodePool(), nil, handlers.Handle(v.handle),
+		t, f.nodes, nil, handlers.Handle(v.handle),
 		handlers.Handle(func(context.Context, *handlers.Task[quick]) error {
 			if !failed {
 				failed = true
@@ -57,7 +58,7 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		}),
 	)
 	begin := time.Now()
-	running := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "now"}})
+	running := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "now"}})
 	execution := enginetest.Receive(t, v.began, patience, "what is due now runs")
 	if took := time.Since(begin); took > limit(2*time.Second) {
 		t.Errorf("what was due now began after %s", took)
@@ -65,19 +66,19 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 	if d := now().Sub(execution.StartedAt).Abs(); d > limit(5*time.Second) {
 		t.Errorf("StartedAt is %s from the database's clock", d)
 	}
-	if jobs := f.count(`SELECT count(*) FROM tasktable.river_job
+	if jobs := f.Count(`SELECT count(*) FROM tasktable.river_job
 		WHERE scheduled_at BETWEEN clock_timestamp() - interval '61 minutes'
-			AND clock_timestamp() - interval '59 minutes'`); jobs != f.count(
+			AND clock_timestamp() - interval '59 minutes'`); jobs != f.Count(
 		`SELECT count(*) FROM tasktable.river_job`,
 	) || jobs == 0 {
 		t.Error("a River job's time is not by the database's clock")
 	}
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+	if n := f.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 		WHERE lease_expires_at BETWEEN clock_timestamp() + interval '4 minutes'
 			AND clock_timestamp() + interval '7 minutes'`); n != 1 {
 		t.Error("the lease is not by the database's clock")
 	}
-	if _, err := enginetest.Tasks.Cancel(t.Context(), f.pool, running.ID); err != nil {
+	if _, err := enginetest.Tasks.Cancel(t.Context(), f.Pool, running.ID); err != nil {
 		t.Fatal(err)
 	}
 	if cause := enginetest.Receive(
@@ -86,32 +87,31 @@ func runByTheDatabasesClock(t *testing.T, f *field) {
 		t.Errorf("cause %v", cause)
 	}
 
-	soon := enginetest.Schedule(t, f.pool, store.Task{
+	soon := enginetest.Schedule(t, f.Pool, store.Task{
 		Payload: enginetest.Job{Name: "soon"}, At: now().Add(1500 * time.Millisecond),
 	})
-	late := enginetest.Schedule(t, f.pool, store.Task{
+	late := enginetest.Schedule(t, f.Pool, store.Task{
 		Payload: enginetest.Job{Name: "late"}, At: now().Add(-time.Minute), Expiration: 30 * time.Second,
 	})
-	later := enginetest.Schedule(t, f.pool, store.Task{
+	later := enginetest.Schedule(t, f.Pool, store.Task{
 		Payload: enginetest.Job{Name: "later"}, At: now().Add(30 * time.Minute),
 	})
-	retried := enginetest.Schedule(t, f.pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
+	retried := enginetest.Schedule(t, f.Pool, store.Task{Payload: quick{Name: "retried"}, Expiration: 20 * time.Second})
 	ran := enginetest.Receive(t, v.began, patience, "what is due soon runs")
 	lag := ran.StartedAt.Sub(ran.ScheduledAt)
 	t.Logf("%s began %s after its time", ran.ID, lag)
 	if ran.ID != soon.ID || lag < 0 || lag > limit(time.Second) {
 		t.Errorf("%s began %s after its time", ran.ID, lag)
 	}
-	enginetest.Await(t, f.pool, late.ID, patience, store.StatusExpired)
-	enginetest.Await(t, f.pool, retried.ID, patience, store.StatusCompleted)
-	f.never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
+	enginetest.Await(t, f.Pool, late.ID, patience, store.StatusExpired)
+	enginetest.Await(t, f.Pool, retried.ID, patience, store.StatusCompleted)
+	f.Never("an attempt began before its time", `SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE started_at < due_at`)
-	if row := enginetest.Await(t, f.pool, later.ID, patience, store.StatusQueued); row.Attempt != 0 ||
+	if row := enginetest.Await(t, f.Pool, later.ID, patience, store.StatusQueued); row.Attempt != 0 ||
 		len(v.began) != 0 {
 		t.Error("what is due in half an hour has begun")
 	}
 	close(v.let)
-	enginetest.Await(t, f.pool, soon.ID, patience, store.StatusCompleted)
+	enginetest.Await(t, f.Pool, soon.ID, patience, store.StatusCompleted)
 	stop()
-	f.nothingLeft()
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // quickType has the node take a type for a quick one.
-func (tr *troupe) quickType(kind string) {
+func (tr *prepared) quickType(kind string) {
 	for range worker.AverageRuns {
 		tr.worker.Averages.Observe(kind, time.Microsecond)
 	}
@@ -28,47 +28,47 @@ func (tr *troupe) quickType(kind string) {
 // slot each: they run on.
 func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2} }, handlers.Handle(s.handle))
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2} }, handlers.Handle(s.Handle))
 	s.nobodyLeads()
 	const n = 50
 	for i := range n {
-		s.schedule(fmt.Sprintf("%02d", i), nil)
+		s.Add(fmt.Sprintf("%02d", i), nil)
 	}
 	tr.quickType("JOB")
 	tr.oneBatch("default", n)
 	began := time.Now()
 	tr.run()
-	first := s.begins("00")
+	first := s.Begins("00")
 	enginetest.Eventually(t, patience, "the rest is queued again", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
 	})
 	if took := time.Since(began); took < worker.MaxStint || took > limit(5*time.Second) {
 		t.Errorf("after %s", took)
 	}
-	if n := s.count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
+	if n := s.Count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'RELEASED'`); n > 5 {
 		t.Errorf("released by %d statements", n)
 	}
-	if got := s.errorOf("49"); got != "it waited too long for a slot" {
+	if got := s.ErrorOf("49"); got != "it waited too long for a slot" {
 		t.Errorf("recorded as %q", got)
 	}
-	if first.ctx.Err() != nil {
-		t.Errorf("the first one's context ended: %v", context.Cause(first.ctx))
+	if first.Ctx.Err() != nil {
+		t.Errorf("the first one's context ended: %v", context.Cause(first.Ctx))
 	}
-	second := s.begins("01")
-	first.end <- nil
-	second.end <- nil
-	s.is("00", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("01", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.idle("02", "49")
+	second := s.Begins("01")
+	first.End <- nil
+	second.End <- nil
+	s.Is("00", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("01", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Idle("02", "49")
 }
 
 // A batch that is slow, but whose tasks take no slot of their own, goes back as well.
 func TestSlowBatchGoesBack(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	tr := s.prepare(
 		func(c *Config) { c.Queues = map[string]int{"default": 1} },
 		handlers.Handle(func(ctx context.Context, _ *handlers.Task[enginetest.Job]) error {
@@ -83,19 +83,19 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	s.nobodyLeads()
 	const n = 100
 	for i := range n {
-		s.schedule(fmt.Sprintf("%02d", i), nil)
+		s.Add(fmt.Sprintf("%02d", i), nil)
 	}
 	tr.quickType("JOB")
 	tr.oneBatch("default", n)
 	tr.run()
 	enginetest.Eventually(t, patience, "all has an end", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
 	})
-	if ran := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+	if ran := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
 		t.Errorf("%d ran", ran)
 	}
-	if got := s.errorOf("99"); got != "the tasks before it took too long" {
+	if got := s.ErrorOf("99"); got != "the tasks before it took too long" {
 		t.Errorf("recorded as %q", got)
 	}
 }
@@ -104,10 +104,10 @@ func TestSlowBatchGoesBack(t *testing.T) {
 // else is quick meanwhile.
 func TestLargePayloadsStart(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	w := enginetest.NewWire()
 	w.Rate = 4 << 20
-	settings := s.pool.Config()
+	settings := s.Pool.Config()
 	settings.ConnConfig.DialFunc = w.Dial
 	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
 	if err != nil {
@@ -121,20 +121,20 @@ func TestLargePayloadsStart(t *testing.T) {
 	const n = 20
 	large := strings.Repeat("0123456789abcdef", 200<<10/16)
 	for i := range n {
-		s.schedule(fmt.Sprintf("large %02d", i), func(task *store.Task) { task.Payload = enginetest.Job{Name: large} })
+		s.Add(fmt.Sprintf("large %02d", i), func(task *store.Task) { task.Payload = enginetest.Job{Name: large} })
 	}
 	tr.quickType("JOB")
 	tr.oneBatch("default", n)
 	tr.run()
-	for i := 0; s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %'
+	for i := 0; s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %'
 		AND status = 'COMPLETED'`) < n; i++ {
 		if i == 300 {
-			t.Fatalf("%d of %d have run", s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+			t.Fatalf("%d of %d have run", s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 				WHERE id LIKE 'large %' AND status = 'COMPLETED'`), n)
 		}
 		id := fmt.Sprint("small ", i)
-		s.schedule(id, func(task *store.Task) { task.Queue = "other" })
-		enginetest.Await(t, s.pool, id, patience, store.StatusCompleted)
+		s.Add(id, func(task *store.Task) { task.Queue = "other" })
+		enginetest.Await(t, s.Pool, id, patience, store.StatusCompleted)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestLargePayloadsStart(t *testing.T) {
 // connection.
 func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	settings := s.nodes.Config()
 	settings.MaxConns = 3 // one transactional handler at once
 	s.nodes.Close()
@@ -154,21 +154,21 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	plain := make(chan struct{})
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} },
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
-			return s.handle(ctx, task)
+			return s.Handle(ctx, task)
 		}),
 		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { close(plain); return nil }))
-	s.schedule("first", nil)
-	first := s.begins("first")
-	s.schedule("second", nil)
-	enginetest.Await(t, s.pool, "second", patience, store.StatusExecuting)
-	s.schedule("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
+	s.Add("first", nil)
+	first := s.Begins("first")
+	s.Add("second", nil)
+	enginetest.Await(t, s.Pool, "second", patience, store.StatusExecuting)
+	s.Add("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
 	enginetest.Receive(t, plain, patience, "the plain task runs")
-	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
-	first.end <- nil
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.begins("second").end <- nil
-	row := enginetest.Await(t, s.pool, "second", patience, store.StatusCompleted)
-	if history := enginetest.Outcomes(t, s.pool, "second"); row.Attempt != 1 || len(history) < 2 ||
+	s.Is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
+	first.End <- nil
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Begins("second").End <- nil
+	row := enginetest.Await(t, s.Pool, "second", patience, store.StatusCompleted)
+	if history := enginetest.Outcomes(t, s.Pool, "second"); row.Attempt != 1 || len(history) < 2 ||
 		history[0] != taskdb.OutcomeReleased {
 		t.Errorf("attempt %d, history %v", row.Attempt, history)
 	}

@@ -26,23 +26,23 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			const n, settled = 40, 3
 			for i := range n {
-				s.schedule(fmt.Sprintf("%02d", i), func(task *store.Task) { task.MaxAttempts = 1 })
+				s.Add(fmt.Sprintf("%02d", i), func(task *store.Task) { task.MaxAttempts = 1 })
 			}
-			tr := s.prepare(nil, handlers.Handle(s.handle))
+			tr := s.prepare(nil, handlers.Handle(s.Handle))
 			tr.oneBatch("default", n)
-			s.exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text],
+			s.Exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text],
 				attempted_at = now(), metadata = $2::text::jsonb`, taskdb.ClientID(999_999), test.metadata)
-			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
+			s.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
 				finished_at = now() WHERE id < $1`, fmt.Sprintf("%02d", settled))
 			tr.turn()
 			enginetest.Eventually(t, patience, "the claims are taken back", func() bool {
 				if _, err := tr.leader.Tick(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`) == 0
+				return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`) == 0
 			})
 			for what, want := range map[string]int{
 				fmt.Sprintf(`SELECT count(*) FROM tasktable.scheduled_tasks
@@ -53,7 +53,7 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 				`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`: n - settled -
 					test.lost,
 			} {
-				if got := s.count(what); got != want {
+				if got := s.Count(what); got != want {
 					t.Errorf("%s: %d, want %d", what, got, want)
 				}
 			}
@@ -65,21 +65,21 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 // A task that takes long does not keep the rest of its job from running. The job says how far the node goes on.
 func TestBatchGoesOnPastItsWindow(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	const n = 4
 	for i := range n {
-		s.schedule(fmt.Sprint(i), nil)
+		s.Add(fmt.Sprint(i), nil)
 	}
-	tr := s.prepare(nil, handlers.Handle(s.handle))
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	tr.oneBatch("default", n)
-	s.exec(`UPDATE tasktable.river_job SET metadata = metadata || '{"window": 1}'`)
+	s.Exec(`UPDATE tasktable.river_job SET metadata = metadata || '{"window": 1}'`)
 	tr.run()
-	slow := s.begins("0")
+	slow := s.Begins("0")
 	for i := 1; i < n; i++ {
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	s.sees("the job says so", `SELECT (metadata ->> 'began')::int >= 4 FROM tasktable.river_job`)
-	slow.end <- nil
-	s.is("0", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Sees("the job says so", `SELECT (metadata ->> 'began')::int >= 4 FROM tasktable.river_job`)
+	slow.End <- nil
+	s.Is("0", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -53,9 +53,9 @@ var (
 // Each statement of a busy node that sets EXECUTING locks its rows first, and skips the rows that others have locked.
 func TestEachClaimSkipsLockedRows(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	sent := &statementLog{sent: map[string]bool{}}
-	settings := s.pool.Config()
+	settings := s.Pool.Config()
 	settings.ConnConfig.Tracer = sent
 	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
 	if err != nil {
@@ -65,16 +65,16 @@ func TestEachClaimSkipsLockedRows(t *testing.T) {
 	s.nodes = nodes
 	s.node(nil)
 	soon := time.Now().Add(time.Second)
-	s.schedule("locked", func(task *store.Task) { task.At = soon })
-	unlock := enginetest.Lock(t, s.pool, "locked")
-	s.schedule("plain", func(task *store.Task) { task.At = soon })
-	s.schedule("expires", func(task *store.Task) { task.At, task.Expiration = soon.Add(-time.Hour), time.Minute })
-	s.begins("plain").end <- nil
-	s.is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("expires", store.StatusExpired, taskdb.OutcomeExpired)
+	s.Add("locked", func(task *store.Task) { task.At = soon })
+	unlock := enginetest.Lock(t, s.Pool, "locked")
+	s.Add("plain", func(task *store.Task) { task.At = soon })
+	s.Add("expires", func(task *store.Task) { task.At, task.Expiration = soon.Add(-time.Hour), time.Minute })
+	s.Begins("plain").End <- nil
+	s.Is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("expires", store.StatusExpired, taskdb.OutcomeExpired)
 	unlock()
-	s.begins("locked").end <- nil
-	s.is("locked", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Begins("locked").End <- nil
+	s.Is("locked", store.StatusCompleted, taskdb.OutcomeCompleted)
 	sent.mu.Lock()
 	defer sent.mu.Unlock()
 	claims := 0

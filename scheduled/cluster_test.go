@@ -18,7 +18,7 @@ import (
 // of them is stuck or away, the other does not notice.
 func TestServicesShareATable(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var mu sync.Mutex
 	ranBy := map[string]string{}
 	serve := func(service string, slots int, parts ...handlers.Part) (stop func()) {
@@ -33,7 +33,7 @@ func TestServicesShareATable(t *testing.T) {
 		}
 	}
 	mails := note("mails")
-	stopEvents := serve("events", 2, handlers.Handle(s.handle))
+	stopEvents := serve("events", 2, handlers.Handle(s.Handle))
 	serve(
 		"mails", 5,
 		handlers.Handle(func(ctx context.Context, task *handlers.Task[ownBackoff]) error {
@@ -43,7 +43,7 @@ func TestServicesShareATable(t *testing.T) {
 	ids := func(prefix string, n int) (ids []string) {
 		for i := range n {
 			id := fmt.Sprint(prefix, i)
-			s.schedule(id, func(task *store.Task) {
+			s.Add(id, func(task *store.Task) {
 				if prefix != "event " {
 					task.Payload = ownBackoff{}
 				}
@@ -54,40 +54,40 @@ func TestServicesShareATable(t *testing.T) {
 	}
 	// The events' service is stuck, and has a long backlog.
 	events := ids("event ", 30)
-	first := s.begins(events[0])
+	first := s.Begins(events[0])
 	for _, id := range ids("mail ", 50) {
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB'
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB'
 		AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
 		t.Errorf("%d events wait", n)
 	}
 	// It works again.
-	first.end <- nil
+	first.End <- nil
 	for _, id := range events[1:] {
-		s.begins(id).end <- nil
+		s.Begins(id).End <- nil
 	}
 	for _, id := range events {
-		enginetest.Await(t, s.pool, id, patience, store.StatusCompleted)
+		enginetest.Await(t, s.Pool, id, patience, store.StatusCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
 		t.Errorf("%d claims came to something else", n)
 	}
 	// It is away, and the leader has had its second to notice: its tasks wait, unclaimed, and those of the other run.
 	stopEvents()
-	s.passes(time.Now().Add(2500 * time.Millisecond))
-	s.schedule("event away", nil)
+	s.Passes(time.Now().Add(2500 * time.Millisecond))
+	s.Add("event away", nil)
 	for _, id := range ids("late mail ", 10) {
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if row := enginetest.Await(t, s.pool, "event away", patience, store.StatusQueued); row.Attempt != 0 ||
+	if row := enginetest.Await(t, s.Pool, "event away", patience, store.StatusQueued); row.Attempt != 0 ||
 		row.Fence != nil {
 		t.Errorf("an event without its service was claimed: %+v", row)
 	}
-	serve("events", 2, handlers.Handle(s.handle))
-	s.begins("event away").end <- nil
-	s.is("event away", store.StatusCompleted, taskdb.OutcomeCompleted)
+	serve("events", 2, handlers.Handle(s.Handle))
+	s.Begins("event away").End <- nil
+	s.Is("event away", store.StatusCompleted, taskdb.OutcomeCompleted)
 	mu.Lock()
 	defer mu.Unlock()
 	for id, by := range ranBy {
@@ -100,7 +100,7 @@ func TestServicesShareATable(t *testing.T) {
 // Two nodes with the same types share the work, and each task runs once; also those that fail at first.
 func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var mu sync.Mutex
 	runs := map[string]int{}
 	by := map[int]int{}
@@ -133,11 +133,11 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 		}
 		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: enginetest.Job{Name: name}, Priority: i % 3})
 	}
-	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
+	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, list); err != nil {
 		t.Fatal(err)
 	}
 	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	mu.Lock()
 	defer mu.Unlock()
@@ -157,7 +157,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	if len(runs) != n || by[0] < n/20 || by[1] < n/20 {
 		t.Errorf("%d tasks ran, %d times on one node and %d on the other", len(runs), by[0], by[1])
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+	if got := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome NOT IN ('COMPLETED', 'RETRIED', 'RELEASED')`); got != 0 {
 		t.Errorf("%d claims came to something else", got)
 	}

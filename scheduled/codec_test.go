@@ -23,14 +23,14 @@ import (
 )
 
 // sealing is a stage whose tasks are encrypted.
-func sealing(t *testing.T) (*stage, store.Codec) {
+func sealing(t *testing.T) (*bench, store.Codec) {
 	t.Helper()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newStage(t)
-	s.tasks = store.New(store.Config{Service: "test", Codec: codec})
+	s := newBench(t)
+	s.Tasks = store.New(store.Config{Service: "test", Codec: codec})
 	return s, codec
 }
 
@@ -72,10 +72,10 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	t.Parallel()
 	const canary = "cAnAry-of-a-payload-7x"
 	s, codec := sealing(t)
-	s.exec(`CREATE TABLE public.jobs_seen (row text)`)
-	s.exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen
+	s.Exec(`CREATE TABLE public.jobs_seen (row text)`)
+	s.Exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen
 		VALUES (NEW::text); RETURN NULL; END $$`)
-	s.exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW
+	s.Exec(`CREATE TRIGGER see AFTER INSERT OR UPDATE ON tasktable.river_job FOR EACH ROW
 		EXECUTE FUNCTION public.see()`)
 	seen := make(chan string, 100)
 	var inMiddleware atomic.Int32
@@ -117,25 +117,25 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 		return func(task *store.Task) { task.Payload, task.MaxAttempts = enginetest.Job{Name: canary + " " + id}, 1 }
 	}
 	for _, id := range []string{"first", "fails"} {
-		s.schedule(id, hidden(id))
+		s.Add(id, hidden(id))
 	}
-	s.schedule("again", func(task *store.Task) {
+	s.Add("again", func(task *store.Task) {
 		task.Payload, task.At = enginetest.Job{Name: canary + " again"}, time.Now().Add(-time.Hour)
 	})
-	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{canary + " tx"} })
+	s.Add("tx", func(task *store.Task) { task.Payload = secretTx{canary + " tx"} })
 	for _, which := range []string{"old", "new"} {
-		s.schedule("edited", func(task *store.Task) {
+		s.Add("edited", func(task *store.Task) {
 			task.Payload, task.At = enginetest.Job{Name: canary + which}, time.Now().Add(time.Hour)
 		})
 	}
-	s.schedule("deleted", func(task *store.Task) {
+	s.Add("deleted", func(task *store.Task) {
 		task.Payload, task.At = enginetest.Job{Name: canary}, time.Now().Add(time.Hour)
 	})
-	if _, err := s.tasks.Delete(t.Context(), s.pool, "deleted"); err != nil {
+	if _, err := s.Tasks.Delete(t.Context(), s.Pool, "deleted"); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Await(t, s.pool, "declared", patience, store.StatusQueued)
-	if _, err := s.tasks.RunNow(t.Context(), s.pool, "declared"); err != nil {
+	enginetest.Await(t, s.Pool, "declared", patience, store.StatusQueued)
+	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "declared"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -150,49 +150,49 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) || inMiddleware.Load() != 8 {
 		t.Errorf("handlers were given %v, want %v; middleware %d", got, want, inMiddleware.Load())
 	}
-	s.is("fails", store.StatusFailed, taskdb.OutcomeFailed)
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
-	s.is("tx", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("fails", store.StatusFailed, taskdb.OutcomeFailed)
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
+	s.Is("tx", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.isNowhere(canary)
 }
 
 // isNowhere looks for a text in each table of the database, as it is and as base64.
-func (s *stage) isNowhere(text string) {
-	s.t.Helper()
+func (s *bench) isNowhere(text string) {
+	s.T.Helper()
 	forms := []string{text}
 	// Of three places in a group of base64 the text has one; its ends depend on what is beside it.
 	for shift := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + text))
 		forms = append(forms, coded[4:len(coded)-4])
 	}
-	rows, err := s.pool.Query(
-		s.t.Context(),
+	rows, err := s.Pool.Query(
+		s.T.Context(),
 		`SELECT format('SELECT coalesce(string_agg(t::text, ''; ''), '''') FROM %I.%I AS t', schemaname, tablename)
 		FROM pg_tables WHERE schemaname IN ('tasktable', 'public')`,
 	)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	queries, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(queries) < 8 {
-		s.t.Fatal(queries, err)
+		s.T.Fatal(queries, err)
 	}
 	size := 0
 	for _, query := range queries {
 		var all string
-		if err := s.pool.QueryRow(s.t.Context(), query).Scan(&all); err != nil {
-			s.t.Fatal(err)
+		if err := s.Pool.QueryRow(s.T.Context(), query).Scan(&all); err != nil {
+			s.T.Fatal(err)
 		}
 		size += len(all)
 		for _, form := range forms {
 			if at := strings.Index(all, form); at >= 0 {
-				s.t.Errorf("%s: …%s…", query, all[max(at-200, 0):min(at+50, len(all))])
+				s.T.Errorf("%s: …%s…", query, all[max(at-200, 0):min(at+50, len(all))])
 			}
 		}
 	}
 	if size < 5000 {
-		s.t.Errorf("only %d bytes were looked at", size)
+		s.T.Errorf("only %d bytes were looked at", size)
 	}
 }
 
@@ -216,13 +216,13 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		return nil
 	}))
 
-	s.schedule("for a while", nil)
-	s.is("for a while", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+	s.Add("for a while", nil)
+	s.Is("for a while", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	if got := <-ran; got != "for a while" {
 		t.Errorf("ran with %q", got)
 	}
 	plain := store.New(store.Config{})
-	if _, err := plain.Schedule(t.Context(), s.pool, store.Task{
+	if _, err := plain.Schedule(t.Context(), s.Pool, store.Task{
 		ID: "plain", Payload: enginetest.Job{Name: "of before"},
 	}); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	insert := func(id, sql string, args ...any) {
-		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, max_attempts, payload)
+		s.Exec(`INSERT INTO tasktable.scheduled_tasks (id, max_attempts, payload)
 			VALUES ($1, 2, `+sql+`)`, append([]any{id}, args...)...)
 	}
 	insert("copied", `(SELECT payload FROM tasktable.scheduled_tasks WHERE id = 'for a while')`)
@@ -255,8 +255,8 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 			`invalid: payload of type JOB must have $codec and $data, both texts, and no other field but type`,
 		},
 	} {
-		s.is(id, store.StatusFailed, want.outcomes...)
-		if got := s.errorOf(id); got != want.err {
+		s.Is(id, store.StatusFailed, want.outcomes...)
+		if got := s.ErrorOf(id); got != want.err {
 			t.Errorf("%s: %q, want %q", id, got, want.err)
 		}
 	}
@@ -274,22 +274,22 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 			t.Errorf("ran with %q", task.Payload.Name)
 			return nil
 		}))
-	s.schedule("a", nil)
+	s.Add("a", nil)
 	enginetest.Eventually(t, patience, "an attempt has failed", func() bool {
-		return len(enginetest.Outcomes(t, s.pool, "a")) > 0
+		return len(enginetest.Outcomes(t, s.Pool, "a")) > 0
 	})
-	if got, want := s.errorOf("a"),
+	if got, want := s.ErrorOf("a"),
 		`payload of type JOB is encoded by "seal/test": unknown codec: none is configured`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	stop()
 	s.node(func(c *Config) { c.Codec = codec })
-	a := s.begins("a")
+	a := s.Begins("a")
 	if a.Payload.Name != "a" {
 		t.Errorf("ran with %q", a.Payload.Name)
 	}
-	a.end <- nil
-	row := enginetest.Await(t, s.pool, "a", patience, store.StatusCompleted)
+	a.End <- nil
+	row := enginetest.Await(t, s.Pool, "a", patience, store.StatusCompleted)
 	if row.Attempt < 2 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
@@ -300,7 +300,7 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 	t.Parallel()
 	s, codec := sealing(t)
-	s.exec(`CREATE TABLE public.effects (attempt int)`)
+	s.Exec(`CREATE TABLE public.effects (attempt int)`)
 	var down atomic.Bool
 	s.node(func(c *Config) {
 		c.Codec = failing{codec, func() error {
@@ -331,21 +331,21 @@ func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
 			_, err := tx.Exec(ctx, `INSERT INTO public.effects VALUES ($1)`, task.Attempt)
 			return err
 		}))
-	s.schedule("plain", nil)
-	s.is("plain", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
-	s.schedule("tx", func(task *store.Task) { task.Payload = secretTx{"tx"} })
-	s.is("tx", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
-	if n := s.count(`SELECT sum(attempt) FROM public.effects`); n != 2 {
+	s.Add("plain", nil)
+	s.Is("plain", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+	s.Add("tx", func(task *store.Task) { task.Payload = secretTx{"tx"} })
+	s.Is("tx", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+	if n := s.Count(`SELECT sum(attempt) FROM public.effects`); n != 2 {
 		t.Errorf("effects of attempts that add up to %d", n)
 	}
-	s.schedule("too much", func(task *store.Task) { task.MaxAttempts = 2 })
-	s.is("too much", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
-	if got := s.errorOf("too much"); !strings.Contains(got, "payload must be at most 256 KiB of JSON text, got 2731") {
+	s.Add("too much", func(task *store.Task) { task.MaxAttempts = 2 })
+	s.Is("too much", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
+	if got := s.ErrorOf("too much"); !strings.Contains(got, "payload must be at most 256 KiB of JSON text, got 2731") {
 		t.Errorf("error %q", got)
 	}
 	for _, id := range []string{"after", "tx after"} {
-		row := enginetest.Await(t, s.pool, id, patience, store.StatusQueued)
-		if got, err := s.tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) ||
+		row := enginetest.Await(t, s.Pool, id, patience, store.StatusQueued)
+		if got, err := s.Tasks.Payload(t.Context(), row); err != nil || !json.Valid(got) ||
 			!strings.Contains(string(got), id) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
@@ -369,11 +369,11 @@ func TestDecodingThatTakesLong(t *testing.T) {
 					return nil
 				}}
 			})
-			s.schedule(id, nil)
+			s.Add(id, nil)
 			end := enginetest.Receive(t, decoding, patience, "it is decoded")
 			let := time.After(worker.GateValid + 50*time.Millisecond)
 			if id == "edited" {
-				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
+				if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -381,16 +381,16 @@ func TestDecodingThatTakesLong(t *testing.T) {
 			gate := time.Now()
 			close(end)
 			if id == "edited" {
-				s.is(id, store.StatusCancelled, taskdb.OutcomeCancelled)
-				s.idle(id)
+				s.Is(id, store.StatusCancelled, taskdb.OutcomeCancelled)
+				s.Idle(id)
 				return
 			}
-			a := s.begins(id)
+			a := s.Begins(id)
 			if a.StartedAt.Before(gate.Add(-worker.GateValid)) {
 				t.Errorf("started by a gate of %s before it was decoded", gate.Sub(a.StartedAt))
 			}
-			a.end <- nil
-			s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+			a.End <- nil
+			s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 		})
 	}
 }

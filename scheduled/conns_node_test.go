@@ -23,7 +23,7 @@ import (
 
 // limited is a stage whose nodes connect as a role of which the server takes no more than so many connections at
 // once, through a pool of at most two.
-func limited(t *testing.T, most int) *stage {
+func limited(t *testing.T, most int) *bench {
 	t.Helper()
 	s, _ := bound(t)
 	config := s.nodes.Config()
@@ -33,7 +33,7 @@ func limited(t *testing.T, most int) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.nodes.Close)
-	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", config.ConnConfig.User, most))
+	s.Exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT %d", config.ConnConfig.User, most))
 	return s
 }
 
@@ -49,8 +49,8 @@ type headcount struct {
 const headcountSQL = `SELECT count(*) FROM pg_stat_activity WHERE usename = $1`
 
 // count counts them from now on, until the test ends.
-func (s *stage) countConns() *headcount {
-	s.t.Helper()
+func (s *bench) countConns() *headcount {
+	s.T.Helper()
 	c := &headcount{}
 	ctx, cancel := context.WithCancel(context.Background())
 	var counting sync.WaitGroup
@@ -62,9 +62,9 @@ func (s *stage) countConns() *headcount {
 			case <-ticker.C:
 			}
 			var n int
-			err := s.pool.QueryRow(ctx, headcountSQL, s.nodes.Config().ConnConfig.User).Scan(&n)
+			err := s.Pool.QueryRow(ctx, headcountSQL, s.nodes.Config().ConnConfig.User).Scan(&n)
 			if err != nil && ctx.Err() == nil {
-				s.t.Error(err)
+				s.T.Error(err)
 				return
 			}
 			c.mu.Lock()
@@ -73,7 +73,7 @@ func (s *stage) countConns() *headcount {
 		}
 	})
 	c.stop = func() { cancel(); counting.Wait() }
-	s.t.Cleanup(c.stop)
+	s.T.Cleanup(c.stop)
 	return c
 }
 
@@ -105,8 +105,8 @@ func (b *logBuffer) String() string {
 
 // work schedules tasks of each kind, and waits until all have ended: such as retry, have follow-ups and
 // move themselves.
-func (s *stage) work(name string, n int) {
-	s.t.Helper()
+func (s *bench) work(name string, n int) {
+	s.T.Helper()
 	var list []store.Task
 	for i := range n {
 		list = append(list, store.Task{
@@ -114,11 +114,11 @@ func (s *stage) work(name string, n int) {
 			Payload: enginetest.Job{Name: []string{"plain", "follows", "retried", "fails"}[i%4]}, Priority: i % 3,
 		})
 	}
-	if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, list); err != nil {
-		s.t.Fatal(err)
+	if _, err := s.Tasks.ScheduleMany(s.T.Context(), s.Pool, list); err != nil {
+		s.T.Fatal(err)
 	}
-	enginetest.Eventually(s.t, 60*time.Second, "all of "+name+" have ended", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+	enginetest.Eventually(s.T, 60*time.Second, "all of "+name+" have ended", func() bool {
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
 	})
 }
@@ -150,15 +150,15 @@ func TestConnectionBudget(t *testing.T) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
 			enginetest.Eventually(t, patience, "the node listens", func() bool {
-				return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+				return s.Count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 					AND application_name = 'tasktable listener'`) == 1
 			})
-			s.passes(s.now().Add(1500 * time.Millisecond))
+			s.Passes(s.Now().Add(1500 * time.Millisecond))
 			idle := seen.restart()
 			defer s.exhaust()() // the handlers have all of theirs
 			s.work("first", 500)
 			busy := seen.restart()
-			if n := s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			if n := s.Count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 				WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`); n != 1 {
 				t.Fatalf("%d sessions were cut", n)
 			}
@@ -226,10 +226,10 @@ func TestConnectionsRunOut(t *testing.T) {
 	s.cut = true
 	said := &logBuffer{}
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
-	s.schedule("one", nil)
+	s.Add("one", nil)
 	enginetest.Eventually(t, 30*time.Second, "the node says what it lacks", func() bool {
 		return strings.Contains(said.String(), "53300")
 	})
-	s.exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))
-	s.is("one", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))
+	s.Is("one", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -19,24 +19,24 @@ import (
 // The log says of an attempt that was cancelled or edited what the history says.
 func TestLogOfACancelledAttempt(t *testing.T) {
 	t.Parallel()
-	for name, part := range map[string]func(*stage) handlers.Part{
-		"plain": func(s *stage) handlers.Part { return handlers.Handle(s.handle) },
-		"pgx": func(s *stage) handlers.Part {
+	for name, part := range map[string]func(*bench) handlers.Part{
+		"plain": func(s *bench) handlers.Part { return handlers.Handle(s.Handle) },
+		"pgx": func(s *bench) handlers.Part {
 			return handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
-				return s.handle(ctx, task)
+				return s.Handle(ctx, task)
 			})
 		},
-		"sql": func(s *stage) handlers.Part {
+		"sql": func(s *bench) handlers.Part {
 			return handlers.HandleSQLTx(
 				func(ctx context.Context, _ *sql.Tx, task *handlers.Task[enginetest.Job]) error {
-					return s.handle(ctx, task)
+					return s.Handle(ctx, task)
 				},
 			)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
 			logged := func(id string) {
@@ -44,28 +44,28 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 					return len(log.Lines("task="+id+" ", "outcome=")) > 0
 				})
 			}
-			s.schedule("edited", nil)
-			a := s.begins("edited")
-			s.schedule("edited", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-			a.end <- nil // the writes of its transaction commit
-			s.is("edited", store.StatusQueued, taskdb.OutcomeSuperseded)
+			s.Add("edited", nil)
+			a := s.Begins("edited")
+			s.Add("edited", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+			a.End <- nil // the writes of its transaction commit
+			s.Is("edited", store.StatusQueued, taskdb.OutcomeSuperseded)
 			logged("edited")
 			for i := range 6 {
 				id := fmt.Sprint(i)
-				s.schedule(id, nil)
-				a := s.begins(id)
-				if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
+				s.Add(id, nil)
+				a := s.Begins(id)
+				if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
 					t.Fatal(err)
 				}
 				switch i % 3 {
 				case 0:
-					_ = a.ends(t, patience)
+					_ = a.Ends(t, patience)
 				case 1:
-					a.end <- nil
+					a.End <- nil
 				default:
-					a.end <- context.Canceled
+					a.End <- context.Canceled
 				}
-				s.is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
+				s.Is(id, store.StatusCancelled, taskdb.OutcomeSuperseded)
 				logged(id)
 			}
 			if n := len(log.Lines(
@@ -80,18 +80,18 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 // The log names the type of a claim that ended before its handler began, and what the history says of it.
 func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var log enginetest.LogText
 	s.node(func(c *Config) {
 		c.LookAhead = 5 * time.Second
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})
-	s.schedule("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
-	s.sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
-	if _, err := s.tasks.Cancel(t.Context(), s.pool, "second"); err != nil {
+	s.Add("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
+	s.Sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
+	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, "second"); err != nil {
 		t.Fatal(err)
 	}
-	s.is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
+	s.Is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
 	enginetest.Eventually(t, patience, "it is logged", func() bool {
 		return len(log.Lines("task=second ", "outcome=")) > 0
 	})
@@ -103,19 +103,19 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 // Where the node learns only afterwards that its transaction was committed, the log has the outcome of the history.
 func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var log enginetest.LogText
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for id, recorded := range map[string]string{"superseded": taskdb.OutcomeSuperseded, "lost": taskdb.OutcomeLost} {
-		s.schedule(id, nil)
-		a := s.begins(id)
-		s.exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
+		s.Add(id, nil)
+		a := s.Begins(id)
+		s.Exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
 			finished_at, outcome)
 			SELECT fence, id, type, revision, attempt, scheduled_at, now(), $2 FROM tasktable.scheduled_tasks
 				WHERE id = $1`, id, recorded)
-		s.exec(`UPDATE tasktable.scheduled_tasks
+		s.Exec(`UPDATE tasktable.scheduled_tasks
 			SET fence = NULL, lease_expires_at = NULL, status = 'CANCELLED', finished_at = now() WHERE id = $1`, id)
-		a.end <- context.Canceled
+		a.End <- context.Canceled
 		enginetest.Eventually(t, patience, "it is logged", func() bool {
 			return len(log.Lines("task="+id+" ", "outcome=")) > 0
 		})

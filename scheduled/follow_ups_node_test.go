@@ -39,29 +39,29 @@ func fanOut(_ context.Context, task *handlers.Task[fan]) error {
 // Postgres cannot schedule in time fails after a few tries. The text names the reason.
 func TestManyFollowUps(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
+	s := newBench(t)
+	s.Exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$`)
-	s.exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_tasks FOR EACH ROW
+	s.Exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_tasks FOR EACH ROW
 		WHEN (NEW.payload ->> 'type' = 'SLOW') EXECUTE FUNCTION public.slow()`)
 	s.node(nil, handlers.Handle(fanOut))
 	for name, payload := range map[string]fan{
 		"most": {handlers.MaxFollowUps, "LATER"}, "one more": {handlers.MaxFollowUps + 1, "LATER"}, "slow": {3, "SLOW"},
 	} {
-		s.schedule(name, func(task *store.Task) { task.Payload = payload })
+		s.Add(name, func(task *store.Task) { task.Payload = payload })
 	}
 	for name, want := range map[string]string{
 		"one more": "an attempt may ask for at most 10000 follow-ups",
 		"slow":     "its 3 follow-ups could not be scheduled in time",
 	} {
-		s.ends(name, store.StatusFailed, taskdb.OutcomeFailed)
-		if got := s.errorOf(name); !strings.Contains(got, want) {
+		s.Ends(name, store.StatusFailed, taskdb.OutcomeFailed)
+		if got := s.ErrorOf(name); !strings.Contains(got, want) {
 			t.Errorf("%s: the error is %q, want %q", name, got, want)
 		}
 	}
-	enginetest.Await(t, s.pool, "most", 45*time.Second, store.StatusCompleted)
+	enginetest.Await(t, s.Pool, "most", 45*time.Second, store.StatusCompleted)
 	for name, want := range map[string]int{"most": handlers.MaxFollowUps, "one more": 0, "slow": 0} {
-		got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE spawned_by = $1`, name)
+		got := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE spawned_by = $1`, name)
 		if got != want {
 			t.Errorf("%s: %d follow-ups, want %d", name, got, want)
 		}
@@ -78,18 +78,18 @@ func (step) TaskType() string { return "STEP" }
 // The steps of a chain do not wait for each other's second.
 func TestChainOfFollowUpsRunsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[step]) error {
 		if task.Payload.Left > 0 {
 			task.FollowUp(store.Task{Payload: step{task.Payload.Left - 1}})
 		}
 		return nil
 	}))
-	s.schedule("first", func(task *store.Task) { task.Payload = step{4} })
+	s.Add("first", func(task *store.Task) { task.Payload = step{4} })
 	const done = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'STEP' AND status = 'COMPLETED'`
-	enginetest.Eventually(t, patience, "all five steps are done", func() bool { return s.count(done) == 5 })
+	enginetest.Eventually(t, patience, "all five steps are done", func() bool { return s.Count(done) == 5 })
 	// Each wait of the engine's own would show here, however slow the machine is.
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE due_at > scheduled_at + interval '500 ms'`); n > 0 {
 		t.Errorf("%d of five steps were put off", n)
 	}
@@ -98,22 +98,22 @@ func TestChainOfFollowUpsRunsAtOnce(t *testing.T) {
 // A result has the bound of a payload. What is larger fails the attempt for good, and other tasks go on.
 func TestLargeResult(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[fan]) error {
 		task.Result(strings.Repeat("x", task.Payload.Tasks-len(`""`)))
 		return nil
 	}))
 	for name, size := range map[string]int{"most": handlers.MaxResultBytes, "a byte more": handlers.MaxResultBytes + 1} {
-		s.schedule(name, func(task *store.Task) { task.Payload = fan{Tasks: size} })
+		s.Add(name, func(task *store.Task) { task.Payload = fan{Tasks: size} })
 	}
-	s.ends("most", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.ends("a byte more", store.StatusFailed, taskdb.OutcomeFailed)
+	s.Ends("most", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Ends("a byte more", store.StatusFailed, taskdb.OutcomeFailed)
 	const rule = "the result must be at most 256 KiB of JSON text, got 262145 bytes"
-	if got := s.errorOf("a byte more"); !strings.Contains(got, rule) {
+	if got := s.ErrorOf("a byte more"); !strings.Contains(got, rule) {
 		t.Errorf("the error is %q, want %q", got, rule)
 	}
 	for name, want := range map[string]int{"most": handlers.MaxResultBytes, "a byte more": 0} {
-		got := s.count(`SELECT coalesce(length(result::text), 0) FROM tasktable.scheduled_tasks WHERE id = $1`, name)
+		got := s.Count(`SELECT coalesce(length(result::text), 0) FROM tasktable.scheduled_tasks WHERE id = $1`, name)
 		if got != want {
 			t.Errorf("%s: %d bytes are kept, want %d", name, got, want)
 		}
@@ -140,7 +140,7 @@ func TestFollowUpThatComesLate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			var log enginetest.LogText
 			late, called := make(chan struct{}), make(chan struct{})
 			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
@@ -152,8 +152,8 @@ func TestFollowUpThatComesLate(t *testing.T) {
 						e.Note("canary")
 					}()
 				}))
-			s.schedule("left", nil)
-			s.is("left", store.StatusCompleted, taskdb.OutcomeCompleted)
+			s.Add("left", nil)
+			s.Is("left", store.StatusCompleted, taskdb.OutcomeCompleted)
 			close(late)
 			<-called
 			lines := log.Lines("level=WARN", "method=FollowUp", "task=left ", "type=JOB", "attempt=1")

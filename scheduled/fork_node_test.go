@@ -2,7 +2,6 @@ package scheduled
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -52,19 +51,19 @@ CREATE TRIGGER refuse_failure BEFORE UPDATE ON tasktable.scheduled_tasks
 // firing each second nor from being claimed.
 func TestPoisonousFires(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
-	s.exec(refuseSQL)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
+	s.Exec(refuseSQL)
 	good := []string{"good 1", "good 2", "good 3"}
 	each := store.Recurrence{Cron: eachSecond, CatchUp: store.CatchUpAll, Overlap: store.OverlapAllow}
 	for _, id := range append([]string{"refused", "stubborn", "unreadable", "zoneless"}, good...) {
 		s.recur(id, each)
 	}
 	// Past all checks: what no parser takes, and what no robfig does.
-	s.exec(readsAllCronSQL)
-	s.exec(knowsAllZonesSQL)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET cron = 'TZ=0 every so often' WHERE id = 'unreadable'`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Mars/Olympus' WHERE id = 'zoneless'`)
+	s.Exec(readsAllCronSQL)
+	s.Exec(knowsAllZonesSQL)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET cron = 'TZ=0 every so often' WHERE id = 'unreadable'`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Mars/Olympus' WHERE id = 'zoneless'`)
 	var h hook
 	s.node(
 		func(c *Config) { c.OnDead = h.tell },
@@ -72,18 +71,18 @@ func TestPoisonousFires(t *testing.T) {
 	)
 	n := 0
 	enginetest.Eventually(t, patience, "the others have fired three times", func() bool {
-		s.schedule(fmt.Sprint("plain ", n), nil)
-		row := enginetest.Await(t, s.pool, fmt.Sprint("plain ", n), patience, store.StatusCompleted)
+		s.Add(fmt.Sprint("plain ", n), nil)
+		row := enginetest.Await(t, s.Pool, fmt.Sprint("plain ", n), patience, store.StatusCompleted)
 		if late := row.StartedAt.Sub(row.ScheduledAt); late > limit(2*time.Second) {
 			t.Errorf("a task started %s late", late)
 		}
 		n++
-		return s.count(`SELECT min(occurrence_count) FROM tasktable.scheduled_tasks WHERE id = ANY ($1)`, good) >= 3
+		return s.Count(`SELECT min(occurrence_count) FROM tasktable.scheduled_tasks WHERE id = ANY ($1)`, good) >= 3
 	})
 	for id, why := range map[string]string{
 		"refused": "the application says no", "unreadable": "cron", "zoneless": "time_zone",
 	} {
-		if row := s.is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(
+		if row := s.Is(id, store.StatusFailed, outcomesOf(s, id)...); !strings.Contains(
 			taskdb.TextOf(row.Message), why,
 		) {
 			t.Errorf("%s failed with %q", id, taskdb.TextOf(row.Message))
@@ -94,12 +93,12 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("told of %+v", told)
 		}
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.dead_letters`); n != 3 {
+	if n := s.Count(`SELECT count(*) FROM tasktable.dead_letters`); n != 3 {
 		t.Errorf("%d dead letters", n)
 	}
-	s.is("stubborn", store.StatusQueued)
+	s.Is("stubborn", store.StatusQueued)
 	for _, id := range append([]string{"stubborn"}, good...) {
-		if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
+		if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,7 +108,7 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("%s did not fire at %v", id, missing)
 		}
 		for _, one := range lines {
-			if row := s.is(
+			if row := s.Is(
 				one.ID, store.StatusCompleted, taskdb.OutcomeCompleted,
 			); row.StartedAt.Sub(one.Fire) > limit(time.Second) {
 				t.Errorf("%s started %s late", one.ID, row.StartedAt.Sub(one.Fire))
@@ -119,69 +118,4 @@ func TestPoisonousFires(t *testing.T) {
 }
 
 // outcomesOf is a history that is not looked at.
-func outcomesOf(s *stage, id string) []string { return enginetest.Outcomes(s.t, s.pool, id) }
-
-// An application's open transaction on a recurring task, on its occurrence, or with an occurrence of its own making
-// for the very time, stops no other task.
-func TestLocksStopNoOtherFire(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
-	s.node(nil, handlers.Handle(s.handleFired))
-	each := store.Recurrence{Cron: eachSecond, Overlap: store.OverlapCancelRunning}
-	for _, id := range []string{"task locked", "occurrence locked", "occurrence made"} {
-		s.recur(id, each)
-	}
-	s.recur("free", store.Recurrence{Cron: eachSecond, Overlap: store.OverlapAllow})
-	first := s.begins("occurrence locked")
-	for _, id := range []string{"task locked", "occurrence made"} {
-		s.begins(id).end <- nil
-	}
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(
-		t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = ANY ($1) FOR UPDATE`,
-		[]string{"task locked", first.ID},
-	); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `SELECT tasktable.fork_occurrence('occurrence made',
-		date_trunc('second', clock_timestamp()) + n * interval '1 second')
-		FROM generate_series(1, 60) AS n`); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		s.free(i, limit)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// Then they go on.
-	if cause := first.ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
-		t.Errorf("%s ended: %v", first.ID, cause)
-	}
-	for _, id := range []string{"task locked", "occurrence locked"} {
-		s.begins(id)
-	}
-	for _, id := range []string{"task locked", "occurrence locked", "occurrence made", "free"} {
-		if _, err := s.tasks.Cancel(t.Context(), s.pool, id); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// free sees a task run at its time, and another fire.
-func (s *stage) free(i int, limit func(time.Duration) time.Duration) {
-	s.t.Helper()
-	s.schedule(fmt.Sprint("plain ", i), nil)
-	for _, id := range []string{fmt.Sprint("plain ", i), "free"} {
-		a := s.begins(id)
-		if late := a.StartedAt.Sub(a.DueAt); late > limit(2*time.Second) {
-			s.t.Errorf("%s started %s late", a.ID, late)
-		}
-		a.end <- nil
-	}
-}
+func outcomesOf(s *bench, id string) []string { return enginetest.Outcomes(s.T, s.Pool, id) }

@@ -15,40 +15,40 @@ import (
 )
 
 // handPool is a pool of so many connections for the handlers of a node.
-func (s *stage) handPool(conns int32) *pgxpool.Pool {
-	s.t.Helper()
-	settings := s.pool.Config()
+func (s *bench) handPool(conns int32) *pgxpool.Pool {
+	s.T.Helper()
+	settings := s.Pool.Config()
 	settings.MaxConns = conns
 	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	s.t.Cleanup(pool.Close)
+	s.T.Cleanup(pool.Close)
 	return pool
 }
 
 // checkHandBacks checks that hand-backs kept the tasks' due times, and that no task was handed back more than once a
 // second.
-func (s *stage) checkHandBacks(since time.Time) {
-	s.t.Helper()
+func (s *bench) checkHandBacks(since time.Time) {
+	s.T.Helper()
 	const (
 		movedSQL = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE due_at <> scheduled_at`
 		mostSQL  = `SELECT coalesce(max(n), 0)::int FROM (
 			SELECT count(*) AS n FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'
 				GROUP BY task_id) AS t`
 	)
-	if n := s.count(movedSQL); n != 0 {
-		s.t.Errorf("%d claims have a due time that is not the task's", n)
+	if n := s.Count(movedSQL); n != 0 {
+		s.T.Errorf("%d claims have a due time that is not the task's", n)
 	}
-	if n, most := s.count(mostSQL), int(time.Since(since).Seconds())+1; n > most {
-		s.t.Errorf("a task was handed back %d times, want %d at most", n, most)
+	if n, most := s.Count(mostSQL), int(time.Since(since).Seconds())+1; n > most {
+		s.T.Errorf("a task was handed back %d times, want %d at most", n, most)
 	}
 }
 
 // A task that waited in vain for a connection stays as late as it is: its next claim has the same due time.
 func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	const n = 6
 	let := make(chan struct{})
 	startNode(t, s.handPool(3), func(c *Config) { c.Queues = map[string]int{"default": n} }, // one place
@@ -61,39 +61,39 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 		}))
 	began := time.Now()
 	for i := range n {
-		s.schedule(fmt.Sprint(i), nil)
+		s.Add(fmt.Sprint(i), nil)
 	}
-	s.sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions
+	s.Sees("a claim was handed back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'RELEASED'`)
-	s.sees("the rest waits since it was due",
+	s.Sees("the rest waits since it was due",
 		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE coalesce(due_at, next_attempt_at) <> scheduled_at`)
 	close(let)
-	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	s.checkHandBacks(began)
 }
 
 // A task whose handler gets no transaction keeps its due time as well, and is not claimed again without a pause.
 func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	pool := s.handPool(6)
 	startNode(t, pool, nil,
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))
-	s.sees("the node is up", `SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NULL`)
+	s.Sees("the node is up", `SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NULL`)
 	pool.Close() // each transaction is refused at once
 	began := time.Now()
 	for i := range 2 {
-		s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = began })
+		s.Add(fmt.Sprint(i), func(task *store.Task) { task.At = began })
 	}
-	s.sees("tasks were handed back three times", `SELECT count(*) = 2 FROM (
+	s.Sees("tasks were handed back three times", `SELECT count(*) = 2 FROM (
 		SELECT task_id FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED' GROUP BY task_id
 			HAVING count(*) >= 3) AS t`)
 	s.checkHandBacks(began)
 	for i := range 2 { // a node that stops leaves a claim that nobody has fetched to the next
-		if _, err := enginetest.Tasks.Cancel(t.Context(), s.pool, fmt.Sprint(i)); err != nil {
+		if _, err := enginetest.Tasks.Cancel(t.Context(), s.Pool, fmt.Sprint(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks
+	s.Sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks
 		WHERE status <> 'CANCELLED' OR fence IS NOT NULL`)
 }

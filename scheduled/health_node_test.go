@@ -18,17 +18,17 @@ import (
 
 func doNothing(context.Context, *handlers.Task[enginetest.Job]) error { return nil }
 
-func (f *field) ready(n *Node, within time.Duration) {
-	f.t.Helper()
-	enginetest.Eventually(f.t, within, "the node is ready", func() bool { return n.Ready().OK })
+func (f *bench) ready(n *Node, within time.Duration) {
+	f.T.Helper()
+	enginetest.Eventually(f.T, within, "the node is ready", func() bool { return n.Ready().OK })
 }
 
 // failing waits until the first check that is not OK is the one named, and watches that the node stays live.
-func (f *field) failing(n *Node, within time.Duration, name string) {
-	f.t.Helper()
-	enginetest.Eventually(f.t, within, name+" is not OK", func() bool {
+func (f *bench) failing(n *Node, within time.Duration, name string) {
+	f.T.Helper()
+	enginetest.Eventually(f.T, within, name+" is not OK", func() bool {
 		if live := n.Live(); !live.OK {
-			f.t.Fatalf("the node is not live: %s", said(live))
+			f.T.Fatalf("the node is not live: %s", said(live))
 		}
 		for _, check := range n.Ready().Checks {
 			if !check.OK {
@@ -42,8 +42,9 @@ func (f *field) failing(n *Node, within time.Duration, name string) {
 // A node that is cut off is not ready, and is again when it has come back. It stays live: a restart would not
 // mend the network.
 func TestCutOffNodeIsNotReady(t *testing.T) {
-	f := newField(t)
-	limit := enginetest.Limits(t, f.pool)
+	t.Parallel()
+	f := newBench(t)
+	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
 	node, stop := runNode(t, f.overWire(w), nil, handlers.Handle(doNothing))
 	f.ready(node, patience)
@@ -69,8 +70,9 @@ func TestCutOffNodeIsNotReady(t *testing.T) {
 
 // Without its listener a node is not ready, though its session lives.
 func TestDeafNodeIsNotReady(t *testing.T) {
-	f := newField(t)
-	pool := f.nodePool()
+	t.Parallel()
+	f := newBench(t)
+	pool := f.nodes
 	var refused atomic.Bool
 	node, _ := runNode(t, pool, func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
@@ -82,7 +84,7 @@ func TestDeafNodeIsNotReady(t *testing.T) {
 	}, handlers.Handle(doNothing))
 	f.ready(node, patience)
 	refused.Store(true)
-	if n := f.cut("tasktable listener"); n != 1 {
+	if n := f.end("tasktable listener"); n != 1 {
 		t.Fatalf("%d listeners", n)
 	}
 	f.failing(node, patience, CheckListener)
@@ -95,11 +97,12 @@ type onItsOwn struct{}
 
 // A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
 func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
-	f := newField(t)
-	limit := enginetest.Limits(t, f.pool)
+	t.Parallel()
+	f := newBench(t)
+	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
-	node, _ := runNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(doNothing))
+	node, _ := runNode(t, f.nodes, f.enginesWire(w), handlers.Handle(doNothing))
 	f.ready(node, patience)
 	w.Cut()
 	begin := time.Now()
@@ -122,10 +125,11 @@ func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 
 // TestStoppingNodeIsNotReady holds a stop up by a task that runs.
 func TestStoppingNodeIsNotReady(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	v := newVisitor()
-	node, stop := runNode(t, f.nodePool(), nil, handlers.Handle(v.handle))
-	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	node, stop := runNode(t, f.nodes, nil, handlers.Handle(v.handle))
+	receipt := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Receive(t, v.began, patience, "the task runs")
 	f.ready(node, patience)
 	stopped := make(chan struct{})
@@ -136,5 +140,5 @@ func TestStoppingNodeIsNotReady(t *testing.T) {
 	}
 	close(v.let)
 	enginetest.Receive(t, stopped, patience, "the node stops")
-	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
+	enginetest.Await(t, f.Pool, receipt.ID, patience, store.StatusCompleted)
 }

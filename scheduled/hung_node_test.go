@@ -17,24 +17,24 @@ import (
 // in its row, and when they have all slots of a queue, it is not live. When they return, it is again.
 func TestHandlersThatHang(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
 	node, _ := runNode(t, s.nodes, func(c *Config) {
 		c.Metrics, c.Queues = registry, map[string]int{"default": 2, "other": 2}
 		c.StartAllowance, c.ShutdownTimeout, c.hungAfter = time.Second, time.Second, time.Millisecond
-	}, handlers.Handle(s.handleDeaf))
-	t.Cleanup(s.end)
-	var hung []*act
+	}, handlers.Handle(s.HandleDeaf))
+	t.Cleanup(s.LetGo)
+	var hung []*enginetest.Attempt
 	hang := func(n int) {
 		for i := range n {
 			name := fmt.Sprint("hangs ", len(hung), i)
-			s.schedule(name, func(task *store.Task) { task.ExpectedExecutionTime, task.MaxAttempts = time.Second, 1 })
-			hung = append(hung, s.begins(name))
+			s.Add(name, func(task *store.Task) { task.ExpectedExecutionTime, task.MaxAttempts = time.Second, 1 })
+			hung = append(hung, s.Begins(name))
 		}
 	}
 	published := func(want string) {
 		t.Helper()
-		s.sees("the row says "+want, fmt.Sprintf(`SELECT hung = '%s' FROM tasktable.nodes`, want))
+		s.Sees("the row says "+want, fmt.Sprintf(`SELECT hung = '%s' FROM tasktable.nodes`, want))
 	}
 	hang(1)
 	published(`{"JOB": 1}`)
@@ -51,11 +51,11 @@ func TestHandlersThatHang(t *testing.T) {
 		t.Errorf("the metric says %v", got)
 	}
 	for _, one := range hung {
-		one.end <- nil
+		one.End <- nil
 	}
 	enginetest.Eventually(t, patience, "the node is live", func() bool { return node.Live().OK })
 	published(`{}`)
-	s.schedule("after", nil)
-	s.begins("after").end <- nil
-	enginetest.Await(t, s.pool, "after", patience, store.StatusCompleted)
+	s.Add("after", nil)
+	s.Begins("after").End <- nil
+	enginetest.Await(t, s.Pool, "after", patience, store.StatusCompleted)
 }

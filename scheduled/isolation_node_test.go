@@ -19,8 +19,8 @@ import (
 // lease, and its task may be edited while it runs.
 func TestRepeatableReadByDefault(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(),
+	s := newBench(t)
+	s.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(),
 		'repeatable read'); END $$`)
 	s.nodes.Reset()
 	// A transaction has its snapshot from its first statement.
@@ -34,8 +34,8 @@ func TestRepeatableReadByDefault(t *testing.T) {
 			_, err := tx.ExecContext(ctx, look)
 			return errors.Join(err, task.Extend(ctx, 10*time.Minute))
 		}))
-	s.schedule("pgx", nil)
-	s.schedule("sql", func(task *store.Task) { task.Payload = ownBackoff{} })
-	s.is("pgx", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("sql", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("pgx", nil)
+	s.Add("sql", func(task *store.Task) { task.Payload = ownBackoff{} })
+	s.Is("pgx", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("sql", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

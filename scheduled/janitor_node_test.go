@@ -13,39 +13,39 @@ import (
 // there no more, whether it is quiet or has stopped, and does not wait for its lease.
 func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 	t.Parallel()
-	for name, leave := range map[string]func(node *Node, stop func(), runs *act){
-		"quiet":   func(node *Node, _ func(), _ *act) { node.Quiet() },
-		"stopped": func(_ *Node, stop func(), runs *act) { runs.end <- nil; stop() },
+	for name, leave := range map[string]func(node *Node, stop func(), runs *enginetest.Attempt){
+		"quiet":   func(node *Node, _ func(), _ *enginetest.Attempt) { node.Quiet() },
+		"stopped": func(_ *Node, stop func(), runs *enginetest.Attempt) { runs.End <- nil; stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			s.node(nil, handlers.Handle(s.handleOther))
-			s.sees("the other node leads", leadsLastSQL, 1)
+			s.Sees("the other node leads", leadsLastSQL, 1)
 			slots := func(c *Config) { c.Queues = map[string]int{"default": 1} }
 			node, stop := s.member(slots)
-			s.schedule("runs", nil)
-			runs := s.begins("runs")
-			s.schedule("waits", nil)
-			enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
+			s.Add("runs", nil)
+			runs := s.Begins("runs")
+			s.Add("waits", nil)
+			enginetest.Await(t, s.Pool, "waits", patience, store.StatusExecuting)
 
 			if name == "stopped" { // a node that ends its last run takes up what waits: it must not see it end
-				s.exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)
+				s.Exec(`UPDATE tasktable.river_job SET scheduled_at = 'infinity' WHERE state = 'available'`)
 			}
 			leave(node, stop, runs)
-			row := s.is("waits", store.StatusQueued, taskdb.OutcomeReleased)
-			if got := s.errorOf("waits"); row.Attempt != 0 || got != "no node had a slot for it in time" {
+			row := s.Is("waits", store.StatusQueued, taskdb.OutcomeReleased)
+			if got := s.ErrorOf("waits"); row.Attempt != 0 || got != "no node had a slot for it in time" {
 				t.Errorf("attempt %d, %q", row.Attempt, got)
 			}
-			s.sees("its River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
+			s.Sees("its River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
 			if name == "quiet" {
-				runs.end <- nil
+				runs.End <- nil
 			}
-			s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
+			s.Is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 
 			s.member(slots)
-			s.begins("waits").end <- nil
-			s.is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
+			s.Begins("waits").End <- nil
+			s.Is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 		})
 	}
 }

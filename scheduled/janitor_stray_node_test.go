@@ -15,13 +15,13 @@ import (
 // A job whose claims have been released comes after all: none of its tasks runs by it.
 func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(nil, handlers.Handle(s.handle))
+	s := newBench(t)
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	s.nobodyLeads()
-	s.schedule("a", nil)
+	s.Add("a", nil)
 	tr.oneBatch("default", 1)
 	var stray taskdb.StrayJob
-	err := s.pool.QueryRow(t.Context(), `UPDATE tasktable.river_job
+	err := s.Pool.QueryRow(t.Context(), `UPDATE tasktable.river_job
 		SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
 		RETURNING id, queue, kind, args ->> 'tasks'`,
 		taskdb.ClientID(tr.session.Number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
@@ -32,11 +32,11 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.schedule("first", nil)
+	s.Add("first", nil)
 	tr.oneBatch("default", 1)
 	tr.run()
-	first := s.begins("first") // the node works
-	unlock := enginetest.Lock(t, s.pool, "a")
+	first := s.Begins("first") // the node works
+	unlock := enginetest.Lock(t, s.Pool, "a")
 	released := make(chan struct{})
 	go func() { tr.worker.Release(stray); close(released) }()
 	enginetest.Eventually(t, patience, "the job is in hand", func() bool {
@@ -45,40 +45,40 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	// While it is being released.
 	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds)
 	unlock()
-	first.end <- nil
+	first.End <- nil
 	enginetest.Receive(t, released, patience, "the job is released")
 	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds) // and later
-	if row := s.is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
+	if row := s.Is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	enginetest.Eventually(t, patience, "the River jobs are removed", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
-	s.idle("a")
+	s.Idle("a")
 }
 
 // An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it,
 // the task fails.
 func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
 		USING ERRCODE = '22000'; END $$`)
-	s.schedule("a", nil)
-	a := s.begins("a")
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	a.end <- nil
-	s.passes(time.Now().Add(2 * time.Second))
-	if n := s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`); n != 1 {
+	s.Add("a", nil)
+	a := s.Begins("a")
+	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	a.End <- nil
+	s.Passes(time.Now().Add(2 * time.Second))
+	if n := s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`); n != 1 {
 		t.Errorf("%d River jobs know of the claim", n)
 	}
-	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
-	if row := enginetest.Await(t, s.pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
+	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
+	if row := enginetest.Await(t, s.Pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
 		t.Error("the task is still held")
 	}
 	enginetest.Eventually(t, patience, "the River job is removed", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.river_job`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
 }

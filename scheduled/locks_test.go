@@ -14,11 +14,11 @@ import (
 // are recorded, and new ones claimed, started and recorded.
 func TestALockedRowStallsNoOther(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
 	kinds := []string{"plain", "again", "followed", "into a locked row"}
-	follow := func(a *act) {
+	follow := func(a *enginetest.Attempt) {
 		switch a.Payload.Name {
 		case "again":
 			a.Again(time.Now().Add(time.Hour))
@@ -31,18 +31,18 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 				ID: "target", Payload: enginetest.Job{Name: "target"}, At: time.Now().Add(2 * time.Hour),
 			})
 		}
-		a.end <- nil
+		a.End <- nil
 	}
-	s.schedule("target", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
-	unlockTarget := enginetest.Lock(t, s.pool, "target")
+	s.Add("target", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+	unlockTarget := enginetest.Lock(t, s.Pool, "target")
 	var unlock []func()
-	locked := map[string]*act{}
+	locked := map[string]*enginetest.Attempt{}
 	for _, kind := range kinds {
 		id := "locked " + kind
-		s.schedule(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
-		locked[id] = s.begins(id)
+		s.Add(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
+		locked[id] = s.Begins(id)
 		if kind != "into a locked row" {
-			unlock = append(unlock, enginetest.Lock(t, s.pool, id))
+			unlock = append(unlock, enginetest.Lock(t, s.Pool, id))
 		}
 	}
 	for _, a := range locked {
@@ -52,18 +52,18 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 	for i := range 20 {
 		for _, kind := range kinds[:3] {
 			id := fmt.Sprint(kind, " ", i)
-			s.schedule(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
+			s.Add(id, func(task *store.Task) { task.Payload = enginetest.Job{Name: kind} })
 		}
 		began := time.Now()
 		for _, kind := range kinds[:3] {
-			follow(s.begins(fmt.Sprint(kind, " ", i)))
+			follow(s.Begins(fmt.Sprint(kind, " ", i)))
 		}
 		for _, kind := range kinds[:3] {
 			want := store.StatusCompleted
 			if kind == "again" {
 				want = store.StatusQueued
 			}
-			s.is(fmt.Sprint(kind, " ", i), want, taskdb.OutcomeCompleted)
+			s.Is(fmt.Sprint(kind, " ", i), want, taskdb.OutcomeCompleted)
 		}
 		worst = max(worst, time.Since(began))
 	}
@@ -72,7 +72,7 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		t.Errorf("beside locked rows it took %s to begin and record a task", worst)
 	}
 	for id := range locked {
-		if row, err := enginetest.Tasks.Get(t.Context(), s.pool, id); err != nil ||
+		if row, err := enginetest.Tasks.Get(t.Context(), s.Pool, id); err != nil ||
 			row.Status != store.StatusExecuting {
 			t.Errorf("%s is %s, %v", id, row.Status, err)
 		}
@@ -85,8 +85,8 @@ func TestALockedRowStallsNoOther(t *testing.T) {
 		if kind == "again" {
 			want = store.StatusQueued
 		}
-		s.is("locked "+kind, want, taskdb.OutcomeCompleted)
+		s.Is("locked "+kind, want, taskdb.OutcomeCompleted)
 	}
 	unlockTarget()
-	s.is("locked into a locked row", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("locked into a locked row", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

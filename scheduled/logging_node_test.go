@@ -30,7 +30,7 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) {
 				c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: test.level}))
@@ -44,10 +44,10 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 				}
 				return handlers.Permanent(errors.New("550 no such mailbox"))
 			}))
-			s.schedule("fails", nil)
-			s.schedule("panics", func(task *store.Task) { task.MaxAttempts = 1 })
-			s.is("fails", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
-			s.is("panics", store.StatusFailed, taskdb.OutcomeFailed)
+			s.Add("fails", nil)
+			s.Add("panics", func(task *store.Task) { task.MaxAttempts = 1 })
+			s.Is("fails", store.StatusFailed, taskdb.OutcomeRetried, taskdb.OutcomeFailed)
+			s.Is("panics", store.StatusFailed, taskdb.OutcomeFailed)
 			for _, parts := range [][]string{
 				{"level=WARN", "task=fails", "outcome=RETRIED", `error="421 try later"`},
 				{"level=ERROR", "task=fails", "outcome=FAILED", `error="550 no such mailbox"`},
@@ -74,13 +74,13 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 // At debug the log of a claim names the tasks.
 func TestClaimsAreLoggedWithIDs(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var log enginetest.LogText
 	s.node(func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
-	s.schedule("invoice-7", nil)
-	s.is("invoice-7", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("invoice-7", nil)
+	s.Is("invoice-7", store.StatusCompleted, taskdb.OutcomeCompleted)
 	enginetest.Eventually(t, patience, "the line of the claim", func() bool {
 		return len(log.Lines("level=DEBUG", "msg=claimed", "tasks=1", "expired=0", "ids=[invoice-7]")) == 1
 	})

@@ -20,7 +20,7 @@ import (
 // recorded as if they were alone.
 func TestBatchMates(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var noError *handlers.SnoozeError
 	var noJob *enginetest.Job
 	released := make(chan struct{})
@@ -106,13 +106,13 @@ func TestBatchMates(t *testing.T) {
 		"slow": {func(*handlers.Execution) error { <-released; return nil }, store.StatusCompleted, ""},
 	}
 	// What an application may add to the table.
-	s.exec(
+	s.Exec(
 		`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'refused'),
 		ADD CONSTRAINT "no such notes" CHECK (message <> 'forbidden')`,
 	)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger
+	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger
 		LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise')
+	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (NEW.message = 'raise')
 		EXECUTE FUNCTION refuse()`)
 	tr := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		if misdeed, found := misdeeds[task.ID]; found {
@@ -122,43 +122,43 @@ func TestBatchMates(t *testing.T) {
 	}))
 	good := 0
 	mate := func() {
-		s.schedule(fmt.Sprint("good ", good), nil)
+		s.Add(fmt.Sprint("good ", good), nil)
 		good++
 	}
 	n := 0
 	for id := range misdeeds {
 		mate()
-		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
+		s.Add(id, func(task *store.Task) { task.MaxAttempts = 1 })
 		n++
 	}
 	mate()
-	s.schedule("undecodable", func(task *store.Task) {
+	s.Add("undecodable", func(task *store.Task) {
 		task.Payload = store.JSON(`{"type":"JOB","name":{"no":"text"}}`)
 	})
 	mate()
 	tr.oneBatch("default", n+1+good)
 	tr.run()
 	for i := range good {
-		s.ends(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Ends(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	s.ends("undecodable", store.StatusFailed, taskdb.OutcomeFailed)
-	if got := s.errorOf("undecodable"); !strings.HasPrefix(got, "payload does not decode: ") {
+	s.Ends("undecodable", store.StatusFailed, taskdb.OutcomeFailed)
+	if got := s.ErrorOf("undecodable"); !strings.HasPrefix(got, "payload does not decode: ") {
 		t.Errorf("an undecodable payload is recorded as %q", got)
 	}
 	close(released)
 	for id, misdeed := range misdeeds {
 		switch misdeed.status {
 		case store.StatusCompleted:
-			s.ends(id, misdeed.status, taskdb.OutcomeCompleted)
+			s.Ends(id, misdeed.status, taskdb.OutcomeCompleted)
 		case store.StatusFailed:
-			s.ends(id, misdeed.status, taskdb.OutcomeFailed)
+			s.Ends(id, misdeed.status, taskdb.OutcomeFailed)
 		default:
-			row := enginetest.Await(t, s.pool, id, patience, store.StatusCompleted, store.StatusFailed)
+			row := enginetest.Await(t, s.Pool, id, patience, store.StatusCompleted, store.StatusFailed)
 			t.Logf("%s: %s", id, row.Status)
 		}
-		if got := s.errorOf(id); !strings.Contains(got, misdeed.want) {
+		if got := s.ErrorOf(id); !strings.Contains(got, misdeed.want) {
 			t.Errorf("%s: recorded as %q, want %q", id, got, misdeed.want)
 		}
 	}
-	s.ends("next", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Ends("next", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -20,11 +20,11 @@ import (
 // Without Config.Metrics nothing is registered anywhere, least of all in the default registry.
 func TestNoMetrics(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.censusEvery = 10 * time.Millisecond })
-	s.schedule("a", nil)
-	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("a", nil)
+	s.Begins("a").End <- nil
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +41,9 @@ func TestNoMetrics(t *testing.T) {
 // again, and counts on.
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
-	handler := handlers.Handle(s.handle)
+	handler := handlers.Handle(s.Handle)
 	registered, err := handlers.NewRegistry(handler)
 	if err != nil {
 		t.Fatal(err)
@@ -85,9 +85,9 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	if got := enginetest.Scraped(t, registry)["leader"]; got != 1 {
 		t.Errorf("the first node is said to lead: %v", got)
 	}
-	s.schedule("a", nil)
-	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("a", nil)
+	s.Begins("a").End <- nil
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	stop()
 	if left := enginetest.Scraped(t, registry); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -106,7 +106,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 			), 50*time.Millisecond
 		}, handler)
 	}
-	s.schedule("later", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+	s.Add("later", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
 	enginetest.Eventually(t, patience, "one leads, and tells of both", func() bool {
 		got := enginetest.Scraped(t, registry)
 		return got["leader one"]+got["leader two"] == 1 && got["nodes one"]+got["nodes two"] == 2 &&
@@ -126,12 +126,12 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 // The names are as Prometheus wants them; no label can have an id, a tenant or an entity as its value.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
 	s.node(func(c *Config) { c.Metrics, c.censusEvery = registry, 20*time.Millisecond })
-	s.schedule("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
-	s.begins("an-id").end <- handlers.Permanent(errors.New("an-error"))
-	s.is("an-id", store.StatusFailed, taskdb.OutcomeFailed)
+	s.Add("an-id", func(task *store.Task) { task.Entity, task.TenantID = "an-entity", "a-tenant" })
+	s.Begins("an-id").End <- handlers.Permanent(errors.New("an-error"))
+	s.Is("an-id", store.StatusFailed, taskdb.OutcomeFailed)
 	enginetest.Eventually(t, patience, "the leader has counted", func() bool {
 		return enginetest.Scraped(t, registry)["dead_letters FAILED JOB"] == 1
 	})

@@ -20,17 +20,17 @@ import (
 )
 
 // counted is what a query returns: labels, and a number.
-func (s *stage) counted(sql string, args ...any) map[string]float64 {
-	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), sql, args...)
+func (s *bench) counted(sql string, args ...any) map[string]float64 {
+	s.T.Helper()
+	rows, err := s.Pool.Query(s.T.Context(), sql, args...)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	found := map[string]float64{}
 	var labels string
 	var n float64
 	if _, err := pgx.ForEachRow(rows, []any{&labels, &n}, func() error { found[labels] = n; return nil }); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return found
 }
@@ -40,7 +40,7 @@ type txJob struct{}
 func (txJob) TaskType() string { return "TX_JOB" }
 
 // script is what the handlers of a known run do; some runs the test steers.
-func (s *stage) script(ctx context.Context, e *handlers.Execution, snoozed *atomic.Bool) error {
+func (s *bench) script(ctx context.Context, e *handlers.Execution, snoozed *atomic.Bool) error {
 	switch e.ID {
 	case "fails once":
 		if e.Attempt == 1 {
@@ -59,7 +59,7 @@ func (s *stage) script(ctx context.Context, e *handlers.Execution, snoozed *atom
 	case "follows":
 		e.FollowUp(store.Task{ID: "followed", Payload: enginetest.Job{Name: "followed"}})
 	case "edited", "tx edited", "cancelled", "occupies":
-		return s.handle(ctx, &handlers.Task[enginetest.Job]{Execution: e})
+		return s.Handle(ctx, &handlers.Task[enginetest.Job]{Execution: e})
 	}
 	return nil
 }
@@ -67,10 +67,10 @@ func (s *stage) script(ctx context.Context, e *handlers.Execution, snoozed *atom
 // After a run in which all kinds of things have happened the counters say what the history says, line by line.
 func TestMetricsOfAKnownRun(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
-	s.schedule("lost", func(task *store.Task) { task.Queue = "one" })
-	s.exec(`UPDATE tasktable.scheduled_tasks
+	s.Add("lost", func(task *store.Task) { task.Queue = "one" })
+	s.Exec(`UPDATE tasktable.scheduled_tasks
 		SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() - interval '1 second',
 			next_attempt_at = NULL`)
 	var snoozed atomic.Bool
@@ -132,13 +132,13 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 }
 
 // knownRun schedules tasks each of which ends in a way of its own, and waits for their ends.
-func (s *stage) knownRun() {
-	s.t.Helper()
+func (s *bench) knownRun() {
+	s.T.Helper()
 	for _, id := range []string{
 		"completes", "fails once", "fails", "panics", "snoozes", "again", "follows", "tx completes", "tx fails",
 		"tx edited", "too late", "edited", "cancelled",
 	} {
-		s.schedule(id, func(task *store.Task) {
+		s.Add(id, func(task *store.Task) {
 			switch {
 			case strings.HasPrefix(id, "tx "):
 				task.Payload = txJob{}
@@ -150,41 +150,41 @@ func (s *stage) knownRun() {
 		})
 	}
 	for _, id := range []string{"edited", "tx edited"} { // while they run
-		run := s.begins(id)
-		if _, err := s.tasks.Reschedule(s.t.Context(), s.pool, id, time.Now().Add(time.Hour)); err != nil {
-			s.t.Fatal(err)
+		run := s.Begins(id)
+		if _, err := s.Tasks.Reschedule(s.T.Context(), s.Pool, id, time.Now().Add(time.Hour)); err != nil {
+			s.T.Fatal(err)
 		}
-		run.end <- nil
+		run.End <- nil
 	}
-	s.begins("cancelled")
-	s.exec(`SELECT tasktable.cancel('cancelled')`)
-	s.schedule("occupies", func(task *store.Task) { task.Queue = "one" })
-	occupies := s.begins("occupies")
-	s.schedule("waits", func(task *store.Task) { task.Queue = "one" }) // for the slot, and is cancelled then
-	enginetest.Await(s.t, s.pool, "waits", patience, store.StatusExecuting)
-	s.exec(`SELECT tasktable.cancel('waits')`)
-	occupies.end <- nil
-	enginetest.Eventually(s.t, patience, "all have ended", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
+	s.Begins("cancelled")
+	s.Exec(`SELECT tasktable.cancel('cancelled')`)
+	s.Add("occupies", func(task *store.Task) { task.Queue = "one" })
+	occupies := s.Begins("occupies")
+	s.Add("waits", func(task *store.Task) { task.Queue = "one" }) // for the slot, and is cancelled then
+	enginetest.Await(s.T, s.Pool, "waits", patience, store.StatusExecuting)
+	s.Exec(`SELECT tasktable.cancel('waits')`)
+	occupies.End <- nil
+	enginetest.Eventually(s.T, patience, "all have ended", func() bool {
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
 			OR next_attempt_at < now() + interval '1 minute'`) == 0
 	})
 }
 
 // compareSums compares what is not counted line by line.
-func (s *stage) compareSums(got map[string]float64) {
-	s.t.Helper()
+func (s *bench) compareSums(got map[string]float64) {
+	s.T.Helper()
 	delays := s.counted(`SELECT type, extract(epoch FROM sum(started_at - due_at))::float8
 		FROM tasktable.scheduled_task_executions
 		WHERE started_at IS NOT NULL GROUP BY type`)
 	for kind, want := range delays {
 		if delay := got["start_delay_seconds_sum "+kind]; math.Abs(delay-want) > .001 {
-			s.t.Errorf("%s: a delay of %v s in all, want %v", kind, delay, want)
+			s.T.Errorf("%s: a delay of %v s in all, want %v", kind, delay, want)
 		}
 	}
 	// The settler records what this node's transactions have not.
-	settled := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL
+	settled := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL
 		AND (type <> 'TX_JOB' OR outcome = 'FAILED')`)
-	claimed := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL`)
+	claimed := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node IS NOT NULL`)
 	for name, want := range map[string]float64{
 		"settle_batch_tasks_sum": float64(settled), "river_job_tasks_sum": float64(claimed),
 		"river_inserted_jobs_total": got["river_job_tasks_count"],
@@ -197,10 +197,10 @@ func (s *stage) compareSums(got map[string]float64) {
 		"slots_used one": 0, "lane_depth 0 default JOB": 0, "lane_oldest_due_age_seconds 0 default JOB": 0,
 		"lane_nodes 0 default JOB": 1, "lane_paused 0 default JOB": 0, "node_info tasktable test unknown": 1,
 		"pool_connections engine": DefaultEngineConns - 1,
-		"node_number":             float64(s.count(`SELECT max(number) FROM tasktable.nodes`)),
+		"node_number":             float64(s.Count(`SELECT max(number) FROM tasktable.nodes`)),
 	} {
 		if value, ok := got[name]; !ok || value != want {
-			s.t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
+			s.T.Errorf("%s is %v (%t), want %v", name, value, ok, want)
 		}
 	}
 	for _, name := range []string{
@@ -209,7 +209,7 @@ func (s *stage) compareSums(got map[string]float64) {
 		"lane_depth_limit", "pool_connections handlers", "transactions", "river_fetched_jobs_total type|0",
 	} {
 		if got[name] <= 0 {
-			s.t.Errorf("%s is %v", name, got[name])
+			s.T.Errorf("%s is %v", name, got[name])
 		}
 	}
 }

@@ -22,15 +22,15 @@ VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks"
 // itself; in each queue.
 func TestNudge(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	tr := s.prepare(
-		func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} }, handlers.Handle(s.handle),
+		func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} }, handlers.Handle(s.Handle),
 	)
 	tr.run()
-	s.schedule("first", nil)
-	s.begins("first").end <- nil // River works by now, and has looked
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("first", nil)
+	s.Begins("first").End <- nil // River works by now, and has looked
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	const claimSQL = `UPDATE tasktable.scheduled_tasks
 		SET status = 'EXECUTING', attempt = 1, fence = nextval('tasktable.task_numbers'),
 		lease_expires_at = clock_timestamp() + interval '10 minutes', next_attempt_at = NULL WHERE id = $1
@@ -38,11 +38,11 @@ func TestNudge(t *testing.T) {
 	for _, queue := range []string{"default", "mail-out_1"} {
 		id := "in " + queue
 		began := time.Now()
-		err := pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
 			h := taskdb.Claim{ID: id, Attempt: 1, Due: time.Now().Add(-time.Second)}
 			// In the same transaction, so that the leader does not claim it.
 			task := store.Task{ID: id, Payload: enginetest.Job{Name: id}, Queue: queue, At: h.Due.Add(-time.Second)}
-			if _, err := s.tasks.Schedule(t.Context(), tx, task); err != nil {
+			if _, err := s.Tasks.Schedule(t.Context(), tx, task); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
@@ -57,12 +57,12 @@ func TestNudge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.begins(id).end <- nil
+		s.Begins(id).End <- nil
 		if took := time.Since(began); took > limit(5*time.Second) {
 			t.Errorf("%s: it began after %s", id, took)
 		}
 		enginetest.Eventually(t, patience, id+" is completed", func() bool {
-			row, err := enginetest.Tasks.Get(t.Context(), s.pool, id)
+			row, err := enginetest.Tasks.Get(t.Context(), s.Pool, id)
 			return err == nil && row.Status == store.StatusCompleted // it may have gone back once, on a busy machine
 		})
 	}

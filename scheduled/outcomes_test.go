@@ -19,7 +19,7 @@ import (
 // What a handler returns, attempt after attempt, and what becomes of its task.
 func TestRetries(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	oops := errors.New("oops")
 	scripts := map[string][]error{
 		"fails twice":    {oops, oops, nil},
@@ -72,7 +72,7 @@ func TestRetries(t *testing.T) {
 			handlers.WithBackoff(backoff("own")),
 		))
 	for name := range scripts {
-		s.schedule(name, func(task *store.Task) {
+		s.Add(name, func(task *store.Task) {
 			switch name {
 			case "one attempt":
 				task.MaxAttempts = 1
@@ -105,7 +105,7 @@ func TestRetries(t *testing.T) {
 		"panics":       {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "panics at run 2"},
 		"exits":        {store.StatusCompleted, "RETRIED COMPLETED", "[1 2]", 2, "exits at run 2"},
 	} {
-		row := s.is(name, want.status, strings.Fields(want.history)...)
+		row := s.Is(name, want.status, strings.Fields(want.history)...)
 		mu.Lock()
 		if got := fmt.Sprint(attempts[name]); got != want.attempts || row.Attempt != want.attempt ||
 			taskdb.TextOf(row.Message) != want.message {
@@ -127,10 +127,10 @@ func TestRetries(t *testing.T) {
 		t.Errorf("the node's backoff was asked %d times: %q", got, delays["all"])
 	}
 	mu.Unlock()
-	if got := s.count(`SELECT count(*) FROM tasktable.dead_letters`); got != 4 {
+	if got := s.Count(`SELECT count(*) FROM tasktable.dead_letters`); got != 4 {
 		t.Errorf("%d dead letters", got)
 	}
-	history, err := enginetest.Tasks.History(t.Context(), s.pool, "panics")
+	history, err := enginetest.Tasks.History(t.Context(), s.Pool, "panics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func TestRetries(t *testing.T) {
 		t.Errorf("a panic is recorded as %q", text)
 	}
 	// A dead letter that is retried has all its attempts again.
-	if receipt, err := s.tasks.Retry(t.Context(), s.pool, "one attempt"); err != nil ||
+	if receipt, err := s.Tasks.Retry(t.Context(), s.Pool, "one attempt"); err != nil ||
 		receipt.Outcome != store.Queued {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
-	if row := s.is("one attempt", store.StatusFailed, taskdb.OutcomeFailed, taskdb.OutcomeFailed); row.Attempt != 1 {
+	if row := s.Is("one attempt", store.StatusFailed, taskdb.OutcomeFailed, taskdb.OutcomeFailed); row.Attempt != 1 {
 		t.Errorf("attempt %d after the retry", row.Attempt)
 	}
 }
@@ -155,65 +155,65 @@ func (ownBackoff) TaskType() string { return "OWN_BACKOFF" }
 // The expiration counts for each attempt: what fails until it has run out is EXPIRED, with its last error.
 func TestExpiryBetweenAttempts(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Second } })
-	s.schedule("a", func(task *store.Task) { task.Expiration = time.Second })
-	s.begins("a").end <- errors.New("mail server away")
-	row := s.is("a", store.StatusExpired, taskdb.OutcomeRetried, taskdb.OutcomeExpired)
+	s.Add("a", func(task *store.Task) { task.Expiration = time.Second })
+	s.Begins("a").End <- errors.New("mail server away")
+	row := s.Is("a", store.StatusExpired, taskdb.OutcomeRetried, taskdb.OutcomeExpired)
 	if got := taskdb.TextOf(row.Message); got != "expired before it could start; last error: mail server away" {
 		t.Errorf("message %q", got)
 	}
-	s.schedule("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Minute), time.Second })
-	s.is("late", store.StatusExpired, taskdb.OutcomeExpired)
-	s.idle("a", "late")
+	s.Add("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Minute), time.Second })
+	s.Is("late", store.StatusExpired, taskdb.OutcomeExpired)
+	s.Idle("a", "late")
 }
 
 // A task that waits for a slot beyond its expiry does not start.
 func TestExpiryWhileWaitingForASlot(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} })
-	s.schedule("first", nil)
-	first := s.begins("first")
-	s.schedule("second", func(task *store.Task) { task.Expiration = 500 * time.Millisecond })
-	row := enginetest.Await(t, s.pool, "second", patience, store.StatusExecuting)
+	s.Add("first", nil)
+	first := s.Begins("first")
+	s.Add("second", func(task *store.Task) { task.Expiration = 500 * time.Millisecond })
+	row := enginetest.Await(t, s.Pool, "second", patience, store.StatusExecuting)
 	enginetest.Eventually(t, patience, "it has expired", func() bool {
-		return s.count(`SELECT (clock_timestamp() > $1)::int`, row.ScheduledAt.Add(time.Second)) == 1
+		return s.Count(`SELECT (clock_timestamp() > $1)::int`, row.ScheduledAt.Add(time.Second)) == 1
 	})
-	first.end <- nil
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("second", store.StatusExpired, taskdb.OutcomeExpired)
-	s.idle("second")
+	first.End <- nil
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("second", store.StatusExpired, taskdb.OutcomeExpired)
+	s.Idle("second")
 }
 
 // Types that no node has wait, and are seen to; all others go on. When a node has them, they run.
 func TestUnknownTypeWaits(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil)
 	for i := range 500 {
-		s.schedule(fmt.Sprint("unknown ", i), func(task *store.Task) {
+		s.Add(fmt.Sprint("unknown ", i), func(task *store.Task) {
 			task.Payload, task.Priority = store.JSON(`{"type":"UNKNOWN"}`), 100
 		})
 	}
-	s.schedule("elsewhere", func(task *store.Task) { task.Queue = "elsewhere" })
+	s.Add("elsewhere", func(task *store.Task) { task.Queue = "elsewhere" })
 	for i := range 5 {
 		id := fmt.Sprint("known ", i)
-		s.schedule(id, nil)
-		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Add(id, nil)
+		s.Begins(id).End <- nil
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0
+	if got := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0
 		AND fence IS NULL`); got != 501 {
 		t.Errorf("%d tasks wait", got)
 	}
-	if got := s.count(`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`); got != 501 {
+	if got := s.Count(`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`); got != 501 {
 		t.Errorf("%d tasks are seen to have no node", got)
 	}
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 100, "elsewhere": 1} },
-		handlers.Func("UNKNOWN", func(context.Context) error { return nil }), handlers.Handle(s.handle))
-	s.begins("elsewhere").end <- nil
+		handlers.Func("UNKNOWN", func(context.Context) error { return nil }), handlers.Handle(s.Handle))
+	s.Begins("elsewhere").End <- nil
 	enginetest.Eventually(t, patience, "all are completed", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 }

@@ -17,15 +17,16 @@ import (
 // TestCutOffNodeStopsBeforeAnotherStarts shows the promise that one id never runs twice at once while handlers mind
 // their context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
-	f := newField(t)
-	limit := enginetest.Limits(t, f.pool)
+	t.Parallel()
+	f := newBench(t)
+	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
 	far, near := newVisitor(), newVisitor()
 	startNode(t, f.overWire(w), nil, handlers.Handle(far.handle))
-	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	receipt := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Receive(t, far.began, patience, "the task runs")
-	cutOff, _ := f.leading()
-	startNode(t, f.nodePool(), nil, handlers.Handle(near.handle))
+	cutOff := f.leading()
+	startNode(t, f.nodes, nil, handlers.Handle(near.handle))
 
 	begin := time.Now()
 	w.Cut()
@@ -44,16 +45,16 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 		t.Errorf("the handler's context ended after %s", fenced)
 	}
 	close(near.let)
-	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
+	enginetest.Await(t, f.Pool, receipt.ID, patience, store.StatusCompleted)
 
 	w.Mend()
 	mended := time.Now()
-	f.until(
+	f.SeesWithin(
 		30*time.Second, "the node comes back under a new number",
 		`SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL AND number <> $1`, cutOff,
 	)
 	t.Logf("the node came back %s after the wire was mended", time.Since(mended))
-	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	if got := enginetest.Outcomes(t, f.Pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
 }
@@ -61,34 +62,35 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 // TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will
 // never end by itself.
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	w := enginetest.NewWire()
 	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 		if wired, ok := tx.Conn().PgConn().Conn().(*enginetest.Tripwire); ok {
 			wired.Armed.Store(true)
 		}
-		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 1)
+		_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, task.ID)
 		return err
 	}
 	near := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
-		_, err := tx.Exec(ctx, writeSQL, task.ID, task.Revision, 2)
+		_, err := tx.Exec(ctx, `INSERT INTO effects VALUES ($1)`, task.ID)
 		return err
 	}
 	startNode(t, f.overWire(w), nil, handlers.HandleTx(far))
-	receipt := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	receipt := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Eventually(t, patience, "the wire is cut", func() bool {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return !w.Whole()
 	})
 	begin := time.Now()
-	startNode(t, f.nodePool(), nil, handlers.HandleTx(near))
-	enginetest.Await(t, f.pool, receipt.ID, patience, store.StatusCompleted)
+	startNode(t, f.nodes, nil, handlers.HandleTx(near))
+	enginetest.Await(t, f.Pool, receipt.ID, patience, store.StatusCompleted)
 	t.Logf("the task was completed elsewhere %s after the cut", time.Since(begin))
-	if got := enginetest.Outcomes(t, f.pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
+	if got := enginetest.Outcomes(t, f.Pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
-	if n := f.count(`SELECT count(*) FROM effects`); n != 1 {
+	if n := f.Count(`SELECT count(*) FROM effects`); n != 1 {
 		t.Errorf("%d effects", n)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // leads makes a node that leads and knows its nodes, for passes by hand; its work begins with run.
-func (s *stage) leads(parts ...handlers.Part) *troupe {
-	s.t.Helper()
+func (s *bench) leads(parts ...handlers.Part) *prepared {
+	s.T.Helper()
 	tr := s.prepare(nil, parts...)
 	tr.turn()
 	return tr
@@ -23,13 +23,13 @@ func (s *stage) leads(parts ...handlers.Part) *troupe {
 // A pass that meets a task which an application has locked goes round it at once, and takes no less at a time for it.
 func TestPassGoesRoundLockedTasks(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	for i := range 5 {
-		s.schedule(fmt.Sprint(i), nil)
+		s.Add(fmt.Sprint(i), nil)
 	}
-	unlock := enginetest.Lock(t, s.pool, "2")
-	tr := s.leads(handlers.Handle(s.handle))
+	unlock := enginetest.Lock(t, s.Pool, "2")
+	tr := s.leads(handlers.Handle(s.Handle))
 	pass := func(what string, claimed, most int) {
 		t.Helper()
 		tr.leader.Claims.Shrink(128)
@@ -49,8 +49,8 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	pass("unlocked", 1, 128)
 	tr.run()
 	for i := range 5 {
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }
 
@@ -59,13 +59,13 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 // the leader has other things to do.
 func TestPassWhileTheTableIsLocked(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	for i := range 40 {
-		s.schedule(fmt.Sprint(i), nil)
+		s.Add(fmt.Sprint(i), nil)
 	}
-	tr := s.leads(handlers.Handle(s.handle))
-	tx, err := s.pool.Begin(t.Context())
+	tr := s.leads(handlers.Handle(s.Handle))
+	tx, err := s.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	}
 	tr.run()
 	for i := range 40 {
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }

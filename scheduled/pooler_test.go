@@ -22,9 +22,10 @@ import (
 )
 
 func TestPoolerIsRefused(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) {
-		settings := f.pool.Config().ConnConfig.Copy()
+		settings := f.Pool.Config().ConnConfig.Copy()
 		settings.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
 			return &greeter{Conn: conn}, nil
 		}
@@ -37,7 +38,8 @@ func TestPgBouncerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	at := startBouncer(t, f, bouncer)
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, at) })
 }
@@ -49,7 +51,8 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	if err != nil {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	pool, err := pgxpool.New(
 		context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12",
 	)
@@ -60,18 +63,18 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	const settings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('enable_hashjoin'),
 		current_setting('lock_timeout'),
 		current_setting('idle_in_transaction_session_timeout'))`
-	clean := ask[string](f, settings)
+	clean := enginetest.Ask[string](f.Bench, settings)
 	v := newVisitor()
 	close(v.let)
 	startNode(t, pool, func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			return pgx.ConnectConfig(ctx, f.pool.Config().ConnConfig.Copy())
+			return pgx.ConnectConfig(ctx, f.Pool.Config().ConnConfig.Copy())
 		}
 	}, handlers.Handle(v.handle))
 	for i := range 20 {
-		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
+		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}})
 	}
-	f.until(patience, "all are completed", completedSQL, 20)
+	f.Sees("all are completed", completedSQL, 20)
 	for range 8 { // all at once, so that each has another of the pooler's connections
 		tx, err := pool.Begin(t.Context())
 		if err != nil {
@@ -89,13 +92,13 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 }
 
 // refuses checks that a node with such a session connection does not start, and leaves nothing behind.
-func refuses(t *testing.T, f *field, connect func(context.Context) (*pgx.Conn, error)) {
+func refuses(t *testing.T, f *bench, connect func(context.Context) (*pgx.Conn, error)) {
 	t.Helper()
 	registry, err := handlers.NewRegistry(handlers.Handle(newVisitor().handle))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := New(Config{Pool: f.nodePool(), Handlers: registry, Connect: connect, Logger: enginetest.Logger()})
+	node, err := New(Config{Pool: f.nodes, Handlers: registry, Connect: connect, Logger: enginetest.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +107,9 @@ func refuses(t *testing.T, f *field, connect func(context.Context) (*pgx.Conn, e
 	if err := node.Run(ctx); !errors.Is(err, ErrPooler) {
 		t.Errorf("Run returned %v", err)
 	}
-	if n := f.count(`SELECT count(*) FROM tasktable.nodes`); n != 0 {
+	if n := f.Count(`SELECT count(*) FROM tasktable.nodes`); n != 0 {
 		t.Errorf("%d nodes", n)
 	}
-	f.nothingLeft()
 }
 
 // greeter is a pooler as far as the greeting goes: the process number in it is not the server process's.
@@ -140,7 +142,7 @@ func (g *greeter) Read(packet []byte) (int, error) {
 }
 
 // startBouncer starts PgBouncer in transaction mode before the test's database, and returns the URL to reach it by.
-func startBouncer(t *testing.T, f *field, program string) string {
+func startBouncer(t *testing.T, f *bench, program string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +158,7 @@ func startBouncer(t *testing.T, f *field, program string) string {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	server := f.pool.Config().ConnConfig
+	server := f.Pool.Config().ConnConfig
 	behind := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", server.Host, server.Port, server.Database, server.User)
 	if server.Password != "" { // PgBouncer refuses an empty one
 		behind += " password=" + server.Password

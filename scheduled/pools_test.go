@@ -18,13 +18,13 @@ import (
 )
 
 // exhaust takes all connections of the nodes' pool, until the returned function gives them back.
-func (s *stage) exhaust() (release func()) {
-	s.t.Helper()
+func (s *bench) exhaust() (release func()) {
+	s.T.Helper()
 	var taken []*pgxpool.Conn
 	for range s.nodes.Config().MaxConns {
-		conn, err := s.nodes.Acquire(s.t.Context())
+		conn, err := s.nodes.Acquire(s.T.Context())
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		taken = append(taken, conn)
 	}
@@ -37,44 +37,44 @@ func (s *stage) exhaust() (release func()) {
 			}
 		}
 	}
-	s.t.Cleanup(release)
+	s.T.Cleanup(release)
 	return release
 }
 
 // Handlers that have all connections of their pool keep no task from being claimed, started and settled.
 func TestExhaustedPoolStopsNothing(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil)
 	release := s.exhaust()
 	for i := range 30 {
-		s.schedule(fmt.Sprint(i), func(task *store.Task) {
+		s.Add(fmt.Sprint(i), func(task *store.Task) {
 			if i%3 == 0 {
 				task.MaxAttempts = 1
 			}
 		})
 	}
 	for i := range 30 {
-		a := s.begins(fmt.Sprint(i))
+		a := s.Begins(fmt.Sprint(i))
 		switch i % 3 {
 		case 0:
-			a.end <- errors.New("oops")
+			a.End <- errors.New("oops")
 		case 1:
 			a.FollowUp(store.Task{ID: "next", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour)})
-			a.end <- a.Extend(t.Context(), time.Minute)
+			a.End <- a.Extend(t.Context(), time.Minute)
 		case 2:
 			a.Again(time.Now().Add(time.Hour))
-			a.end <- nil
+			a.End <- nil
 		}
 	}
 	for i := range 30 {
 		switch i % 3 {
 		case 0:
-			s.is(fmt.Sprint(i), store.StatusFailed, taskdb.OutcomeFailed)
+			s.Is(fmt.Sprint(i), store.StatusFailed, taskdb.OutcomeFailed)
 		case 1:
-			s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+			s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 		case 2:
-			s.is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeCompleted)
+			s.Is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeCompleted)
 		}
 	}
 	release()
@@ -90,38 +90,38 @@ func TestTransactionWaitsForAConnection(t *testing.T) {
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		for _, name := range names {
 			schedule(name, nil)
-			enginetest.Await(t, s.pool, kind+name, patience, store.StatusExecuting)
+			enginetest.Await(t, s.Pool, kind+name, patience, store.StatusExecuting)
 		}
 	})
-	s.passes(time.Now().Add(600 * time.Millisecond)) // by then they are waiting
+	s.Passes(time.Now().Add(600 * time.Millisecond)) // by then they are waiting
 	both(func(kind string, _ func(string, func(*store.Task))) {
-		if _, err := s.tasks.Cancel(t.Context(), s.pool, kind+"cancelled"); err != nil {
+		if _, err := s.Tasks.Cancel(t.Context(), s.Pool, kind+"cancelled"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.tasks.Reschedule(t.Context(), s.pool, kind+"moved", time.Now().Add(time.Hour)); err != nil {
+		if _, err := s.Tasks.Reschedule(t.Context(), s.Pool, kind+"moved", time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	})
 	released := time.Now()
 	release()
 	both(func(kind string, _ func(string, func(*store.Task))) {
-		a := s.begins(kind + "goes on")
+		a := s.Begins(kind + "goes on")
 		if early := released.Sub(a.StartedAt); early > 100*time.Millisecond {
 			t.Errorf("%s started %s before it had a connection", a.ID, early)
 		}
-		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
-		s.is(kind+"cancelled", store.StatusCancelled, taskdb.OutcomeCancelled)
-		s.is(kind+"moved", store.StatusQueued, taskdb.OutcomeReleased)
-		s.idle(kind+"cancelled", kind+"moved")
+		a.End <- nil
+		s.Is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(kind+"cancelled", store.StatusCancelled, taskdb.OutcomeCancelled)
+		s.Is(kind+"moved", store.StatusQueued, taskdb.OutcomeReleased)
+		s.Idle(kind+"cancelled", kind+"moved")
 	})
 }
 
 // A service may use notifications on its own pool, with a handler of its own: the engine's connections do without it.
 func TestPoolWithANotificationHandler(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	settings := s.pool.Config()
+	s := newBench(t)
+	settings := s.Pool.Config()
 	settings.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 	var err error
 	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), settings); err != nil {
@@ -129,19 +129,19 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 	}
 	t.Cleanup(s.nodes.Close)
 	s.node(nil)
-	s.schedule("first", nil)
-	s.begins("first").end <- nil
+	s.Add("first", nil)
+	s.Begins("first").End <- nil
 	listener := func() int {
-		return s.count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database()
+		return s.Count(`SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE datname = current_database()
 			AND application_name = 'tasktable listener'`)
 	}
 	enginetest.Eventually(t, patience, "the node listens", func() bool { return listener() != 0 })
 	was := listener()
 	for i := range 5 {
 		id := fmt.Sprint(i)
-		s.schedule(id, nil)
-		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Add(id, nil)
+		s.Begins(id).End <- nil
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	if now := listener(); now != was {
 		t.Errorf("process %d listened, now it is %d: a notification has ended it", was, now)
@@ -151,18 +151,18 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 // Connect may give connections with such a handler, too: then the node does not hear notifications, but works.
 func TestConnectWithANotificationHandler(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			settings := s.pool.Config().ConnConfig
+			settings := s.Pool.Config().ConnConfig
 			settings.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
 			return pgx.ConnectConfig(ctx, settings)
 		}
-	}, handlers.Handle(s.handle))
+	}, handlers.Handle(s.Handle))
 	for i := range 3 {
 		id := fmt.Sprint(i)
-		s.schedule(id, nil)
-		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Add(id, nil)
+		s.Begins(id).End <- nil
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 }

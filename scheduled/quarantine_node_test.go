@@ -40,19 +40,19 @@ END $$`
 // A row that no check has seen harms nobody but itself: it fails and says why, or stays where everybody can see it.
 func TestPoisonousRows(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var rules []string
-	if err := s.pool.QueryRow(
+	if err := s.Pool.QueryRow(
 		t.Context(), `SELECT array_agg(pg_get_constraintdef(oid)) FROM pg_constraint WHERE contypid <> 0`,
 	).Scan(&rules); err != nil || len(rules) < 10 {
 		t.Fatalf("%d rules, %v", len(rules), err)
 	}
-	s.exec(uncheckedSQL)
+	s.Exec(uncheckedSQL)
 	good := 0
 	more := func(n int) {
 		t.Helper()
 		for range n {
-			s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
+			s.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
 				VALUES ($1, '{"type":"JOB","name":"good"}', 'JOB', nextval('tasktable.task_numbers'),
 					clock_timestamp())`, fmt.Sprint("good ", good))
 			good++
@@ -64,7 +64,7 @@ func TestPoisonousRows(t *testing.T) {
 		runs  = store.StatusCompleted
 	)
 	endless := fails
-	if s.count(`SELECT current_setting('server_version_num')::int`) >= 170000 {
+	if s.Count(`SELECT current_setting('server_version_num')::int`) >= 170000 {
 		endless = waits // from Postgres 17 on, an interval may be infinite, too
 	}
 	poisons := map[string]struct {
@@ -116,13 +116,13 @@ func TestPoisonousRows(t *testing.T) {
 	}
 	more(10)
 	for id, poison := range poisons {
-		s.exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at, scheduled_at)
+		s.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at, scheduled_at)
 			VALUES ($1, '{"type":"JOB","name":"poison"}', 'JOB', nextval('tasktable.task_numbers'),
 				clock_timestamp() - interval '1 minute', clock_timestamp() - interval '1 minute')`, id)
-		s.exec(`UPDATE tasktable.scheduled_tasks SET `+poison.set+` WHERE id = $1`, id)
+		s.Exec(`UPDATE tasktable.scheduled_tasks SET `+poison.set+` WHERE id = $1`, id)
 	}
 	// One that no statement can even change: an application's rule that is newer than the row.
-	s.exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "not this one" CHECK (id <> 'forbidden') NOT VALID`)
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "not this one" CHECK (id <> 'forbidden') NOT VALID`)
 	more(10)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -130,8 +130,8 @@ func TestPoisonousRows(t *testing.T) {
 		for {
 			for id := range poisons {
 				select {
-				case a := <-s.of(id):
-					a.end <- nil
+				case a := <-s.Of(id):
+					a.End <- nil
 				default:
 				}
 			}
@@ -147,10 +147,10 @@ func TestPoisonousRows(t *testing.T) {
 	goods := func(from int) {
 		t.Helper()
 		for i := from; i < good; i++ {
-			s.begins(fmt.Sprint("good ", i)).end <- nil
+			s.Begins(fmt.Sprint("good ", i)).End <- nil
 		}
 		enginetest.Eventually(t, patience, "the good ones are completed", func() bool {
-			return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
+			return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
 				AND status = 'COMPLETED'`) == good
 		})
 	}
@@ -159,7 +159,7 @@ func TestPoisonousRows(t *testing.T) {
 	states := func() map[string]string {
 		t.Helper()
 		var ids, texts []string
-		if err := s.pool.QueryRow(t.Context(), `SELECT array_agg(id::text),
+		if err := s.Pool.QueryRow(t.Context(), `SELECT array_agg(id::text),
 			array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until '
 			|| lease_expires_at END, message))
 			FROM tasktable.scheduled_tasks WHERE id NOT LIKE 'good %'`).Scan(&ids, &texts); err != nil {
@@ -189,7 +189,7 @@ func TestPoisonousRows(t *testing.T) {
 			t.Errorf("%.40q does not say why: %.150s", id, state)
 		}
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > good+3*len(poisons) {
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > good+3*len(poisons) {
 		t.Errorf("%d executions of %d tasks: some are tried again and again", n, good+len(poisons))
 	}
 }
@@ -208,58 +208,58 @@ func says(state string) bool {
 // nor anything else.
 func TestPoisonousClaims(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	held := []string{"good", "forbidden", "another good", "for ever", "since ever"}
 	for _, id := range held {
-		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 2 })
+		s.Add(id, func(task *store.Task) { task.MaxAttempts = 2 })
 	}
-	s.exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and lease_expires_at must be finite"`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL,
+	s.Exec(`ALTER DOMAIN tasktable.task_instant DROP CONSTRAINT "next_attempt_at and lease_expires_at must be finite"`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, next_attempt_at = NULL,
 		fence = nextval('tasktable.task_numbers'),
 		lease_expires_at = CASE id WHEN 'for ever' THEN 'infinity' WHEN 'since ever' THEN '-infinity'
 		ELSE clock_timestamp() - interval '1 minute' END`)
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger
+	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger
 		LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the application says no'; END $$`)
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden')
+	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW WHEN (OLD.id = 'forbidden')
 		EXECUTE FUNCTION refuse()`)
 	s.node(func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
 	for _, id := range []string{"good", "another good"} {
-		if a := s.begins(id); a.Attempt != 2 {
+		if a := s.Begins(id); a.Attempt != 2 {
 			t.Errorf("%s runs as attempt %d", id, a.Attempt)
 		} else {
-			a.end <- nil
+			a.End <- nil
 		}
-		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 	}
 	for i := range 5 {
-		s.schedule(fmt.Sprint(i), nil)
-		s.begins(fmt.Sprint(i)).end <- nil
+		s.Add(fmt.Sprint(i), nil)
+		s.Begins(fmt.Sprint(i)).End <- nil
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.running_tasks WHERE id = 'forbidden' AND stuck`); n != 1 {
+	if n := s.Count(`SELECT count(*) FROM tasktable.running_tasks WHERE id = 'forbidden' AND stuck`); n != 1 {
 		t.Errorf("%d claims are seen to be stuck", n)
 	}
-	s.exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()
+	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()
 		WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
-		s.begins(id).end <- nil
-		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
+		s.Begins(id).End <- nil
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 	}
 }
 
 // While the leader looks for a task that cannot be claimed, less urgent tasks do not go before more urgent ones.
 func TestFailBrokenKeepsTheOrder(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
+	s := newBench(t)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.Handle))
 	tr.turn()
-	s.schedule("first", func(task *store.Task) { task.Priority = 5 })
+	s.Add("first", func(task *store.Task) { task.Priority = 5 })
 	for id, priority := range map[string]int{"second": 5, "less urgent": 0, "broken": -5} {
-		s.schedule(id, func(task *store.Task) { task.Priority = priority })
+		s.Add(id, func(task *store.Task) { task.Priority = priority })
 	}
-	s.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
 		USING ERRCODE = '22000'; END $$`)
-	s.exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 		WHEN (NEW.id = 'broken' AND NEW.status = 'EXECUTING') EXECUTE FUNCTION refuse()`)
 	var lanes leader.ClaimPlan
 	err := tr.leader.Transaction(t.Context(), func(tx pgx.Tx) (err error) {
@@ -273,7 +273,7 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 		t.Errorf("%d tasks are given up, %v", failed, err)
 	}
 	var states string
-	if err := s.pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id)
+	if err := s.Pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id)
 		FROM tasktable.scheduled_tasks`).Scan(&states); err != nil {
 		t.Fatal(err)
 	}
@@ -282,15 +282,15 @@ func TestFailBrokenKeepsTheOrder(t *testing.T) {
 	}
 	tr.run()
 	for _, id := range []string{"first", "second", "less urgent"} {
-		s.begins(id).end <- nil
+		s.Begins(id).End <- nil
 	}
-	s.idle("first", "second", "less urgent")
+	s.Idle("first", "second", "less urgent")
 }
 
 // River jobs that are not the engine's, in its own table, change nothing.
 func TestPoisonousRiverJobs(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	for i, job := range []struct{ kind, state, args, metadata string }{
 		{"JOB", "available", `{"tasks": "what?"}`, `{"tasks": 1}`},
 		{"JOB", "available", `{"tasks": "1:2:3:4:9:x"}`, `{"tasks": "many"}`},
@@ -302,15 +302,15 @@ func TestPoisonousRiverJobs(t *testing.T) {
 		{"JOB", "running", `{"tasks": "what?"}`, `{"tasks": null}`},
 		{"JOB", "running", `{"tasks": "999:1:1:0:4:lost"}`, `{"tasks": 1.5}`},
 	} {
-		s.exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by,
+		s.Exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by,
 			priority) VALUES ($1, $2, $3, $4, 1, 'default', $5, 1)`,
 			job.state, job.kind, job.args, job.metadata, []string{fmt.Sprint("client ", i)})
 	}
 	s.node(nil)
 	for i := range 5 {
-		s.schedule(fmt.Sprint(i), nil)
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Add(fmt.Sprint(i), nil)
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	s.exec(`DELETE FROM tasktable.river_job WHERE kind = 'FOREIGN' OR attempted_by[1] LIKE 'client %'`)
+	s.Exec(`DELETE FROM tasktable.river_job WHERE kind = 'FOREIGN' OR attempted_by[1] LIKE 'client %'`)
 }

@@ -16,22 +16,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// member starts a node that the test can make quiet.
-func (s *stage) member(change func(*Config)) (node *Node, stop func()) {
-	s.t.Helper()
-	node, stop = runNode(s.t, s.nodes, change, handlers.Handle(s.handle))
-	s.t.Cleanup(s.end)
-	return node, stop
-}
-
-// sees waits until a query is true.
-func (s *stage) sees(what, query string, args ...any) {
-	s.t.Helper()
-	enginetest.Eventually(s.t, patience, what, func() bool {
-		return s.count(`SELECT coalesce((`+query+`), false)::int`, args...) == 1
-	})
-}
-
 const (
 	worksNothingSQL = `SELECT state = 'quiet' AND queues = '{}' AND types = '{}' FROM tasktable.node_states
 		WHERE number = $1`
@@ -45,55 +29,55 @@ const (
 // else is late for it.
 func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	ahead := func(c *Config) { c.LookAhead = 10 * time.Second }
 	first, _ := s.member(ahead)
-	s.schedule("runs", nil)
-	runs := s.begins("runs")
-	due := s.now().Add(4 * time.Second)
-	s.schedule("waits", func(task *store.Task) { task.At = due })
-	enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
+	s.Add("runs", nil)
+	runs := s.Begins("runs")
+	due := s.Now().Add(4 * time.Second)
+	s.Add("waits", func(task *store.Task) { task.At = due })
+	enginetest.Await(t, s.Pool, "waits", patience, store.StatusExecuting)
 	_, stopSecond := s.member(ahead)
-	s.sees("the second node is there", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL`)
+	s.Sees("the second node is there", `SELECT count(*) = 2 FROM tasktable.nodes WHERE dead_at IS NULL`)
 
 	first.Quiet()
 	first.Quiet()
-	s.sees("what waits is handed back before its time",
+	s.Sees("what waits is handed back before its time",
 		`SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_task_executions WHERE task_id = 'waits'
 			AND outcome = 'RELEASED' AND finished_at < $1)`, due)
-	s.sees("the node works nothing", worksNothingSQL, 1)
-	s.sees("the other leads", leadsLastSQL, 2)
+	s.Sees("the node works nothing", worksNothingSQL, 1)
+	s.Sees("the other leads", leadsLastSQL, 2)
 	if health := first.Ready(); !health.OK || health.Checks[0].Reason != reasonQuiet {
 		t.Errorf("%+v", health)
 	}
 	for i := range 20 {
-		s.schedule(fmt.Sprint(i), nil)
-		s.begins(fmt.Sprint(i)).end <- nil
-		s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Add(fmt.Sprint(i), nil)
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node = 1
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE node = 1
 		AND outcome = 'COMPLETED'`); n != 0 {
 		t.Errorf("the quiet node has run %d tasks", n)
 	}
-	waits := s.begins("waits")
-	waits.end <- nil
-	if row := s.is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted); row.Attempt != 1 ||
+	waits := s.Begins("waits")
+	waits.End <- nil
+	if row := s.Is("waits", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted); row.Attempt != 1 ||
 		waits.StartedAt.Sub(due) > limit(time.Second) {
 		t.Errorf("attempt %d, %s late", row.Attempt, waits.StartedAt.Sub(due))
 	}
-	runs.end <- nil
-	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
-	if s.count(ranBySQL, "runs", 1) != 1 || s.count(ranBySQL, "waits", 2) != 1 {
+	runs.End <- nil
+	s.Is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
+	if s.Count(ranBySQL, "runs", 1) != 1 || s.Count(ranBySQL, "waits", 2) != 1 {
 		t.Error("what ran was not finished by the quiet node, or what waited not run by the other")
 	}
 
 	first.Unquiet()
 	stopSecond()
-	s.sees("the first leads again", leadsLastSQL, 1)
-	s.schedule("after", nil)
-	s.begins("after").end <- nil
-	s.is("after", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Sees("the first leads again", leadsLastSQL, 1)
+	s.Add("after", nil)
+	s.Begins("after").End <- nil
+	s.Is("after", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if health := first.Ready(); !health.OK || health.Checks[0].Reason != "" {
 		t.Errorf("%+v", health)
 	}
@@ -104,9 +88,9 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 // due where it is.
 func TestQuietNodeAlone(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.cut = true
-	registry, err := handlers.NewRegistry(handlers.Handle(s.handle))
+	registry, err := handlers.NewRegistry(handlers.Handle(s.Handle))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,44 +100,44 @@ func TestQuietNodeAlone(t *testing.T) {
 	}
 	node.Quiet()
 	keepRunning(t, node)
-	t.Cleanup(s.end)
-	s.sees("it is there, and works nothing", worksNothingSQL, 1)
-	s.schedule("a", nil)
-	s.count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
+	t.Cleanup(s.LetGo)
+	s.Sees("it is there, and works nothing", worksNothingSQL, 1)
+	s.Add("a", nil)
+	s.Count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name LIKE 'tasktable session%'`)
-	s.sees("it is there again, and works nothing", worksNothingSQL, 2)
-	s.passes(s.now().Add(2500 * time.Millisecond)) // two ticks
-	if row := enginetest.Await(t, s.pool, "a", patience, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
+	s.Sees("it is there again, and works nothing", worksNothingSQL, 2)
+	s.Passes(s.Now().Add(2500 * time.Millisecond)) // two ticks
+	if row := enginetest.Await(t, s.Pool, "a", patience, store.StatusQueued); row.Attempt != 0 || row.Fence != nil {
 		t.Errorf("claimed: %+v", row)
 	}
-	s.sees("nobody works it", `SELECT count(*) = 1 FROM tasktable.late_tasks WHERE NOT has_node`)
+	s.Sees("nobody works it", `SELECT count(*) = 1 FROM tasktable.late_tasks WHERE NOT has_node`)
 	node.Unquiet()
-	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Begins("a").End <- nil
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 // What River has for a quiet node stays there, and is taken up as soon as the node is no longer quiet.
 func TestQuietNodeFetchesNothing(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(nil, handlers.Handle(s.handle))
-	s.schedule("a", nil)
+	s := newBench(t)
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
+	s.Add("a", nil)
 	tr.turn()
 	if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 1 {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	tr.instance.quiet.Set(true)
 	tr.run()
-	s.sees("the node works nothing", worksNothingSQL, 1)
-	s.passes(s.now().Add(time.Second))
-	if n := s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
+	s.Sees("the node works nothing", worksNothingSQL, 1)
+	s.Passes(s.Now().Add(time.Second))
+	if n := s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
 		t.Errorf("%d jobs are left", n)
 	}
 	tr.instance.quiet.Set(false)
-	s.begins("a").end <- nil
-	enginetest.Await(t, s.pool, "a", patience, store.StatusCompleted)
+	s.Begins("a").End <- nil
+	enginetest.Await(t, s.Pool, "a", patience, store.StatusCompleted)
 	// If it waited for longer than two seconds, it went back first.
-	if history := fmt.Sprint(enginetest.Outcomes(t, s.pool, "a")); history != "[COMPLETED]" &&
+	if history := fmt.Sprint(enginetest.Outcomes(t, s.Pool, "a")); history != "[COMPLETED]" &&
 		history != "[RELEASED COMPLETED]" {
 		t.Errorf("history %s", history)
 	}
@@ -162,40 +146,40 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 // What waits for a slot goes back at once, though what has the slot goes on.
 func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.handle))
+	s := newBench(t)
+	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.Handle))
 	for _, id := range []string{"1", "2", "3"} {
-		s.schedule(id, nil)
+		s.Add(id, nil)
 	}
 	tr.oneBatch("default", 3)
 	tr.run()
-	first := s.begins("1")
+	first := s.Begins("1")
 	enginetest.Eventually(t, patience, "the others wait for a slot", func() bool {
 		return tr.worker.Slots.Waiting("default") > 0
 	})
 	tr.instance.quiet.Set(true)
 	for _, id := range []string{"2", "3"} {
-		if row := s.is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
-			s.errorOf(id) != "the node is quiet" {
-			t.Errorf("%s is at attempt %d: %s", id, row.Attempt, s.errorOf(id))
+		if row := s.Is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
+			s.ErrorOf(id) != "the node is quiet" {
+			t.Errorf("%s is at attempt %d: %s", id, row.Attempt, s.ErrorOf(id))
 		}
 	}
-	first.end <- nil
-	s.is("1", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.idle("2", "3")
+	first.End <- nil
+	s.Is("1", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Idle("2", "3")
 }
 
 // What waits for its transaction when the node becomes quiet does not start once it has one.
 func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	tr := s.prepare(
 		nil,
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
-			return s.handle(ctx, task)
+			return s.Handle(ctx, task)
 		}),
 	)
-	s.schedule("a", nil)
+	s.Add("a", nil)
 	tr.oneBatch("default", 1)
 	release := s.exhaust()
 	tr.run()
@@ -203,16 +187,16 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 		held := tr.worker.InHand(0)
 		return len(held) == 1 && held[0].Begun()
 	})
-	s.passes(time.Now().Add(worker.GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
+	s.Passes(time.Now().Add(worker.GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
 	tr.instance.quiet.Set(true)
 	release()
 	enginetest.Eventually(t, patience, "it goes back because the node is quiet", func() bool {
-		return s.errorOf("a") == "the node is quiet"
+		return s.ErrorOf("a") == "the node is quiet"
 	})
 	// On a busy machine it may have gone back before, for want of a connection.
-	if row := s.is("a", store.StatusQueued, enginetest.Outcomes(t, s.pool, "a")...); row.Attempt != 0 ||
-		slices.Contains(enginetest.Outcomes(t, s.pool, "a"), taskdb.OutcomeCompleted) {
-		t.Errorf("attempt %d: %v", row.Attempt, enginetest.Outcomes(t, s.pool, "a"))
+	if row := s.Is("a", store.StatusQueued, enginetest.Outcomes(t, s.Pool, "a")...); row.Attempt != 0 ||
+		slices.Contains(enginetest.Outcomes(t, s.Pool, "a"), taskdb.OutcomeCompleted) {
+		t.Errorf("attempt %d: %v", row.Attempt, enginetest.Outcomes(t, s.Pool, "a"))
 	}
-	s.idle("a")
+	s.Idle("a")
 }

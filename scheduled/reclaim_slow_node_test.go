@@ -17,28 +17,28 @@ import (
 // long by itself.
 func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.schedule("slowest", nil)
+	s := newBench(t)
+	s.Add("slowest", nil)
 	const n = 40
 	for i := range n - 1 {
-		s.schedule(fmt.Sprintf("%02d", i), nil)
+		s.Add(fmt.Sprintf("%02d", i), nil)
 	}
-	tr := s.prepare(nil, handlers.Handle(s.handle))
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	tr.oneBatch("default", n)
 	tr.turn()
-	s.exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now()`,
+	s.Exec(`UPDATE tasktable.river_job SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now()`,
 		taskdb.ClientID(999_999))
-	s.exec(`
+	s.Exec(`
 		CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.06 END);
 			RETURN NEW;
 		END $$`)
-	s.exec(`
+	s.Exec(`
 		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
-	s.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'nobody'`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET queue = 'nobody'`)
 	left := func() int {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND id <> 'slowest'`)
 	}
 	enginetest.Eventually(t, 60*time.Second, "the claims are taken back", func() bool {
 		if _, err := tr.leader.Tick(t.Context()); err != nil && !pg.IsTimeout(err) {
@@ -46,16 +46,16 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 		}
 		return left() == 0
 	})
-	if lost := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n-1 {
+	if lost := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n-1 {
 		t.Errorf("%d claims are lost, want %d", lost, n-1)
 	}
-	s.exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
-	row, err := s.tasks.Get(t.Context(), s.pool, "slowest")
+	s.Exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
+	row, err := s.Tasks.Get(t.Context(), s.Pool, "slowest")
 	if err != nil || row.Fence == nil {
 		t.Fatalf("the slowest is taken back although it cannot be: %v", err)
 	}
 	clear(tr.leader.Quarantined) // as after a minute
 	tr.run()
-	enginetest.Await(t, s.pool, "slowest", patience, store.StatusQueued)
-	s.sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)
+	enginetest.Await(t, s.Pool, "slowest", patience, store.StatusQueued)
+	s.Sees("the River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }

@@ -3,7 +3,6 @@ package scheduled
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,41 +20,16 @@ const (
 )
 
 // recur schedules a recurring task under its name as id.
-func (s *stage) recur(name string, recurrence store.Recurrence) store.Receipt {
-	s.t.Helper()
-	return s.schedule(name, func(task *store.Task) { task.Recurrence = &recurrence })
-}
-
-// handleFired is handle for occurrences: the test waits for their runs under the recurring task's id.
-func (s *stage) handleFired(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
-	a := &act{Task: task, ctx: ctx, end: make(chan error, 1)}
-	s.of(parentOf(task.ID)) <- a
-	select {
-	case err := <-a.end:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-s.over:
-		return errOver
-	}
-}
-
-// handleFiredDeaf is handleFired for a handler that does not mind its context.
-func (s *stage) handleFiredDeaf(_ context.Context, task *handlers.Task[enginetest.Job]) error {
-	return s.handleFired(context.Background(), task)
-}
-
-// parentOf is the recurring task of an occurrence; another task's id is its own.
-func parentOf(id string) string {
-	parent, _, _ := strings.Cut(id, "@")
-	return parent
+func (s *bench) recur(name string, recurrence store.Recurrence) store.Receipt {
+	s.T.Helper()
+	return s.Add(name, func(task *store.Task) { task.Recurrence = &recurrence })
 }
 
 // planned waits until the next fire of recurring tasks, as they are now, is known.
-func (s *stage) planned(ids ...string) {
-	s.t.Helper()
-	enginetest.Eventually(s.t, patience, "the next fires are planned", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1)
+func (s *bench) planned(ids ...string) {
+	s.T.Helper()
+	enginetest.Eventually(s.T, patience, "the next fires are planned", func() bool {
+		return s.Count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1)
 			AND next_fire IS NOT NULL`, ids) == len(ids)
 	})
 }
@@ -70,25 +44,16 @@ type line struct {
 }
 
 // lines lists the fires of a recurring task.
-func (s *stage) lines(parent string) []line {
-	s.t.Helper()
-	rows, err := s.pool.Query(s.t.Context(), `SELECT id, scheduled_at AS fire, status, message, started_at
+func (s *bench) lines(parent string) []line {
+	s.T.Helper()
+	rows, err := s.Pool.Query(s.T.Context(), `SELECT id, scheduled_at AS fire, status, message, started_at
 		FROM tasktable.scheduled_tasks WHERE parent_id = $1 ORDER BY scheduled_at`, parent)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
 	if err != nil {
-		s.t.Fatal(err)
-	}
-	return found
-}
-
-func inStatus(lines []line, status store.Status) (found []line) {
-	for _, one := range lines {
-		if one.Status == status {
-			found = append(found, one)
-		}
+		s.T.Fatal(err)
 	}
 	return found
 }
@@ -107,8 +72,8 @@ func gaps(lines []line, period time.Duration) (missing []time.Time) {
 // keeps count until it ends.
 func TestRecurringTasksFire(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(
 		nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 		handlers.Func("CRON", func(context.Context) error { return nil }),
@@ -119,19 +84,19 @@ func TestRecurringTasksFire(t *testing.T) {
 	s.recur("ends", store.Recurrence{Cron: eachSecond, EndsAt: ends, Overlap: store.OverlapAllow})
 	s.recur("every", store.Recurrence{Cron: "@every 1s", MaxOccurrences: 3, Overlap: store.OverlapAllow})
 	begins := ends.Add(-time.Second / 2)
-	s.schedule("begins", func(task *store.Task) {
+	s.Add("begins", func(task *store.Task) {
 		task.At, task.Recurrence = begins, &store.Recurrence{Cron: eachSecond, MaxOccurrences: 1}
 	})
 	cron := store.Cron("CRON", eachSecond)
 	cron.Recurrence.MaxOccurrences, cron.Recurrence.Overlap = 2, store.OverlapAllow
-	enginetest.Schedule(t, s.pool, cron)
+	enginetest.Schedule(t, s.Pool, cron)
 
 	ended := map[string]string{"counted": "ended after 4 occurrences",
 		"ends": "ended at " + ends.UTC().Format(time.RFC3339), "every": "ended after 3 occurrences",
 		"begins": "ended after 1 occurrences", "recurring-CRON": "ended after 2 occurrences"}
 	var late []time.Duration
 	for id, message := range ended {
-		row := s.is(id, store.StatusCompleted)
+		row := s.Is(id, store.StatusCompleted)
 		if taskdb.TextOf(row.Message) != message {
 			t.Errorf("%s ended with %q", id, taskdb.TextOf(row.Message))
 		}
@@ -143,7 +108,7 @@ func TestRecurringTasksFire(t *testing.T) {
 			t.Errorf("%s did not fire at %v", id, missing)
 		}
 		for _, one := range lines {
-			row := s.is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
+			row := s.Is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 			late = append(late, row.StartedAt.Sub(one.Fire))
 			if id != "every" && (one.Fire.Nanosecond() != 0 || one.ID != id+"@"+one.Fire.UTC().Format(time.RFC3339)) {
 				t.Errorf("%s fired at %s as %s", id, one.Fire, one.ID)
@@ -162,73 +127,4 @@ func TestRecurringTasksFire(t *testing.T) {
 	if late[0] < 0 || late[len(late)/2] > limit(500*time.Millisecond) { // usually some 10 ms
 		t.Errorf("late by %v", late)
 	}
-}
-
-// What is run now, or backfilled, runs at once, beside the planned fires: the recurring task stays as it is.
-func TestExtraOccurrences(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
-	s.node(nil, handlers.Handle(s.handleFired))
-	s.recur("extra", store.Recurrence{Cron: "0 * * * *"})
-	s.planned("extra")
-	before := enginetest.Await(t, s.pool, "extra", patience, store.StatusQueued)
-
-	asked := time.Now()
-	if receipt, err := s.tasks.RunNow(t.Context(), s.pool, "extra"); err != nil || receipt.Outcome != store.Queued {
-		t.Fatalf("run now: %+v, %v", receipt, err)
-	}
-	a := s.begins("extra")
-	if took := time.Since(asked); took > limit(2*time.Second) {
-		t.Errorf("run now began after %s", took)
-	}
-	// One more beside it, and another while the task is paused: overlap is for fires.
-	if _, err := s.tasks.RunNow(t.Context(), s.pool, "extra"); err != nil {
-		t.Fatal(err)
-	}
-	b := s.begins("extra")
-	if _, err := s.tasks.Pause(t.Context(), s.pool, "extra"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.tasks.RunNow(t.Context(), s.pool, "extra"); err != nil {
-		t.Fatal(err)
-	}
-	c := s.begins("extra")
-	for _, a := range []*act{a, b, c} {
-		a.end <- nil
-		s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
-	}
-	if _, err := s.tasks.Resume(t.Context(), s.pool, "extra"); err != nil {
-		t.Fatal(err)
-	}
-	s.planned("extra")
-	after := enginetest.Await(t, s.pool, "extra", patience, store.StatusQueued)
-	if after.OccurrenceCount != 0 || after.StartedAt != nil || !after.NextAttemptAt.Equal(*before.NextAttemptAt) {
-		t.Errorf("the task was %+v, is %+v", before, after)
-	}
-
-	hour := time.Now().Truncate(time.Hour).Add(-24 * time.Hour)
-	for _, want := range []int{5, 0} { // those that are there already stay as they are
-		n, err := s.tasks.Backfill(t.Context(), s.pool, "extra", hour, hour.Add(5*time.Hour), 100)
-		if err != nil || n != want {
-			t.Fatalf("backfill made %d, %v, want %d", n, err, want)
-		}
-		for range n {
-			s.begins("extra").end <- nil
-		}
-	}
-	for i := range 5 {
-		s.is(
-			"extra@"+hour.Add(time.Duration(i+1)*time.Hour).UTC().Format(time.RFC3339), store.StatusCompleted,
-			taskdb.OutcomeCompleted,
-		)
-	}
-	if n := len(s.lines("extra")); n != 8 {
-		t.Errorf("%d occurrences", n)
-	}
-	if row := enginetest.Await(t, s.pool, "extra", patience, store.StatusQueued); row.OccurrenceCount != 0 ||
-		!row.NextAttemptAt.Equal(*before.NextAttemptAt) {
-		t.Errorf("the task was %+v, is %+v", before, row)
-	}
-	s.idle("extra")
 }

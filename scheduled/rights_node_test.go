@@ -25,22 +25,22 @@ import (
 
 // bound makes the nodes of a stage connect as the engine's role, and returns a pool of an application's that is bound
 // to the service "test": with row level security, and all that the script of the roles has.
-func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
+func bound(t *testing.T) (s *bench, application *pgxpool.Pool) {
 	t.Helper()
 	roles := migrations.Roles{ // before the database, in which they have rights
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
 		Tenant: storetest.Role(t), Services: []string{"test"},
 	}
-	s = newStage(t)
+	s = newBench(t)
 	var script strings.Builder
 	if err := migrations.PrintRoles(&script, "", roles); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := s.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
 	pool := func(role string) *pgxpool.Pool {
-		config := s.pool.Config()
+		config := s.Pool.Config()
 		config.ConnConfig.User, config.ConnConfig.Password = role, storetest.RolePassword
 		made, err := pgxpool.NewWithConfig(t.Context(), config)
 		if err != nil {
@@ -55,8 +55,8 @@ func bound(t *testing.T) (s *stage, application *pgxpool.Pool) {
 
 // busyNode is a node with all kinds of handlers, two queues and a recurring task that fires each second. It returns
 // where its metrics are.
-func (s *stage) busyNode(recurring store.Task) prometheus.Gatherer {
-	s.t.Helper()
+func (s *bench) busyNode(recurring store.Task) prometheus.Gatherer {
+	s.T.Helper()
 	registry := prometheus.NewRegistry()
 	s.node(func(c *Config) {
 		c.Recurring, c.declareEvery = []store.Task{recurring}, 10*time.Millisecond
@@ -73,7 +73,7 @@ func (s *stage) busyNode(recurring store.Task) prometheus.Gatherer {
 			task.Result(map[string]int{"n": 1})
 		}
 		return nil
-	}), handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, _ *handlers.Task[gated]) error {
+	}), handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, _ *handlers.Task[quick]) error {
 		_, err := enginetest.Tasks.Schedule(ctx, tx, store.Task{ID: "in tx", Payload: enginetest.Job{Name: "in tx"}})
 		return err
 	}), handlers.Func("TICK", func(context.Context) error { return nil }))
@@ -104,7 +104,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	put("follows", nil)
 	put("slow", func(task *store.Task) { task.Queue = "slow" })
 	put("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute })
-	put("transactional", func(task *store.Task) { task.Payload = gated{"transactional", 1} })
+	put("transactional", func(task *store.Task) { task.Payload = quick{"transactional"} })
 	put("undecodable", func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) })
 	put("bad cron", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
 	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'
@@ -112,31 +112,31 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.is("good", store.StatusCompleted, "COMPLETED")
-	s.is("fails", store.StatusFailed, "FAILED")
-	s.is("retried", store.StatusCompleted, "RETRIED", "COMPLETED")
-	s.is("follows", store.StatusCompleted, "COMPLETED")
-	s.is("followed", store.StatusCompleted, "COMPLETED")
-	s.is("late", store.StatusExpired, "EXPIRED")
-	s.is("transactional", store.StatusCompleted, "COMPLETED")
-	s.is("in tx", store.StatusCompleted, "COMPLETED")
-	s.is("undecodable", store.StatusFailed, "FAILED")
-	enginetest.Await(t, s.pool, "bad cron", patience, store.StatusFailed)
+	s.Is("good", store.StatusCompleted, "COMPLETED")
+	s.Is("fails", store.StatusFailed, "FAILED")
+	s.Is("retried", store.StatusCompleted, "RETRIED", "COMPLETED")
+	s.Is("follows", store.StatusCompleted, "COMPLETED")
+	s.Is("followed", store.StatusCompleted, "COMPLETED")
+	s.Is("late", store.StatusExpired, "EXPIRED")
+	s.Is("transactional", store.StatusCompleted, "COMPLETED")
+	s.Is("in tx", store.StatusCompleted, "COMPLETED")
+	s.Is("undecodable", store.StatusFailed, "FAILED")
+	enginetest.Await(t, s.Pool, "bad cron", patience, store.StatusFailed)
 	enginetest.Eventually(t, patience, "the recurring task fires twice", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly)) >= 2
 	})
-	if got := enginetest.Outcomes(t, s.pool, "slow"); len(got) != 0 {
+	if got := enginetest.Outcomes(t, s.Pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)
 	}
 	if _, err := enginetest.Tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")); err != nil {
 		t.Fatal(err)
 	}
-	s.is("slow", store.StatusCompleted, "COMPLETED")
+	s.Is("slow", store.StatusCompleted, "COMPLETED")
 	if _, err := enginetest.Tasks.Retry(t.Context(), application, "fails"); err != nil {
 		t.Fatal(err)
 	}
-	s.is("fails", store.StatusFailed, "FAILED", "FAILED")
+	s.Is("fails", store.StatusFailed, "FAILED", "FAILED")
 	enginetest.Eventually(t, patience, "all is counted for the metrics", func() bool {
 		got := enginetest.Scraped(t, metrics)
 		return got["dead_letters FAILED JOB"] == 3
@@ -162,7 +162,7 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	})
 	tr := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	tr.run()
-	s.is("old", store.StatusCompleted, "COMPLETED")
+	s.Is("old", store.StatusCompleted, "COMPLETED")
 	retention := maintenance.NewRetention(maintenance.RetentionConfig{
 		Pool: tr.instance.pool, Statements: tr.statements, Period: time.Microsecond, Log: enginetest.Logger(),
 	})
@@ -179,7 +179,7 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	if err != nil || erased.Tasks != 1 || erased.Changes != 1 {
 		t.Errorf("erased %+v, %v", erased, err)
 	}
-	if left := s.count(`SELECT (SELECT count(*) FROM tasktable.scheduled_tasks)
+	if left := s.Count(`SELECT (SELECT count(*) FROM tasktable.scheduled_tasks)
 		+ (SELECT count(*) FROM tasktable.scheduled_task_executions)
 		+ (SELECT count(*) FROM tasktable.scheduled_task_changes)`); left != 0 {
 		t.Errorf("%d rows are left", left)
@@ -204,26 +204,21 @@ func TestReclaimWithTheEnginesRights(t *testing.T) {
 	s.cut = true
 	s.node(func(c *Config) { c.StartAllowance = time.Second })
 	enginetest.Schedule(t, application, store.Task{ID: "cut", Payload: enginetest.Job{Name: "cut"}})
-	s.begins("cut")
-	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	s.Begins("cut")
+	s.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`)
-	s.begins("cut").end <- nil
-	s.is("cut", store.StatusCompleted, "INTERRUPTED", "COMPLETED")
+	s.Begins("cut").End <- nil
+	s.Is("cut", store.StatusCompleted, "INTERRUPTED", "COMPLETED")
 }
 
 // Row level security costs the engine nothing: with its policy, too, its statements read no more than what they are
 // about. (Its condition has no effect, but keeps the planner from some statistics.)
 func TestPlansWithTheEnginesRights(t *testing.T) {
 	t.Parallel()
-	s, _ := bound(t)
-	schema, err := store.NewSchema("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{&enginetest.Bench{T: t, Pool: s.pool, Queries: taskdb.Queries{Schema: schema}}}
+	b, _ := bound(t)
 	b.fill("of few tasks")
 	b.revive(planTasks / 2)
-	conn, err := s.nodes.Acquire(t.Context())
+	conn, err := b.nodes.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

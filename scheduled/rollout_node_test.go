@@ -25,24 +25,24 @@ func (n named) TaskType() string { return n.Kind }
 
 // fleet is the nodes of several services and versions, and which of them ran what.
 type fleet struct {
-	*stage
+	*bench
 	mu    sync.Mutex
 	ranBy map[string][]string
 }
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	return &fleet{stage: newStage(t), ranBy: map[string][]string{}}
+	return &fleet{bench: newBench(t), ranBy: map[string][]string{}}
 }
 
 // release starts a node of a service's version, which has some types and declares some recurring tasks.
 func (f *fleet) release(service, version string, types []string, recurring ...string) (stop func()) {
-	f.t.Helper()
+	f.T.Helper()
 	return f.releaseOn("default", service, version, types, recurring...)
 }
 
 func (f *fleet) releaseOn(queue, service, version string, types []string, recurring ...string) (stop func()) {
-	f.t.Helper()
+	f.T.Helper()
 	var parts []handlers.Part
 	note := handlers.Use(func(next handlers.Handler) handlers.Handler {
 		return func(ctx context.Context, e *handlers.Execution) error {
@@ -65,8 +65,8 @@ func (f *fleet) releaseOn(queue, service, version string, types []string, recurr
 		c.Service, c.Version, c.Recurring, c.declareEvery = service, version, declared, 50*time.Millisecond
 		c.Queues = map[string]int{queue: 5}
 	}, parts...)
-	enginetest.Eventually(f.t, patience, service+" "+version+" is up", func() bool {
-		return f.count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2
+	enginetest.Eventually(f.T, patience, service+" "+version+" is up", func() bool {
+		return f.Count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2
 			AND dead_at IS NULL`, service, version) > 0
 	})
 	return stop
@@ -74,10 +74,10 @@ func (f *fleet) releaseOn(queue, service, version string, types []string, recurr
 
 // put schedules tasks of a type that are due at once, and returns their ids.
 func (f *fleet) put(kind string, n int, change ...func(*store.Task)) (ids []string) {
-	f.t.Helper()
+	f.T.Helper()
 	for i := range n {
-		id := fmt.Sprintf("%s %d.%d", kind, f.count(`SELECT count(*) FROM tasktable.scheduled_tasks`), i)
-		f.schedule(id, func(task *store.Task) {
+		id := fmt.Sprintf("%s %d.%d", kind, f.Count(`SELECT count(*) FROM tasktable.scheduled_tasks`), i)
+		f.Add(id, func(task *store.Task) {
 			task.Payload = named{Kind: kind}
 			for _, c := range change {
 				c(task)
@@ -90,89 +90,54 @@ func (f *fleet) put(kind string, n int, change ...func(*store.Task)) (ids []stri
 
 // ran waits for each task to be completed, once, by one of these.
 func (f *fleet) ran(ids []string, by ...string) {
-	f.t.Helper()
+	f.T.Helper()
 	for _, id := range ids {
-		enginetest.Await(f.t, f.pool, id, patience, store.StatusCompleted)
-		history := enginetest.Outcomes(f.t, f.pool, id)
+		enginetest.Await(f.T, f.Pool, id, patience, store.StatusCompleted)
+		history := enginetest.Outcomes(f.T, f.Pool, id)
 		// By a node that stopped before it began.
 		history = slices.DeleteFunc(history, func(outcome string) bool { return outcome == taskdb.OutcomeReleased })
 		if len(history) != 1 || history[0] != taskdb.OutcomeCompleted {
-			f.t.Errorf("%s has the history %v", id, history)
+			f.T.Errorf("%s has the history %v", id, history)
 		}
 		f.mu.Lock()
 		got := f.ranBy[id]
 		f.mu.Unlock()
 		if len(got) != 1 || !slices.Contains(by, got[0]) {
-			f.t.Errorf("%s was run by %q, want one of %q", id, got, by)
+			f.T.Errorf("%s was run by %q, want one of %q", id, got, by)
 		}
 	}
 }
 
 // waits checks that nobody claims the tasks, and that the table says why.
 func (f *fleet) waits(ids []string) {
-	f.t.Helper()
-	f.passes(f.now().Add(1500 * time.Millisecond)) // the leader has looked
+	f.T.Helper()
+	f.Passes(f.Now().Add(1500 * time.Millisecond)) // the leader has looked
 	for _, id := range ids {
-		row := f.is(id, store.StatusQueued)
+		row := f.Is(id, store.StatusQueued)
 		if row.Attempt != 0 {
-			f.t.Errorf("%s was claimed: %+v", id, row)
+			f.T.Errorf("%s was claimed: %+v", id, row)
 		}
-		if n := f.count(`SELECT count(*) FROM tasktable.late_tasks WHERE id = $1 AND NOT has_node
+		if n := f.Count(`SELECT count(*) FROM tasktable.late_tasks WHERE id = $1 AND NOT has_node
 			AND NOT is_paused`, id); n != 1 {
-			f.t.Errorf("%s is not said to have no node", id)
+			f.T.Errorf("%s is not said to have no node", id)
 		}
 	}
 }
 
 // declares waits until the recurring tasks are as wanted: by id the version that declares them, "" for those cancelled.
 func (f *fleet) declares(want map[string]string) {
-	f.t.Helper()
+	f.T.Helper()
 	const sql = `SELECT coalesce(jsonb_object_agg(id, CASE WHEN status = 'CANCELLED' THEN ''
 		ELSE payload ->> 'extra' END), '{}')
 		FROM tasktable.scheduled_tasks WHERE cron IS NOT NULL`
 	var got map[string]string
-	enginetest.Eventually(f.t, patience, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
+	enginetest.Eventually(f.T, patience, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
 		got = nil
-		if err := f.pool.QueryRow(f.t.Context(), sql).Scan(&got); err != nil {
-			f.t.Fatal(err)
+		if err := f.Pool.QueryRow(f.T.Context(), sql).Scan(&got); err != nil {
+			f.T.Fatal(err)
 		}
 		return maps.Equal(got, want)
 	})
-}
-
-// Three services with types of their own, and one that two of them have, on one table: each node runs what it has, in
-// both versions of a service while they run side by side, and each service's recurring tasks are its own.
-func TestThreeServices(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t)
-	stopOld := f.release("events", "1", []string{"PUBLISH", "REMIND"}, "nightly", "weekly")
-	f.release("mails", "7", []string{"MAIL", "REMIND"}, "digest")
-	f.release("reports", "3", []string{"REPORT"})
-	want := map[string]string{"nightly": "1", "weekly": "1", "digest": "7"}
-	f.declares(want)
-	ghosts := f.put("GHOST", 3)
-	f.ran(f.put("PUBLISH", 10), "events 1")
-	f.ran(f.put("MAIL", 10), "mails 7")
-	f.ran(f.put("REPORT", 10), "reports 3")
-	f.ran(f.put("REMIND", 30), "events 1", "mails 7")
-	f.waits(ghosts)
-
-	// A newer version of one comes beside it: with another type, and without one.
-	f.release("events", "2", []string{"REMIND", "GHOST"}, "nightly", "hourly")
-	f.declares(map[string]string{"nightly": "2", "weekly": "", "hourly": "2", "digest": "7"})
-	f.ran(ghosts, "events 2")
-	f.ran(f.put("PUBLISH", 10), "events 1")
-	f.ran(f.put("REMIND", 30), "events 1", "events 2", "mails 7")
-	stopOld()
-	f.ran(f.put("REMIND", 10), "events 2", "mails 7")
-	f.waits(f.put("PUBLISH", 2))
-	f.ran(f.put("REPORT", 5), "reports 3") // the others do not notice
-	f.exec(`SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks WHERE type = 'PUBLISH'`)
-	if n := f.count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
-		JOIN tasktable.nodes AS n ON n.number = e.node
-		WHERE NOT e.type = ANY (n.types)`); n != 0 {
-		t.Errorf("%d tasks ran on nodes that do not have their types", n)
-	}
 }
 
 // Blue and green on one queue: both work while both are there, the newer's recurring tasks hold, and nothing is lost
@@ -226,9 +191,9 @@ func TestBlueGreenQueues(t *testing.T) {
 	stopBlue()
 	left := f.put("ORDER", 5, in("blue"))
 	f.waits(left)
-	f.exec(`UPDATE tasktable.scheduled_tasks SET queue = 'green' WHERE queue = 'blue'
+	f.Exec(`UPDATE tasktable.scheduled_tasks SET queue = 'green' WHERE queue = 'blue'
 		AND status IN ('QUEUED', 'PAUSED')`)
 	f.ran(left, "shop green")
-	f.exec(`SELECT tasktable.run_now(id) FROM tasktable.scheduled_tasks WHERE id = ANY ($1)`, later)
+	f.Exec(`SELECT tasktable.run_now(id) FROM tasktable.scheduled_tasks WHERE id = ANY ($1)`, later)
 	f.ran(later, "shop green")
 }

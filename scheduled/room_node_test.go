@@ -19,41 +19,41 @@ import (
 // the queue, where a more urgent task overtakes them.
 func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} })
-	s.schedule("long 1", nil)
-	s.schedule("long 2", nil)
-	first := s.begins("long 1")
-	second := s.begins("long 2")
+	s.Add("long 1", nil)
+	s.Add("long 2", nil)
+	first := s.Begins("long 1")
+	second := s.Begins("long 2")
 	for i := range 20 {
-		s.schedule(fmt.Sprint("behind ", i), nil)
+		s.Add(fmt.Sprint("behind ", i), nil)
 	}
 	begin := time.Now()
 	enginetest.Eventually(t, 30*time.Second, "six seconds have passed", func() bool {
-		return s.count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
+		return s.Count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
 	})
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {
 		t.Errorf("%d tasks are claimed, and two can run", n)
 	}
-	if n := s.count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > 4 {
+	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > 4 {
 		t.Errorf("%d claims have ended for nothing", n)
 	}
-	s.schedule("urgent", func(task *store.Task) { task.Priority = 100 })
-	first.end <- nil
-	s.begins("urgent").end <- nil
-	second.end <- nil
+	s.Add("urgent", func(task *store.Task) { task.Priority = 100 })
+	first.End <- nil
+	s.Begins("urgent").End <- nil
+	second.End <- nil
 	for i := range 20 { // in any order, because one that was handed back comes after the others
-		go func() { (<-s.of(fmt.Sprint("behind ", i))).end <- nil }()
+		go func() { (<-s.Of(fmt.Sprint("behind ", i))).End <- nil }()
 	}
-	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 }
 
 // Tasks of transactional handlers are claimed for the connections that these may have, and so leave the slots to
 // others.
 func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	settings := s.pool.Config()
+	s := newBench(t)
+	settings := s.Pool.Config()
 	settings.MaxConns = 4 // two of them for handlers
 	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 	if err != nil {
@@ -62,7 +62,7 @@ func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 	t.Cleanup(pool.Close)
 	const n = 30
 	let := make(chan struct{})
-	startNode(t, pool, func(c *Config) { c.Queues = map[string]int{"default": n} }, handlers.Handle(s.handle),
+	startNode(t, pool, func(c *Config) { c.Queues = map[string]int{"default": n} }, handlers.Handle(s.Handle),
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[quick]) error {
 			select {
 			case <-let:
@@ -70,33 +70,33 @@ func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 			}
 			return ctx.Err()
 		}))
-	t.Cleanup(s.end)
+	t.Cleanup(s.LetGo)
 	for i := range n {
-		s.schedule(fmt.Sprint("tx ", i), func(task *store.Task) { task.Payload = quick{} })
+		s.Add(fmt.Sprint("tx ", i), func(task *store.Task) { task.Payload = quick{} })
 	}
 	kind := quick{}.TaskType()
-	s.sees("two run in River", `SELECT count(*) >= 2 FROM tasktable.river_job WHERE state = 'running'
+	s.Sees("two run in River", `SELECT count(*) >= 2 FROM tasktable.river_job WHERE state = 'running'
 		AND kind = $1`, kind)
 	begin := time.Now()
-	s.schedule("plain", nil)
-	s.begins("plain").end <- nil
+	s.Add("plain", nil)
+	s.Begins("plain").End <- nil
 	if took := time.Since(begin); took > 10*time.Second {
 		t.Errorf("the plain task began after %s", took)
 	}
 	const heldSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
-	if held := s.count(heldSQL, kind); held > 4 {
+	if held := s.Count(heldSQL, kind); held > 4 {
 		t.Errorf("%d transactional tasks are claimed, and two can run", held)
 	}
 	close(let)
-	s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 }
 
 // A leader that does not run a type itself sizes its batches by what the nodes that do have published.
 func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.Service = "leads" }, handlers.Handle(s.handleOther))
-	s.sees("the other service leads", leadsLastSQL, 1)
+	s.Sees("the other service leads", leadsLastSQL, 1)
 	s.node(func(c *Config) { c.Service = "works"; c.Queues = map[string]int{"default": 2} },
 		handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }))
 	feed := func(prefix string, n int) {
@@ -104,17 +104,17 @@ func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
 		for i := range n {
 			list = append(list, store.Task{ID: fmt.Sprint(prefix, i), Payload: quick{}})
 		}
-		if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
+		if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, list); err != nil {
 			t.Fatal(err)
 		}
-		s.sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+		s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	}
 	feed("first ", 2*worker.AverageRuns)
-	s.sees("the node has published", `SELECT count(*) = 1 FROM tasktable.nodes WHERE averages ? $1`, quick{}.TaskType())
+	s.Sees("the node has published", `SELECT count(*) = 1 FROM tasktable.nodes WHERE averages ? $1`, quick{}.TaskType())
 	const lastSQL = `SELECT last_value::int FROM tasktable.river_job_id_seq`
-	before := s.count(lastSQL)
+	before := s.Count(lastSQL)
 	feed("then ", 2000)
-	jobs := s.count(lastSQL) - before
+	jobs := s.Count(lastSQL) - before
 	if jobs > 400 {
 		t.Errorf("%d River jobs for 2,000 tasks", jobs)
 	}

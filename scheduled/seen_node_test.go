@@ -16,26 +16,26 @@ import (
 // that they have ended.
 func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	work := func(service string, queues map[string]int) func(*Config) {
 		return func(c *Config) { c.Service, c.Version, c.Queues = service, "v1", queues }
 	}
 	nodes := func() []inspect.Node {
 		t.Helper()
 		found, err := inspect.New(store.Config{}).Nodes(
-			context.WithoutCancel(t.Context()), s.pool, inspect.NodeFilter{Ended: true},
+			context.WithoutCancel(t.Context()), s.Pool, inspect.NodeFilter{Ended: true},
 		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return found
 	}
-	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.handle))
+	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.Handle))
 	enginetest.Eventually(t, patience, "the first leads", func() bool {
 		found := nodes()
 		return len(found) == 1 && found[0].State == inspect.NodeLeads && found[0].ElectedAt != nil
 	})
-	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.handle))
+	s.node(work("second", map[string]int{"mail": 2}), handlers.Handle(s.Handle))
 	enginetest.Eventually(t, patience, "the second works", func() bool {
 		found := nodes()
 		return len(found) == 2 && found[0].State == inspect.NodeLeads && found[1].State == inspect.NodeWorks
@@ -53,7 +53,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		found := nodes()
 		return found[0].LastSeen.After(*before[0].LastSeen) && found[1].LastSeen.After(*before[1].LastSeen)
 	})
-	states, err := inspect.New(store.Config{}).QueueStates(t.Context(), s.pool, inspect.QueueFilter{})
+	states, err := inspect.New(store.Config{}).QueueStates(t.Context(), s.Pool, inspect.QueueFilter{})
 	if err != nil || len(states) != 2 || states[0].Slots != 3 || states[1].Slots != 2 || states[1].Nodes != 1 {
 		t.Errorf("the queues are %+v, %v", states, err)
 	}

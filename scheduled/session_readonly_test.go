@@ -23,14 +23,14 @@ func TestReadOnlySessionEnds(t *testing.T) {
 	for name, leads := range map[string]bool{"of the leader": true, "of another": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
+			s := newBench(t)
 			s.cut = true
-			tr := s.prepare(nil, handlers.Handle(s.handle))
+			tr := s.prepare(nil, handlers.Handle(s.Handle))
 			if leads { // the leader's connection, which is not open yet, finds out
 				if err := tr.session.TryLead(t.Context()); err != nil || !tr.session.Leads() {
 					t.Fatalf("leads: %t, %v", tr.session.Leads(), err)
 				}
-				s.exec(`ALTER DATABASE ` + s.pool.Config().ConnConfig.Database + ` SET default_transaction_read_only = on`)
+				s.Exec(`ALTER DATABASE ` + s.Pool.Config().ConnConfig.Database + ` SET default_transaction_read_only = on`)
 			} else if _, err := tr.session.Conn.Exec(t.Context(), standbySQL); err != nil {
 				t.Fatal(err)
 			}
@@ -46,31 +46,32 @@ func TestReadOnlySessionEnds(t *testing.T) {
 
 // A node that is led to a standby finds its way back, and loses nothing.
 func TestNodeSurvivesAFailover(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	stop := startNode(
-		t, f.nodePool(), nil,
+		t, f.nodes, nil,
 		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
-	if _, err := enginetest.Tasks.Schedule(t.Context(), f.pool, store.Task{
+	if _, err := enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
 		Payload: enginetest.Job{Name: "first"},
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.until(patience, "the node works", completed)
-	database := f.pool.Config().ConnConfig.Database
+	f.Sees("the node works", completed)
+	database := f.Pool.Config().ConnConfig.Database
 	for round := range 2 {
-		f.exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
-		f.cut("tasktable")
-		if _, err := enginetest.Tasks.Schedule(t.Context(), f.pool, store.Task{
+		f.Exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
+		f.end("tasktable")
+		if _, err := enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
 			Payload: enginetest.Job{Name: fmt.Sprint(round)},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		f.until(patience, "no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
+		f.Sees("no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
 			WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
-		f.exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)
-		f.until(patience, "all are completed", completed)
+		f.Exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)
+		f.Sees("all are completed", completed)
 	}
 	stop()
 }
@@ -78,8 +79,8 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 // Connections of the pool alone that lead to a standby are given up.
 func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(nil, handlers.Handle(s.handle))
+	s := newBench(t)
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	var taken []*pgxpool.Conn
 	for range int(tr.instance.pool.Config().MaxConns) {
 		conn, err := tr.instance.pool.Acquire(t.Context())
@@ -104,7 +105,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	}
 	conn.Release()
 	tr.run()
-	s.schedule("a", nil)
-	s.begins("a").end <- nil
-	s.is("a", store.StatusCompleted, "COMPLETED")
+	s.Add("a", nil)
+	s.Begins("a").End <- nil
+	s.Is("a", store.StatusCompleted, "COMPLETED")
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // enginesWire has the engine's pool of a node go over a wire, and its session and its listener past it.
-func (f *field) enginesWire(w *enginetest.Wire) func(*Config) {
-	settings := f.nodePool().Config().ConnConfig
+func (f *bench) enginesWire(w *enginetest.Wire) func(*Config) {
+	settings := f.nodes.Config().ConnConfig
 	direct := settings.DialFunc
 	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if ctx.Value(onItsOwn{}) != nil {
@@ -37,14 +37,15 @@ func (f *field) enginesWire(w *enginetest.Wire) func(*Config) {
 // A node whose pool is silent for long begins again, although its session lives: it would lead and claim, and run
 // nothing.
 func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
 	v := newVisitor()
-	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
-	first := enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: "a"}})
+	startNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
+	first := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Receive(t, v.began, patience, "the task runs")
-	old, _ := f.leading()
+	old := f.leading()
 	begin := time.Now()
 	w.Cut()
 	if cause := enginetest.Receive(
@@ -58,7 +59,7 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	w.Mend()
 	again := enginetest.Receive(t, v.began, 30*time.Second, "the task runs again")
 	close(v.let)
-	if number, _ := f.leading(); again.ID != first.ID || number <= old {
+	if number := f.leading(); again.ID != first.ID || number <= old {
 		t.Errorf("task %s, node %d after %d", again.ID, number, old)
 	}
 }
@@ -66,28 +67,29 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 // Connections of the engine's pool that are forgotten, as by a firewall, hold nothing up for long while new ones can be
 // made.
 func TestForgottenConnectionsAreReplaced(t *testing.T) {
-	f := newField(t)
+	t.Parallel()
+	f := newBench(t)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
 	v := newVisitor()
 	close(v.let)
-	startNode(t, f.nodePool(), f.enginesWire(w), handlers.Handle(v.handle))
+	startNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
 	for i := range 20 {
-		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", i)}})
+		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", i)}})
 		enginetest.Receive(t, v.began, patience, "a task runs")
 	}
-	number, _ := f.leading()
+	number := f.leading()
 	w.Forget()
 	begin := time.Now()
 	for i := range 20 {
-		enginetest.Schedule(t, f.pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("after ", i)}})
+		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("after ", i)}})
 	}
 	for range 20 {
 		enginetest.Receive(t, v.began, 30*time.Second, "a task runs")
 	}
-	f.until(30*time.Second, "all are completed", completedSQL, 40)
+	f.SeesWithin(30*time.Second, "all are completed", completedSQL, 40)
 	t.Logf("all ran within %s", time.Since(begin))
-	if now, _ := f.leading(); now != number {
+	if now := f.leading(); now != number {
 		t.Errorf("node %d leads, it was node %d", now, number)
 	}
 }
@@ -96,33 +98,33 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	role := storetest.Role(t)
-	s := newStage(t)
+	s := newBench(t)
 	var owner string
-	if err := s.pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner); err != nil {
+	if err := s.Pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner); err != nil {
 		t.Fatal(err)
 	}
-	s.exec("GRANT " + owner + " TO " + role)
+	s.Exec("GRANT " + owner + " TO " + role)
 	var password atomic.Value
 	password.Store(storetest.RolePassword)
 	s.node(func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {
-			settings := s.pool.Config().ConnConfig.Copy()
+			settings := s.Pool.Config().ConnConfig.Copy()
 			settings.User, settings.Password = role, password.Load().(string)
 			return pgx.ConnectConfig(ctx, settings)
 		}
 	})
-	s.schedule("before", nil)
-	s.begins("before").end <- nil
-	number := s.count(`SELECT max(number)::int FROM tasktable.nodes`)
+	s.Add("before", nil)
+	s.Begins("before").End <- nil
+	number := s.Count(`SELECT max(number)::int FROM tasktable.nodes`)
 	password.Store("another")
-	s.exec("ALTER ROLE " + role + " PASSWORD 'another'")
-	s.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
+	s.Exec("ALTER ROLE " + role + " PASSWORD 'another'")
+	s.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
 		AND application_name = 'tasktable engine'`)
-	s.schedule("after", nil)
-	s.begins("after").end <- nil
+	s.Add("after", nil)
+	s.Begins("after").End <- nil
 	// Perhaps after a fetch that was cut off.
-	enginetest.Await(t, s.pool, "after", patience, store.StatusCompleted)
-	if now := s.count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
+	enginetest.Await(t, s.Pool, "after", patience, store.StatusCompleted)
+	if now := s.Count(`SELECT max(number)::int FROM tasktable.nodes`); now != number {
 		t.Errorf("node %d began, after node %d", now, number)
 	}
 }

@@ -16,12 +16,12 @@ import (
 // begins at once. So does the first task of the next leader.
 func TestDeadEntriesUnderASnapshot(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	const within = 2 * time.Second
-	stop := s.node(nil, handlers.Handle(s.handle))
-	s.schedule("first", nil)
-	s.begins("first").end <- nil
-	snapshot, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	stop := s.node(nil, handlers.Handle(s.Handle))
+	s.Add("first", nil)
+	s.Begins("first").End <- nil
+	snapshot, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +29,8 @@ func TestDeadEntriesUnderASnapshot(t *testing.T) {
 	if _, err := snapshot.Exec(t.Context(), `SELECT count(*) FROM tasktable.nodes`); err != nil {
 		t.Fatal(err)
 	}
-	s.sees("the leader has written its marks", `SELECT count(*) > 0 FROM tasktable.nodes WHERE marks IS NOT NULL`)
-	tx, err := s.pool.Begin(t.Context())
+	s.Sees("the leader has written its marks", `SELECT count(*) > 0 FROM tasktable.nodes WHERE marks IS NOT NULL`)
+	tx, err := s.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +52,17 @@ func TestDeadEntriesUnderASnapshot(t *testing.T) {
 	begins := func(id string) {
 		t.Helper()
 		began := time.Now()
-		s.schedule(id, func(task *store.Task) { task.At = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) })
-		s.begins(id).end <- nil
+		s.Add(id, func(task *store.Task) { task.At = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC) })
+		s.Begins(id).End <- nil
 		if took := time.Since(began); took > within {
 			t.Errorf("%s began after %s", id, took)
 		}
 	}
 	begins("of 2025")
 	stop()
-	s.node(nil, handlers.Handle(s.handle))
+	s.node(nil, handlers.Handle(s.Handle))
 	enginetest.Eventually(t, 10*time.Second, "the next node leads", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
+		return s.Count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
 	})
 	begins("of the next leader")
 }

@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 			t.Fatalf("%s: %v", soakVariable, err)
 		}
 	}
-	s := newStage(t)
+	s := newBench(t)
 	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	stop := s.soakLoad()
 	var samples []soakSample
@@ -58,7 +58,7 @@ func TestSoak(t *testing.T) {
 	}
 	n := stop()
 	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	third := soakSamples / 3
 	before, after := worst(samples[third:2*third]), worst(samples[2*third:])
@@ -108,28 +108,28 @@ const (
 		FROM tasktable.scheduled_task_executions WHERE finished_at >= $1`
 )
 
-func (s *stage) soakSample(since time.Time) (sample soakSample) {
-	s.t.Helper()
+func (s *bench) soakSample(since time.Time) (sample soakSample) {
+	s.T.Helper()
 	runtime.GC()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	began := time.Now()
 	schema, err := store.NewSchema(store.DefaultSchema)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
-	if _, err := (taskdb.Queries{Schema: schema}).Lanes(s.t.Context(), s.pool, nil); err != nil {
-		s.t.Fatal(err)
+	if _, err := (taskdb.Queries{Schema: schema}).Lanes(s.T.Context(), s.Pool, nil); err != nil {
+		s.T.Fatal(err)
 	}
 	look := time.Since(began)
 	return soakSample{
-		heap: memory.HeapAlloc, goroutines: runtime.NumGoroutine(), dead: s.count(soakDeadSQL), look: look,
-		delay: time.Duration(s.count(soakDelaySQL, since)) * time.Microsecond,
+		heap: memory.HeapAlloc, goroutines: runtime.NumGoroutine(), dead: s.Count(soakDeadSQL), look: look,
+		delay: time.Duration(s.Count(soakDelaySQL, since)) * time.Microsecond,
 	}
 }
 
 // soakLoad schedules tasks at a steady rate, half of them a second ahead, until it is stopped; stop returns how many.
-func (s *stage) soakLoad() (stop func() int) {
+func (s *bench) soakLoad() (stop func() int) {
 	ending := make(chan struct{})
 	var wg sync.WaitGroup
 	n := 0
@@ -149,8 +149,8 @@ func (s *stage) soakLoad() (stop func() int) {
 					At:      time.Now().Add(time.Duration(i%2) * time.Second),
 				})
 			}
-			if _, err := s.tasks.ScheduleMany(s.t.Context(), s.pool, some); err != nil {
-				s.t.Error(err)
+			if _, err := s.Tasks.ScheduleMany(s.T.Context(), s.Pool, some); err != nil {
+				s.T.Error(err)
 				return
 			}
 			n += soakBatch

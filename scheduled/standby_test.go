@@ -251,7 +251,12 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	both := bothURL(t, first, second)
 	open := func(name string) *pgxpool.Pool {
 		t.Helper()
-		pool, err := openTestPool(context.Background(), both, name, 10)
+		settings, err := pgxpool.ParseConfig(both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings.MaxConns, settings.ConnConfig.RuntimeParams["application_name"] = 10, name
+		pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,39 +13,38 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
 // What is due at once is heard of; without notifications it is seen within a second.
 func TestTasksDueAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
-	s.schedule("first", nil)
-	s.begins("first").end <- nil
+	s.Add("first", nil)
+	s.Begins("first").End <- nil
 	var heard, seen []time.Duration
 	quiet := store.New(store.Config{Service: "test", NoNotify: true})
 	for i := range 5 {
 		id := fmt.Sprint("heard ", i)
 		began := time.Now()
-		s.schedule(id, nil)
-		s.begins(id).end <- nil
+		s.Add(id, nil)
+		s.Begins(id).End <- nil
 		heard = append(heard, time.Since(began))
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 
 		id = fmt.Sprint("seen ", i)
-		s.passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
+		s.Passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
 		began = time.Now()
-		if _, err := quiet.Schedule(t.Context(), s.pool, store.Task{
+		if _, err := quiet.Schedule(t.Context(), s.Pool, store.Task{
 			ID: id, Payload: enginetest.Job{Name: id},
 		}); err != nil {
 			t.Fatal(err)
 		}
-		s.begins(id).end <- nil
+		s.Begins(id).End <- nil
 		seen = append(seen, time.Since(began))
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
 	slices.Sort(heard)
 	slices.Sort(seen)
@@ -64,21 +63,21 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 	for name, lookAhead := range map[string]time.Duration{"ahead": 0, "not ahead": -1} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			limit := enginetest.Limits(t, s.pool)
+			s := newBench(t)
+			limit := enginetest.Limits(t, s.Pool)
 			s.node(func(c *Config) { c.LookAhead = lookAhead })
 			at := time.Now().Add(1500 * time.Millisecond)
 			for i := range 10 {
-				s.schedule(fmt.Sprint(i), func(task *store.Task) {
+				s.Add(fmt.Sprint(i), func(task *store.Task) {
 					task.At = at.Add(time.Duration(i) * 100 * time.Millisecond)
 				})
 			}
 			var late []time.Duration
 			for i := range 10 {
-				a := s.begins(fmt.Sprint(i))
-				a.end <- nil
+				a := s.Begins(fmt.Sprint(i))
+				a.End <- nil
 				late = append(late, a.StartedAt.Sub(a.ScheduledAt))
-				s.is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+				s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
 			}
 			slices.Sort(late)
 			t.Logf("late by %v", late)
@@ -92,17 +91,17 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 // A task that waits for its time keeps no slot from one that is due: the look-ahead takes spare room only.
 func TestLookAheadKeepsNoSlot(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 2} })
-	s.schedule("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
-	enginetest.Await(t, s.pool, "near", patience, store.StatusExecuting)
-	s.schedule("due", nil)
-	s.begins("due").end <- nil
-	s.idle("near") // what was due has begun before it
-	s.is("due", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.begins("near").end <- nil
-	row := s.is("near", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
+	enginetest.Await(t, s.Pool, "near", patience, store.StatusExecuting)
+	s.Add("due", nil)
+	s.Begins("due").End <- nil
+	s.Idle("near") // what was due has begun before it
+	s.Is("due", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Begins("near").End <- nil
+	row := s.Is("near", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if late := row.StartedAt.Sub(row.ScheduledAt); late < 0 || late > limit(time.Second) {
 		t.Errorf("the near one began %s after its time", late)
 	}
@@ -111,54 +110,54 @@ func TestLookAheadKeepsNoSlot(t *testing.T) {
 // A node that stops hands back what it has claimed ahead: another may run it at its time.
 func TestStopReleasesWhatWaits(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(8 * time.Second)
 	for i := range 5 {
-		s.schedule(fmt.Sprint(i), func(task *store.Task) { task.At = at })
+		s.Add(fmt.Sprint(i), func(task *store.Task) { task.At = at })
 	}
-	s.schedule("runs", nil)
-	running := s.begins("runs")
+	s.Add("runs", nil)
+	running := s.Begins("runs")
 	for i := range 5 {
-		enginetest.Await(t, s.pool, fmt.Sprint(i), patience, store.StatusExecuting)
+		enginetest.Await(t, s.Pool, fmt.Sprint(i), patience, store.StatusExecuting)
 	}
 	enginetest.Eventually(t, patience, "River has handed them out", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
 	})
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	for i := range 5 { // at once, while another's handler still runs
-		row := s.is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeReleased)
+		row := s.Is(fmt.Sprint(i), store.StatusQueued, taskdb.OutcomeReleased)
 		if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) ||
-			s.errorOf(row.ID) != "the node is shutting down" {
-			t.Errorf("handed back as attempt %d for %s: %s", row.Attempt, row.NextAttemptAt, s.errorOf(row.ID))
+			s.ErrorOf(row.ID) != "the node is shutting down" {
+			t.Errorf("handed back as attempt %d for %s: %s", row.Attempt, row.NextAttemptAt, s.ErrorOf(row.ID))
 		}
 	}
-	running.end <- nil
+	running.End <- nil
 	enginetest.Receive(t, stopped, patience, "the node stops")
-	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.idle("0", "1", "2", "3", "4")
+	s.Is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Idle("0", "1", "2", "3", "4")
 }
 
 // The only node hands back, when it stops, also what it has claimed and River has not fetched. It would be EXECUTING
 // until another node leads.
 func TestStopLeavesNothingInRiver(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.exec(`CREATE SEQUENCE public.fetches`)
-	s.exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql
+	s := newBench(t)
+	s.Exec(`CREATE SEQUENCE public.fetches`)
+	s.Exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN PERFORM nextval('public.fetches'); RETURN NULL; END $$`)
-	s.exec(`CREATE TRIGGER nothing BEFORE UPDATE ON tasktable.river_job FOR EACH ROW WHEN (NEW.state = 'running')
+	s.Exec(`CREATE TRIGGER nothing BEFORE UPDATE ON tasktable.river_job FOR EACH ROW WHEN (NEW.state = 'running')
 		EXECUTE FUNCTION public.nothing()`) // River fetches nothing
 	stop := s.node(nil)
-	s.schedule("due", nil)
-	enginetest.Await(t, s.pool, "due", patience, store.StatusExecuting)
+	s.Add("due", nil)
+	enginetest.Await(t, s.Pool, "due", patience, store.StatusExecuting)
 	enginetest.Eventually(t, patience, "River has tried, and has locked nothing", func() bool {
-		return s.count(`SELECT count(*) FROM public.fetches WHERE is_called`) == 1 &&
-			s.count(`SELECT count(*) FROM (SELECT FROM tasktable.river_job FOR UPDATE SKIP LOCKED) AS free`) == 1
+		return s.Count(`SELECT count(*) FROM public.fetches WHERE is_called`) == 1 &&
+			s.Count(`SELECT count(*) FROM (SELECT FROM tasktable.river_job FOR UPDATE SKIP LOCKED) AS free`) == 1
 	})
 	stop()
-	if row := s.is("due", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
+	if row := s.Is("due", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("handed back as attempt %d", row.Attempt)
 	}
 }
@@ -167,101 +166,42 @@ func TestStopLeavesNothingInRiver(t *testing.T) {
 // claim it anew.
 func TestStopAwaitsThePass(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(9 * time.Second)
-	s.schedule("waits", func(task *store.Task) { task.At = at })
-	enginetest.Await(t, s.pool, "waits", patience, store.StatusExecuting)
+	s.Add("waits", func(task *store.Task) { task.At = at })
+	enginetest.Await(t, s.Pool, "waits", patience, store.StatusExecuting)
 	enginetest.Eventually(t, patience, "River has handed it out", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
+		return s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
 	})
-	s.exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
+	s.Exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`)
-	s.exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW
+	s.Exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW
 		WHEN (NEW.outcome = 'EXPIRED') EXECUTE FUNCTION public.slow()`)
-	s.schedule("late", func(task *store.Task) {
+	s.Add("late", func(task *store.Task) {
 		task.At, task.Expiration = time.Now().Add(-time.Hour), time.Second
 	})
 	const passes = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
-	enginetest.Eventually(t, patience, "a pass is under way", func() bool { return s.count(passes) == 1 })
+	enginetest.Eventually(t, patience, "a pass is under way", func() bool { return s.Count(passes) == 1 })
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	const released = `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = 'waits'`
-	for handedBack := false; s.count(passes) == 1; handedBack = s.count(released) > 0 {
+	for handedBack := false; s.Count(passes) == 1; handedBack = s.Count(released) > 0 {
 		if handedBack {
 			t.Fatal("a task was handed back while a pass was under way")
 		}
 	}
 	enginetest.Receive(t, stopped, patience, "the node stops")
-	s.is("waits", store.StatusQueued, taskdb.OutcomeReleased)
-	s.is("late", store.StatusExpired, taskdb.OutcomeExpired)
-	s.idle("waits", "late")
-}
-
-// Over a backlog the higher priority begins first.
-func TestPriority(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ slots, tasks int }{
-		// Before run times are known each River job has one task.
-		"one by one": {slots: 2, tasks: worker.AverageRuns - 2},
-		// Two slots would work two batches side by side, of which one may be of a lower priority.
-		"in batches": {slots: 1, tasks: 3 * worker.AverageRuns},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t)
-			var list []store.Task
-			for i := range test.tasks {
-				list = append(list, store.Task{
-					ID: fmt.Sprint(i), Payload: enginetest.Job{Name: fmt.Sprint(i)}, Priority: i % 3 * 40,
-				})
-			}
-			if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, list); err != nil {
-				t.Fatal(err)
-			}
-			began, end := make(chan int), make(chan struct{})
-			s.node(
-				func(c *Config) { c.Queues = map[string]int{"default": test.slots} },
-				handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
-					select {
-					case began <- task.Priority:
-					case <-ctx.Done():
-					}
-					select {
-					case <-end:
-					case <-ctx.Done():
-					}
-					return ctx.Err()
-				}),
-			)
-			var order []int
-			for i := range test.tasks { // one ends, one begins
-				if i >= test.slots {
-					select {
-					case end <- struct{}{}:
-					case <-time.After(10 * time.Second):
-						t.Fatal("nothing runs that could end")
-					}
-				}
-				order = append(order, enginetest.Receive(t, began, patience, "a task begins"))
-			}
-			close(end)
-			enginetest.Eventually(t, patience, "all are completed", func() bool {
-				return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks
-					WHERE status = 'COMPLETED'`) == test.tasks
-			})
-			if !slices.IsSortedFunc(order, func(a, b int) int { return b - a }) {
-				t.Errorf("priorities began in the order %v", order)
-			}
-		})
-	}
+	s.Is("waits", store.StatusQueued, taskdb.OutcomeReleased)
+	s.Is("late", store.StatusExpired, taskdb.OutcomeExpired)
+	s.Idle("waits", "late")
 }
 
 // Middleware for all lies around that for one type, the first outermost; what it returns is the outcome, and a panic
 // in it is the handler's.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var mu sync.Mutex
 	said := map[string][]string{}
 	say := func(word string) handlers.Middleware {
@@ -303,19 +243,19 @@ func TestMiddleware(t *testing.T) {
 		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { return nil }),
 		handlers.Use(say("all 1"), judge), handlers.Use(say("all 2")))
 	for _, id := range []string{"runs", "refused", "panics", "forgiven"} {
-		s.schedule(id, func(task *store.Task) { task.MaxAttempts = 1 })
+		s.Add(id, func(task *store.Task) { task.MaxAttempts = 1 })
 	}
-	s.schedule("other type", func(task *store.Task) { task.Payload = ownBackoff{} })
-	s.is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("other type", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("refused", store.StatusFailed, taskdb.OutcomeFailed)
-	s.is("panics", store.StatusFailed, taskdb.OutcomeFailed)
-	if row := s.is(
+	s.Add("other type", func(task *store.Task) { task.Payload = ownBackoff{} })
+	s.Is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("other type", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("refused", store.StatusFailed, taskdb.OutcomeFailed)
+	s.Is("panics", store.StatusFailed, taskdb.OutcomeFailed)
+	if row := s.Is(
 		"forgiven", store.StatusCompleted, taskdb.OutcomeCompleted,
 	); taskdb.TextOf(row.Message) != "forgiven" {
 		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
-	if got := s.errorOf("panics"); !strings.HasPrefix(got, "handler panicked: middleware\n") {
+	if got := s.ErrorOf("panics"); !strings.HasPrefix(got, "handler panicked: middleware\n") {
 		t.Errorf("recorded as %q", got)
 	}
 	mu.Lock()

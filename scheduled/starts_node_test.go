@@ -24,12 +24,12 @@ const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id =
 // somebody has edited it.
 func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.node(nil, handlers.Handle(s.handle))
-	s.schedule("one", nil)
-	a := s.begins("one")
+	s := newBench(t)
+	s.node(nil, handlers.Handle(s.Handle))
+	s.Add("one", nil)
+	a := s.Begins("one")
 	enginetest.Eventually(t, patience, "the start is written", func() bool {
-		return s.count(startWrittenSQL, "one") == 1
+		return s.Count(startWrittenSQL, "one") == 1
 	})
 	e := s.why("one")
 	at := func(at time.Time) string {
@@ -48,7 +48,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines {
 		t.Errorf("while it runs:\n%s", got)
 	}
-	if _, err := s.tasks.Reschedule(t.Context(), s.pool, "one", time.Now().Add(time.Hour)); err != nil {
+	if _, err := s.Tasks.Reschedule(t.Context(), s.Pool, "one", time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	e = s.why("one")
@@ -58,8 +58,8 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	if got := e.Reason.Sentence(at); !strings.HasSuffix(got, "; it began at the start") {
 		t.Errorf("edited while it runs, the reason is %q", got)
 	}
-	a.end <- nil
-	if row := s.is("one", store.StatusQueued, taskdb.OutcomeSuperseded); row.Revision == a.Revision {
+	a.End <- nil
+	if row := s.Is("one", store.StatusQueued, taskdb.OutcomeSuperseded); row.Revision == a.Revision {
 		t.Errorf("the edit is lost: %+v", row)
 	}
 }
@@ -67,22 +67,22 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 // A short attempt costs no statement but its settle, so its row does not say where it ran.
 func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.node(nil, handlers.Handle(s.handle))
-	s.schedule("long", nil)
-	long := s.begins("long")
-	s.schedule("short", nil)
-	s.begins("short").end <- nil
+	s := newBench(t)
+	s.node(nil, handlers.Handle(s.Handle))
+	s.Add("long", nil)
+	long := s.Begins("long")
+	s.Add("short", nil)
+	s.Begins("short").End <- nil
 	enginetest.Eventually(t, patience, "the start of the long one is written", func() bool {
-		return s.count(startWrittenSQL, "long") == 1
+		return s.Count(startWrittenSQL, "long") == 1
 	})
-	if row := s.is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil ||
+	if row := s.Is("short", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence != nil ||
 		row.Node != nil ||
 		row.StartedAt == nil {
 		t.Errorf("the short one: %+v", row)
 	}
-	long.end <- nil
-	if row := s.is("long", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence == nil ||
+	long.End <- nil
+	if row := s.Is("long", store.StatusCompleted, taskdb.OutcomeCompleted); row.StartedFence == nil ||
 		row.Node == nil ||
 		!row.StartedAt.Equal(long.StartedAt) {
 		t.Errorf("the long one: %+v", row)
@@ -92,7 +92,7 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 // A transactional handler that waits for its connection has not started.
 func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	called := make(chan time.Time, 1)
 	end := make(chan struct{})
 	tr := s.prepare(
@@ -117,7 +117,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 		}
 		taken = append(taken, conn.Release)
 	}
-	s.schedule("one", nil)
+	s.Add("one", nil)
 	tr.oneBatch("default", 1)
 	tr.run()
 	k := tr.worker.Renewer
@@ -128,7 +128,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	if err := k.WriteStarts(t.Context(), tr.worker.InHand(0)); err != nil {
 		t.Error(err)
 	}
-	if s.count(startWrittenSQL, "one") != 0 {
+	if s.Count(startWrittenSQL, "one") != 0 {
 		t.Error("it has a start, although its handler was not called")
 	}
 	for _, release := range taken {
@@ -136,10 +136,10 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	}
 	startedAt := enginetest.Receive(t, called, patience, "its handler is called")
 	enginetest.Eventually(t, patience, "the start is written", func() bool {
-		return s.count(startWrittenSQL, "one") == 1
+		return s.Count(startWrittenSQL, "one") == 1
 	})
 	close(end)
-	if row := s.is("one", store.StatusCompleted, taskdb.OutcomeCompleted); !row.StartedAt.Equal(startedAt) {
+	if row := s.Is("one", store.StatusCompleted, taskdb.OutcomeCompleted); !row.StartedAt.Equal(startedAt) {
 		t.Errorf("it started at %s, but its row says %s", startedAt, row.StartedAt)
 	}
 }

@@ -24,13 +24,13 @@ import (
 
 // spans are what an application and a node have traced.
 type spans struct {
-	t        *testing.T
+	T        *testing.T
 	recorder *tracetest.SpanRecorder
 	provider *sdktrace.TracerProvider
 }
 
 func newSpans(t *testing.T) *spans {
-	s := &spans{t: t, recorder: tracetest.NewSpanRecorder()}
+	s := &spans{T: t, recorder: tracetest.NewSpanRecorder()}
 	s.provider = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(s.recorder))
 	return s
 }
@@ -47,8 +47,8 @@ func (s *spans) within(ctx context.Context, name string, do func(ctx context.Con
 
 // of waits for that many ended executions of a task, and returns their spans in the order of their beginning.
 func (s *spans) of(id string, n int) (found []sdktrace.ReadOnlySpan) {
-	s.t.Helper()
-	enginetest.Eventually(s.t, patience, fmt.Sprintf("%d spans of task %s", n, id), func() bool {
+	s.T.Helper()
+	enginetest.Eventually(s.T, patience, fmt.Sprintf("%d spans of task %s", n, id), func() bool {
 		found = nil
 		for _, span := range s.recorder.Ended() {
 			if attributes(span)["messaging.message.id"] == id {
@@ -58,7 +58,7 @@ func (s *spans) of(id string, n int) (found []sdktrace.ReadOnlySpan) {
 		return len(found) >= n
 	})
 	if len(found) > n {
-		s.t.Errorf("%d spans of task %s, want %d", len(found), id, n)
+		s.T.Errorf("%d spans of task %s, want %d", len(found), id, n)
 	}
 	return found
 }
@@ -73,9 +73,9 @@ func attributes(span sdktrace.ReadOnlySpan) map[string]string {
 
 // link is the single link of a span; the test fails if there are more, or none, or if the span is not a root.
 func (s *spans) link(span sdktrace.ReadOnlySpan) trace.SpanContext {
-	s.t.Helper()
+	s.T.Helper()
 	if span.Parent().IsValid() || len(span.Links()) != 1 {
-		s.t.Errorf("span %s has the parent %v and the links %v", span.Name(), span.Parent(), span.Links())
+		s.T.Errorf("span %s has the parent %v and the links %v", span.Name(), span.Parent(), span.Links())
 		return trace.SpanContext{}
 	}
 	return span.Links()[0].SpanContext
@@ -83,19 +83,19 @@ func (s *spans) link(span sdktrace.ReadOnlySpan) trace.SpanContext {
 
 // linked fails the test unless the span links to that one.
 func (s *spans) linked(span sdktrace.ReadOnlySpan, to trace.SpanContext) {
-	s.t.Helper()
+	s.T.Helper()
 	if got := s.link(span); got.TraceID() != to.TraceID() || got.SpanID() != to.SpanID() || !got.IsRemote() {
-		s.t.Errorf("the span of task %s links to %v, want %v", attributes(span)["messaging.message.id"], got, to)
+		s.T.Errorf("the span of task %s links to %v, want %v", attributes(span)["messaging.message.id"], got, to)
 	}
 	if span.SpanContext().TraceID() == to.TraceID() {
-		s.t.Errorf("the span of task %s is in the trace that it links to", attributes(span)["messaging.message.id"])
+		s.T.Errorf("the span of task %s is in the trace that it links to", attributes(span)["messaging.message.id"])
 	}
 }
 
 // A trace from the scheduling to the execution, and from there to what the handler does and schedules.
 func TestTraceFromScheduleToExecution(t *testing.T) {
 	t.Parallel()
-	s, traced := newStage(t), newSpans(t)
+	s, traced := newBench(t), newSpans(t)
 	s.node(traced.on, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 		if task.ID != "first" {
 			return nil
@@ -103,17 +103,17 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 		traced.within(ctx, "call", func(context.Context) {})
 		task.FollowUp(store.Task{ID: "follow-up", Payload: enginetest.Job{Name: "follow-up"}})
 		task.FollowUp(store.Task{ID: "later", Payload: enginetest.Job{Name: "later"}, At: time.Now().Add(time.Hour)})
-		_, err := s.tasks.Schedule(ctx, s.pool, store.Task{ID: "scheduled", Payload: enginetest.Job{Name: "scheduled"}})
+		_, err := s.Tasks.Schedule(ctx, s.Pool, store.Task{ID: "scheduled", Payload: enginetest.Job{Name: "scheduled"}})
 		return err
 	}))
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
-		_, err := s.tasks.Schedule(ctx, s.pool, store.Task{ID: "first", Payload: enginetest.Job{Name: "first"}})
+		_, err := s.Tasks.Schedule(ctx, s.Pool, store.Task{ID: "first", Payload: enginetest.Job{Name: "first"}})
 		if err != nil {
 			t.Error(err)
 		}
 	})
 
-	row := s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	row := s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	first := traced.of("first", 1)[0]
 	traced.linked(first, scheduling)
 	if first.Name() != "JOB" || first.SpanKind() != trace.SpanKindConsumer || first.Status().Code != codes.Unset {
@@ -139,11 +139,11 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"follow-up", "scheduled"} {
-		s.is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 		traced.linked(traced.of(id, 1)[0], first.SpanContext())
 	}
 	if row := enginetest.Await(
-		t, s.pool, "later", time.Second, store.StatusQueued,
+		t, s.Pool, "later", time.Second, store.StatusQueued,
 	); store.SpanOf(taskdb.TextOf(row.Trace)).SpanID() != first.SpanContext().SpanID() {
 		t.Errorf("a follow-up that is not due links to %v", row.Trace)
 	}
@@ -152,7 +152,7 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 // Every kind of handler is traced, with its transaction; so are retries, each of which links to the scheduling.
 func TestTraceOfEachKindAndAttempt(t *testing.T) {
 	t.Parallel()
-	s, traced := newStage(t), newSpans(t)
+	s, traced := newBench(t), newSpans(t)
 	twice := func(e *handlers.Execution) error {
 		if e.Attempt == 1 {
 			return errors.New("the payload says: canary")
@@ -172,7 +172,7 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 			return twice(task.Execution)
 		}))
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
-		_, err := s.tasks.ScheduleMany(ctx, s.pool, []store.Task{
+		_, err := s.Tasks.ScheduleMany(ctx, s.Pool, []store.Task{
 			{ID: "pgx", Payload: tracedPgx{}}, {ID: "sql", Payload: tracedSQL{}},
 		})
 		if err != nil {
@@ -180,7 +180,7 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 		}
 	})
 	for _, id := range []string{"pgx", "sql"} {
-		s.is(id, store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 		both := traced.of(id, 2)
 		for i, want := range []string{"RETRIED Error RETRIED 1", "COMPLETED Unset  2"} {
 			traced.linked(both[i], scheduling)
@@ -192,7 +192,7 @@ func TestTraceOfEachKindAndAttempt(t *testing.T) {
 				t.Errorf("attempt %d of %s: %s, want %s", i+1, id, got, want)
 			}
 		}
-		s.is(id+" after", store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(id+" after", store.StatusCompleted, taskdb.OutcomeCompleted)
 		traced.linked(traced.of(id+" after", 1)[0], both[1].SpanContext())
 	}
 }
@@ -208,7 +208,7 @@ func (tracedSQL) TaskType() string { return "TRACED_SQL" }
 // Again links the next run to the one before; an occurrence links to where its recurring task was scheduled.
 func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	t.Parallel()
-	s, traced, past := newStage(t), newSpans(t), time.Now().Add(-time.Hour)
+	s, traced, past := newBench(t), newSpans(t), time.Now().Add(-time.Hour)
 	s.node(traced.on, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		if task.ID == "chain" && task.ScheduledAt.Before(past) {
 			task.Again(past.Add(time.Minute))
@@ -216,7 +216,7 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 		return nil
 	}))
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
-		_, err := s.tasks.ScheduleMany(ctx, s.pool, []store.Task{
+		_, err := s.Tasks.ScheduleMany(ctx, s.Pool, []store.Task{
 			{ID: "chain", Payload: enginetest.Job{Name: "chain"}, At: past.Add(-time.Hour)},
 			{
 				ID: "daily", Payload: enginetest.Job{Name: "daily"}, At: time.Now().Add(time.Hour),
@@ -224,7 +224,7 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 			},
 		})
 		if err == nil {
-			_, err = s.tasks.RunNow(context.WithoutCancel(t.Context()), s.pool, "daily") // in no span of its own
+			_, err = s.Tasks.RunNow(context.WithoutCancel(t.Context()), s.Pool, "daily") // in no span of its own
 		}
 		if err != nil {
 			t.Error(err)
@@ -235,7 +235,7 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	traced.linked(both[1], both[0].SpanContext())
 
 	var occurrence string
-	if err := s.pool.QueryRow(
+	if err := s.Pool.QueryRow(
 		t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`,
 	).Scan(&occurrence); err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 // What went wrong is told by its class alone: the text may hold what is in the payload.
 func TestTracesHaveNoTextOfErrors(t *testing.T) {
 	t.Parallel()
-	s, traced := newStage(t), newSpans(t)
+	s, traced := newBench(t), newSpans(t)
 	const canary = "canary of a payload"
 	s.node(traced.on, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		switch task.ID {
@@ -265,7 +265,7 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 		"panics": "FAILED Error panic", "gives up": "FAILED Error FAILED", "waits": "SNOOZED Unset ",
 		"does": "COMPLETED Unset ",
 	} {
-		s.schedule(id, func(task *store.Task) { task.Payload, task.MaxAttempts = enginetest.Job{Name: canary}, 1 })
+		s.Add(id, func(task *store.Task) { task.Payload, task.MaxAttempts = enginetest.Job{Name: canary}, 1 })
 		span := traced.of(id, 1)[0]
 		if got := fmt.Sprint(
 			attributes(span)["tasktable.outcome"], " ", span.Status().Code, " ", span.Status().Description,
@@ -289,7 +289,7 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 // occurrence does not, because its trace would grow for as long as the recurring task fires.
 func TestNoTracerCarriesTheSpan(t *testing.T) {
 	t.Parallel()
-	s, traced := newStage(t), newSpans(t)
+	s, traced := newBench(t), newSpans(t)
 	type sight struct{ scheduledIn, carried trace.SpanContext }
 	seen := make(chan sight, 2)
 	s.node(nil, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
@@ -303,28 +303,28 @@ func TestNoTracerCarriesTheSpan(t *testing.T) {
 		return nil
 	}))
 	scheduling := traced.within(t.Context(), "request", func(ctx context.Context) {
-		if _, err := s.tasks.Schedule(ctx, s.pool, store.Task{
+		if _, err := s.Tasks.Schedule(ctx, s.Pool, store.Task{
 			ID: "a", Payload: enginetest.Job{Name: "a"},
 		}); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.tasks.Schedule(ctx, s.pool, store.Task{
+		if _, err := s.Tasks.Schedule(ctx, s.Pool, store.Task{
 			ID: "daily", Payload: enginetest.Job{Name: "daily"}, At: time.Now().Add(time.Hour),
 			Recurrence: &store.Recurrence{Cron: "@daily"},
 		}); err != nil {
 			t.Error(err)
 		}
 	})
-	s.is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 	if got := <-seen; got.scheduledIn.SpanID() != scheduling.SpanID() ||
 		got.carried.TraceID() != scheduling.TraceID() || got.carried.SpanID() != scheduling.SpanID() {
 		t.Errorf("the handler is told of %v and carries %v", got.scheduledIn, got.carried)
 	}
-	row := enginetest.Await(t, s.pool, "follow-up", patience, store.StatusQueued)
+	row := enginetest.Await(t, s.Pool, "follow-up", patience, store.StatusQueued)
 	if got := store.SpanOf(taskdb.TextOf(row.Trace)); got.SpanID() != scheduling.SpanID() {
 		t.Errorf("the follow-up carries %v", got)
 	}
-	if _, err := s.tasks.RunNow(t.Context(), s.pool, "daily"); err != nil {
+	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "daily"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-seen; got.scheduledIn.SpanID() != scheduling.SpanID() || got.carried.IsValid() {

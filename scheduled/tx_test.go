@@ -27,30 +27,30 @@ func (sqlJob) TaskType() string { return "SQL_JOB" }
 // both kinds do the same; change gets the name of a task and its payload of that kind.
 func effectful(
 	t *testing.T, change func(*Config),
-) (s *stage, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
+) (s *bench, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
 	t.Helper()
-	s = newStage(t)
-	s.exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
+	s = newBench(t)
+	s.Exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
 	const insert = `INSERT INTO effects VALUES ($1, $2, $3)`
 	s.node(change,
 		handlers.HandleTx(func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 			if _, err := tx.Exec(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
 				return err
 			}
-			return s.handle(ctx, task)
+			return s.Handle(ctx, task)
 		}),
 		handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[sqlJob]) error {
 			if _, err := tx.ExecContext(ctx, insert, task.ID, task.Attempt, task.Fence); err != nil {
 				return err
 			}
-			return s.handle(ctx, &handlers.Task[enginetest.Job]{
+			return s.Handle(ctx, &handlers.Task[enginetest.Job]{
 				Execution: task.Execution, Payload: enginetest.Job(task.Payload),
 			})
 		}))
 	return s, func(do func(string, func(string, func(*store.Task)))) {
-		do("pgx ", func(name string, change func(*store.Task)) { s.schedule("pgx "+name, change) })
+		do("pgx ", func(name string, change func(*store.Task)) { s.Add("pgx "+name, change) })
 		do("sql ", func(name string, change func(*store.Task)) {
-			s.schedule("sql "+name, func(task *store.Task) {
+			s.Add("sql "+name, func(task *store.Task) {
 				task.Payload = sqlJob{task.ID}
 				if change != nil {
 					change(task)
@@ -61,13 +61,13 @@ func effectful(
 }
 
 // effects is the attempts whose effects have been committed.
-func (s *stage) effects(id string) string {
-	s.t.Helper()
+func (s *bench) effects(id string) string {
+	s.T.Helper()
 	var attempts []int
-	if err := s.pool.QueryRow(
-		s.t.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id,
+	if err := s.Pool.QueryRow(
+		s.T.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id,
 	).Scan(&attempts); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return fmt.Sprint(attempts)
 }
@@ -83,74 +83,74 @@ func TestTransactionalHandlers(t *testing.T) {
 		} {
 			schedule(name, nil)
 		}
-		a := s.begins(kind + "completes")
+		a := s.Begins(kind + "completes")
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("%s: seen before it is committed: %s", a.ID, got)
 		}
 		a.Note("done")
 		a.FollowUp(store.Task{ID: kind + "next", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour)})
-		a.end <- nil
-		if row := s.is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "done" ||
+		a.End <- nil
+		if row := s.Is(a.ID, store.StatusCompleted, taskdb.OutcomeCompleted); taskdb.TextOf(row.Message) != "done" ||
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("%s: message %q, effects %s", a.ID, taskdb.TextOf(row.Message), s.effects(a.ID))
 		}
-		enginetest.Await(t, s.pool, kind+"next", patience, store.StatusQueued)
+		enginetest.Await(t, s.Pool, kind+"next", patience, store.StatusQueued)
 
-		s.begins(kind + "fails").end <- oops
-		s.begins(kind + "fails").end <- nil
-		s.is(kind+"fails", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+		s.Begins(kind + "fails").End <- oops
+		s.Begins(kind + "fails").End <- nil
+		s.Is(kind+"fails", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "fails"); got != "[2]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 
-		s.begins(kind + "fails for good").end <- handlers.Permanent(oops)
-		s.is(kind+"fails for good", store.StatusFailed, taskdb.OutcomeFailed)
+		s.Begins(kind + "fails for good").End <- handlers.Permanent(oops)
+		s.Is(kind+"fails for good", store.StatusFailed, taskdb.OutcomeFailed)
 		if got := s.effects(kind + "fails for good"); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 
-		a = s.begins(kind + "edited") // the run was right when it began: its effects stay
-		if _, err := s.tasks.Reschedule(t.Context(), s.pool, a.ID, time.Now().Add(time.Hour)); err != nil {
+		a = s.Begins(kind + "edited") // the run was right when it began: its effects stay
+		if _, err := s.Tasks.Reschedule(t.Context(), s.Pool, a.ID, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		a.FollowUp(store.Task{
 			ID: kind + "of the edited", Payload: enginetest.Job{Name: "next"}, At: time.Now().Add(time.Hour),
 		})
-		a.end <- nil
-		s.is(a.ID, store.StatusQueued, taskdb.OutcomeSuperseded)
+		a.End <- nil
+		s.Is(a.ID, store.StatusQueued, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		enginetest.Await(t, s.pool, kind+"of the edited", patience, store.StatusQueued)
+		enginetest.Await(t, s.Pool, kind+"of the edited", patience, store.StatusQueued)
 
-		a = s.begins(kind + "cancelled") // its context ends, so it does not commit
-		if _, err := s.tasks.Cancel(t.Context(), s.pool, a.ID); err != nil {
+		a = s.Begins(kind + "cancelled") // its context ends, so it does not commit
+		if _, err := s.Tasks.Cancel(t.Context(), s.Pool, a.ID); err != nil {
 			t.Fatal(err)
 		}
-		_ = a.ends(t, patience)
-		s.is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
+		_ = a.Ends(t, patience)
+		s.Is(a.ID, store.StatusCancelled, taskdb.OutcomeSuperseded)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 
-		a = s.begins(kind + "again")
+		a = s.Begins(kind + "again")
 		a.Again(time.Now().Add(time.Hour))
-		a.end <- nil
-		if row := s.is(a.ID, store.StatusQueued, taskdb.OutcomeCompleted); time.Until(
+		a.End <- nil
+		if row := s.Is(a.ID, store.StatusQueued, taskdb.OutcomeCompleted); time.Until(
 			*row.NextAttemptAt,
 		) < 59*time.Minute ||
 			s.effects(a.ID) != "[1]" {
 			t.Errorf("next at %s, effects %s", row.NextAttemptAt, s.effects(a.ID))
 		}
 
-		a = s.begins(kind + "bad effect")
+		a = s.Begins(kind + "bad effect")
 		a.FollowUp(store.Task{Payload: enginetest.Job{Name: ""}})
-		a.end <- nil
-		s.is(a.ID, store.StatusFailed, taskdb.OutcomeFailed)
+		a.End <- nil
+		s.Is(a.ID, store.StatusFailed, taskdb.OutcomeFailed)
 		if got := s.effects(a.ID); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		s.idle(
+		s.Idle(
 			kind+"completes", kind+"fails", kind+"fails for good", kind+"edited", kind+"cancelled", kind+"again",
 			kind+"bad effect",
 		)
@@ -165,23 +165,23 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		id := kind + "a"
 		schedule("a", nil)
-		first := s.begins(id)
+		first := s.Begins(id)
 		// Its lease is over.
-		s.exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
+		s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
 		enginetest.Eventually(t, patience, "the claim is taken back", func() bool {
-			return fmt.Sprint(enginetest.Outcomes(t, s.pool, id)) == "[LOST]"
+			return fmt.Sprint(enginetest.Outcomes(t, s.Pool, id)) == "[LOST]"
 		})
-		first.end <- nil
-		second := s.begins(id)
+		first.End <- nil
+		second := s.Begins(id)
 		if second.Attempt != 2 {
 			t.Errorf("attempt %d", second.Attempt)
 		}
-		second.end <- nil
-		s.is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
+		second.End <- nil
+		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 		if got := s.effects(id); got != "[2]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
-		s.idle(id)
+		s.Idle(id)
 	})
 }
 
@@ -191,17 +191,17 @@ func TestTransactionWaitsForALockedRow(t *testing.T) {
 	s, both := effectful(t, nil)
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		schedule("locked", nil)
-		locked := s.begins(kind + "locked")
-		unlock := enginetest.Lock(t, s.pool, kind+"locked")
-		locked.end <- nil
+		locked := s.Begins(kind + "locked")
+		unlock := enginetest.Lock(t, s.Pool, kind+"locked")
+		locked.End <- nil
 		schedule("free", nil)
-		s.begins(kind + "free").end <- nil
-		s.is(kind+"free", store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Begins(kind + "free").End <- nil
+		s.Is(kind+"free", store.StatusCompleted, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "locked"); got != "[]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
 		unlock()
-		s.is(kind+"locked", store.StatusCompleted, taskdb.OutcomeCompleted)
+		s.Is(kind+"locked", store.StatusCompleted, taskdb.OutcomeCompleted)
 		if got := s.effects(kind + "locked"); got != "[1]" {
 			t.Errorf("effects of the attempts %s", got)
 		}
@@ -215,11 +215,11 @@ func TestTransactionInADeadlock(t *testing.T) {
 	s, both := effectful(t, nil)
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		schedule("a", nil)
-		a := s.begins(kind + "a")
+		a := s.Begins(kind + "a")
 		ended := make(chan error, 1)
 		go func() { // it waits for the handler's line, which nobody can lock before the handler has ended
-			ended <- pgx.BeginFunc(t.Context(), s.pool, func(tx pgx.Tx) error {
-				if _, err := s.tasks.Reschedule(t.Context(), tx, kind+"a", time.Now().Add(time.Hour)); err != nil {
+			ended <- pgx.BeginFunc(t.Context(), s.Pool, func(tx pgx.Tx) error {
+				if _, err := s.Tasks.Reschedule(t.Context(), tx, kind+"a", time.Now().Add(time.Hour)); err != nil {
 					return err
 				}
 				_, err := tx.Exec(t.Context(), `LOCK TABLE effects IN EXCLUSIVE MODE`)
@@ -227,22 +227,22 @@ func TestTransactionInADeadlock(t *testing.T) {
 			})
 		}()
 		enginetest.Eventually(t, patience, "the application waits", func() bool {
-			return s.count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
+			return s.Count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
 		})
-		a.end <- nil
+		a.End <- nil
 		err := enginetest.Receive(t, ended, patience, "the application's transaction ends")
 		enginetest.Eventually(t, patience, "the attempt ends", func() bool {
-			return len(enginetest.Outcomes(t, s.pool, kind+"a")) > 0
+			return len(enginetest.Outcomes(t, s.Pool, kind+"a")) > 0
 		})
-		row := enginetest.Await(t, s.pool, kind+"a", patience, store.StatusQueued, store.StatusCompleted)
+		row := enginetest.Await(t, s.Pool, kind+"a", patience, store.StatusQueued, store.StatusCompleted)
 		switch got := fmt.Sprint(
-			enginetest.Outcomes(t, s.pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil,
+			enginetest.Outcomes(t, s.Pool, kind+"a"), " ", s.effects(kind+"a"), " ", err == nil,
 		); got {
 		case "[COMPLETED] [1] false", "[SUPERSEDED] [] true":
 			t.Logf("%s%s: %s", kind, row.Status, got)
 		default:
 			t.Errorf("%s%s: %s, %v", kind, row.Status, got, err)
 		}
-		s.exec(`SELECT tasktable.cancel($1)`, kind+"a")
+		s.Exec(`SELECT tasktable.cancel($1)`, kind+"a")
 	})
 }

@@ -47,14 +47,14 @@ func (p *pit) run(ctx context.Context, task *handlers.Task[quick]) error {
 // have the other slots, its own tasks keep their order, and another node has its own limit.
 func TestTypeSlots(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	begun, let := make(chan string, 100), make(chan struct{})
 	pits := []*pit{{begun: begun, let: let}, {begun: begun, let: let}}
 	node := func(p *pit) {
 		s.node(func(c *Config) {
 			c.Queues = map[string]int{"default": 10, "other": 5}
 			c.TypeSlots = map[string]int{"QUICK": 2}
-		}, handlers.Handle(p.run), handlers.Handle(s.handle))
+		}, handlers.Handle(p.run), handlers.Handle(s.Handle))
 	}
 	node(pits[0])
 	var tasks []store.Task
@@ -62,22 +62,22 @@ func TestTypeSlots(t *testing.T) {
 		queue := []string{"default", "other"}[i%2]
 		tasks = append(tasks, store.Task{ID: fmt.Sprint("slow ", i), Payload: quick{}, Queue: queue})
 	}
-	if _, err := s.tasks.ScheduleMany(t.Context(), s.pool, tasks); err != nil {
+	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks); err != nil {
 		t.Fatal(err)
 	}
 	next := func() string { return enginetest.Receive(t, begun, patience, "another slow task begins") }
 	next()
 	next()
 	for i := range 8 { // beside two slow tasks, in ten slots
-		s.schedule(fmt.Sprint("plain ", i), nil)
+		s.Add(fmt.Sprint("plain ", i), nil)
 	}
 	for i := range 8 {
-		defer func(one *act) { one.end <- nil }(s.begins(fmt.Sprint("plain ", i)))
+		defer func(one *enginetest.Attempt) { one.End <- nil }(s.Begins(fmt.Sprint("plain ", i)))
 	}
-	s.sees("no slow task is claimed beyond the limit",
+	s.Sees("no slow task is claimed beyond the limit",
 		`SELECT count(*) = 2 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = 'QUICK'`)
 	for _, queue := range []string{"default", "other"} {
-		s.schedule("urgent "+queue, func(task *store.Task) {
+		s.Add("urgent "+queue, func(task *store.Task) {
 			task.Payload, task.Queue, task.Priority = quick{}, queue, 9
 		})
 	}
@@ -91,7 +91,7 @@ func TestTypeSlots(t *testing.T) {
 	next()
 	next()
 	close(let)
-	s.sees("all slow tasks have run",
+	s.Sees("all slow tasks have run",
 		`SELECT count(*) = 52 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND type = 'QUICK'`)
 	for i, p := range pits {
 		p.mu.Lock()
@@ -119,8 +119,8 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t)
-			settings := s.pool.Config()
+			s := newBench(t)
+			settings := s.Pool.Config()
 			settings.MaxConns = 5 // three of them for handlers
 			pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 			if err != nil {
@@ -136,10 +136,10 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 			}, placed, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 			tr.turns()
 			for i := range 20 {
-				s.schedule(fmt.Sprint("placed ", i), func(task *store.Task) {
+				s.Add(fmt.Sprint("placed ", i), func(task *store.Task) {
 					task.Payload, task.Priority = quick{}, test.placed
 				})
-				s.schedule(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
+				s.Add(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
 			}
 			tr.turn()
 			for range 3 { // the later passes find no room
@@ -148,13 +148,13 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 				}
 			}
 			const claimedSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
-			withPlace, plain := s.count(claimedSQL, "QUICK"), s.count(claimedSQL, enginetest.Job{}.TaskType())
+			withPlace, plain := s.Count(claimedSQL, "QUICK"), s.Count(claimedSQL, enginetest.Job{}.TaskType())
 			if withPlace != test.wantPlaced || plain != test.wantPlain {
 				t.Errorf("claimed %d with places and %d without, want %d and %d",
 					withPlace, plain, test.wantPlaced, test.wantPlain)
 			}
 			tr.run()
-			s.sees("all have run", `SELECT count(*) = 40 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
+			s.Sees("all have run", `SELECT count(*) = 40 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
 		})
 	}
 }

@@ -14,34 +14,34 @@ import (
 // Each verb on a task whose handler is running: what it answers, what becomes of the run, and what becomes of the task.
 func TestVerbsOnARunningTask(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	s.node(nil, handlers.Handle(s.handleDeaf)) // a run ends when the test says so, whatever its context
+	s := newBench(t)
+	s.node(nil, handlers.Handle(s.HandleDeaf)) // a run ends when the test says so, whatever its context
 	type outcome = store.Outcome
 	verbs := map[string]func(id string) (store.Receipt, error){
-		"cancel":  func(id string) (store.Receipt, error) { return s.tasks.Cancel(t.Context(), s.pool, id) },
-		"pause":   func(id string) (store.Receipt, error) { return s.tasks.Pause(t.Context(), s.pool, id) },
-		"resume":  func(id string) (store.Receipt, error) { return s.tasks.Resume(t.Context(), s.pool, id) },
-		"run now": func(id string) (store.Receipt, error) { return s.tasks.RunNow(t.Context(), s.pool, id) },
-		"retry":   func(id string) (store.Receipt, error) { return s.tasks.Retry(t.Context(), s.pool, id) },
-		"delete":  func(id string) (store.Receipt, error) { return s.tasks.Delete(t.Context(), s.pool, id) },
+		"cancel":  func(id string) (store.Receipt, error) { return s.Tasks.Cancel(t.Context(), s.Pool, id) },
+		"pause":   func(id string) (store.Receipt, error) { return s.Tasks.Pause(t.Context(), s.Pool, id) },
+		"resume":  func(id string) (store.Receipt, error) { return s.Tasks.Resume(t.Context(), s.Pool, id) },
+		"run now": func(id string) (store.Receipt, error) { return s.Tasks.RunNow(t.Context(), s.Pool, id) },
+		"retry":   func(id string) (store.Receipt, error) { return s.Tasks.Retry(t.Context(), s.Pool, id) },
+		"delete":  func(id string) (store.Receipt, error) { return s.Tasks.Delete(t.Context(), s.Pool, id) },
 		"later": func(id string) (store.Receipt, error) {
-			return s.tasks.Reschedule(t.Context(), s.pool, id, time.Now().Add(time.Hour))
+			return s.Tasks.Reschedule(t.Context(), s.Pool, id, time.Now().Add(time.Hour))
 		},
 		"now": func(id string) (store.Receipt, error) {
-			return s.tasks.Reschedule(t.Context(), s.pool, id, time.Now())
+			return s.Tasks.Reschedule(t.Context(), s.Pool, id, time.Now())
 		},
 		"same": func(id string) (store.Receipt, error) {
-			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: enginetest.Job{Name: id}})
+			return s.Tasks.Schedule(t.Context(), s.Pool, store.Task{ID: id, Payload: enginetest.Job{Name: id}})
 		},
 		"edit": func(id string) (store.Receipt, error) {
-			return s.tasks.Schedule(t.Context(), s.pool, store.Task{ID: id, Payload: enginetest.Job{Name: "edited"}})
+			return s.Tasks.Schedule(t.Context(), s.Pool, store.Task{ID: id, Payload: enginetest.Job{Name: "edited"}})
 		},
 		"SQL pause": func(id string) (store.Receipt, error) {
-			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1`, id)
+			s.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1`, id)
 			return store.Receipt{}, nil
 		},
 		"SQL edit": func(id string) (store.Receipt, error) {
-			s.exec(`UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = $1`, id)
+			s.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = $1`, id)
 			return store.Receipt{}, nil
 		},
 	}
@@ -110,12 +110,12 @@ func TestVerbsOnARunningTask(t *testing.T) {
 			status: store.StatusCompleted,
 		},
 	}
-	running := map[string]*act{}
+	running := map[string]*enginetest.Attempt{}
 	for id := range tests {
-		s.schedule(id, nil)
+		s.Add(id, nil)
 	}
 	for id := range tests {
-		running[id] = s.begins(id)
+		running[id] = s.Begins(id)
 	}
 	for id, test := range tests {
 		for i, verb := range test.verbs {
@@ -129,22 +129,22 @@ func TestVerbsOnARunningTask(t *testing.T) {
 		edited := test.want[0] != store.RunsAgain && (test.runsAgain || test.status != store.StatusCompleted)
 		switch {
 		case test.cancelled:
-			if cause := a.ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
+			if cause := a.Ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
 				t.Errorf("%s: the context ended by %v", id, cause)
 			}
-		case len(test.verbs) == 1 && a.ctx.Err() != nil:
+		case len(test.verbs) == 1 && a.Ctx.Err() != nil:
 			t.Errorf("%s: the context ended", id)
 		}
-		if n := len(s.of(id)); n != 0 {
+		if n := len(s.Of(id)); n != 0 {
 			t.Errorf("%s: runs %d times more while it runs", id, n)
 		}
-		a.end <- nil
+		a.End <- nil
 		want := []string{taskdb.OutcomeCompleted}
 		if edited {
 			want = []string{taskdb.OutcomeSuperseded}
 		}
 		if test.runsAgain {
-			again := s.begins(id)
+			again := s.Begins(id)
 			if again.Revision <= a.Revision || again.Attempt != 1 || again.Fence <= a.Fence {
 				t.Errorf(
 					"%s: ran again as revision %d after %d, attempt %d", id, again.Revision, a.Revision, again.Attempt,
@@ -153,79 +153,79 @@ func TestVerbsOnARunningTask(t *testing.T) {
 			if edit := test.verbs[0] == "edit"; edit != (again.Payload.Name == "edited") {
 				t.Errorf("%s: ran again with the payload %q", id, again.Payload.Name)
 			}
-			again.end <- nil
+			again.End <- nil
 			want = append(want, taskdb.OutcomeCompleted)
 		}
-		s.is(id, test.status, want...)
-		s.idle(id)
+		s.Is(id, test.status, want...)
+		s.Idle(id)
 	}
 }
 
 // A cancel ends the handler's context within two seconds even if no notification comes.
 func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
-	s.schedule("a", nil)
-	a := s.begins("a")
-	s.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_4_update`) // what notifies
+	s.Add("a", nil)
+	a := s.Begins("a")
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_4_update`) // what notifies
 	cancelled := time.Now()
-	if receipt, err := s.tasks.Cancel(t.Context(), s.pool, "a"); err != nil || receipt.Outcome != store.Cancelled {
+	if receipt, err := s.Tasks.Cancel(t.Context(), s.Pool, "a"); err != nil || receipt.Outcome != store.Cancelled {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
-	if cause := a.ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
+	if cause := a.Ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("the context ended by %v", cause)
 	}
 	if took := time.Since(cancelled); took > limit(2*time.Second) {
 		t.Errorf("the context ended %s after the cancel", took)
 	}
-	s.is("a", store.StatusCancelled, taskdb.OutcomeSuperseded)
+	s.Is("a", store.StatusCancelled, taskdb.OutcomeSuperseded)
 }
 
 // What is edited or cancelled between claim and start is handed back at once, not at its time.
 func TestEditsOfClaimedTasks(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	limit := enginetest.Limits(t, s.pool)
+	s := newBench(t)
+	limit := enginetest.Limits(t, s.Pool)
 	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(8 * time.Second)
 	names := []string{"cancel", "pause", "move", "sooner", "delete"}
 	for _, name := range names {
-		s.schedule(name, func(task *store.Task) { task.At = at })
+		s.Add(name, func(task *store.Task) { task.At = at })
 	}
 	for _, name := range names {
-		enginetest.Await(t, s.pool, name, patience, store.StatusExecuting)
+		enginetest.Await(t, s.Pool, name, patience, store.StatusExecuting)
 	}
 	began := time.Now()
-	if receipt, err := s.tasks.Cancel(t.Context(), s.pool, "cancel"); err != nil || receipt.Outcome != store.Cancelled {
+	if receipt, err := s.Tasks.Cancel(t.Context(), s.Pool, "cancel"); err != nil || receipt.Outcome != store.Cancelled {
 		t.Errorf("%+v, %v", receipt, err)
 	}
-	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = 'pause'`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = 'pause'`)
 	for name, to := range map[string]time.Time{"move": time.Now().Add(time.Hour), "sooner": time.Now()} {
-		if receipt, err := s.tasks.Reschedule(t.Context(), s.pool, name, to); err != nil ||
+		if receipt, err := s.Tasks.Reschedule(t.Context(), s.Pool, name, to); err != nil ||
 			receipt.Outcome != store.Rescheduled {
 			t.Errorf("%+v, %v", receipt, err)
 		}
 	}
-	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Running {
+	if receipt, err := s.Tasks.Delete(t.Context(), s.Pool, "delete"); err != nil || receipt.Outcome != store.Running {
 		t.Errorf("%+v, %v", receipt, err)
 	}
-	s.is("cancel", store.StatusCancelled, taskdb.OutcomeCancelled)
-	s.is("pause", store.StatusPaused, taskdb.OutcomeReleased)
-	s.is("move", store.StatusQueued, taskdb.OutcomeReleased)
-	sooner := s.begins("sooner")
+	s.Is("cancel", store.StatusCancelled, taskdb.OutcomeCancelled)
+	s.Is("pause", store.StatusPaused, taskdb.OutcomeReleased)
+	s.Is("move", store.StatusQueued, taskdb.OutcomeReleased)
+	sooner := s.Begins("sooner")
 	if late := time.Since(began); late > limit(3*time.Second) {
 		t.Errorf("a task moved to now began %s later", late)
 	}
-	sooner.end <- nil
-	s.is("sooner", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
-	s.idle("cancel", "pause", "move")
-	if _, err := s.tasks.Cancel(t.Context(), s.pool, "delete"); err != nil {
+	sooner.End <- nil
+	s.Is("sooner", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
+	s.Idle("cancel", "pause", "move")
+	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, "delete"); err != nil {
 		t.Fatal(err)
 	}
-	s.is("delete", store.StatusCancelled, taskdb.OutcomeCancelled)
-	if receipt, err := s.tasks.Delete(t.Context(), s.pool, "delete"); err != nil || receipt.Outcome != store.Deleted {
+	s.Is("delete", store.StatusCancelled, taskdb.OutcomeCancelled)
+	if receipt, err := s.Tasks.Delete(t.Context(), s.Pool, "delete"); err != nil || receipt.Outcome != store.Deleted {
 		t.Errorf("%+v, %v", receipt, err)
 	}
 }
@@ -233,12 +233,12 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 // A claim is handed back once, however often its row is edited before that is recorded.
 func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
-	s.schedule("a", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
-	enginetest.Await(t, s.pool, "a", patience, store.StatusExecuting)
+	s.Add("a", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
+	enginetest.Await(t, s.Pool, "a", patience, store.StatusExecuting)
 	// Nothing can be recorded for a while.
-	tx, err := s.pool.Begin(t.Context())
+	tx, err := s.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,50 +246,50 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 { // each is notified
-		s.exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
+		s.Exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
 		enginetest.Eventually(t, patience, "the node hears of it", func() bool {
-			return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			return s.Count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
 				AND wait_event_type = 'Lock'`) > 0
 		})
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.is("a", store.StatusPaused, taskdb.OutcomeReleased)
-	s.schedule("b", nil)
-	s.begins("b").end <- nil // the node is well
-	s.is("b", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("a", store.StatusPaused, taskdb.OutcomeReleased)
+	s.Add("b", nil)
+	s.Begins("b").End <- nil // the node is well
+	s.Is("b", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 // A task that is paused while it waits for a slot goes back at once, and does not start when the slot falls free.
 func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} })
-	s.schedule("first", nil)
-	first := s.begins("first")
-	s.schedule("second", nil)
-	enginetest.Await(t, s.pool, "second", patience, store.StatusExecuting)
-	receipt, err := s.tasks.Pause(t.Context(), s.pool, "second")
+	s.Add("first", nil)
+	first := s.Begins("first")
+	s.Add("second", nil)
+	enginetest.Await(t, s.Pool, "second", patience, store.StatusExecuting)
+	receipt, err := s.Tasks.Pause(t.Context(), s.Pool, "second")
 	if err != nil || receipt.Outcome != store.Paused {
 		t.Fatalf("pause: %+v, %v", receipt, err)
 	}
 	enginetest.Eventually(t, patience, "its claim goes back while the slot is taken", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
 			AND fence IS NULL`) == 1
 	})
-	first.end <- nil
-	s.is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.schedule("third", nil)
-	s.begins("third").end <- nil // the slot is free
-	s.is("third", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.is("second", store.StatusPaused, taskdb.OutcomeReleased)
-	if n := len(s.of("second")); n != 0 {
+	first.End <- nil
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Add("third", nil)
+	s.Begins("third").End <- nil // the slot is free
+	s.Is("third", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Is("second", store.StatusPaused, taskdb.OutcomeReleased)
+	if n := len(s.Of("second")); n != 0 {
 		t.Errorf("it ran %d times", n)
 	}
-	if _, err := s.tasks.Resume(t.Context(), s.pool, "second"); err != nil {
+	if _, err := s.Tasks.Resume(t.Context(), s.Pool, "second"); err != nil {
 		t.Fatal(err)
 	}
-	s.begins("second").end <- nil
-	s.is("second", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
+	s.Begins("second").End <- nil
+	s.Is("second", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 }

@@ -84,7 +84,7 @@ func TestWarningsOfAConfig(t *testing.T) {
 // The log says how many transactional handlers a node runs at once, because nothing in its own settings does.
 func TestNodeSaysItsPlaces(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var log enginetest.LogText
 	startNode(t, s.handPool(4), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))

@@ -42,11 +42,11 @@ func lived(e inspect.Explanation) string {
 	return out.String()
 }
 
-func (s *stage) why(id string) inspect.Explanation {
-	s.t.Helper()
-	e, err := inspect.New(store.Config{}).Why(s.t.Context(), s.pool, id)
+func (s *bench) why(id string) inspect.Explanation {
+	s.T.Helper()
+	e, err := inspect.New(store.Config{}).Why(s.T.Context(), s.Pool, id)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return e
 }
@@ -54,16 +54,16 @@ func (s *stage) why(id string) inspect.Explanation {
 // The whole life of a task that fails once and then completes, told while it goes on.
 func TestWhyOfANode(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	s.node(func(c *Config) {
 		c.Version = "v1"
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
-	}, handlers.Handle(s.handle))
+	}, handlers.Handle(s.Handle))
 	enginetest.Eventually(t, patience, "the node leads", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
+		return s.Count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
 	})
 	var number int64
-	if err := s.pool.QueryRow(
+	if err := s.Pool.QueryRow(
 		t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`,
 	).Scan(&number); err != nil {
 		t.Fatal(err)
@@ -77,21 +77,21 @@ func TestWhyOfANode(t *testing.T) {
 		}
 	}
 
-	s.schedule("one", nil)
-	a := s.begins("one")
+	s.Add("one", nil)
+	a := s.Begins("one")
 	e := s.why("one")
 	says(e, "attempt 1 of 10 is with "+node+", claimed at T, its lease ends at T")
 	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 was claimed\nattempt 1 was fetched by "+node+
 		"\n"; got != want {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
 	}
-	a.end <- errors.New("421 try later")
+	a.End <- errors.New("421 try later")
 	enginetest.Eventually(t, patience, "it waits for its next attempt", func() bool {
-		return s.count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
 	})
 	says(s.why("one"), "attempt 1 of 10 failed, and the next waits for its time, due at T: 421 try later")
-	s.begins("one").end <- nil
-	s.is("one", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
+	s.Begins("one").End <- nil
+	s.Is("one", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)
 	e = s.why("one")
 	says(e, "completed by attempt 2 of 10 on "+node+" at T")
 	if got, want := lived(e), "scheduled by test, scheduled_at\nattempt 1 began on "+node+
@@ -99,15 +99,15 @@ func TestWhyOfANode(t *testing.T) {
 		"attempt 2 began on "+node+", D after it was due\nattempt 2 completed, took\n"; got != want {
 		t.Errorf("its story:\n%s\nwant\n%s", got, want)
 	}
-	s.idle("one")
+	s.Idle("one")
 }
 
 // A task that is claimed, and that no node has taken up.
 func TestWhyOfAClaimThatWaits(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
-	tr := s.prepare(nil, handlers.Handle(s.handle))
-	s.schedule("one", nil)
+	s := newBench(t)
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
+	s.Add("one", nil)
 	tr.oneBatch("default", 1)
 	if e := s.why("one"); e.Reason.Text != "attempt 1 of 10 is claimed, and no node has fetched it yet" {
 		t.Errorf("the reason is %q", e.Reason.Text)
@@ -115,7 +115,7 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 		"its lease ends, and it is claimed again, unless a node has fetched it by then" {
 		t.Errorf("what is next is %q", got)
 	}
-	s.exec(`UPDATE tasktable.nodes SET queues = '{"mail": 1}'`)
+	s.Exec(`UPDATE tasktable.nodes SET queues = '{"mail": 1}'`)
 	if e := s.why(
 		"one",
 	); e.Reason.Text !=
@@ -126,10 +126,10 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 		"the leader hands it back, and it waits for a node that works its queue and its type" {
 		t.Errorf("once its node is gone what is next is %q", got)
 	}
-	s.exec(`UPDATE tasktable.nodes SET queues = '{"default": 1}'`)
+	s.Exec(`UPDATE tasktable.nodes SET queues = '{"default": 1}'`)
 	tr.run()
-	s.begins("one").end <- nil // a claim this old may go back to the queue first
-	s.sees("it has run", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'
+	s.Begins("one").End <- nil // a claim this old may go back to the queue first
+	s.Sees("it has run", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'
 		AND fence IS NULL`)
 }
 

@@ -14,7 +14,7 @@ import (
 // A node with other zone data plans anew when it begins to lead.
 func TestLeaderWithOtherZoneData(t *testing.T) {
 	t.Parallel()
-	s := newStage(t)
+	s := newBench(t)
 	var log enginetest.LogText
 	start := func(posix string) (stop func()) {
 		return s.node(func(c *Config) {
@@ -24,7 +24,7 @@ func TestLeaderWithOtherZoneData(t *testing.T) {
 	yearly := store.Recurrence{Cron: "0 9 20 3 *", TimeZone: enginetest.Havana}
 	s.recur("yearly", yearly)
 	next := func() int {
-		return s.count(`SELECT coalesce(max(extract(hour FROM next_attempt_at AT TIME ZONE 'UTC')), 0)::int
+		return s.Count(`SELECT coalesce(max(extract(hour FROM next_attempt_at AT TIME ZONE 'UTC')), 0)::int
 			FROM tasktable.scheduled_tasks
 			WHERE planned_revision = revision AND planned_zone_data <> ''`)
 	}
@@ -36,7 +36,7 @@ func TestLeaderWithOtherZoneData(t *testing.T) {
 		t, 20*time.Second, "the other node leads, and plans anew", func() bool { return next() == 14 },
 	)
 	enginetest.Eventually(t, patience, "it says so", func() bool { return len(log.Lines("planning anew")) > 0 })
-	if n := s.count(`SELECT count(*)::int FROM tasktable.scheduled_tasks WHERE parent_id = 'yearly'`); n != 0 {
+	if n := s.Count(`SELECT count(*)::int FROM tasktable.scheduled_tasks WHERE parent_id = 'yearly'`); n != 0 {
 		t.Errorf("it has fired %d times", n)
 	}
 }

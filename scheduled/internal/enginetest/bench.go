@@ -21,11 +21,15 @@ import (
 // Noon is the time at which most tests of single statements play, far from the real one.
 var Noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Bench runs the engine's statements at chosen times, without a node.
+// Bench is a database of a test. The test runs the engine's statements on it at chosen times, and the handlers of
+// workers and nodes, which the test ends one by one.
 type Bench struct {
 	T    *testing.T
 	Pool *pgxpool.Pool
 	taskdb.Queries
+	Tasks *store.Store // its own, so that other tests do not use up how often it may notify
+
+	steering *steering
 }
 
 // New makes a bench with a database of its own.
@@ -35,7 +39,10 @@ func New(t *testing.T) *Bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Bench{T: t, Pool: storetest.Pool(t), Queries: taskdb.Queries{Schema: schema}}
+	return &Bench{
+		T: t, Pool: storetest.Pool(t), Queries: taskdb.Queries{Schema: schema},
+		Tasks: store.New(store.Config{Service: "test"}), steering: newSteering(),
+	}
 }
 
 // Exec runs a statement, and fails the test if that fails.
