@@ -60,8 +60,7 @@ func TestPoisonousFires(t *testing.T) {
 		s.recur(id, each)
 	}
 	// Past all checks: what no parser takes, and what no robfig does.
-	s.Exec(readsAllCronSQL)
-	s.Exec(knowsAllZonesSQL)
+	s.Exec(enginetest.UncheckedRecurrencesSQL)
 	s.Exec(`UPDATE tasktable.scheduled_tasks SET cron = 'TZ=0 every so often' WHERE id = 'unreadable'`)
 	s.Exec(`UPDATE tasktable.scheduled_tasks SET time_zone = 'Mars/Olympus' WHERE id = 'zoneless'`)
 	var h hook

@@ -72,6 +72,7 @@ func conns(most int32) func(*pgxpool.Config) {
 // overWire is a pool for a node, with a wire between.
 func (b *bench) overWire(w *enginetest.Wire) *pgxpool.Pool {
 	b.T.Helper()
+	b.cut = true
 	pool := b.poolOf(func(c *pgxpool.Config) {
 		c.ConnConfig.DialFunc = w.Dial
 		c.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
@@ -257,27 +258,6 @@ func (p *prepared) run() {
 		}
 	})
 	p.T.Cleanup(p.LetGo)
-}
-
-// turn has the node make a turn of its loop, with which it leads.
-func (p *prepared) turn() {
-	p.T.Helper()
-	due, death := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
-	defer due.Stop()
-	defer death.Stop()
-	if _, err := p.leader.Turn(p.T.Context(), false, due, death); err != nil || !p.session.Leads() {
-		p.T.Fatalf("leads: %t, %v", p.session.Leads(), err)
-	}
-}
-
-// turns has the node make turns of its loop until it leads and has seen all that is there.
-func (p *prepared) turns() {
-	p.T.Helper()
-	enginetest.Eventually(p.T, patience, "the leader has seen all that is there", func() bool {
-		ready := p.session.Leads() // the turn that follows knows the nodes
-		p.turn()
-		return ready
-	})
 }
 
 // oneBatch claims all that is due and hands it to River as a single job, in the order of the ids.

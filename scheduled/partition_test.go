@@ -64,6 +64,7 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	t.Parallel()
 	f := newBench(t)
+	f.Exec(`CREATE TABLE effects (task_id text)`)
 	w := enginetest.NewWire()
 	far := func(ctx context.Context, tx pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 		if wired, ok := tx.Conn().PgConn().Conn().(*enginetest.Tripwire); ok {

@@ -149,33 +149,6 @@ func TestPauseUntil(t *testing.T) {
 	}
 }
 
-// A task that an application's trigger keeps from being resumed keeps no other one paused.
-func TestPauseThatCannotEnd(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
-	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF NEW.id = 'left out' THEN RETURN NULL; END IF;
-			RAISE EXCEPTION 'no';
-		END $$;
-		CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
-		WHEN (NEW.id IN ('refused', 'left out') AND NEW.status = 'QUEUED' AND OLD.status = 'PAUSED')
-		EXECUTE FUNCTION refuse()`)
-	until := s.Now().Add(2 * time.Second)
-	for _, id := range []string{"first", "refused", "second", "left out", "third"} {
-		s.Add(id, func(task *store.Task) { task.At = until.Add(-time.Millisecond) })
-		if receipt, err := s.Tasks.PauseUntil(t.Context(), s.Pool, id, until); err != nil ||
-			receipt.Outcome != store.Paused {
-			t.Fatalf("%+v, %v", receipt, err)
-		}
-	}
-	for _, id := range []string{"first", "second", "third"} {
-		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
-	}
-	s.Is("refused", store.StatusPaused)
-	s.Is("left out", store.StatusPaused)
-}
-
 // A pause that is committed after a task was claimed is honoured, whatever the task waits for: its time, a slot, or its
 // transaction.
 func TestPauseOfClaimedTasks(t *testing.T) {

@@ -41,31 +41,3 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	s.Begins("a").End <- nil
 	s.Is("a", store.StatusCompleted, "COMPLETED")
 }
-
-// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone:
-// what it saw when it led before says nothing of one whose session has just broken, and whose handlers still run.
-func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	tr := s.prepare(nil, handlers.Handle(s.Handle))
-	tr.turns()
-	var other int64
-	if err := s.Pool.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
-		VALUES ('', '', '', '{}', '{}') RETURNING number`).Scan(&other); err != nil {
-		t.Fatal(err)
-	}
-	tr.leader.DeadNodes.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
-	if err := tr.session.Resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	tr.turns()
-	if n := s.Count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 1 {
-		t.Error("the other node was taken for dead at the first look")
-	}
-	tr.leader.DeadNodes.Heard[other] = time.Now().Add(-leader.DeadAfter)
-	tr.turns()
-	if n := s.Count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NULL`, other); n != 0 {
-		t.Error("the other node is not taken for dead when its time is over")
-	}
-	tr.run()
-}

@@ -7,11 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/leader"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -245,46 +241,6 @@ func TestPoisonousClaims(t *testing.T) {
 		s.Begins(id).End <- nil
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
 	}
-}
-
-// While the leader looks for a task that cannot be claimed, less urgent tasks do not go before more urgent ones.
-func TestFailBrokenKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.Handle))
-	tr.turn()
-	s.Add("first", func(task *store.Task) { task.Priority = 5 })
-	for id, priority := range map[string]int{"second": 5, "less urgent": 0, "broken": -5} {
-		s.Add(id, func(task *store.Task) { task.Priority = priority })
-	}
-	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
-		USING ERRCODE = '22000'; END $$`)
-	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
-		WHEN (NEW.id = 'broken' AND NEW.status = 'EXECUTING') EXECUTE FUNCTION refuse()`)
-	var lanes leader.ClaimPlan
-	err := tr.leader.Transaction(t.Context(), func(tx pgx.Tx) (err error) {
-		lanes, _, err = tr.leader.PlanClaims(t.Context(), tx)
-		return err
-	})
-	if err != nil || len(lanes.Due) != 3 {
-		t.Fatalf("%d lanes, %v", len(lanes.Due), err)
-	}
-	if failed, err := tr.leader.FailBroken(t.Context(), lanes); failed != 1 || err != nil {
-		t.Errorf("%d tasks are given up, %v", failed, err)
-	}
-	var states string
-	if err := s.Pool.QueryRow(t.Context(), `SELECT string_agg(id || ' ' || status, ', ' ORDER BY id)
-		FROM tasktable.scheduled_tasks`).Scan(&states); err != nil {
-		t.Fatal(err)
-	}
-	if want := "broken FAILED, first EXECUTING, less urgent QUEUED, second QUEUED"; states != want {
-		t.Errorf("%s, want %s", states, want)
-	}
-	tr.run()
-	for _, id := range []string{"first", "second", "less urgent"} {
-		s.Begins(id).End <- nil
-	}
-	s.Idle("first", "second", "less urgent")
 }
 
 // River jobs that are not the engine's, in its own table, change nothing.

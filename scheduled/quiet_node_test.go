@@ -122,10 +122,7 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	s := newBench(t)
 	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	s.Add("a", nil)
-	tr.turn()
-	if found, err := tr.leader.Pass(t.Context()); err != nil || found.Claimed != 1 {
-		t.Fatalf("%+v, %v", found, err)
-	}
+	tr.oneBatch("default", 1)
 	tr.instance.quiet.Set(true)
 	tr.run()
 	s.Sees("the node works nothing", worksNothingSQL, 1)

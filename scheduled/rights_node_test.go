@@ -16,7 +16,6 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -209,32 +208,4 @@ func TestReclaimWithTheEnginesRights(t *testing.T) {
 		WHERE datname = current_database() AND application_name LIKE 'tasktable session%'`)
 	s.Begins("cut").End <- nil
 	s.Is("cut", store.StatusCompleted, "INTERRUPTED", "COMPLETED")
-}
-
-// Row level security costs the engine nothing: with its policy, too, its statements read no more than what they are
-// about. (Its condition has no effect, but keeps the planner from some statistics.)
-func TestPlansWithTheEnginesRights(t *testing.T) {
-	t.Parallel()
-	b, _ := bound(t)
-	b.fill("of few tasks")
-	b.revive(planTasks / 2)
-	conn, err := b.nodes.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), pg.PlanSettingsSQL); err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range b.hotStatements() {
-		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
-			plan := explainPrepared(t, conn, mode, one)
-			if fault := one.faultOf(plan); fault != "" {
-				t.Errorf("%s, %s: %s\n%s", one.name, mode, fault, plan.text("  "))
-			}
-		}
-	}
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', fence = NULL, lease_expires_at = NULL,
-		finished_at = now()
-		WHERE fence IS NOT NULL`) // by nobody, which the stage would mind
 }

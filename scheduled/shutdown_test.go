@@ -27,7 +27,7 @@ func TestStopInterruptsWhatTakesTooLong(t *testing.T) {
 	long, deaf := b.Begins("long"), b.Begins("deaf")
 	b.node(nil, parts...)
 	stop()
-	if cause := long.Ends(t, 0); !errors.Is(cause, handlers.ErrInterrupted) {
+	if cause := long.Ends(t, patience); !errors.Is(cause, handlers.ErrInterrupted) {
 		t.Errorf("the context ended by %v", cause)
 	}
 	again := b.Begins("long")

@@ -19,6 +19,7 @@ import (
 
 // enginesWire has the engine's pool of a node go over a wire, and its session and its listener past it.
 func (f *bench) enginesWire(w *enginetest.Wire) func(*Config) {
+	f.cut = true
 	settings := f.nodes.Config().ConnConfig
 	direct := settings.DialFunc
 	settings.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -7,9 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
@@ -99,62 +96,5 @@ func TestTypeSlots(t *testing.T) {
 		if p.peak != 2 {
 			t.Errorf("node %d ran %d of the type at once, want 2", i+1, p.peak)
 		}
-	}
-}
-
-// A pass claims no more tasks than there are slots, the most urgent first, whether or not they need a place besides: a
-// slot of their type, or a transaction.
-func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		name                  string
-		slots                 map[string]int // 3; nil: the handler takes a transaction, for which there are 3 places
-		placed, plain         int            // the priority of each
-		wantPlaced, wantPlain int
-	}{
-		{"the limited ones are urgent", map[string]int{"QUICK": 3}, 9, 0, 3, 7},
-		{"the others are urgent", map[string]int{"QUICK": 3}, 0, 9, 0, 10},
-		{"the transactional ones are urgent", nil, 9, 0, 3, 7},
-		{"the others than the transactional ones are urgent", nil, 0, 9, 0, 10},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := newBench(t)
-			settings := s.Pool.Config()
-			settings.MaxConns = 5 // three of them for handlers
-			pool, err := pgxpool.NewWithConfig(context.Background(), settings)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(pool.Close)
-			placed := handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil })
-			if test.slots == nil {
-				placed = handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[quick]) error { return nil })
-			}
-			tr := s.prepare(func(c *Config) {
-				c.Pool, c.Queues, c.TypeSlots = pool, map[string]int{"default": 10}, test.slots
-			}, placed, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
-			tr.turns()
-			for i := range 20 {
-				s.Add(fmt.Sprint("placed ", i), func(task *store.Task) {
-					task.Payload, task.Priority = quick{}, test.placed
-				})
-				s.Add(fmt.Sprint("plain ", i), func(task *store.Task) { task.Priority = test.plain })
-			}
-			tr.turn()
-			for range 3 { // the later passes find no room
-				if _, err := tr.leader.Pass(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			const claimedSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
-			withPlace, plain := s.Count(claimedSQL, "QUICK"), s.Count(claimedSQL, enginetest.Job{}.TaskType())
-			if withPlace != test.wantPlaced || plain != test.wantPlain {
-				t.Errorf("claimed %d with places and %d without, want %d and %d",
-					withPlace, plain, test.wantPlaced, test.wantPlain)
-			}
-			tr.run()
-			s.Sees("all have run", `SELECT count(*) = 40 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
-		})
 	}
 }

@@ -193,7 +193,7 @@ func (b *Bench) Passes(at time.Time) {
 	Eventually(b.T, time.Until(at)+5*time.Second, "the time comes", func() bool { return b.Now().After(at) })
 }
 
-// Sees waits until a query is true.
+// Sees waits until a query is true. It is not while it returns no row.
 func (b *Bench) Sees(what, query string, args ...any) {
 	b.T.Helper()
 	b.SeesWithin(Patience, what, query, args...)
@@ -202,10 +202,7 @@ func (b *Bench) Sees(what, query string, args ...any) {
 // SeesWithin is Sees with another deadline.
 func (b *Bench) SeesWithin(within time.Duration, what, query string, args ...any) {
 	b.T.Helper()
-	Eventually(b.T, within, what, func() bool {
-		answer := Ask[*bool](b, query, args...)
-		return answer != nil && *answer
-	})
+	Eventually(b.T, within, what, func() bool { return Ask[bool](b, `SELECT coalesce((`+query+`), false)`, args...) })
 }
 
 // Never fails the test if a query counts anything.

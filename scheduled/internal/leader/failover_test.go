@@ -1,6 +1,8 @@
 package leader
 
-import "testing"
+import (
+	"testing"
+)
 
 // After a failover to a standby that was behind, the same numbers would be drawn again. The leader that finds another
 // timeline than that of the leader before it moves the sequence once, before its first claim.

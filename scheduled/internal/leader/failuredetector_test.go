@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -83,5 +84,57 @@ func TestSilenceNextIsTheEarliest(t *testing.T) {
 	)
 	if !slices.Equal(dead, []int64{3}) || next != 2*time.Second {
 		t.Errorf("dead %v, next in %s", dead, next)
+	}
+}
+
+// silent adds a node that gives no sign of life, and returns its number.
+func (b *bench) silent() int64 {
+	b.T.Helper()
+	return enginetest.Ask[int64](b.Bench, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ('', '', '', '{}', '{}') RETURNING number`)
+}
+
+func (b *bench) isDead(node int64) bool {
+	b.T.Helper()
+	return b.Count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND dead_at IS NOT NULL`, node) == 1
+}
+
+// Who leads next goes on with the count that the leader before it began.
+func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	silent, fresh := b.silent(), b.silent()
+	// As another leader has noted it, who is gone.
+	b.Exec(`UPDATE tasktable.nodes SET last_seen_at = clock_timestamp() - interval '5 seconds' WHERE number = $1`, silent)
+	b.elected()
+	if !b.isDead(silent) || b.isDead(fresh) {
+		t.Errorf("dead: the silent one %t, the fresh one %t", b.isDead(silent), b.isDead(fresh))
+	}
+	if n := b.Count(`SELECT count(*) FROM tasktable.nodes
+		WHERE number = $1 AND last_seen_at > clock_timestamp() - interval '5 seconds'`, fresh); n != 1 {
+		t.Error("it is not noted since when the fresh one is silent")
+	}
+}
+
+// A node that leads again counts from its own first look, as any new leader does, how long the others have been gone:
+// what it saw when it led before says nothing of one whose session has just broken, and whose handlers still run.
+func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.elected()
+	other := b.silent()
+	l.DeadNodes.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	if err := l.resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.leads(l)
+	b.tick(l)
+	if b.isDead(other) {
+		t.Error("the other node was taken for dead at the first look")
+	}
+	l.DeadNodes.Heard[other] = time.Now().Add(-DeadAfter)
+	b.tick(l)
+	if !b.isDead(other) {
+		t.Error("the other node is not taken for dead when its time is over")
 	}
 }

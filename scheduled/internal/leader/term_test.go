@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -10,43 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
-
-// candidate is a node that can be elected, and nothing else.
-func (b *bench) candidate() *Leader {
-	b.T.Helper()
-	life, err := session.Open(b.T.Context(), session.Config{
-		Connect: func(ctx context.Context) (*pgx.Conn, error) {
-			return pgx.ConnectConfig(ctx, b.Pool.Config().ConnConfig)
-		},
-		Schema: b.Schema,
-		Node:   session.Registration{Queues: "{}", Types: []string{}, TypeSlots: "{}", Transactional: []string{}},
-	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	l := New(Config{Session: life, Pool: b.Pool, Statements: b.Queries,
-		Metrics: metrics.New(metrics.Config{}), Log: enginetest.Logger()})
-	b.T.Cleanup(func() {
-		l.endTerm(context.Background())
-		life.Close(context.Background())
-	})
-	if _, err := life.Conn.Exec(b.T.Context(), "SET idle_session_timeout = 0"); err != nil { // nobody pings
-		b.T.Fatal(err)
-	}
-	return l
-}
-
-// leads has a node begin a term.
-func (b *bench) leads(l *Leader) {
-	b.T.Helper()
-	if leads, err := l.elect(b.T.Context(), true); !leads || err != nil {
-		b.T.Fatalf("node %d leads: %t, %v", l.session.Number, leads, err)
-	}
-}
 
 // replaced ends a leader's session, as a cut connection does, and has another node lead.
 func (b *bench) replaced(l, by *Leader) {

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb_test
 
 import (
 	"slices"
@@ -14,21 +14,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// These take the checks of recurring tasks away, so that a task has what another release may have stored.
-const (
-	readsAllCronSQL = `CREATE OR REPLACE FUNCTION tasktable.cron_fault(cron text) RETURNS text
-		LANGUAGE sql IMMUTABLE STRICT
-		AS 'SELECT NULL::text'`
-	knowsAllZonesSQL = `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean LANGUAGE sql
-		AS 'SELECT true'`
-)
-
 // An expression or a zone that came by SQL and cannot be read fails its task, which says why, and no other.
 func TestForkFailsWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Exec(readsAllCronSQL)
-	b.Exec(knowsAllZonesSQL)
+	b.Exec(enginetest.UncheckedRecurrencesSQL)
 	bad := map[string]struct{ cron, zone, why string }{
 		"nonsense":     {"nonsense", "UTC", "must be 5 fields"},
 		"a panic":      {"TZ=0 * * * * *", "UTC", "must not name a zone"},

@@ -1,4 +1,4 @@
-package scheduled
+package taskdb_test
 
 import (
 	"errors"

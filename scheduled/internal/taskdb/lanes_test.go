@@ -1,13 +1,10 @@
-package scheduled
+package taskdb_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -57,28 +54,4 @@ func TestLanes(t *testing.T) {
 	if got := list(); got != strings.Replace(want, "JOB 0 1s", "JOB 0 1m0s", 1) {
 		t.Errorf("lanes after the claim\n%s", got)
 	}
-}
-
-// planNode is what the test reads of EXPLAIN's JSON.
-type planNode struct {
-	NodeType string     `json:"Node Type"`
-	Index    string     `json:"Index Name"`
-	Relation string     `json:"Relation Name"`
-	Rows     float64    `json:"Actual Rows"`
-	Loops    float64    `json:"Actual Loops"`
-	Removed  float64    `json:"Rows Removed by Filter"`
-	Plans    []planNode `json:"Plans"`
-}
-
-func explain(t *testing.T, tx pgx.Tx, sql string, args ...any) planNode {
-	t.Helper()
-	var text string
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
-	var plans []struct{ Plan planNode }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	return plans[0].Plan
 }

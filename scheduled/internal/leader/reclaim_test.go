@@ -1,0 +1,161 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// deadNode is the number of a node that is gone, and has no row.
+const deadNode = 999_999
+
+// runs has a node that is gone run due tasks as one River job, and returns their claims in the order of their ids.
+func (b *bench) runs(metadata string) []taskdb.Claim {
+	b.T.Helper()
+	claims := slices.SortedFunc(maps.Values(b.Take(time.Now())), func(a, b taskdb.Claim) int {
+		return strings.Compare(a.ID, b.ID)
+	})
+	b.Exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
+		VALUES ('running', 'JOB', jsonb_build_object('tasks', $1::text), $2::text::jsonb, 1, 'default', ARRAY[$3::text], now())`,
+		riverjobs.EncodeClaims(claims), metadata, taskdb.ClientID(deadNode))
+	return claims
+}
+
+// takesBack has the leader tick until no claim is left but of the given tasks.
+func (b *bench) takesBack(l *Leader, but ...string) {
+	b.T.Helper()
+	enginetest.Eventually(b.T, enginetest.Patience, "the claims are taken back", func() bool {
+		if _, err := l.Tick(b.T.Context()); err != nil && !pg.IsTimeout(err) {
+			b.T.Fatal(err)
+		}
+		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
+			WHERE fence IS NOT NULL AND id <> ALL ($1)`, pg.OrEmpty(but)) == 0
+	})
+}
+
+// When a node dies, only those tasks of its jobs are lost that may have begun. The others go back, and tasks with one
+// attempt keep it.
+func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		metadata string
+		lost     int
+	}{
+		"in its window":            {`{"window": 5}`, 5},
+		"further than its window":  {`{"window": 5, "began": 12}`, 9},
+		"nobody knows":             {`{}`, 37},
+		"somebody has damaged it":  {`{"window": "x"}`, 37},
+		"all of the job has begun": {`{"window": 5, "began": 100}`, 37},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			const n, settled = 40, 3
+			for i := range n {
+				b.Add(fmt.Sprintf("%02d", i), func(task *store.Task) { task.MaxAttempts = 1 })
+			}
+			b.runs(test.metadata)
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
+				finished_at = now() WHERE id < $1`, fmt.Sprintf("%02d", settled))
+			b.takesBack(b.elected())
+			back := n - settled - test.lost
+			for what, want := range map[string]int{
+				fmt.Sprintf(`SELECT count(*) FROM tasktable.scheduled_tasks
+					WHERE status = 'FAILED' AND id < '%02d'`, settled+test.lost): test.lost,
+				`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`:        test.lost,
+				`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`: back,
+				`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'RELEASED'`:    back,
+			} {
+				if got := b.Count(what); got != want {
+					t.Errorf("%s: %d, want %d", what, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A trigger of the application's makes each row slow, so that the claims of a dead node are too many for the time limit
+// of one statement. The leader takes them back all the same, a few at a time. It leaves only the one that takes too
+// long by itself.
+func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("slowest", nil)
+	const n = 40
+	for i := range n - 1 {
+		b.Add(fmt.Sprintf("%02d", i), nil)
+	}
+	b.runs(`{}`)
+	b.Exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(CASE WHEN NEW.id = 'slowest' THEN 3 ELSE 0.06 END);
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
+		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
+	l := b.candidate()
+	b.leads(l)
+	b.takesBack(l, "slowest")
+	if lost := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n-1 {
+		t.Errorf("%d claims are lost, want %d", lost, n-1)
+	}
+	b.Exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
+	clear(l.Quarantined) // as after a minute
+	b.takesBack(l)
+	if n := b.Count(`SELECT count(*) FROM tasktable.river_job`); n != 0 {
+		t.Errorf("%d River jobs are left", n)
+	}
+}
+
+// What a dead node's handler is about to commit is not taken back: its row is locked until it is known what comes of it.
+func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("commits", nil)
+	b.Add("lost", nil)
+	claims := b.runs(`{}`)
+	tx, err := b.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Complete(t.Context(), tx, nil, new(int64(deadNode)),
+		[]taskdb.Settlement{enginetest.Completed(claims[0])}); err != nil {
+		t.Fatal(err)
+	}
+	l := b.elected()
+	b.takesBack(l, "commits")
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.takesBack(l)
+	b.Is("commits", store.StatusCompleted, taskdb.OutcomeCompleted)
+	b.Is("lost", store.StatusQueued, taskdb.OutcomeLost)
+}
+
+// The transactions of a dead node's handlers end with the node, because a process that is stopped would keep their locks.
+func TestTransactionsOfADeadNodesHandlersEnd(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("a", nil)
+	b.runs(`{}`)
+	tx, err := b.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT set_config('application_name', $1, false), pg_advisory_xact_lock(1)`,
+		taskdb.HandlerName("tasktable", deadNode)); err != nil {
+		t.Fatal(err)
+	}
+	b.takesBack(b.elected())
+	b.Sees("its lock is free", `SELECT pg_try_advisory_lock(1)`)
+}

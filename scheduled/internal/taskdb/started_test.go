@@ -1,0 +1,96 @@
+package taskdb_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A claim that is lost leaves what its node has written; a row that an application has locked is written later.
+func TestStartsAreWritten(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(store.Task{Payload: enginetest.Job{Name: "free"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "locked"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "ended"}, At: enginetest.Noon},
+		store.Task{Payload: enginetest.Job{Name: "unwritten"}, At: enginetest.Noon})
+	holds := b.Take(enginetest.Noon)
+	b.End(enginetest.Noon, enginetest.Completed(holds["ended"]))
+	before := enginetest.StateOf(t, b.Pool, "ended")
+	unlock := enginetest.Lock(t, b.Pool, "locked")
+	began := enginetest.Noon.Add(time.Second)
+	write := func(ids ...string) (written []string) {
+		t.Helper()
+		var asked []taskdb.Claim
+		var starts []time.Time
+		for _, id := range ids {
+			asked, starts = append(asked, holds[id]), append(starts, began)
+		}
+		fences, err := b.Start(t.Context(), b.Pool, 9, asked, starts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range ids {
+			if slices.Contains(fences, holds[id].Fence) {
+				written = append(written, id)
+			}
+		}
+		return written
+	}
+	if written := write("free", "locked", "ended"); fmt.Sprint(written) != "[free]" {
+		t.Errorf("written %v", written)
+	}
+	unlock()
+	if written := write("locked"); fmt.Sprint(written) != "[locked]" {
+		t.Errorf("unlocked: written %v", written)
+	}
+	b.Expect("ended", "ended", before)
+	dead := int64(7)
+	b.InTx(func(tx pgx.Tx) {
+		_, err := b.Settle(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
+			taskdb.Lost(holds["free"], "its lease ended"), taskdb.Lost(holds["unwritten"], "its lease ended"),
+		})
+		if err == nil {
+			_, err = b.Settle(t.Context(), tx, &enginetest.Noon, &dead, []taskdb.Settlement{taskdb.Lost(
+				holds["locked"], "node 7 died",
+			)})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	for id, want := range map[string]string{
+		"free": `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="its lease ended" ` +
+			`node=9`,
+		"locked":    `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="node 7 died" node=7`,
+		"unwritten": `LOST rev=1 attempt=1 scheduled=noon due=noon finished=noon error="its lease ended"`,
+	} {
+		if got := enginetest.StateOf(t, b.Pool, id); !strings.Contains(got, want) {
+			t.Errorf("%s:\n%s\nlacks\n%s", id, got, want)
+		}
+	}
+	// The next attempt has not started, whatever the row says of the one before.
+	b.Take(enginetest.Noon)
+	if n := b.written(); n != 0 {
+		t.Errorf("%d claims have a start that is another's", n)
+	}
+}
+
+// written counts the claims whose start is written.
+func (b *bench) written() (n int) {
+	b.T.Helper()
+	if err := b.Pool.QueryRow(
+		b.T.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`,
+	).Scan(&n); err != nil {
+		b.T.Fatal(err)
+	}
+	return n
+}
