@@ -231,7 +231,7 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 		return ran, nil
 	}
 	h := c.Claim()
-	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, nil)
+	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, true)
 	if err != nil {
 		return ran, err
 	}

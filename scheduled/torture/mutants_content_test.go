@@ -117,7 +117,8 @@ var contentMutants = []mutant{
 	{
 		name: "Extend extends nothing", by: []string{"extend"}, steer: extending,
 		edits: []edit{{
-			engine + "internal/worker/attempt.go", "{ return b.extendRunning(ctx, r, d) }", "{ return nil }",
+			engine + "internal/worker/attempt.go", "return a.extend(new(min(d, store.MaxExpectedExecutionTime)))",
+			"_ = min(d, store.MaxExpectedExecutionTime)\n		return nil",
 		}},
 	},
 	{

@@ -83,14 +83,14 @@ var followMutants = []mutant{
 		name: "a lease is not renewed while its task waits", by: []string{"time"}, steer: crowded,
 		edits: []edit{
 			{engine + "internal/worker/lease.go", "time.Until(end) >= needed {", "needed >= 0 {"},
-			{engine + "internal/worker/lease.go", "	if len(holds) == 0 {\n		return nil\n	}\n	renewed,",
-				"	if len(holds) >= 0 {\n		return nil\n	}\n	renewed,"},
+			{engine + "internal/worker/lease.go", "	if len(claims) == 0 {\n		return nil\n	}\n	renewed,",
+				"	if len(claims) >= 0 {\n		return nil\n	}\n	renewed,"},
 		},
 	},
 	{
 		name: "a handler has half of its time", by: []string{"time"}, steer: busy,
-		edits: []edit{{engine + "internal/worker/lease.go", "time.Now().Add(lease.expected); deadline",
-			"time.Now().Add(lease.expected / 2); deadline"}},
+		edits: []edit{{engine + "internal/worker/lease.go", "time.Now().Add(l.expected); deadline",
+			"time.Now().Add(l.expected / 2); deadline"}},
 	},
 	{
 		name: "a node fences itself late", by: []string{"fenced"}, steer: silent,

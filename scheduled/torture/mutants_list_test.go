@@ -187,8 +187,8 @@ var mutants = []mutant{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: cancelling,
 		edits: []edit{
 			{engine + "internal/worker/renewer.go",
-				"case state.Cancelled:\n			k.worker.changed(r, handlers.ErrCancelled)",
-				"case state.Cancelled:\n			k.worker.changed(r, nil)"},
+				"case state.Cancelled:\n			r.changed(handlers.ErrCancelled)",
+				"case state.Cancelled:\n			r.changed(nil)"},
 		},
 	},
 	{
@@ -272,8 +272,8 @@ var mutants = []mutant{
 	{
 		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
 		edits: []edit{{
-			engine + "internal/worker/transactions.go", "b.settleTx(ctx, tx.querier, r, e)",
-			"b.settleTx(ctx, b.config.EnginePool, r, e)",
+			engine + "internal/worker/transactions.go", "a.settleTx(ctx, tx.querier)",
+			"a.settleTx(ctx, a.config.EnginePool)",
 		}},
 	},
 	{
@@ -337,10 +337,10 @@ var mutants = []mutant{
 	{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "internal/worker/worker.go", "	runs := b.add(job.Queue, holds)\n",
+		edits: []edit{{engine + "internal/worker/jobs.go", "	all.goOn(all)\n",
 			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), " +
-				"[]int64{job.ID})\n" +
-				"	runs := b.add(job.Queue, holds)\n"}},
+				"[]int64{j.id})\n" +
+				"	all.goOn(all)\n"}},
 	},
 	{
 		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,

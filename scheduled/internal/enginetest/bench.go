@@ -137,7 +137,7 @@ func (b *Bench) TakeOne(task store.Task) taskdb.Claim {
 // Ask puts holds to the gate.
 func (b *Bench) Ask(now time.Time, holds ...taskdb.Claim) map[int64]taskdb.GateAnswer {
 	b.T.Helper()
-	answers, err := b.Gate(b.T.Context(), b.Pool, &now, holds, nil)
+	answers, err := b.Gate(b.T.Context(), b.Pool, &now, holds, true)
 	if err != nil {
 		b.T.Fatal(err)
 	}

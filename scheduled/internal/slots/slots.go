@@ -6,13 +6,11 @@ import (
 	"sync"
 
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 // Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots, and so has
-// each type with a limit, in Slots of their own. If they are
-// shared, idle slots of one queue serve the other queues, and a queue that wants its own slot back gets the next that
-// is free.
+// each type with a limit, in Slots of their own. If they are shared, idle slots of one queue serve the other queues, and
+// a queue that wants its own slot back gets the next that is free.
 type Slots struct {
 	shared bool
 	total  int
@@ -42,11 +40,14 @@ type Place struct {
 	What  string // such as "a slot"
 }
 
-// Refused hands back a claim that has waited too long for the place. The task keeps its due time, so that operators
-// see how late it is. The task is not claimed over and over in a fast loop, because each claim waits for
-// worker.MaxStint, and the leader claims no more tasks than there are places.
-func (p Place) Refused(h taskdb.Claim) taskdb.Settlement {
-	return taskdb.Released(h, "it waited too long for "+p.What)
+// Has reports whether the request has got its slot.
+func (r *Request) Has() bool {
+	select {
+	case <-r.Granted:
+		return true
+	default:
+		return false
+	}
 }
 
 // New makes slots. sizes has the number of each queue. shared lets idle slots of one queue serve the others.

@@ -39,8 +39,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
     date_part('epoch', greatest(asked.due, t.first_due) - clock.now) AS due_in,
     date_part('epoch', t.lease_expires_at - clock.now) AS lease,
     date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')) AS expected
-FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[], $6::boolean[])
-    AS asked (id, fence, revision, due, known)
+FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 -- Read once, not for each task. Without pauses it is null, and null overlaps nothing.
 CROSS JOIN (
@@ -48,7 +47,7 @@ CROSS JOIN (
     FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > coalesce($1::timestamptz, transaction_timestamp())
 ) AS paused
 CROSS JOIN LATERAL (
-    SELECT CASE WHEN asked.known THEN '' ELSE t.payload::text END AS payload, t.type::text AS type,
+    SELECT CASE WHEN $6::boolean THEN t.payload::text ELSE '' END AS payload, t.type::text AS type,
         t.queue::text AS queue, t.priority::int AS priority,
         t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace,
         least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
@@ -114,15 +113,13 @@ func TextOf(text *string) string {
 	return *text
 }
 
-// Gate asks whether each claim may start now. A claim without an answer is no longer a claim on its task. known has the
-// payloads, by fence, that need not be read again. A payload does not change while its task is held under the same
-// revision.
+// Gate asks whether each claim may start now. A claim without an answer is no longer a claim on its task. payloads says
+// whether the answers have the payloads. A payload does not change while its task is held under the same revision.
 func (s Queries) Gate(
-	ctx context.Context, q pg.DB, now *time.Time, holds []Claim, known map[int64]string,
+	ctx context.Context, q pg.DB, now *time.Time, holds []Claim, payloads bool,
 ) (map[int64]GateAnswer, error) {
 	rows, err := q.Query(ctx, s.Schema.SQL(GateSQL), now, idsOf(holds), fencesOf(holds), revisionsOf(holds),
-		column(holds, func(c *Claim) time.Time { return c.Due }),
-		column(holds, func(c *Claim) bool { _, have := known[c.Fence]; return have }))
+		column(holds, func(c *Claim) time.Time { return c.Due }), payloads)
 	if err != nil {
 		return nil, fmt.Errorf("ask the gate for %d tasks: %w", len(holds), err)
 	}
@@ -131,9 +128,6 @@ func (s Queries) Gate(
 	// program.
 	var row GateAnswer
 	if _, err := pgx.ForEachRow(rows, row.columns(), func() error {
-		if payload, have := known[row.Fence]; have {
-			row.Payload = payload
-		}
 		byFence[row.Fence] = row
 		return nil
 	}); err != nil {

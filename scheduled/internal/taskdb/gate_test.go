@@ -263,7 +263,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("extended %v, want %s", got, step.want)
 		}
 	}
-	answer, err := b.Gate(t.Context(), b.Pool, nil, []taskdb.Claim{holds["a"], holds["locked"]}, nil)
+	answer, err := b.Gate(t.Context(), b.Pool, nil, []taskdb.Claim{holds["a"], holds["locked"]}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (b *bench) hotStatements() []hotStatement {
 
 	var r recorder // gives each an error; what has not come to it is missed below
 	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
-	_, _ = b.Gate(ctx, &r, nil, holds, nil)
+	_, _ = b.Gate(ctx, &r, nil, holds, true)
 	_, _ = b.Recheck(ctx, &r, holds)
 	_, _ = b.Extend(ctx, &r, holds, time.Minute, nil)
 	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)

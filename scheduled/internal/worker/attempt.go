@@ -8,168 +8,160 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/panics"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
 )
 
-// serving is the result of serveOne.
-type serving int
+// attempt is one try of a task, from when the gate lets it through until its handler returns.
+type attempt struct {
+	*job
+	run       *Run
+	variant   *handlers.Variant
+	execution *handlers.Execution // belongs to the handler's goroutine
+	lease     *leaseContext       // the handler's context
+	asked     time.Time           // when the gate was asked, by this process's clock
 
-const (
-	served   serving = iota // the task has run, or was refused
-	handedOn                // the task has run, and the rest of the batch goes on in another slot
-	askAgain                // the gate's answer is too old by now: ask again
-)
+	// Guarded by run.mu.
+	startedAt time.Time // by the database's clock; until the handler is called, when the gate let the task through
+	called    time.Time // when the handler was called, by this process's clock; zero: not yet
+	written   bool      // the row says when and where the attempt started
+}
 
-// serveOne runs one task that has its slot, if the gate, which was asked at gateAt, allows it. The rest of the batch
-// waits for the task for GateValid, by the timer patience.
-func (b *batch) serveOne(
-	r *Run, answer taskdb.GateAnswer, gateAt time.Time, rest []*Run, patience *time.Timer,
-) serving {
-	if b.left([]*Run{r}) == nil {
-		return served // the node released the task while it waited
+// result is what an attempt has come to.
+type result struct {
+	taskdb.Settlement
+	recorded *taskdb.SettleResult // what the handler's own transaction has recorded; nil: nothing
+	refused  *refusal             // nil: the handler was called
+}
+
+// run makes an attempt at a task that the gate has let through, and has its outcome recorded. If the attempt takes
+// longer than GateValid, the rest of the batch goes on in another slot.
+func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
+	a, why := b.begin(r, answer, b.answers.asked)
+	if why != "" {
+		b.end(r, taskdb.Released(r.Claim, why))
+		return
 	}
-	if answer.Verdict != taskdb.VerdictGo {
-		if b.refuse(r, answer) {
-			// The task is early by the database's clock. It goes on waiting, apart from the others.
-			r.notBefore = gateAt.Add(time.Duration(answer.DueIn * float64(time.Second)))
-			b.serving.Go(func() { b.serve([]*Run{r}) })
-		}
-		return served
+	defer a.lease.close()
+	began := time.Now()
+	done := make(chan result, 1)
+	go a.perform(done) // on a goroutine of its own, because the handler may hang, or end its goroutine
+	ended := b.await(done)
+	b.hung.returns(r)
+	if ended.refused != nil {
+		b.refuse(r, ended.refused.GateAnswer)
+		return
 	}
-	variant := b.config.Handlers.Variant(answer.Type)
+	took := time.Since(began)
+	b.Averages.Observe(ended.Type, took)
+	b.tally.Duration.Observe(took.Seconds())
+	if ended.recorded != nil {
+		b.tell(r, ended.Settlement, *ended.recorded, nil)
+		b.drop(r)
+		return
+	}
+	b.end(r, ended.Settlement)
+}
+
+// await waits for the end of an attempt. The rest of the batch waits for GateValid, and then goes on without this one.
+func (b *batch) await(done <-chan result) result {
+	if len(b.runs) == 0 {
+		return <-done
+	}
+	patience := time.NewTimer(GateValid)
+	defer patience.Stop()
+	select {
+	case ended := <-done:
+		return ended
+	case <-patience.C:
+		b.goOn(&batch{job: b.job, runs: b.runs, notBefore: b.notBefore})
+		b.runs = nil
+		return <-done
+	}
+}
+
+// begin makes an attempt with its lease and the handler's context. If it cannot begin, why is the reason.
+func (j *job) begin(r *Run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
+	variant := j.config.Handlers.Variant(answer.Type)
 	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
-		b.end(r, taskdb.Released(r.Claim, "this node has no handler for type "+answer.Type))
-		return served
+		return nil, "this node has no handler for type " + answer.Type
 	}
-	leaseEnd, why := b.leaseFor(r, answer, gateAt)
-	if why == "" && !b.config.Alive() {
+	leaseEnd, why := j.leaseFor(r, answer, asked)
+	if why == "" && !j.config.Alive() {
 		why = "the node lost touch with the database"
 	}
 	if why != "" {
-		b.end(r, taskdb.Released(r.Claim, why))
-		return served
+		return nil, why
 	}
-	if stale(gateAt) { // extending the lease took long
-		return askAgain
-	}
-	running := b.begin(r, variant, answer, gateAt, leaseEnd)
-	if len(rest) == 0 {
-		b.finish(running, <-running.done)
-		return served
-	}
-	patience.Reset(GateValid)
-	select {
-	case ended := <-running.done:
-		b.finish(running, ended)
-		return served
-	case <-patience.C:
-		b.serving.Go(func() { b.serve(rest) })
-		b.finish(running, <-running.done)
-		return handedOn
-	}
-}
-
-// begin starts the handler on a goroutine of its own.
-func (b *batch) begin(
-	r *Run, variant *handlers.Variant, answer taskdb.GateAnswer, gateAt, leaseEnd time.Time,
-) *running {
 	e := answer.Execution(r.Claim)
-	ctx := withLease(b.tracing.Begin(b.handlers, e), leaseEnd.Add(-b.leaseMargin()), leaseEnd)
-	ctx.expected = time.Duration(answer.Expected * float64(time.Second))
-	r.begins(ctx, e)
-	e.WithExtend(func(_ context.Context, d time.Duration) error { return b.extendRunning(ctx, r, d) })
+	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd)
+	lease.expected = expectedOf(answer)
+	a = &attempt{job: j, run: r, variant: variant, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
+	e.WithExtend(func(_ context.Context, d time.Duration) error {
+		return a.extend(new(min(d, store.MaxExpectedExecutionTime)))
+	})
 	e.WithLate(func(method string) {
-		b.config.Log.Warn("a handler has left a goroutine that asks for something after the attempt has ended: it "+
+		j.config.Log.Warn("a handler has left a goroutine that asks for something after the attempt has ended: it "+
 			"does not count", "method", method, "task", e.ID, "type", e.Type, "revision", e.Revision,
 			"attempt", e.Attempt)
 	})
+	r.mu.Lock()
+	r.attempt = a
+	r.mu.Unlock()
 	// LogAttrs needs no memory if the line is not written.
-	b.config.Log.LogAttrs(ctx, slog.LevelDebug, "task starts", slog.String("task", e.ID), slog.String("type", e.Type),
-		slog.Int64("revision", e.Revision), slog.Int("attempt", e.Attempt))
-	started := &running{Run: r, execution: e, ctx: ctx, began: time.Now(), done: make(chan attempted, 1)}
-	go b.attempt(ctx, r, variant, e, gateAt, started.done)
-	return started
+	j.config.Log.LogAttrs(lease, slog.LevelDebug, "task starts", slog.String("task", e.ID),
+		slog.String("type", e.Type), slog.Int64("revision", e.Revision), slog.Int("attempt", e.Attempt))
+	return a, ""
 }
 
-// finish has the outcome of an attempt recorded.
-func (b *batch) finish(r *running, ended attempted) {
-	defer r.ctx.close()
-	b.hung.returns(r.Run)
-	if ended.refused != nil {
-		if b.refuse(r.Run, *ended.refused) {
-			b.end(r.Run, taskdb.Released(r.Claim, "not due yet"))
+// perform runs the handler on the current goroutine, which the handler may end by Goexit, and decides what the attempt
+// has come to.
+func (a *attempt) perform(done chan<- result) {
+	var ended result
+	panics.Call(a.lease, func(ctx context.Context) (err error) {
+		if err = outcome.DecodePayload(ctx, a.config.Codec, a.execution); err != nil {
+			return err
 		}
-		return
-	}
-	took := time.Since(r.began)
-	b.Averages.Observe(r.execution.Type, took)
-	b.tally.Duration.Observe(took.Seconds())
-	if ended.recorded != nil {
-		b.tell(r.Run, ended.Settlement, *ended.recorded, nil)
-		b.drop(r.Run)
-		return
-	}
-	b.end(r.Run, ended.Settlement)
-}
-
-// attempted is the result of an attempt.
-type attempted struct {
-	taskdb.Settlement
-	recorded *taskdb.SettleResult // what a transactional handler's own transaction has recorded
-	refused  *taskdb.GateAnswer   // the attempt did not begin, because the gate, asked again after a wait, refused it
-}
-
-// attempt runs the handler on the current goroutine, which the handler may end by Goexit.
-func (b *batch) attempt(
-	ctx *leaseContext,
-	r *Run,
-	variant *handlers.Variant,
-	e *handlers.Execution,
-	gateAt time.Time,
-	done chan<- attempted,
-) {
-	backoff := b.config.Backoff
-	if variant.Backoff != nil {
-		backoff = variant.Backoff
-	}
-	var ended attempted
-	panics.Call(ctx, func(ctx context.Context) (err error) {
-		ended.recorded, ended.refused, err = b.perform(ctx, r, variant, e, gateAt)
-		return err
+		if a.variant.Kind != handlers.KindPlain {
+			ended.recorded, err = a.callInTx(ctx)
+			return err
+		}
+		return a.call(ctx, a.config.EnginePool, a.variant.Run)
 	}, func(err error) {
-		ended.Settlement = outcome.Decide(r.Claim, e, err, causeOf(ctx), outcome.Safely(backoff))
-		outcome.EncodeIfDead(ctx, b.config.Codec, &ended.Settlement)
-		outcome := ended.Outcome
-		if ended.refused != nil {
-			outcome = taskdb.OutcomeReleased
+		backoff := a.config.Backoff
+		if a.variant.Backoff != nil {
+			backoff = a.variant.Backoff
 		}
-		b.tracing.End(ctx, outcome, err)
+		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, causeOf(a.lease), outcome.Safely(backoff))
+		outcome.EncodeIfDead(a.lease, a.config.Codec, &ended.Settlement)
+		traced := ended.Outcome
+		if refused, is := err.(*refusal); is { //nolint:errorlint // of the engine's own; a handler's may panic when asked
+			ended.refused, traced = refused, taskdb.OutcomeReleased
+		}
+		a.tracing.End(a.lease, traced, err)
 		done <- ended
 	})
 }
 
-// perform decodes the payload and runs the handler. If the handler's own transaction has settled the task, it
-// returns the result. If it had to ask the gate again and the gate refused, it returns the answer.
-func (b *batch) perform(
-	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (recorded *taskdb.SettleResult, refused *taskdb.GateAnswer, err error) {
-	if err := outcome.DecodePayload(ctx, b.config.Codec, e); err != nil {
-		return nil, nil, err
-	}
-	if variant.Kind != handlers.KindPlain {
-		return b.attemptTx(ctx, r, variant, e, gateAt)
-	}
-	if b.config.Codec != nil && stale(gateAt) { // the codec may have asked a slow service for its key
-		if refused := b.gateAgain(ctx, b.config.EnginePool, r, e); refused != nil {
-			return nil, refused, nil
+// call calls the handler. If the answer of the gate is too old by now, for whatever reason, it asks the gate once more
+// before: the question was slow, the lease had to be extended, the codec has asked a slow service for its key, or the
+// transaction has waited for a connection.
+func (a *attempt) call(ctx context.Context, db pg.DB, handler handlers.Handler) error {
+	if a.stale(a.asked) {
+		if err := a.gateAgain(ctx, db); err != nil {
+			return err
 		}
 	}
-	r.calls(e.StartedAt)
-	startTime(ctx)
-	b.tally.Started.Inc()
-	b.tally.Delay.Observe(e.StartedAt.Sub(e.DueAt).Seconds())
-	if err := variant.Run(ctx, e); err != nil {
-		return nil, nil, err
+	e := a.execution
+	a.run.mu.Lock()
+	a.startedAt, a.called = e.StartedAt, time.Now()
+	a.run.mu.Unlock()
+	a.lease.startTime()
+	a.tally.Started.Inc()
+	a.tally.Delay.Observe(e.StartedAt.Sub(e.DueAt).Seconds())
+	if err := handler(ctx, e); err != nil {
+		return err
 	}
-	return nil, nil, outcome.EncodeFollowUps(ctx, b.config.Codec, e)
+	return outcome.EncodeFollowUps(ctx, a.config.Codec, e)
 }

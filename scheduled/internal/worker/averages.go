@@ -4,24 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"time"
-
 	"sync"
+	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// averages has, for each type, the moving average of how long its handlers run on this node. The leader sizes
-// batches by it.
+// averages has, for each type, the moving average of how long its handlers run on this node, and about how large its
+// payloads are. The leader sizes batches by the time, and the worker its questions to the gate. The zero value is
+// ready.
 type averages struct {
 	mu    sync.Mutex
 	types map[string]average
 }
 
 type average struct {
-	value time.Duration
-	runs  int
+	value   time.Duration
+	runs    int
+	payload int // in bytes
 }
 
 const (
@@ -30,17 +31,35 @@ const (
 	averageWeight = 20 // each later run has this share, one in so many
 )
 
-func (a *averages) Observe(kind string, took time.Duration) {
+func (a *averages) change(kind string, change func(*average)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.types == nil {
 		a.types = map[string]average{}
 	}
-	was := a.types[kind]
-	weight := min(was.runs+1, averageWeight)
-	was.value += (took - was.value) / time.Duration(weight)
-	was.runs++
-	a.types[kind] = was
+	changed := a.types[kind]
+	change(&changed)
+	a.types[kind] = changed
+}
+
+// Observe notes how long a handler has run.
+func (a *averages) Observe(kind string, took time.Duration) {
+	a.change(kind, func(now *average) {
+		now.runs++
+		now.value += (took - now.value) / time.Duration(min(now.runs, averageWeight))
+	})
+}
+
+// observePayload notes how large payloads were on average in an answer of the gate. Larger ones count at once.
+func (a *averages) observePayload(kind string, bytes int) {
+	a.change(kind, func(now *average) { now.payload = max(bytes, now.payload-(now.payload-bytes+7)/8) })
+}
+
+// payload is about how large a type's payloads are, in bytes.
+func (a *averages) payload(kind string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.types[kind].payload
 }
 
 // of returns the average of a type, and whether the type has run often enough to go by it.
@@ -56,9 +75,9 @@ func (a *averages) measured() map[string]time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := map[string]time.Duration{}
-	for kind, one := range a.types {
-		if one.runs >= AverageRuns {
-			found[kind] = one.value
+	for kind, average := range a.types {
+		if average.runs >= AverageRuns {
+			found[kind] = average.value
 		}
 	}
 	return found
@@ -88,51 +107,31 @@ const (
 func (p *publisher) run(ctx context.Context) {
 	loop.Repeat(ctx, publishEvery, func() time.Duration {
 		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
-			p.config.Log.Warn("averages of handler times not published; trying again", "error", err)
-		}
-		if err := p.publishHung(ctx); err != nil && ctx.Err() == nil {
-			p.config.Log.Warn("handlers that hang not published; trying again", "error", err)
+			p.config.Log.Warn("averages of handler times and handlers that hang not published; trying again",
+				"error", err)
 		}
 		return publishEvery
 	})
 }
 
-const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb WHERE number = $1`
+const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb, hung = $3::text::jsonb WHERE number = $1`
 
-// publish writes the averages if one of them has changed noticeably.
+// publish writes the averages and how many handlers hang, if one of the averages has changed noticeably or handlers
+// hang or hang no longer. The doctor reads the latter.
 func (p *publisher) publish(ctx context.Context) error {
-	now := p.averages.measured()
-	if !differ(p.published, now) {
+	now, hung := p.averages.measured(), p.hung()
+	if !differ(p.published, now) && maps.Equal(p.publishedHung, hung) {
 		return nil
 	}
+	encoded, _ := json.Marshal(hung) // strings and numbers always encode
 	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
 	if _, err := p.config.EnginePool.Exec(
-		ctx, p.config.Statements.Schema.SQL(publishSQL), p.config.Number, encodeAverages(now),
+		ctx, p.config.Statements.Schema.SQL(publishSQL), p.config.Number, encodeAverages(now), string(encoded),
 	); err != nil {
-		return pg.Annotate(err, "publish averages")
+		return pg.Annotate(err, "publish averages and handlers that hang")
 	}
-	p.published = now
-	return nil
-}
-
-const publishHungSQL = `UPDATE tasktable.nodes SET hung = $2::text::jsonb WHERE number = $1`
-
-// publishHung writes how many handlers hang, if that has changed. The doctor reads it.
-func (p *publisher) publishHung(ctx context.Context) error {
-	now := p.hung()
-	if maps.Equal(p.publishedHung, now) {
-		return nil
-	}
-	encoded, _ := json.Marshal(now) // strings and numbers always encode
-	ctx, cancel := context.WithTimeout(ctx, publishWithin)
-	defer cancel()
-	if _, err := p.config.EnginePool.Exec(
-		ctx, p.config.Statements.Schema.SQL(publishHungSQL), p.config.Number, string(encoded),
-	); err != nil {
-		return pg.Annotate(err, "publish which handlers hang")
-	}
-	p.publishedHung = now
+	p.published, p.publishedHung = now, hung
 	return nil
 }
 

@@ -1,11 +1,8 @@
 package worker
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/slots"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -14,80 +11,65 @@ import (
 // quarter of it.
 const MaxStint = time.Second
 
-// batch is the tasks of one River job. They run one after the other in one slot. When one takes long, the rest goes on
-// in another slot beside it. The rest goes back to the queue if that takes too long as well, so that a more urgent
-// task, or one of another type, does not wait behind it.
+// batch is tasks of one job that run one after the other in one slot. When one takes long, the rest becomes a batch of
+// its own and goes on in another slot. The rest goes back to the queue if that takes too long as well, so that a more
+// urgent task, or one of another type, does not wait behind it. One goroutine serves a batch.
 type batch struct {
-	*Worker
-	kind  string          // its tasks' type
-	tally *metrics.OfType // of this type
-	// The places that each of its handlers needs: a slot, before that one of its type if that has a limit, and a
-	// transaction's place if it takes one. A batch waits for all before it asks the gate, so that the wait does not
-	// count.
-	places []slots.Place
-	job    int64   // River's id of the job
-	window *window // nil for a job of one task
-
-	serving sync.WaitGroup
-	pending sync.WaitGroup // tasks not settled yet
-
-	unrecorded atomic.Bool // the node gave up before an outcome was recorded
+	*job
+	runs      []*Run           // the tasks that have not begun, the first due first
+	notBefore time.Time        // when they are due by the gate, by this process's clock; zero: the gate has not said
+	held      []*slots.Request // the places that the batch has or waits for, in the order of job.places
+	stint     stint
+	answers   gateAnswer
+	answered  int // the tasks before this place in the job are in answers
 }
 
-// serve runs tasks, each at its time.
-func (b *batch) serve(runs []*Run) {
-	for len(runs) > 0 {
-		if why := b.halted(); why != "" {
-			b.releaseAll(runs, why)
-			return
+// serve runs the tasks, each at its time.
+func (b *batch) serve() {
+	defer b.leave()
+	for r := b.next(); r != nil; r = b.next() {
+		answer := b.gate(r)
+		switch {
+		case answer.Verdict == taskdb.VerdictGo:
+			b.run(r, answer)
+		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds():
+			dueIn := time.Duration(answer.DueIn * float64(time.Second))
+			// It waits apart from the others.
+			b.goOn(&batch{job: b.job, runs: []*Run{r}, notBefore: b.answers.asked.Add(dueIn)})
+		default:
+			b.refuse(r, answer)
 		}
-		first := runs[0]
-		wait := max(b.config.Clock.Until(first.Due), time.Until(first.notBefore))
-		if wait <= 0 { // in a backlog this is nearly always so, and saves a timer for each task
-			runs = b.serveDue(runs)
-			continue
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-			runs = b.serveDue(runs)
-		case <-first.poke:
-			b.checkWaiting(first)
-			runs = b.left(runs)
-		case <-b.stopping:
-		case <-b.config.Quiet.Begins():
-		}
-		timer.Stop()
 	}
 }
 
-// enter waits for a place, and returns the tasks that are left to serve. If the first task's row changes meanwhile, or
-// the node stops, it has not entered. Due tasks that have waited for too long are released.
-func (b *batch) enter(at slots.Place, slot *slots.Request, runs []*Run) (entered bool, left []*Run) {
-	select {
-	case <-slot.Granted: // this is nearly always so, and saves a timer for each task
-		return true, runs
-	default:
-	}
-	late := time.NewTimer(b.lateIn(runs[0]))
-	defer late.Stop()
-	select {
-	case <-slot.Granted:
-		return true, runs
-	case <-b.stopping:
-		return false, runs // serve releases them
-	case <-b.config.Quiet.Begins():
-		return false, runs
-	case <-runs[0].poke:
-		b.checkWaiting(runs[0])
-		return false, b.left(runs)
-	case <-late.C:
-		due := b.due(runs)
-		for _, r := range b.left(runs[:due]) {
-			b.end(r, at.Refused(r.Claim))
+// next waits until the first task that is left is due and the batch has its places. It hands back the tasks that must
+// not wait any longer. It returns nil when none is left.
+func (b *batch) next() *Run {
+	for len(b.runs) > 0 {
+		first, why := b.runs[0], b.halted()
+		switch {
+		case why != "":
+			b.release(len(b.runs), why)
+		case first.ended.Load(): // it was edited while it waited
+			b.runs = b.runs[1:]
+		case b.early(first) > 0:
+			b.leave()
+			b.wait(nil, b.early(first))
+		case !b.enter(): // some time has passed, or tasks went back
+		case b.lateIn(first) < 0 && !b.stint.getsOn(time.Now(), b.due()):
+			b.release(b.due(), "the tasks before it took too long")
+		case b.inWindow(first):
+			b.runs = b.runs[1:]
+			b.stint.begun++
+			return first
 		}
-		return false, runs[due:]
 	}
+	return nil
+}
+
+// early is how long from now a task will be due.
+func (b *batch) early(r *Run) time.Duration {
+	return max(b.config.Clock.Until(r.Due), time.Until(b.notBefore))
 }
 
 // lateIn is how long from now a task that has not begun will have been kept for too long. It is negative after that.
@@ -96,78 +78,75 @@ func (b *batch) lateIn(r *Run) time.Duration {
 }
 
 // due is how many of the first tasks are due.
-func (b *batch) due(runs []*Run) int {
-	due := 1
-	for due < len(runs) && b.config.Clock.Until(runs[due].Due) <= 0 {
-		due++
+func (b *batch) due() int {
+	for i, r := range b.runs {
+		if b.early(r) > 0 {
+			return i
+		}
 	}
-	return due
+	return len(b.runs)
 }
 
-// serveDue takes a slot and runs the tasks that are due, as long as they get on. It returns the rest: tasks that are
-// not due yet, and tasks that did not get a slot. It returns nothing when it has handed the rest on.
-func (b *batch) serveDue(runs []*Run) []*Run {
-	for _, at := range b.places {
-		slot := at.Slots.Request(at.Queue)
-		defer at.Slots.Release(slot) // also where it was not granted
-		if entered, left := b.enter(at, slot, runs); !entered {
-			return left
-		}
+// wait waits until a place is granted or the time is over. It ends early when the first task's row changes, or when
+// nothing new may start.
+func (b *batch) wait(granted <-chan struct{}, atMost time.Duration) {
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-granted:
+	case <-timer.C:
+	case <-b.runs[0].poke:
+		b.checkWaiting(b.runs[0])
+	case <-b.stopping:
+	case <-b.config.Quiet.Begins():
 	}
-	patience := time.NewTimer(GateValid) // one for all of them, set anew for each
-	defer patience.Stop()
-	now := stint{since: time.Now()}
-	for due := b.due(runs); due > 0 && b.halted() == ""; {
-		if b.lateIn(runs[0]) < 0 && !now.getsOn(time.Now(), due) {
-			b.releaseAll(runs[:due], "the tasks before it took too long")
-			return runs[due:]
-		}
-		done, on := b.servePart(runs, due, &now, patience)
-		if !on {
-			return nil
-		}
-		runs, due = runs[done:], due-done
-	}
-	return runs
 }
 
-// servePart asks the gate about some of the first tasks, which are due, and runs those for which the answer is young
-// enough. It returns how many it has served, and whether the batch goes on here.
-func (b *batch) servePart(runs []*Run, due int, now *stint, patience *time.Timer) (done int, on bool) {
-	part := runs[:b.part(due)]
-	asked := b.ask(part)
-	if asked.rows == nil {
-		return 0, true
+// enter waits for the next place that a handler needs. It reports whether the batch has all of them. Due tasks that
+// have waited for too long go back. They keep their due time, so that operators see how late they are. They are not
+// claimed over and over in a fast loop, because each claim waits for MaxStint, and the leader claims no more tasks than
+// there are places.
+func (b *batch) enter() bool {
+	for i, at := range b.places {
+		if i == len(b.held) {
+			b.held = append(b.held, at.Slots.Request(at.Queue))
+		}
+		if b.held[i].Has() { // this is nearly always so, and saves a timer for each task
+			continue
+		}
+		if late := b.lateIn(b.runs[0]); late > 0 {
+			b.wait(b.held[i].Granted, late)
+		} else {
+			b.release(b.due(), "it waited too long for "+at.What)
+		}
+		return false
 	}
-	for i, r := range part {
-		if b.halted() != "" {
-			return i, true
-		}
-		if stale(asked.at) {
-			keepPayloads(part[i:], asked)
-			return i, true
-		}
-		if !b.inWindow(r) {
-			keepPayloads(part[i:], asked)
-			return i, true
-		}
-		switch b.serveOne(r, asked.rows[r.Fence], asked.at, runs[i+1:], patience) {
-		case served:
-			now.begun++
-		case askAgain:
-			keepPayloads(part[i:], asked)
-			return i, true
-		case handedOn:
-			return 0, false
-		}
-		if b.lateIn(r) < 0 { // serveDue decides whether the rest goes on
-			return i + 1, true
-		}
+	if b.stint.since.IsZero() {
+		b.stint.since = time.Now()
 	}
-	return len(part), true
+	return true
 }
 
-// stint is how a batch gets on while it has its slot.
+// leave gives the places back.
+func (b *batch) leave() {
+	for i, slot := range b.held {
+		b.places[i].Slots.Release(slot)
+	}
+	b.held, b.stint = nil, stint{}
+}
+
+// release hands back the first tasks, which have not begun.
+func (b *batch) release(tasks int, why string) {
+	for _, r := range b.runs[:tasks] {
+		b.end(r, taskdb.Released(r.Claim, why))
+	}
+	b.runs = b.runs[tasks:]
+}
+
+// goOn serves a batch beside this one.
+func (b *batch) goOn(other *batch) { b.serving.Go(other.serve) }
+
+// stint is how a batch gets on while it has its places.
 type stint struct {
 	since time.Time
 	begun int
@@ -179,34 +158,14 @@ func (s stint) getsOn(now time.Time, left int) bool {
 	return s.begun == 0 || now.Sub(s.since)/time.Duration(s.begun)*time.Duration(left) <= MaxStint
 }
 
-// left drops the tasks that are not this node's any more, or soon will not be.
-func (b *batch) left(runs []*Run) []*Run {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var left []*Run
-	for _, r := range runs {
-		if b.runs[r.Fence] == r && !r.ended.Load() {
-			left = append(left, r)
-		}
-	}
-	return left
-}
-
 // halted says why nothing new may start, or nothing if it may.
-func (b *batch) halted() string {
+func (w *Worker) halted() string {
 	select {
-	case <-b.stopping:
+	case <-w.stopping:
 		return "the node is shutting down"
-	case <-b.config.Quiet.Begins():
+	case <-w.config.Quiet.Begins():
 		return "the node is quiet"
 	default:
 		return ""
-	}
-}
-
-// releaseAll hands tasks back that have not started.
-func (b *batch) releaseAll(runs []*Run, why string) {
-	for _, r := range b.left(runs) {
-		b.end(r, taskdb.Released(r.Claim, why))
 	}
 }

@@ -14,59 +14,56 @@ import (
 // end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
 // recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
 // second time. Only the first call counts.
-func (b *batch) end(r *Run, s taskdb.Settlement) {
+func (j *job) end(r *Run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
-	b.settler.submit(b.settling, s, func(state taskdb.SettleResult, err error) {
-		b.tell(r, s, state, err)
+	j.settler.submit(j.settling, s, func(state taskdb.SettleResult, err error) {
+		j.tell(r, s, state, err)
 		if err != nil { // the claim is not over
-			b.unrecorded.Store(true)
-			b.remove(r)
-			b.pending.Done()
-			return
+			j.unrecorded.Store(true)
 		}
-		b.forget(r)
+		j.forget(r)
 	})
 }
 
 // drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
-func (b *batch) drop(r *Run) {
+func (j *job) drop(r *Run) {
 	if r.ended.Swap(true) {
 		return
 	}
-	b.forget(r)
+	j.forget(r)
 }
 
 // tell writes the log line of a claim's end, counts it, and tells the application of a failure.
-func (b *batch) tell(r *Run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
+func (j *job) tell(r *Run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
 	if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
 		s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
 	}
 	if s.Type == "" { // a claim that never started
-		s.Type = cmp.Or(state.Type, b.kind)
+		s.Type = cmp.Or(state.Type, j.kind)
 	}
 	if err == nil && !state.Settled {
-		state.Recorded = b.outcomeOf(s)
+		state.Recorded = j.outcomeOf(s)
 	}
 	level, text, outcome := describe(s, state, err)
-	b.logEnd(r.span(), level, text, s, outcome)
+	j.logEnd(r.span(), level, text, s, outcome)
 	if !state.Settled {
 		return
 	}
 	if !state.Folded {
-		b.tally.Recorded(state.Recorded)
+		j.tally.Recorded(state.Recorded)
 	}
 	if !state.Current {
 		return
 	}
 	if s.Waits {
-		b.tally.Waited.Inc()
+		j.tally.Waited.Inc()
 	}
 	dead := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
 	if dead || s.Outcome == taskdb.OutcomeLost {
-		b.tally.Died(state.Status)
-		b.config.Failures.Tell(failures.Of(s, state))
+		j.tally.Died(state.Status)
+		j.config.Failures.Tell(failures.Of(s, state))
 	}
 }
 
@@ -107,11 +104,11 @@ const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executi
 // outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
 // it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
 // If the history shows nothing, the claim counts as lost.
-func (b *batch) outcomeOf(s taskdb.Settlement) (outcome string) {
-	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
+func (j *job) outcomeOf(s taskdb.Settlement) (outcome string) {
+	ctx, cancel := context.WithTimeout(j.settling, session.AnswerLimit)
 	defer cancel()
-	if err := b.config.EnginePool.QueryRow(
-		ctx, b.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
+	if err := j.config.EnginePool.QueryRow(
+		ctx, j.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
 	).Scan(&outcome); err != nil {
 		return taskdb.OutcomeLost
 	}

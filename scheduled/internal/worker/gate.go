@@ -2,114 +2,112 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"time"
 
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// GateValid is how old the answer of the gate may be when the handler is called. It is also how long a task may run
-// before the rest of its batch goes on in another slot.
-const GateValid = 250 * time.Millisecond
+// maxGateAsks is the greatest weight of a read of the gate: this many tasks, or this many kilobytes of payload. A
+// larger read would take so long that the answer is too old for the last tasks.
+const maxGateAsks = 1000
 
-// stale reports whether an answer of the gate is too old, so that no handler may be called because of it. gateAt is
-// when the gate counts as passed. It is measured in gatepace.go (instant).
-func stale(gateAt time.Time) bool { return time.Since(gateAt) > GateValid }
+// stale reports whether an answer of the gate is too old, so that no handler may be called because of it. asked is
+// when the gate was asked, by this process's clock.
+func (w *Worker) stale(asked time.Time) bool { return time.Since(asked) > w.trip.valid() }
 
 // gateAsk is a question to the gate by one batch. Questions that arrive together share one read.
 type gateAsk struct {
-	holds  []taskdb.Claim
-	known  map[int64]string // payloads from earlier answers, by fence
-	bytes  int              // about how many bytes the other payloads have together
+	claims []taskdb.Claim
+	bytes  int // about how many bytes their payloads have together
 	answer chan gateAnswer
 }
 
-func (a *gateAsk) weight() int { return max(len(a.holds), a.bytes>>10) }
+func (a *gateAsk) weight() int { return max(len(a.claims), a.bytes>>10) }
 
-// gateAnswer has the time of the gate's answer, by this process's clock. rows is nil if the database did not answer.
+// gateAnswer has the answers by fence. rows is nil if the database did not answer.
 type gateAnswer struct {
-	rows map[int64]taskdb.GateAnswer
-	at   time.Time
+	rows  map[int64]taskdb.GateAnswer
+	asked time.Time // by this process's clock
+}
+
+// gate returns the gate's answer for the task r, which is due. It asks together about as many of the tasks behind it
+// as will begin while the answer is valid. If the database does not answer, it asks again until the node stops.
+func (b *batch) gate(r *Run) taskdb.GateAnswer {
+	for r.place >= b.answered || b.stale(b.answers.asked) {
+		if why := b.halted(); why != "" {
+			return taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
+		}
+		average, measured := b.Averages.of(b.kind)
+		bytes := b.Averages.payload(b.kind)
+		part := partOf(1+b.due(), average, measured, bytes, b.gateSize.Now())
+		asked := append([]*Run{r}, b.runs[:part-1]...)
+		if b.answers = b.ask(asked, bytes*part); b.answers.rows != nil {
+			b.answered = asked[part-1].place + 1
+			break // However old the answer is: the attempt looks at that, and asks again about this task alone.
+		}
+	}
+	return b.answers.rows[r.Fence]
+}
+
+// partOf is how many of the due tasks of a batch share a question. It is as many as one slot begins while the answer
+// is valid, and at most as many as a read may have. average is how long their handlers take. If nobody has measured
+// it, each question is about one task, and batches of this type have one task too. bytes is the size of a payload.
+func partOf(due int, average time.Duration, measured bool, bytes, limit int) int {
+	if !measured {
+		return 1
+	}
+	part := due
+	if average > 0 {
+		part = int(min(int64(due), int64(GateValid/average)))
+	}
+	return max(1, min(part, limit/max(1, bytes>>10)))
 }
 
 // ask puts tasks to the gate, together with the questions that other batches ask at the same time.
-func (b *batch) ask(runs []*Run) gateAnswer {
-	question := &gateAsk{answer: make(chan gateAnswer, 1), holds: make([]taskdb.Claim, 0, len(runs))}
-	for _, r := range runs {
-		question.holds = append(question.holds, r.Claim)
-		if r.payload != nil {
-			if question.known == nil {
-				question.known = map[int64]string{}
-			}
-			question.known[r.Fence] = *r.payload
-		}
-	}
-	question.bytes = (len(runs) - len(question.known)) * b.pace.payload(b.kind)
+func (j *job) ask(runs []*Run, bytes int) gateAnswer {
+	question := &gateAsk{answer: make(chan gateAnswer, 1), claims: claimsOf(runs), bytes: bytes}
 	select {
-	case b.gates.In <- question:
-	case <-b.settling.Done():
+	case j.gates.In <- question:
+	case <-j.settling.Done():
 		return gateAnswer{}
 	}
 	select {
 	case answer := <-question.answer:
-		b.measure(runs, answer)
-		return answer
-	case <-b.settling.Done():
-		return gateAnswer{}
-	}
-}
-
-// measure notes how large the payloads were, so that later questions have a sensible size.
-func (b *batch) measure(runs []*Run, answer gateAnswer) {
-	if answer.rows == nil || len(runs) == 0 {
-		return
-	}
-	bytes := 0
-	for _, r := range runs {
-		bytes += len(answer.rows[r.Fence].Payload)
-	}
-	b.pace.saw(b.kind, bytes/len(runs))
-}
-
-// part is how many of the due tasks share the next question to the gate.
-func (b *batch) part(due int) int {
-	average, measured := b.Averages.of(b.kind)
-	return partOf(due, average, measured, b.pace.payload(b.kind), b.pace.limit())
-}
-
-// keepPayloads keeps the payloads of an answer that came too late, so that the next question need not read them
-// again.
-func keepPayloads(runs []*Run, late gateAnswer) {
-	for _, r := range runs {
-		if answer := late.rows[r.Fence]; answer.Verdict == taskdb.VerdictGo {
-			r.payload = &answer.Payload
+		if answer.rows != nil {
+			read := 0
+			for _, r := range runs {
+				read += len(answer.rows[r.Fence].Payload)
+			}
+			j.Averages.observePayload(j.kind, read/len(runs))
 		}
+		return answer
+	case <-j.settling.Done():
+		return gateAnswer{}
 	}
 }
 
 // answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
 // batch asks again.
 func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
-	var holds []taskdb.Claim
-	known := map[int64]string{}
+	var claims []taskdb.Claim
 	bytes := 0
 	for _, question := range asked {
-		holds = append(holds, question.holds...)
-		maps.Copy(known, question.known)
+		claims = append(claims, question.claims...)
 		bytes += question.bytes
 	}
 	limited, cancel := context.WithTimeout(ctx, limitFor(bytes))
 	defer cancel()
-	answer, err := w.gate(limited, holds, known)
+	answer, err := w.readGate(limited, claims)
 	w.config.Heard(err)
 	if err != nil {
-		w.pace.silent()
-		w.config.Log.Warn("the gate did not answer; asking again", "tasks", len(holds), "error", err)
+		w.gateSize.Shrink(w.gateSize.Now())
+		w.config.Log.Warn("the gate did not answer; asking again", "tasks", len(claims), "error", err)
 		select { // after a pause, because the database may need a moment
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
@@ -120,40 +118,18 @@ func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	}
 }
 
-// gate takes its connection before it notes the time, so that the wait for a connection does not make the answer
-// older.
-func (w *Worker) gate(ctx context.Context, holds []taskdb.Claim, known map[int64]string) (gateAnswer, error) {
+// readGate asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers. Reads that
+// take long become smaller. The cause may be a busy database, a slow link or large payloads.
+func (w *Worker) readGate(ctx context.Context, claims []taskdb.Claim) (gateAnswer, error) {
 	conn, err := w.config.EnginePool.Acquire(ctx)
 	if err != nil {
 		return gateAnswer{}, fmt.Errorf("connect to ask the gate: %w", err)
 	}
 	defer conn.Release()
-	asked := time.Now()
-	rows, err := w.gateEach(ctx, conn, holds, known)
-	w.config.Metrics.GateTook.Observe(time.Since(asked).Seconds())
-	if err != nil {
-		return gateAnswer{}, err
-	}
-	return gateAnswer{rows: rows, at: w.pace.instant(asked, time.Now())}, nil
-}
-
-const (
-	verdictBroken = "broken"         // the task cannot be read
-	verdictNoTx   = "no transaction" // the handler's transaction failed before the handler began
-	verdictHalted = "halted"         // the node is quiet, or stops
-)
-
-// gateTries is how many times a stale answer is asked for again. A few suffice, because in the end the pace takes slow
-// answers for young ones.
-const gateTries = 100
-
-// gateEach asks the gate. It refuses only the tasks that cannot be read. The other tasks get their answers.
-func (w *Worker) gateEach(
-	ctx context.Context, conn pg.DB, holds []taskdb.Claim, known map[int64]string,
-) (map[int64]taskdb.GateAnswer, error) {
+	asked := time.Now() // only now, so that the wait for a connection does not make the answer older
 	answers := map[int64]taskdb.GateAnswer{}
-	err := pg.Isolate(holds, func(some []taskdb.Claim) error {
-		found, err := w.config.Statements.Gate(ctx, conn, nil, some, known)
+	err = pg.Isolate(claims, func(some []taskdb.Claim) error {
+		found, err := w.config.Statements.Gate(ctx, conn, nil, some, true)
 		switch {
 		case err != nil:
 			return err
@@ -163,65 +139,87 @@ func (w *Worker) gateEach(
 			maps.Copy(answers, found)
 		}
 		return nil
-	}, func(one taskdb.Claim, err error) error {
-		answers[one.Fence] = taskdb.GateAnswer{Fence: one.Fence, Verdict: verdictBroken, Payload: err.Error()}
+	}, func(claim taskdb.Claim, err error) error {
+		answers[claim.Fence] = taskdb.GateAnswer{Fence: claim.Fence, Verdict: verdictBroken, Payload: err.Error()}
 		return nil
 	})
-	return answers, err
+	took := time.Since(asked)
+	w.config.Metrics.GateTook.Observe(took.Seconds())
+	if err != nil {
+		return gateAnswer{}, err
+	}
+	w.trip.took(took, time.Now())
+	w.gateSize.Pace(took, GateValid/2)
+	return gateAnswer{rows: answers, asked: asked}, nil
 }
+
+const (
+	verdictBroken   = "broken"    // the task cannot be read
+	verdictNotReady = "not ready" // what the handler needs failed before the handler began
+	verdictHalted   = "halted"    // the node is quiet, or stops
+)
+
+// refusal is the error of an attempt whose handler was not called, because the gate, asked again, refused it.
+type refusal struct{ taskdb.GateAnswer }
+
+func (r *refusal) Error() string { return r.Verdict + ": " + r.Payload }
+
+// notReady is the refusal of an attempt whose handler could not be called.
+func notReady(err error) error {
+	return &refusal{taskdb.GateAnswer{Verdict: verdictNotReady, Payload: err.Error()}}
+}
+
+// gateTries is how many times a stale answer is asked for again. A few suffice, because a link that stays slow makes
+// answers valid for longer.
+const gateTries = 100
 
 // gateAgain asks the gate once more, as the last step before the handler, because the first answer has become stale. It
 // asks in the handler's own transaction, or on the engine's pool if the handler takes no transaction. It asks again
-// until an answer is young enough and the lease is long enough, up to gateTries times. It returns an answer that does
-// not let the task through, or nil.
-func (b *batch) gateAgain(
-	ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution,
-) (refused *taskdb.GateAnswer) {
-	lease, _ := ctx.(*leaseContext) // nil: the context of a test
+// until an answer is young enough and the lease is long enough, up to gateTries times. It returns a refusal if the
+// handler may not be called.
+func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 	for range gateTries {
-		if lease.short(GateValid) { // the wait must not take time from the handler
-			if err := b.extendLease(lease, r, nil); err != nil {
-				return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+		if a.lease.short(GateValid) { // the wait must not take time from the handler
+			if err := a.extend(nil); err != nil {
+				return notReady(err)
 			}
 		}
 		asked := time.Now()
-		now, err := databaseTime(ctx, tx) // the transaction's own time is too old
+		// The transaction's own time is too old. This is a statement of its own, because the time must be earlier than
+		// the snapshot of the next one.
+		now, err := pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
 		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+			return notReady(err)
 		}
-		answers, err := b.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{r.Claim}, map[int64]string{r.Fence: ""})
+		a.trip.took(time.Since(asked), time.Now())
+		answers, err := a.config.Statements.Gate(ctx, tx, &now, []taskdb.Claim{a.run.Claim}, false)
 		if err != nil {
-			return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: err.Error()}
+			return notReady(err)
 		}
-		answer := answers[r.Fence]
+		answer := answers[a.run.Fence]
 		if answer.Verdict != taskdb.VerdictGo {
-			return &answer
+			return &refusal{answer}
 		}
-		r.restarts(e, answer.Now)
-		if why := b.halted(); why != "" { // the node may have begun to stop meanwhile
-			return &taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
+		if why := a.halted(); why != "" { // the node may have begun to stop meanwhile
+			return &refusal{taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}}
 		}
-		if !stale(b.pace.instant(asked, time.Now())) && !lease.short(0) {
+		if !a.stale(asked) && !a.lease.short(0) {
+			a.execution.StartedAt = answer.Now
 			return nil
 		}
 	}
-	return &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "the database answers too slowly"}
-}
-
-// databaseTime returns the database's time, before the snapshot of the next statement is taken.
-func databaseTime(ctx context.Context, tx pg.DB) (time.Time, error) {
-	return pg.QueryOne[time.Time](ctx, tx, "ask the time", "SELECT clock_timestamp()")
+	return notReady(errors.New("the database answers too slowly"))
 }
 
 // checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
 // claim if the row no longer belongs to this attempt.
-func (b *batch) checkWaiting(r *Run) {
-	asked := b.ask([]*Run{r})
+func (j *job) checkWaiting(r *Run) {
+	asked := j.ask([]*Run{r}, j.Averages.payload(j.kind))
 	if asked.rows == nil {
 		return // the next recheck reports the change again
 	}
 	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == taskdb.VerdictEdited {
-		b.refuse(r, answer)
+		j.refuse(r, answer)
 	}
 }
 
@@ -230,35 +228,48 @@ func (b *batch) checkWaiting(r *Run) {
 // back to the queue, because it would occupy one of River's workers.
 const maxEarly = 15 * time.Second
 
-// refuse ends a claim that the gate did not let through. It reports whether the task still waits on this node.
-func (b *batch) refuse(r *Run, answer taskdb.GateAnswer) (waits bool) {
+// refuse ends a claim that the gate did not let through.
+func (j *job) refuse(r *Run, answer taskdb.GateAnswer) {
 	switch answer.Verdict {
 	case taskdb.VerdictEarly:
-		if answer.DueIn <= maxEarly.Seconds() {
-			return true
-		}
 		s := taskdb.Released(r.Claim, "its row says that it is due later")
 		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
-		b.end(r, s)
+		j.end(r, s)
 	case taskdb.VerdictEdited:
-		b.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
+		j.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
 	case taskdb.VerdictPaused:
-		b.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
+		j.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
 	case taskdb.VerdictExpired:
-		b.end(r, taskdb.Expired(r.Claim))
+		j.end(r, taskdb.Expired(r.Claim))
 	case verdictHalted:
-		b.end(r, taskdb.Released(r.Claim, answer.Payload))
-	case verdictNoTx:
-		b.rest(noTxRest)
-		b.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
+		j.end(r, taskdb.Released(r.Claim, answer.Payload))
+	case verdictNotReady:
+		j.rest(notReadyRest)
+		j.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
 	case verdictBroken:
 		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)
 		s.Outcome, s.To, s.NextAt = taskdb.OutcomeFailed, "FAILED", nil
 		s.Error = new(sanitize.Text(*s.Error))
 		s.Message = s.Error
-		b.end(r, s)
+		j.end(r, s)
 	default: // the claim belongs to another holder by now, so there is nothing to settle
-		b.drop(r)
+		j.drop(r)
 	}
-	return false
+}
+
+// notReadyRest is how long a claim whose handler could not begin keeps its places before it goes back. The task keeps
+// its due time, so the leader claims it again at once. Without this rest, the node would ask a database that refuses
+// connections again and again without a pause, and each refusal would write a line of history.
+const notReadyRest = time.Second
+
+// rest waits. It ends early when the node stops, becomes quiet or ends its handlers.
+func (w *Worker) rest(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.stopping:
+	case <-w.config.Quiet.Begins():
+	case <-w.handlers.Done():
+	}
 }

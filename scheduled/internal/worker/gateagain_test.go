@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,15 +11,15 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-func gateConfig(b *bench) Config {
-	return Config{Statements: b.Queries, Quiet: quiet.New(), Metrics: metrics.New(metrics.Config{})}
+// attemptOf is an attempt without a context.
+func attemptOf(claim taskdb.Claim, e *handlers.Execution, w *Worker) *attempt {
+	return &attempt{job: &job{Worker: w}, run: &Run{Claim: claim}, execution: e}
 }
 
 // The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
@@ -63,29 +64,28 @@ func TestGateAgain(t *testing.T) {
 			}
 			defer func() { _ = other.Rollback() }()
 			b.Exec(meanwhile.sql)
+			config := Config{Statements: b.Queries, Quiet: quiet.New()}
 			for kind, tx := range map[string]pg.DB{"pgx": one, "sql": pg.SQLQuerier{DB: store.SQL(other)}} {
 				asked := time.Now()
 				var e handlers.Execution
-				refused := (&batch{
-					Worker: &Worker{config: gateConfig(b), pace: newPace()},
-				}).gateAgain(t.Context(), tx, &Run{Claim: h}, &e)
+				err := attemptOf(h, &e, &Worker{config: config}).gateAgain(t.Context(), tx)
+				var refused *refusal
+				errors.As(err, &refused)
 				switch {
-				case refused == nil && meanwhile.verdict == "":
+				case err == nil && meanwhile.verdict == "":
 					if early := asked.Sub(e.StartedAt); early > 100*time.Millisecond {
 						t.Errorf("%s: started %s before it was asked", kind, early)
 					}
 				case refused == nil || refused.Verdict != meanwhile.verdict &&
 					(refused.Verdict != "" || meanwhile.verdict != "none"):
-					t.Errorf("%s: %+v, want the verdict %q", kind, refused, meanwhile.verdict)
+					t.Errorf("%s: %v, want the verdict %q", kind, err, meanwhile.verdict)
 				}
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			if refused := (&batch{
-				Worker: &Worker{config: gateConfig(b), pace: newPace()},
-			}).gateAgain(ended, one, &Run{Claim: h}, &handlers.Execution{}); refused == nil ||
-				refused.Verdict != verdictNoTx {
-				t.Errorf("with a context that has ended: %+v", refused)
+			err = attemptOf(h, &handlers.Execution{}, &Worker{config: config}).gateAgain(ended, one)
+			if refused := new(refusal); !errors.As(err, &refused) || refused.Verdict != verdictNotReady {
+				t.Errorf("with a context that has ended: %v", err)
 			}
 		})
 	}
@@ -117,15 +117,15 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 	})
 	claim := b.Take(time.Now())["a"]
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
-	config := gateConfig(b)
-	config.EnginePool, config.StartAllowance = b.Pool, time.Second
-	one := &batch{Worker: &Worker{config: config, pace: newPace(), settling: t.Context()}}
+	config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
 	lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
 	defer lease.close()
 	lease.expected = expected
 	var e handlers.Execution
-	if refused := one.gateAgain(lease, &slowFirst{b.Pool, 3}, &Run{Claim: claim}, &e); refused != nil {
-		t.Fatalf("refused: %+v", refused)
+	a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context()})
+	a.lease = lease
+	if err := a.gateAgain(lease, &slowFirst{b.Pool, 3}); err != nil {
+		t.Fatal(err)
 	}
 	row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
 	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || lease.short(-GateValid) {

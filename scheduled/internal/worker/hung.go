@@ -21,20 +21,18 @@ type hung struct {
 }
 
 type hungRun struct {
-	kind  string
 	since time.Time
-	tx    bool // it has a transaction's place
 	told  bool
 }
 
 func newHung() *hung { return &hung{runs: map[*Run]hungRun{}} }
 
 // claimEnds notes that the claim of a running handler is over.
-func (h *hung) claimEnds(r *Run, kind string, tx bool) {
+func (h *hung) claimEnds(r *Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.runs[r]; !known && !r.returned {
-		h.runs[r] = hungRun{kind: kind, since: time.Now(), tx: tx}
+		h.runs[r] = hungRun{since: time.Now()}
 	}
 }
 
@@ -46,32 +44,28 @@ func (h *hung) returns(r *Run) {
 	delete(h.runs, r)
 }
 
-// stuck counts the handlers whose claims were over at a time: by queue, by type, and those with a transaction's place.
-func (h *hung) stuck(before time.Time) (queues, types map[string]int, places int) {
+// stuck counts the handlers whose claims were over at a time, by queue and by type.
+func (h *hung) stuck(before time.Time) (queues, types map[string]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	queues, types = map[string]int{}, map[string]int{}
-	for r, one := range h.runs {
-		if one.since.After(before) {
-			continue
-		}
-		queues[r.queue]++
-		types[one.kind]++
-		if one.tx {
-			places++
+	for r, hanging := range h.runs {
+		if !hanging.since.After(before) {
+			queues[r.job.queue]++
+			types[r.job.kind]++
 		}
 	}
-	return queues, types, places
+	return queues, types
 }
 
 // untold returns the handlers whose claims were over at a time and that it has not returned before.
 func (h *hung) untold(before time.Time) (fresh []*Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for r, one := range h.runs {
-		if !one.told && !one.since.After(before) {
-			one.told = true
-			h.runs[r] = one
+	for r, hanging := range h.runs {
+		if !hanging.told && !hanging.since.After(before) {
+			hanging.told = true
+			h.runs[r] = hanging
 			fresh = append(fresh, r)
 		}
 	}
@@ -80,7 +74,7 @@ func (h *hung) untold(before time.Time) (fresh []*Run) {
 
 // Hung counts, by type, the handlers that have not returned although their claims are over.
 func (w *Worker) Hung() map[string]int {
-	_, types, _ := w.hung.stuck(time.Now().Add(-w.config.HungAfter))
+	_, types := w.hung.stuck(time.Now().Add(-w.config.HungAfter))
 	return types
 }
 
@@ -89,17 +83,17 @@ func (w *Worker) Hung() map[string]int {
 // process.
 func (w *Worker) lookForHung(now time.Time) {
 	before := now.Add(-w.config.HungAfter)
-	queues, types, places := w.hung.stuck(before)
+	queues, types := w.hung.stuck(before)
 	for _, r := range w.hung.untold(before) {
 		w.config.Log.ErrorContext(r.span(), "a handler ignores its context and does not return; "+
-			"its slot is not free until it does", "task", r.ID, "type", r.batch.kind, "queue", r.queue,
+			"its slot is not free until it does", "task", r.ID, "type", r.job.kind, "queue", r.job.queue,
 			"revision", r.Revision, "attempt", r.Attempt)
 	}
-	w.config.Stuck(w.heldBy(queues, types, places))
+	w.config.Stuck(w.heldBy(queues, types))
 }
 
 // heldBy says which slots are all held by handlers that hang, or nothing if none are.
-func (w *Worker) heldBy(queues, types map[string]int, places int) string {
+func (w *Worker) heldBy(queues, types map[string]int) string {
 	const why = " are held by handlers that do not return"
 	if w.config.ShareSlots {
 		slots, all := 0, 0
@@ -119,6 +113,12 @@ func (w *Worker) heldBy(queues, types map[string]int, places int) string {
 	for kind, size := range w.config.TypeSlots {
 		if types[kind] >= size {
 			return "all slots of type " + kind + why
+		}
+	}
+	places := 0
+	for kind, n := range types {
+		if w.isTx(kind) {
+			places += n
 		}
 	}
 	if places > 0 && places >= w.config.Places {

@@ -2,33 +2,118 @@ package worker
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/slots"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// finishJob removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies,
-// the lease renewer and the leader find the claims by this job.
-func (b *batch) finishJob(id int64) {
-	b.pending.Wait()
-	if b.unrecorded.Load() {
+// job is a River job that this node holds.
+type job struct {
+	*Worker
+	id    int64
+	queue string
+	kind  string          // its tasks' type
+	tally *metrics.OfType // of this type
+	// The places that each of its handlers needs: a slot, before that one of its type if that has a limit, and a
+	// transaction's place if it takes one. A batch waits for all before it asks the gate, so that the wait does not
+	// count. The slot of the queue comes last, so that no task holds one while it waits for something else.
+	places []slots.Place
+	window *window // nil for a job of few tasks
+
+	serving    sync.WaitGroup // batches
+	pending    sync.WaitGroup // tasks not settled yet
+	unrecorded atomic.Bool    // the node gave up before an outcome was recorded
+}
+
+// Work runs the tasks of a River job. It returns when each of them has been settled or released, and the River job
+// removed, or when the node gives up recording outcomes.
+func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
+	j := w.take(from.ID, from.Queue, from.Kind)
+	if j == nil {
+		return // the node is releasing the claims of this job, because the answer to the fetch took too long
+	}
+	if from.Window > 0 && len(claims) > from.Window {
+		j.window = newWindow(from.Window, len(claims))
+	}
+	w.config.Metrics.JobTasks.Observe(float64(len(claims)))
+	if w.config.TypeSlots[j.kind] > 0 {
+		j.places = append(j.places, slots.Place{Slots: w.typeSlots, Queue: j.kind, What: "a slot of its type"})
+	}
+	if w.isTx(j.kind) {
+		j.places = append(j.places, slots.Place{Slots: w.txSlots, What: "a connection for its transaction"})
+	}
+	j.places = append(j.places, slots.Place{Slots: w.Slots, Queue: j.queue, What: "a slot"})
+	all := &batch{job: j, runs: j.hold(claims)}
+	all.goOn(all)
+	j.serving.Wait()
+	j.finish()
+}
+
+// Release hands back the claims of a job that River runs on this node although the node never received it. None of
+// these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
+// refuses them.
+func (w *Worker) Release(stray taskdb.StrayJob) {
+	j := w.take(stray.ID, stray.Queue, stray.Kind)
+	if j == nil {
+		return // the job has arrived meanwhile
+	}
+	claims, err := riverjobs.DecodeClaims(stray.Tasks)
+	if err != nil {
+		w.config.Log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
+	}
+	w.config.Log.Warn("the answer to a fetch by River was lost; the node releases the job's claims",
+		"job", stray.ID, "type", stray.Kind, "tasks", len(claims))
+	all := &batch{job: j, runs: j.hold(claims)}
+	all.release(len(claims), "the answer to River's fetch was lost")
+	j.finish()
+}
+
+// take notes that this node holds a River job. It returns nil if the job is noted already.
+func (w *Worker) take(id int64, queue, kind string) *job {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.jobs[id] {
+		return nil
+	}
+	w.jobs[id] = true
+	return &job{Worker: w, id: id, queue: queue, kind: kind, tally: w.config.Metrics.Of(kind)}
+}
+
+// JobsInHand lists River's jobs that this node holds.
+func (w *Worker) JobsInHand() []int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.AppendSeq(make([]int64, 0, len(w.jobs)), maps.Keys(w.jobs))
+}
+
+// finish removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies, the
+// lease renewer and the leader find the claims by this job.
+func (j *job) finish() {
+	j.pending.Wait()
+	if j.unrecorded.Load() {
 		return // the node gives up, and the leader takes back the remaining claims
 	}
-	removed := &doneJob{id: id, removed: make(chan struct{})}
+	done := &doneJob{id: j.id, removed: make(chan struct{})}
 	select {
-	case b.doneJobs.In <- removed:
+	case j.doneJobs.In <- done:
 		select {
-		case <-removed.removed:
-		case <-b.settling.Done():
+		case <-done.removed:
+		case <-j.settling.Done():
 		}
-	case <-b.settling.Done():
+	case <-j.settling.Done():
 	}
-	b.mu.Lock()
-	delete(b.jobs, id)
-	b.mu.Unlock()
-	b.config.Freed()
+	j.mu.Lock()
+	delete(j.jobs, j.id)
+	j.mu.Unlock()
+	j.config.Freed()
 }
 
 // doneJob is a River job whose tasks are all settled.
@@ -72,25 +157,4 @@ func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 	for _, job := range done {
 		close(job.removed)
 	}
-}
-
-const whyNeverCame = "the answer to River's fetch was lost"
-
-// Release hands back the claims of a job that River runs on this node although the node never received it. None of
-// these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
-// refuses them.
-func (w *Worker) Release(stray taskdb.StrayJob) {
-	if !w.take(stray.ID) {
-		return // the job has arrived meanwhile
-	}
-	holds, err := riverjobs.DecodeClaims(stray.Tasks)
-	if err != nil {
-		w.config.Log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
-	}
-	w.config.Log.Warn("the answer to a fetch by River was lost; the node releases the job's claims",
-		"job", stray.ID, "type", stray.Kind, "tasks", len(holds))
-	b := &batch{Worker: w, kind: stray.Kind, tally: w.config.Metrics.Of(stray.Kind)}
-	runs := b.add(stray.Queue, holds)
-	b.releaseAll(runs, whyNeverCame)
-	b.finishJob(stray.ID)
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/store"
 )
 
 // lostAfter is how long after the end of a claim's lease the node ends the claim as lost. If a handler reports an
@@ -75,16 +75,12 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 
 // startTime begins the handler's time. Until now the context's deadline was the end of the lease, less a margin, so
 // that the wait for a transaction's connection did not use up the handler's time.
-func startTime(ctx context.Context) {
-	lease, ok := ctx.(*leaseContext)
-	if !ok {
-		return // the context of a test
-	}
-	lease.mu.Lock()
-	defer lease.mu.Unlock()
-	if deadline := time.Now().Add(lease.expected); deadline.Before(lease.deadline) {
-		lease.deadline = deadline
-		lease.timer.Reset(time.Until(deadline))
+func (l *leaseContext) startTime() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if deadline := time.Now().Add(l.expected); deadline.Before(l.deadline) {
+		l.deadline = deadline
+		l.timer.Reset(time.Until(deadline))
 	}
 }
 
@@ -111,25 +107,23 @@ func (l *leaseContext) close() {
 	l.cancel(context.Canceled)
 }
 
+// expectedOf is how long the handler may take.
+func expectedOf(answer taskdb.GateAnswer) time.Duration {
+	return time.Duration(answer.Expected * float64(time.Second))
+}
+
 // leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
 // has waited so long that the lease is too short, leaseFor extends it. If that fails, why gives the reason, and the
 // task must not start.
-func (b *batch) leaseFor(r *Run, answer taskdb.GateAnswer, gateAt time.Time) (end time.Time, why string) {
-	expected := time.Duration(answer.Expected * float64(time.Second))
-	end = gateAt.Add(time.Duration(answer.Lease * float64(time.Second)))
-	if needed := expected + b.leaseMargin() + GateValid; time.Until(end) >= needed {
+func (j *job) leaseFor(r *Run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
+	end = asked.Add(time.Duration(answer.Lease * float64(time.Second)))
+	if needed := expectedOf(answer) + j.leaseMargin() + GateValid; time.Until(end) >= needed {
 		return end, ""
 	}
-	asked := time.Now()
-	extended, err := b.extend([]taskdb.Claim{r.Claim}, nil)
+	asked = time.Now()
+	lease, err := j.extendLease(r.Claim, nil)
 	if err != nil {
-		b.config.Log.Warn("lease not extended",
-			"task", r.ID, "type", answer.Type, "revision", r.Revision, "attempt", r.Attempt, "error", err)
-		return end, "the node lost touch with the database"
-	}
-	lease, done := extended[r.Fence]
-	if !done {
-		return end, "its lease is too short, and its row is locked"
+		return end, sanitize.Text("its lease is too short: " + err.Error())
 	}
 	return asked.Add(lease), ""
 }
@@ -139,68 +133,64 @@ func (b *batch) leaseFor(r *Run, answer taskdb.GateAnswer, gateAt time.Time) (en
 // needs the other half to wait for its start.
 func (w *Worker) leaseMargin() time.Duration { return min(5*time.Second, w.config.StartAllowance/2) }
 
-// running is an attempt under way.
-type running struct {
-	*Run
-	execution *handlers.Execution
-	ctx       *leaseContext
-	began     time.Time
-	done      chan attempted
-}
-
-// extendRunning does the work of Execution.Extend.
-func (b *batch) extendRunning(ctx *leaseContext, r *Run, d time.Duration) error {
-	if cause := causeOf(ctx); cause != nil {
-		return fmt.Errorf("extend task %s: %w", r.ID, cause)
-	}
-	d = min(d, store.MaxExpectedExecutionTime)
-	return b.extendLease(ctx, r, &d)
-}
-
-// extend makes leases longer. If an application has locked a row, the claim keeps the lease that it has.
-func (w *Worker) extend(holds []taskdb.Claim, d *time.Duration) (map[int64]time.Duration, error) {
+// extendAll makes leases longer. If an application has locked a row, the claim keeps the lease that it has.
+func (w *Worker) extendAll(claims []taskdb.Claim, d *time.Duration) (map[int64]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
 	defer cancel()
-	return w.config.Statements.Extend(ctx, w.config.EnginePool, holds, w.config.StartAllowance, d)
+	return w.config.Statements.Extend(ctx, w.config.EnginePool, claims, w.config.StartAllowance, d)
 }
 
-// extendLease makes the handler's context last at least d from now, and the lease longer than that by the start
-// allowance. If d is nil, it uses the time that the task is expected to run.
-func (b *batch) extendLease(ctx *leaseContext, r *Run, d *time.Duration) error {
-	asked := time.Now()
-	extended, err := b.extend([]taskdb.Claim{r.Claim}, d)
+// extendLease makes a lease last for at least d and the start allowance. If d is nil, it uses the time that the task is
+// expected to run. It returns how long the lease lasts from when the node asked, or longer.
+func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (time.Duration, error) {
+	leases, err := w.extendAll([]taskdb.Claim{claim}, d)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	lease, done := extended[r.Fence]
+	lease, done := leases[claim.Fence]
 	if !done {
-		return fmt.Errorf("extend task %s: %w, or its row is locked", r.ID, handlers.ErrLeaseLost)
+		return 0, fmt.Errorf("extend task %s: %w, or its row is locked", claim.ID, handlers.ErrLeaseLost)
 	}
-	deadline := asked.Add(lease - b.leaseMargin())
-	if d != nil {
-		deadline = asked.Add(*d)
+	return lease, nil
+}
+
+// extend makes the handler's context last for at least d from now, and the lease longer than that by the start
+// allowance. If d is nil, it uses the time that the task is expected to run.
+func (a *attempt) extend(d *time.Duration) error {
+	cause := causeOf(a.lease)
+	if cause == nil {
+		asked := time.Now()
+		lease, err := a.extendLease(a.run.Claim, d)
+		if err != nil {
+			return err
+		}
+		deadline := asked.Add(lease - a.leaseMargin())
+		if d != nil {
+			deadline = asked.Add(*d)
+		}
+		if a.lease.extend(deadline, asked.Add(lease)) {
+			return nil
+		}
+		cause = causeOf(a.lease) // the context ended while the database answered
 	}
-	if !ctx.extend(deadline, asked.Add(lease)) { // the context ended while the database answered
-		return fmt.Errorf("extend task %s: %w", r.ID, causeOf(ctx))
-	}
-	return nil
+	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
 }
 
 // renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
 func (w *Worker) renew(runs []*Run) error {
 	allowance := w.config.StartAllowance
-	var holds []taskdb.Claim
+	var claims []taskdb.Claim
 	for _, r := range runs {
 		r.mu.Lock()
-		if r.lease == nil && time.Since(r.renewed) > allowance/2 {
-			holds = append(holds, r.Claim)
+		if r.attempt == nil && time.Since(r.renewed) > allowance/2 {
+			claims = append(claims, r.Claim)
 		}
 		r.mu.Unlock()
 	}
-	if len(holds) == 0 {
+	if len(claims) == 0 {
 		return nil
 	}
-	renewed, err := w.extend(holds, nil)
+	renewed, err := w.extendAll(claims, nil)
 	if err != nil {
 		return err
 	}
@@ -219,23 +209,19 @@ func (w *Worker) renew(runs []*Run) error {
 // wins.
 func (w *Worker) endLapsed(runs []*Run) {
 	for _, r := range runs {
-		if loss, over := r.lapsed(time.Now()); over {
-			w.hung.claimEnds(r, loss.Type, w.isTx(r.batch.kind))
-			r.batch.end(r, loss)
+		if a := r.begun(); a != nil && time.Now().After(a.lease.leaseEnd().Add(lostAfter)) {
+			w.hung.claimEnds(r)
+			a.end(r, a.lost("its lease ended"))
 		}
 	}
 }
 
-// lapsed reports whether the lease ended more than lostAfter ago and the handler still runs. If so, it returns the
-// settlement that records the claim as lost.
-func (r *Run) lapsed(now time.Time) (loss taskdb.Settlement, over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lease == nil || !now.After(r.lease.leaseEnd().Add(lostAfter)) {
-		return taskdb.Settlement{}, false
-	}
-	loss = taskdb.Lost(r.Claim, "its lease ended")
-	startedAt, scheduledAt := r.startedAt, r.execution.ScheduledAt
-	loss.Type, loss.ScheduledAt, loss.StartedAt = r.execution.Type, &scheduledAt, &startedAt
-	return loss, true
+// lost is the settlement that records the claim as lost while the handler runs.
+func (a *attempt) lost(why string) taskdb.Settlement {
+	a.run.mu.Lock()
+	startedAt := a.startedAt
+	a.run.mu.Unlock()
+	loss := taskdb.Lost(a.run.Claim, why)
+	loss.Type, loss.ScheduledAt, loss.StartedAt = a.execution.Type, new(a.execution.ScheduledAt), &startedAt
+	return loss
 }

@@ -106,13 +106,9 @@ func (k *leaseRenewer) runOnce(ctx context.Context) {
 }
 
 func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
-	holds := make([]taskdb.Claim, len(runs))
-	for i, r := range runs {
-		holds[i] = r.Claim
-	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	states, err := k.worker.config.Statements.Recheck(ctx, k.worker.config.EnginePool, holds)
+	states, err := k.worker.config.Statements.Recheck(ctx, k.worker.config.EnginePool, claimsOf(runs))
 	k.worker.config.Heard(err)
 	if err != nil {
 		return err
@@ -122,11 +118,11 @@ func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
 		switch {
 		case r == nil: // it was settled meanwhile
 		case !state.Held:
-			k.worker.changed(r, handlers.ErrLeaseLost)
+			r.changed(handlers.ErrLeaseLost)
 		case state.Cancelled:
-			k.worker.changed(r, handlers.ErrCancelled)
+			r.changed(handlers.ErrCancelled)
 		case !state.Current:
-			k.worker.changed(r, nil) // a running handler may finish, and its outcome is recorded as superseded
+			r.changed(nil) // a running handler may finish, and its outcome is recorded as superseded
 		}
 	}
 	return nil
@@ -148,39 +144,36 @@ func (k *leaseRenewer) one(ctx context.Context, fence int64) {
 // history has the start, so that they cost no extra write.
 const LongRun = time.Second
 
-// calls notes that the handler is called now.
-func (r *Run) calls(at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.startedAt, r.called = at, time.Now()
-}
-
 // unwritten returns when the attempt started. ok is true if the attempt has run for long and its row does not show
 // the start yet.
 func (r *Run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.startedAt, !r.called.IsZero() && !r.written && now.Sub(r.called) >= LongRun
+	a := r.attempt
+	if a == nil || a.called.IsZero() || a.written || now.Sub(a.called) < LongRun {
+		return time.Time{}, false
+	}
+	return a.startedAt, true
 }
 
 // WriteStarts writes the start and the node of attempts that have run for long to their rows. If an application has
 // locked a row, the next look writes it.
 func (k *leaseRenewer) WriteStarts(ctx context.Context, runs []*Run) error {
 	now := time.Now()
-	var holds []taskdb.Claim
+	var claims []taskdb.Claim
 	var starts []time.Time
 	for _, r := range runs {
 		if startedAt, ok := r.unwritten(now); ok {
-			holds, starts = append(holds, r.Claim), append(starts, startedAt)
+			claims, starts = append(claims, r.Claim), append(starts, startedAt)
 		}
 	}
-	if len(holds) == 0 {
+	if len(claims) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	written, err := k.worker.config.Statements.Start(
-		ctx, k.worker.config.EnginePool, k.worker.config.Number, holds, starts,
+		ctx, k.worker.config.EnginePool, k.worker.config.Number, claims, starts,
 	)
 	if err != nil {
 		return err
@@ -188,7 +181,7 @@ func (k *leaseRenewer) WriteStarts(ctx context.Context, runs []*Run) error {
 	for _, fence := range written {
 		if r := k.worker.byFence(fence); r != nil {
 			r.mu.Lock()
-			r.written = true
+			r.attempt.written = true
 			r.mu.Unlock()
 		}
 	}

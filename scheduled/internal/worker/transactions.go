@@ -20,37 +20,22 @@ import (
 // may have a new holder.
 var errFenceLost = errors.New("the claim was taken back while the handler ran; its transaction is rolled back")
 
-// attemptTx runs a transactional handler and settles its task in the handler's own transaction, so that the handler's
+// callInTx calls a transactional handler, and settles its task in the handler's own transaction, so that the handler's
 // writes and the completion of the task commit together. It returns what was settled. If nothing was, the outcome is
 // recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
-// After a long wait, attemptTx asks the gate again, which may refuse.
-func (b *batch) attemptTx(
-	ctx context.Context, r *Run, variant *handlers.Variant, e *handlers.Execution, gateAt time.Time,
-) (recorded *taskdb.SettleResult, refused *taskdb.GateAnswer, err error) {
-	tx, run, err := b.beginTx(ctx, variant)
+func (a *attempt) callInTx(ctx context.Context) (*taskdb.SettleResult, error) {
+	tx, handler, err := a.beginTx(ctx, a.variant)
 	if err != nil { // the handler has not begun, so this uses up no attempt
-		return nil, &taskdb.GateAnswer{Verdict: verdictNoTx, Payload: "its transaction: " + err.Error()}, nil
+		return nil, notReady(fmt.Errorf("its transaction: %w", err))
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
-	if stale(gateAt) {
-		if refused := b.gateAgain(ctx, tx.querier, r, e); refused != nil {
-			return nil, refused, nil
-		}
+	if err := a.call(ctx, tx.querier, handler); err != nil {
+		return nil, err
 	}
-	r.calls(e.StartedAt)
-	startTime(ctx)
-	b.tally.Started.Inc()
-	b.tally.Delay.Observe(e.StartedAt.Sub(e.DueAt).Seconds())
-	if err := run(ctx, e); err != nil {
-		return nil, nil, err
-	}
-	if err := outcome.EncodeFollowUps(ctx, b.config.Codec, e); err != nil {
-		return nil, nil, err
-	}
-	done, err := b.settleTx(ctx, tx.querier, r, e)
+	done, err := a.settleTx(ctx, tx.querier)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	// The commit does not use ctx. The settlement has told the node that the claim has ended, which ends ctx, and
 	// this must not stop the commit.
@@ -59,29 +44,12 @@ func (b *batch) attemptTx(
 	if err := tx.commit(committing); err != nil {
 		// Nobody knows whether the transaction is committed. It is safe to record a failure. If the commit happened,
 		// the fence is gone, and the node records nothing.
-		return nil, nil, fmt.Errorf("commit the handler's transaction: %w", err)
+		return nil, fmt.Errorf("commit the handler's transaction: %w", err)
 	}
 	if done.DueSoon { // the leader can see the task's new due time only after the commit
-		b.config.DueSoon()
+		a.config.DueSoon()
 	}
-	return done, nil, nil
-}
-
-// noTxRest is how long a claim that gets no transaction keeps its places before it goes back. The task keeps its due
-// time, so the leader claims it again at once. Without this rest, the node would ask a database that refuses
-// connections again and again without a pause, and each refusal would write a line of history.
-const noTxRest = time.Second
-
-// rest waits. It ends early when the node stops, becomes quiet or ends its handlers.
-func (b *batch) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-b.stopping:
-	case <-b.config.Quiet.Begins():
-	case <-b.handlers.Done():
-	}
+	return done, nil
 }
 
 // commitLimit is how long a commit may take. Only a server that does not answer at all takes longer.
@@ -89,8 +57,8 @@ const commitLimit = 10 * time.Second
 
 // settleTx settles a completed attempt in tx. If an application has locked the row, settleTx waits for it, because no
 // other task has to wait with this one.
-func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Execution) (*taskdb.SettleResult, error) {
-	outcome := outcome.Decide(r.Claim, e, nil, nil, b.config.Backoff)
+func (a *attempt) settleTx(ctx context.Context, tx pg.DB) (*taskdb.SettleResult, error) {
+	outcome := outcome.Decide(a.run.Claim, a.execution, nil, nil, a.config.Backoff)
 	if outcome.Outcome != taskdb.OutcomeCompleted {
 		return nil, handlers.Permanent(errors.New(*outcome.Error)) // an effect that cannot be applied
 	}
@@ -100,11 +68,11 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 	const settings = `SELECT set_config('idle_in_transaction_session_timeout', '5s', true),
 		set_config('lock_timeout', '0', true)`
 	if _, err := tx.Exec(ctx, settings); err != nil {
-		return nil, fmt.Errorf("settle task %s: %w", r.ID, err)
+		return nil, fmt.Errorf("settle task %s: %w", a.run.ID, err)
 	}
 	for {
-		done, err := b.config.Statements.SettleAll(
-			ctx, tx, nil, &b.config.Number, b.config.Service, []taskdb.Settlement{outcome},
+		done, err := a.config.Statements.SettleAll(
+			ctx, tx, nil, &a.config.Number, a.config.Service, []taskdb.Settlement{outcome},
 		)
 		switch {
 		case err != nil:
@@ -114,7 +82,7 @@ func (b *batch) settleTx(ctx context.Context, tx pg.DB, r *Run, e *handlers.Exec
 		case len(done) == 1 && done[0].Held:
 			// Postgres sees a transaction that waits for a lock. If the application's transaction waits for this one
 			// too, Postgres ends one of the two.
-			if err := b.config.Statements.WaitInOrder(ctx, tx, outcome); err != nil {
+			if err := a.config.Statements.WaitInOrder(ctx, tx, outcome); err != nil {
 				return nil, err
 			}
 		default:

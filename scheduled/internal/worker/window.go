@@ -71,11 +71,11 @@ const windowPatience = 20 * time.Millisecond
 
 // inWindow reports whether a task may begin. It waits for a moment, and then has the job say that the batch goes on. It
 // returns false if that cannot be written.
-func (b *batch) inWindow(r *Run) bool {
-	if b.window == nil {
+func (j *job) inWindow(r *Run) bool {
+	if j.window == nil {
 		return true
 	}
-	has, moved := b.window.has(r.place)
+	has, moved := j.window.has(r.place)
 	if has {
 		return true
 	}
@@ -84,10 +84,10 @@ func (b *batch) inWindow(r *Run) bool {
 	for !has {
 		select {
 		case <-moved:
-			has, moved = b.window.has(r.place)
+			has, moved = j.window.has(r.place)
 		case <-patience.C:
-			return b.writeBegan(r.place + b.window.size)
-		case <-b.settling.Done():
+			return j.writeBegan(r.place + j.window.size)
+		case <-j.settling.Done():
 			return false
 		}
 	}
@@ -95,15 +95,15 @@ func (b *batch) inWindow(r *Run) bool {
 }
 
 // writeBegan writes that the tasks before this place may have begun. If the job is gone, nobody goes by it.
-func (b *batch) writeBegan(began int) bool {
-	ctx, cancel := context.WithTimeout(b.settling, session.AnswerLimit)
+func (j *job) writeBegan(began int) bool {
+	ctx, cancel := context.WithTimeout(j.settling, session.AnswerLimit)
 	defer cancel()
-	_, err := b.config.EnginePool.Exec(ctx, b.config.Statements.Schema.SQL(riverjobs.BeganSQL), b.job, began)
-	if b.config.Heard(err); err != nil {
-		b.config.Log.Warn("the node could not write how far it goes on with a River job; trying again",
-			"job", b.job, "type", b.kind, "error", err)
+	_, err := j.config.EnginePool.Exec(ctx, j.config.Statements.Schema.SQL(riverjobs.BeganSQL), j.id, began)
+	if j.config.Heard(err); err != nil {
+		j.config.Log.Warn("the node could not write how far it goes on with a River job; trying again",
+			"job", j.id, "type", j.kind, "error", err)
 		return false
 	}
-	b.window.goesOn(began)
+	j.window.goesOn(began)
 	return true
 }
