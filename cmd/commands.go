@@ -27,7 +27,7 @@ type commandSettings struct{ path string }
 
 func (s *commandSettings) options() []options.Option {
 	return []options.Option{{Flag: "commands", Variable: "TASKTABLE_COMMANDS", Kind: "file",
-		Sample: "/etc/tasktable/commands.yaml", Set: options.Text(&s.path, 4096),
+		Set: options.Text(&s.path, 4096),
 		Usage: "a YAML file with the commands that tasks of type EXEC, and the statements that tasks of type RUN_SQL " +
 			"may choose; without it this node has neither type. Keep it from being written by others"}}
 }

@@ -126,9 +126,8 @@ func TestShellBlocks(t *testing.T) {
 
 // documentedFiles are those that readers have by then.
 var documentedFiles = map[string]string{
-	"tasktable.yaml": "queue: {default: 50, mail: 5}\n",
-	"commands.yaml":  "statements: {hello: {sql: SELECT 1}}\n",
-	"reminder.json":  `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
+	"commands.yaml": "statements: {hello: {sql: SELECT 1}}\n",
+	"reminder.json": `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
 	"reminders.sql": `SELECT id AS key, jsonb_build_object('event_id', id) AS payload,
 		starts_at - interval '1 hour' AS scheduled_at FROM events`,
 }

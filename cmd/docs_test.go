@@ -196,8 +196,8 @@ func TestEveryBlockIsOfAKnownLanguage(t *testing.T) {
 // inlineCommand is a command in the midst of a sentence.
 var inlineCommand = regexp.MustCompile("`((?:tasktable|make|go run \\.|go test) [^`…]+)`")
 
-// A block of yaml is an options file, or what service_test.go, commands_test.go or docs_sql_test.go reads. The first of
-// these reads those of ini, too.
+// A block of ini is a file of variables, or a unit. A block of yaml is what service_test.go, commands_test.go or docs_sql_test.go reads. The first of
+// these reads the unit, too.
 func TestOptionFileBlocks(t *testing.T) {
 	files := 0
 	for _, b := range slices.Concat(allBlocks(t, "yaml"), allBlocks(t, "ini")) {
@@ -207,21 +207,23 @@ func TestOptionFileBlocks(t *testing.T) {
 			continue
 		}
 		files++
-		path := filepath.Join(t.TempDir(), "tasktable.yaml")
-		if err := os.WriteFile(path, []byte(secretFile.ReplaceAllString(b.text, "")), 0o600); err != nil {
-			t.Fatal(err)
+		var variables []string
+		for line := range strings.Lines(secretFile.ReplaceAllString(b.text, "")) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				variables = append(variables, line)
+			}
 		}
-		if got := run(t, nil, "config", "--config="+path); got.code != exitOK || got.stderr != "" {
+		if got := run(t, variables, "config"); got.code != exitOK || got.stderr != "" {
 			t.Errorf("%s: exit code %d: %s\n%s", b.where, got.code, got.stderr, b.text)
 		}
 	}
 	if files == 0 {
-		t.Error("there is no options file")
+		t.Error("there is no file of variables")
 	}
 }
 
-// secretFile is an option that names a file which readers have, and tests do not.
-var secretFile = regexp.MustCompile(`(?m)^[a-z-]+-file: .*\n`)
+// secretFile is a variable that names a file which readers have, and tests do not.
+var secretFile = regexp.MustCompile(`(?m)^[A-Z_]+_FILE=.*\n`)
 
 // waysIn are what a reader begins with, each with an example that is run and whose output is compared.
 var waysIn = map[string][]string{

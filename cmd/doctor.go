@@ -54,12 +54,12 @@ func (p *program) doctorCommand() *cobra.Command {
 	opts := []options.Option{
 		{Flag: "strict", Variable: "TASKTABLE_DOCTOR_STRICT", Set: options.Bool(&e.strict),
 			Usage: "exit code 7 for warnings, too"},
-		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Sample: "clock", Repeatable: true,
+		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Repeatable: true,
 			Set:      someOf(&e.only, names),
 			Complete: options.Words(names...),
 			Usage: "only this check; may be repeated, or separated by commas. The checks are " +
 				strings.Join(names, ", ")},
-		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Sample: "bloat", Repeatable: true,
+		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Repeatable: true,
 			Set:      someOf(&e.skip, names),
 			Complete: options.Words(names...),
 			Usage:    "not this check; may be repeated, or separated by commas"},

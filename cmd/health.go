@@ -38,9 +38,9 @@ func (p *program) healthCommand() *cobra.Command {
 		Long:    healthHelp,
 		Example: "  tasktable health --http-addr :8080",
 	}, []options.Option{
-		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
+		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address",
 			Set: listenAddress(&address), Usage: "where the node answers, as serve has it"},
-		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address", Sample: ":8081",
+		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address",
 			Set: listenAddress(&probes), Usage: "where the node answers probes, if serve has it (default --http-addr)"},
 	}, func(command *cobra.Command) error {
 		if address = cmp.Or(probes, address); address == "" {

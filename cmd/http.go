@@ -26,11 +26,11 @@ type httpSettings struct {
 
 func (s *httpSettings) options() []options.Option {
 	return []options.Option{
-		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address", Sample: ":8080",
+		{Flag: "http-addr", Variable: "TASKTABLE_HTTP_ADDR", Kind: "address",
 			Set: listenAddress(&s.address),
 			Usage: "where to answer /livez, /readyz and /metrics, as :8080 or 127.0.0.1:8080, without a password " +
 				"and without TLS, with --api the API, and with --dashboard the dashboard (default nowhere)"},
-		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address", Sample: ":8081",
+		{Flag: "probe-addr", Variable: "TASKTABLE_PROBE_ADDR", Kind: "address",
 			Set: listenAddress(&s.probes),
 			Usage: "where to answer /livez, /readyz and /metrics instead, so that no client of the API or the " +
 				"dashboard can keep probes and scrapes out; --http-addr then has no /metrics, and its /livez and " +

@@ -47,16 +47,15 @@ func (s *noticeSettings) options() []options.Option {
 				"also works the queue %s, with %d slots, unless --queue gives that queue other slots. Any other queue "+
 				"must be among its --queue", noticeQueue, noticeSlots)},
 		{Flag: "notice-target", Variable: "TASKTABLE_NOTICE_TARGETS", Kind: "name=kind:URL", Repeatable: true,
-			Sample: "ops=slack:https://hooks.slack.com/services/replace/this/part", Secret: true,
-			Set: noticeTargets(&s.targets),
+			Secret: true,
+			Set:    noticeTargets(&s.targets),
 			Usage: "where notices are sent, by the name that recipients have; kind is " + notice.KindNames() +
 				". May be repeated, or separated by commas or lines. Better in the variable, because such a URL is a " +
 				"secret. A webhook is signed if --webhook-secret has a secret of the same name"},
 		{Flag: "notice-token", Variable: "TASKTABLE_NOTICE_TOKENS", Kind: "name=token", Repeatable: true,
-			Sample: "phone=tk_replace_this", Secret: true, Set: noticeTokens(&s.tokens),
+			Secret: true, Set: noticeTokens(&s.tokens),
 			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},
 		{Flag: "dashboard-url", Variable: "TASKTABLE_DASHBOARD_URL", Kind: "url", Set: dashboardURL(&s.board),
-			Sample: "https://tasks.example.org",
 			Usage: "the address at which people reach the dashboard, such as https://tasks.example.org; notices link " +
 				"to the pages of tasks there (default none: they name the command that tells why)"},
 	}

@@ -22,9 +22,8 @@ const rootHelp = `Tasktable schedules tasks in a Postgres table and runs them at
 Without DATABASE_URL the commands use a private Postgres on this machine. It keeps its data between runs, and stops with
 the last command that uses it.
 
-An option can be given as a flag, as the environment variable shown in brackets, or in the file that --config names. The
-flag wins over the variable, the variable over the file, and the file over the default. An empty value counts as not
-given. Data goes to stdout, logs and errors to stderr.
+An option can be given as a flag, or as the environment variable shown in brackets. The flag wins over the variable, and
+the variable over the default. An empty value counts as not given. Data goes to stdout, logs and errors to stderr.
 Shells complete commands, options, ids, types and queues: tasktable completion --help.
 SIGINT, SIGTERM and SIGHUP stop a command gracefully, and a second one stops it at once. SIGTSTP makes serve quiet.
 

@@ -49,13 +49,12 @@ func (s *apiSettings) options() []options.Option {
 			Set: options.Int(&s.addressRate, 1, 1000000), Default: fmt.Sprint(api.DefaultAddressRate),
 			Usage: "how many calls a second the API answers to one address"},
 		{Flag: "api-trusted-proxy", Variable: "TASKTABLE_API_TRUSTED_PROXIES", Kind: "network", Repeatable: true,
-			Sample: "10.0.0.0/8", Set: networks(&s.proxies),
+			Set: networks(&s.proxies),
 			Usage: "a proxy or a network of proxies, such as 10.0.0.0/8, whose header X-Forwarded-For tells the " +
 				"address of the caller; may be repeated, or separated by commas (default none: a caller's address " +
 				"is that of its connection)"},
 		{Flag: "api-origin", Variable: "TASKTABLE_API_ORIGINS", Kind: "origin", Repeatable: true,
-			Sample: "https://admin.example.org",
-			Set:    origins(&s.origins),
+			Set: origins(&s.origins),
 			Usage: "an origin whose pages may call the API from a browser, such as https://admin.example.org; may be " +
 				"repeated, or separated by commas (default none)"},
 		{Flag: "api-tenant-role", Variable: "TASKTABLE_API_TENANT_ROLE", Kind: "name",

@@ -43,15 +43,15 @@ func (s *dashboardSettings) options() []options.Option {
 			Usage: "how long somebody who has signed in with a key remains signed in without a request; an open page " +
 				"sends requests; after 12h everybody must sign in again"},
 		{Flag: "dashboard-user-header", Variable: "TASKTABLE_DASHBOARD_USER_HEADER", Kind: "header",
-			Set: headerName(&s.userHeader), Sample: "X-Forwarded-User",
+			Set: headerName(&s.userHeader),
 			Usage: "the header in which a reverse proxy tells the name of the person that it has signed in, such as " +
 				"X-Forwarded-User; needs --dashboard-trusted-proxy (default none: people sign in with a key)"},
 		{Flag: "dashboard-scopes-header", Variable: "TASKTABLE_DASHBOARD_SCOPES_HEADER", Kind: "header",
-			Set: headerName(&s.scopesHeader), Sample: "X-Forwarded-Scopes",
+			Set: headerName(&s.scopesHeader),
 			Usage: "the header in which that proxy tells the person's scopes, such as read,schedule,operate,admin " +
 				"(default none: everybody may read)"},
 		{Flag: "dashboard-trusted-proxy", Variable: "TASKTABLE_DASHBOARD_TRUSTED_PROXIES", Kind: "network",
-			Repeatable: true, Sample: "10.0.0.0/8", Set: networks(&s.proxies),
+			Repeatable: true, Set: networks(&s.proxies),
 			Usage: "a proxy or a network of proxies whose headers tell who somebody is; each must overwrite these " +
 				"headers in every request; may be repeated, or separated by commas (default none)"},
 		{Flag: "dashboard-open", Variable: "TASKTABLE_DASHBOARD_OPEN", Set: options.Bool(&s.open),

@@ -22,7 +22,6 @@ func (s *environmentSettings) options() []options.Option {
 	colors := dashboard.EnvironmentColors()
 	return []options.Option{
 		{Flag: "environment", Variable: "TASKTABLE_ENVIRONMENT", Kind: "name", Set: environmentName(&s.name),
-			Sample: "production",
 			Usage: "the name of this environment, such as production, which the dashboard, notices, logs and metrics " +
 				"show (default none)"},
 		{Flag: "environment-color", Variable: "TASKTABLE_ENVIRONMENT_COLOR", Kind: "color", Default: colors[0],

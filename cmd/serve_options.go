@@ -51,7 +51,7 @@ func (s *engineSettings) options() []options.Option {
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
 		{Flag: "type-slots", Variable: "TASKTABLE_TYPE_SLOTS", Kind: "type=slots", Repeatable: true,
-			Sample: "HTTP_REQUEST=20", Set: typeSlots(&s.typeSlots),
+			Set: typeSlots(&s.typeSlots),
 			Usage: "how many tasks of a type run at once on this node, in all its queues together, such as " +
 				"HTTP_REQUEST=20, so that others have slots while its handlers are slow (default no limit); may be " +
 				"repeated, or separated by commas"},

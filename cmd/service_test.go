@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -215,22 +214,14 @@ func TestDocumentedUnit(t *testing.T) {
 		t.Errorf("KillSignal=%s, RestartPreventExitStatus=%s", said["KillSignal"], said["RestartPreventExitStatus"])
 	}
 	command := strings.Fields(said["ExecStart"])
-	file := written(t, "tasktable.yaml", deployingBlock(t, "yaml", "database-url-file:"))
-	secret := written(t, "database-url", "postgres://u:p@db.example.org/app\n")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(content), "/run/secrets/database-url", secret)),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
 	variable, _, _ := strings.Cut(said["Environment"], "=")
-	args := append([]string(nil), command[1:]...)
-	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], "/etc/tasktable/tasktable.yaml", file)
+	variables := []string{variable + "=" + written(t, "database-url", "postgres://u:p@db.example.org/app\n")}
+	for line := range strings.Lines(deployingBlock(t, "ini", "TASKTABLE_QUEUES=")) {
+		if strings.HasPrefix(line, "TASKTABLE_") {
+			variables = append(variables, strings.TrimSpace(line))
+		}
 	}
-	takes(t, []string{variable + "=" + secret}, args)
+	takes(t, variables, command[1:])
 
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		return // that is all that can be seen without it

@@ -21,14 +21,14 @@ func (s *webhookSettings) options() []options.Option {
 	c := &s.config
 	return []options.Option{
 		{Flag: "webhook-allow", Variable: "TASKTABLE_WEBHOOK_ALLOW", Kind: "target", Repeatable: true,
-			Sample: "intern.example.org,10.1.0.0/16", Set: targets(&c.Allow),
+			Set: targets(&c.Allow),
 			Usage: "a host, all hosts below one (*.example.org), an address or a range that HTTP_REQUEST may call " +
 				"although it is not public; may be repeated, or separated by commas"},
 		{Flag: "webhook-deny", Variable: "TASKTABLE_WEBHOOK_DENY", Kind: "target", Repeatable: true,
-			Sample: "*.corp.example.org,203.0.114.0/24", Set: targets(&c.Deny),
+			Set:   targets(&c.Deny),
 			Usage: "a host, address or range that HTTP_REQUEST must not call, even if it is public or allowed"},
 		{Flag: "webhook-secret", Variable: "TASKTABLE_WEBHOOK_SECRETS", Kind: "name=secret", Repeatable: true,
-			Sample: "orders=whsec_cmVwbGFjZS10aGlzLXNlY3JldC1ieS15b3Vycw==", Secret: true, Set: secrets(&c.Secrets),
+			Secret: true, Set: secrets(&c.Secrets),
 			Usage: "a secret of Standard Webhooks that HTTP_REQUEST signs by if a payload names it; may be repeated, " +
 				"or separated by commas or lines. A name with two secrets makes two signatures. Better in the " +
 				"variable, because flags show in the list of processes"},

@@ -11,9 +11,9 @@ import (
 
 // Catalog holds the options of all commands, and the environment that they are read from.
 type Catalog struct {
-	environ     environment
-	variables   []string // all environment variables that commands read
-	fileOptions []Option // all options that a configuration file may give, each once
+	environ   environment
+	variables []string // all environment variables that commands read
+	options   []Option // all options that the environment may give, each once
 }
 
 // NewCatalog returns an empty catalog. Its options are read from environ, which has the form of os.Environ.
@@ -34,7 +34,7 @@ func (c *Catalog) Bind(command *cobra.Command, options []Option, run func(*cobra
 func (c *Catalog) BindArguments(command *cobra.Command, options []Option, takes Arguments,
 	run func(*cobra.Command) error) *cobra.Command {
 	command.Flags().SortFlags = false
-	for _, o := range append(slices.Clone(options), configOption(new(string))) {
+	for _, o := range options {
 		flag := command.Flags().VarPF(&rawValue{option: o}, o.Flag, o.Short, o.help())
 		c.register(o)
 		if o.Kind == "" {
@@ -48,11 +48,7 @@ func (c *Catalog) BindArguments(command *cobra.Command, options []Option, takes 
 	command.Args = takes.check
 	command.ValidArgsFunction = c.completed(options, takes.Complete, takes.MaxCount)
 	command.RunE = func(command *cobra.Command, given []string) error {
-		from, err := c.layers(command.Flags())
-		if err != nil {
-			return err
-		}
-		if err := resolve(options, from); err != nil {
+		if err := resolve(options, c.layers(command.Flags())); err != nil {
 			return err
 		}
 		if takes.Set != nil {
@@ -65,7 +61,7 @@ func (c *Catalog) BindArguments(command *cobra.Command, options []Option, takes 
 	return command
 }
 
-// register remembers the option's variable and its key in the configuration file.
+// register remembers the option and its variable.
 func (c *Catalog) register(o Option) {
 	if o.Variable == "" {
 		return
@@ -74,26 +70,15 @@ func (c *Catalog) register(o Option) {
 	if o.Secret {
 		c.variables = append(c.variables, o.Variable+variableOfFile)
 	}
-	hasKey := func(other Option) bool { return other.key() == o.key() }
-	if o.key() != "" && !slices.ContainsFunc(c.fileOptions, hasKey) {
-		c.fileOptions = append(c.fileOptions, o)
+	same := func(other Option) bool { return other.key() == o.key() }
+	if !slices.ContainsFunc(c.options, same) {
+		c.options = append(c.options, o)
 	}
 }
 
-// layers are those of a command whose flags have been parsed. It reads the configuration file if there is one.
-func (c *Catalog) layers(flags *pflag.FlagSet) (layers, error) {
-	from := layers{flags: flags, environ: c.environ}
-	var path string
-	if err := resolve([]Option{configOption(&path)}, from); err != nil || path == "" {
-		return from, err
-	}
-	known := map[string]Option{}
-	for _, o := range c.fileOptions {
-		known[o.key()] = o
-	}
-	var err error
-	from.file, err = readConfigFile(path, known)
-	return from, err
+// layers are those of a command whose flags have been parsed.
+func (c *Catalog) layers(flags *pflag.FlagSet) layers {
+	return layers{flags: flags, environ: c.environ}
 }
 
 // completed adapts a completion to cobra. Cobra calls it with the arguments before the cursor, once their flags are
@@ -103,8 +88,7 @@ func (c *Catalog) completed(options []Option, complete Completion, maxArguments 
 		if complete == nil || maxArguments >= 0 && len(given) >= maxArguments {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		from, _ := c.layers(command.Flags()) // the command reports the errors when it runs
-		_ = resolve(options, from)
+		_ = resolve(options, c.layers(command.Flags())) // the command reports the errors when it runs
 		found := slices.DeleteFunc(complete(command.Context(), prefix), func(one string) bool {
 			word, _, _ := strings.Cut(one, "\t")
 			return slices.Contains(given, word)

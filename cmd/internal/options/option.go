@@ -10,9 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Option is one option of the program. A flag, an environment variable and a key of the configuration file can give
-// it, and the first of these wins. Its value is text until the command runs, so that all three go through the same
-// check and the same message.
+// Option is one option of the program. A flag and an environment variable can give it, and the flag wins. Its value is
+// text until the command runs, so that both go through the same check and the same message.
 type Option struct {
 	Flag        string // without the dashes
 	Short       string // a letter that may replace the flag
@@ -21,7 +20,6 @@ type Option struct {
 	Kind        string // the kind of value, for the help: "duration"; "": on or off
 	Default     string // the default, as a user would write it
 	DefaultText string // replaces fallback in the output of config, for a default that differs from machine to machine
-	Sample      string // replaces the default in the example of a configuration file
 	Repeatable  bool   // may be given several times
 	Secret      bool   // its value is never printed
 	NotEmpty    bool   // Set also gets an empty flag, and refuses it; otherwise an empty flag means the default
@@ -50,14 +48,11 @@ func (o *Option) help() string {
 	return help
 }
 
-// key is the option's name in the configuration file, or "" if it cannot stand there. It is the flag's name. An
-// option of one command has that command's name before it, so that one file serves all commands.
+// key is the option's name in the output of the command config. It is the flag's name. An option of one command has
+// that command's name before it, because another command may have a flag of that name.
 func (o *Option) key() string {
 	name := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(o.Variable, variablePrefix), "_", "-"))
-	switch {
-	case o.Variable == "" || o.Flag == configFlag:
-		return ""
-	case strings.HasSuffix(name, "-"+o.Flag):
+	if strings.HasSuffix(name, "-"+o.Flag) {
 		return name
 	}
 	return o.Flag
@@ -108,7 +103,7 @@ func redactURL(text string) string {
 // row is the option as the command config prints it.
 func (o *Option) row(found resolved) Setting {
 	row := Setting{
-		Option: cmp.Or(o.key(), o.Flag), Value: cmp.Or(o.redact(found.text), o.DefaultText),
+		Option: o.key(), Value: cmp.Or(o.redact(found.text), o.DefaultText),
 		From: found.origin, Place: found.place,
 	}
 	if found.origin == FromFlag {

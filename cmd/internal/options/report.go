@@ -15,23 +15,20 @@ type Setting struct {
 	Place  string `json:"place,omitempty"`
 }
 
-// Settings lists the given options as they are in force. Options of other commands follow if the environment or the
-// file gives them. The given options must have been checked already.
+// Settings lists the given options as they are in force. Options of other commands follow if the environment
+// gives them. The given options must have been checked already.
 func (c *Catalog) Settings(flags *pflag.FlagSet, options []Option) ([]Setting, error) {
-	from, err := c.layers(flags)
-	if err != nil {
-		return nil, err
-	}
+	from := c.layers(flags)
 	var rows []Setting
 	var errs []error
 	listed := map[string]bool{}
-	for i, o := range slices.Concat([]Option{configOption(new(string))}, options, c.fileOptions) {
+	for i, o := range slices.Concat(options, c.options) {
 		if listed[o.Flag+o.Variable] {
 			continue
 		}
 		listed[o.Flag+o.Variable] = true
 		found, err := o.lookup(from)
-		ofOthers := i > len(options)
+		ofOthers := i >= len(options)
 		if ofOthers && err == nil && found.origin != FromDefault {
 			err = o.apply(found)
 		}

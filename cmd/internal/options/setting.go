@@ -2,19 +2,17 @@ package options
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 )
 
-// layers are the places that can give an option. The flags win over the environment, the environment over the file,
-// and the file over the default.
+// layers are the places that can give an option. The flags win over the environment, and the environment over the
+// default.
 type layers struct {
 	flags   *pflag.FlagSet
 	environ environment
-	file    *configFile // nil: none
 }
 
 // Origin names the layer that gave an option.
@@ -24,7 +22,6 @@ type Origin string
 const (
 	FromFlag        Origin = "flag"
 	FromEnvironment Origin = "environment"
-	FromFile        Origin = "file"
 	FromDefault     Origin = "default"
 )
 
@@ -32,12 +29,11 @@ const (
 type resolved struct {
 	text   string // "": no layer gives it, and it has no default that can be written
 	origin Origin
-	place  string // the variable, or the file and its line
-	parts  []part // the items of a value from a file
+	place  string // the flag or the variable
 }
 
-// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the other
-// layers, so that `--database-url=` chooses the default against the environment.
+// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the
+// variable, so that `--database-url=` chooses the default against the environment.
 func (o *Option) lookup(from layers) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
 	if flag := from.flags.Lookup(o.Flag); flag != nil && flag.Changed {
@@ -46,19 +42,14 @@ func (o *Option) lookup(from layers) (resolved, error) {
 		}
 		return byDefault, nil
 	}
-	for _, lookup := range []func(*Option) (resolved, error){from.environ.lookup, from.file.lookup} {
-		if found, err := lookup(o); err != nil || found.text != "" {
-			return found, err
-		}
+	if found, err := from.environ.lookup(o); err != nil || found.text != "" {
+		return found, err
 	}
 	return byDefault, nil
 }
 
-// A secret may stand in a file of its own. The variable, or the key, with this ending names that file.
-const (
-	variableOfFile = "_FILE"
-	keyOfFile      = "-file"
-)
+// A secret may stand in a file of its own. The variable with this ending names that file.
+const variableOfFile = "_FILE"
 
 // maxSecretBytes is more than any password or URL has.
 const maxSecretBytes = 64 << 10
@@ -98,23 +89,8 @@ func (o *Option) apply(found resolved) error {
 	if rule == nil {
 		return nil
 	}
-	name := o.name()
-	if found.origin == FromFile {
-		name = fmt.Sprintf("%s: %s", o.errorPosition(found), o.key())
-	}
 	if o.isSecret(found.text) {
-		return Usage("%s %w", name, rule)
+		return Usage("%s %w", o.name(), rule)
 	}
-	return Usage("%s %w, got %q", name, rule, found.text)
-}
-
-// errorPosition is the place of the item that is wrong by itself. If no single item is wrong, it is the place of the
-// key.
-func (o *Option) errorPosition(found resolved) string {
-	for _, part := range found.parts {
-		if part.text != "" && o.Set(part.text) != nil {
-			return part.place
-		}
-	}
-	return found.place
+	return Usage("%s %w, got %q", o.name(), rule, found.text)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/term"
 )
 
-// UsageError is a wrong command line, environment or configuration file.
+// UsageError is a wrong command line or environment.
 type UsageError struct{ err error }
 
 func (e *UsageError) Error() string { return e.err.Error() }
