@@ -95,7 +95,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	for _, conn := range taken {
 		conn.Release()
 	}
-	tr.worker.Renewer.AskPool(t.Context())
+	tr.worker.AskPool(t.Context())
 	conn, err := tr.instance.pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -119,12 +119,11 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	s.Add("one", nil)
 	tr.oneBatch("default", 1)
 	tr.run()
-	k := tr.worker.Renewer
 	enginetest.Eventually(t, patience, "it waits for its connection", func() bool {
 		runs := tr.worker.InHand(0)
 		return len(runs) == 1 && runs[0].Begun() && time.Since(runs[0].Since) > 2*worker.LongRun
 	})
-	if err := k.WriteStarts(t.Context(), tr.worker.InHand(0)); err != nil {
+	if err := tr.worker.WriteStarts(t.Context(), tr.worker.InHand(0)); err != nil {
 		t.Error(err)
 	}
 	if s.Count(startWrittenSQL, "one") != 0 {

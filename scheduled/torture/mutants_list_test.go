@@ -186,7 +186,7 @@ var mutants = []mutant{
 	{
 		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: cancelling,
 		edits: []edit{
-			{engine + "internal/worker/renewer.go",
+			{engine + "internal/worker/recheck.go",
 				"case state.Cancelled:\n			r.changed(handlers.ErrCancelled)",
 				"case state.Cancelled:\n			r.changed(nil)"},
 		},

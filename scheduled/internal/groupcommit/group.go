@@ -8,15 +8,14 @@ import "context"
 type Group[T any] struct {
 	In     chan T
 	weight func(T) int // how much of the limit an item takes
-	limit  func() int  // the greatest weight of a commit
+	limit  func() int  // the weight from which on a commit takes no more items
 }
 
 // Config is the configuration of a group.
 type Config[T any] struct {
-	Most   int         // the greatest weight of a commit
-	Room   int         // how many items In takes before a sender must wait; less than Most counts as Most
-	Weight func(T) int // how much of Most an item takes; nil means that each item weighs 1
-	Limit  func() int  // gives a smaller Most for now; nil means that there is none
+	Room   int         // how many items In takes before a sender must wait
+	Limit  func() int  // the weight from which on the next commit takes no more items
+	Weight func(T) int // nil means that each item weighs 1
 }
 
 // New makes a group. It commits nothing before Run.
@@ -24,12 +23,7 @@ func New[T any](config Config[T]) *Group[T] {
 	if config.Weight == nil {
 		config.Weight = func(T) int { return 1 }
 	}
-	if config.Limit == nil {
-		config.Limit = func() int { return config.Most }
-	}
-	return &Group[T]{
-		In: make(chan T, max(config.Most, config.Room)), weight: config.Weight, limit: config.Limit,
-	}
+	return &Group[T]{In: make(chan T, config.Room), weight: config.Weight, limit: config.Limit}
 }
 
 // Run calls do with the items that have arrived, until ctx is done, and then once more with those that are left.

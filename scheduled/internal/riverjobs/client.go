@@ -24,7 +24,7 @@ import (
 
 // River carries claimed tasks from the leader to the nodes, and does nothing else. The engine itself does the work of
 // River's retries, timeouts and maintenance. All code that works around the client of River is in this file. Lost
-// answers to fetches: worker/renewer.go (AskPool). Jobs that nobody works: leader/janitor.go. The workarounds are:
+// answers to fetches: worker/recheck.go (AskPool). Jobs that nobody works: leader/janitor.go. The workarounds are:
 //
 //   - the queue "nobody", because River does not start without a queue and a worker
 //   - backdated, because River would stamp jobs with this process's clock
@@ -184,7 +184,7 @@ type riverExecutor struct {
 }
 
 // JobSetStateIfRunningMany does nothing. River's own would complete jobs. A job that still exists when its worker
-// returns has a claim whose outcome is not recorded. It must stay, because the lease renewer and the leader find the
+// returns has a claim whose outcome is not recorded. It must stay, because the worker and the leader find the
 // claim by this job.
 func (e *riverExecutor) JobSetStateIfRunningMany(
 	context.Context, *riverdriver.JobSetStateIfRunningManyParams,
@@ -256,7 +256,7 @@ type fetchedRow struct {
 //
 // River's own statement reads the index entries of all jobs that ever existed. Postgres cannot remove these entries
 // while somebody holds an old snapshot. River would also wait for the answer for ever. If the answer is lost although
-// the server did the fetch, the lease renewer releases the claims.
+// the server did the fetch, the worker releases the claims.
 func (e *riverExecutor) JobGetAvailable(
 	ctx context.Context, params *riverdriver.JobGetAvailableParams,
 ) (*riverdriver.JobGetAvailableResult, error) {

@@ -176,7 +176,7 @@ func (s Queries) Extend(
 	return leases, nil
 }
 
-// RecheckSQL is asked by the lease renewer each second for the holds that run or wait: whether they are still held,
+// The worker asks RecheckSQL each second for the holds that run or wait: whether they are still held,
 // edited or cancelled. It does not read payloads.
 const RecheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'

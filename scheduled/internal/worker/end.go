@@ -18,13 +18,13 @@ func (j *job) end(r *Run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
-	j.settler.submit(j.settling, s, func(state taskdb.SettleResult, err error) {
+	j.settler.enqueue(j.settling, &settling{Settlement: s, done: func(state taskdb.SettleResult, err error) {
 		j.tell(r, s, state, err)
 		if err != nil { // the claim is not over
 			j.unrecorded.Store(true)
 		}
 		j.forget(r)
-	})
+	}})
 }
 
 // drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.

@@ -95,7 +95,7 @@ func (w *Worker) JobsInHand() []int64 {
 }
 
 // finish removes the River job after all outcomes of its tasks are recorded, and not before. If this node dies, the
-// lease renewer and the leader find the claims by this job.
+// leader finds the claims by this job.
 func (j *job) finish() {
 	j.pending.Wait()
 	if j.unrecorded.Load() {
@@ -125,7 +125,7 @@ type doneJob struct {
 // maxDoneJobs is how many River jobs one statement removes.
 const maxDoneJobs = 1000
 
-// removeTries is how often the worker tries to remove finished jobs before it leaves them to the lease renewer.
+// removeTries is how often the worker tries to remove finished jobs before it leaves them to AskPool.
 const removeTries = 5
 
 // removeJobs removes the River jobs that were done since the last time.
@@ -151,7 +151,7 @@ func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 	}
 	if err != nil && ctx.Err() == nil {
 		w.config.Log.Warn(
-			"finished River jobs not removed; the lease renewer will do it", "jobs", len(ids), "error", err,
+			"finished River jobs not removed; the node will find them", "jobs", len(ids), "error", err,
 		)
 	}
 	for _, job := range done {

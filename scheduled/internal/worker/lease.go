@@ -113,7 +113,8 @@ func expectedOf(answer taskdb.GateAnswer) time.Duration {
 }
 
 // leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
-// has waited so long that the lease is too short, leaseFor extends it. If that fails, why gives the reason, and the
+// has waited so long that the lease is too short, leaseFor extends it. Nobody has to renew it before, because a task
+// waits for MaxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why gives the reason, and the
 // task must not start.
 func (j *job) leaseFor(r *Run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
 	end = asked.Add(time.Duration(answer.Lease * float64(time.Second)))
@@ -133,17 +134,13 @@ func (j *job) leaseFor(r *Run, answer taskdb.GateAnswer, asked time.Time) (end t
 // needs the other half to wait for its start.
 func (w *Worker) leaseMargin() time.Duration { return min(5*time.Second, w.config.StartAllowance/2) }
 
-// extendAll makes leases longer. If an application has locked a row, the claim keeps the lease that it has.
-func (w *Worker) extendAll(claims []taskdb.Claim, d *time.Duration) (map[int64]time.Duration, error) {
-	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
-	defer cancel()
-	return w.config.Statements.Extend(ctx, w.config.EnginePool, claims, w.config.StartAllowance, d)
-}
-
 // extendLease makes a lease last for at least d and the start allowance. If d is nil, it uses the time that the task is
 // expected to run. It returns how long the lease lasts from when the node asked, or longer.
 func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (time.Duration, error) {
-	leases, err := w.extendAll([]taskdb.Claim{claim}, d)
+	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
+	defer cancel()
+	leases, err := w.config.Statements.Extend(
+		ctx, w.config.EnginePool, []taskdb.Claim{claim}, w.config.StartAllowance, d)
 	if err != nil {
 		return 0, err
 	}
@@ -174,34 +171,6 @@ func (a *attempt) extend(d *time.Duration) error {
 		cause = causeOf(a.lease) // the context ended while the database answered
 	}
 	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
-}
-
-// renew extends the leases of tasks that wait for a slot, so that they do not count as lost.
-func (w *Worker) renew(runs []*Run) error {
-	allowance := w.config.StartAllowance
-	var claims []taskdb.Claim
-	for _, r := range runs {
-		r.mu.Lock()
-		if r.attempt == nil && time.Since(r.renewed) > allowance/2 {
-			claims = append(claims, r.Claim)
-		}
-		r.mu.Unlock()
-	}
-	if len(claims) == 0 {
-		return nil
-	}
-	renewed, err := w.extendAll(claims, nil)
-	if err != nil {
-		return err
-	}
-	for fence := range renewed {
-		if r := w.byFence(fence); r != nil {
-			r.mu.Lock()
-			r.renewed = time.Now()
-			r.mu.Unlock()
-		}
-	}
-	return nil
 }
 
 // endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their

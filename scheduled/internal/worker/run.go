@@ -22,8 +22,7 @@ type Run struct {
 	ended atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
 
 	mu      sync.Mutex
-	renewed time.Time // when the lease was last made longer while the task waited
-	attempt *attempt  // nil while the task waits
+	attempt *attempt // nil while the task waits
 }
 
 // hold notes that this node holds the claims of a job.
@@ -33,16 +32,7 @@ func (j *job) hold(claims []taskdb.Claim) []*Run {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i, claim := range claims {
-		now := time.Now()
-		runs[i] = &Run{
-			Claim: claim,
-			job:   j,
-			place: i,
-			poke:  make(chan struct{}, 1),
-			Since: now,
-			// Counted from the due time, because the claim's lease is, too.
-			renewed: now.Add(max(j.config.Clock.Until(claim.Due), 0)),
-		}
+		runs[i] = &Run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), Since: time.Now()}
 		j.runs[claim.Fence] = runs[i]
 	}
 	return runs

@@ -51,27 +51,28 @@ const (
 	groupRoom = riverjobs.MaxInHand
 )
 
+// followUpBytes is how large the payloads of the follow-ups are together.
+func (one *settling) followUpBytes() (bytes int) {
+	for _, task := range one.Effects.FollowUps {
+		if payload, ok := task.Payload.(store.JSON); ok {
+			bytes += len(payload)
+		}
+	}
+	return bytes
+}
+
 // effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
 // JSON text, and Postgres parses it while it holds the locks on their rows.
 func effectsWeight(one *settling) int {
 	const tasks, bytes = 10, 64 << 10 // the follow-ups and their bytes that a weight of 1 stands for
-	size := 0
-	for _, task := range one.Effects.FollowUps {
-		if payload, ok := task.Payload.(store.JSON); ok {
-			size += len(payload)
-		}
-	}
-	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (size+bytes-1)/bytes)
+	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (one.followUpBytes()+bytes-1)/bytes)
 }
 
 func newSettler(config Config) *settler {
 	made := &settler{config: config, most: pg.NewSize(1, maxSettled)}
-	made.plain = groupcommit.New(groupcommit.Config[*settling]{
-		Most: maxSettled, Room: groupRoom, Limit: made.most.Now,
-	})
+	made.plain = groupcommit.New(groupcommit.Config[*settling]{Room: groupRoom, Limit: made.most.Now})
 	made.effects = groupcommit.New(groupcommit.Config[*settling]{
-		Most: maxEffects, Room: groupRoom, Weight: effectsWeight,
-		Limit: func() int { return min(made.most.Now(), maxEffects) },
+		Room: groupRoom, Weight: effectsWeight, Limit: func() int { return min(made.most.Now(), maxEffects) },
 	})
 	return made
 }
@@ -86,12 +87,8 @@ func (s *settler) start(ctx context.Context) {
 
 func (s *settler) wait() { s.wg.Wait() }
 
-// submit has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
+// enqueue has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
-func (s *settler) submit(ctx context.Context, one taskdb.Settlement, done func(taskdb.SettleResult, error)) {
-	s.enqueue(ctx, &settling{Settlement: one, done: done})
-}
-
 func (s *settler) enqueue(ctx context.Context, one *settling) {
 	to := s.plain
 	if len(one.Effects.FollowUps) > 0 {
@@ -109,7 +106,7 @@ func (s *settler) enqueue(ctx context.Context, one *settling) {
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
 	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytesOf(batch))+effectsLimit(batch))
+	limited, cancel := context.WithTimeout(ctx, limitOf(batch))
 	done, err := s.commit(limited, batch)
 	cancel()
 	s.config.Heard(err)
@@ -156,15 +153,6 @@ const (
 	maxLate = 3
 )
 
-// effectsLimit is the time that the statements for many follow-ups may take.
-func effectsLimit(batch []*settling) time.Duration {
-	asked := 0
-	for _, one := range batch {
-		asked += len(one.Effects.FollowUps)
-	}
-	return settleLimit * time.Duration(asked/taskdb.FollowUpsAtOnce)
-}
-
 // minLinkSpeed is how many bytes a second a link carries at least. A statement with large payloads has more time
 // accordingly.
 const minLinkSpeed = 32 << 10
@@ -174,17 +162,15 @@ func limitFor(bytes int) time.Duration {
 	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkSpeed
 }
 
-// bytesOf is the size in bytes of those parts of the outcomes that a handler may make large: results and payloads.
-func bytesOf(batch []*settling) (bytes int) {
+// limitOf is the time limit of the statements that record these outcomes. A handler may make results and follow-ups
+// large, and the follow-ups many.
+func limitOf(batch []*settling) time.Duration {
+	bytes, followUps := 0, 0
 	for _, one := range batch {
-		bytes += len(one.Effects.Result)
-		for _, task := range one.Effects.FollowUps {
-			if payload, ok := task.Payload.(store.JSON); ok {
-				bytes += len(payload)
-			}
-		}
+		bytes += len(one.Effects.Result) + one.followUpBytes()
+		followUps += len(one.Effects.FollowUps)
 	}
-	return bytes
+	return settleLimit*time.Duration(1+followUps/taskdb.FollowUpsAtOnce) + limitFor(bytes)
 }
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
@@ -289,10 +275,11 @@ const maxDegraded = 30 * time.Second
 
 // again enqueues an outcome once more after a pause. The pause grows with each try.
 func (s *settler) again(ctx context.Context, one *settling) {
-	delay := min(20*time.Millisecond<<min(one.tries, 20), time.Second)
+	longest := time.Second
 	if one.degraded {
-		delay = min(20*time.Millisecond<<min(one.tries, 20), maxDegraded)
+		longest = maxDegraded
 	}
+	delay := min(20*time.Millisecond<<min(one.tries, 20), longest)
 	one.tries++
 	s.wg.Go(func() {
 		select {

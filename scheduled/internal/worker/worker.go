@@ -4,7 +4,6 @@ package worker
 import (
 	"context"
 	"database/sql"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ type Worker struct {
 	config    Config
 	sqlDB     *sql.DB // over config.Pool, for HandleSQLTx
 	settler   *settler
-	Renewer   *leaseRenewer
 	publisher *publisher
 	gates     *groupcommit.Group[*gateAsk]
 	gateSize  *pg.Size // how much a read of the gate weighs
@@ -56,16 +54,15 @@ func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
 		gateSize: pg.NewSize(1, maxGateAsks), Averages: &averages{},
-		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Most: maxDoneJobs, Room: groupRoom}),
+		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Room: groupRoom, Limit: func() int { return maxDoneJobs }}),
 		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
 		typeSlots: slots.New(config.TypeSlots, false),
 		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
-		Most: maxGateAsks, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
+		Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
 	})
-	w.Renewer = &leaseRenewer{worker: w}
 	w.publisher = &publisher{config: config, averages: w.Averages, hung: w.Hung}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
@@ -81,7 +78,7 @@ func (w *Worker) Start(ctx context.Context) {
 		w.services.Go(func() { w.gates.Run(w.settling, w.answerGates) })
 	}
 	w.services.Go(func() { w.doneJobs.Run(w.settling, w.removeJobs) })
-	w.services.Go(func() { w.Renewer.run(ctx) })
+	w.services.Go(func() { w.check(ctx) })
 	w.services.Go(func() { w.publisher.run(ctx) })
 }
 
@@ -104,16 +101,6 @@ func (w *Worker) AwaitEnd() {
 	w.endHandlers(nil)
 	_ = w.sqlDB.Close()
 }
-
-// Recheck checks the claim with this fence, because its row has changed.
-func (w *Worker) Recheck(ctx context.Context, fence string) {
-	if number, err := strconv.ParseInt(fence, 10, 64); err == nil {
-		w.Renewer.one(ctx, number)
-	}
-}
-
-// RecheckAll checks all claims in hand, because changes may have been missed.
-func (w *Worker) RecheckAll(ctx context.Context) { w.Renewer.runOnce(ctx) }
 
 // Measured returns, by type, how long handlers run on average, for the types that have run often enough.
 func (w *Worker) Measured() map[string]time.Duration { return w.Averages.measured() }

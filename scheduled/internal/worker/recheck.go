@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -13,22 +14,12 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// leaseRenewer checks each second the claims in this node's hands. It ends the handlers of cancelled and lost tasks. It
-// releases tasks that still wait and were edited. It has the leases of tasks that wait long for a slot renewed, and
-// the claims ended whose lease is over (both in lease.go). NOTIFY only makes it check sooner.
-type leaseRenewer struct {
-	worker *Worker
-}
+// checkEvery is how often the node checks the claims in its hands. NOTIFY only makes it check sooner.
+const checkEvery = time.Second
 
-// every is the pause between two checks. It is a second, or less if the start allowance is short, because a lease
-// must be renewed before it ends.
-func (k *leaseRenewer) every() time.Duration {
-	return min(time.Second, k.worker.config.StartAllowance/4)
-}
-
-// run works until ctx is done.
-func (k *leaseRenewer) run(ctx context.Context) {
-	ticker := time.NewTicker(k.every())
+// check looks after the claims in this node's hands and after the engine's pool, until ctx is done.
+func (w *Worker) check(ctx context.Context) {
+	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	writable := time.NewTicker(WritableEvery)
 	defer writable.Stop()
@@ -37,9 +28,9 @@ func (k *leaseRenewer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			k.runOnce(ctx)
+			w.RecheckAll(ctx)
 		case <-writable.C:
-			writable.Reset(k.AskPool(ctx))
+			writable.Reset(w.AskPool(ctx))
 		}
 	}
 }
@@ -58,63 +49,74 @@ const (
 // If the pool leads to a standby, AskPool makes it connect anew. The session notices a standby by itself. But the
 // pool and the session may reach different servers, because one may go through a proxy and the other not. River could
 // fetch nothing over connections to a standby, and would still keep them.
-func (k *leaseRenewer) AskPool(ctx context.Context) (again time.Duration) {
+func (w *Worker) AskPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	var strays []taskdb.StrayJob
-	err := k.worker.config.EnginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
-		strays, err = k.worker.config.Statements.LookAtPool(
-			asking, conn.Conn(), k.worker.config.Number, k.worker.JobsInHand(),
+	err := w.config.EnginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
+		strays, err = w.config.Statements.LookAtPool(
+			asking, conn.Conn(), w.config.Number, w.JobsInHand(),
 		)
 		return err
 	})
-	k.worker.config.Heard(err)
+	w.config.Heard(err)
 	switch {
 	case err == nil:
 		for _, stray := range strays {
-			k.worker.releasing.Go(func() { k.worker.Release(stray) })
+			w.releasing.Go(func() { w.Release(stray) })
 		}
 		return WritableEvery
 	case ctx.Err() != nil:
 		return WritableEvery
 	case errors.Is(err, pg.ErrReadOnly):
-		k.worker.config.Log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
-		k.worker.config.EnginePool.Reset()
+		w.config.Log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
+		w.config.EnginePool.Reset()
 	default:
-		k.worker.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", PoolAgain)
+		w.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", PoolAgain)
 	}
 	return PoolAgain
 }
 
-// runOnce checks once the claims that are not quite new.
-func (k *leaseRenewer) runOnce(ctx context.Context) {
-	k.worker.lookForHung(time.Now())
-	runs := k.worker.InHand(k.every() / 2)
+// RecheckAll checks the claims in hand that are not quite new. It ends the handlers of cancelled and lost tasks, makes
+// tasks that still wait and were edited ask the gate, and ends claims whose lease is over.
+func (w *Worker) RecheckAll(ctx context.Context) {
+	w.lookForHung(time.Now())
+	runs := w.InHand(checkEvery / 2)
 	if len(runs) == 0 {
 		return
 	}
-	k.worker.endLapsed(runs)
-	if err := k.recheck(ctx, runs); err != nil {
-		k.worker.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
+	w.endLapsed(runs)
+	if err := w.recheck(ctx, runs); err != nil {
+		w.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
 	}
-	if err := k.WriteStarts(ctx, runs); err != nil {
-		k.worker.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
-	}
-	if err := k.worker.renew(runs); err != nil {
-		k.worker.config.Log.Warn("node could not renew the leases of its waiting tasks", "error", err)
+	if err := w.WriteStarts(ctx, runs); err != nil {
+		w.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
 	}
 }
 
-func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
+// Recheck checks the claim with this fence, because its row has changed.
+func (w *Worker) Recheck(ctx context.Context, fence string) {
+	number, _ := strconv.ParseInt(fence, 10, 64) // no claim has the number 0
+	r := w.byFence(number)
+	if r == nil {
+		return
+	}
+	if err := w.recheck(ctx, []*Run{r}); err != nil {
+		w.config.Log.Warn("node could not recheck a running task",
+			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+	}
+}
+
+func (w *Worker) recheck(ctx context.Context, runs []*Run) error {
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	states, err := k.worker.config.Statements.Recheck(ctx, k.worker.config.EnginePool, claimsOf(runs))
-	k.worker.config.Heard(err)
+	states, err := w.config.Statements.Recheck(ctx, w.config.EnginePool, claimsOf(runs))
+	w.config.Heard(err)
 	if err != nil {
 		return err
 	}
 	for _, state := range states {
-		r := k.worker.byFence(state.Fence)
+		r := w.byFence(state.Fence)
 		switch {
 		case r == nil: // it was settled meanwhile
 		case !state.Held:
@@ -126,18 +128,6 @@ func (k *leaseRenewer) recheck(ctx context.Context, runs []*Run) error {
 		}
 	}
 	return nil
-}
-
-// one checks the single claim that a notification names.
-func (k *leaseRenewer) one(ctx context.Context, fence int64) {
-	r := k.worker.byFence(fence)
-	if r == nil {
-		return
-	}
-	if err := k.recheck(ctx, []*Run{r}); err != nil {
-		k.worker.config.Log.Warn("node could not recheck a running task",
-			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
-	}
 }
 
 // LongRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
@@ -158,7 +148,7 @@ func (r *Run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
 
 // WriteStarts writes the start and the node of attempts that have run for long to their rows. If an application has
 // locked a row, the next look writes it.
-func (k *leaseRenewer) WriteStarts(ctx context.Context, runs []*Run) error {
+func (w *Worker) WriteStarts(ctx context.Context, runs []*Run) error {
 	now := time.Now()
 	var claims []taskdb.Claim
 	var starts []time.Time
@@ -172,14 +162,14 @@ func (k *leaseRenewer) WriteStarts(ctx context.Context, runs []*Run) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	written, err := k.worker.config.Statements.Start(
-		ctx, k.worker.config.EnginePool, k.worker.config.Number, claims, starts,
+	written, err := w.config.Statements.Start(
+		ctx, w.config.EnginePool, w.config.Number, claims, starts,
 	)
 	if err != nil {
 		return err
 	}
 	for _, fence := range written {
-		if r := k.worker.byFence(fence); r != nil {
+		if r := w.byFence(fence); r != nil {
 			r.mu.Lock()
 			r.attempt.written = true
 			r.mu.Unlock()
