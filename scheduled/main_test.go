@@ -267,8 +267,8 @@ func (p *prepared) oneBatch(queue string, n int) {
 		if _, err := tx.Exec(p.T.Context(), taskdb.EnterSQL); err != nil {
 			return err
 		}
-		lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: queue, Type: "JOB"}, Room: n, Slots: 1}
-		taken, err := p.statements.Claim(p.T.Context(), tx, nil, 0, time.Minute, []taskdb.LaneQuota{lane}, n)
+		lane := taskdb.Grant{Lane: taskdb.Lane{Queue: queue, Type: "JOB"}, Tasks: n}
+		taken, err := p.statements.Claim(p.T.Context(), tx, nil, 0, time.Minute, []taskdb.Grant{lane})
 		if err != nil {
 			return err
 		}

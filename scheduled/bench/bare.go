@@ -86,16 +86,16 @@ func (b *bareEngine) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err
 }
 
 func (b *bareEngine) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedTask, error) {
-	var due []taskdb.LaneQuota
+	var due []taskdb.Grant
 	for _, l := range lanes {
 		if l.DueIn <= 0 {
-			due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: maxBareTasks})
+			due = append(due, taskdb.Grant{Lane: l, Tasks: max(maxBareTasks/len(lanes), 1)})
 		}
 	}
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return b.statements.Claim(ctx, tx, nil, 0, scheduled.DefaultStartAllowance, due, maxBareTasks)
+	return b.statements.Claim(ctx, tx, nil, 0, scheduled.DefaultStartAllowance, due)
 }
 
 func (b *bareEngine) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {

@@ -204,9 +204,9 @@ func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
 	if err != nil {
 		return nil, err
 	}
-	var due []taskdb.LaneQuota
+	var due []taskdb.Grant
 	for _, l := range r.mine(lanes.Tasks, lanes.Paused) {
-		due = append(due, taskdb.LaneQuota{Lane: l, Cost: 1, Room: inlineMostPerPass})
+		due = append(due, taskdb.Grant{Lane: l, Tasks: inlineMostPerPass})
 	}
 	if len(due) == 0 {
 		return nil, nil
@@ -214,7 +214,7 @@ func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
 	if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
 		return nil, fmt.Errorf("enter the engine's context: %w", err)
 	}
-	taken, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, due, inlineMostPerPass)
+	taken, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, due)
 	if err != nil {
 		return nil, err
 	}

@@ -46,8 +46,8 @@ var (
 var contentMutants = []mutant{
 	{
 		name: "claims by type before priority", by: []string{"priority"}, steer: backlog,
-		edits: []edit{{engine + "internal/taskdb/claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
-			"ORDER BY waiting.is_near, lane.type, lane.priority DESC,"}},
+		edits: []edit{{engine + "internal/plan/plan.go", "cmp.Or(cmp.Compare(b.Priority, a.Priority),",
+			"cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(b.Priority, a.Priority),"}},
 	},
 	{
 		name: "the attempt is wrong in one line of forty", by: []string{"line"}, steer: busy,

@@ -96,7 +96,7 @@ var followMutants = []mutant{
 		// Passes leave them, so priority notices it, too. But urgency is to notice it by itself, because it knows nothing
 		// of passes.
 		name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: wide,
-		edits: []edit{{engine + "internal/leader/claims.go", "		case b.Room == 0:\n",
-			"		case b.Room == 0 || b.Priority == 60 && time.Now().Unix()%12 < 9:\n"}},
+		edits: []edit{{engine + "internal/leader/claims.go", "			return slices.Contains(slow, one.Key())\n",
+			"			return slices.Contains(slow, one.Key()) || one.Priority == 60 && time.Now().Unix()%12 < 9\n"}},
 	},
 }

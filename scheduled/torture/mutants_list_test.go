@@ -297,7 +297,7 @@ var mutants = []mutant{
 			{engine + "instance.go",
 				"if i.health.listens(on); on {", "if i.health.listens(on); on && ctx == nil {"},
 			{
-				engine + "internal/leader/leader.go", "found := Look{Next: l.nextDue(seen.listed), Tick: -1}",
+				engine + "internal/leader/leader.go", "found := Look{Next: l.plan(seen.listed, nil).First, Tick: -1}",
 				"found := Look{Next: -1, Tick: -1}",
 			},
 		},
@@ -425,7 +425,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
-		edits: []edit{{engine + "internal/taskdb/claim.go", "ORDER BY waiting.is_near, lane.priority DESC,",
-			"ORDER BY waiting.is_near, lane.priority,"}},
+		edits: []edit{{engine + "internal/plan/plan.go", "cmp.Or(cmp.Compare(b.Priority, a.Priority),",
+			"cmp.Or(cmp.Compare(a.Priority, b.Priority),"}},
 	},
 }

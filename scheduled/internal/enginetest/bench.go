@@ -81,10 +81,8 @@ func (b *Bench) InTx(do func(tx pgx.Tx)) {
 	}
 }
 
-// ClaimFrom claims from lanes as a pass does. The start allowance is 1 minute.
-func (b *Bench) ClaimFrom(
-	now time.Time, lookAhead time.Duration, most int, lanes ...taskdb.LaneQuota,
-) []taskdb.ClaimedTask {
+// ClaimFrom claims as a pass does. The start allowance is 1 minute.
+func (b *Bench) ClaimFrom(now time.Time, lookAhead time.Duration, grants ...taskdb.Grant) []taskdb.ClaimedTask {
 	b.T.Helper()
 	var taken []taskdb.ClaimedTask
 	b.InTx(func(tx pgx.Tx) {
@@ -92,18 +90,17 @@ func (b *Bench) ClaimFrom(
 			b.T.Fatal(err)
 		}
 		var err error
-		if taken, err = b.Claim(b.T.Context(), tx, &now, lookAhead, time.Minute, lanes, most); err != nil {
+		if taken, err = b.Claim(b.T.Context(), tx, &now, lookAhead, time.Minute, grants); err != nil {
 			b.T.Fatal(err)
 		}
 	})
 	return taken
 }
 
-// Jobs is the lane of plain JOB tasks.
-func Jobs(priority, pool, room int) taskdb.LaneQuota {
-	return taskdb.LaneQuota{
-		Lane: taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}, Pool: pool, Room: room, Near: room,
-		Slots: room,
+// Jobs grants some plain JOB tasks.
+func Jobs(priority, tasks int) taskdb.Grant {
+	return taskdb.Grant{
+		Lane: taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}, Tasks: tasks, Near: true,
 	}
 }
 
@@ -111,7 +108,7 @@ func Jobs(priority, pool, room int) taskdb.LaneQuota {
 func (b *Bench) Take(now time.Time) map[string]taskdb.Claim {
 	b.T.Helper()
 	holds := map[string]taskdb.Claim{}
-	for _, c := range b.ClaimFrom(now, 0, 1000, Jobs(0, 0, 1000)) {
+	for _, c := range b.ClaimFrom(now, 0, Jobs(0, 1000)) {
 		if c.Fence != nil {
 			holds[c.ID] = c.Claim()
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -19,83 +21,202 @@ import (
 
 // Pass resumes tasks whose pause has ended, and fires the recurring tasks that are due. Then it claims as many due
 // tasks as there is room for, and hands them to River, in one transaction. If the data of some task cannot be claimed,
-// or if a statement takes too long, the pass tries again with half as many tasks. The leader fails a single task that
-// cannot be claimed. It leaves a single task alone for a while if claiming it takes too long, or has to wait for a
-// lock.
+// or if a statement takes too long, the pass tries again with half as many tasks. A single task that cannot be claimed
+// is given up (quarantine.go).
 func (l *Leader) Pass(ctx context.Context) (Look, error) {
 	began := time.Now()
 	if l.pausesEnd {
 		l.resumeDue(ctx)
 	}
-	forked, tried := 0, false
+	fired, forked := false, 0
+	var slow []taskdb.LaneKey
 	for {
-		found, lanes, err := l.claimOnce(ctx, l.Claims.Now(), !tried)
+		found, next, err := l.claimOnce(ctx, !fired, slow)
 		switch {
-		case err == nil && len(lanes.fires) > 0 && !tried:
-			tried = true
-			forked = l.fire(ctx, lanes.fires)
+		case err == nil && !fired && len(next.Fires) > 0:
+			fired, forked = true, l.fire(ctx, next.Fires)
 		case err == nil:
 			l.Claims.Grow()
-			if found.Forked = forked; forked > 0 || l.pausesEnd {
+			if found.Forked = forked; forked > 0 || l.pausesEnd || len(slow) > 0 {
 				found.Next = 0
 			}
 			return found, nil
-		case l.conn.IsClosed():
+		case l.conn.IsClosed() || !pg.IsDataError(err) && !pg.IsTimeout(err):
 			return Look{}, err
-		case (pg.IsDataError(err) || pg.IsTimeout(err)) && l.Claims.Shrink(l.Claims.Now()):
-		case pg.IsDataError(err) || pg.IsTimeout(err):
-			done, apartErr := l.FailBroken(ctx, lanes)
-			switch {
-			case apartErr == nil && done > 0 && pg.IsTimeout(err) && time.Since(began) > MaxPassTime:
-				return Look{}, nil // one by one it may take minutes, so ticks must come between
-			case apartErr == nil && done > 0: // try again without these tasks
-			case pg.IsTimeout(err) && (apartErr == nil || pg.IsTimeout(apartErr)):
-				// The cause has passed, or no task can be claimed. The pass would try for ever if it went on here.
-				return Look{Next: 100 * time.Millisecond, Stuck: true}, nil
-			default:
-				return Look{}, errors.Join(err, apartErr)
-			}
+		case l.Claims.Shrink(l.Claims.Now()): // try again
+		case next == nil || len(next.Last()) == 0: // it could not look
+			return Look{Next: stuckPause, Stuck: true}, nil
 		default:
-			return Look{}, err
+			one := next.Last()[0]
+			gaveUp, apartErr := l.claimApart(ctx, one)
+			switch {
+			case apartErr != nil && !pg.IsTimeout(apartErr):
+				return Look{}, errors.Join(err, apartErr)
+			case pg.IsTimeout(err) && !gaveUp: // the cause has passed, or no task can be claimed
+				return Look{Next: stuckPause, Stuck: true}, nil
+			case time.Since(began) > MaxPassTime: // one by one it may take minutes, so ticks must come between
+				return Look{}, nil
+			case pg.IsTimeout(err): // the next tasks of the lane may take as long, and the other lanes must not wait
+				slow = append(slow, one.Key())
+			}
 		}
 	}
 }
 
-// MaxPassTime is how long a pass goes on with tasks that take too long or wait for locks. While an index is made, all
-// tasks do. The tasks that the leader has left alone come back after a while, so without a limit the pass might never
-// end.
-const MaxPassTime = 2 * time.Second
+const (
+	// MaxPassTime is how long a pass goes on with tasks that take too long or wait for locks. While an index is made,
+	// all tasks do. The tasks that the leader has left alone come back after a while, so without a limit the pass might
+	// never end.
+	MaxPassTime = 2 * time.Second
+	// stuckPause is the pause after a pass that could not claim anything.
+	stuckPause = 100 * time.Millisecond
+)
 
-// ClaimPlan lists the lanes that a pass has to work on.
-type ClaimPlan struct {
-	Due   []taskdb.LaneQuota
-	fires []taskdb.Lane // of recurring tasks
-}
-
-// claimOnce is a pass that takes at most this many tasks. It also returns the lanes that it took them from. If
-// firesFirst is true and recurring tasks are due, it takes nothing, because the occurrences that they fork may be more
+// claimOnce looks and claims once, in a transaction. It leaves out the lanes in slow. It also returns the plan. If
+// firesFirst is true and recurring tasks are due, it claims nothing, because the occurrences that they fork may be more
 // urgent.
-func (l *Leader) claimOnce(ctx context.Context, most int, firesFirst bool) (found Look, lanes ClaimPlan, err error) {
+func (l *Leader) claimOnce(
+	ctx context.Context, firesFirst bool, slow []taskdb.LaneKey,
+) (found Look, next *plan.Plan, err error) {
 	var taken []taskdb.ClaimedTask
-	err = l.Transaction(ctx, func(tx pgx.Tx) error {
-		if lanes, found, err = l.PlanClaims(ctx, tx); err != nil {
+	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+		listed, more, err := l.look(ctx, tx)
+		if err != nil || more { // a lane that the look has not listed may be more urgent
 			return err
 		}
-		if len(lanes.Due) == 0 || firesFirst && len(lanes.fires) > 0 {
+		listed.Tasks = slices.DeleteFunc(listed.Tasks, func(one taskdb.Lane) bool {
+			return slices.Contains(slow, one.Key())
+		})
+		next = l.plan(listed, l.jobs.List)
+		if firesFirst && len(next.Fires) > 0 {
 			return nil
 		}
-		taken, err = l.claimAndInsert(ctx, tx, lanes.Due, most)
+		taken, err = l.claim(ctx, tx, next, l.Claims.Now())
 		return err
 	})
-	if err != nil {
-		return Look{}, lanes, fmt.Errorf("pass: %w", err)
+	switch {
+	case err != nil:
+		return Look{}, next, fmt.Errorf("pass: %w", err)
+	case next == nil:
+		return Look{}, &plan.Plan{}, nil
 	}
 	found.Claimed, found.Expired = l.recordClaimed(ctx, taken)
+	found.Next, found.Full = next.Then, next.Full
 	if len(taken) > 0 {
 		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
 		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "ids", claimedIDs(taken))
 	}
-	return found, lanes, nil
+	return found, next, nil
+}
+
+// look lists the lanes and River's jobs.
+func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes, more bool, err error) {
+	var batch pgx.Batch
+	batch.Queue(taskdb.EnterSQL)
+	// There may be thousands of lanes. The next tick lists those that become due later.
+	now := l.session.Clock.Now()
+	l.Lanes.Queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
+	l.jobs.Queue(l.statements, &batch)
+	results := tx.SendBatch(ctx, &batch)
+	_, err = results.Exec()
+	if err == nil {
+		listed, more, err = l.Lanes.read(results, l.session.Clock.Now())
+	}
+	if err == nil {
+		err = l.jobs.Read(results)
+	}
+	if err = errors.Join(err, results.Close()); err != nil {
+		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
+		err = fmt.Errorf("look: %w", err)
+	}
+	return listed, more, err
+}
+
+// maxClaiming is how long a pass begins further statements that claim. Each of them stands for lanes whose tasks others
+// have locked.
+const maxClaiming = time.Second
+
+// claim claims at most so many tasks by a plan, and hands them to River.
+func (l *Leader) claim(
+	ctx context.Context, tx pgx.Tx, next *plan.Plan, most int,
+) (taken []taskdb.ClaimedTask, err error) {
+	began, aside := time.Now(), l.quarantinedIDs()
+	if peeks := next.Peeks(most); len(peeks) > 0 {
+		found, err := l.statements.Peek(ctx, tx, nil, l.config.LookAhead, peeks, aside...)
+		if err != nil {
+			return nil, err
+		}
+		next.Peeked(peeks, found)
+	}
+	var jobs []river.InsertManyParams
+	for again := true; again && time.Since(began) < maxClaiming; {
+		grants := next.Grants(most - len(taken))
+		if len(grants) == 0 {
+			break
+		}
+		some, err := l.statements.Claim(ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, grants, aside...)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, l.jobsOf(some, grants)...)
+		taken = append(taken, some...)
+		again = next.Claimed(some)
+	}
+	return taken, l.insert(ctx, tx, jobs)
+}
+
+// insert hands jobs to River.
+func (l *Leader) insert(ctx context.Context, tx pgx.Tx, jobs []river.InsertManyParams) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	began := time.Now()
+	if _, err := l.config.River.InsertManyFastTx(ctx, tx, jobs); err != nil {
+		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
+	}
+	l.metrics.InsertedJobs.Add(float64(len(jobs)))
+	l.metrics.InsertTook.Observe(time.Since(began).Seconds())
+	return nil
+}
+
+// jobsOf makes River jobs of claimed tasks. The tasks of a job are of one lane.
+func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs []river.InsertManyParams) {
+	lanes, order, known := map[taskdb.LaneKey][]taskdb.ClaimedTask{}, []taskdb.LaneKey(nil), l.rates()
+	for _, c := range taken {
+		if c.Fence == nil {
+			continue
+		}
+		if key := c.Key(); lanes[key] == nil {
+			order = append(order, key)
+		}
+		lanes[c.Key()] = append(lanes[c.Key()], c)
+	}
+	granted := map[taskdb.LaneKey]taskdb.Grant{} // a task whose priority a trigger has changed has none
+	for _, one := range grants {
+		granted[one.Key()] = one
+	}
+	for _, key := range order {
+		for _, claims := range batchesOf(lanes[key], granted[key].JobSize(len(lanes[key]))) {
+			jobs = append(jobs, riverjobs.JobOf(key.Queue, key.Type, key.Priority, known.Window(key.Type), claims))
+		}
+	}
+	return jobs
+}
+
+// batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most plan.MaxBatchBytes bytes of
+// payloads unless it is a single task.
+func batchesOf(taken []taskdb.ClaimedTask, size int) (batches [][]taskdb.Claim) {
+	bytes := 0
+	for i, c := range taken {
+		last := len(batches) - 1
+		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > plan.MaxBatchBytes {
+			batches, bytes = append(batches, make([]taskdb.Claim, 0, min(size, len(taken)-i))), 0
+			last++
+		}
+		batches[last] = append(batches[last], c.Claim())
+		bytes += c.Bytes
+	}
+	return batches
 }
 
 // maxLoggedIDs bounds the ids in a line of the log. A pass may claim thousands of tasks.
@@ -121,7 +242,7 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 	if len(taken) > 0 {
 		l.unwritten, l.claimedAt = true, time.Now()
 	}
-	rates{bytes: l.sizes}.claimed(taken)
+	plan.Rates{Bytes: l.sizes}.Learn(taken)
 	var dead []failures.Failure
 	for _, c := range taken {
 		if of := l.metrics.Of(c.Type); c.Fence != nil {
@@ -144,129 +265,4 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 		l.log.Warn("tasks expired before they could start", "tasks", len(dead))
 	}
 	return len(taken) - len(dead), len(dead)
-}
-
-// claimAndInsert claims tasks and hands them to River.
-func (l *Leader) claimAndInsert(
-	ctx context.Context, tx pgx.Tx, lanes []taskdb.LaneQuota, most int,
-) ([]taskdb.ClaimedTask, error) {
-	taken, err := l.claimRounds(ctx, tx, lanes, most)
-	if err != nil {
-		return nil, err
-	}
-	return taken, l.insert(ctx, tx, taken, lanes)
-}
-
-// PlanClaims lists the lanes with something due, and the room for it.
-func (l *Leader) PlanClaims(ctx context.Context, tx pgx.Tx) (lanes ClaimPlan, found Look, err error) {
-	var batch pgx.Batch
-	batch.Queue(taskdb.EnterSQL)
-	// There may be thousands of lanes. The next tick lists those that become due later.
-	now := l.session.Clock.Now()
-	l.Lanes.Queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
-	l.jobs.Queue(l.statements, &batch)
-	results := tx.SendBatch(ctx, &batch)
-	listed, more, err := l.readPlan(results)
-	if err = errors.Join(err, results.Close()); err != nil {
-		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
-		return ClaimPlan{}, Look{}, fmt.Errorf("look: %w", err)
-	}
-	if found.Next = -1; more { // a lane that the look has not listed may be more urgent
-		return lanes, Look{}, nil
-	}
-	for _, b := range budget(taskdb.Unpaused(listed.Recurring, listed.Paused), l.workingNodes(), nil, rates{}) {
-		if b.DueIn <= 0 {
-			lanes.fires = append(lanes.fires, b.Lane)
-		} else if found.Next < 0 || b.DueIn < found.Next {
-			found.Next = b.DueIn
-		}
-	}
-	for _, b := range budget(taskdb.Unpaused(listed.Tasks, listed.Paused), l.workingNodes(), l.jobs.List, l.rates()) {
-		switch in := b.DueIn - l.config.LookAhead; {
-		case in > 0:
-			if found.Next < 0 || in < found.Next {
-				found.Next = in
-			}
-		case b.Room == 0:
-			found.Full = true
-		default:
-			lanes.Due = append(lanes.Due, b)
-			if b.DueIn > 0 && (found.Next < 0 || b.DueIn < found.Next) {
-				found.Next = b.DueIn // the next pass claims it then, if this pass cannot claim it ahead
-			}
-		}
-	}
-	return lanes, found, nil
-}
-
-func (l *Leader) readPlan(results pgx.BatchResults) (listed taskdb.ListedLanes, more bool, err error) {
-	if _, err := results.Exec(); err != nil {
-		return listed, false, err
-	}
-	if listed, more, err = l.Lanes.read(results, l.session.Clock.Now()); err != nil {
-		return listed, false, err
-	}
-	return listed, more, l.jobs.Read(results)
-}
-
-// insert hands claimed tasks to River, in batches of one lane each.
-func (l *Leader) insert(ctx context.Context, tx pgx.Tx, taken []taskdb.ClaimedTask, lanes []taskdb.LaneQuota) error {
-	type key struct {
-		queue, kind string
-		priority    int
-		near        bool
-	}
-	type lot struct {
-		taken []*taskdb.ClaimedTask
-		pool  int
-		slots int // the number of slots that the tasks are spread over
-	}
-	budgets := map[key]taskdb.LaneQuota{}
-	for _, b := range lanes {
-		budgets[key{b.Queue, b.Type, b.Priority, false}] = b
-	}
-	var order []key
-	lots := map[key]*lot{}
-	near := map[int]int{} // by pool
-	now := l.session.Clock.Now()
-	for i := range taken {
-		c := &taken[i]
-		if c.Fence == nil {
-			continue
-		}
-		k := key{c.Queue, c.Type, c.Priority, false}
-		b := budgets[k]
-		k.near = c.Due.After(now)
-		if lots[k] == nil {
-			order, lots[k] = append(order, k), &lot{pool: b.Pool, slots: b.Slots}
-			if k.near {
-				lots[k].slots = b.Ahead / 2 // more tasks may be near their time, and must fit too
-			}
-		}
-		if k.near {
-			near[b.Pool]++
-		}
-		lots[k].taken = append(lots[k].taken, c)
-	}
-	var jobs []river.InsertManyParams
-	known := l.rates()
-	for _, k := range order {
-		tasks := len(lots[k].taken)
-		if k.near {
-			tasks = near[lots[k].pool]
-		}
-		for _, holds := range batchesOf(lots[k].taken, batchSize(known.fits(k.kind), tasks, lots[k].slots)) {
-			jobs = append(jobs, riverjobs.JobOf(k.queue, k.kind, k.priority, known.window(k.kind), holds))
-		}
-	}
-	if len(jobs) == 0 {
-		return nil
-	}
-	began := time.Now()
-	if _, err := l.config.River.InsertManyFastTx(ctx, tx, jobs); err != nil {
-		return fmt.Errorf("hand %d batches to River: %w", len(jobs), err)
-	}
-	l.metrics.InsertedJobs.Add(float64(len(jobs)))
-	l.metrics.InsertTook.Observe(time.Since(began).Seconds())
-	return nil
 }

@@ -29,3 +29,41 @@ func TestClaimedIDs(t *testing.T) {
 		t.Errorf("of no task: %q", got)
 	}
 }
+
+func TestBatchesOf(t *testing.T) {
+	t.Parallel()
+	fence := int64(1)
+	of := func(sizes ...int) (found []taskdb.ClaimedTask) {
+		for i, size := range sizes {
+			found = append(found, taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
+		}
+		return found
+	}
+	for _, test := range []struct {
+		taken []taskdb.ClaimedTask
+		size  int
+		want  string
+	}{
+		{nil, 3, "[]"},
+		{of(1, 1, 1, 1, 1, 1, 1), 3, "[3 3 1]"},
+		{of(1, 1), 250, "[2]"},
+		{of(600<<10, 600<<10, 100<<10, 1), 250, "[1 3]"},
+		{of(2<<20, 2<<20, 1), 250, "[1 1 1]"},
+		{of(512<<10, 512<<10, 512<<10), 250, "[2 1]"},
+	} {
+		sizes := []int{}
+		next := 0
+		for _, holds := range batchesOf(test.taken, test.size) {
+			sizes = append(sizes, len(holds))
+			for _, h := range holds {
+				if h.ID != fmt.Sprint(next) {
+					t.Errorf("task %s, want %d: the order is lost", h.ID, next)
+				}
+				next++
+			}
+		}
+		if fmt.Sprint(sizes) != test.want || next != len(test.taken) {
+			t.Errorf("%d tasks by %d: %v, want %s", len(test.taken), test.size, sizes, test.want)
+		}
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -37,9 +35,8 @@ const nobody = ""
 // reclaimStrays takes back the running jobs of nodes that the leader had declared dead before they fetched the jobs.
 func (l *Leader) reclaimStrays(ctx context.Context) (err error) {
 	live := l.numbers()
-	for _, client := range l.jobs.Clients() {
-		number, parseErr := strconv.ParseInt(strings.TrimPrefix(client, taskdb.ClientPrefix), 10, 64)
-		if parseErr != nil || slices.Contains(live, number) {
+	for _, number := range l.jobs.Nodes() {
+		if slices.Contains(live, number) {
 			continue
 		}
 		if l.conn.IsClosed() {

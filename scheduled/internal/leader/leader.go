@@ -17,6 +17,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
@@ -171,7 +172,7 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	l.session.Clock.Learn(seen.now, sent, time.Now())
 	l.nodes = seen.nodes
 	fresh := l.Lanes.Work(l.workingNodes()) || seen.more
-	found := Look{Next: l.nextDue(seen.listed), Tick: -1}
+	found := Look{Next: l.plan(seen.listed, nil).First, Tick: -1}
 	l.reclaimed = false
 	l.walkOn(ctx)
 	if !fresh { // else it has not read all lanes
@@ -218,41 +219,24 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	return seen, nil
 }
 
-// nextDue is in how long the leader has to look again, because a lane that some node works has a task within the
-// look-ahead.
-func (l *Leader) nextDue(listed taskdb.ListedLanes) time.Duration {
-	next := time.Duration(-1)
-	lanes := slices.Concat(
-		taskdb.Unpaused(listed.Tasks, listed.Paused), taskdb.Unpaused(listed.Recurring, listed.Paused),
-	)
-	for _, b := range budget(lanes, l.workingNodes(), nil, rates{}) {
-		in := max(b.DueIn-l.ahead(b.Lane), 0)
-		if next < 0 || in < next {
-			next = in
-		}
-	}
-	return next
+// plan makes the plan for lanes that a look has listed.
+func (l *Leader) plan(listed taskdb.ListedLanes, jobs []plan.Job) *plan.Plan {
+	return plan.New(plan.Input{
+		Lanes: slices.Concat(listed.Tasks, listed.Recurring), Paused: listed.Paused, Nodes: l.workingNodes(),
+		Jobs: jobs, Rates: l.rates(), LookAhead: l.config.LookAhead,
+	})
 }
 
 // rates are how long handlers run, as this node has measured and the other nodes have published, and how large payloads
 // are.
-func (l *Leader) rates() rates {
+func (l *Leader) rates() plan.Rates {
 	known := []map[string]time.Duration{l.config.Averages()}
 	for _, node := range l.nodes {
 		if node.Number != l.session.Number {
 			known = append(known, node.Averages)
 		}
 	}
-	return rates{meanOf(known), l.sizes}
-}
-
-// ahead is how long before its time the leader looks at a lane. For recurring tasks it is 0, because only at the fire
-// can the leader see whether an earlier occurrence has ended.
-func (l *Leader) ahead(one taskdb.Lane) time.Duration {
-	if one.Recurring {
-		return 0
-	}
-	return l.config.LookAhead
+	return plan.Rates{Took: plan.Mean(known), Bytes: l.sizes}
 }
 
 // workingNodes leaves out nodes whose lock is free. They are dead or about to die, and would not work tasks that

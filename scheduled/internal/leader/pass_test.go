@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
@@ -173,29 +171,33 @@ END $$;
 CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 WHEN (NEW.id IN ('refused', 'left out') AND NEW.status <> OLD.status AND NEW.status <> 'FAILED') EXECUTE FUNCTION refuse()`
 
-// While the leader looks for a task that cannot be claimed, less urgent tasks do not go before more urgent ones.
-func TestFailBrokenKeepsTheOrder(t *testing.T) {
+// A task that cannot be claimed fails, but not before it is its turn. The others are claimed in their order.
+func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	l := b.elected(slots(1))
-	b.Add("first", func(task *store.Task) { task.Priority = 5 })
-	for id, priority := range map[string]int{"second": 5, "less urgent": 0, "refused": -5} {
-		b.Add(id, func(task *store.Task) { task.Priority = priority })
-	}
-	b.Exec(refuseSQL)
-	var lanes ClaimPlan
-	err := l.Transaction(t.Context(), func(tx pgx.Tx) (err error) {
-		lanes, _, err = l.PlanClaims(t.Context(), tx)
-		return err
-	})
-	if err != nil || len(lanes.Due) != 3 {
-		t.Fatalf("%d lanes, %v", len(lanes.Due), err)
-	}
-	if failed, err := l.FailBroken(t.Context(), lanes); failed != 1 || err != nil {
-		t.Errorf("%d tasks are given up, %v", failed, err)
-	}
-	if got, want := b.states(), "first EXECUTING, less urgent QUEUED, refused FAILED, second QUEUED"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	for _, test := range []struct {
+		slots int
+		want  string
+	}{
+		{1, "first EXECUTING, less urgent QUEUED, refused QUEUED, second QUEUED"},
+		{9, "first EXECUTING, less urgent EXECUTING, refused FAILED, second EXECUTING"},
+	} {
+		b := newBench(t)
+		l := b.elected(slots(test.slots))
+		b.Add("first", func(task *store.Task) { task.Priority = 5 })
+		for id, priority := range map[string]int{"second": 5, "less urgent": 0, "refused": -5} {
+			b.Add(id, func(task *store.Task) { task.Priority = priority })
+		}
+		b.Exec(refuseSQL)
+		for more := true; more; {
+			found, err := l.Pass(t.Context())
+			if err != nil || found.Stuck {
+				t.Fatalf("%+v, %v", found, err)
+			}
+			more = found.Claimed > 0
+		}
+		if got := b.states(); got != test.want {
+			t.Errorf("%d slots: %s, want %s", test.slots, got, test.want)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,50 +16,39 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// errUndone rolls back a claim that the leader made only to see whether it can be made.
-var errUndone = errors.New("the claim is undone")
-
-// FailBroken finds the lanes whose first task cannot be claimed, and gives these tasks up. It returns how many. It
-// claims the most urgent first task that can be claimed, so that passes get on even if each claim takes too long. It
-// only tries the first tasks of the other lanes, and rolls their claims back. Otherwise these tasks would overtake the
-// second task of the most urgent lane.
-func (l *Leader) FailBroken(ctx context.Context, lanes ClaimPlan) (failed int, err error) {
-	claimedOne := false
-	for _, one := range lanes.Due {
-		one.Room, one.Cost, one.Near, one.Ahead = 1, 1, min(one.Near, 1), max(one.Ahead, 1)
-		var head *taskdb.LaneHead
-		var taken []taskdb.ClaimedTask
-		try := func(tx pgx.Tx) (err error) {
-			if taken, err = l.claimAndInsert(ctx, tx, []taskdb.LaneQuota{one}, 1); err == nil && claimedOne {
-				err = errUndone
-			}
+// claimApart claims the first task of a lane by itself. If it cannot be claimed, claimApart gives it up.
+func (l *Leader) claimApart(ctx context.Context, one taskdb.Grant) (gaveUp bool, err error) {
+	var head *taskdb.LaneHead
+	var taken []taskdb.ClaimedTask
+	one.Tasks = 1
+	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
+			return fmt.Errorf("enter the engine's context: %w", err)
+		}
+		aside := l.quarantinedIDs()
+		head, err = l.statements.LockHead(ctx, tx, one.Lane, l.config.LookAhead, aside...)
+		if err != nil || head == nil {
 			return err
 		}
-		err := l.Transaction(ctx, func(tx pgx.Tx) (err error) {
-			if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
-				return fmt.Errorf("enter the engine's context: %w", err)
-			}
-			head, err = l.statements.LockHead(ctx, tx, one.Lane, l.config.LookAhead, l.quarantinedIDs()...)
-			if err != nil || head == nil {
-				return err
-			}
-			return pg.Twice(func() error { return pgx.BeginFunc(ctx, tx, try) })
+		return pg.Twice(func() error {
+			return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+				taken, err = l.statements.Claim(
+					ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, []taskdb.Grant{one}, aside...)
+				if err != nil {
+					return err
+				}
+				return l.insert(ctx, tx, l.jobsOf(taken, nil))
+			})
 		})
-		switch {
-		case errors.Is(err, errUndone):
-		case err == nil:
-			l.recordClaimed(ctx, taken)
-			claimedOne = claimedOne || len(taken) > 0
-		case head == nil || !pg.IsDataError(err) && !pg.IsTimeout(err):
-			return failed, err
-		default:
-			failed++
-			if err := l.giveUp(ctx, *head, err); err != nil {
-				return failed, err
-			}
-		}
+	})
+	switch {
+	case err == nil:
+		l.recordClaimed(ctx, taken)
+		return false, nil
+	case head == nil || !pg.IsDataError(err) && !pg.IsTimeout(err):
+		return false, err
 	}
-	return failed, nil
+	return true, l.giveUp(ctx, *head, err)
 }
 
 // giveUp fails a task that cannot be claimed or fired because of its data or an application's trigger. If that takes

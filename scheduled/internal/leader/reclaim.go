@@ -14,6 +14,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -55,7 +56,7 @@ func (l *Leader) reclaimNode(ctx context.Context, number int64) (done bool, err 
 		l.endHandlers(ctx, tx, number)
 		client, why := taskdb.ClientID(number), fmt.Sprintf("node %d died", number)
 		ending := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, why) }
-		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.Of(client), ending)
+		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.Of(number), ending)
 		if err != nil || left {
 			return err
 		}
@@ -102,7 +103,7 @@ const whyNeverBegan = "its node died before the task could begin"
 func (l *Leader) notBegun(ctx context.Context, tx pgx.Tx, job jobRow, settlements []taskdb.Settlement) error {
 	var about riverjobs.Metadata
 	_ = json.Unmarshal([]byte(job.Metadata), &about) // what somebody has damaged says nothing
-	if about.Window <= 0 || job.State != riverjobs.Running {
+	if about.Window <= 0 || job.State != plan.Running {
 		return nil
 	}
 	isLeft, err := l.leftOf(ctx, tx, settlements)
@@ -133,7 +134,7 @@ func (l *Leader) endJobs(
 	var settlements []taskdb.Settlement
 	for _, job := range jobs {
 		ended[job.ID] = true
-		if job.State != riverjobs.Running && job.State != riverjobs.Available {
+		if job.State != plan.Running && job.State != plan.Available {
 			continue // River has finished it, and nobody reads it again
 		}
 		holds, err := riverjobs.DecodeClaims(job.Tasks)

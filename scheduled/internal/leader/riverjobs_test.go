@@ -50,7 +50,7 @@ func TestRiverJobs(t *testing.T) {
 		b.see(&jobs)
 		for _, one := range jobs.List {
 			age := one.Age.Round(5 * time.Second)
-			found = append(found, fmt.Sprintf("%s %s %q %d %s", one.Queue, one.State, one.Client, one.Tasks, age))
+			found = append(found, fmt.Sprintf("%s %s %d %d %s", one.Queue, one.State, one.Node, one.Tasks, age))
 		}
 		return found
 	}
@@ -64,21 +64,21 @@ func TestRiverJobs(t *testing.T) {
 	insert("d", "completed", "x", fmt.Sprintf(`{"tasks": -5, "due": %d}`, math.MaxInt64))
 	insert("e", "running", "another's", `{"tasks": "many"}`)
 	want := fmt.Sprintf("%q", []string{
-		`a available "" 3 20s`, `b running "tasktable-7" 250 10s`, `c available "" 1 -1m0s`,
-		`d completed "" 1 -2562047h47m15s`, `e running "another's" 1 10s`,
+		`a available 0 3 20s`, `b running 7 250 10s`, `c available 0 1 -1m0s`,
+		`d completed 0 1 -2562047h47m15s`, `e running 0 1 10s`,
 	})
 	for look := range 3 {
 		if got := fmt.Sprintf("%q", list()); got != want {
 			t.Errorf("look %d:\n got %s\nwant %s", look, got, want)
 		}
 	}
-	got := fmt.Sprint(jobs.Waiting(time.Second), jobs.Of(taskdb.ClientID(7)), jobs.Clients(), len(jobs.Ended()))
-	if got != fmt.Sprintf("[%d] [%d] [tasktable-7] 1", first, first+1) {
-		t.Errorf("waiting, of the node, clients, ended: %s", got)
+	got := fmt.Sprint(jobs.Waiting(time.Second), jobs.Of(7), jobs.Nodes(), len(jobs.Ended()))
+	if got != fmt.Sprintf("[%d] [%d] [7] 1", first, first+1) {
+		t.Errorf("waiting, of the node, nodes, ended: %s", got)
 	}
 	b.Exec(`DELETE FROM tasktable.river_job WHERE id = $1`, first)
 	insert("f", "available", "x", `{}`)
-	if got := list(); len(got) != 5 || !slices.Contains(got, `f available "" 1 20s`) || jobs.Next != first+6 {
+	if got := list(); len(got) != 5 || !slices.Contains(got, `f available 0 1 20s`) || jobs.Next != first+6 {
 		t.Errorf("after one has gone and one has come: %q, next %d", got, jobs.Next)
 	}
 	jobs.Forget()
@@ -114,7 +114,7 @@ func TestLongJobsAreReadInTurn(t *testing.T) {
 		ages[one.ID] = one.Age
 	}
 	b.Exec(`DELETE FROM tasktable.river_job WHERE id = 2500`)
-	b.Exec(`UPDATE tasktable.river_job SET state = 'running', attempted_at = now(), attempted_by = ARRAY['b']
+	b.Exec(`UPDATE tasktable.river_job SET state = 'running', attempted_at = now(), attempted_by = ARRAY['tasktable-8']
 		WHERE id = 2501`)
 	for look, want := range []int{2501, 2501, 2500, 2500} {
 		var batch pgx.Batch
@@ -123,8 +123,8 @@ func TestLongJobsAreReadInTurn(t *testing.T) {
 			t.Errorf("look %d reads %d jobs by their ids", look, asked)
 		}
 		b.see(&jobs)
-		if len(jobs.List) != want || len(jobs.Of("b")) != 1 {
-			t.Errorf("look %d: %d jobs, want %d; %d on the other node", look, len(jobs.List), want, len(jobs.Of("b")))
+		if len(jobs.List) != want || len(jobs.Of(8)) != 1 {
+			t.Errorf("look %d: %d jobs, want %d; %d on the other node", look, len(jobs.List), want, len(jobs.Of(8)))
 		}
 		for _, one := range jobs.List {
 			if one.Queue == "long" && (one.Age <= ages[one.ID] || one.Age > time.Hour) {

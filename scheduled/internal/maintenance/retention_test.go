@@ -51,8 +51,8 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 		change(&task)
 	}
 	enginetest.Schedule(b.T, b.Pool, task)
-	lane := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: kind}, Room: 10}
-	for _, c := range b.ClaimFrom(task.At, 0, 10, lane) {
+	lane := taskdb.Grant{Lane: taskdb.Lane{Queue: "default", Type: kind}, Tasks: 10}
+	for _, c := range b.ClaimFrom(task.At, 0, lane) {
 		s := enginetest.Completed(c.Claim())
 		s.Type = kind
 		b.End(enginetest.Noon.Add(-age), s)

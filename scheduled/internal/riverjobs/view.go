@@ -3,12 +3,12 @@ package riverjobs
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -22,24 +22,11 @@ import (
 // A look reads at most maxLong of the jobs that have run for long, in turn. The others of these are in the view as they
 // were. Otherwise each look would take longer the more handlers run.
 type View struct {
-	List  []Seen
+	List  []plan.Job
 	asked []int64   // ids below Next that the look under way reads
 	found []int64   // ids below Next that the former leader knew
 	Next  int64     // the smallest id that the last look cannot have seen
 	at    time.Time // when the last look was, by the database's clock
-}
-
-// Seen is a River job at the time of a look.
-type Seen struct {
-	ID     int64
-	Queue  string
-	Type   string
-	State  string
-	Client string // River's id of the node that runs the job; "": no node runs it
-	Tasks  int
-	// Age is the time since the job could begin: since it was inserted or fetched, and its last task was due, whichever
-	// is later. It is negative while that task is not due.
-	Age time.Duration
 }
 
 const (
@@ -48,16 +35,6 @@ const (
 	// maxLong is how many of these jobs a look reads. With more of them, some looks pass until the leader notices that
 	// one has ended. It makes a look every 250 ms at least while tasks wait for a slot.
 	maxLong = 1000
-)
-
-// MaxInHand is how many tasks the nodes of a pool may have in hand, or twice their slots if that is more. A more urgent
-// task cannot overtake tasks that are in hand.
-const MaxInHand = 20000
-
-// The states of River's jobs that carry claims.
-const (
-	Available = "available"
-	Running   = "running"
 )
 
 // LookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
@@ -99,7 +76,7 @@ func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 	j.asked = append(j.asked[:0], j.found...)
 	long := 0
 	for _, one := range j.List {
-		if one.isLong() {
+		if isLong(one) {
 			if long++; long > maxLong {
 				continue
 			}
@@ -109,7 +86,7 @@ func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 	batch.Queue(s.Schema.SQL(LookSQL), j.Next, pg.OrEmpty(j.asked))
 }
 
-func (s Seen) isLong() bool { return s.State == Running && s.Age >= longAfter }
+func isLong(one plan.Job) bool { return one.State == plan.Running && one.Age >= longAfter }
 
 // Read reads the answer to the statement that Queue has added.
 func (j *View) Read(results pgx.BatchResults) error {
@@ -140,7 +117,7 @@ func (j *View) keepUnasked(now time.Time) {
 		asked[id] = true
 	}
 	since := max(now.Sub(j.at), 0)
-	j.List = slices.DeleteFunc(j.List, func(one Seen) bool { return asked[one.ID] })
+	j.List = slices.DeleteFunc(j.List, func(one plan.Job) bool { return asked[one.ID] })
 	for i := range j.List {
 		j.List[i].Age += since
 	}
@@ -160,9 +137,10 @@ func (j *View) learn(rows []Row) {
 		var metadata Metadata
 		// A job that is not the engine's counts as one task.
 		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata)
-		one := Seen{
+		one := plan.Job{
 			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type),
-			State: taskdb.TextOf(row.State), Client: taskdb.TextOf(row.Client), Tasks: max(metadata.Tasks, 1),
+			State: taskdb.TextOf(row.State), Node: taskdb.NodeOf(taskdb.TextOf(row.Client)),
+			Tasks: max(metadata.Tasks, 1),
 		}
 		if row.Age != nil {
 			one.Age = time.Duration(*row.Age * float64(time.Second))
@@ -179,44 +157,34 @@ func (j *View) Forget() { *j = View{} }
 
 // Waiting returns the jobs that no node has fetched although they could have begun for longer than least.
 func (j *View) Waiting(least time.Duration) []int64 {
-	var ids []int64
-	for _, one := range j.List {
-		if one.State == Available && one.Age > least {
-			ids = append(ids, one.ID)
-		}
-	}
-	return ids
+	return j.ids(func(one plan.Job) bool { return one.State == plan.Available && one.Age > least })
 }
 
-// Of returns the jobs that run on a client.
-func (j *View) Of(client string) []int64 {
-	var ids []int64
-	for _, one := range j.List {
-		if one.State == Running && one.Client == client {
-			ids = append(ids, one.ID)
-		}
-	}
-	return ids
+// Of returns the jobs that run on a node.
+func (j *View) Of(node int64) []int64 {
+	return j.ids(func(one plan.Job) bool { return one.State == plan.Running && one.Node == node })
 }
 
 // Ended returns the jobs that River has finished and nobody has removed.
 func (j *View) Ended() []int64 {
-	var ids []int64
+	return j.ids(func(one plan.Job) bool { return one.State != plan.Running && one.State != plan.Available })
+}
+
+func (j *View) ids(which func(plan.Job) bool) (ids []int64) {
 	for _, one := range j.List {
-		if one.State != Running && one.State != Available {
+		if which(one) {
 			ids = append(ids, one.ID)
 		}
 	}
 	return ids
 }
 
-// Clients returns the clients of nodes that run jobs.
-func (j *View) Clients() []string {
-	var clients []string
+// Nodes returns the nodes that run jobs.
+func (j *View) Nodes() (nodes []int64) {
 	for _, one := range j.List {
-		if strings.HasPrefix(one.Client, taskdb.ClientPrefix) && !slices.Contains(clients, one.Client) {
-			clients = append(clients, one.Client)
+		if one.Node != 0 && !slices.Contains(nodes, one.Node) {
+			nodes = append(nodes, one.Node)
 		}
 	}
-	return clients
+	return nodes
 }

@@ -3,83 +3,28 @@ package taskdb
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// ClaimSQL shares the room of each pool among its lanes, locks that many tasks of each lane, and updates these tasks.
+// ClaimSQL locks some tasks of each lane, the oldest first, and updates them. It locks no other rows.
 //
-// In a pool, tasks that are due come first, then the higher priority, then the older task. Tasks that are only near
-// come after all due tasks, and may take less room. For each lane the statement ranks one task more than fits,
-// because a task that is too large for the room that is left must keep smaller tasks of lower lanes from taking that
-// room.
-//
-// A single lane shares its room with nobody, so Postgres need not rank its tasks, which is a tenth of the time. The
-// statement only asks whether more tasks are due than fit into the room for near tasks. If so, it takes due tasks
-// alone, as many as fit into the whole room. Otherwise it takes due and near tasks, as many as fit into the room for
-// near tasks. There may be fewer tasks than that.
-//
-// The second scan of a lane locks rows as it picks them, and locks no more than the lane's share. It steps over rows
-// that others have locked. It leaves a row that was edited after the statement began to the next pass, because the
-// update cannot see the row's new version. If a lane has fewer rows that can be locked than its share, the answer has
-// a row with the lane and without an id.
+// It steps over rows that others have locked. It leaves a row that was edited after the statement began to the next
+// pass, because the update cannot see the row's new version.
 const ClaimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
     -- Dead index entries may lie before the head that was listed.
-    SELECT number, queue, type, priority, pool, room, least(near, room) AS near, cost, head,
+    SELECT queue, type, priority, head, tasks, CASE WHEN near THEN $2::interval ELSE interval '0' END AS ahead,
         interval '500 ms' AS max_scan
-    FROM unnest($4::text[], $5::text[], $6::int[], $7::int[], $8::int[], $9::int[], $10::int[], $11::timestamptz[])
-        WITH ORDINALITY AS l (queue, type, priority, pool, room, near, cost, head, number)
-), share AS MATERIALIZED (
-    SELECT single.number,
-        least(CASE WHEN single.many_due THEN single.room ELSE single.near END / single.cost, $12::int) AS tasks,
-        NOT single.many_due AS has_near
-    FROM (
-        SELECT lane.*, EXISTS (
-            SELECT FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-                AND t.next_attempt_at BETWEEN lane.head AND clock.now AND t.id <> ALL ($13::text[])
-            OFFSET least(lane.near / lane.cost, $12::int)
-        ) AS many_due
-        FROM lane CROSS JOIN clock
-        WHERE (SELECT count(*) FROM lane) = 1
-        OFFSET 0 -- keeps Postgres from asking twice whether many are due
-    ) AS single
-    UNION ALL
-    SELECT fits.number, count(*) AS tasks, bool_or(fits.is_near) AS has_near
-    FROM (
-        SELECT ranked.number, ranked.is_near
-        FROM (
-            SELECT lane.number, waiting.is_near, CASE WHEN waiting.is_near THEN lane.near ELSE lane.room END AS room,
-                sum(lane.cost) OVER (
-                    PARTITION BY lane.pool
-                    ORDER BY waiting.is_near, lane.priority DESC, waiting.next_attempt_at ROWS UNBOUNDED PRECEDING
-                ) AS place
-            FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
-                SELECT t.next_attempt_at, t.next_attempt_at > clock.now AS is_near
-                FROM tasktable.scheduled_tasks AS t
-                WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-                    AND t.next_attempt_at BETWEEN lane.head AND clock.now + $2::interval AND t.id <> ALL ($13::text[])
-                ORDER BY t.next_attempt_at
-                LIMIT least(lane.room / lane.cost + 1, $12::int)
-            ) AS waiting
-        ) AS ranked
-        WHERE ranked.place <= ranked.room
-        ORDER BY ranked.place
-        LIMIT $12::int
-    ) AS fits
-    WHERE (SELECT count(*) FROM lane) > 1
-    GROUP BY fits.number
+    FROM unnest($4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::int[], $9::boolean[])
+        AS l (queue, type, priority, head, tasks, near)
 ), locked AS MATERIALIZED (
-    SELECT share.number, waiting.*
-    FROM share JOIN lane ON lane.number = share.number CROSS JOIN clock CROSS JOIN LATERAL (
+    SELECT waiting.*
+    FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.ctid AS tid, t.next_attempt_at AS since,
             -- An edit past the checks can bring a time that would not fit the client's.
             greatest(coalesce(t.due_at, t.next_attempt_at), '1970-01-01'::timestamptz) AS due,
@@ -87,13 +32,12 @@ WITH clock AS MATERIALIZED (
                 AS expired
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-            AND t.next_attempt_at
-                BETWEEN lane.head AND clock.now + CASE WHEN share.has_near THEN $2::interval ELSE interval '0' END
-            AND t.id <> ALL ($13::text[])
+            AND t.next_attempt_at BETWEEN lane.head AND clock.now + lane.ahead
+            AND t.id <> ALL ($10::text[])
             -- An application may have locked a million tasks. The other lanes must not wait until they are all passed.
             AND clock_timestamp() < (SELECT clock_timestamp() + lane.max_scan)
         ORDER BY t.next_attempt_at
-        LIMIT share.tasks
+        LIMIT lane.tasks
         FOR UPDATE SKIP LOCKED
     ) AS waiting
 ), updated AS (
@@ -124,13 +68,7 @@ WITH clock AS MATERIALIZED (
 ), ` + recordedSQL + `
 SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
     u.fence, u.revision, u.attempt, u.due, u.since, u.bytes
-FROM updated AS u
-UNION ALL
-SELECT '', lane.type, lane.queue, lane.priority, NULL, 0, 0, '1970-01-01', '1970-01-01', 0
-FROM share JOIN lane ON lane.number = share.number LEFT JOIN (
-    SELECT locked.number, count(*) AS tasks FROM locked GROUP BY locked.number
-) AS got ON got.number = share.number
-WHERE share.tasks > coalesce(got.tasks, 0)`
+FROM updated AS u`
 
 // Claim is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
 // it.
@@ -162,106 +100,96 @@ func (c ClaimedTask) Claim() Claim {
 	return Claim{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
 }
 
-// Claim takes at most `most` tasks that are due, or will be due within lookAhead, from the given lanes. It leaves out
-// the tasks in aside. It must run in a transaction, between EnterSQL and LeaveSQL or the end of the transaction.
-//
-// Claim does not wait for rows. It steps over a row that an application has locked, and takes the tasks behind it. If
-// a lane has only locked rows left, Claim gives the lane's room to the other lanes.
-func (s Queries) Claim(
-	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
-	aside ...string,
-) ([]ClaimedTask, error) {
-	var taken []ClaimedTask
-	for {
-		some, locked, err := s.claimOnce(ctx, q, now, lookAhead, allowance, lanes, most-len(taken), aside)
-		if err != nil {
-			return nil, err
-		}
-		taken = append(some, taken...) // nearly always there are no earlier ones, and then nothing is copied
-		if len(locked) > 0 && len(taken) < most {
-			lanes = lanesLeft(lanes, some, locked)
-		}
-		if len(locked) == 0 || len(taken) >= most || len(lanes) == 0 {
-			slices.SortFunc(taken, inOrder)
-			return taken, nil
-		}
-	}
+// Key names the lane of the task.
+func (c ClaimedTask) Key() LaneKey {
+	return LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority}
 }
 
-// inOrder compares the places of two tasks in a pool. Postgres would take ten times as long to sort them.
+// Grant is how many tasks a claim may take from a lane.
+type Grant struct {
+	Lane
+	Tasks int
+	Near  bool // also tasks that are due within the look-ahead
+	Slots int  // over how many River jobs the tasks are spread
+	Fits  int  // how many tasks a job has at most
+}
+
+// JobSize is how many tasks go into one River job, if so many were claimed. Under light load each task gets a job of its
+// own, because the use of all slots gains more than fewer jobs would.
+func (g Grant) JobSize(claimed int) int {
+	slots := max(g.Slots, 1)
+	return max(1, min(g.Fits, (claimed+slots-1)/slots))
+}
+
+// Claim takes tasks that are due, or will be due within lookAhead, as many from each lane as is granted. It leaves out
+// the tasks in aside. It does not wait for rows that others have locked. It must run in a transaction, between EnterSQL
+// and LeaveSQL or the end of the transaction.
+func (s Queries) Claim(
+	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, grants []Grant, aside ...string,
+) ([]ClaimedTask, error) {
+	columns := columnsOfLanes(column(grants, func(g *Grant) LaneAt { return LaneAt{g.Key(), g.Head} }))
+	taken, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(ClaimSQL), slices.Concat(
+		[]any{now, lookAhead, allowance}, columns, []any{
+			column(grants, func(g *Grant) int { return g.Tasks }),
+			column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
+		})...)
+	slices.SortFunc(taken, inOrder)
+	return taken, err
+}
+
+// inOrder compares the places of two claimed tasks. Postgres would take ten times as long to sort them.
 func inOrder(a, b ClaimedTask) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }
 
-// claimOnce claims with one statement. It also returns a row for each lane from which it took less than the lane's
-// share. The other rows of that lane were locked, or, if the lane is the only one, there may be no others.
-func (s Queries) claimOnce(
-	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, lanes []LaneQuota, most int,
-	aside []string,
-) (taken, locked []ClaimedTask, err error) {
-	var queues, kinds []string
-	var priorities, pools, rooms, nears, costs []int
-	var heads []time.Time
-	for _, l := range lanes {
-		queues, kinds = append(queues, l.Queue), append(kinds, l.Type)
-		priorities = append(priorities, l.Priority)
-		pools, rooms, nears = append(pools, l.Pool), append(rooms, l.Room), append(nears, l.Near)
-		costs, heads = append(costs, l.cost()), append(heads, l.Head)
-	}
-	rows, err := q.Query(ctx, s.Schema.SQL(ClaimSQL), now, lookAhead, allowance,
-		queues, kinds, priorities, pools, rooms, nears, costs, heads, most, pg.OrEmpty(aside))
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[ClaimedTask])
-	if err != nil {
-		return nil, nil, fmt.Errorf("claim: %w", err)
-	}
-	isLane := func(c ClaimedTask) bool { return c.ID == "" && c.Fence == nil }
-	for _, c := range all {
-		if isLane(c) {
-			locked = append(locked, c)
-		}
-	}
-	return slices.DeleteFunc(all, isLane), locked, nil
-}
+// PeekSQL counts the tasks of each lane, and tells when some of them are due.
+const PeekSQL = `
+SELECT seen.tasks, seen.due_in
+FROM unnest($3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[], $8::int[], $9::boolean[])
+    WITH ORDINALITY AS lane (queue, type, priority, head, most, every, near, number)
+CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock
+CROSS JOIN LATERAL (
+    SELECT count(*)::int AS tasks, coalesce(array_agg(
+        (extract(epoch FROM t.next_attempt_at - clock.now) * 1000000000)::bigint ORDER BY t.place
+    ) FILTER (WHERE t.place % lane.every = 0), '{}') AS due_in
+    FROM (
+        SELECT t.next_attempt_at, row_number() OVER (ORDER BY t.next_attempt_at) - 1 AS place
+        FROM (
+            SELECT t.next_attempt_at
+            FROM tasktable.scheduled_tasks AS t
+            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+                AND t.next_attempt_at BETWEEN lane.head
+                    AND clock.now + CASE WHEN lane.near THEN $2::interval ELSE interval '0' END
+                AND t.id <> ALL ($10::text[])
+            ORDER BY t.next_attempt_at
+            LIMIT lane.most
+        ) AS t
+    ) AS t
+) AS seen
+ORDER BY lane.number`
 
-// lanesLeft leaves out the lanes that have only locked rows left. It gives the other lanes the room that the claimed
-// tasks leave.
-func lanesLeft(lanes []LaneQuota, taken, locked []ClaimedTask) (left []LaneQuota) {
-	used := map[int]int{} // by pool
-	for _, l := range lanes {
-		for _, c := range taken {
-			if l.Has(c) {
-				used[l.Pool] += l.cost()
-			}
-		}
-	}
-	for _, l := range lanes {
-		if !slices.ContainsFunc(locked, l.Has) {
-			l.Room, l.Near = max(l.Room-used[l.Pool], 0), max(l.Near-used[l.Pool], 0)
-			left = append(left, l)
-		}
-	}
-	return left
-}
-
-func (b LaneQuota) cost() int { return max(b.Cost, 1) }
-
-// Has reports whether the task was claimed from the lane.
-func (b LaneQuota) Has(c ClaimedTask) bool {
-	return b.Queue == c.Queue && b.Type == c.Type && b.Priority == c.Priority
-}
-
-// LaneQuota is a lane that may be claimed from. The lanes of a pool share its room.
-type LaneQuota struct {
+// Peek is a look at the first tasks of a lane.
+type Peek struct {
 	Lane
-	Pool  int // the number of the pool, which is all lanes that need the same slots or places
-	Base  int // the number of the pool of the slots; another one than Pool if the tasks need places, too
-	Cost  int // how much of the room each task takes
-	Room  int // how much may be claimed now, in units of Cost
-	Free  int // how much the slots alone have room for; more than Room if there are too few places
-	Near  int // how much of the room tasks that are not due yet may take
-	Ahead int // into how many River jobs these tasks must fit
-	Slots int // over how many slots the claimed tasks are spread
+	Near  bool // also at tasks that are due within the look-ahead
+	Most  int
+	Every int // it tells the time of the first task, and then of one in so many
+}
+
+// Peeked is what a look at a lane has found.
+type Peeked struct {
+	Tasks int
+	DueIn []time.Duration
+}
+
+// Peek looks at the first tasks of lanes, without locks. It answers in the order of the lanes.
+func (s Queries) Peek(
+	ctx context.Context, q pg.DB, now *time.Time, lookAhead time.Duration, lanes []Peek, aside ...string,
+) ([]Peeked, error) {
+	columns := columnsOfLanes(column(lanes, func(p *Peek) LaneAt { return LaneAt{p.Key(), p.Head} }))
+	return pg.CollectRows[Peeked](ctx, q, "look at the tasks of lanes", s.Schema.SQL(PeekSQL), slices.Concat(
+		[]any{now, lookAhead}, columns, []any{
+			column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) int { return p.Every }),
+			column(lanes, func(p *Peek) bool { return p.Near }), pg.OrEmpty(aside),
+		})...)
 }

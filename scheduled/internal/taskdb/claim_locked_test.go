@@ -24,7 +24,7 @@ func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 			return err
 		}
 		taken, err := b.Claim(
-			b.T.Context(), tx, &enginetest.Noon, 0, time.Minute, []taskdb.LaneQuota{enginetest.Jobs(0, 0, 1000)}, 1000,
+			b.T.Context(), tx, &enginetest.Noon, 0, time.Minute, []taskdb.Grant{enginetest.Jobs(0, 1000)},
 			aside...,
 		)
 		for _, c := range taken {
@@ -155,15 +155,10 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 		)
 	}
 	b.Schedule(store.Task{Payload: enginetest.Job{Name: "near"}, At: enginetest.Noon.Add(time.Second), Priority: 5})
-	near := func(priority, room, near int) taskdb.LaneQuota {
-		lane := enginetest.Jobs(priority, 0, room)
-		lane.Near = near
-		return lane
-	}
-	claim := func(what string, lookAhead time.Duration, most int, want string, lanes ...taskdb.LaneQuota) {
+	claim := func(what string, lookAhead time.Duration, want string, grants ...taskdb.Grant) {
 		t.Helper()
 		var got []string
-		for _, c := range b.ClaimFrom(enginetest.Noon, lookAhead, most, lanes...) {
+		for _, c := range b.ClaimFrom(enginetest.Noon, lookAhead, grants...) {
 			got = append(got, c.ID)
 		}
 		if fmt.Sprint(got) != want {
@@ -179,24 +174,15 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), lockSQL, []string{"high 0", "high 1", "high 2", "low 0"}); err != nil {
 		t.Fatal(err)
 	}
-	claim("behind the locked", 0, 10, "[high 3 high 4]", enginetest.Jobs(5, 0, 2), enginetest.Jobs(0, 0, 2))
-	if _, err := tx.Exec(t.Context(), lockSQL, []string{"high 5", "high 6", "high 7"}); err != nil {
-		t.Fatal(err)
-	}
-	claim("the rest of the lane, and then the lower lane", 0, 10, "[high 8 high 9 low 1 low 2]",
-		enginetest.Jobs(5, 0, 4), enginetest.Jobs(0, 0, 4))
-	claim("the lower lane alone", 0, 10, "[low 3 low 4]", enginetest.Jobs(5, 0, 2), enginetest.Jobs(0, 0, 2))
-	claim("no more than most", 0, 1, "[low 5]", enginetest.Jobs(5, 0, 2), enginetest.Jobs(0, 0, 2))
-	costly := enginetest.Jobs(0, 0, 5)
-	costly.Cost = 2
-	claim("what tasks cost counts", 0, 10, "[low 6 low 7]", enginetest.Jobs(5, 0, 5), costly)
-	claim("locked tasks leave no room for near ones", time.Minute, 10, "[]", near(5, 2, 0))
-	claim("near ones have a room of their own", time.Minute, 10, "[near]", near(5, 8, 7))
+	due := enginetest.Jobs(5, 9)
+	due.Near = false
+	claim("behind the locked", 0, "[high 3 high 4 low 1]", enginetest.Jobs(5, 2), enginetest.Jobs(0, 1))
+	claim("the rest of the lane", time.Minute, "[high 5 high 6 high 7 high 8 high 9 low 2]", due, enginetest.Jobs(0, 1))
+	claim("only locked ones are due", time.Minute, "[near]", enginetest.Jobs(5, 9))
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	claim("unlocked", 0, 100, "[high 0 high 1 high 2 high 5 high 6 high 7 low 0 low 8 low 9]",
-		enginetest.Jobs(5, 0, 100), enginetest.Jobs(0, 0, 100))
+	claim("unlocked", 0, "[high 0 high 1 high 2 low 0 low 3]", enginetest.Jobs(5, 100), enginetest.Jobs(0, 2))
 }
 
 // A lane with very many locked tasks is given up after a while, so that the other lanes do not wait.
@@ -225,7 +211,7 @@ END $$`)
 		t.Fatal(err)
 	}
 	began := time.Now()
-	taken := b.ClaimFrom(enginetest.Noon, 0, 10, enginetest.Jobs(5, 0, 1), enginetest.Jobs(0, 0, 1))
+	taken := b.ClaimFrom(enginetest.Noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1))
 	if took := time.Since(began); len(taken) != 1 || taken[0].ID != "low" || took < 500*time.Millisecond {
 		t.Errorf("claimed %+v within %s; want low alone, after half a second", taken, took)
 	}
@@ -247,7 +233,7 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 		}
 		taken, err := b.Claim(
 			t.Context(), tx, &enginetest.Noon, 0, time.Minute,
-			[]taskdb.LaneQuota{enginetest.Jobs(5, 0, 22), enginetest.Jobs(0, 0, 22)}, 21,
+			[]taskdb.Grant{enginetest.Jobs(5, 20), enginetest.Jobs(0, 1)},
 		)
 		if err != nil || len(taken) != 21 {
 			t.Fatalf("claimed %d tasks, %v; want 21", len(taken), err)

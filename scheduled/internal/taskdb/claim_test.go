@@ -2,9 +2,6 @@ package taskdb_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +24,7 @@ func TestClaimTakesATask(t *testing.T) {
 	if early := b.Take(enginetest.Noon.Add(-time.Microsecond)); len(early) != 0 {
 		t.Fatalf("claimed before its time: %v", early)
 	}
-	taken := b.ClaimFrom(enginetest.Noon.Add(time.Second), 0, 10, enginetest.Jobs(0, 0, 10))
+	taken := b.ClaimFrom(enginetest.Noon.Add(time.Second), 0, enginetest.Jobs(0, 10))
 	if len(taken) != 1 || taken[0].Fence == nil {
 		t.Fatalf("claimed %+v", taken)
 	}
@@ -50,12 +47,12 @@ func TestClaimAhead(t *testing.T) {
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon})
 	if far := b.ClaimFrom(
-		enginetest.Noon.Add(-1001*time.Millisecond), time.Second, 10, enginetest.Jobs(0, 0, 10),
+		enginetest.Noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10),
 	); len(far) != 0 {
 		t.Fatalf("claimed beyond the look-ahead: %v", far)
 	}
 	if near := b.ClaimFrom(
-		enginetest.Noon.Add(-time.Second), time.Second, 10, enginetest.Jobs(0, 0, 10),
+		enginetest.Noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 10),
 	); len(near) != 1 ||
 		!near[0].Due.Equal(enginetest.Noon) {
 		t.Fatalf("claimed %v", near)
@@ -76,7 +73,7 @@ func TestClaimExpires(t *testing.T) {
 		store.Task{Payload: enginetest.Job{Name: "never"}, At: enginetest.Noon},
 	)
 	now := enginetest.Noon.Add(time.Minute)
-	taken := b.ClaimFrom(now, 0, 10, enginetest.Jobs(0, 0, 10))
+	taken := b.ClaimFrom(now, 0, enginetest.Jobs(0, 10))
 	fences := map[string]bool{}
 	for _, c := range taken {
 		fences[c.ID] = c.Fence != nil
@@ -119,8 +116,7 @@ func TestClaimExpiresBetweenAttempts(t *testing.T) {
 		1 schedule created by test`)
 }
 
-// Over a backlog: the higher priority first, then the older, and what is due before what is only near,
-// whatever its priority.
+// The oldest tasks of each lane are claimed, and no more than are granted. The answer is in their order.
 func TestClaimOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -129,130 +125,44 @@ func TestClaimOrder(t *testing.T) {
 		store.Task{Payload: enginetest.Job{Name: "low old"}, At: at(-time.Hour), Priority: -5},
 		store.Task{Payload: enginetest.Job{Name: "mid new"}, At: at(-time.Second)},
 		store.Task{Payload: enginetest.Job{Name: "mid old"}, At: at(-time.Minute)},
-		store.Task{Payload: enginetest.Job{Name: "high new"}, At: at(0), Priority: 100},
-		store.Task{Payload: enginetest.Job{Name: "high old"}, At: at(-time.Second), Priority: 100},
-		store.Task{Payload: enginetest.Job{Name: "near high"}, At: at(time.Second), Priority: 100},
-		store.Task{Payload: enginetest.Job{Name: "near low"}, At: at(500 * time.Millisecond), Priority: -5},
-		store.Task{Payload: enginetest.Job{Name: "far"}, At: at(3 * time.Second), Priority: 100},
+		store.Task{Payload: enginetest.Job{Name: "mid near"}, At: at(time.Second)},
+		store.Task{Payload: enginetest.Job{Name: "mid far"}, At: at(3 * time.Second)},
+		store.Task{Payload: enginetest.Job{Name: "high"}, At: at(0), Priority: 100},
 	)
-	want := []string{"high old", "high new", "mid old", "mid new", "low old", "near high", "near low"}
-	var got []string
-	for range want { // one at a time shows the order; together it is only the order of the answer
-		for _, c := range b.ClaimFrom(
-			enginetest.Noon, 2*time.Second, 10, enginetest.Jobs(100, 0, 1), enginetest.Jobs(0, 0, 1),
-			enginetest.Jobs(-5, 0, 1),
-		) {
-			got = append(got, c.ID)
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("claimed in the order %q, want %q", got, want)
-	}
-	if rest := b.ClaimFrom(enginetest.Noon, 2*time.Second, 10, enginetest.Jobs(100, 0, 1)); len(rest) != 0 {
-		t.Errorf("claimed beyond the look-ahead: %v", rest)
-	}
-}
-
-// Types that share their slots share one order, too: a lane of a type that comes first by name, or whose tasks are
-// older, takes no room from a task of a higher priority.
-func TestClaimOrderOverTypes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	var lanes []taskdb.LaneQuota
-	for i, kind := range []string{"ALPHA", "OMEGA", "MIDDLE"} {
-		for _, priority := range []int{0, 10, 60} {
-			id := fmt.Sprint(kind, " ", priority)
-			at := enginetest.Noon.Add(-time.Duration(i) * time.Minute)
-			payload := store.JSON(fmt.Sprintf(`{"type":%q}`, kind))
-			b.Schedule(store.Task{ID: id, Payload: payload, At: at, Priority: priority})
-			shared := taskdb.Lane{Queue: "default", Type: kind, Priority: priority}
-			lanes = append(lanes, taskdb.LaneQuota{Lane: shared, Room: 2, Near: 2, Slots: 2})
-		}
-	}
-	want := [][]string{ // two at a time, as the room is: within a priority the older ones first
-		{"MIDDLE 60", "OMEGA 60"}, {"ALPHA 60", "MIDDLE 10"}, {"ALPHA 10", "OMEGA 10"}, {"MIDDLE 0", "OMEGA 0"},
-		{"ALPHA 0"},
-	}
-	for _, want := range want {
+	for _, want := range []string{"[high mid old low old]", "[mid new]", "[mid near]", "[]"} {
 		var got []string
-		for _, c := range b.ClaimFrom(enginetest.Noon, 0, 10, lanes...) {
+		for _, c := range b.ClaimFrom(enginetest.Noon, 2*time.Second,
+			enginetest.Jobs(-5, 1), enginetest.Jobs(0, 1), enginetest.Jobs(100, 1)) {
 			got = append(got, c.ID)
 		}
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("claimed %q, want %q", got, want)
+		if fmt.Sprint(got) != want {
+			t.Errorf("claimed %q, want %s", got, want)
 		}
 	}
 }
 
-func TestClaimRespectsTheRoomOfEachPool(t *testing.T) {
+// A look at lanes counts their tasks, and tells when each batch of them begins.
+func TestPeek(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for i := range 10 {
-		at := enginetest.Noon.Add(time.Duration(i-10) * time.Second)
-		b.Schedule(
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprintf("high %d", i)}, At: at, Priority: 1},
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprintf("low %d", i)}, At: at},
-			store.Task{ID: fmt.Sprintf("other %d", i), Payload: store.JSON(`{"type":"OTHER"}`), At: at, Priority: -9},
-			store.Task{ID: fmt.Sprintf("bulk %d", i), Payload: enginetest.Job{Name: "b"}, At: at, Queue: "bulk"},
-		)
-	}
-	other := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "default", Type: "OTHER", Priority: -9}, Pool: 1, Room: 3}
-	bulk := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "bulk", Type: "JOB"}, Pool: 2, Room: 0}
-	claim := func(room, most int) map[string]int {
-		found := map[string]int{}
-		for _, c := range b.ClaimFrom(
-			enginetest.Noon, 0, most, enginetest.Jobs(1, 0, room), enginetest.Jobs(0, 0, room), other, bulk,
-		) {
-			found[fmt.Sprint(c.Queue, " ", c.Type, " ", c.Priority)]++
-		}
-		return found
-	}
-	for _, step := range []struct {
-		room, most int
-		want       string
-	}{
-		// The high lane first, the rest of the pool's room for the low.
-		{12, 1000, "map[default JOB 0:2 default JOB 1:10 default OTHER -9:3]"},
-		{5, 1000, "map[default JOB 0:5 default OTHER -9:3]"},
-		{5, 4, "map[default JOB 0:2 default OTHER -9:2]"}, // most cuts all pools alike
-		{0, 1000, "map[default OTHER -9:2]"},
-	} {
-		if got := fmt.Sprint(claim(step.room, step.most)); got != step.want {
-			t.Errorf("room %d, most %d: claimed %s, want %s", step.room, step.most, got, step.want)
+	for i := range 7 {
+		for _, priority := range []int{0, 5} {
+			b.Schedule(store.Task{
+				ID: fmt.Sprint(priority, " ", i), Payload: enginetest.Job{}, Priority: priority,
+				At: enginetest.Noon.Add(time.Duration(i-4) * time.Second),
+			})
 		}
 	}
-}
-
-// A lane that is claimed alone gets the tasks that it gets beside an empty lane, for which Postgres ranks them.
-func TestClaimFromASingleLane(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 60 {
-		due, near := random.IntN(8), random.IntN(8)
-		room, cost, most := random.IntN(20), 1+random.IntN(3), 1+random.IntN(12)
-		nearRoom := random.IntN(room + 3)
-		claim := func(queue string, more ...taskdb.LaneQuota) (got []string) {
-			for n := range due + near {
-				b.Schedule(store.Task{
-					ID: fmt.Sprint(queue, " ", n), Payload: enginetest.Job{}, Queue: queue,
-					At: enginetest.Noon.Add(time.Duration(n-due+1) * time.Second),
-				})
-			}
-			lane := taskdb.LaneQuota{
-				Lane: taskdb.Lane{Queue: queue, Type: "JOB"}, Room: room, Near: nearRoom, Cost: cost,
-			}
-			for _, c := range b.ClaimFrom(enginetest.Noon, time.Minute, most, append(more, lane)...) {
-				got = append(got, strings.TrimPrefix(c.ID, queue))
-			}
-			return got
-		}
-		empty := taskdb.LaneQuota{Lane: taskdb.Lane{Queue: "empty", Type: "JOB"}, Room: 9}
-		beside := claim(fmt.Sprint("beside", i), empty)
-		if alone := claim(fmt.Sprint("alone", i)); !slices.Equal(alone, beside) {
-			t.Errorf("%d due, %d near, room %d, near %d, cost %d, most %d: claimed %q, beside an empty lane %q",
-				due, near, room, nearRoom, cost, most, alone, beside)
-		}
+	peek := func(priority, most, every int, near bool) taskdb.Peek {
+		lane := taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}
+		return taskdb.Peek{Lane: lane, Most: most, Every: every, Near: near}
+	}
+	found, err := b.Peek(t.Context(), b.Pool, &enginetest.Noon, time.Second, []taskdb.Peek{
+		peek(5, 9, 2, false), peek(7, 9, 1, false), peek(0, 9, 1, true), peek(0, 3, 2, true), peek(5, 9, 250, true),
+	}, "5 1")
+	want := "[{4 [-4s -1s]} {0 []} {6 [-4s -3s -2s -1s 0s 1s]} {3 [-4s -2s]} {5 [-4s]}] <nil>"
+	if got := fmt.Sprint(found, err); got != want {
+		t.Errorf("found %s, want %s", got, want)
 	}
 }
 
@@ -312,11 +222,11 @@ func TestFailHead(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 			t.Fatal(err)
 		}
-		if head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(2, 0, 1).Lane, time.Second); err != nil ||
+		if head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(2, 1).Lane, time.Second); err != nil ||
 			head != nil {
 			t.Errorf("the head of what is not due: %+v, %v", head, err)
 		}
-		head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 0, 1).Lane, time.Second)
+		head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 1).Lane, time.Second)
 		if err != nil || head == nil || head.ID != "first" {
 			t.Fatalf("head %+v, %v", head, err)
 		}

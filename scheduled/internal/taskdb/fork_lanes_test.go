@@ -76,7 +76,7 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 		t.Errorf("claimed %v", taken)
 	}
 	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: past})
-	if taken := b.ClaimFrom(enginetest.Noon, time.Hour, 10, enginetest.Jobs(0, 0, 1)); len(taken) != 1 ||
+	if taken := b.ClaimFrom(enginetest.Noon, time.Hour, enginetest.Jobs(0, 1)); len(taken) != 1 ||
 		taken[0].ID != "plain" {
 		t.Errorf("claimed %v", taken)
 	}
@@ -87,8 +87,8 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 			aside []string
 			want  string
 		}{
-			{enginetest.Jobs(0, 0, 1).Lane, nil, "another"},
-			{enginetest.Jobs(0, 0, 1).Lane, []string{"another"}, ""},
+			{enginetest.Jobs(0, 1).Lane, nil, "another"},
+			{enginetest.Jobs(0, 1).Lane, []string{"another"}, ""},
 		} {
 			found, err := b.LockHead(t.Context(), tx, test.lane, 0, test.aside...)
 			if err != nil {

@@ -44,7 +44,7 @@ func TestGateWatchesTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon, Expiration: time.Minute})
-	taken := b.ClaimFrom(enginetest.Noon.Add(-time.Second), time.Second, 1, enginetest.Jobs(0, 0, 1))
+	taken := b.ClaimFrom(enginetest.Noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 1))
 	h := taken[0].Claim()
 	for _, test := range []struct {
 		now  time.Duration

@@ -73,7 +73,7 @@ func TestEachEndHasALine(t *testing.T) {
 				if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 					t.Fatal(err)
 				}
-				head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 0, 1).Lane, time.Second)
+				head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 1).Lane, time.Second)
 				if err != nil || head == nil {
 					t.Fatal(head, err)
 				}

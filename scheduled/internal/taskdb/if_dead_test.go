@@ -62,7 +62,7 @@ func TestEachDeathSchedules(t *testing.T) {
 		"given up by the leader": {func(b *bench) {
 			b.Schedule(mortal(5))
 			b.InTx(func(tx pgx.Tx) {
-				head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 0, 1).Lane, time.Second)
+				head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(0, 1).Lane, time.Second)
 				if err != nil || head == nil {
 					t.Fatal(head, err)
 				}

@@ -25,6 +25,9 @@ type Lane struct {
 	Recurring bool
 }
 
+// Key names the lane.
+func (l Lane) Key() LaneKey { return LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority} }
+
 // LanesSQL lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
 // This takes one probe a lane, however many tasks the lanes have. A null type would end the scan, but only an insert
 // past the checks can bring one.

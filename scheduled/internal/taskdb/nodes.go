@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -29,19 +30,6 @@ type LiveNode struct {
 // Works reports whether the node takes tasks of a queue and type.
 func (n LiveNode) Works(queue, kind string) bool {
 	return n.Queues[queue] > 0 && slices.Contains(n.Types, kind)
-}
-
-// PlaceNames are the names of the places that a task of a type may need besides a slot: those of all transactional
-// handlers, and those of a type with a limit.
-func PlaceNames(kind string) [2]string { return [2]string{"", kind} }
-
-// PlacesOf returns how many places with this name the node has, and whether it needs one to run a task of the type.
-func (n LiveNode) PlacesOf(name, kind string) (size int, needed bool) {
-	if name == kind {
-		size, needed = n.TypeSlots[kind]
-		return size, needed
-	}
-	return n.Places, slices.Contains(n.Transactional, kind)
 }
 
 // NodesSQL lists the nodes that are not known to be dead. Held says whether a node's lock is taken. $1 is the
@@ -120,3 +108,13 @@ const ClientPrefix = "tasktable-"
 
 // ClientID returns the id of a node's River client.
 func ClientID(number int64) string { return ClientPrefix + strconv.FormatInt(number, 10) }
+
+// NodeOf returns the number of the node of a River client, or 0 if it is not one of ours.
+func NodeOf(client string) int64 {
+	number, is := strings.CutPrefix(client, ClientPrefix)
+	node, err := strconv.ParseInt(number, 10, 64)
+	if !is || err != nil {
+		return 0
+	}
+	return node
+}

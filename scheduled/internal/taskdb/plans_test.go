@@ -199,10 +199,12 @@ func (b *bench) hotStatements() []hotStatement {
 	if err != nil || len(found.Tasks) < 4 || len(found.Recurring) == 0 {
 		b.T.Fatalf("%d lanes, %d of recurring tasks: %v", len(found.Tasks), len(found.Recurring), err)
 	}
-	var budgets []taskdb.LaneQuota
+	var grants []taskdb.Grant
+	var peeks []taskdb.Peek
 	var known []taskdb.LaneAt
 	for _, l := range found.Tasks {
-		budgets = append(budgets, taskdb.LaneQuota{Lane: l, Cost: 1, Room: planMost, Near: planMost})
+		grants = append(grants, taskdb.Grant{Lane: l, Tasks: planMost, Near: true})
+		peeks = append(peeks, taskdb.Peek{Lane: l, Most: planMost, Every: 9, Near: true})
 		key := taskdb.LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority}
 		known = append(known, taskdb.LaneAt{LaneKey: key, At: l.Head})
 	}
@@ -222,7 +224,8 @@ func (b *bench) hotStatements() []hotStatement {
 	overlooked := slices.Repeat([]taskdb.Overlooked{{ID: "task 1", Until: time.Now()}}, planHolds)
 
 	var r recorder // gives each an error; what has not come to it is missed below
-	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, budgets, planMost)
+	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, grants)
+	_, _ = b.Peek(ctx, &r, nil, time.Second, peeks)
 	_, _ = b.Gate(ctx, &r, nil, holds, true)
 	_, _ = b.Recheck(ctx, &r, holds)
 	_, _ = b.Extend(ctx, &r, holds, time.Minute, nil)
@@ -244,8 +247,9 @@ func (b *bench) hotStatements() []hotStatement {
 
 	lanes, recurring := len(found.Tasks), len(found.Recurring)
 	hot := []hotStatement{
-		// The heads of each lane; those that it locks, by averages that are rounded, and updates.
-		{name: "claim", sql: taskdb.ClaimSQL, most: (lanes+2)*planMost + lanes},
+		// Those that it locks, by averages that are rounded, and updates.
+		{name: "claim", sql: taskdb.ClaimSQL, most: 2*lanes*planMost + lanes},
+		{name: "peek", sql: taskdb.PeekSQL, most: lanes*planMost + lanes},
 		{name: "gate", sql: taskdb.GateSQL, most: planHolds},
 		{name: "recheck", sql: taskdb.RecheckSQL, most: planHolds},
 		{name: "extend", sql: taskdb.ExtendSQL, most: 2 * planHolds},

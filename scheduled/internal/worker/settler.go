@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -48,7 +48,7 @@ const (
 	// groupRoom is how many items a group takes before a sender must wait. It is enough for all tasks that a node has
 	// in hand. A batch that had to wait between two of its tasks would find the gate's answer too old for the next
 	// task. It would then ask again for all tasks that are left, over and over.
-	groupRoom = riverjobs.MaxInHand
+	groupRoom = plan.MaxInHand
 )
 
 // followUpBytes is how large the payloads of the follow-ups are together.

@@ -1,4 +1,4 @@
-package leader
+package plan
 
 import (
 	"fmt"
@@ -27,9 +27,9 @@ func TestFits(t *testing.T) {
 		{time.Microsecond, 256 << 10, 4},
 		{time.Microsecond, 2 << 20, 1},
 	} {
-		known := rates{took: map[string]time.Duration{"JOB": test.took}, bytes: map[string]int{"JOB": test.bytes}}
+		known := Rates{Took: map[string]time.Duration{"JOB": test.took}, Bytes: map[string]int{"JOB": test.bytes}}
 		if test.took < 0 {
-			delete(known.took, "JOB")
+			delete(known.Took, "JOB")
 		}
 		if got := known.fits("JOB"); got != test.want {
 			t.Errorf("%s, %d bytes: %d, want %d", test.took, test.bytes, got, test.want)
@@ -39,64 +39,26 @@ func TestFits(t *testing.T) {
 
 func TestPayloadSizesAreLearned(t *testing.T) {
 	t.Parallel()
-	known := rates{bytes: map[string]int{}}
-	known.claimed([]taskdb.ClaimedTask{{Type: "A", Bytes: 200000}, {Type: "B", Bytes: 100}})
-	if known.bytes["A"] != 200000 || known.bytes["B"] != 100 {
-		t.Errorf("after the first: %v", known.bytes)
+	known := Rates{Bytes: map[string]int{}}
+	known.Learn([]taskdb.ClaimedTask{{Type: "A", Bytes: 200000}, {Type: "B", Bytes: 100}})
+	if known.Bytes["A"] != 200000 || known.Bytes["B"] != 100 {
+		t.Errorf("after the first: %v", known.Bytes)
 	}
-	known.claimed(slices.Repeat([]taskdb.ClaimedTask{{Type: "A", Bytes: 100}}, 200))
-	if got := known.bytes["A"]; got < 100 || got > 200 {
+	known.Learn(slices.Repeat([]taskdb.ClaimedTask{{Type: "A", Bytes: 100}}, 200))
+	if got := known.Bytes["A"]; got < 100 || got > 200 {
 		t.Errorf("after many small ones: %d", got)
 	}
 }
 
-func TestBatchesOf(t *testing.T) {
+func TestMean(t *testing.T) {
 	t.Parallel()
-	fence := int64(1)
-	of := func(sizes ...int) (found []*taskdb.ClaimedTask) {
-		for i, size := range sizes {
-			found = append(found, &taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
-		}
-		return found
-	}
-	for _, test := range []struct {
-		taken []*taskdb.ClaimedTask
-		size  int
-		want  string
-	}{
-		{nil, 3, "[]"},
-		{of(1, 1, 1, 1, 1, 1, 1), 3, "[3 3 1]"},
-		{of(1, 1), 250, "[2]"},
-		{of(600<<10, 600<<10, 100<<10, 1), 250, "[1 3]"},
-		{of(2<<20, 2<<20, 1), 250, "[1 1 1]"},
-		{of(512<<10, 512<<10, 512<<10), 250, "[2 1]"},
-	} {
-		sizes := []int{}
-		next := 0
-		for _, holds := range batchesOf(test.taken, test.size) {
-			sizes = append(sizes, len(holds))
-			for _, h := range holds {
-				if h.ID != fmt.Sprint(next) {
-					t.Errorf("task %s, want %d: the order is lost", h.ID, next)
-				}
-				next++
-			}
-		}
-		if fmt.Sprint(sizes) != test.want || next != len(test.taken) {
-			t.Errorf("%d tasks by %d: %v, want %s", len(test.taken), test.size, sizes, test.want)
-		}
-	}
-}
-
-func TestMeanOf(t *testing.T) {
-	t.Parallel()
-	got := meanOf([]map[string]time.Duration{{"A": 10, "B": 4}, nil, {"A": 30}, {"C": 0}})
+	got := Mean([]map[string]time.Duration{{"A": 10, "B": 4}, nil, {"A": 30}, {"C": 0}})
 	if fmt.Sprint(got) != "map[A:20ns B:4ns C:0s]" {
 		t.Errorf("%v", got)
 	}
 }
 
-func TestBatchSize(t *testing.T) {
+func TestJobSize(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		average      time.Duration
@@ -123,11 +85,12 @@ func TestBatchSize(t *testing.T) {
 					t.Errorf("panics: %v", value)
 				}
 			}()
-			known := rates{}
+			known := Rates{}
 			if test.measured {
-				known.took = map[string]time.Duration{"JOB": test.average}
+				known.Took = map[string]time.Duration{"JOB": test.average}
 			}
-			if got := batchSize(known.fits("JOB"), test.tasks, test.slots); got != test.want {
+			grant := taskdb.Grant{Fits: known.fits("JOB"), Slots: test.slots}
+			if got := grant.JobSize(test.tasks); got != test.want {
 				t.Errorf("%d, want %d", got, test.want)
 			}
 		})

@@ -1,0 +1,271 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// ledger has an entry for each node. Each task that a node has in hand, or is granted, is deducted there.
+type ledger struct {
+	rates   Rates
+	entries []*entry
+	byNode  map[int64]*entry
+	found   map[[2]string][]seat // by queue and type
+}
+
+// entry is what one node has left.
+type entry struct {
+	slots         map[string]*stock // by queue
+	places        map[string]*stock // of a type with a limit, by the type
+	transactional *stock            // places of handlers that take a transaction
+	types, takeTx map[string]bool
+	shares        bool // its slots serve all its queues
+	tasks         int  // in hand
+	maxTasks      int
+}
+
+// stock is some slots or places of a node. Each task needs a slot, and tasks of some types need places, too.
+type stock struct {
+	size    int
+	held    int  // jobs that the node runs and that are not expected to end within about a second
+	fetched int  // jobs that the node has fetched. Those beyond size wait for a place.
+	waiting int  // jobs that wait in River
+	spent   int  // the cost of the tasks that wait in River, or are granted
+	kept    bool // a task that comes earlier lacks it, so no later task takes of it
+}
+
+// slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it. So does a task of a type that
+// no node has measured. Of quick tasks a batch has the cost of a slot.
+const slotWorth = maxBatchTasks
+
+// MaxInHand is how many tasks all nodes together may have in hand, or twice their slots if that is more. A more urgent
+// task cannot overtake tasks that are in hand.
+const MaxInHand = 20000
+
+// begins is how many batches can begin within about a second.
+func (s *stock) begins() int { return max(s.size-s.held-max(s.fetched-s.size, 0), 0) }
+
+// free is what is left of the worth of these.
+func (s *stock) free() int { return s.begins()*slotWorth - s.spent }
+
+// near is how many more jobs may wait for their time. Each occupies one of River's workers while it waits, and due
+// tasks need the other workers.
+func (s *stock) near() int { return s.size/2 - s.fetched - s.waiting }
+
+// Job is a River job, as the leader's last look has seen it.
+type Job struct {
+	ID    int64
+	Queue string
+	Type  string
+	State string
+	Node  int64 // the node that runs the job; 0: none of ours
+	Tasks int
+	// Age is the time since the job could begin: since it was inserted or fetched, and its last task was due, whichever
+	// is later. It is negative while that task is not due.
+	Age time.Duration
+}
+
+// The states of River's jobs that carry claims.
+const (
+	Available = "available"
+	Running   = "running"
+)
+
+// newLedger opens the ledger with the jobs that River has. The job of a dead node takes no room.
+func newLedger(nodes []taskdb.LiveNode, jobs []Job, rates Rates) *ledger {
+	l := &ledger{rates: rates, byNode: map[int64]*entry{}, found: map[[2]string][]seat{}}
+	for _, node := range nodes {
+		one := newEntry(node)
+		one.maxTasks = max(one.maxTasks, MaxInHand/len(nodes))
+		l.entries, l.byNode[node.Number] = append(l.entries, one), one
+	}
+	for _, job := range jobs {
+		if one := l.byNode[job.Node]; job.State == Running && one != nil {
+			one.run(job, rates.endsSoon(job))
+		}
+	}
+	for _, job := range jobs {
+		if job.State == Available {
+			l.wait(job)
+		}
+	}
+	return l
+}
+
+func newEntry(node taskdb.LiveNode) *entry {
+	one := &entry{
+		slots: map[string]*stock{}, places: map[string]*stock{}, transactional: &stock{size: node.Places},
+		types: setOf(node.Types), takeTx: setOf(node.Transactional), shares: node.Shares,
+	}
+	slots := 0
+	for queue, size := range node.Queues {
+		if slots += size; node.Shares {
+			slots = size
+		}
+		if size > 0 {
+			one.slots[queue] = &stock{size: size}
+		}
+	}
+	for kind, size := range node.TypeSlots {
+		one.places[kind] = &stock{size: size}
+	}
+	one.maxTasks = 2 * slots
+	return one
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// needs lists the slots and places of which a job takes one each. It is nil if the node does not work the queue.
+func (e *entry) needs(queue, kind string) []*stock {
+	slots := e.slots[queue]
+	if slots == nil {
+		return nil
+	}
+	needs := []*stock{slots}
+	if e.takeTx[kind] {
+		needs = append(needs, e.transactional)
+	}
+	if places := e.places[kind]; places != nil {
+		needs = append(needs, places)
+	}
+	return needs
+}
+
+// run enters a job that the node runs.
+func (e *entry) run(job Job, endsSoon bool) {
+	e.tasks += job.Tasks
+	for _, one := range e.needs(job.Queue, job.Type) {
+		if one.fetched++; !endsSoon {
+			one.held++
+		}
+	}
+	for queue, one := range e.slots {
+		if e.shares && !endsSoon && queue != job.Queue {
+			one.held++
+		}
+	}
+}
+
+// wait enters a job that waits in River. Any node may fetch it that works its type, so it is deducted where most is
+// free.
+func (l *ledger) wait(job Job) {
+	seats := l.of(job.Queue, job.Type)
+	if len(seats) == 0 {
+		return
+	}
+	best := seats[0]
+	for _, one := range seats[1:] {
+		if one.free() > best.free() {
+			best = one
+		}
+	}
+	best.tasks += job.Tasks
+	best.spend(job.Tasks*l.rates.cost(job.Type), true)
+}
+
+// seat is a node that works a queue and type, with what a task needs there.
+type seat struct {
+	*entry
+	needs []*stock
+}
+
+// of lists the nodes that work a queue and type.
+func (l *ledger) of(queue, kind string) []seat {
+	key := [2]string{queue, kind}
+	seats, known := l.found[key]
+	if !known {
+		for _, one := range l.entries {
+			if needs := one.needs(queue, kind); needs != nil && one.types[kind] {
+				seats = append(seats, seat{one, needs})
+			}
+		}
+		l.found[key] = seats
+	}
+	return seats
+}
+
+func (s seat) free() int {
+	free := s.needs[0].free()
+	for _, one := range s.needs[1:] {
+		free = min(free, one.free())
+	}
+	return free
+}
+
+// room is how much of that a task may have that comes now.
+func (s seat) room() int {
+	if s.tasks >= s.maxTasks {
+		return 0
+	}
+	for _, one := range s.needs {
+		if one.kept {
+			return 0
+		}
+	}
+	return max(s.free(), 0)
+}
+
+// begins is how many batches can begin within about a second.
+func (s seat) begins() int {
+	begins := s.needs[0].begins()
+	for _, one := range s.needs[1:] {
+		begins = min(begins, one.begins())
+	}
+	return begins
+}
+
+func (s seat) near() int {
+	near := s.needs[0].near()
+	for _, one := range s.needs[1:] {
+		near = min(near, one.near())
+	}
+	return max(near, 0)
+}
+
+// spend deducts the cost of a batch. waits says that its job waits in River, or for its time.
+func (s seat) spend(cost int, waits bool) {
+	for _, one := range s.needs {
+		if one.spent += cost; waits {
+			one.waiting++
+		}
+	}
+}
+
+// take deducts at most so many tasks, in batches of at most size, each from the node with the most room. near says that
+// they are not due yet, so that each batch also takes one of the jobs that may wait for their time. It returns how many
+// tasks fit.
+func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
+	for taken < tasks {
+		var best seat
+		most := 0
+		for _, one := range seats {
+			if room := one.room() / cost; room > most && (!near || one.near() > 0) {
+				best, most = one, room
+			}
+		}
+		if most == 0 {
+			break
+		}
+		some := min(tasks-taken, size, most)
+		best.spend(some*cost, near)
+		taken += some
+	}
+	return taken
+}
+
+// keep keeps for a task what it lacks on each node. If slots are free there and only a place is missing, other tasks
+// get the slots. Otherwise quicker tasks would go before it again and again while the node is nearly full.
+func keep(seats []seat, cost int) {
+	for _, node := range seats {
+		for _, one := range node.needs {
+			one.kept = one.kept || one.free() < cost
+		}
+	}
+}

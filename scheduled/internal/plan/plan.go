@@ -1,0 +1,301 @@
+// Package plan says which tasks run next. It only computes: it reads no table and no clock.
+//
+// The leader lists the lanes that have a task which is due, or will be within the look-ahead. Tasks come in this order:
+//
+//  1. due tasks before tasks that are only near their time,
+//  2. then the higher priority,
+//  3. then the older task.
+//
+// A ledger has an entry for each node: its free slots in each queue, and its free places, if it runs only so many
+// handlers of a type at once, or so many that take a transaction. A slot is free if no job has it, or if its job is
+// expected to end within about a second. A free slot has room for one batch, which is some quick tasks or a single task
+// that takes long. Jobs that wait in River are deducted first. Then the plan goes through the tasks in their order. It
+// deducts each batch from a node that works its queue and type, and that has the most room. So claimed tasks do not wait
+// behind handlers that run for long, and a more urgent task is claimed as soon as a slot becomes free.
+//
+// A due task that fits nowhere keeps what it lacks, so that no later task takes of it. If it lacks a slot, no later task
+// gets a slot of these nodes. If it only lacks a place, other types get the slots. Tasks that are near their time take
+// at most half of the slots.
+//
+// Lanes do not say how many tasks they have. A lane that is alone gets all the room. If there are several, the leader
+// looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took (Claimed). A lane may
+// have given fewer than it showed, because others have locked rows. Then the leader claims again, by a plan that leaves
+// that lane out.
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// Input is all that a plan depends on.
+type Input struct {
+	Lanes     []taskdb.Lane     // that have a task; those of recurring tasks, too
+	Paused    []taskdb.Pause    // lanes in which nothing begins now
+	Nodes     []taskdb.LiveNode // that take tasks
+	Jobs      []Job             // that River has
+	Rates     Rates
+	LookAhead time.Duration
+}
+
+// Plan is what the leader does about due tasks.
+type Plan struct {
+	// Fires are the lanes whose first recurring task is due. Recurring tasks need no room. Their occurrences do.
+	Fires []taskdb.Lane
+	// First is in how long the first task is due, or near its time. Then is the same for tasks for which the time to
+	// claim has not come yet. Both are negative if there is none.
+	First, Then time.Duration
+
+	// Full says that a lane has due tasks and got nothing, because its nodes have no room. Grants sets it.
+	Full bool
+
+	input  Input
+	grants []taskdb.Grant // the last ones
+	lanes  []*lane        // that have a task which is due, or near its time, and that some node works
+}
+
+// lane is a lane that may be claimed from.
+type lane struct {
+	taskdb.Lane
+	near   bool            // its first task is not due yet
+	room   int             // for how many tasks there would be room if the lane were alone
+	fits   int             // how many tasks make a batch
+	times  []time.Duration // in how long the first task of each batch is due, of the tasks that the leader has seen
+	seen   int             // how many these are
+	taken  int             // how many of them were claimed
+	more   bool            // there may be tasks that the leader has not seen
+	closed bool            // no further task can be had
+	waits  bool            // a task does not fit
+	grant  taskdb.Grant
+}
+
+// New makes a plan. It leaves out lanes that are paused, or that no node works.
+func New(in Input) *Plan {
+	p := &Plan{input: in, First: -1, Then: -1}
+	room := p.ledger()
+	for _, one := range taskdb.Unpaused(in.Lanes, in.Paused) {
+		seats := room.of(one.Queue, one.Type)
+		if len(seats) == 0 {
+			continue
+		}
+		ahead := in.LookAhead
+		if one.Recurring { // only at the fire can the leader see whether an earlier occurrence has ended
+			ahead = 0
+		}
+		p.First = sooner(p.First, max(one.DueIn-ahead, 0))
+		switch {
+		case one.DueIn > ahead:
+			p.Then = sooner(p.Then, one.DueIn-ahead)
+			continue
+		case one.DueIn > 0: // it is claimed then, if it cannot be claimed ahead
+			p.Then = sooner(p.Then, one.DueIn)
+		case one.Recurring:
+			p.Fires = append(p.Fires, one)
+			continue
+		}
+		p.lanes = append(p.lanes, p.lane(one, seats))
+	}
+	slices.SortFunc(p.lanes, func(a, b *lane) int {
+		return cmp.Or(order(a, b, a.DueIn, b.DueIn), a.Key().Compare(b.Key()))
+	})
+	return p
+}
+
+func sooner(known, in time.Duration) time.Duration {
+	if known < 0 || in < known {
+		return in
+	}
+	return known
+}
+
+// order compares tasks of two lanes, which are due in so long.
+func order(a, b *lane, aIn, bIn time.Duration) int {
+	switch {
+	case a.near != b.near && b.near:
+		return -1
+	case a.near != b.near:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(aIn, bIn))
+}
+
+func (p *Plan) ledger() *ledger { return newLedger(p.input.Nodes, p.input.Jobs, p.input.Rates) }
+
+func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
+	made := &lane{Lane: one, near: one.DueIn > 0, more: true, fits: p.input.Rates.fits(one.Type)}
+	cost := p.input.Rates.cost(one.Type)
+	for _, node := range seats {
+		fit := node.room() / cost
+		if made.near {
+			fit = min(fit, node.near()*made.fits)
+		}
+		made.room += fit
+	}
+	return made
+}
+
+const (
+	// maxSeen is how many tasks the leader looks at before a claim, and one more of each lane.
+	maxSeen = 20000
+	// maxLanes is how many lanes it looks at. The others get the room that these leave.
+	maxLanes = 5000
+)
+
+// Peeks lists the lanes at whose tasks the leader has to look before it claims at most so many. It is empty if at most
+// one lane has room.
+func (p *Plan) Peeks(most int) (peeks []taskdb.Peek) {
+	for _, one := range p.lanes {
+		if one.room > 0 && len(peeks) < min(maxLanes, most) {
+			peeks = append(peeks, taskdb.Peek{Lane: one.Lane, Near: one.near, Most: min(one.room, most), Every: one.fits})
+		}
+	}
+	if len(peeks) < 2 {
+		return nil
+	}
+	for i := range peeks {
+		peeks[i].Most = min(peeks[i].Most, maxSeen/len(peeks)+1)
+	}
+	return peeks
+}
+
+// Peeked learns the answer to Peeks.
+func (p *Plan) Peeked(peeks []taskdb.Peek, found []taskdb.Peeked) {
+	byKey := map[taskdb.LaneKey]*lane{}
+	for _, one := range p.lanes {
+		byKey[one.Key()] = one
+	}
+	for i, one := range found {
+		of := byKey[peeks[i].Key()]
+		of.times, of.seen, of.more = one.DueIn, one.Tasks, one.Tasks >= peeks[i].Most
+	}
+}
+
+// batch is some tasks of a lane. The first one is due in so long.
+type batch struct {
+	*lane
+	in    time.Duration
+	tasks int
+}
+
+// batches lists the batches of all lanes in their order. The tasks of a lane that the leader has not seen are its last
+// batch, which may be of any size.
+func (p *Plan) batches(most int) (all []batch) {
+	for _, one := range p.lanes {
+		if one.closed {
+			continue
+		}
+		last, taken := one.DueIn, one.taken
+		for i, in := range one.times {
+			tasks := min(one.fits, one.seen-i*one.fits)
+			if left := tasks - min(taken, tasks); left > 0 {
+				all = append(all, batch{one, in, left})
+			}
+			last, taken = in, max(taken-tasks, 0)
+		}
+		if one.more {
+			all = append(all, batch{one, last, most})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b batch) int { return order(a.lane, b.lane, a.in, b.in) })
+	return all
+}
+
+// Grants says how many tasks the leader claims of which lanes, at most so many together. A lane comes at most once.
+func (p *Plan) Grants(most int) []taskdb.Grant {
+	room := p.ledger()
+	p.spread(room)
+	p.Full = false
+	for _, one := range p.batches(most) {
+		if one.waits || most == 0 {
+			continue
+		}
+		seats, cost, size := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), one.fits
+		if one.near {
+			size = one.grant.JobSize(one.atMost())
+		}
+		wanted := min(one.tasks, most)
+		tasks := take(seats, wanted, size, cost, one.near)
+		if one.waits = tasks < wanted; one.waits && !one.near {
+			keep(seats, cost)
+			p.Full = p.Full || one.grant.Tasks+tasks == 0
+		}
+		one.grant.Tasks += tasks
+		most -= tasks
+	}
+	p.grants = nil
+	for _, one := range p.lanes {
+		if one.grant.Tasks > 0 {
+			p.grants = append(p.grants, one.grant)
+		}
+	}
+	return p.grants
+}
+
+// Last returns the last answer of Grants.
+func (p *Plan) Last() []taskdb.Grant { return p.grants }
+
+// atMost is how many tasks of the lane may be claimed.
+func (l *lane) atMost() int {
+	if l.more {
+		return max(l.seen, l.room)
+	}
+	return l.seen
+}
+
+// spread sets over how many River jobs the tasks of each lane are spread. Due tasks are spread over all slots. Near
+// tasks leave half of the jobs that may still wait, because more tasks may come near their time. The lanes of a node
+// share the other half.
+func (p *Plan) spread(room *ledger) {
+	near := map[*entry]int{}
+	for _, one := range p.lanes {
+		for _, node := range room.of(one.Queue, one.Type) {
+			if one.near && !one.closed {
+				near[node.entry] += one.atMost()
+			}
+		}
+	}
+	for _, one := range p.lanes {
+		slots, ahead, all := 0, 0, one.atMost()
+		for _, node := range room.of(one.Queue, one.Type) {
+			slots, ahead, all = slots+node.begins(), ahead+node.near(), max(all, near[node.entry])
+		}
+		if one.near {
+			slots = ahead / 2 * one.atMost() / max(all, 1)
+		}
+		one.waits, one.grant = false, taskdb.Grant{Lane: one.Lane, Near: one.near, Fits: one.fits, Slots: slots}
+	}
+}
+
+// Claimed learns which tasks a claim by Grants has taken. It reports whether lanes have given fewer tasks than the
+// leader has seen there, so that others get their room. Then the leader claims by Grants again.
+func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
+	got := map[taskdb.LaneKey]int{}
+	for _, c := range taken {
+		got[c.Key()]++
+	}
+	for _, one := range p.lanes {
+		if one.grant.Tasks == 0 {
+			continue
+		}
+		tasks := got[one.Key()]
+		for left, size := tasks, one.grant.JobSize(tasks); left > 0; left -= size {
+			p.input.Jobs = append(p.input.Jobs, Job{
+				Queue: one.Queue, Type: one.Type, State: Available, Tasks: min(left, size),
+			})
+		}
+		one.taken += tasks
+		switch {
+		case tasks >= min(one.grant.Tasks, max(one.seen, 1)):
+			one.closed = tasks < one.grant.Tasks
+		case one.near || p.input.LookAhead <= 0:
+			again, one.closed = true, true
+		default: // its due tasks cannot be had, but perhaps those that are near their time can
+			again = true
+			one.near, one.times, one.seen, one.taken, one.more = true, nil, 0, 0, true
+		}
+	}
+	return again
+}
