@@ -97,14 +97,9 @@ func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back i
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	err = l.endingStep(ctx, func(tx pgx.Tx) error {
+	return l.endingStep(ctx, func(tx pgx.Tx) ([]endedClaim, error) {
 		release := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, why) }
-		_, err := l.endJobs(ctx, tx, nil, nobody, jobs, release)
-		back = len(l.lines)
-		return err
+		ended, _, err := l.endJobs(ctx, tx, nil, nobody, jobs, release)
+		return ended, err
 	})
-	if err != nil {
-		return 0, err
-	}
-	return back, nil
 }

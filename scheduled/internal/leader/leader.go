@@ -57,8 +57,6 @@ type Leader struct {
 	claimedAt   time.Time            // when tasks were last claimed
 	unwritten   bool                 // tasks were claimed since the marks were handed on
 	handedAt    time.Time            // when the marks were last handed on
-	lost        []failures.Failure   // of the transaction under way; the hooks are called once it is committed
-	lines       []typedOutcome       // of the history, in the same transaction; counted once it is committed
 	Quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
 }
 
@@ -112,9 +110,6 @@ func tell(channel chan struct{}) {
 	default:
 	}
 }
-
-// typedOutcome is a line of the history that the leader has written.
-type typedOutcome struct{ kind, outcome string }
 
 const maxClaims = 5000
 

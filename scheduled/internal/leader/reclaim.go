@@ -42,44 +42,81 @@ func (l *Leader) reclaimAll(ctx context.Context, number int64) (done bool, err e
 // reclaimNode takes back the tasks that a dead node held according to River. It reports whether it has taken back all
 // of them. If an application has locked a row, that row and its job are left for the next tick.
 func (l *Leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
-	err = l.endingStep(ctx, func(tx pgx.Tx) error {
+	_, err = l.endingStep(ctx, func(tx pgx.Tx) (ended []endedClaim, err error) {
 		// The node cannot be alive if this transaction gets the node's lock. A node never takes a number a second
 		// time.
 		var free bool
 		row := tx.QueryRow(ctx, lockNodeSQL, pg.LockClass(l.session.Schema, "node"), int32(number))
 		if err := row.Scan(&free); err != nil {
-			return fmt.Errorf("lock dead node %d: %w", number, err)
+			return nil, fmt.Errorf("lock dead node %d: %w", number, err)
 		}
 		if !free {
-			return nil
+			return nil, nil
 		}
 		l.endHandlers(ctx, tx, number)
 		client, why := taskdb.ClientID(number), fmt.Sprintf("node %d died", number)
 		ending := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, why) }
-		left, err := l.endJobs(ctx, tx, &number, client, l.jobs.Of(number), ending)
+		ended, left, err := l.endJobs(ctx, tx, &number, client, l.jobs.Of(number), ending)
 		if err != nil || left {
-			return err
+			return ended, err
 		}
 		done = true
 		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(taskdb.FarewellSQL), number); err != nil {
-			return fmt.Errorf("mark node %d dead: %w", number, err)
+			return nil, fmt.Errorf("mark node %d dead: %w", number, err)
 		}
-		return nil
+		return ended, nil
 	})
-	return done, err
+	return done && err == nil, err
+}
+
+// endedClaim is a claim that the leader has ended, with the line of the history.
+type endedClaim struct {
+	taskdb.Settlement
+	state taskdb.SettleResult
 }
 
 // endingStep runs a step that ends claims, in a transaction. If a step runs into its time limit, the next step ends
-// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended.
-func (l *Leader) endingStep(ctx context.Context, step func(pgx.Tx) error) error {
-	err := l.Transaction(ctx, step)
+// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended. Once the
+// ends are committed, endingStep reports them to metrics, hooks and the log. It returns how many there are.
+func (l *Leader) endingStep(
+	ctx context.Context, step func(pgx.Tx) ([]endedClaim, error),
+) (ends int, err error) {
+	var ended []endedClaim
+	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+		ended, err = step(tx)
+		return err
+	})
 	switch {
-	case err == nil:
-		l.ends.Grow()
 	case pg.IsTimeout(err):
 		l.ends.Shrink(l.ends.Now())
+		return 0, err
+	case err != nil:
+		return 0, err
 	}
-	return err
+	l.ends.Grow()
+	l.reclaimed = l.reclaimed || len(ended) > 0
+	var lost []failures.Failure
+	for _, one := range ended {
+		l.metrics.Of(one.state.Type).Recorded(one.state.Recorded)
+		if one.Outcome == taskdb.OutcomeLost {
+			lost = append(lost, failures.Of(one.Settlement, one.state))
+		}
+		one.log(l.log)
+	}
+	l.notifyFailures(ctx, lost...)
+	return len(ended), nil
+}
+
+func (e endedClaim) log(log *slog.Logger) {
+	level := slog.LevelWarn
+	switch {
+	case e.Outcome == taskdb.OutcomeReleased: // many claims may be released at once, and it does no harm
+		level = slog.LevelDebug
+	case e.state.Status == string(store.StatusFailed): // it was the last attempt
+		level = slog.LevelError
+	}
+	log.Log(context.Background(), level, "claim taken back", "task", e.ID, "type", e.state.Type,
+		"revision", e.Revision, "attempt", e.Attempt, "outcome", e.Outcome, "status", e.state.Status, "why", *e.Error)
 }
 
 // The statement leaves out jobs that are no longer with the client with which the leader saw them.
@@ -122,11 +159,11 @@ func (l *Leader) notBegun(ctx context.Context, tx pgx.Tx, job jobRow, settlement
 func (l *Leader) endJobs(
 	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64,
 	ending func(taskdb.Claim) taskdb.Settlement,
-) (left bool, err error) {
+) (done []endedClaim, left bool, err error) {
 	jobs, err := pg.CollectRows[jobRow](ctx, tx, "lock River jobs to be ended",
 		l.statements.Schema.SQL(lockJobsSQL), client, pg.OrEmpty(ids), maxReclaimed)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	left = len(jobs) == maxReclaimed
 	jobOf := map[int64]int64{} // the job of each fence
@@ -147,7 +184,7 @@ func (l *Leader) endJobs(
 			settlements = append(settlements, ending(h))
 		}
 		if err := l.notBegun(ctx, tx, job, settlements[from:]); err != nil {
-			return false, err
+			return nil, false, err
 		}
 	}
 	// Which tasks of a job cannot have begun is known as long as its other claims are there, so these come first.
@@ -156,11 +193,11 @@ func (l *Leader) endJobs(
 	})
 	settlements, later, err := l.thisStep(ctx, tx, settlements)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	held, err := l.end(ctx, tx, node, settlements)
+	done, held, err := l.end(ctx, tx, node, settlements)
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	for _, fence := range slices.Concat(held, later) {
 		left = true
@@ -169,9 +206,9 @@ func (l *Leader) endJobs(
 	if _, err := tx.Exec(
 		ctx, l.statements.Schema.SQL(riverjobs.DeleteSQL), slices.Collect(maps.Keys(ended)),
 	); err != nil {
-		return false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
+		return nil, false, fmt.Errorf("remove jobs whose claims are ended: %w", err)
 	}
-	return left, nil
+	return done, left, nil
 }
 
 const fencesSQL = `
@@ -221,41 +258,27 @@ func (l *Leader) thisStep(
 	return now, later, nil
 }
 
-// end settles claims for their holders, and returns the fences of the claims whose rows others have locked. A claim
-// that cannot be settled does not stop the others. end finds it by halving, and fails its task. If even that cannot
-// be done, the task stays as it is.
+// end settles claims for their holders. It returns those that are ended, and the fences of the claims whose rows others
+// have locked. A claim that cannot be settled does not stop the others. end finds it by halving, and fails its task. If
+// even that cannot be done, the task stays as it is.
 func (l *Leader) end(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
-) (held []int64, err error) {
+) (ended []endedClaim, held []int64, err error) {
 	for chunk := range slices.Chunk(settlements, maxReclaimed) {
 		done, err := l.settleEach(ctx, tx, node, chunk)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		taken := taskdb.ByFence(done)
 		for _, one := range chunk {
 			if state := taken[one.Fence]; state.Settled {
-				l.reclaimed = true
-				l.lines = append(l.lines, typedOutcome{state.Type, state.Recorded})
-				if one.Outcome == taskdb.OutcomeLost {
-					l.lost = append(l.lost, failures.Of(one, state))
-				}
-				level := slog.LevelWarn
-				switch {
-				case one.Outcome == taskdb.OutcomeReleased: // many claims may be released at once, and it does no harm
-					level = slog.LevelDebug
-				case state.Status == string(store.StatusFailed): // it was the last attempt
-					level = slog.LevelError
-				}
-				l.log.Log(context.Background(), level, "claim taken back", "task", one.ID, "type", state.Type,
-					"revision", one.Revision, "attempt", one.Attempt,
-					"outcome", one.Outcome, "status", state.Status, "why", *one.Error)
+				ended = append(ended, endedClaim{one, state})
 			} else if state.Held {
 				held = append(held, one.Fence)
 			}
 		}
 	}
-	return held, nil
+	return ended, held, nil
 }
 
 // settleEach settles all claims that can be settled, and fails the tasks of the others.

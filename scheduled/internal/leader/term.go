@@ -92,18 +92,8 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 
 // Transaction runs do in a transaction of the term. Its commit fails if it has written and a later term has begun.
 func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
-	l.lost, l.lines = nil, nil
 	defer l.limit().Stop()
-	if err := pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do); err != nil {
-		return err
-	}
-	for _, one := range l.lines {
-		l.metrics.Of(one.kind).Recorded(one.outcome)
-	}
-	if len(l.lost) > 0 {
-		l.notifyFailures(ctx, l.lost...)
-	}
-	return nil
+	return pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)
 }
 
 // limit ends the connection after maxAnswer, unless the timer is stopped before.

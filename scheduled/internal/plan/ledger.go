@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -160,12 +162,9 @@ func (l *ledger) wait(job Job) {
 	if len(seats) == 0 {
 		return
 	}
-	best := seats[0]
-	for _, one := range seats[1:] {
-		if one.free() > best.free() {
-			best = one
-		}
-	}
+	best := slices.MaxFunc(seats, func(a, b seat) int {
+		return cmp.Compare(a.least((*stock).free), b.least((*stock).free))
+	})
 	best.tasks += job.Tasks
 	best.spend(job.Tasks*l.rates.cost(job.Type), true)
 }
@@ -191,43 +190,28 @@ func (l *ledger) of(queue, kind string) []seat {
 	return seats
 }
 
-func (s seat) free() int {
-	free := s.needs[0].free()
+// least is the least of some number of all that a task needs.
+func (s seat) least(of func(*stock) int) int {
+	least := of(s.needs[0])
 	for _, one := range s.needs[1:] {
-		free = min(free, one.free())
+		least = min(least, of(one))
 	}
-	return free
+	return least
 }
 
-// room is how much of that a task may have that comes now.
+// room is how much of the node a task may have that comes now.
 func (s seat) room() int {
-	if s.tasks >= s.maxTasks {
+	if s.tasks >= s.maxTasks || slices.ContainsFunc(s.needs, func(one *stock) bool { return one.kept }) {
 		return 0
 	}
-	for _, one := range s.needs {
-		if one.kept {
-			return 0
-		}
-	}
-	return max(s.free(), 0)
+	return max(s.least((*stock).free), 0)
 }
 
 // begins is how many batches can begin within about a second.
-func (s seat) begins() int {
-	begins := s.needs[0].begins()
-	for _, one := range s.needs[1:] {
-		begins = min(begins, one.begins())
-	}
-	return begins
-}
+func (s seat) begins() int { return s.least((*stock).begins) }
 
-func (s seat) near() int {
-	near := s.needs[0].near()
-	for _, one := range s.needs[1:] {
-		near = min(near, one.near())
-	}
-	return max(near, 0)
-}
+// near is how many more jobs may wait for their time.
+func (s seat) near() int { return max(s.least((*stock).near), 0) }
 
 // spend deducts the cost of a batch. waits says that its job waits in River, or for its time.
 func (s seat) spend(cost int, waits bool) {

@@ -62,11 +62,8 @@ type lane struct {
 	taskdb.Lane
 	near   bool            // its first task is not due yet
 	room   int             // for how many tasks there would be room if the lane were alone
-	fits   int             // how many tasks make a batch
-	times  []time.Duration // in how long the first task of each batch is due, of the tasks that the leader has seen
-	seen   int             // how many these are
-	taken  int             // how many of them were claimed
-	more   bool            // there may be tasks that the leader has not seen
+	times  []time.Duration // in how long each task is due that the leader has seen
+	more   bool            // there may be other tasks
 	closed bool            // no further task can be had
 	waits  bool            // a task does not fit
 	grant  taskdb.Grant
@@ -125,12 +122,11 @@ func order(a, b *lane, aIn, bIn time.Duration) int {
 func (p *Plan) ledger() *ledger { return newLedger(p.input.Nodes, p.input.Jobs, p.input.Rates) }
 
 func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
-	made := &lane{Lane: one, near: one.DueIn > 0, more: true, fits: p.input.Rates.fits(one.Type)}
-	cost := p.input.Rates.cost(one.Type)
+	made := &lane{Lane: one, near: one.DueIn > 0, more: true}
 	for _, node := range seats {
-		fit := node.room() / cost
+		fit := node.room() / p.input.Rates.cost(one.Type)
 		if made.near {
-			fit = min(fit, node.near()*made.fits)
+			fit = min(fit, node.near()*p.input.Rates.fits(one.Type))
 		}
 		made.room += fit
 	}
@@ -139,7 +135,7 @@ func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
 
 const (
 	// maxSeen is how many tasks the leader looks at before a claim, and one more of each lane.
-	maxSeen = 20000
+	maxSeen = 10000
 	// maxLanes is how many lanes it looks at. The others get the room that these leave.
 	maxLanes = 5000
 )
@@ -149,7 +145,7 @@ const (
 func (p *Plan) Peeks(most int) (peeks []taskdb.Peek) {
 	for _, one := range p.lanes {
 		if one.room > 0 && len(peeks) < min(maxLanes, most) {
-			peeks = append(peeks, taskdb.Peek{Lane: one.Lane, Near: one.near, Most: min(one.room, most), Every: one.fits})
+			peeks = append(peeks, taskdb.Peek{Lane: one.Lane, Near: one.near, Most: min(one.room, most)})
 		}
 	}
 	if len(peeks) < 2 {
@@ -162,14 +158,14 @@ func (p *Plan) Peeks(most int) (peeks []taskdb.Peek) {
 }
 
 // Peeked learns the answer to Peeks.
-func (p *Plan) Peeked(peeks []taskdb.Peek, found []taskdb.Peeked) {
+func (p *Plan) Peeked(peeks []taskdb.Peek, times [][]time.Duration) {
 	byKey := map[taskdb.LaneKey]*lane{}
 	for _, one := range p.lanes {
 		byKey[one.Key()] = one
 	}
-	for i, one := range found {
-		of := byKey[peeks[i].Key()]
-		of.times, of.seen, of.more = one.DueIn, one.Tasks, one.Tasks >= peeks[i].Most
+	for i, peek := range peeks {
+		one := byKey[peek.Key()]
+		one.times, one.more = times[i], len(times[i]) >= peek.Most
 	}
 }
 
@@ -184,16 +180,10 @@ type batch struct {
 // batch, which may be of any size.
 func (p *Plan) batches(most int) (all []batch) {
 	for _, one := range p.lanes {
-		if one.closed {
-			continue
-		}
-		last, taken := one.DueIn, one.taken
-		for i, in := range one.times {
-			tasks := min(one.fits, one.seen-i*one.fits)
-			if left := tasks - min(taken, tasks); left > 0 {
-				all = append(all, batch{one, in, left})
-			}
-			last, taken = in, max(taken-tasks, 0)
+		last, size := one.DueIn, one.size()
+		for left := one.times; len(left) > 0; left = left[min(size, len(left)):] {
+			last = left[0]
+			all = append(all, batch{one, last, min(size, len(left))})
 		}
 		if one.more {
 			all = append(all, batch{one, last, most})
@@ -209,15 +199,11 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 	p.spread(room)
 	p.Full = false
 	for _, one := range p.batches(most) {
-		if one.waits || most == 0 {
+		if one.closed || one.waits || most == 0 {
 			continue
 		}
-		seats, cost, size := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), one.fits
-		if one.near {
-			size = one.grant.JobSize(one.atMost())
-		}
-		wanted := min(one.tasks, most)
-		tasks := take(seats, wanted, size, cost, one.near)
+		seats, cost, wanted := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), min(one.tasks, most)
+		tasks := take(seats, wanted, one.size(), cost, one.near)
 		if one.waits = tasks < wanted; one.waits && !one.near {
 			keep(seats, cost)
 			p.Full = p.Full || one.grant.Tasks+tasks == 0
@@ -240,9 +226,17 @@ func (p *Plan) Last() []taskdb.Grant { return p.grants }
 // atMost is how many tasks of the lane may be claimed.
 func (l *lane) atMost() int {
 	if l.more {
-		return max(l.seen, l.room)
+		return max(len(l.times), l.room)
 	}
-	return l.seen
+	return len(l.times)
+}
+
+// size is how many tasks make a batch. Of near tasks, that is how many have a job together.
+func (l *lane) size() int {
+	if l.near {
+		return l.grant.JobSize(l.atMost())
+	}
+	return l.grant.Fits
 }
 
 // spread sets over how many River jobs the tasks of each lane are spread. Due tasks are spread over all slots. Near
@@ -265,7 +259,9 @@ func (p *Plan) spread(room *ledger) {
 		if one.near {
 			slots = ahead / 2 * one.atMost() / max(all, 1)
 		}
-		one.waits, one.grant = false, taskdb.Grant{Lane: one.Lane, Near: one.near, Fits: one.fits, Slots: slots}
+		one.waits, one.grant = false, taskdb.Grant{
+			Lane: one.Lane, Near: one.near, Slots: slots, Fits: p.input.Rates.fits(one.Type),
+		}
 	}
 }
 
@@ -280,21 +276,21 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		if one.grant.Tasks == 0 {
 			continue
 		}
-		tasks := got[one.Key()]
+		tasks, shown := got[one.Key()], max(len(one.times), 1)
 		for left, size := tasks, one.grant.JobSize(tasks); left > 0; left -= size {
 			p.input.Jobs = append(p.input.Jobs, Job{
 				Queue: one.Queue, Type: one.Type, State: Available, Tasks: min(left, size),
 			})
 		}
-		one.taken += tasks
+		one.times = one.times[min(tasks, len(one.times)):]
 		switch {
-		case tasks >= min(one.grant.Tasks, max(one.seen, 1)):
+		case tasks >= min(one.grant.Tasks, shown):
 			one.closed = tasks < one.grant.Tasks
 		case one.near || p.input.LookAhead <= 0:
 			again, one.closed = true, true
 		default: // its due tasks cannot be had, but perhaps those that are near their time can
 			again = true
-			one.near, one.times, one.seen, one.taken, one.more = true, nil, 0, 0, true
+			one.near, one.times, one.more = true, nil, true
 		}
 	}
 	return again

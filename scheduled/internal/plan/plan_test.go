@@ -202,22 +202,17 @@ func planOf(in Input, lanes []seen, most int) *Plan {
 
 func answer(p *Plan, tasks map[taskdb.LaneKey][]time.Duration, lookAhead time.Duration, most int) {
 	peeks := p.Peeks(most)
-	var found []taskdb.Peeked
-	for _, one := range peeks {
-		var answer taskdb.Peeked
+	found := make([][]time.Duration, len(peeks))
+	for i, one := range peeks {
 		until := time.Duration(0)
 		if one.Near {
 			until = lookAhead
 		}
 		for _, in := range tasks[one.Key()] {
-			if in <= until && answer.Tasks < one.Most {
-				if answer.Tasks%one.Every == 0 {
-					answer.DueIn = append(answer.DueIn, in)
-				}
-				answer.Tasks++
+			if in <= until && len(found[i]) < one.Most {
+				found[i] = append(found[i], in)
 			}
 		}
-		found = append(found, answer)
 	}
 	p.Peeked(peeks, found)
 }

@@ -142,54 +142,39 @@ func inOrder(a, b ClaimedTask) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }
 
-// PeekSQL counts the tasks of each lane, and tells when some of them are due.
+// PeekSQL tells in how long each of the first tasks of some lanes is due, in nanoseconds.
 const PeekSQL = `
-SELECT seen.tasks, seen.due_in
-FROM unnest($3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[], $8::int[], $9::boolean[])
-    WITH ORDINALITY AS lane (queue, type, priority, head, most, every, near, number)
+SELECT ARRAY(
+    SELECT (extract(epoch FROM t.next_attempt_at - clock.now) * 1000000000)::bigint
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
+        AND t.next_attempt_at
+            BETWEEN lane.head AND clock.now + CASE WHEN lane.near THEN $2::interval ELSE interval '0' END
+        AND t.id <> ALL ($9::text[])
+    ORDER BY t.next_attempt_at
+    LIMIT lane.most
+) AS due_in
+FROM unnest($3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::int[], $8::boolean[])
+    WITH ORDINALITY AS lane (queue, type, priority, head, most, near, number)
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock
-CROSS JOIN LATERAL (
-    SELECT count(*)::int AS tasks, coalesce(array_agg(
-        (extract(epoch FROM t.next_attempt_at - clock.now) * 1000000000)::bigint ORDER BY t.place
-    ) FILTER (WHERE t.place % lane.every = 0), '{}') AS due_in
-    FROM (
-        SELECT t.next_attempt_at, row_number() OVER (ORDER BY t.next_attempt_at) - 1 AS place
-        FROM (
-            SELECT t.next_attempt_at
-            FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
-                AND t.next_attempt_at BETWEEN lane.head
-                    AND clock.now + CASE WHEN lane.near THEN $2::interval ELSE interval '0' END
-                AND t.id <> ALL ($10::text[])
-            ORDER BY t.next_attempt_at
-            LIMIT lane.most
-        ) AS t
-    ) AS t
-) AS seen
 ORDER BY lane.number`
 
 // Peek is a look at the first tasks of a lane.
 type Peek struct {
 	Lane
-	Near  bool // also at tasks that are due within the look-ahead
-	Most  int
-	Every int // it tells the time of the first task, and then of one in so many
+	Near bool // also at tasks that are due within the look-ahead
+	Most int
 }
 
-// Peeked is what a look at a lane has found.
-type Peeked struct {
-	Tasks int
-	DueIn []time.Duration
-}
-
-// Peek looks at the first tasks of lanes, without locks. It answers in the order of the lanes.
+// Peek tells in how long each of the first tasks of some lanes is due. It locks nothing, and leaves out the tasks in
+// aside.
 func (s Queries) Peek(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead time.Duration, lanes []Peek, aside ...string,
-) ([]Peeked, error) {
+) ([][]time.Duration, error) {
 	columns := columnsOfLanes(column(lanes, func(p *Peek) LaneAt { return LaneAt{p.Key(), p.Head} }))
-	return pg.CollectRows[Peeked](ctx, q, "look at the tasks of lanes", s.Schema.SQL(PeekSQL), slices.Concat(
+	return pg.CollectColumn[[]time.Duration](ctx, q, "look at the tasks of lanes", s.Schema.SQL(PeekSQL), slices.Concat(
 		[]any{now, lookAhead}, columns, []any{
-			column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) int { return p.Every }),
-			column(lanes, func(p *Peek) bool { return p.Near }), pg.OrEmpty(aside),
+			column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) bool { return p.Near }),
+			pg.OrEmpty(aside),
 		})...)
 }

@@ -204,7 +204,7 @@ func (b *bench) hotStatements() []hotStatement {
 	var known []taskdb.LaneAt
 	for _, l := range found.Tasks {
 		grants = append(grants, taskdb.Grant{Lane: l, Tasks: planMost, Near: true})
-		peeks = append(peeks, taskdb.Peek{Lane: l, Most: planMost, Every: 9, Near: true})
+		peeks = append(peeks, taskdb.Peek{Lane: l, Most: planMost, Near: true})
 		key := taskdb.LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority}
 		known = append(known, taskdb.LaneAt{LaneKey: key, At: l.Head})
 	}
