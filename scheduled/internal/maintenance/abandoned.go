@@ -3,7 +3,6 @@ package maintenance
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -27,7 +26,7 @@ import (
 type Abandoned struct {
 	config AbandonedConfig
 	size   *pg.Size // how many claims a look takes back
-	passed int      // how many claims a round has found that cannot be taken back
+	passed []string // the tasks of a round whose claims cannot be taken back
 }
 
 // AbandonedConfig is the configuration of Abandoned.
@@ -60,89 +59,76 @@ const (
 // Run works until ctx is done.
 func (a *Abandoned) Run(ctx context.Context) {
 	loop.Repeat(ctx, a.config.After, func() time.Duration {
-		if a.config.Leads() && a.look(ctx) {
-			return abandonedPause
+		if a.config.Leads() {
+			more, err := a.runOnce(ctx)
+			if err != nil && ctx.Err() == nil {
+				a.config.Log.Warn("leader could not take back all claims that nobody holds; it tries again", "error", err)
+			}
+			if more {
+				return abandonedPause
+			}
 		}
-		a.passed = 0
+		a.passed = nil
 		return a.config.After
 	})
 }
 
-// AbandonedSQL finds claims whose lease has ended. It locks the rows, so that no lease is extended meanwhile.
+// AbandonedSQL finds claims whose lease has ended. It steps over rows that an application has locked.
 const AbandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.lease_expires_at < statement_timestamp() - $1::interval
-ORDER BY t.lease_expires_at OFFSET $2::int LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED`
+WHERE t.lease_expires_at < statement_timestamp() - $1::interval AND t.id <> ALL ($2::text[])
+ORDER BY t.lease_expires_at LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED`
 
-const abandonedLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true)`
-
-// look takes back some claims. It reports whether there may be more. If it takes too long, the next look takes half as
-// many. A single claim that takes too long is left to the next round.
-func (a *Abandoned) look(ctx context.Context) (more bool) {
-	most := a.size.Now()
-	ended, done, refused, err := a.takeBack(ctx, most)
-	switch tooLong := errors.Is(err, context.DeadlineExceeded) || pg.IsTimeout(err); {
-	case ctx.Err() != nil:
-		return false
-	case err == nil:
-		a.passed += refused
-		a.size.Grow()
-		a.tell(ended, done)
-		return len(ended) == most
-	case tooLong && len(ended) > 1:
-		a.size.Shrink(len(ended))
-		return true
-	case tooLong && len(ended) == 1:
-		a.passed++
-		a.config.Log.Error("a claim that nobody holds takes too long to take back; the next round tries again",
-			"task", ended[0].ID, "error", err)
-		return true
-	}
-	a.config.Log.Warn("leader could not look for claims that nobody holds; it tries again", "error", err)
-	return false
-}
-
-// takeBack ends claims that nobody holds, in a transaction. It leaves out those that Postgres refuses to end.
-func (a *Abandoned) takeBack(
-	ctx context.Context, most int,
-) (ended []taskdb.Settlement, done []taskdb.SettleResult, refused int, err error) {
+// runOnce takes back some claims. It reports whether there may be more. It leaves out a claim that Postgres refuses to
+// end, or that takes too long by itself, until the next round. A node that was frozen may extend a lease between the
+// two statements. It loses the claim all the same, as if it had been frozen for a moment longer.
+func (a *Abandoned) runOnce(ctx context.Context) (more bool, err error) {
 	leave, err := a.config.Turns.Take(ctx) // the wait does not count as a slow look
 	if err != nil {
-		return nil, nil, 0, err
+		return false, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, 3*a.config.Within)
 	defer cancel()
-	err = pgx.BeginFunc(ctx, a.config.Pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, abandonedLimitSQL, a.config.Within.Milliseconds()); err != nil {
-			return fmt.Errorf("limit statements: %w", err)
-		}
-		claims, err := pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
-			a.config.Statements.Schema.SQL(AbandonedSQL), a.config.After, a.passed, most)
-		if err != nil {
-			return err
-		}
-		for _, claim := range claims {
-			claim.Due = time.Time{} // the row does not say when the task was due
-			ended = append(ended, taskdb.Lost(claim, "its lease ended, and nobody held it"))
-		}
-		return pg.Isolate(ended, func(some []taskdb.Settlement) error {
-			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
-				states, err := a.config.Statements.Settle(ctx, savepoint, nil, nil, some)
-				done = append(done, states...)
-				return err
-			})
-		}, func(one taskdb.Settlement, err error) error {
-			refused++
-			a.config.Log.Error("a claim that nobody holds cannot be taken back", "task", one.ID, "error", err)
+	most := a.size.Now()
+	var claims []taskdb.Claim
+	if err = a.limited(ctx, func(tx pgx.Tx) (err error) {
+		claims, err = pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
+			a.config.Statements.Schema.SQL(AbandonedSQL), a.config.After, pg.OrEmpty(a.passed), most)
+		return err
+	}); err != nil {
+		return false, err
+	}
+	err = pg.Step(a.size, claims, func(some []taskdb.Claim) error { return a.takeBack(ctx, some) },
+		func(one taskdb.Claim, err error) error {
+			a.passed = append(a.passed, one.ID)
+			a.config.Log.Error("a claim that nobody holds cannot be taken back; the next round tries again",
+				"task", one.ID, "error", err)
 			return nil
 		})
-	})
-	return ended, done, refused, err
+	return len(claims) == most && err == nil || pg.IsTimeout(err), err
 }
 
-func (a *Abandoned) tell(ended []taskdb.Settlement, done []taskdb.SettleResult) {
+// limited runs do in a transaction whose statements Postgres ends when they take too long.
+func (a *Abandoned) limited(ctx context.Context, do func(pgx.Tx) error) error {
+	begin := fmt.Sprintf("BEGIN; SET LOCAL statement_timeout = %d", a.config.Within.Milliseconds())
+	return pgx.BeginTxFunc(ctx, a.config.Pool, pgx.TxOptions{BeginQuery: begin}, do)
+}
+
+func (a *Abandoned) takeBack(ctx context.Context, claims []taskdb.Claim) error {
+	var ended []taskdb.Settlement
+	for _, claim := range claims {
+		claim.Due = time.Time{} // the row does not say when the task was due
+		ended = append(ended, taskdb.Lost(claim, "its lease ended, and nobody held it"))
+	}
+	var done []taskdb.SettleResult
+	if err := a.limited(ctx, func(tx pgx.Tx) (err error) {
+		done, err = a.config.Statements.Settle(ctx, tx, nil, nil, ended)
+		return err
+	}); err != nil {
+		return err
+	}
 	states := taskdb.ByFence(done)
 	for _, one := range ended {
 		if state := states[one.Fence]; state.Settled {
@@ -153,4 +139,5 @@ func (a *Abandoned) tell(ended []taskdb.Settlement, done []taskdb.SettleResult) 
 			a.config.Failures.Tell(failures.Of(one, state))
 		}
 	}
+	return nil
 }

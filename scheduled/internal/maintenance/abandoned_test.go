@@ -33,8 +33,8 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	})
 	step := func() {
 		t.Helper()
-		if a.look(t.Context()) {
-			t.Fatal("there may be more")
+		if more, err := a.runOnce(t.Context()); more || err != nil {
+			t.Fatalf("there may be more: %t, %v", more, err)
 		}
 	}
 	held := func() (ids string) {

@@ -32,7 +32,7 @@ func TestHousekeepingWaitsForItsTurn(t *testing.T) {
 	})
 	all := map[string]func(ctx context.Context) error{
 		"retention": func(ctx context.Context) error { _, _, err := retention.RunOnce(ctx, Place{}); return err },
-		"abandoned": func(ctx context.Context) error { _, _, _, err := abandoned.takeBack(ctx, 1); return err },
+		"abandoned": func(ctx context.Context) error { _, err := abandoned.runOnce(ctx); return err },
 		"zones":     func(ctx context.Context) error { _, err := replanner.replan(ctx); return err },
 	}
 	for name, do := range all {

@@ -56,7 +56,7 @@ func Step[T any](size *Size, items []T, do func([]T) error, giveUp func(T, error
 		size.Shrink(len(items))
 	case err == nil:
 		size.Grow()
-	case IsTimeout(err) && !size.Shrink(size.Now()) && len(items) == 1:
+	case IsTimeout(err) && !size.Shrink(len(items)) && len(items) == 1:
 		return giveUp(items[0], err)
 	}
 	return err

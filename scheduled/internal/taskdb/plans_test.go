@@ -242,7 +242,7 @@ func (b *bench) hotStatements() []hotStatement {
 	_, _ = b.Requeue(ctx, &r, overlooked)
 	r.Queue(b.Schema.SQL(taskdb.LanesSQL), nil, nil)
 	r.Queue(b.Schema.SQL(taskdb.RecurringLanesSQL), nil, nil)
-	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, 0, planMost)
+	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, []string{}, planMost)
 	b.queueCensus(&r.Batch, found)
 
 	lanes, recurring := len(found.Tasks), len(found.Recurring)
