@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +51,7 @@ func NewRetention(config RetentionConfig) *Retention {
 	periods, _ := json.Marshal(byType) // texts always encode
 	return &Retention{
 		config: config, period: periodText(config.Period), periods: new(string(periods)),
-		pages: pg.NewSize(1, taskdb.PagesAtOnce),
+		pages: pg.NewSize(1, retainPages),
 	}
 }
 
@@ -63,6 +64,7 @@ func periodText(period time.Duration) *string {
 }
 
 const (
+	retainPages = 2000             // how many pages a batch reads at most: 16 MB
 	retainEvery = 10 * time.Minute // from the end of a round to the next
 	retainPause = time.Second      // between two batches
 	// retainRefusals is how many rows that cannot be removed a batch skips. The next batch begins behind them. Each
@@ -118,7 +120,7 @@ func (r *Retention) endRound(ctx context.Context, round Retained) {
 // beginning of a round.
 type Place struct {
 	table int
-	row   taskdb.Tuple
+	row   tuple
 }
 
 // retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
@@ -132,16 +134,15 @@ type Place struct {
 //
 // OFFSET 0 keeps Postgres from reading all tasks into a hash.
 //
-// For a task that lives on, this statement applies only the task's own period. retainExecutionsSQL and
-// retainChangesSQL apply its type's period and the default.
-const retainTasksSQL = `
+// For a task that lives on, this statement applies only the task's own period. retainHistorySQL applies its type's
+// period and the default.
+var retainTasksSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
 ), gone AS (
     DELETE FROM tasktable.scheduled_tasks AS t USING clock
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
-        AND t.finished_at < clock.now - coalesce(t.retention::interval,
-            CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END)
+        AND t.finished_at < clock.now - coalesce(t.retention::interval, ` + periodOf("t.type") + `)
         AND CASE WHEN t.parent_id IS NOT NULL AND t.status = 'COMPLETED' THEN
             EXISTS (SELECT FROM tasktable.scheduled_tasks AS o WHERE o.parent_id = t.parent_id
                 AND o.scheduled_at > t.scheduled_at AND o.status = 'COMPLETED' OFFSET 0)
@@ -172,28 +173,12 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT
     + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
     (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
-// retainExecutionsSQL checks the age of each line before it looks for the line's task. A look for the task of every
-// line would read the whole index of the tasks.
-const retainExecutionsSQL = `
-WITH clock AS MATERIALIZED (
-    SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
-), gone AS (
-    DELETE FROM tasktable.scheduled_task_executions AS e USING clock
-    WHERE e.ctid >= $1::tid AND e.ctid < $2::tid
-        AND CASE WHEN e.finished_at < clock.now
-                - CASE WHEN $4::text::jsonb ? e.type THEN ($4::text::jsonb ->> e.type)::interval ELSE $3::interval END
-            THEN coalesce((SELECT e.finished_at < clock.now - t.retention::interval
-                FROM tasktable.scheduled_tasks AS t WHERE t.id = e.task_id), true)
-            ELSE false END
-    RETURNING 1
-)
-SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
-
-// retainChangesSQL keeps the lines of removed tasks for the longest of the periods, because most lines do not name
-// their task's type. It looks for a line's task only when the line is older than its period. Only the line of the
-// creation, which every task has, names the type. The period of all other lines is the shortest one. If the type of a
-// task was changed, that line also stays for as long as the first type says.
-const retainChangesSQL = `
+// retainHistorySQL removes old lines of one table of the history, for tasks that live on and for deleted tasks. It checks
+// the age of a line before it looks for the line's task. A look for the task of every line would read the whole index of
+// the tasks. A line that does not name its task's type is looked up when it is older than the shortest of the periods,
+// and stays for the longest of them if the task was deleted. Of the changes only the line of the creation names the
+// type.
+const retainHistorySQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
 ), period AS MATERIALIZED (
@@ -202,35 +187,39 @@ WITH clock AS MATERIALIZED (
         least($3::interval, min(each.value::interval)) AS shortest
     FROM jsonb_each_text($4::text::jsonb) AS each
 ), gone AS (
-    DELETE FROM tasktable.scheduled_task_changes AS c
-    USING period, clock
-    WHERE c.ctid >= $1::tid AND c.ctid < $2::tid
-        AND CASE WHEN c.changed_at < clock.now - CASE WHEN c.outcome <> 'created' THEN period.shortest
-            WHEN $4::text::jsonb ? (c.new ->> 'type') THEN ($4::text::jsonb ->> (c.new ->> 'type'))::interval
-            ELSE $3::interval END
-        THEN c.changed_at < clock.now - coalesce(
-            (SELECT CASE WHEN t.revision = c.revision THEN interval '1000000 hours' ELSE coalesce(t.retention::interval,
-                CASE WHEN $4::text::jsonb ? t.type
-                THEN coalesce(($4::text::jsonb ->> t.type)::interval, interval '1000000 hours')
-                ELSE $3::interval END) END
-             FROM tasktable.scheduled_tasks AS t WHERE t.id = c.task_id), period.longest)
-            ELSE false END
+    DELETE FROM {table} AS h USING period, clock
+    WHERE h.ctid >= $1::tid AND h.ctid < $2::tid
+        AND CASE WHEN h.{time} < clock.now - CASE WHEN {type} IS NULL THEN period.shortest ELSE {type period} END
+        THEN h.{time} < clock.now - coalesce(
+            (SELECT CASE WHEN {current} THEN interval '1000000 hours'
+                ELSE coalesce(t.retention::interval, {task period}, interval '1000000 hours') END
+             FROM tasktable.scheduled_tasks AS t WHERE t.id = h.task_id),
+            CASE WHEN {type} IS NULL THEN period.longest ELSE {type period} END)
+        ELSE false END
     RETURNING 1
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// These statements find the task of a row that could not be removed.
-const (
-	taskAtSQL      = `SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.ctid = $1::tid`
-	executionAtSQL = `SELECT e.task_id FROM tasktable.scheduled_task_executions AS e WHERE e.ctid = $1::tid`
-	changeAtSQL    = `SELECT c.task_id FROM tasktable.scheduled_task_changes AS c WHERE c.ctid = $1::tid`
-)
+// periodOf is the period of a type. It is null for types that are kept for ever.
+func periodOf(kind string) string {
+	return `CASE WHEN $4::text::jsonb ? ` + kind + ` THEN ($4::text::jsonb ->> ` + kind + `)::interval ELSE $3::interval END`
+}
 
-// retainTables are the tables in the order in which a round goes through them.
-var retainTables = []struct{ name, sql, taskAt string }{
-	{"tasktable.scheduled_tasks", retainTasksSQL, taskAtSQL},
-	{"tasktable.scheduled_task_executions", retainExecutionsSQL, executionAtSQL},
-	{"tasktable.scheduled_task_changes", retainChangesSQL, changeAtSQL},
+// history makes retainHistorySQL for a table. kind is the type that a line names, and current is whether the line is
+// kept as long as its task.
+func history(table, at, kind, current string) string {
+	return strings.NewReplacer("{table}", table, "{time}", at, "{type}", kind, "{current}", current,
+		"{type period}", periodOf(kind), "{task period}", periodOf("t.type")).Replace(retainHistorySQL)
+}
+
+// retainTables are the tables in the order in which a round goes through them, with the column of the task.
+var retainTables = []struct{ name, task, sql string }{
+	{"tasktable.scheduled_tasks", "id", retainTasksSQL},
+	{"tasktable.scheduled_task_executions", "task_id",
+		history("tasktable.scheduled_task_executions", "finished_at", "h.type", "false")},
+	{"tasktable.scheduled_task_changes", "task_id",
+		history("tasktable.scheduled_task_changes", "changed_at",
+			"CASE WHEN h.outcome = 'created' THEN h.new ->> 'type' END", "t.revision = h.revision")},
 }
 
 // Retained is the result of retention: how many rows it removed, how many of them were dead letters that nobody had
@@ -318,24 +307,21 @@ func (r *Retention) step(
 		return at, done, err
 	}
 	table := retainTables[at.table]
-	size, err := r.config.Statements.PagesOf(ctx, tx, table.name)
+	size, err := pg.QueryOne[int64](ctx, tx, "measure "+table.name, pagesSQL, r.config.Statements.Schema.SQL(table.name))
 	if err != nil {
 		return at, done, err
 	}
-	end := taskdb.Tuple{Page: min(at.row.Page+int64(r.pages.Now()), size)}
-	if end.Before(at.row) { // the table ends on this page, or has become smaller
-		end = at.row
-	}
-	remove := func(savepoint pgx.Tx, some taskdb.TupleRange) error {
-		gone, err := pg.CollectRows[Retained](ctx, savepoint, "remove old rows of "+table.name,
-			r.config.Statements.Schema.SQL(table.sql), some.From.String(), some.To.String(), r.period, r.periods, now)
-		for _, one := range gone {
-			done.add(one)
-		}
-		return err
-	}
-	within := taskdb.TupleRange{From: at.row, To: end}
-	stopped, refused, err := taskdb.PastRefusals(ctx, tx, within, retainRefusals, remove)
+	end := tuple{page: min(at.row.page+int64(r.pages.Now()), size)}
+	stopped, refused, err := pastRefusals(at.row, end, func(from, to tuple) error {
+		return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
+			gone, err := pg.CollectRows[Retained](ctx, savepoint, "remove old rows of "+table.name,
+				r.config.Statements.Schema.SQL(table.sql), from.String(), to.String(), r.period, r.periods, now)
+			for _, one := range gone {
+				done.add(one)
+			}
+			return err
+		})
+	})
 	if err != nil {
 		return at, done, err
 	}
@@ -347,24 +333,24 @@ func (r *Retention) step(
 			return at, done, err
 		}
 	}
-	if stopped.Before(end) || end.Page < size {
+	if stopped.page < size {
 		return Place{at.table, stopped}, done, nil
 	}
 	return Place{table: (at.table + 1) % len(retainTables)}, done, nil
 }
 
 // report logs the rows that could not be removed.
-func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []taskdb.Refusal, batch *Retained) error {
+func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *Retained) error {
 	of := retainTables[table]
-	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
-		r.config.Statements.Schema.SQL(of.taskAt), refused[0].At.String())
+	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed", r.config.Statements.Schema.SQL(
+		"SELECT r."+of.task+"::text FROM "+of.name+" AS r WHERE r.ctid = $1::tid"), refused[0].at.String())
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return err
 	}
 	r.config.Log.Error(
 		"retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
 			"forbid it, or somebody may have locked them",
-		"table", r.config.Statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].Err)
-	batch.add(Retained{Refused: len(refused), Task: task, Why: sanitize.Text(refused[0].Err.Error())})
+		"table", r.config.Statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
+	batch.add(Retained{Refused: len(refused), Task: task, Why: sanitize.Text(refused[0].err.Error())})
 	return nil
 }

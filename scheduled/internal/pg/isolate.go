@@ -17,25 +17,35 @@ func Twice(do func() error) error {
 // itself. It gives these items to giveUp, with the second error. It ends with the first other error that do or giveUp
 // returns. do must have no effect when it returns an error.
 func Isolate[T any](items []T, do func([]T) error, giveUp func(T, error) error) error {
+	return isolate(IsDataError, items, do, giveUp)
+}
+
+// IsolateLocked is Isolate, and also finds the items that take too long, as those do that another transaction has
+// locked.
+func IsolateLocked[T any](items []T, do func([]T) error, giveUp func(T, error) error) error {
+	return isolate(func(err error) bool { return IsDataError(err) || IsTimeout(err) }, items, do, giveUp)
+}
+
+func isolate[T any](refused func(error) bool, items []T, do func([]T) error, giveUp func(T, error) error) error {
 	switch len(items) {
 	case 0:
 		return nil
 	case 1:
 		err := Twice(func() error { return do(items) })
-		if IsDataError(err) {
+		if refused(err) {
 			return giveUp(items[0], err)
 		}
 		return err
 	}
 	err := do(items)
-	if !IsDataError(err) {
+	if !refused(err) {
 		return err
 	}
 	half := len(items) / 2
-	if err := Isolate(items[:half], do, giveUp); err != nil {
+	if err := isolate(refused, items[:half], do, giveUp); err != nil {
 		return err
 	}
-	return Isolate(items[half:], do, giveUp)
+	return isolate(refused, items[half:], do, giveUp)
 }
 
 // stepTime is how long a step goes on to halve.
