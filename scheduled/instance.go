@@ -107,26 +107,25 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Stuck: i.health.stuck,
 		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard,
 	})
+	onLeader := maintenance.Config{
+		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
+	}
 	i.rounds = []interface{ Run(ctx context.Context) }{
 		maintenance.NewRetention(maintenance.RetentionConfig{
-			Pool: i.pool, Turns: turns, Statements: i.statements, Node: i.session.Number,
-			Period: i.config.Retention, ByType: i.config.RetentionByType, Leads: i.session.Leads, Log: i.log,
+			Config: onLeader, Node: i.session.Number, Period: i.config.Retention, ByType: i.config.RetentionByType,
 		}),
 		maintenance.NewDeclarer(maintenance.DeclarerConfig{
 			Pool: i.pool, Statements: i.statements, Service: i.config.Service,
 			Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec,
 			Every: i.config.declareEvery, Log: i.log,
 		}),
-		maintenance.NewReplanner(maintenance.ReplannerConfig{
-			Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
-		}),
+		maintenance.NewReplanner(onLeader),
 		metrics.NewTableStats(metrics.TableStatsConfig{
 			Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
 			Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
 		}),
 		maintenance.NewAbandoned(maintenance.AbandonedConfig{
-			Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads,
-			After: i.config.abandonedAfter, Metrics: i.metrics, Failures: i.dead, Log: i.log,
+			Config: onLeader, After: i.config.abandonedAfter, Metrics: i.metrics, Failures: i.dead,
 		}),
 		i.listener(),
 	}

@@ -163,7 +163,8 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	tr.run()
 	s.Is("old", store.StatusCompleted, "COMPLETED")
 	retention := maintenance.NewRetention(maintenance.RetentionConfig{
-		Pool: tr.instance.pool, Statements: tr.statements, Period: time.Microsecond, Log: enginetest.Logger(),
+		Config: maintenance.Config{Pool: tr.instance.pool, Statements: tr.statements, Log: enginetest.Logger()},
+		Period: time.Microsecond,
 	})
 	for at := (maintenance.Place{}); ; {
 		next, _, err := retention.RunOnce(t.Context(), at)

@@ -4,17 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -31,17 +28,13 @@ type Abandoned struct {
 
 // AbandonedConfig is the configuration of Abandoned.
 type AbandonedConfig struct {
-	Pool       *pgxpool.Pool
-	Turns      session.Turns // for connections of Pool; nil: no bound
-	Statements taskdb.Queries
-	Leads      func() bool // whether this node leads
+	Config
 	// From the end of a lease until the claim is taken back, and between two rounds; 0: 1 min. It is so long that
 	// everything that takes claims back sooner has done so.
 	After    time.Duration
 	Within   time.Duration // bounds each statement of a look; 0: 5 s
 	Metrics  *metrics.Metrics
 	Failures *failures.Notifier
-	Log      *slog.Logger
 }
 
 // NewAbandoned makes the component. It takes nothing back before Run.

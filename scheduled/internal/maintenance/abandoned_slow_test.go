@@ -37,9 +37,8 @@ func TestAbandonedClaimsThatAreSlow(t *testing.T) {
 		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
 		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
 	a := NewAbandoned(AbandonedConfig{
-		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, After: 10 * time.Millisecond,
-		Within: time.Second, Failures: failures.New(failures.Config{}), Metrics: metrics.New(metrics.Config{}),
-		Log: enginetest.Logger(),
+		Config: b.onLeader(), After: 10 * time.Millisecond, Within: time.Second,
+		Failures: failures.New(failures.Config{}), Metrics: metrics.New(metrics.Config{}),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -28,8 +28,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
 	a := NewAbandoned(AbandonedConfig{
-		Pool: b.Pool, Statements: b.Queries, Failures: failures.New(failures.Config{}),
-		Metrics: metrics.New(metrics.Config{}), Log: enginetest.Logger(),
+		Config: b.onLeader(), Failures: failures.New(failures.Config{}), Metrics: metrics.New(metrics.Config{}),
 	})
 	step := func() {
 		t.Helper()

@@ -154,13 +154,10 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 func (d *Declarer) newest(ctx context.Context, q pg.DB) (newest newestSet, err error) {
 	found, err := pg.CollectRows[newestSet](ctx, q, "find the service's newest set",
 		d.config.Statements.Schema.SQL(newestSetSQL), d.config.Service, d.hash)
-	if err != nil {
-		return newest, err
-	}
 	if len(found) > 0 {
 		newest = found[0]
 	}
-	return newest, nil
+	return newest, err
 }
 
 // applyRules makes the notice rules agree with the declared ones.

@@ -17,3 +17,10 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	return &bench{enginetest.New(t)}
 }
+
+// onLeader is the configuration of work on a node that leads.
+func (b *bench) onLeader() Config {
+	return Config{
+		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, Log: enginetest.Logger(),
+	}
+}

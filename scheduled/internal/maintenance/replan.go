@@ -2,15 +2,10 @@ package maintenance
 
 import (
 	"context"
-	"log/slog"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
-	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
 const (
@@ -20,21 +15,10 @@ const (
 
 // Replanner plans fires anew that were planned with other time zone data. It does so each time this node begins to
 // lead, because the former leader may have had other data.
-type Replanner struct {
-	config ReplannerConfig
-}
-
-// ReplannerConfig is the configuration of Replanner.
-type ReplannerConfig struct {
-	Pool       *pgxpool.Pool
-	Turns      session.Turns // for connections of Pool; nil: no bound
-	Statements taskdb.Queries
-	Leads      func() bool // whether this node leads
-	Log        *slog.Logger
-}
+type Replanner struct{ config Config }
 
 // NewReplanner makes a replanner. It plans nothing before Run.
-func NewReplanner(config ReplannerConfig) *Replanner { return &Replanner{config: config} }
+func NewReplanner(config Config) *Replanner { return &Replanner{config} }
 
 // Run works until ctx is done.
 func (r *Replanner) Run(ctx context.Context) {
@@ -44,17 +28,18 @@ func (r *Replanner) Run(ctx context.Context) {
 			return replanLook
 		}
 		tasks, err := r.replan(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		if err != nil && ctx.Err() == nil {
 			r.config.Log.Warn("time zone data not compared; trying again", "error", err, "in", replanLook)
-		case tasks > 0:
+		}
+		if tasks > 0 {
 			r.config.Log.Info("time zone data differ from those that fires were planned with; planning anew",
 				"tasks", tasks)
 		}
-		if done = err == nil && tasks < maxReplanned; done || err != nil {
-			return replanLook
+		if tasks == maxReplanned {
+			return 0
 		}
-		return 0
+		done = err == nil
+		return replanLook
 	})
 }
 

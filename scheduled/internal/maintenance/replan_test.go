@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -22,10 +21,7 @@ func at(text string) time.Time {
 func (b *bench) moves(posix string, now time.Time) {
 	b.T.Helper()
 	b.Zones = enginetest.ZonesOf(posix)
-	replanner := NewReplanner(ReplannerConfig{
-		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
-	})
-	if _, err := replanner.replan(b.T.Context()); err != nil {
+	if _, err := NewReplanner(b.onLeader()).replan(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 	// A test's clock.

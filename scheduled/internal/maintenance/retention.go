@@ -30,16 +30,21 @@ type Retention struct {
 	pages           *pg.Size // how many pages a batch has
 }
 
-// RetentionConfig is the configuration of Retention.
-type RetentionConfig struct {
+// Config is the configuration that all work on the leader's node has in common.
+type Config struct {
 	Pool       *pgxpool.Pool
 	Turns      session.Turns // for connections of Pool; nil: no bound
 	Statements taskdb.Queries
-	Period     time.Duration            // how long finished tasks and their history are kept; -1: for ever
-	ByType     map[string]time.Duration // overrides Period for the tasks of a type
-	Node       int64                    // number of this node
-	Leads      func() bool              // whether this node leads
+	Leads      func() bool // whether this node leads
 	Log        *slog.Logger
+}
+
+// RetentionConfig is the configuration of Retention.
+type RetentionConfig struct {
+	Config
+	Period time.Duration            // how long finished tasks and their history are kept; -1: for ever
+	ByType map[string]time.Duration // overrides Period for the tasks of a type
+	Node   int64                    // number of this node
 }
 
 // NewRetention makes the retention. It removes nothing before Run.

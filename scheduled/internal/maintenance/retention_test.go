@@ -18,7 +18,7 @@ const day = 24 * time.Hour
 // retainerOf is one of a node that keeps finished tasks so long.
 func (b *bench) retainerOf(period time.Duration, byType map[string]time.Duration) *Retention {
 	return NewRetention(RetentionConfig{
-		Pool: b.Pool, Statements: b.Queries, Period: period, ByType: byType, Log: enginetest.Logger(),
+		Config: b.onLeader(), Period: period, ByType: byType,
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
@@ -20,16 +19,10 @@ func TestHousekeepingWaitsForItsTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leads := func() bool { return true }
-	retention := NewRetention(RetentionConfig{
-		Pool: b.Pool, Turns: turns, Statements: b.Queries, Period: day, Leads: leads, Log: enginetest.Logger(),
-	})
-	abandoned := NewAbandoned(AbandonedConfig{
-		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
-	})
-	replanner := NewReplanner(ReplannerConfig{
-		Pool: b.Pool, Turns: turns, Statements: b.Queries, Leads: leads, Log: enginetest.Logger(),
-	})
+	config := b.onLeader()
+	config.Turns = turns
+	retention := NewRetention(RetentionConfig{Config: config, Period: day})
+	abandoned, replanner := NewAbandoned(AbandonedConfig{Config: config}), NewReplanner(config)
 	all := map[string]func(ctx context.Context) error{
 		"retention": func(ctx context.Context) error { _, _, err := retention.RunOnce(ctx, Place{}); return err },
 		"abandoned": func(ctx context.Context) error { _, err := abandoned.runOnce(ctx); return err },

@@ -3,7 +3,6 @@ package taskdb
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -60,11 +59,7 @@ func (s Queries) WriteFires(ctx context.Context, q pg.DB, now *time.Time, due Du
 	if err != nil {
 		return done, err
 	}
-	live, err := s.live(ctx, q, now, tasks)
-	if err != nil {
-		return done, err
-	}
-	busy, err := s.lockLive(ctx, q, tasks, live)
+	live, busy, err := s.live(ctx, q, now, tasks)
 	if err != nil {
 		return done, err
 	}
@@ -109,19 +104,24 @@ func (s Queries) unchanged(ctx context.Context, q pg.DB, tasks []dueTask) ([]due
 
 // An occurrence has not ended while its status is not final. It has also not ended while a claim holds it, because a
 // cancelled handler may still run. An occurrence that somebody has put off does not count as earlier until its time
-// comes. Unless all are to be cancelled, the earliest occurrence is enough, and Postgres stops there. Behind an
-// occurrence that stays, because it is paused, there may be a row for each second of a week.
+// comes. If the fires of a task cancel earlier occurrences, the statement locks all of these, and says which it could
+// not lock. Otherwise the earliest occurrence is enough, and Postgres stops there. Behind an occurrence that stays,
+// because it is paused, there may be a row for each second of a week.
 const liveOccurrencesSQL = `
-SELECT parent.id AS parent, t.id, t.scheduled_at
-FROM unnest($1::text[], $2::timestamptz[], $4::int[]) AS parent (id, open_occurrences_from, most)
+SELECT parent.id AS parent, t.id, t.scheduled_at, parent.cancels AND free.id IS NULL AS busy
+FROM unnest($1::text[], $2::timestamptz[], $4::boolean[]) AS parent (id, open_occurrences_from, cancels)
 CROSS JOIN LATERAL (
     SELECT t.id::text AS id, t.scheduled_at::timestamptz AS scheduled_at FROM tasktable.scheduled_tasks AS t
     WHERE t.parent_id = parent.id AND t.scheduled_at >= coalesce(parent.open_occurrences_from, '-infinity')
         AND (t.fence IS NOT NULL OR t.finished_at IS NULL
         AND t.scheduled_at <= coalesce($3::timestamptz, clock_timestamp()))
     ORDER BY t.scheduled_at
-    LIMIT parent.most
+    LIMIT CASE WHEN NOT parent.cancels THEN 1 END
 ) AS t
+LEFT JOIN LATERAL (
+    SELECT o.id FROM tasktable.scheduled_tasks AS o
+    WHERE parent.cancels AND o.id = t.id FOR NO KEY UPDATE SKIP LOCKED
+) AS free ON true
 ORDER BY t.scheduled_at, t.id`
 
 // occurrence is an occurrence that has not ended.
@@ -129,59 +129,24 @@ type occurrence struct {
 	Parent      string
 	ID          string
 	ScheduledAt time.Time
+	Busy        bool // it may have to be cancelled, and another transaction has locked it
 }
 
-// live reads the occurrences that have not ended. If a task's fires cancel earlier occurrences, it reads all of these,
-// otherwise only the earliest.
+// live reads the occurrences that have not ended, by task. It returns in busy the tasks with an occurrence that is
+// busy. These tasks are left to the next pass, because a wait for the lock would hold up all the others.
 func (s Queries) live(
 	ctx context.Context, q pg.DB, now *time.Time, tasks []dueTask,
-) (map[string][]occurrence, error) {
+) (live map[string][]occurrence, busy map[string]bool, err error) {
 	found, err := pg.CollectRows[occurrence](ctx, q, "read occurrences", s.Schema.SQL(liveOccurrencesSQL),
 		column(tasks, func(t *dueTask) string { return t.Task.ID }),
 		column(tasks, func(t *dueTask) *time.Time { return t.Task.OpenOccurrencesFrom }), now,
-		column(tasks, func(t *dueTask) *int {
-			if t.cancels() {
-				return nil
-			}
-			return new(1)
-		}))
-	if err != nil {
-		return nil, err
-	}
-	live := map[string][]occurrence{}
+		column(tasks, (*dueTask).cancels))
+	live, busy = map[string][]occurrence{}, map[string]bool{}
 	for _, one := range found {
 		live[one.Parent] = append(live[one.Parent], one)
+		busy[one.Parent] = busy[one.Parent] || one.Busy
 	}
-	return live, nil
-}
-
-// lockLive locks the occurrences that a fire may cancel. It returns in busy the tasks that have an occurrence which
-// another transaction has locked. These tasks are left to the next pass, because a wait for the lock would hold up
-// all the others.
-func (s Queries) lockLive(
-	ctx context.Context, q pg.DB, tasks []dueTask, live map[string][]occurrence,
-) (busy map[string]bool, err error) {
-	parents := map[string]string{}
-	for _, due := range tasks {
-		if due.cancels() {
-			for _, one := range live[due.Task.ID] {
-				parents[one.ID] = due.Task.ID
-			}
-		}
-	}
-	if len(parents) == 0 {
-		return nil, nil
-	}
-	locked, err := pg.CollectColumn[string](ctx, q, "lock earlier occurrences",
-		s.Schema.SQL(lockInOrderSQL), slices.Collect(maps.Keys(parents)))
-	if err != nil {
-		return nil, err
-	}
-	busy = map[string]bool{}
-	for _, id := range locked {
-		busy[parents[id]] = true
-	}
-	return busy, nil
+	return live, busy, err
 }
 
 // fireWrites is what fires write.

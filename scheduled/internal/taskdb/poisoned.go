@@ -2,7 +2,6 @@ package taskdb
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -56,21 +55,12 @@ SELECT FROM updated`
 // FailHead fails a task that cannot be claimed or fired, so that it does not stop the others. It leaves a task alone
 // that somebody has changed.
 func (s Queries) FailHead(ctx context.Context, q pg.DB, broken LaneHead, why string) error {
-	_, err := s.failBroken(ctx, q, broken.ID, nil, &broken.Revision, why)
-	return err
+	_, err := q.Exec(ctx, s.Schema.SQL(failBrokenSQL), broken.ID, nil, broken.Revision, why)
+	return pg.Annotate(err, "fail task "+broken.ID)
 }
 
 // FailHeld fails a task whose claim cannot be settled. It reports whether the claim was still there.
 func (s Queries) FailHeld(ctx context.Context, q pg.DB, broken Claim, why string) (failed bool, err error) {
-	return s.failBroken(ctx, q, broken.ID, &broken.Fence, nil, why)
-}
-
-func (s Queries) failBroken(
-	ctx context.Context, q pg.DB, id string, fence, revision *int64, why string,
-) (failed bool, err error) {
-	tag, err := q.Exec(ctx, s.Schema.SQL(failBrokenSQL), id, fence, revision, why)
-	if err != nil {
-		return false, fmt.Errorf("fail task %s: %w", id, err)
-	}
-	return tag.RowsAffected() == 1, nil
+	tag, err := q.Exec(ctx, s.Schema.SQL(failBrokenSQL), broken.ID, broken.Fence, nil, why)
+	return err == nil && tag.RowsAffected() == 1, pg.Annotate(err, "fail task "+broken.ID)
 }

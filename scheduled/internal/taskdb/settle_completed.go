@@ -2,7 +2,6 @@ package taskdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,10 +14,11 @@ import (
 
 // CompleteSQL records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
 // costs a little more than half of SettleSQL, because it does not lock rows before it writes them. If an
-// application's transaction has locked a row, the statement waits a moment and then gives up.
+// application's transaction has locked a row, the statement waits a moment and then gives up. It sets this limit itself,
+// before it locks the first row.
 const CompleteSQL = `
 WITH clock AS MATERIALIZED (
-    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
+    SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, set_config('lock_timeout', '20ms', true)
 ), updated AS (
     UPDATE tasktable.scheduled_tasks AS t
     SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL, started_at = s.started_at, finished_at = clock.now,
@@ -36,13 +36,6 @@ WITH clock AS MATERIALIZED (
 ), ` + recordedSQL + `
 SELECT u.fence FROM updated AS u`
 
-const briefLockSQL = `SELECT set_config('lock_timeout', '20ms', true)`
-
-// batcher sends several statements in one round trip, as one transaction.
-type batcher interface {
-	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
-}
-
 // plain reports whether CompleteSQL can record the settlement.
 func (s *Settlement) plain() bool {
 	return s.To == store.StatusCompleted && s.Outcome == OutcomeCompleted &&
@@ -51,49 +44,39 @@ func (s *Settlement) plain() bool {
 }
 
 // Complete records attempts that were completed, and returns those that it recorded. The others are left for Settle.
-// If another transaction has locked one of the rows, all are left for Settle.
+// If another transaction has locked one of the rows, all are left for Settle. It must not run in a longer transaction,
+// because its time limit for locks holds until the end of the transaction.
 func (s Queries) Complete(
-	ctx context.Context, q batcher, now *time.Time, node *int64, settlements []Settlement,
+	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) (done []SettleResult, err error) {
-	var batch pgx.Batch
-	batch.Queue(briefLockSQL)
-	batch.Queue(s.Schema.SQL(CompleteSQL), attemptArgs(now, node, settlements)...)
-	results := q.SendBatch(ctx, &batch)
-	defer func() {
-		if err = errors.Join(err, results.Close()); err != nil {
-			done, err = nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
+	rows, err := q.Query(ctx, s.Schema.SQL(CompleteSQL), attemptArgs(now, node, settlements)...)
+	if err == nil {
+		done = make([]SettleResult, 0, len(settlements))
+		one := SettleResult{
+			Settled: true, Current: true, Status: string(store.StatusCompleted), Recorded: OutcomeCompleted,
 		}
-	}()
-	if _, err := results.Exec(); err != nil {
-		return nil, err
+		_, err = pgx.ForEachRow(rows, []any{&one.Fence}, func() error { done = append(done, one); return nil })
 	}
-	rows, err := results.Query()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("complete %d tasks: %w", len(settlements), err)
 	}
-	done = make([]SettleResult, 0, len(settlements))
-	one := SettleResult{
-		Settled: true, Current: true, Status: string(store.StatusCompleted), Recorded: OutcomeCompleted,
-	}
-	_, err = pgx.ForEachRow(rows, []any{&one.Fence}, func() error { done = append(done, one); return nil })
-	return done, err
+	return done, nil
 }
 
 // CompleteOrSettle settles attempts that have no effects on other tasks. It uses the cheapest statement for each. If
 // it returns an error, it still returns the attempts that are settled.
-func (s Queries) CompleteOrSettle(ctx context.Context, q interface {
-	pg.DB
-	batcher
-}, node *int64, settlements []Settlement) (done []SettleResult, err error) {
+func (s Queries) CompleteOrSettle(
+	ctx context.Context, q pg.DB, node *int64, settlements []Settlement,
+) (done []SettleResult, err error) {
 	plain, rest := settlements, []Settlement(nil)
 	if slices.ContainsFunc(settlements, func(s Settlement) bool { return !s.plain() }) {
 		plain = nil // nearly always all are plain, and then nothing is copied
-		for i := range settlements {
-			to := &plain
-			if !settlements[i].plain() {
-				to = &rest
+		for _, one := range settlements {
+			if one.plain() {
+				plain = append(plain, one)
+			} else {
+				rest = append(rest, one)
 			}
-			*to = append(*to, settlements[i])
 		}
 	}
 	if len(plain) > 0 {
