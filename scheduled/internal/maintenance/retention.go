@@ -128,6 +128,12 @@ type Place struct {
 	row   tuple
 }
 
+// The period of the type of a task or of a line of the history. It is null for types that are kept for ever.
+const (
+	periodOfTask = `CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END`
+	periodOfLine = `CASE WHEN $4::text::jsonb ? h.type THEN ($4::text::jsonb ->> h.type)::interval ELSE $3::interval END`
+)
+
 // retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
 // also keeps:
 //
@@ -141,13 +147,13 @@ type Place struct {
 //
 // For a task that lives on, this statement applies only the task's own period. retainHistorySQL applies its type's
 // period and the default.
-var retainTasksSQL = `
+const retainTasksSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
 ), gone AS (
     DELETE FROM tasktable.scheduled_tasks AS t USING clock
     WHERE t.ctid >= $1::tid AND t.ctid < $2::tid AND t.fence IS NULL AND t.declared_by IS NULL
-        AND t.finished_at < clock.now - coalesce(t.retention::interval, ` + periodOf("t.type") + `)
+        AND t.finished_at < clock.now - coalesce(t.retention::interval, ` + periodOfTask + `)
         AND CASE WHEN t.parent_id IS NOT NULL AND t.status = 'COMPLETED' THEN
             EXISTS (SELECT FROM tasktable.scheduled_tasks AS o WHERE o.parent_id = t.parent_id
                 AND o.scheduled_at > t.scheduled_at AND o.status = 'COMPLETED' OFFSET 0)
@@ -178,11 +184,11 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT
     + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
     (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
-// retainHistorySQL removes old lines of one table of the history, for tasks that live on and for deleted tasks. It checks
-// the age of a line before it looks for the line's task. A look for the task of every line would read the whole index of
-// the tasks. A line that does not name its task's type is looked up when it is older than the shortest of the periods,
-// and stays for the longest of them if the task was deleted. Of the changes only the line of the creation names the
-// type.
+// retainHistorySQL removes old executions, of tasks that live on and of deleted tasks, and by ofChanges old changes. It
+// checks the age of a line before it looks for the line's task. A look for the task of every line would read the whole
+// index of the tasks. A line that does not name its task's type is looked up when it is older than the shortest of the
+// periods, and stays for the longest of them if the task was deleted. Of the changes only the line of the creation names
+// the type.
 const retainHistorySQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -192,39 +198,38 @@ WITH clock AS MATERIALIZED (
         least($3::interval, min(each.value::interval)) AS shortest
     FROM jsonb_each_text($4::text::jsonb) AS each
 ), gone AS (
-    DELETE FROM {table} AS h USING period, clock
+    DELETE FROM tasktable.scheduled_task_executions AS h USING period, clock
     WHERE h.ctid >= $1::tid AND h.ctid < $2::tid
-        AND CASE WHEN h.{time} < clock.now - CASE WHEN {type} IS NULL THEN period.shortest ELSE {type period} END
-        THEN h.{time} < clock.now - coalesce(
-            (SELECT CASE WHEN {current} THEN interval '1000000 hours'
-                ELSE coalesce(t.retention::interval, {task period}, interval '1000000 hours') END
+        AND CASE WHEN h.finished_at < clock.now
+            - CASE WHEN h.type IS NULL THEN period.shortest ELSE ` + periodOfLine + ` END
+        THEN h.finished_at < clock.now - coalesce(
+            (SELECT CASE WHEN false THEN interval '1000000 hours'
+                ELSE coalesce(t.retention::interval, ` + periodOfTask + `, interval '1000000 hours') END
              FROM tasktable.scheduled_tasks AS t WHERE t.id = h.task_id),
-            CASE WHEN {type} IS NULL THEN period.longest ELSE {type period} END)
+            CASE WHEN h.type IS NULL THEN period.longest ELSE ` + periodOfLine + ` END)
         ELSE false END
     RETURNING 1
 )
 SELECT count(*) AS rows, 0::bigint AS dead FROM gone`
 
-// periodOf is the period of a type. It is null for types that are kept for ever.
-func periodOf(kind string) string {
-	return `CASE WHEN $4::text::jsonb ? ` + kind + ` THEN ($4::text::jsonb ->> ` + kind + `)::interval ELSE $3::interval END`
-}
+// taskOfLineSQL finds the task of a line that could not be removed, and taskAtSQL that of a task.
+const (
+	taskOfLineSQL = `SELECT h.task_id FROM tasktable.scheduled_task_executions AS h WHERE h.ctid = $1::tid`
+	taskAtSQL     = `SELECT t.id::text FROM tasktable.scheduled_tasks AS t WHERE t.ctid = $1::tid`
+)
 
-// history makes retainHistorySQL for a table. kind is the type that a line names, and current is whether the line is
-// kept as long as its task.
-func history(table, at, kind, current string) string {
-	return strings.NewReplacer("{table}", table, "{time}", at, "{type}", kind, "{current}", current,
-		"{type period}", periodOf(kind), "{task period}", periodOf("t.type")).Replace(retainHistorySQL)
-}
+// ofChanges turns a statement about the executions into one about the changes. The line of the current revision stays
+// as long as its task.
+var ofChanges = strings.NewReplacer(
+	"scheduled_task_executions", "scheduled_task_changes", "h.finished_at", "h.changed_at", "h.type",
+	"(CASE WHEN h.outcome = 'created' THEN h.new ->> 'type' END)", "WHEN false", "WHEN t.revision = h.revision",
+)
 
-// retainTables are the tables in the order in which a round goes through them, with the column of the task.
-var retainTables = []struct{ name, task, sql string }{
-	{"tasktable.scheduled_tasks", "id", retainTasksSQL},
-	{"tasktable.scheduled_task_executions", "task_id",
-		history("tasktable.scheduled_task_executions", "finished_at", "h.type", "false")},
-	{"tasktable.scheduled_task_changes", "task_id",
-		history("tasktable.scheduled_task_changes", "changed_at",
-			"CASE WHEN h.outcome = 'created' THEN h.new ->> 'type' END", "t.revision = h.revision")},
+// retainTables are the tables in the order in which a round goes through them.
+var retainTables = []struct{ name, sql, taskAt string }{
+	{"tasktable.scheduled_tasks", retainTasksSQL, taskAtSQL},
+	{"tasktable.scheduled_task_executions", retainHistorySQL, taskOfLineSQL},
+	{"tasktable.scheduled_task_changes", ofChanges.Replace(retainHistorySQL), ofChanges.Replace(taskOfLineSQL)},
 }
 
 // Retained is the result of retention: how many rows it removed, how many of them were dead letters that nobody had
@@ -347,8 +352,8 @@ func (r *Retention) step(
 // report logs the rows that could not be removed.
 func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *Retained) error {
 	of := retainTables[table]
-	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed", r.config.Statements.Schema.SQL(
-		"SELECT r."+of.task+"::text FROM "+of.name+" AS r WHERE r.ctid = $1::tid"), refused[0].at.String())
+	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
+		r.config.Statements.Schema.SQL(of.taskAt), refused[0].at.String())
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return err
 	}
