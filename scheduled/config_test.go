@@ -158,6 +158,13 @@ func TestConfigDefaults(t *testing.T) {
 		got.Backoff == nil {
 		t.Errorf("defaults %+v", got)
 	}
+	for name, codec := range map[string]store.Codec{"no codec": nil, "a codec": &seal.Codec{}} {
+		config := given
+		config.Codec = codec
+		if node, err = New(config); err != nil || *node.config.LogErrors != (codec == nil) {
+			t.Errorf("with %s errors are logged: %t, %v", name, *node.config.LogErrors, err)
+		}
+	}
 	queues := map[string]int{"a": 1}
 	given.Queues = queues
 	if node, err = New(given); err != nil {

@@ -155,7 +155,7 @@ func TestConnectionBudget(t *testing.T) {
 			})
 			s.Passes(s.Now().Add(1500 * time.Millisecond))
 			idle := seen.restart()
-			defer s.exhaust()() // the handlers have all of theirs
+			defer enginetest.Exhaust(t, s.nodes)() // the handlers have all of theirs
 			s.work("first", 500)
 			busy := seen.restart()
 			if n := s.Count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -1,18 +1,13 @@
 package scheduled
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -138,62 +133,4 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 		history != "[RELEASED COMPLETED]" {
 		t.Errorf("history %s", history)
 	}
-}
-
-// What waits for a slot goes back at once, though what has the slot goes on.
-func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(s.Handle))
-	for _, id := range []string{"1", "2", "3"} {
-		s.Add(id, nil)
-	}
-	tr.oneBatch("default", 3)
-	tr.run()
-	first := s.Begins("1")
-	enginetest.Eventually(t, patience, "the others wait for a slot", func() bool {
-		return tr.worker.Slots.Waiting("default") > 0
-	})
-	tr.instance.quiet.Set(true)
-	for _, id := range []string{"2", "3"} {
-		if row := s.Is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||
-			s.ErrorOf(id) != "the node is quiet" {
-			t.Errorf("%s is at attempt %d: %s", id, row.Attempt, s.ErrorOf(id))
-		}
-	}
-	first.End <- nil
-	s.Is("1", store.StatusCompleted, taskdb.OutcomeCompleted)
-	s.Idle("2", "3")
-}
-
-// What waits for its transaction when the node becomes quiet does not start once it has one.
-func TestQuietNodeStartsNoTransaction(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	tr := s.prepare(
-		nil,
-		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
-			return s.Handle(ctx, task)
-		}),
-	)
-	s.Add("a", nil)
-	tr.oneBatch("default", 1)
-	release := s.exhaust()
-	tr.run()
-	enginetest.Eventually(t, patience, "its attempt begins", func() bool {
-		held := tr.worker.InHand(0)
-		return len(held) == 1 && held[0].Begun()
-	})
-	s.Passes(time.Now().Add(worker.GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
-	tr.instance.quiet.Set(true)
-	release()
-	enginetest.Eventually(t, patience, "it goes back because the node is quiet", func() bool {
-		return s.ErrorOf("a") == "the node is quiet"
-	})
-	// On a busy machine it may have gone back before, for want of a connection.
-	if row := s.Is("a", store.StatusQueued, enginetest.Outcomes(t, s.Pool, "a")...); row.Attempt != 0 ||
-		slices.Contains(enginetest.Outcomes(t, s.Pool, "a"), taskdb.OutcomeCompleted) {
-		t.Errorf("attempt %d: %v", row.Attempt, enginetest.Outcomes(t, s.Pool, "a"))
-	}
-	s.Idle("a")
 }

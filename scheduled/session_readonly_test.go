@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -74,38 +72,4 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 		f.Sees("all are completed", completed)
 	}
 	stop()
-}
-
-// Connections of the pool alone that lead to a standby are given up.
-func TestReadOnlyPoolIsEvicted(t *testing.T) {
-	t.Parallel()
-	s := newBench(t)
-	tr := s.prepare(nil, handlers.Handle(s.Handle))
-	var taken []*pgxpool.Conn
-	for range int(tr.instance.pool.Config().MaxConns) {
-		conn, err := tr.instance.pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Exec(t.Context(), standbySQL); err != nil {
-			t.Fatal(err)
-		}
-		taken = append(taken, conn)
-	}
-	for _, conn := range taken {
-		conn.Release()
-	}
-	tr.worker.AskPool(t.Context())
-	conn, err := tr.instance.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := pg.RefuseReadOnly(conn.QueryRow(t.Context(), pg.ReadOnlySQL)); err != nil {
-		t.Error(err)
-	}
-	conn.Release()
-	tr.run()
-	s.Add("a", nil)
-	s.Begins("a").End <- nil
-	s.Is("a", store.StatusCompleted, "COMPLETED")
 }

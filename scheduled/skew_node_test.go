@@ -156,6 +156,13 @@ func (r *rollout) bySQL() func(context.Context) (store.DB, func() error, func(),
 	}
 }
 
+// sqlJob is a job whose handler works in a database/sql transaction.
+type sqlJob struct {
+	Name string `json:"name"`
+}
+
+func (sqlJob) TaskType() string { return "SQL_JOB" }
+
 const insertEffectSQL = `INSERT INTO effects VALUES ($1)`
 
 // serve starts a node with a handler of each kind, and a recurring task.

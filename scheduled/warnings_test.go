@@ -86,7 +86,7 @@ func TestNodeSaysItsPlaces(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	var log enginetest.LogText
-	startNode(t, s.handPool(4), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+	startNode(t, s.poolOf(conns(4)), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))
 	enginetest.Eventually(t, patience, "the node is up", func() bool {
 		return len(log.Lines(`msg="node is up"`)) == 1

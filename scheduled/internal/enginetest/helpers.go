@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -104,3 +105,23 @@ func (Job) TaskType() string { return "JOB" }
 
 // TaskKey is the name.
 func (j Job) TaskKey() string { return j.Name }
+
+// Exhaust takes all connections of a pool, until the returned function gives them back.
+func Exhaust(t *testing.T, pool *pgxpool.Pool) (release func()) {
+	t.Helper()
+	var taken []*pgxpool.Conn
+	for range pool.Config().MaxConns {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, conn)
+	}
+	release = sync.OnceFunc(func() {
+		for _, conn := range taken {
+			conn.Release()
+		}
+	})
+	t.Cleanup(release)
+	return release
+}

@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -161,16 +161,15 @@ func TestTransactionalHandlers(t *testing.T) {
 // are the only ones.
 func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 	t.Parallel()
-	s, both := effectful(t, func(c *Config) { c.abandonedAfter = 100 * time.Millisecond })
+	s, both := effectful(t, nil)
 	both(func(kind string, schedule func(string, func(*store.Task))) {
 		id := kind + "a"
 		schedule("a", nil)
 		first := s.Begins(id)
-		// Its lease is over.
-		s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() WHERE id = $1`, id)
-		enginetest.Eventually(t, patience, "the claim is taken back", func() bool {
-			return fmt.Sprint(enginetest.Outcomes(t, s.Pool, id)) == "[LOST]"
-		})
+		claim := taskdb.Claim{ID: id, Fence: first.Fence, Revision: first.Revision, Attempt: 1, Due: first.DueAt}
+		if _, err := s.Settle(t.Context(), s.Pool, nil, nil, []taskdb.Settlement{taskdb.Lost(claim, "it is lost")}); err != nil {
+			t.Fatal(err)
+		}
 		first.End <- nil
 		second := s.Begins(id)
 		if second.Attempt != 2 {

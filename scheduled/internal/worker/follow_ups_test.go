@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -143,7 +143,7 @@ func TestFollowUpThatComesLate(t *testing.T) {
 			s := newBench(t)
 			var log enginetest.LogText
 			late, called := make(chan struct{}), make(chan struct{})
-			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+			s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) },
 				handle(func(e *handlers.Execution) {
 					go func() {
 						defer close(called)

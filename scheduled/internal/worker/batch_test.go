@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -13,14 +13,13 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
 // quickType has the node take a type for a quick one.
-func (tr *prepared) quickType(kind string) {
-	for range worker.AverageRuns {
-		tr.worker.Averages.Observe(kind, time.Microsecond)
+func (tr *ownWorker) quickType(kind string) {
+	for range AverageRuns {
+		tr.Averages.Observe(kind, time.Microsecond)
 	}
 }
 
@@ -30,21 +29,20 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 2} }, handlers.Handle(s.Handle))
-	s.nobodyLeads()
+	tr := s.prepare(func(c *Config) { c.Slots = map[string]int{"default": 2} }, handlers.Handle(s.Handle))
 	const n = 50
 	for i := range n {
 		s.Add(fmt.Sprintf("%02d", i), nil)
 	}
 	tr.quickType("JOB")
-	tr.oneBatch("default", n)
 	began := time.Now()
-	tr.run()
+	tr.begin()
+	tr.batch(n, 0)
 	first := s.Begins("00")
 	enginetest.Eventually(t, patience, "the rest is queued again", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
 	})
-	if took := time.Since(began); took < worker.MaxStint || took > limit(5*time.Second) {
+	if took := time.Since(began); took < MaxStint || took > limit(5*time.Second) {
 		t.Errorf("after %s", took)
 	}
 	if n := s.Count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions
@@ -70,7 +68,7 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(
-		func(c *Config) { c.Queues = map[string]int{"default": 1} },
+		func(c *Config) { c.Slots = map[string]int{"default": 1} },
 		handlers.Handle(func(ctx context.Context, _ *handlers.Task[enginetest.Job]) error {
 			select {
 			case <-time.After(150 * time.Millisecond):
@@ -80,14 +78,13 @@ func TestSlowBatchGoesBack(t *testing.T) {
 			}
 		}),
 	)
-	s.nobodyLeads()
 	const n = 100
 	for i := range n {
 		s.Add(fmt.Sprintf("%02d", i), nil)
 	}
 	tr.quickType("JOB")
-	tr.oneBatch("default", n)
-	tr.run()
+	tr.begin()
+	tr.batch(n, 0)
 	enginetest.Eventually(t, patience, "all has an end", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
 	})
@@ -109,23 +106,22 @@ func TestLargePayloadsStart(t *testing.T) {
 	w.Rate = 4 << 20
 	settings := s.Pool.Config()
 	settings.ConnConfig.DialFunc = w.Dial
-	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
+	wired, err := pgxpool.NewWithConfig(context.Background(), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.End(); nodes.Close() })
-	s.nodes.Close()
-	s.nodes = nodes
-	tr := s.prepare(func(c *Config) { c.Queues = map[string]int{"default": 1, "other": 1} }, handlers.Handle(
-		func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	t.Cleanup(func() { w.End(); wired.Close() })
+	tr := s.prepare(func(c *Config) { c.EnginePool, c.Slots = wired, map[string]int{"default": 1, "other": 1} },
+		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	const n = 20
 	large := strings.Repeat("0123456789abcdef", 200<<10/16)
 	for i := range n {
 		s.Add(fmt.Sprintf("large %02d", i), func(task *store.Task) { task.Payload = enginetest.Job{Name: large} })
 	}
 	tr.quickType("JOB")
-	tr.oneBatch("default", n)
-	tr.run()
+	tr.begin()
+	tr.batch(n, 0)
+	tr.serve()
 	for i := 0; s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'large %'
 		AND status = 'COMPLETED'`) < n; i++ {
 		if i == 300 {
@@ -143,27 +139,21 @@ func TestLargePayloadsStart(t *testing.T) {
 func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	settings := s.nodes.Config()
-	settings.MaxConns = 3 // one transactional handler at once
-	s.nodes.Close()
-	var err error
-	if s.nodes, err = pgxpool.NewWithConfig(context.Background(), settings); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.nodes.Close)
 	plain := make(chan struct{})
-	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} },
+	s.node(func(c *Config) { c.Slots, c.Places = map[string]int{"default": 2}, 1 },
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, task *handlers.Task[enginetest.Job]) error {
 			return s.Handle(ctx, task)
 		}),
-		handlers.Handle(func(context.Context, *handlers.Task[ownBackoff]) error { close(plain); return nil }))
+		handlers.Handle(func(context.Context, *handlers.Task[quick]) error { close(plain); return nil }))
 	s.Add("first", nil)
 	first := s.Begins("first")
 	s.Add("second", nil)
 	enginetest.Await(t, s.Pool, "second", patience, store.StatusExecuting)
-	s.Add("plain", func(task *store.Task) { task.Payload = ownBackoff{} })
+	s.Add("plain", func(task *store.Task) { task.Payload = quick{} })
 	enginetest.Receive(t, plain, patience, "the plain task runs")
 	s.Is("plain", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Sees("the second has gone back", `SELECT count(*) > 0 FROM tasktable.scheduled_task_executions
+		WHERE task_id = 'second'`)
 	first.End <- nil
 	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.Begins("second").End <- nil
@@ -172,4 +162,25 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 		history[0] != taskdb.OutcomeReleased {
 		t.Errorf("attempt %d, history %v", row.Attempt, history)
 	}
+}
+
+// A task that takes long does not keep the rest of its job from running. The job says how far the node goes on.
+func TestBatchGoesOnPastItsWindow(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	const n = 4
+	for i := range n {
+		s.Add(fmt.Sprint(i), nil)
+	}
+	tr := s.prepare(nil, handlers.Handle(s.Handle))
+	tr.begin()
+	tr.batch(n, 1)
+	slow := s.Begins("0")
+	for i := 1; i < n; i++ {
+		s.Begins(fmt.Sprint(i)).End <- nil
+		s.Is(fmt.Sprint(i), store.StatusCompleted, taskdb.OutcomeCompleted)
+	}
+	s.Sees("the job says so", `SELECT (metadata ->> 'began')::int >= 4 FROM tasktable.river_job`)
+	slow.End <- nil
+	s.Is("0", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

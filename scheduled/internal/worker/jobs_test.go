@@ -1,11 +1,10 @@
-package scheduled
+package worker
 
 import (
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -16,38 +15,28 @@ import (
 func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	tr := s.prepare(nil, handlers.Handle(s.Handle))
-	s.nobodyLeads()
+	tr := s.prepare(nil)
+	tr.begin()
 	s.Add("a", nil)
-	tr.oneBatch("default", 1)
-	var stray taskdb.StrayJob
-	err := s.Pool.QueryRow(t.Context(), `UPDATE tasktable.river_job
-		SET state = 'running', attempted_by = ARRAY[$1::text], attempted_at = now() - interval '1 minute'
-		RETURNING id, queue, kind, args ->> 'tasks'`,
-		taskdb.ClientID(tr.session.Number)).Scan(&stray.ID, &stray.Queue, &stray.Kind, &stray.Tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	holds, err := riverjobs.DecodeClaims(stray.Tasks)
-	if err != nil {
-		t.Fatal(err)
+	claims := s.claim(time.Minute, taskdb.Lane{Queue: "default", Type: "JOB"})
+	stray := taskdb.StrayJob{
+		ID: s.insertJob(claims), Queue: "default", Kind: "JOB", Tasks: riverjobs.EncodeClaims(claims),
 	}
 	s.Add("first", nil)
-	tr.oneBatch("default", 1)
-	tr.run()
+	tr.batch(1, 0)
 	first := s.Begins("first") // the node works
 	unlock := enginetest.Lock(t, s.Pool, "a")
 	released := make(chan struct{})
-	go func() { tr.worker.Release(stray); close(released) }()
+	go func() { tr.Release(stray); close(released) }()
 	enginetest.Eventually(t, patience, "the job is in hand", func() bool {
-		return slices.Contains(tr.worker.JobsInHand(), stray.ID)
+		return slices.Contains(tr.JobsInHand(), stray.ID)
 	})
 	// While it is being released.
-	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds)
+	tr.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims)
 	unlock()
 	first.End <- nil
 	enginetest.Receive(t, released, patience, "the job is released")
-	tr.worker.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, holds) // and later
+	tr.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims) // and later
 	if row := s.Is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
 		t.Errorf("attempt %d", row.Attempt)
 	}
@@ -63,10 +52,12 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	s.node(nil)
+	tr := s.prepare(nil)
+	tr.begin()
 	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
 		USING ERRCODE = '22000'; END $$`)
 	s.Add("a", nil)
+	tr.batch(1, 0)
 	a := s.Begins("a")
 	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	a.End <- nil

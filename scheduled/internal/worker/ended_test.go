@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 			t.Parallel()
 			s := newBench(t)
 			var log enginetest.LogText
-			s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
+			s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
 			logged := func(id string) {
 				enginetest.Eventually(t, patience, "it is logged", func() bool {
 					return len(log.Lines("task="+id+" ", "outcome=")) > 0
@@ -81,10 +81,10 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
+	s.ahead = 5 * time.Second
 	var log enginetest.LogText
 	s.node(func(c *Config) {
-		c.LookAhead = 5 * time.Second
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})
 	s.Add("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
 	s.Sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
@@ -105,7 +105,7 @@ func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	var log enginetest.LogText
-	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	for id, recorded := range map[string]string{"superseded": taskdb.OutcomeSuperseded, "lost": taskdb.OutcomeLost} {
 		s.Add(id, nil)
 		a := s.Begins(id)

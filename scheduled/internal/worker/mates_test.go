@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -136,8 +136,8 @@ func TestBatchMates(t *testing.T) {
 		task.Payload = store.JSON(`{"type":"JOB","name":{"no":"text"}}`)
 	})
 	mate()
-	tr.oneBatch("default", n+1+good)
-	tr.run()
+	tr.begin()
+	tr.batch(n+1+good, 0)
 	for i := range good {
 		s.Ends(fmt.Sprint("good ", i), store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
@@ -160,5 +160,6 @@ func TestBatchMates(t *testing.T) {
 			t.Errorf("%s: recorded as %q, want %q", id, got, misdeed.want)
 		}
 	}
+	tr.serve() // the follow-up
 	s.Ends("next", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -137,22 +138,19 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	var mu sync.Mutex
-	var dead []Failure
-	var again []Failure
+	var dead, again []failures.Failure
+	note := func(to *[]failures.Failure) func(context.Context, failures.Failure) {
+		return func(_ context.Context, one failures.Failure) {
+			mu.Lock()
+			defer mu.Unlock()
+			*to = append(*to, one)
+		}
+	}
 	tr := s.prepare(func(c *Config) {
 		brief(c)
-		c.OnDead = func(_ context.Context, one Failure) {
-			mu.Lock()
-			defer mu.Unlock()
-			dead = append(dead, one)
-		}
-		c.OnLost = func(_ context.Context, one Failure) {
-			mu.Lock()
-			defer mu.Unlock()
-			again = append(again, one)
-		}
+		c.Failures = failures.New(failures.Config{Dead: note(&dead), Lost: note(&again), Log: enginetest.Logger()})
 	}, handlers.Handle(s.HandleDeaf))
-	s.nobodyLeads()
+	tr.begin()
 	for _, id := range []string{"again", "last"} {
 		s.Add(id, func(task *store.Task) {
 			task.ExpectedExecutionTime = 500 * time.Millisecond
@@ -160,11 +158,8 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 				task.MaxAttempts = 1
 			}
 		})
-		tr.oneBatch("default", 1)
+		tr.batch(1, 0)
 	}
-	// The node makes it as long as its own settings say.
-	s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()`)
-	tr.run()
 	first, last := s.Begins("again"), s.Begins("last")
 	s.Is("again", store.StatusQueued, taskdb.OutcomeLost)
 	if row := s.Is("last", store.StatusFailed, taskdb.OutcomeLost); taskdb.TextOf(row.Message) != "its lease ended" {
@@ -172,7 +167,7 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	}
 	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB'
-			AND error = 'its lease ended'`, tr.session.Number); n != 2 {
+			AND error = 'its lease ended'`, tr.config.Number); n != 2 {
 		t.Errorf("%d lines of lost claims name their node and their start, want 2", n)
 	}
 	first.End <- nil // too late: it does not count

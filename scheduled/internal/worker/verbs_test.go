@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"errors"
@@ -188,7 +188,8 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
-	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	s.ahead = 10 * time.Second
+	s.node(nil)
 	at := time.Now().Add(8 * time.Second)
 	names := []string{"cancel", "pause", "move", "sooner", "delete"}
 	for _, name := range names {
@@ -234,7 +235,8 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	s.ahead = 10 * time.Second
+	s.node(nil)
 	s.Add("a", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
 	enginetest.Await(t, s.Pool, "a", patience, store.StatusExecuting)
 	// Nothing can be recorded for a while.
@@ -265,7 +267,7 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} })
+	s.node(slotsOf(1))
 	s.Add("first", nil)
 	first := s.Begins("first")
 	s.Add("second", nil)

@@ -1,4 +1,4 @@
-package scheduled
+package worker
 
 import (
 	"context"
@@ -7,25 +7,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
-
-// handPool is a pool of so many connections for the handlers of a node.
-func (s *bench) handPool(conns int32) *pgxpool.Pool {
-	s.T.Helper()
-	settings := s.Pool.Config()
-	settings.MaxConns = conns
-	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	s.T.Cleanup(pool.Close)
-	return pool
-}
 
 // checkHandBacks checks that hand-backs kept the tasks' due times, and that no task was handed back more than once a
 // second.
@@ -51,7 +37,7 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 	s := newBench(t)
 	const n = 6
 	let := make(chan struct{})
-	startNode(t, s.handPool(3), func(c *Config) { c.Queues = map[string]int{"default": n} }, // one place
+	s.node(func(c *Config) { c.Slots, c.Places = map[string]int{"default": n}, 1 },
 		handlers.HandleTx(func(ctx context.Context, _ pgx.Tx, _ *handlers.Task[enginetest.Job]) error {
 			select {
 			case <-let:
@@ -76,11 +62,9 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	pool := s.handPool(6)
-	startNode(t, pool, nil,
+	s.node(nil,
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))
-	s.Sees("the node is up", `SELECT count(*) = 1 FROM tasktable.nodes WHERE dead_at IS NULL`)
-	pool.Close() // each transaction is refused at once
+	s.txPool.Close() // each transaction is refused at once
 	began := time.Now()
 	for i := range 2 {
 		s.Add(fmt.Sprint(i), func(task *store.Task) { task.At = began })
