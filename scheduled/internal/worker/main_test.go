@@ -179,7 +179,7 @@ func (w *ownWorker) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		tick := time.NewTicker(10 * time.Millisecond)
+		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			for _, c := range b.claimTasks(w.config.StartAllowance, w.lanes()...) {
@@ -202,13 +202,15 @@ func (w *ownWorker) serve() {
 	b.T.Cleanup(func() { cancel(); serving.Wait() })
 }
 
-// lanes lists those with tasks that the worker has a handler of.
+// lanes lists those with due tasks that the worker has a handler of.
 func (w *ownWorker) lanes() (lanes []taskdb.Lane) {
 	listed, err := w.b.Lanes(context.WithoutCancel(w.b.T.Context()), w.b.Pool, nil)
 	if err != nil {
 		w.b.T.Error(err)
 	}
-	return slices.DeleteFunc(listed.Tasks, func(l taskdb.Lane) bool { return w.config.Handlers.Variant(l.Type) == nil })
+	return slices.DeleteFunc(listed.Tasks, func(l taskdb.Lane) bool {
+		return l.DueIn > w.b.ahead || w.config.Handlers.Variant(l.Type) == nil
+	})
 }
 
 // slotsOf limits the slots of the queue default.
