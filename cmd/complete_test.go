@@ -40,7 +40,7 @@ func TestShellCompletes(t *testing.T) {
 		"tasks list --schema no_such --type ": "",
 		"tasks list --limit no --type M":      "MAIL",
 		"tasks schedule --if-finished k":      "keep",
-		"tasks schedule --cron @daily --overlap": "--overlap\tfor a fire while an earlier occurrence has not ended: " +
+		"tasks schedule --cron @daily --overlap": "--overlap\tfor a fire while an earlier occurrence has not ended; one of " +
 			"skip, allow, cancel_running (default skip)",
 	} {
 		got := run(t, variables, append([]string{"__complete"}, strings.Split(line, " ")...)...)

@@ -44,16 +44,16 @@ func TestTasksScheduleRefusesIfDead(t *testing.T) {
 	}{
 		{"--if-dead: task 1 must be a JSON object", []string{`--if-dead=-`}},
 		{"--if-dead: task 1 must be a JSON object: it is wrong at byte", []string{`--if-dead={"payload": secret`}},
-		{"--if-dead: task 2: it must be a JSON object", []string{fine, `--if-dead=["secret"]`}},
-		{"--if-dead: task 1: the field payload is missing", []string{`--if-dead={"type": "secret"}`}},
-		{"--if-dead: task 1: json: unknown field \"cron\"", []string{
+		{"--if-dead: it must be a JSON array of tasks", []string{fine, `--if-dead=["secret"]`}},
+		{"--if-dead: task 1: payload must be given", []string{`--if-dead={"queue": "mail"}`}},
+		{"--if-dead: task 1: \"cron\" is not a field", []string{
 			`--if-dead={"payload": {"type": "TELL", "a": "secret"}, "cron": "@daily"}`}},
-		{"if_dead: task 1: type must be", []string{`--if-dead={"payload": {"type": "A B", "a": "secret"}}`}},
-		{"if_dead: task 2: max_attempts must be", []string{
+		{"--if-dead: task 1: type must be", []string{`--if-dead={"payload": {"type": "A B", "a": "secret"}}`}},
+		{"--if-dead: task 2: max_attempts must be", []string{
 			fine, `--if-dead={"payload": {"type": "TELL"}, "max_attempts": -1}`}},
 		{"--if-dead: open", []string{"--if-dead=@" + filepath.Join(t.TempDir(), "none.json")}},
-		{"--if-dead may be given 10 times", slices.Repeat([]string{fine}, store.MaxIfDead+1)},
-		{"--if-running must be one of again", []string{"--if-running=twice"}},
+		{"--if-dead: it must be at most 10 tasks", slices.Repeat([]string{fine}, store.MaxIfDead+1)},
+		{"--if-running must be again", []string{"--if-running=twice"}},
 		{"if_running must be empty for a recurring task", []string{"--if-running=again", "--cron=@daily"}},
 	} {
 		got := runFixed(t, variables, append([]string{"tasks", "schedule", "--type=LOG", "--id=one"}, c.args...)...)

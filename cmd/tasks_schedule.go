@@ -14,6 +14,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 const tasksScheduleHelp = `Schedules a task: makes it, or edits the task that has the id. The options describe the whole
@@ -27,7 +28,7 @@ of the task. If the payload has no such field, give --type. Without --payload th
 
 A task of --if-dead is a JSON object with the fields that the HTTP API takes in if_dead: payload, and optionally id,
 scheduled_at, priority, queue, expiration, expected_execution_time, max_attempts, entity, if_finished, jitter and
-retention. Durations are in seconds. Give it as JSON or as @FILE.
+retention. Durations are in seconds. Give it as JSON or as @FILE. The option may be given 10 times.
 
 With --cron the task recurs. It never runs itself. Instead, each fire makes an occurrence of it. It needs --id.
 
@@ -41,22 +42,21 @@ const tasksScheduleExample = `  tasktable tasks schedule --type LOG --payload '{
 // tasksSchedule is the command tasks schedule.
 type tasksSchedule struct {
 	*client
-	task          store.Task
-	recurrence    store.Recurrence
-	taskType      string
-	payload       string
-	at, ends      term.Moment
-	ifFinished    string
-	ifRunning     string
-	ifDead        string
-	overlap       string
-	catchUp       string
-	catchUpPaused string
+	task     store.Task
+	taskType string
+	given    map[string]string // the texts of the fields, by their names
 }
 
 func (p *program) tasksScheduleCommand() *cobra.Command {
-	s := &tasksSchedule{client: p.client()}
-	opts := append(s.taskOptions(), s.recurrenceOptions()...)
+	s := &tasksSchedule{client: p.client(), given: map[string]string{}}
+	opts := []options.Option{
+		{Flag: form.Type.Input, Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: usageOf(form.Type)},
+	}
+	for _, field := range form.Fields {
+		opts = append(opts, s.option(field))
+	}
+	opts = append(opts, options.Option{Flag: "replace", Set: options.Bool(&s.task.Replace),
+		Usage: "also if it makes a recurring task a plain one, or the other way"})
 	return p.Bind(&cobra.Command{
 		Use:     "schedule",
 		Short:   "Schedules a task, or edits one that waits",
@@ -67,151 +67,103 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 	})
 }
 
-func (s *tasksSchedule) taskOptions() []options.Option {
-	t := &s.task
-	return []options.Option{
-		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types,
-			Usage: "the type, if the payload has no field type"},
-		{Flag: "payload", Kind: "json", Secret: true, Set: verbatim(&s.payload),
-			Usage: "the payload: JSON, @FILE, or - for the standard input"},
-		{Flag: "id", Kind: "id", Set: options.Text(&t.ID, store.MaxIDBytes), Complete: s.ids(),
-			Usage: "the id (default a new one)"},
-		{Flag: "at", Kind: "time", Set: options.Moment(&s.at),
-			Usage: "when it is due (default now; an existing task keeps its time)"},
-		{Flag: "queue", Kind: "name", Set: queueName(&t.Queue), Complete: s.queues,
-			Usage: "its queue; only nodes that work the queue run it (default " + store.DefaultQueue + ")"},
-		{Flag: "priority", Kind: "number", Set: options.Int(&t.Priority, store.MinPriority, store.MaxPriority),
-			Usage: "the higher runs first (default 0)"},
-		{Flag: "expiration", Kind: "duration",
-			Set:   options.Duration(&t.Expiration, time.Microsecond, store.MaxExpiration),
-			Usage: "how long after its time it may still start (default for ever)"},
-		{Flag: "expected-execution-time", Kind: "duration",
-			Set:   options.Duration(&t.ExpectedExecutionTime, time.Microsecond, store.MaxExpectedExecutionTime),
-			Usage: fmt.Sprintf("how long an attempt may take (default %s)", store.DefaultExpectedExecutionTime)},
-		{Flag: "max-attempts", Kind: "number", Set: options.Int(&t.MaxAttempts, 1, store.MaxMaxAttempts),
-			Usage: fmt.Sprintf("after this many failed attempts it is FAILED (default %d)", store.DefaultMaxAttempts)},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&t.Entity, store.MaxIDBytes),
-			Usage: "the subject of the task, such as event:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&t.TenantID, store.MaxIDBytes),
-			Usage: "the owner of the task"},
-		{Flag: "jitter", Kind: "duration", Set: options.Duration(&t.Jitter, time.Microsecond, store.MaxJitter),
-			Usage: "makes it due later, by up to this; the delay depends on id and time alone (default none)"},
-		{Flag: "retention", Kind: "duration", Set: options.Duration(&t.Retention, time.Microsecond, store.MaxRetention),
-			Usage: "how long it is kept after its end (default as the nodes are configured)"},
-		{Flag: "if-finished", Kind: "choice", Set: options.OneOf(&s.ifFinished, "rearm", "keep"),
-			Complete: options.Words("rearm", "keep"),
-			Usage: "for a task that has ended: rearm without --at runs it again now, keep never runs it again " +
-				"(default: runs it again if the time differs)"},
-		{Flag: "if-running", Kind: "choice", Set: options.OneOf(&s.ifRunning, string(store.Again)),
-			Complete: options.Words(string(store.Again)),
-			Usage: "for a task that runs and is unchanged: again runs it once more after this attempt " +
-				"(default: leaves it as it is)"},
-		{Flag: "if-dead", Kind: "json", Repeatable: true, Secret: true, Set: verbatim(&s.ifDead),
-			Usage: fmt.Sprintf("a task to schedule if this one becomes FAILED or EXPIRED: JSON or @FILE; "+
-				"may be given %d times", store.MaxIfDead)},
-		{Flag: "replace", Set: options.Bool(&t.Replace),
-			Usage: "also if it makes a recurring task a plain one, or the other way"},
+// option is the option of a field. It checks the text, but check reads it, because only then are now and the zone known.
+func (s *tasksSchedule) option(field form.Field) options.Option {
+	option := options.Option{
+		Flag: field.Input, Kind: valueNames[field.Kind], Usage: usageOf(field),
+		Set: func(text string) error {
+			s.given[field.Name] = text
+			return field.Read(&store.Task{}, text, form.Clock{Now: time.Now(), Zone: time.UTC})
+		},
 	}
+	switch field.Kind {
+	case form.Payload, form.Tasks: // check reads them, because they may be in files
+		option.Secret, option.Repeatable = true, field.Kind == form.Tasks
+		option.Usage += map[form.Kind]string{form.Payload: "; JSON, @FILE, or - for the standard input",
+			form.Tasks: "; JSON or @FILE, and may be given several times"}[field.Kind]
+		option.Set = func(text string) error {
+			s.given[field.Name] = text
+			return nil
+		}
+	case form.Choice:
+		option.Complete = options.Words(field.Words...)
+	case form.Text:
+		if option.Kind = textNames[field.Name]; option.Kind == "" {
+			option.Kind = field.Input
+		}
+		option.Complete = map[string]options.Completion{"id": s.ids(), "queue": s.queues}[field.Name]
+	case form.Number, form.Length, form.Time:
+	}
+	return option
 }
 
-func (s *tasksSchedule) recurrenceOptions() []options.Option {
-	r := &s.recurrence
-	policies := []string{string(store.CatchUpLatest), string(store.CatchUpAll), string(store.CatchUpNone)}
-	overlaps := []string{string(store.OverlapSkip), string(store.OverlapAllow), string(store.OverlapCancelRunning)}
-	return []options.Option{
-		{Flag: "cron", Kind: "expression", Set: options.Text(&r.Cron, 256),
-			Usage: "makes it recur: 5 fields, 6 with seconds first, @daily and its like, or \"@every 90s\""},
-		{Flag: "cron-time-zone", Kind: "zone", Set: options.Text(&r.TimeZone, 64),
-			Usage: "the time zone of the expression (default UTC)"},
-		{Flag: "overlap", Kind: "policy", Set: options.OneOf(&s.overlap, overlaps...),
-			Complete: options.Words(overlaps...),
-			Usage: "for a fire while an earlier occurrence has not ended: " + strings.Join(overlaps, ", ") +
-				" (default skip)"},
-		{Flag: "catch-up", Kind: "policy", Set: options.OneOf(&s.catchUp, policies...),
-			Complete: options.Words(policies...),
-			Usage: "for fires missed while no node was running: " + strings.Join(policies, ", ") +
-				" (default latest)"},
-		{Flag: "catch-up-paused", Kind: "policy", Set: options.OneOf(&s.catchUpPaused, policies...),
-			Complete: options.Words(policies...),
-			Usage:    "for fires missed during a pause: " + strings.Join(policies, ", ") + " (default none)"},
-		{Flag: "catch-up-limit", Kind: "number", Set: options.Int(&r.CatchUpLimit, 1, store.MaxCatchUpLimit),
-			Usage: fmt.Sprintf("how many missed fires --catch-up all runs at most (default %d)",
-				store.DefaultCatchUpLimit)},
-		{Flag: "ends-at", Kind: "time", Set: options.Moment(&s.ends),
-			Usage: "the last instant at which it may fire (default never)"},
-		{Flag: "max-occurrences", Kind: "number", Set: options.Int(&r.MaxOccurrences, 1, 1000000),
-			Usage: "after how many occurrences it ends (default never)"},
-	}
-}
+// valueNames and textNames name the values of options in the help.
+var (
+	valueNames = map[form.Kind]string{form.Number: "number", form.Length: "duration", form.Time: "time",
+		form.Choice: "choice", form.Payload: "json", form.Tasks: "json"}
+	textNames = map[string]string{"queue": "name", "cron": "expression", "time_zone": "zone"}
+)
 
-func verbatim(into *string) func(string) error {
-	return func(given string) error {
-		*into = given
-		return nil
+// usageOf is the help of a field, in the style of an option's: one clause after the other.
+func usageOf(field form.Field) string {
+	var clauses []string
+	for clause := range strings.SplitSeq(field.Help, ". ") {
+		clauses = append(clauses, strings.ToLower(clause[:1])+clause[1:])
 	}
+	usage := strings.Join(clauses, "; ")
+	if field.Kind == form.Choice {
+		usage += "; one of " + strings.Join(field.Words, ", ")
+	}
+	if field.Default != "" {
+		usage += " (default " + field.Default + ")"
+	}
+	return usage
 }
 
 // check makes the task from the options. run reads its times once more, by the database's clock.
 func (s *tasksSchedule) check(stdin io.Reader) (err error) {
-	if s.task.Payload, err = s.payloadOf(stdin); err != nil {
+	body, err := s.content(stdin)
+	if err != nil {
 		return err
 	}
-	if s.task.IfDead, err = ifDeadTasks(s.ifDead); err != nil {
+	if s.task.Payload, err = store.Typed(s.taskType, body); err != nil {
+		return wrongOption(err)
+	}
+	if s.given["if_dead"], err = ifDeadText(s.given["if_dead"]); err != nil {
 		return err
 	}
-	s.task.IfFinished, s.task.IfRunning = store.IfFinished(s.ifFinished), store.IfRunning(s.ifRunning)
-	s.recurrence.Overlap = store.Overlap(s.overlap)
-	s.recurrence.CatchUp, s.recurrence.CatchUpPaused = store.CatchUp(s.catchUp), store.CatchUp(s.catchUpPaused)
-	recurs := s.recurrence.Cron != ""
-	switch {
-	case !recurs && (s.recurrence != store.Recurrence{} || s.ends != ""):
-		return options.Usage("--cron is missing: --cron-time-zone, --overlap, --catch-up…, --ends-at and " +
-			"--max-occurrences are for a task that recurs")
-	case recurs && s.task.ID == "":
+	if err := s.read(s.printing.clock()); err != nil {
+		return err
+	}
+	if err := form.Check(&s.task); err != nil {
+		return wrongOption(err)
+	}
+	if s.task.Recurrence != nil && s.task.ID == "" {
 		return options.Usage("--id is missing: a task that recurs needs one")
-	case recurs:
-		s.task.Recurrence = &s.recurrence
-	}
-	if err := s.times(s.printing.clock()); err != nil {
-		return err
 	}
 	return s.task.Check()
 }
 
-func (s *tasksSchedule) times(c term.Clock) (err error) {
-	if s.task.At, err = options.Instant(c, "at", s.at); err != nil {
-		return err
-	}
-	s.recurrence.EndsAt, err = options.Instant(c, "ends-at", s.ends)
-	return err
+// wrongOption is an error of package store or form, which begins with the name of the option.
+func wrongOption(err error) error {
+	return options.Usage("--%s", strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": "))
 }
 
-// typed is a payload that was given as JSON, and its type.
-type typed struct {
-	name string
-	body json.RawMessage
-}
-
-func (t typed) TaskType() string             { return t.name }
-func (t typed) MarshalJSON() ([]byte, error) { return t.body, nil }
-
-func (s *tasksSchedule) payloadOf(stdin io.Reader) (store.Payload, error) {
-	body, err := s.content(stdin)
-	if err != nil {
-		return nil, err
+// read reads the texts of all fields but the payload.
+func (s *tasksSchedule) read(c term.Clock) error {
+	for _, field := range form.Fields {
+		text, given := s.given[field.Name]
+		if !given || field.Kind == form.Payload {
+			continue
+		}
+		if err := field.Read(&s.task, text, form.Clock{Now: c.Now, Zone: c.Zone}); err != nil {
+			if field.Kind == form.Tasks { // it may be secret
+				return options.Usage("--%s: %w", field.Input, err)
+			}
+			return options.Usage("--%s %w, got %q", field.Input, err, text)
+		}
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, options.Usage("--payload must be a JSON object%s", reason(err))
-	}
-	name := s.taskType
-	if name == "" {
-		name = store.JSON(body).TaskType()
-	}
-	if name == "" {
-		return nil, options.Usage("--type is missing, and the payload has no field type that says it")
-	}
-	return typed{name, body}, nil
+	return nil
 }
 
 // reason says where JSON is wrong. It never quotes the JSON, because a payload may be secret.
@@ -223,16 +175,15 @@ func reason(err error) string {
 }
 
 func (s *tasksSchedule) content(stdin io.Reader) ([]byte, error) {
-	path, isFile := strings.CutPrefix(s.payload, "@")
+	payload := s.given["payload"]
+	path, isFile := strings.CutPrefix(payload, "@")
 	switch {
-	case s.payload == "":
-		return []byte("{}"), nil
 	case isFile:
 		return contentOfFile("payload", path)
-	case s.payload == "-":
+	case payload == "-":
 		return contentOf("payload", stdin)
 	}
-	return []byte(s.payload), nil
+	return []byte(payload), nil
 }
 
 // contentOfFile reads the file that an option names.

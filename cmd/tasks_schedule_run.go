@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type scheduledTask struct {
 }
 
 func (s *tasksSchedule) run(ctx context.Context) error {
-	if err := s.times(s.Clock); err != nil {
+	if err := s.read(s.Clock); err != nil {
 		return err
 	}
 	var done scheduledTask
@@ -99,13 +100,14 @@ func (s *tasksSchedule) warnOfUnknown(ctx context.Context) {
 
 // warnOfUnknownName notes that no node has the command or the statement of the payload.
 func (s *tasksSchedule) warnOfUnknownName(types []string) {
-	payload, _ := s.task.Payload.(typed)
-	field, name, announced := inspect.NamedIn(payload.name, payload.body)
+	kind := s.task.Payload.TaskType()
+	payload, _ := json.Marshal(s.task.Payload) // it is JSON already
+	field, name, announced := inspect.NamedIn(kind, payload)
 	if name == "" || slices.Contains(types, announced) {
 		return
 	}
 	end := "."
-	if near, is := strings.CutPrefix(term.Nearest(announced, types), payload.name+":"); is {
+	if near, is := strings.CutPrefix(term.Nearest(announced, types), kind+":"); is {
 		end = "; did you mean " + term.Printable(near) + "?"
 	}
 	s.Note("Warning: no running node has %s %s, so the task will fail%s", field, term.Printable(name), end)

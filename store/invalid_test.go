@@ -180,7 +180,7 @@ var badTasks = []struct {
 	{"entity of 513", func(t *store.Task) { t.Entity = strings.Repeat("e", 513) }, "entity", "at most 512 bytes"},
 	{"entity of invalid UTF-8", func(t *store.Task) { t.Entity = "\xc3" }, "entity", "UTF-8"},
 	{"tenant with a tab", func(t *store.Task) { t.TenantID = "a\tb" }, "tenant_id", "without control characters"},
-	{"policy", func(t *store.Task) { t.IfFinished = "never" }, "if_finished", "must be Rearm, Keep or empty"},
+	{"policy", func(t *store.Task) { t.IfFinished = "never" }, "if_finished", "must be rearm or keep, or empty"},
 }
 
 // sized is JSON that Postgres writes in so many bytes.

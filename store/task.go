@@ -278,14 +278,14 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, err
 	}
 	if t.IfRunning != "" && t.IfRunning != Again {
-		return wireTask{}, check.Invalid("if_running", "must be Again or empty", fmt.Sprintf("%q", t.IfRunning))
+		return wireTask{}, check.Invalid("if_running", "must be again, or empty", fmt.Sprintf("%q", t.IfRunning))
 	}
 	wire.IfRunning = check.OrNil(string(t.IfRunning))
 	switch t.IfFinished {
 	case "", Rearm, Keep:
 		wire.IfFinished = check.OrNil(string(t.IfFinished))
 	default:
-		return wireTask{}, check.Invalid("if_finished", "must be Rearm, Keep or empty", fmt.Sprintf("%q", t.IfFinished))
+		return wireTask{}, check.Invalid("if_finished", "must be rearm or keep, or empty", fmt.Sprintf("%q", t.IfFinished))
 	}
 	return wire, nil
 }

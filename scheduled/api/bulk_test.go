@@ -48,7 +48,7 @@ func TestBulk(t *testing.T) {
 		status     int
 		body, says string
 	}{
-		"the last is invalid":    {422, bulk(1000, 101), "body.tasks[999].priority: expected number <= 100"},
+		"the last is invalid":    {422, bulk(1000, 101), "body.tasks[999].priority: must be between -100 and 100"},
 		"one too many":           {422, bulk(1001, 0), "body.tasks: expected array length <= 1000"},
 		"none":                   {422, `{"tasks": []}`, "body.tasks: expected array length >= 1"},
 		"null":                   {422, `{"tasks": null}`, "body.tasks: expected array"},

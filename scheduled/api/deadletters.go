@@ -93,7 +93,7 @@ func (a *API) registerDeadLetters() {
 		Description: "They run at once, or spread evenly over a time, with all their attempts. Call again until no " +
 			"receipt comes, to retry all.",
 	}, func(ctx context.Context, c call, in *retryInput) (*receiptsAnswer, error) {
-		action := inspect.Action{Verb: inspect.Retry, Over: in.Body.Over.duration()}
+		action := inspect.Action{Verb: inspect.Retry, Over: in.Body.Over.Duration()}
 		return c.applyToDead(ctx, in.Conditions, action, in.Body.ChosenDead)
 	})
 	change(a, keys.Operate, huma.Operation{

@@ -1,15 +1,18 @@
 package api
 
-import "github.com/danielgtaylor/huma/v2"
+import (
+	"maps"
 
-// TransformSchema adds the descriptions of the fields, which would not fit in tags.
-func (Content) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
-	return described(schema, contentFields)
-}
+	"github.com/danielgtaylor/huma/v2"
+)
 
-// TransformSchema adds the descriptions of the fields, which would not fit in tags.
-func (Task) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
-	return described(described(schema, contentFields), taskFields)
+// TransformSchema adds the fields of package form, and the descriptions of the others, which would not fit in tags.
+func (Task) TransformSchema(schemas huma.Registry, schema *huma.Schema) *huma.Schema {
+	of := taskSchema(schemas)
+	delete(of.Properties, "id")
+	maps.Copy(schema.Properties, of.Properties)
+	schema.Required = append(of.Required, schema.Required...)
+	return described(schema, taskFields)
 }
 
 func described(schema *huma.Schema, fields map[string]string) *huma.Schema {
@@ -19,38 +22,6 @@ func described(schema *huma.Schema, fields map[string]string) *huma.Schema {
 		}
 	}
 	return schema
-}
-
-var contentFields = map[string]string{
-	"scheduled_at": "When the task is due. Default: now; an existing task keeps its time.",
-	"priority":     "Tasks with a higher priority run first. Default: 0.",
-	"queue":        "Only nodes that work this queue run the task. Default: default.",
-	"expiration": "Seconds after its time in which an attempt may still start. Default: for " +
-		"ever.",
-	"expected_execution_time": "Seconds that an attempt may take before it is given up as lost. Default: 300.",
-	"max_attempts":            "After this many failed attempts the task is FAILED. Default: 10.",
-	"entity":                  "The thing that the task is about, such as event:42.",
-	"tenant_id":               "The tenant that the task belongs to. Default: the tenant of the key.",
-	"if_running": "For a running task that is scheduled unchanged: again runs it once more after this attempt. " +
-		"Default: it stays as it is.",
-	"if_finished": "For a task that has ended. rearm without scheduled_at runs it again now, keep never " +
-		"runs it again. Default: it runs again if the time differs.",
-	"jitter": "Delays the task by up to this many seconds. The delay depends on the id and the time " +
-		"alone.",
-	"retention": "Seconds for which the task is kept after its end. Default: as the nodes are " +
-		"configured.",
-	"cron": "Makes the task recur: an expression of 5 fields, of 6 with the seconds first, @daily " +
-		"and its like, or @every 90s. The task itself never runs. Each fire makes an " +
-		"occurrence.",
-	"time_zone":       "The IANA time zone of cron. Default: UTC.",
-	"overlap":         "For a fire while an earlier occurrence has not ended. Default: skip.",
-	"catch_up":        "For fires that were missed while no node was running. Default: latest.",
-	"catch_up_paused": "For fires that were missed during a pause. Default: none.",
-	"catch_up_limit":  "How many missed fires catch_up all runs at most. Default: 100.",
-	"ends_at":         "The last instant at which cron may fire. Default: never ends.",
-	"if_dead": "Tasks that are scheduled if this one becomes FAILED or EXPIRED, in the commit that makes it so. They " +
-		"do not recur, and have the tenant of this one.",
-	"max_occurrences": "After this many occurrences the recurrence ends. Default: no limit.",
 }
 
 var taskFields = map[string]string{

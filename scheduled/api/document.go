@@ -1,16 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
-
-var contentType = reflect.TypeFor[Content]()
 
 // document begins the OpenAPI document. The operations add themselves.
 func document(version string) huma.Config {
@@ -48,7 +46,8 @@ func createsOrEdits(op *huma.Operation) {
 
 const about = `Schedules tasks in Postgres, and tells what became of them.
 
-Durations are numbers of seconds. Times are RFC 3339, such as 2027-01-31T09:30:00Z. Errors are problem details (RFC
+Durations are numbers of seconds. Times are RFC 3339, such as 2027-01-31T09:30:00Z. No time is relative to now, because
+a call that is repeated would move the task. Errors are problem details (RFC
 9457). The detail names the field and the rule. The code is for programs, and Problem lists all codes. An answer has
 Retry-After exactly if the same call may succeed later.
 
@@ -58,10 +57,8 @@ for 24 hours, and change nothing. The key with another call is refused with 409.
 If-Match takes the ETag of a task, which is its revision. If somebody has edited the task meanwhile, the call changes
 nothing, and the answer is 412. If-None-Match: * lets PUT and POST create a task, but not edit one.`
 
-// plainWords are the numbers and the pattern of the schema as a person writes them.
-var plainWords = strings.NewReplacer("1e-06", "0.000001", "3.15576e+08", "315576000 (10 years)",
-	"3.15576e+09", "3155760000 (100 years)",
-	"string to match pattern ^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$", "1 to 64 of a-z, 0-9, inner - or _")
+// plainWords are the smallest number of the schema as a person writes it.
+var plainWords = strings.NewReplacer("1e-06", "0.000001")
 
 // plainly removes the wrong values from an error, because they may be parts of a payload. It names the first wrong
 // field in the detail, because many clients show nothing else. It adds the code and Retry-After.
@@ -80,7 +77,7 @@ func plainly(ctx huma.Context, _ string, answer any) (any, error) {
 	}
 	for _, one := range refused.Errors {
 		one.Value = nil
-		one.Message = plainWords.Replace(one.Message)
+		one.Message = cmp.Or(fieldRule(one.Location, one.Message), plainWords.Replace(one.Message))
 		if strings.Contains(one.Message, "date-time") || strings.Contains(one.Message, "invalid date/time") {
 			one.Message = "expected a time such as 2027-01-31T09:30:00Z, with Z or an offset"
 		}

@@ -181,7 +181,7 @@ func readStats(ctx context.Context, c call, in *statsInput) (*statsAnswer, error
 		return nil, err
 	}
 	throughput, err := c.inspector.Throughput(ctx, c.db, inspect.StatsFilter{
-		Type: in.Type, Window: in.Window.duration(),
+		Type: in.Type, Window: in.Window.Duration(),
 	})
 	answer := &statsAnswer{Body: Stats{
 		Counts: append([]inspect.TaskCount{}, counts.Counts...), Estimated: counts.Estimated,

@@ -84,7 +84,7 @@ func TestPatchRefuses(t *testing.T) {
 		"another type":              {422, `{"payload": {"type": "a b"}}`, "type must be 2 to 127 letters"},
 		"a number as type":          {422, `{"payload": {"type": 1}}`, "type"},
 		"a payload of another kind": {422, `{"payload": [1]}`, "body.payload: expected object"},
-		"a priority":                {422, `{"priority": 1000}`, "body.priority: expected number <= 100"},
+		"a priority":                {422, `{"priority": 1000}`, "body.priority: must be between -100 and 100"},
 		"a text":                    {422, `{"priority": "1"}`, "body.priority: expected integer"},
 		"an overlap without cron":   {422, `{"overlap": "allow"}`, "cron is missing"},
 		"a large payload":           {422, `{"payload": {"a": "` + strings.Repeat("a", 256<<10) + `"}}`, "payload must"},

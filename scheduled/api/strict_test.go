@@ -17,11 +17,11 @@ func TestEmptyValuesAreRefused(t *testing.T) {
 		`"retention": 0`, `"retention": 1e-9`, `"catch_up_limit": 0`, `"max_occurrences": 0`} {
 		name := strings.Trim(strings.Split(field, ":")[0], `"`)
 		body := strings.Replace(hello, "{", "{"+field+", ", 1)
-		s.says(s.wants(422, "all", "PUT", "/v1/tasks/a", body), "body."+name+": expected ")
-		s.says(s.wants(422, "all", "POST", "/v1/tasks", body), "body."+name+": expected ")
-		s.says(s.wants(422, "all", "POST", "/v1/tasks/bulk", `{"tasks": [`+body+`]}`), "body.tasks[0]."+name+": expected ")
+		s.says(s.wants(422, "all", "PUT", "/v1/tasks/a", body), "body."+name+": must ")
+		s.says(s.wants(422, "all", "POST", "/v1/tasks", body), "body."+name+": must ")
+		s.says(s.wants(422, "all", "POST", "/v1/tasks/bulk", `{"tasks": [`+body+`]}`), "body.tasks[0]."+name+": must ")
 		if name != "id" {
-			s.says(s.wants(422, "all", "PATCH", "/v1/tasks/a", "{"+field+"}"), "body."+name+": expected ")
+			s.says(s.wants(422, "all", "PATCH", "/v1/tasks/a", "{"+field+"}"), "body."+name+": must ")
 		}
 	}
 	s.says(s.wants(422, "all", "POST", "/v1/tasks", hello, "Idempotency-Key", ""), "header.Idempotency-Key must be one key")
@@ -90,7 +90,7 @@ func TestNumbersAreRefusedInPlainWords(t *testing.T) {
 		`{"payload": {"type": "LOG"}, "priority": 1e400}`:                "body.priority: expected a number that 64",
 		`{"payload": {"type": "LOG", "a": [0, {"b": -1e400}]}}`:          "body.payload.a[1].b: expected a number that 64",
 		`{"payload": {"type": "LOG"}, "jitter": 1e400}`:                  "body.jitter: expected a number that 64",
-		`{"payload": {"type": "LOG"}, "max_attempts": 9999999999999999}`: "body.max_attempts: expected number <= 1000",
+		`{"payload": {"type": "LOG"}, "max_attempts": 9999999999999999}`: "body.max_attempts: must be between 1 and 1000",
 	} {
 		for _, got := range []reply{
 			s.wants(422, "all", "PUT", "/v1/tasks/a", body), s.wants(422, "all", "PATCH", "/v1/tasks/a", body),

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	notice "github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // Receipt is the result of a call for one task.
@@ -46,15 +48,6 @@ func answerOf(receipt store.Receipt, warnings ...Warning) *receiptAnswer {
 	}
 	return a
 }
-
-// TaskRequest is a task to schedule.
-type TaskRequest struct {
-	ID string `json:"id,omitempty" minLength:"1" maxLength:"512" doc:"Default: a new UUID. PUT has it in its path."`
-	Content
-}
-
-// reads reports whether the answer takes more statements than the one that schedules the task.
-func (r TaskRequest) reads() bool { return r.Cron != "" }
 
 type createInput struct {
 	Conditions
@@ -116,14 +109,14 @@ func (a *API) registerTasks() {
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
 	}, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
-		id := in.Body.ID
+		id := in.Body.id()
 		if id == "" {
 			var err error
 			if id, err = store.NewID(); err != nil {
 				return nil, err
 			}
 		}
-		return c.schedule(ctx, id, in.Body.Content, in.Conditions, in.Replacing)
+		return c.schedule(ctx, id, in.Body, in.Conditions, in.Replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
@@ -140,10 +133,10 @@ func (a *API) registerTasks() {
 			"with the outcome otherwise. To schedule the same again writes nothing.",
 		Errors: []int{http.StatusPreconditionFailed},
 	}, func(ctx context.Context, c call, in *putInput) (*receiptAnswer, error) {
-		if in.Body.ID != "" && in.Body.ID != in.ID {
+		if id := in.Body.id(); id != "" && id != in.ID {
 			return nil, invalid("body.id must be the id of the path, or missing")
 		}
-		return c.schedule(ctx, in.ID, in.Body.Content, in.Conditions, in.Replacing)
+		return c.schedule(ctx, in.ID, in.Body, in.Conditions, in.Replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
@@ -160,9 +153,9 @@ func (a *API) registerTasks() {
 }
 
 func (c call) schedule(
-	ctx context.Context, id string, content Content, given Conditions, replacing Replacing,
+	ctx context.Context, id string, content TaskRequest, given Conditions, replacing Replacing,
 ) (*receiptAnswer, error) {
-	task, err := c.task(id, content)
+	task, err := c.task(store.Task{ID: id}, content)
 	if err != nil {
 		return nil, err
 	}
@@ -177,27 +170,52 @@ func (c call) schedule(
 	return answer, err
 }
 
-// task returns the task to schedule.
-func (c call) task(id string, content Content) (store.Task, error) {
-	if notice.Reserved(id, content.Payload.TaskType()) {
-		return store.Task{}, errReserved
-	}
+// task returns the task with the fields of a request. A caller with a tenant schedules for its tenant alone.
+func (c call) task(task store.Task, given map[string]json.RawMessage) (store.Task, error) {
+	id := task.ID
 	if strings.ContainsRune(id, 0) { // the store checks the rest, but unchanged asks for the id before
-		return store.Task{}, invalid("id must be at most 512 bytes of UTF-8 without control characters")
+		return task, invalid("id must be at most 512 bytes of UTF-8 without control characters")
 	}
-	task, err := content.task(id, c.caller)
-	if err != nil || c.checkPayload == nil {
-		return task, err
+	if err := form.SetJSON(&task, given); err != nil {
+		return task, invalid(ruleOf(err))
 	}
-	if err := c.checkPayload(content.Payload.TaskType(), content.Payload); err != nil {
-		return task, invalid(err.Error())
+	task.ID = id // a request with an id of its own was compared before
+	switch {
+	case notice.Reserved(id, task.Payload.TaskType()):
+		return task, errReserved
+	case c.caller.Tenant != "" && task.TenantID != "" && task.TenantID != c.caller.Tenant:
+		return task, refusal(CodeTenantNotAllowed, "tenant_id must be the tenant of the key, or missing")
+	case c.caller.Tenant != "":
+		task.TenantID = c.caller.Tenant
 	}
-	for i, one := range content.IfDead {
-		if err := c.checkPayload(one.Payload.TaskType(), one.Payload); err != nil {
-			return task, inIfDead(invalid(err.Error()), i)
+	if c.checkPayload == nil {
+		return task, nil
+	}
+	if given["payload"] != nil {
+		if err := c.checkOne(task); err != nil {
+			return task, err
+		}
+	}
+	if given["if_dead"] != nil {
+		for i, one := range task.IfDead {
+			if err := c.checkOne(one); err != nil {
+				return task, within(err, fmt.Sprintf("if_dead: task %d", i+1))
+			}
 		}
 	}
 	return task, nil
+}
+
+// checkOne asks the service whether it takes the payload of a task.
+func (c call) checkOne(task store.Task) error {
+	payload, err := json.Marshal(task.Payload)
+	if err == nil {
+		err = c.checkPayload(task.Payload.TaskType(), payload)
+	}
+	if err != nil {
+		return invalid(err.Error())
+	}
+	return nil
 }
 
 // ofOthers explains the refusal of the database to a caller with a tenant: the id is that of a task of another tenant,
@@ -216,12 +234,13 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
 		var err error
-		if given.ID == "" {
-			if given.ID, err = store.NewID(); err != nil {
+		id := given.id()
+		if id == "" {
+			if id, err = store.NewID(); err != nil {
 				return nil, err
 			}
 		}
-		if tasks[i], err = c.task(given.ID, given.Content); err != nil {
+		if tasks[i], err = c.task(store.Task{ID: id}, given); err != nil {
 			return nil, inBulk(err, i, len(tasks))
 		}
 		tasks[i].Replace = in.Replace
@@ -266,7 +285,7 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if notice.Reserved(in.ID, "") {
 		return nil, errReserved
 	}
-	if in.Body.has("status") {
+	if in.Body["status"] != nil {
 		return c.patchStatus(ctx, in)
 	}
 	row, err := c.locked(ctx, in.ID)
@@ -276,34 +295,25 @@ func patchTask(ctx context.Context, c call, in *patchInput) (*receiptAnswer, err
 	if err := in.check(&row); err != nil {
 		return nil, err
 	}
-	if row.FinishedAt != nil && !in.Body.has("scheduled_at") && !in.Body.has("if_finished") {
+	if row.FinishedAt != nil && in.Body["scheduled_at"] == nil && in.Body["if_finished"] == nil {
 		return nil, refusal(CodeTaskFinished, fmt.Sprintf(
 			"the task has ended (%s), and an edit would run it again; if you want that, give scheduled_at", row.Status))
 	}
-	was, err := store.TaskOf(row)
+	task, err := store.TaskOf(row)
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.has("payload") {
+	if patch, found := in.Body["payload"]; found && string(patch) != "null" {
 		payload, err := c.tasks.Payload(ctx, row)
 		if err != nil {
 			return nil, err
 		}
-		was.Payload = store.JSON(payload)
+		if in.Body["payload"], err = merge(payload, patch); err != nil {
+			return nil, err
+		}
 	}
-	content, err := in.Body.applied(contentOf(was))
-	if err != nil {
+	if task, err = c.task(task, in.Body); err != nil {
 		return nil, err
-	}
-	task, err := c.task(in.ID, content)
-	if err != nil {
-		return nil, err
-	}
-	if !in.Body.has("payload") { // it may be encoded
-		task.Payload = was.Payload
-	}
-	if !in.Body.has("if_dead") {
-		task.IfDead = was.IfDead
 	}
 	task.Replace = true // the patch names cron, or keeps it
 	return c.scheduleTask(ctx, task)

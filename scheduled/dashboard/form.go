@@ -1,11 +1,7 @@
 package dashboard
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tasktable/tasktable/store"
@@ -16,6 +12,8 @@ type input struct {
 	Name, Label, Value, Error string
 	Hint                      string // the values that the field takes
 	List                      string // the id of a list with suggestions
+	Type                      string // of the input; "" is text, and textarea is one of several lines
+	Choices                   []choice
 }
 
 // choice is one of several values of a field.
@@ -76,28 +74,6 @@ func (e formErrors) Others(known ...string) (texts []string) {
 	}
 	slices.Sort(texts)
 	return texts
-}
-
-// wholeNumber reads the number of a field.
-func wholeNumber(text string, into *int) (err error) {
-	if *into, err = strconv.Atoi(text); err != nil {
-		return errors.New("must be a whole number")
-	}
-	return nil
-}
-
-// checkObject refuses a text that is no JSON object. The error does not quote the text, because it may be secret.
-func checkObject(text string) error {
-	var fields map[string]json.RawMessage
-	err := json.Unmarshal([]byte(text), &fields)
-	where := new(json.SyntaxError)
-	switch {
-	case errors.As(err, &where):
-		return fmt.Errorf("must be a JSON object: it is wrong at byte %d", where.Offset)
-	case err != nil || fields == nil:
-		return errors.New("must be a JSON object")
-	}
-	return nil
 }
 
 // readLines reads one value a line. Empty lines do not count.

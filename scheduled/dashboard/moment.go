@@ -18,14 +18,24 @@ func (v *visit) momentOf(name string) (time.Time, error) {
 	if strings.TrimSpace(text) == "" {
 		return time.Time{}, nil
 	}
-	zone := v.look.zone
-	if given := v.form("zone"); given != "" { // the person may have changed the zone since the page was read
-		var err error
-		if zone, err = zoneOf(given); err != nil {
-			return time.Time{}, notValid("Zone must be an IANA time zone, such as Europe/Berlin.")
-		}
+	zone, err := v.formZone()
+	if err != nil {
+		return time.Time{}, err
 	}
 	return typedField(name, text, v.now, zone)
+}
+
+// formZone is the zone of the times in a form. The person may have changed the zone since the page was read.
+func (v *visit) formZone() (*time.Location, error) {
+	given := v.form("zone")
+	if given == "" {
+		return v.look.zone, nil
+	}
+	zone, err := zoneOf(given)
+	if err != nil {
+		return nil, notValid("Zone must be an IANA time zone, such as Europe/Berlin.")
+	}
+	return zone, nil
 }
 
 // untilOf reads until when something is paused. The zero time means: until somebody resumes it.

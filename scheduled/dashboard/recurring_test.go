@@ -284,7 +284,7 @@ func TestBackfill(t *testing.T) {
 func (b *board) editing(id string) []string {
 	b.Helper()
 	row := b.row(id)
-	return []string{"revision", strconv.FormatInt(row.Revision, 10), "time_zone", *row.TimeZone, "overlap",
+	return []string{"revision", strconv.FormatInt(row.Revision, 10), "cron_time_zone", *row.TimeZone, "overlap",
 		string(*row.Overlap),
 		"catch_up", string(*row.CatchUp), "catch_up_paused", string(*row.CatchUpPaused), "catch_up_limit",
 		strconv.Itoa(*row.CatchUpLimit)}
@@ -334,7 +334,7 @@ func TestPreviewOfAnotherZone(t *testing.T) {
 		Recurrence: &store.Recurrence{Cron: "30 2 * * *", TimeZone: "UTC"}})
 	// Summer time begins in Berlin on 2100-03-28: 02:30 does not exist there.
 	preview := b.post("/recurring/r/edit", "revision", b.revision("r"), "cron", "30 2 * * *",
-		"time_zone", "Europe/Berlin")
+		"cron_time_zone", "Europe/Berlin")
 	preview.wants(t, http.StatusOK, "After the change, in Europe/Berlin", "Sat 2100-03-27 02:30:00 UTC",
 		"Sun 2100-03-28 02:30:00 UTC", "Sat 2100-03-27 02:30:00 CET", "2100-03-27 01:30:00 UTC",
 		"Sun 2100-03-28 03:00:00 CEST",
@@ -361,18 +361,18 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 	b.exec(someRecurring)
 	before := b.row("nightly").Revision
 	for rule, c := range map[string]struct{ field, value, again string }{
-		"minute 61 is not in 0-59":                              {"cron", "61 * * * *", `value="61 * * * *"`},
-		"Cron must be 5 fields":                                 {"cron", "never", `value="never"`},
-		"Cron must be able to fire":                             {"cron", "0 0 30 2 *", "aria-invalid"},
-		"Time_zone must be an IANA zone, such as Europe/Berlin": {"time_zone", "Mars/Phobos", `value="Mars/Phobos"`},
-		"Overlap must be skip, allow or cancel_running":         {"overlap", "sometimes", ""},
-		"Catch_up must be latest, all or none":                  {"catch_up", "sometimes", ""},
-		"Catch_up_paused must be latest, all or none":           {"catch_up_paused", "sometimes", ""},
-		"Catch_up_limit must be a number from 1 to 10000":       {"catch_up_limit", "0", "aria-invalid"},
-		"Max_occurrences must be a number from 1 to 1000000":    {"max_occurrences", "x", "aria-invalid"},
-		"Jitter must be a length of time":                       {"jitter", "soon", "aria-invalid"},
-		"Jitter must be between 1µs and 24h":                    {"jitter", "25h", "aria-invalid"},
-		"Ends_at must be a time, such as":                       {"ends_at", "<script>", "aria-invalid"},
+		"inute 61 is not in 0-59":                                                 {"cron", "61 * * * *", `value="61 * * * *"`},
+		"It must be 5 fields":                                                     {"cron", "never", `value="never"`},
+		"It must be able to fire":                                                 {"cron", "0 0 30 2 *", "aria-invalid"},
+		"It must be an IANA zone, such as Europe/Berlin":                          {"cron_time_zone", "Mars/Phobos", `value="Mars/Phobos"`},
+		"It must be skip, allow or cancel_running":                                {"overlap", "sometimes", ""},
+		"It must be latest, all or none":                                          {"catch_up", "sometimes", ""},
+		`id="about-catch_up_paused" class="error">It must be latest, all or none`: {"catch_up_paused", "sometimes", ""},
+		"It must be between 1 and 10000":                                          {"catch_up_limit", "0", "aria-invalid"},
+		"It must be between 1 and 1000000":                                        {"max_occurrences", "1000001", "aria-invalid"},
+		"It must be between 1µs and 24h, such as":                                             {"jitter", "soon", "aria-invalid"},
+		"It must be between 1µs and 24h":                                          {"jitter", "25h", "aria-invalid"},
+		"It must be a time, such as":                                              {"ends_at", "<script>", "aria-invalid"},
 	} {
 		for _, confirmed := range []string{"", "1"} {
 			fields := url.Values{"cron": {"0 3 * * *"}, "confirmed": {confirmed}}

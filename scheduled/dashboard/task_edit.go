@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/when"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // editView is the page on which a person edits a task.
@@ -40,8 +41,9 @@ func (v editView) Recurs() bool { return v.Row.Cron != nil }
 
 // editField is an input.
 type editField struct {
-	editKind
+	form.Field
 
+	Type    string // of the input
 	Value   string // what the input shows
 	Was     string // what it showed at first, so that a save changes only the fields that the person has changed
 	In      string // of a time: the value relative to now
@@ -49,76 +51,37 @@ type editField struct {
 	Now     string // the value of the task, if somebody has changed it meanwhile, and the person, too
 }
 
+// InputName is the name of the input.
+func (f editField) InputName() string { return inputName(f.Field) }
+
 // Touched reports whether the person has changed the value.
 func (f editField) Touched() bool { return f.In != "" || markOf(f.Name, f.Value) != f.Was }
 
-// editKind is a field of a task that can be edited.
-type editKind struct {
-	Name, Label, Hint string
-	Type              string // of the input: textarea, datetime-local, number or text
-	text              func(v *visit, row store.Row, payload string) string
-	set               func(task *store.Task, text string) error
-}
-
-var editKinds = []editKind{
-	{Name: "at", Label: "Time", Type: "datetime-local",
-		text: func(v *visit, row store.Row, _ string) string { return frame{visit: v}.Input(row.ScheduledAt) }},
-	{Name: "priority", Label: "Priority", Hint: "−100 to 100; higher runs first", Type: "number",
-		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.Priority) },
-		set:  func(task *store.Task, text string) error { return wholeNumber(text, &task.Priority) }},
-	{Name: "queue", Label: "Queue", Type: "text",
-		text: func(_ *visit, row store.Row, _ string) string { return row.Queue },
-		set:  func(task *store.Task, text string) error { task.Queue = text; return nil }},
-	{Name: "entity", Label: "Entity", Hint: "what the task is about, such as event:42", Type: "text",
-		text: func(_ *visit, row store.Row, _ string) string { return textOf(row.Entity) },
-		set:  func(task *store.Task, text string) error { task.Entity = text; return nil }},
-	{Name: "expiration", Label: "Expiration", Type: "text",
-		Hint: "how long after its time it may still start, such as 1h; empty: for ever",
-		text: func(_ *visit, row store.Row, _ string) string {
-			if row.Expiration == nil {
-				return ""
-			}
-			return when.LengthText(*row.Expiration)
-		},
-		set: func(task *store.Task, text string) (err error) {
-			task.Expiration = 0
-			if text != "" {
-				task.Expiration, err = when.Length(text)
-			}
-			return err
-		}},
-	{Name: "max_attempts", Label: "Attempts at most", Hint: "1 to 1000", Type: "number",
-		text: func(_ *visit, row store.Row, _ string) string { return strconv.Itoa(row.MaxAttempts) },
-		set: func(task *store.Task, text string) error {
-			if err := wholeNumber(text, &task.MaxAttempts); err != nil || task.MaxAttempts > 0 {
-				return err
-			}
-			return errors.New("must be 1 to 1000")
-		}},
-	{Name: "expected_execution_time", Label: "Expected execution time",
-		Hint: "after that an attempt counts as lost, such as 5m", Type: "text",
-		text: func(_ *visit, row store.Row, _ string) string { return when.LengthText(row.ExpectedExecutionTime) },
-		set: func(task *store.Task, text string) (err error) {
-			task.ExpectedExecutionTime, err = when.Length(text)
-			return err
-		}},
-	{Name: "payload", Label: "Payload", Hint: "a JSON object with the field type", Type: "textarea",
-		text: func(_ *visit, _ store.Row, payload string) string { return payload },
-		set:  setPayload},
-}
-
-func setPayload(task *store.Task, text string) error {
-	if err := checkObject(text); err != nil {
-		return err
+// editFields are the fields that the page edits. The page of a recurring task edits those of its recurrence.
+func editFields(v *visit, row store.Row, shown bool) (fields []form.Field) {
+	for _, field := range form.Fields {
+		secret := field.Kind == form.Payload || field.Kind == form.Tasks
+		if field.Name == "id" || field.Verb || field.Recurs || secret && !shown ||
+			field.Name == "tenant_id" && v.person.Tenant != "" {
+			continue
+		}
+		if field.Name == "scheduled_at" && row.Cron != nil {
+			field.Label = "Fires from"
+		}
+		fields = append(fields, field)
 	}
-	task.Payload = store.JSON(text)
-	return nil
+	return fields
+}
+
+// editTypes are the types of inputs. The others are texts.
+var editTypes = map[form.Kind]string{
+	form.Time: "datetime-local", form.Number: "number", form.Payload: "textarea", form.Tasks: "textarea",
 }
 
 // markOf is the value that a form keeps beside an input, to know whether the person has changed it. A payload is long,
 // so its mark is a hash.
 func markOf(name, value string) string {
-	if name != "payload" {
+	if name != "payload" && name != "if_dead" {
 		return value
 	}
 	sum := sha256.Sum256([]byte(value))
@@ -136,15 +99,18 @@ func editOf(ctx context.Context, v *visit, row store.Row) (editView, error) {
 		return view, err
 	}
 	view.Hidden = !shown
-	for _, kind := range editKinds {
-		if kind.Name == "payload" && !shown {
-			continue
+	task, err := store.TaskOf(row)
+	if err != nil {
+		return view, err
+	}
+	for _, field := range editFields(v, row, shown) {
+		value := field.Text(task, v.look.zone)
+		if field.Kind == form.Payload {
+			value = payload
 		}
-		if kind.Name == "at" && row.Cron != nil {
-			kind.Label = "Fires from"
-		}
-		value := kind.text(v, row, payload)
-		view.Fields = append(view.Fields, editField{editKind: kind, Value: value, Was: markOf(kind.Name, value)})
+		view.Fields = append(view.Fields, editField{
+			Field: field, Type: cmp.Or(editTypes[field.Kind], "text"), Value: value, Was: markOf(field.Name, value),
+		})
 	}
 	return view, nil
 }
@@ -165,10 +131,10 @@ func (v editView) Title() string { return "Edit " + v.Row.ID }
 func (v *editView) written(on *visit) {
 	for i := range v.Fields {
 		f := &v.Fields[i]
-		if _, given := on.request.PostForm[f.Name]; !given {
+		if _, given := on.request.PostForm[f.InputName()]; !given {
 			continue
 		}
-		value := strings.ReplaceAll(on.form(f.Name), "\r\n", "\n") // browsers end lines so
+		value := strings.ReplaceAll(on.form(f.InputName()), "\r\n", "\n") // browsers end lines so
 		if f.Type != "textarea" {
 			value = strings.TrimSpace(value)
 		}
@@ -176,10 +142,10 @@ func (v *editView) written(on *visit) {
 			value += ":00" // browsers leave out seconds that are 0
 		}
 		was := f.Was
-		if marks, given := on.request.PostForm["was-"+f.Name]; given {
+		if marks, given := on.request.PostForm["was-"+f.InputName()]; given {
 			was = marks[0]
 		}
-		f.In = strings.TrimSpace(on.form(f.Name + "-in"))
+		f.In = strings.TrimSpace(on.form(f.InputName() + "-in"))
 		if markOf(f.Name, value) == was && f.In == "" {
 			continue
 		}
@@ -259,8 +225,8 @@ func (v *editView) task(on *visit) (task store.Task, wrong string, err error) {
 		if !f.Touched() {
 			continue
 		}
-		if f.Name == "at" {
-			at, err := on.momentOf("at")
+		if f.Kind == form.Time {
+			at, err := on.momentOf(f.InputName())
 			var bad problem
 			switch {
 			case errors.As(err, &bad):
@@ -269,9 +235,9 @@ func (v *editView) task(on *visit) (task store.Task, wrong string, err error) {
 				f.Problem = "At must be given."
 			}
 			task.At, moved = at, true
-		} else if err := f.set(&task, f.Value); err != nil {
-			f.Problem = upper(f.Name) + " " + err.Error() + "."
-		} else if f.Name == "payload" {
+		} else if err := f.Read(&task, f.Value, on.clock(on.look.zone)); err != nil {
+			f.Problem = sentence(fmt.Errorf("%s %w", f.Label, err))
+		} else if f.Kind == form.Payload {
 			if err := on.checkPayload(task.Payload); err != nil {
 				f.Problem = sentence(err)
 			}

@@ -137,11 +137,11 @@ func TestEditChecks(t *testing.T) {
 	form := editForm(b.get("/tasks/one/edit"))
 	for name, c := range map[string]struct{ field, value, want string }{
 		"priority":       {"priority", "high", "Priority must be a whole number."},
-		"great priority": {"priority", "101", "priority must be between -100 and 100"},
-		"attempts":       {"max_attempts", "0", "Max_attempts must be 1 to 1000."},
+		"great priority": {"priority", "101", "Priority must be between -100 and 100."},
+		"attempts":       {"max_attempts", "0", "Attempts at most must be between 1 and 1000."},
 		"queue":          {"queue", "a b", "queue"},
-		"expiration":     {"expiration", "an hour", "Expiration must be a length of time, such as 1500ms, 90s, 1h30m or 2d."},
-		"expected":       {"expected_execution_time", "8d", "Nothing was saved: expected_execution_time must be"},
+		"expiration":     {"expiration", "an hour", "Expiration must be between 1µs and 10 years, such as 1500ms, 90s, 1h30m or 2d."},
+		"expected":       {"expected_execution_time", "8d", "Expected execution time must be between 1µs and 7 days, such as"},
 		"no JSON":        {"payload", "{", "Payload must be a JSON object: it is wrong at byte 1"},
 		"no object":      {"payload", "null", "Payload must be a JSON object"},
 		"no type":        {"payload", "{}", "type"},

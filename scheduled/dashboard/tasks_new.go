@@ -8,63 +8,62 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/when"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // newTaskView is the form that schedules a task.
 type newTaskView struct {
-	Task    []input // what it is
-	When    []input
-	Rules   []input
-	Recurs  []input
-	Payload input
-	Errors  formErrors
-	Types   []string // suggestions
-	Queues  []string
-	Begins  []chip // forms that are filled in for a ready-made type
-	Exists  string // the id of the task that is there already
+	Task   []input // what it is
+	When   []input
+	Rules  []input
+	Recurs []input
+	Errors formErrors
+	Types  []string // suggestions
+	Queues []string
+	Begins []chip // forms that are filled in for a ready-made type
+	Exists string // the id of the task that is there already
 	// Prepared is the id of a task without an id of the person's. A form that is sent twice so schedules one task.
 	Prepared string
 }
 
 // newTaskForm fills in the form. get returns a field.
 func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTaskView {
-	made := func(name, label, hint, list string) input {
-		return input{Name: name, Label: label, Value: get(name), Error: wrong[name], Hint: hint, List: list}
+	view := newTaskView{Errors: wrong, Prepared: get("prepared")}
+	add := func(to *[]input, field form.Field) {
+		name := inputName(field)
+		made := inputOf(field, get(name), wrong[name])
+		made.List = map[string]string{"type": "types", "queue": "queues", "at": "moments"}[name]
+		*to = append(*to, made)
 	}
-	view := newTaskView{
-		Task: []input{
-			made("type", "Type", "Needed unless the payload has a field type.", "types"),
-			made("id", "Id", "Default: a new one. A task that recurs needs one.", ""),
-			made("entity", "Entity", "The thing that it is about, such as event:42.", ""),
-		},
-		When: []input{
-			made("at", "At", "Default: now. Such as 2026-11-21 18:00, or +10m.", "moments"),
-			made("expiration", "Expiration", "How long after its time it may still start. Default: for ever.", ""),
-		},
-		Rules: []input{
-			made("queue", "Queue", "Default: default.", "queues"),
-			made("priority", "Priority", "From -100 to 100. The higher runs first. Default: 0.", ""),
-			made("expected_execution_time", "Expected execution time", "How long an attempt may take. Default: 5m.",
-				""),
-			made("max_attempts", "Attempts", "After so many have failed it is FAILED. Default: 10.", ""),
-		},
-		Recurs: []input{
-			made("cron", "Cron expression", "5 fields, 6 with seconds first, @daily and its like, or @every 90s.", ""),
-			made("cron_time_zone", "Zone of the expression", "Such as Europe/Berlin. Default: UTC.", ""),
-		},
-		Payload: made("payload", "Payload", "", ""), Errors: wrong, Prepared: get("prepared"),
-	}
-	if tenant == "" {
-		view.Task = append(view.Task, made("tenant", "Tenant", "The owner.", ""))
+	add(&view.Task, form.Type)
+	for _, field := range newTaskFields(tenant) {
+		switch {
+		case field.Recurs:
+			add(&view.Recurs, field)
+		case slices.Contains([]string{"id", "payload", "entity", "tenant_id"}, field.Name):
+			add(&view.Task, field)
+		case slices.Contains([]string{"scheduled_at", "expiration", "jitter"}, field.Name):
+			add(&view.When, field)
+		default:
+			add(&view.Rules, field)
+		}
 	}
 	return view
+}
+
+// newTaskFields are the fields of a new task. A person with a tenant schedules for its tenant.
+func newTaskFields(tenant string) (fields []form.Field) {
+	for _, field := range form.Fields {
+		if !field.Verb && (tenant == "" || field.Name != "tenant_id") {
+			fields = append(fields, field)
+		}
+	}
+	return fields
 }
 
 // readyMade are the types for which the form has a payload to begin with, if a node that runs has the type.
@@ -173,53 +172,28 @@ func (v *visit) showNewTask(ctx context.Context, wrong formErrors, exists string
 // typedTask reads the task of the form.
 func typedTask(v *visit) (store.Task, formErrors) {
 	wrong := formErrors{}
-	text := func(name string) string { return strings.TrimSpace(v.form(name)) }
-	task := store.Task{
-		ID: v.form("id"), Queue: text("queue"), Entity: v.form("entity"), TenantID: v.form("tenant"),
+	task := store.Task{TenantID: v.person.Tenant}
+	var err error
+	task.Payload, err = store.Typed(v.typedText(form.Type), []byte(strings.TrimSpace(v.form("payload"))))
+	if err != nil {
+		noteInvalid(wrong, err)
+	}
+	for _, field := range newTaskFields(v.person.Tenant) {
+		if field.Kind != form.Payload {
+			wrong.note(inputName(field), field.Read(&task, v.typedText(field), v.clock(v.look.zone)))
+		}
+	}
+	if err := form.Check(&task); err != nil {
+		noteInvalid(wrong, err)
+	}
+	if task.Recurrence != nil && task.ID == "" {
+		wrong.note("id", errors.New("must be given for a task that recurs"))
 	}
 	if task.ID == "" {
 		task.ID = v.form("prepared")
 	}
-	if v.person.Tenant != "" {
-		task.TenantID = v.person.Tenant
-	}
-	task.Payload = payloadOf(text("payload"), text("type"), wrong)
-	var err error
-	task.At, err = when.Time(text("at"), v.now, v.look.zone)
-	wrong.note("at", err)
-	for name, into := range map[string]*int{"priority": &task.Priority, "max_attempts": &task.MaxAttempts} {
-		if given := text(name); given != "" {
-			wrong.note(name, wholeNumber(given, into))
-		}
-	}
-	for name, into := range map[string]*time.Duration{
-		"expiration": &task.Expiration, "expected_execution_time": &task.ExpectedExecutionTime,
-	} {
-		if given := text(name); given != "" {
-			*into, err = when.Length(given)
-			wrong.note(name, err)
-		}
-	}
-	switch {
-	case text("cron") != "":
-		task.Recurrence = &store.Recurrence{Cron: text("cron"), TimeZone: text("cron_time_zone")}
-		if v.form("id") == "" {
-			wrong.note("id", errors.New("must be given for a task that recurs"))
-		}
-	case text("cron_time_zone") != "":
-		wrong.note("cron_time_zone", errors.New("must be empty unless there is a cron expression"))
-	}
 	return task, wrong
 }
-
-// typedPayload is a payload that was typed as JSON, and its type.
-type typedPayload struct {
-	name string
-	body json.RawMessage
-}
-
-func (t typedPayload) TaskType() string             { return t.name }
-func (t typedPayload) MarshalJSON() ([]byte, error) { return t.body, nil }
 
 // checkPayload returns the error of the Config's CheckPayload about a payload.
 func (v *visit) checkPayload(payload store.Payload) error {
@@ -231,42 +205,4 @@ func (v *visit) checkPayload(payload store.Payload) error {
 		return fmt.Errorf("encode the payload: %w", err)
 	}
 	return v.board.config.CheckPayload(payload.TaskType(), text)
-}
-
-// payloadOf reads the payload. Its errors never quote it, because it may be secret.
-func payloadOf(body, name string, wrong formErrors) store.Payload {
-	if body == "" {
-		body = "{}"
-	}
-	wrong.note("payload", checkObject(body))
-	if name == "" {
-		name = store.JSON(body).TaskType()
-	}
-	if name == "" {
-		wrong.note("type", errors.New("must be given, because the payload has no field type that says it"))
-	}
-	return typedPayload{name, json.RawMessage(body)}
-}
-
-// formNames are the fields of the form whose names differ from those in the errors of package store.
-var formNames = map[string]string{"scheduled_at": "at", "tenant_id": "tenant", "time_zone": "cron_time_zone"}
-
-// noteInvalid notes an error of package store at the field that it names: "…: invalid: field must be …".
-func noteInvalid(wrong formErrors, err error) {
-	name, rule := invalidField(err)
-	_, rest, _ := strings.Cut(rule, " ")
-	if other, known := formNames[name]; known {
-		name = other
-	}
-	switch name {
-	case "id", "type", "payload", "entity", "tenant", "at", "queue", "priority", "expiration",
-		"expected_execution_time", "max_attempts", "cron", "cron_time_zone":
-		if strings.HasPrefix(rest, "must") {
-			wrong.note(name, errors.New(rest))
-			return
-		}
-		wrong[name] = sentence(errors.New(rest))
-	default:
-		wrong["form"] = sentence(errors.New(rule))
-	}
 }

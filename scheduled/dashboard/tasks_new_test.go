@@ -79,7 +79,7 @@ func TestNewTaskIsChecked(t *testing.T) {
 		"It must be a whole number.":                                   {"type", "LOG", "priority", "high"},
 		"It must be between -100 and 100":                              {"type", "LOG", "priority", "101"},
 		"It must be between 1 and 1000":                                {"type", "LOG", "max_attempts", "1001"},
-		"It must be a length of time":                                  {"type", "LOG", "expiration", "long"},
+		"It must be between 1µs and 10 years, such as":                                  {"type", "LOG", "expiration", "long"},
 		"It must be between 1µs and 10 years":                          {"type", "LOG", "expiration", "4000d"},
 		"It must be between 1µs and 7 days":                            {"type", "LOG", "expected_execution_time", "8d"},
 		`id="about-entity" class="error">It must be at most 512 bytes`: {"type", "LOG", "entity", "a\nb"},
@@ -88,7 +88,7 @@ func TestNewTaskIsChecked(t *testing.T) {
 		`id="about-cron" class="error">Hour 25`:                        {"type", "LOG", "id", "n", "cron", "0 25 * * *"},
 		`id="about-cron_time_zone" class="error">It must be`: {"type", "LOG", "id", "n", "cron", "@daily",
 			"cron_time_zone", "Mars"},
-		"It must be empty unless there is a cron expression.": {"type", "LOG", "cron_time_zone", "UTC"},
+		`id="about-cron" class="error">Is missing: time_zone, overlap`: {"type", "LOG", "cron_time_zone", "UTC"},
 	} {
 		b.post("/schedule", fields...).wants(t, http.StatusUnprocessableEntity, want, "Nothing was scheduled.")
 	}
