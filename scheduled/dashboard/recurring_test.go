@@ -370,7 +370,7 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 		`id="about-catch_up_paused" class="error">It must be latest, all or none`: {"catch_up_paused", "sometimes", ""},
 		"It must be between 1 and 10000":                                          {"catch_up_limit", "0", "aria-invalid"},
 		"It must be between 1 and 1000000":                                        {"max_occurrences", "1000001", "aria-invalid"},
-		"It must be between 1µs and 24h, such as":                                             {"jitter", "soon", "aria-invalid"},
+		"It must be between 1µs and 24h, such as":                                 {"jitter", "soon", "aria-invalid"},
 		"It must be between 1µs and 24h":                                          {"jitter", "25h", "aria-invalid"},
 		"It must be a time, such as":                                              {"ends_at", "<script>", "aria-invalid"},
 	} {

@@ -79,7 +79,7 @@ func TestNewTaskIsChecked(t *testing.T) {
 		"It must be a whole number.":                                   {"type", "LOG", "priority", "high"},
 		"It must be between -100 and 100":                              {"type", "LOG", "priority", "101"},
 		"It must be between 1 and 1000":                                {"type", "LOG", "max_attempts", "1001"},
-		"It must be between 1µs and 10 years, such as":                                  {"type", "LOG", "expiration", "long"},
+		"It must be between 1µs and 10 years, such as":                 {"type", "LOG", "expiration", "long"},
 		"It must be between 1µs and 10 years":                          {"type", "LOG", "expiration", "4000d"},
 		"It must be between 1µs and 7 days":                            {"type", "LOG", "expected_execution_time", "8d"},
 		`id="about-entity" class="error">It must be at most 512 bytes`: {"type", "LOG", "entity", "a\nb"},

@@ -1,6 +1,6 @@
-// Package form has the fields of a task as people and programs fill them in. The HTTP API, the dashboard and the command
-// line make their forms from the list Fields, so that they have the same fields with the same limits, and refuse a
-// wrong value with the same sentence. An application can make a form of its own from it.
+// Package form has the fields of a task as people and programs fill them in. The HTTP API, the dashboard and the
+// command line make their forms from the list Fields, so that they have the same fields with the same limits, and
+// refuse a wrong value with the same sentence. An application can make a form of its own from it.
 package form
 
 import (
@@ -72,7 +72,8 @@ var Fields = []Field{
 		Default: "the caller's",
 		Rule:    textRule, Min: 1, Max: store.MaxIDBytes,
 		of: func(t *store.Task) any { return &t.TenantID }},
-	{Name: "scheduled_at", Input: "at", Label: "Time", Help: "When the task is due. A task that recurs fires from then on",
+	{Name: "scheduled_at", Input: "at", Label: "Time",
+		Help:    "When the task is due. A task that recurs fires from then on",
 		Default: "now; an existing task keeps its time", Kind: Time, IfDead: true,
 		Rule: "must be in the years 1 to 9999",
 		of:   func(t *store.Task) any { return &t.At }},

@@ -44,7 +44,8 @@ func beyond(f Field) (set func(*store.Task), text, jsonText string) {
 	return func(t *store.Task) { *f.of(t).(*time.Time) = year }, "10000-01-01 00:00", `"10000-01-01T00:00:00Z"`
 }
 
-// The store refuses a value beyond the limits with the rule of the list, and the forms refuse it, too: a text, and JSON.
+// The store refuses a value beyond the limits with the rule of the list, and the forms refuse it, too: a text, and
+// JSON.
 func TestLimitsAreThoseOfTheStore(t *testing.T) {
 	t.Parallel()
 	for _, field := range Fields {
@@ -61,7 +62,8 @@ func TestLimitsAreThoseOfTheStore(t *testing.T) {
 			t.Errorf("the store: %v, want %s %s", err, field.Name, field.Rule)
 		}
 		task = plain
-		if err := field.Read(&task, text, clock); err == nil || field.Kind != Time && !strings.Contains(err.Error(), field.Rule) {
+		if err := field.Read(&task, text, clock); err == nil ||
+			field.Kind != Time && !strings.Contains(err.Error(), field.Rule) {
 			t.Errorf("%s as a text: %v, want %s", field.Name, err, field.Rule)
 		}
 		task = plain
@@ -76,8 +78,9 @@ func TestLimitsAreThoseOfTheStore(t *testing.T) {
 func full() store.Task {
 	return store.Task{
 		ID: "one", Payload: store.JSON(`{"type":"LOG","n":12345678901234567890}`), Entity: "event:1", TenantID: "acme",
-		At: clock.Now, Expiration: 90 * time.Minute, Queue: "mail", Priority: -7, ExpectedExecutionTime: 1500 * time.Millisecond,
-		MaxAttempts: 3, Jitter: time.Microsecond, Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again,
+		At: clock.Now, Expiration: 90 * time.Minute, Queue: "mail", Priority: -7,
+		ExpectedExecutionTime: 1500 * time.Millisecond, MaxAttempts: 3, Jitter: time.Microsecond,
+		Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again,
 		IfDead: []store.Task{{ID: "two", Payload: store.JSON(`{"type":"TELL"}`), Priority: 1, At: clock.Now}},
 		Recurrence: &store.Recurrence{
 			Cron: "@daily", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
