@@ -31,7 +31,7 @@ func allMutants() []mutant {
 	return slices.Concat(mutants, contentMutants, httpMutants, followMutants, ruleMutants)
 }
 
-// edit replaces a text in a file of the module. The text must be there exactly once: a mutant that no longer means
+// edit replaces a text in a file of the repository. The text must be there exactly once: a mutant that no longer means
 // anything is an error.
 type edit struct{ file, old, new string }
 
@@ -127,7 +127,7 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// edited is the files of the module as the edits change them, by path.
+// edited is the files of the repository as the edits change them, by path.
 func edited(root string, edits []edit) (texts map[string]string, err error) {
 	texts = map[string]string{}
 	for _, e := range edits {
@@ -150,7 +150,7 @@ func edited(root string, edits []edit) (texts map[string]string, err error) {
 	return texts, nil
 }
 
-// build makes the test binary of this package with some files of the module replaced.
+// build makes the test binary of this package with some files of the repository replaced.
 func build(t *testing.T, root string, edits []edit) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -176,8 +176,8 @@ func build(t *testing.T, root string, edits []edit) string {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), buildLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlayFile, "-o", binary, "./scheduled/torture")
-	cmd.Dir = root
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlayFile, "-o", binary)
+	cmd.Dir = filepath.Join(root, "scheduled", "torture")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

@@ -1,4 +1,6 @@
-package monitoring_test
+// Package rulestest evaluates the alert rules with Prometheus' own engine. It is a module of its own, because only these
+// tests need Prometheus' server.
+package rulestest
 
 import (
 	"context"

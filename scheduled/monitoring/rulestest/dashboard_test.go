@@ -1,4 +1,4 @@
-package monitoring_test
+package rulestest
 
 import (
 	"encoding/json"
@@ -292,7 +292,7 @@ func TestREADMEListsTheMetrics(t *testing.T) {
 			),
 		)
 	}
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}

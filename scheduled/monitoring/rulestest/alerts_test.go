@@ -1,9 +1,10 @@
-package monitoring_test
+package rulestest
 
 import (
 	"errors"
 	"flag"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/tasktable/tasktable/scheduled/monitoring"
 )
@@ -49,13 +51,50 @@ func TestAlertsAreOfTheTemplate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile("alerts.yaml", []byte(want), 0o644); err != nil {
+		if err := os.WriteFile("../alerts.yaml", []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if monitoring.Alerts != want {
-		t.Error("alerts.yaml is not of the template: go test ./scheduled/monitoring -run TestAlertsAreOfTheTemplate -update")
+		t.Error("alerts.yaml is not of the template: go test -run TestAlertsAreOfTheTemplate -update, in scheduled/monitoring/rulestest")
+	}
+}
+
+// The rules of other thresholds are rules, too.
+func TestAlertsOfOtherThresholds(t *testing.T) {
+	t.Parallel()
+	text, err := monitoring.AlertsWith(monitoring.Thresholds{
+		NoNodeAfter: 2 * time.Minute, LateAfter: 15 * time.Minute, QueueDepth: 55, StartsLateAfter: 3 * time.Minute,
+		DeadLetters: 77, FailureRatio: 0.5, ClaimsLost: 88, SlowAfter: 4 * time.Second, PausedFor: 90 * time.Minute,
+		RecurringIntervals: 3, StartWithin: 250 * time.Millisecond, StartRatio: 0.99, SuccessRatio: 0.999,
+		APIRatio: 0.995, MinBad: 66,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := rulefmt.Parse([]byte(text), false, model.UTF8Validation); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// Each line of a block of promql in the README is an expression.
+func TestPromQLBlocks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) == 0 {
+		t.Error("there is no block of promql")
+	}
+	for _, block := range blocks {
+		for line := range strings.Lines(block[1]) {
+			if _, err := parser.ParseExpr(line); err != nil {
+				t.Errorf("%v: %s", err, line)
+			}
+		}
 	}
 }
 
