@@ -10,13 +10,19 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 PARALLEL ?= 4
 
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
-RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/torture ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
+RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
-# Of the others, these wait longest, so they begin first.
-WAITING := ./scheduled/monitoring ./cmd
+# Of the others, this one waits longest, so it begins first.
+WAITING := ./cmd
 
 # These keep the processors busy, so they do not run beside those that measure times.
-BUSY := ./cmd/internal/browsertest ./scheduled/dashboard ./scheduled/bench
+BUSY := ./scheduled/dashboard ./scheduled/bench
+
+# The modules below the root's, by their folders. They need what an application that imports the root's must not need. The
+# go command takes each by itself, so every target that looks at all packages goes through this list, too. Each is tested by
+# its own go.mod, as an application gets it, and not by go.work, which is for editors and single commands.
+export GOWORK := off
+MODULES := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*')))
 
 # These measure how late tasks start, so they run alone.
 TIMED := ./scheduled/sizes
@@ -69,14 +75,14 @@ PICTURES := scheduled/dashboard/pictures
 
 pictures: ## Take the pictures of the dashboard anew
 	@mkdir -p $(PICTURES) .bin/pictures
-	TASKTABLE_TEST_PAGES=all TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -count=1 -timeout 10m -run 'TestPages/1280' ./cmd/internal/browsertest
+	TASKTABLE_TEST_PAGES=all TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -C cmd/internal/browsertest -count=1 -timeout 10m -run 'TestPages/1280'
 	cp .bin/pictures/task-failed-1280-light.png $(PICTURES)/task.png
 	cp .bin/pictures/overview-1280-light.png $(PICTURES)/overview.png
 	cp .bin/pictures/recurring-1280-dark.png $(PICTURES)/recurring.png
 	cp .bin/pictures/tasks-failed-1280-dark.png $(PICTURES)/tasks.png
 
 pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
-	TASKTABLE_TEST_PAGES=all go test -count=1 -timeout 10m -v -run 'TestPages' ./cmd/internal/browsertest
+	TASKTABLE_TEST_PAGES=all go test -C cmd/internal/browsertest -count=1 -timeout 10m -v -run 'TestPages'
 
 # Each group runs even if one before it has failed, and the failures are told once more at the end.
 test: $(AXE) ## Check the format, vet, build, and run all tests
@@ -85,17 +91,21 @@ test: $(AXE) ## Check the format, vet, build, and run all tests
 	@if ! command -v chromium >/dev/null; then echo "no chromium on the PATH: THE DASHBOARD IS NOT TESTED IN A BROWSER"; fi
 	go vet ./...
 	go build ./...
+	@for module in $(MODULES); do echo "go vet -C $$module ./..."; go vet -C $$module ./... && go build -C $$module ./... || exit 1; done
 	@mkdir -p .bin && rm -f .bin/test.out .bin/test.failed
 	@group() { echo "go test $$*"; { go test "$$@" 2>&1 || touch .bin/test.failed; } | tee -a .bin/test.out; }; \
 	group $(RACE) $(TEST) $(RACED); \
+	group -C scheduled/torture $(RACE) $(TEST) ./...; \
 	group -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY) $(TIMED))"); \
 	group -p 3 $(TEST) $(BUSY); \
+	for module in $(filter-out scheduled/torture,$(MODULES)); do group -C $$module $(TEST) ./...; done; \
 	group $(TEST) $(TIMED); \
-	group -tags mutants -run '^TestMutantsApply$$' ./scheduled/torture
+	group -C scheduled/torture -tags mutants -run '^TestMutantsApply$$'
 	@if [ -e .bin/test.failed ]; then echo; echo "FAILED:"; grep -E '^ *--- FAIL: |^FAIL[[:space:]]|^panic: ' .bin/test.out; exit 1; fi
 
 race: ## Run all tests with the race detector
 	go test $(RACE) $(TEST) ./...
+	@for module in $(MODULES); do go test -C $$module $(RACE) $(TEST) ./... || exit 1; done
 
 # One after the other, each with all cores. What one finds stays in its package's testdata/fuzz, and from then on is a test. Go's
 # fuzzer sometimes takes the end of its time for a failure, and says so in a line of its own.
@@ -106,7 +116,7 @@ fuzz: ## Fuzz each target for FUZZTIME (30s)
 	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\)(.*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
-			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$(dirname $$file) 2>&1 | tee .bin/fuzz.out; \
+			go test -C $$(dirname $$file) -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s 2>&1 | tee .bin/fuzz.out; \
 			if grep -q '^FAIL' .bin/fuzz.out && ! grep -q '^    context deadline exceeded$$' .bin/fuzz.out; then exit 1; fi; \
 		done; \
 	done
@@ -117,10 +127,10 @@ soak: ## Work a steady load off for ten minutes; nothing may grow
 # SEED repeats the decisions of a run; each run prints its own. A failure prints the faults and the stories of the tasks, too.
 SECONDS ?= 60
 torture: ## Run the engine under faults, with an oracle: SECONDS=60 SEED=...
-	TASKTABLE_TORTURE_SECONDS=$(SECONDS) TASKTABLE_TORTURE_SEED=$(SEED) go test -timeout 60m -count=1 -v -run '^TestTorture$$' ./scheduled/torture
+	TASKTABLE_TORTURE_SECONDS=$(SECONDS) TASKTABLE_TORTURE_SEED=$(SEED) go test -C scheduled/torture -timeout 60m -count=1 -v -run '^TestTorture$$'
 
 mutants: ## Break the engine in each known way; the torture test must notice
-	go test -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$' ./scheduled/torture
+	go test -C scheduled/torture -tags mutants -timeout 120m -count=1 -v -run '^(TestMutants|TestClocks)$$'
 
 sizes: ## Measure how late plain tasks start beside ten times more of each thing
 	TASKTABLE_TEST_SIZES=long go test -timeout 30m -count=1 -v -run '^TestSizes$$' ./scheduled/sizes
@@ -131,7 +141,7 @@ clients: ## Generate clients for Python and TypeScript, and use them
 	@mkdir -p .bin/clients
 	cp scheduled/api/clients/testdata/package.json scheduled/api/clients/testdata/package-lock.json .bin/clients
 	npm ci --prefix .bin/clients --no-audit --no-fund
-	TASKTABLE_TEST_CLIENTS="$(CURDIR)/.bin/clients" go test -timeout 20m -count=1 -v ./scheduled/api/clients
+	TASKTABLE_TEST_CLIENTS="$(CURDIR)/.bin/clients" go test -C scheduled/api/clients -timeout 20m -count=1 -v
 
 # Needs a Docker daemon that has, or can pull, golang:1.26, postgres:18 and postgres:17-alpine.
 image: ## Build the image, serve by compose.yaml, and run a test on a Postgres in a container
@@ -140,6 +150,7 @@ image: ## Build the image, serve by compose.yaml, and run a test on a Postgres i
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...
+	@for module in $(MODULES); do echo "lint $$module"; (cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run ./...) || exit 1; done
 
 # Built from source through the Go module proxy, so it is of this very version and needs no other download.
 $(GOLANGCI_LINT):

@@ -46,8 +46,8 @@ func TestMakeTestRunsAllGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if groups := strings.Count("\n"+string(asked), "\ntest "); groups != 5 {
-		t.Errorf("%d groups of tests ran, want 5:\n%s", groups, asked)
+	if groups := strings.Count("\n"+string(asked), "\ntest "); groups != 6 {
+		t.Errorf("%d groups of tests ran, want 6:\n%s", groups, asked)
 	}
 	_, end, found := strings.Cut(string(out), "\nFAILED:\n")
 	if !found || !strings.Contains(end, "TestOne") || !strings.Contains(end, "example.org/one") {
