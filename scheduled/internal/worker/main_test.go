@@ -137,15 +137,15 @@ func (b *bench) claimTasks(allowance time.Duration, lanes ...taskdb.Lane) (taken
 	if len(lanes) == 0 {
 		return nil
 	}
-	var quotas []taskdb.LaneQuota
-	for i, lane := range lanes {
-		quotas = append(quotas, taskdb.LaneQuota{Lane: lane, Pool: i, Room: 1000, Near: 1000, Slots: 1000})
+	var grants []taskdb.Grant
+	for _, lane := range lanes {
+		grants = append(grants, taskdb.Grant{Lane: lane, Tasks: 1000, Near: true})
 	}
 	ctx := context.WithoutCancel(b.T.Context())
 	err := pgx.BeginFunc(ctx, b.Pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, taskdb.EnterSQL)
 		if err == nil {
-			taken, err = b.Claim(ctx, tx, nil, b.ahead, allowance, quotas, 1000)
+			taken, err = b.Claim(ctx, tx, nil, b.ahead, allowance, grants)
 		}
 		return err
 	})
