@@ -7,18 +7,8 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// lanesSQL is a loose index scan. It probes the index once for each queue and type, however many tasks wait there.
 // Recurring tasks have an index of their own.
-const lanesSQL = `
-WITH RECURSIVE lane AS (
-    (SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
-    WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL ORDER BY t.queue, t.type LIMIT 1)
-    UNION ALL
-    SELECT beyond.queue, beyond.type FROM lane CROSS JOIN LATERAL (
-        SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
-        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NULL AND (t.queue, t.type) > (lane.queue, lane.type)
-        ORDER BY t.queue, t.type LIMIT 1) AS beyond
-), recurring AS (
+const lanesSQL = lanesCTE + `, recurring AS (
     SELECT DISTINCT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
 )`

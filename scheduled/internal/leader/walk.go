@@ -150,27 +150,18 @@ func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) 
 
 // requeue moves tasks. It leaves out those that Postgres refuses to move.
 func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved int, err error) {
-	if len(tasks) == 0 {
-		return 0, nil
-	}
-	err = w.connected(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
-		moved, err = w.statements.Requeue(ctx, tx, tasks)
-		return err
-	})
-	if err == nil || !pg.IsTimeout(err) && !pg.IsDataError(err) {
-		return moved, err
-	}
-	if len(tasks) == 1 {
-		w.log.Error("a task that lies before the mark of its lane cannot be moved; it waits", "task", tasks[0].ID,
+	err = pg.IsolateLocked(tasks, func(some []taskdb.Overlooked) error {
+		return w.connected(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
+			n, err := w.statements.Requeue(ctx, tx, some)
+			moved += n
+			return err
+		})
+	}, func(one taskdb.Overlooked, err error) error {
+		w.log.Error("a task that lies before the mark of its lane cannot be moved; it waits", "task", one.ID,
 			"error", err)
-		return 0, nil
-	}
-	moved, err = w.requeue(ctx, tasks[:len(tasks)/2])
-	if err != nil {
-		return moved, err
-	}
-	rest, err := w.requeue(ctx, tasks[len(tasks)/2:])
-	return moved + rest, err
+		return nil
+	})
+	return moved, err
 }
 
 const walkLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true),
