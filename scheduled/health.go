@@ -55,62 +55,49 @@ const (
 	poolSilent = 20 * time.Second
 )
 
-// healthState is where a node's goroutines note what happens. Probes are answered from it, whatever the database does.
-type healthState struct {
-	mu                                       sync.Mutex
-	node, session, database, listener, slots Check
-	answered                                 time.Time // when the engine's pool last answered
-	turned                                   time.Time // when the loop made its last turn; zero: it does not run
-}
-
-func (c *Check) note(ok bool, reason string) {
-	if c.OK != ok || c.Reason != reason || c.Since.IsZero() {
-		c.OK, c.Reason, c.Since = ok, reason, time.Now()
-	}
-}
-
+// The reasons of the checks of Ready.
 const (
 	reasonIdle     = "Run has not been called"
 	reasonStarting = "starting"
 	reasonStopping = "stopping"
 	reasonEnded    = "Run has ended"
-	reasonNone     = "not connected yet"
 	reasonLost     = "lost touch with the database; beginning again"
 	reasonQuiet    = "quiet: the node starts nothing new, until Unquiet is called"
 	reasonDeaf     = "not listening; connecting again"
 )
 
+// healthState is where a node's goroutines note what happens. Probes are answered from it, whatever the database does.
+type healthState struct {
+	mu       sync.Mutex
+	checks   map[string]Check
+	answered time.Time // when the engine's pool last answered
+	turned   time.Time // when the loop made its last turn; zero: it does not run
+}
+
 func newHealthState() *healthState {
-	s := &healthState{
-		node: Check{Name: CheckNode}, session: Check{Name: CheckSession}, database: Check{Name: CheckDatabase},
-		listener: Check{Name: CheckListener}, slots: Check{Name: CheckSlots},
-	}
+	s := &healthState{checks: map[string]Check{}}
 	s.rests(reasonIdle)
 	return s
 }
 
-// rests notes that the node does not run.
-func (s *healthState) rests(reason string) {
-	s.node.note(false, reason)
-	s.apart(reason)
-	s.slots.note(true, "")
-	s.turned = time.Time{}
-}
-
-// apart notes that the node has no connections.
-func (s *healthState) apart(reason string) {
-	for _, check := range []*Check{&s.session, &s.database, &s.listener} {
-		check.note(false, reason)
+// note notes why some checks are not OK. "" says that they are OK.
+func (s *healthState) note(why string, names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if check, known := s.checks[name]; !known || check.Reason != why {
+			s.checks[name] = Check{Name: name, OK: why == "", Reason: why, Since: time.Now()}
+		}
 	}
 }
 
-// starts notes that Run was called.
-func (s *healthState) starts() {
+// rests notes that the node does not run.
+func (s *healthState) rests(why string) {
+	s.note(why, CheckNode, CheckSession, CheckDatabase, CheckListener)
+	s.note("", CheckSlots)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.node.note(false, reasonStarting)
-	s.apart(reasonNone)
-	s.turned = time.Now()
+	s.turned = time.Time{}
 }
 
 // turns notes a turn of the loop.
@@ -120,47 +107,8 @@ func (s *healthState) turns() {
 	s.turned = time.Now()
 }
 
-// begins notes that the node is up, with a session and with a pool that has just answered.
-func (s *healthState) begins() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.node.Reason != reasonStopping { // unless it was told to stop while it began
-		s.node.note(true, "")
-	}
-	s.session.note(true, "")
-	s.database.note(true, "")
-	s.answered = time.Now()
-}
-
-// loses notes that the session is lost, and all connections with it.
-func (s *healthState) loses() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.apart(reasonLost)
-}
-
 // stuck notes which slots are lost until the process ends. "" means that none are.
-func (s *healthState) stuck(why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.slots.note(why == "", why)
-}
-
-// stops notes that Run was told to return.
-func (s *healthState) stops() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.turned.IsZero() { // Run has not returned yet
-		s.node.note(false, reasonStopping)
-	}
-}
-
-// ends notes that Run returns.
-func (s *healthState) ends() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rests(reasonEnded)
-}
+func (s *healthState) stuck(why string) { s.note(why, CheckSlots) }
 
 // hears notes whether a statement on the engine's pool got an answer.
 func (s *healthState) hears(err error) {
@@ -178,18 +126,6 @@ func (s *healthState) silence() (pool, loop time.Duration) {
 	return time.Since(s.answered), time.Since(s.turned)
 }
 
-// listens notes whether the node listens for notifications.
-func (s *healthState) listens(ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case ok:
-		s.listener.note(true, "")
-	case s.listener.OK: // otherwise keep the reason, which says more
-		s.listener.note(false, reasonDeaf)
-	}
-}
-
 func healthOf(checks ...Check) Health {
 	return Health{OK: !slices.ContainsFunc(checks, func(c Check) bool { return !c.OK }), Checks: checks}
 }
@@ -205,13 +141,13 @@ func (n *Node) Live() Health {
 	loop := Check{Name: CheckLoop, OK: true}
 	switch silent := time.Since(s.turned); {
 	case s.turned.IsZero():
-		loop.Reason, loop.Since = s.node.Reason, s.node.Since
+		loop.Reason, loop.Since = s.checks[CheckNode].Reason, s.checks[CheckNode].Since
 	case silent > loopSilent:
 		loop.OK, loop.Since = false, s.turned
 		loop.Reason = fmt.Sprintf(
 			"no turn for more than %s: something that the node called does not return", loopSilent)
 	}
-	return healthOf(loop, s.slots)
+	return healthOf(loop, s.checks[CheckSlots])
 }
 
 // Ready says whether this node can work now: it has begun and does not stop, and its session, its pool and its
@@ -222,7 +158,7 @@ func (n *Node) Ready() Health {
 	s := n.health
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	node, database := s.node, s.database
+	node, database := s.checks[CheckNode], s.checks[CheckDatabase]
 	if since, on := n.quiet.Since(); on && node.OK {
 		node.Reason, node.Since = reasonQuiet, since
 	}
@@ -230,7 +166,7 @@ func (n *Node) Ready() Health {
 		database.OK, database.Since = false, s.answered
 		database.Reason = fmt.Sprintf("the engine's pool was not answered for more than %s", poolLate)
 	}
-	return healthOf(node, s.session, database, s.listener)
+	return healthOf(node, s.checks[CheckSession], database, s.checks[CheckListener])
 }
 
 // LiveHandler answers with Live. Mount it as /livez in a service's own mux. Like ReadyHandler, it does not ask the

@@ -32,90 +32,54 @@ func TestHealthFollowsTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{health: newHealthState(), quiet: quiet.New()}
 		state := n.health
+		all := func(why string) string {
+			var words []string
+			for _, name := range []string{CheckNode, CheckSession, CheckDatabase, CheckListener} {
+				words = append(words, name+": "+why)
+			}
+			return strings.Join(words, "; ")
+		}
+		const lost = "lost touch with the database; beginning again, 0s"
 		for _, step := range []struct {
 			name        string
 			happens     func()
 			ready, live string
 		}{
-			{"before Run", func() {}, "node: Run has not been called, 0s; session: Run has not been called, 0s; " +
-				"database: Run has not been called, 0s; listener: Run has not been called, 0s", ""},
-			{
-				"an hour before Run", func() { time.Sleep(time.Hour) },
-				"node: Run has not been called, 1h0m0s; session: Run has not been called, 1h0m0s; " +
-					"database: Run has not been called, 1h0m0s; listener: Run has not been called, 1h0m0s",
-				"",
-			},
-			{
-				"Run", state.starts,
-				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s; " +
-					"listener: not connected yet, 0s",
-				"",
-			},
-			{
-				"it listens", func() { state.listens(true) },
-				"node: starting, 0s; session: not connected yet, 0s; database: not connected yet, 0s", "",
-			},
-			{"it is up", state.begins, "", ""},
-			{
-				"no more is listened", func() { state.listens(false); time.Sleep(time.Second) },
-				"listener: not listening; connecting again, 1s", "",
-			},
-			{
-				"it is no new thing", func() { state.listens(false); time.Sleep(time.Second) },
-				"listener: not listening; connecting again, 2s", "",
-			},
-			{"it listens again", func() { state.listens(true) }, "", ""},
+			{"before Run", func() {}, all("Run has not been called, 0s"), ""},
+			{"an hour before Run", func() { time.Sleep(time.Hour) }, all("Run has not been called, 1h0m0s"), ""},
+			{"Run", func() {
+				state.note(reasonStarting, CheckNode, CheckSession, CheckDatabase, CheckListener)
+				state.turns()
+			}, all("starting, 0s"), ""},
+			{"it listens", func() { state.note("", CheckListener) },
+				"node: starting, 0s; session: starting, 0s; database: starting, 0s", ""},
+			{"it is up", func() { state.hears(nil); state.note("", CheckNode, CheckSession, CheckDatabase) }, "", ""},
+			{"no more is listened", func() { state.note(reasonDeaf, CheckListener); time.Sleep(time.Second) },
+				"listener: not listening; connecting again, 1s", ""},
+			{"it is no new thing", func() { state.note(reasonDeaf, CheckListener); time.Sleep(time.Second) },
+				"listener: not listening; connecting again, 2s", ""},
+			{"it listens again", func() { state.note("", CheckListener) }, "", ""},
 			{"the pool answers", func() { state.hears(nil) }, "", ""},
 			{"a statement fails", func() { time.Sleep(time.Second); state.hears(context.DeadlineExceeded) }, "", ""},
 			{"just not too long ago", func() { time.Sleep(poolLate - time.Second) }, "", ""},
-			{
-				"nobody has asked for too long", func() { time.Sleep(time.Second) },
-				"database: the engine's pool was not answered for more than 15s, 16s", "",
-			},
+			{"nobody has asked for too long", func() { time.Sleep(time.Second) },
+				"database: the engine's pool was not answered for more than 15s, 16s", ""},
 			{"it answers", func() { state.hears(nil); state.turns() }, "", ""},
-			{
-				"the session is lost", state.loses,
-				"session: lost touch with the database; beginning again, 0s; database: lost touch with the database; " +
-					"beginning again, 0s; " +
-					"listener: lost touch with the database; beginning again, 0s",
-				"",
-			},
-			{
-				"and with it the listener", func() { state.listens(false) },
-				"session: lost touch with the database; beginning again, 0s; " +
-					"database: lost touch with the database; beginning again, 0s; " +
-					"listener: lost touch with the database; beginning again, 0s",
-				"",
-			},
-			{
-				"the loop hangs, but not yet too long",
-				func() { state.begins(); state.listens(true); time.Sleep(loopSilent); state.hears(nil) }, "", "",
-			},
-			{
-				"the loop hangs", func() { time.Sleep(time.Second) }, "",
-				"loop: no turn for more than 1m0s: something that the node called does not return, 1m1s",
-			},
+			{"the session is lost", func() { state.note(reasonLost, CheckSession, CheckDatabase, CheckListener) },
+				"session: " + lost + "; database: " + lost + "; listener: " + lost, ""},
+			{"the loop hangs, but not yet too long", func() {
+				state.note("", CheckNode, CheckSession, CheckDatabase, CheckListener)
+				time.Sleep(loopSilent)
+				state.hears(nil)
+			}, "", ""},
+			{"the loop hangs", func() { time.Sleep(time.Second) }, "",
+				"loop: no turn for more than 1m0s: something that the node called does not return, 1m1s"},
 			{"the loop turns", state.turns, "", ""},
-			{"it stops", state.stops, "node: stopping, 0s", ""},
-			{"a new session is up only then", state.begins, "node: stopping, 0s", ""},
-			{
-				"it has ended", state.ends,
-				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
-					"listener: Run has ended, 0s",
-				"",
-			},
-			{
-				"it was told to stop too late", state.stops,
-				"node: Run has ended, 0s; session: Run has ended, 0s; database: Run has ended, 0s; " +
-					"listener: Run has ended, 0s",
-				"",
-			},
-			{
-				"long after", func() { time.Sleep(time.Hour) },
-				"node: Run has ended, 1h0m0s; session: Run has ended, 1h0m0s; database: Run has ended, 1h0m0s; " +
-					"listener: Run has ended, 1h0m0s",
-				"",
-			},
+			{"slots are lost", func() { state.stuck("queue default") }, "", "slots: queue default, 0s"},
+			{"it stops", func() { state.note(reasonStopping, CheckNode) }, "node: stopping, 0s",
+				"slots: queue default, 0s"},
+			{"it has ended", func() { state.rests(reasonEnded) }, all("Run has ended, 0s"), ""},
+			{"long after", func() { time.Sleep(time.Hour) }, all("Run has ended, 1h0m0s"), ""},
 		} {
 			step.happens()
 			if ready, live := said(n.Ready()), said(n.Live()); ready != step.ready || live != step.live {
@@ -129,9 +93,8 @@ func TestHealthOverHTTP(t *testing.T) {
 	t.Parallel()
 	n := &Node{health: newHealthState(), quiet: quiet.New()}
 	up := &Node{health: newHealthState(), quiet: quiet.New()}
-	up.health.starts()
-	up.health.begins()
-	up.health.listens(true)
+	up.health.hears(nil)
+	up.health.note("", CheckNode, CheckSession, CheckDatabase, CheckListener)
 	for _, test := range []struct {
 		name    string
 		handler http.Handler

@@ -201,12 +201,13 @@ func (i *instance) run(ctx context.Context) error {
 		lost = fmt.Errorf("start River: %w", err)
 		endSession(lost)
 	} else {
-		i.health.begins()
+		i.health.note("", CheckNode, CheckSession, CheckDatabase)
 		i.log.Info("node is up", "service", i.config.Service, "queues", i.config.Queues,
 			"transactions", i.config.places(), "types", i.config.Handlers.Types())
 	}
 	select {
 	case <-ctx.Done():
+		i.health.note(reasonStopping, CheckNode)
 		i.log.Info("node stops", "running", i.worker.Count())
 		close(stopLeading)
 		// A pass under way would otherwise claim anew, for a node that fetches nothing any more, the tasks that the
@@ -214,7 +215,7 @@ func (i *instance) run(ctx context.Context) error {
 		within(sessionCtx, ceaseWithin, i.leader.Ceased())
 	case <-sessionCtx.Done():
 		lost = context.Cause(sessionCtx)
-		i.health.loses()
+		i.health.note(reasonLost, CheckSession, CheckDatabase, CheckListener)
 		i.log.Error("session lost; handlers are stopped", "error", lost)
 		i.worker.Interrupt(handlers.ErrLeaseLost)
 	}
@@ -243,12 +244,7 @@ func (i *instance) run(ctx context.Context) error {
 func (i *instance) farewell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, session.CloseLimit)
 	defer cancel()
-	_, err := i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number)
-	if err != nil && ctx.Err() == nil {
-		i.pool.Reset() // its idle connections may have been cut, but a new one may work
-		_, err = i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number)
-	}
-	if err != nil {
+	if _, err := i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number); err != nil {
 		i.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
 	}
 }
@@ -336,10 +332,13 @@ func (i *instance) listener() session.Listener {
 			failures.Channel(schema): func(_ context.Context, text string) { i.dead.Receive(i.session.Number, text) },
 		},
 		Listening: func(ctx context.Context, on bool) {
-			if i.health.listens(on); on {
-				i.leader.Wake()
-				i.worker.RecheckAll(ctx)
+			if !on {
+				i.health.note(reasonDeaf, CheckListener)
+				return
 			}
+			i.health.note("", CheckListener)
+			i.leader.Wake()
+			i.worker.RecheckAll(ctx)
 		},
 	}
 }

@@ -56,9 +56,9 @@ func New(config Config) (*Node, error) {
 // stops its handlers, and begins again as a new node as soon as it can. It returns ErrPooler even then, if it meets a
 // pooler.
 func (n *Node) Run(ctx context.Context) error {
-	n.health.starts()
-	defer n.health.ends()
-	defer context.AfterFunc(ctx, n.health.stops)()
+	n.health.note(reasonStarting, CheckNode, CheckSession, CheckDatabase, CheckListener)
+	n.health.turns()
+	defer n.health.rests(reasonEnded)
 	if err := migrations.Check(ctx, n.config.Pool, n.config.Schema); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // the application has stopped the node before it began

@@ -295,7 +295,8 @@ var mutants = []mutant{
 		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
 		edits: []edit{
 			{engine + "instance.go",
-				"if i.health.listens(on); on {", "if i.health.listens(on); on && ctx == nil {"},
+				"i.health.note(\"\", CheckListener)\n",
+				"i.health.note(\"\", CheckListener)\n			if ctx != nil {\n				return\n			}\n"},
 			{
 				engine + "internal/leader/leader.go", "found := Look{Next: l.plan(seen.listed, nil).First, Tick: -1}",
 				"found := Look{Next: -1, Tick: -1}",
