@@ -34,6 +34,7 @@ type instance struct {
 	leader  *leader.Leader
 	worker  *worker.Worker
 	dead    *failures.Notifier
+	wakes   loop.Signal                             // of the leader
 	rounds  []interface{ Run(ctx context.Context) } // they end with the session
 	river   *river.Client[pgx.Tx]
 	pool    *pgxpool.Pool // the engine's own, which River uses, too
@@ -96,7 +97,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.log = i.config.Logger.With("node", i.session.Number)
 	i.dead = newFailureNotifier(i.config, i.pool, i.log)
 	working, types := i.config.works()
-	turns := session.NewTurns(i.pool.Config().MaxConns)
+	turns, frees := session.NewTurns(i.pool.Config().MaxConns), loop.NewSignal()
+	i.wakes = loop.NewSignal()
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
@@ -105,7 +107,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
 		Stuck: i.health.stuck,
-		Freed: func() { i.leader.Freed() }, DueSoon: i.dueSoon, Heard: i.heard,
+		Frees: frees, DueSoon: i.dueSoon, Heard: i.heard,
 	})
 	onLeader := maintenance.Config{
 		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
@@ -142,7 +144,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Session: i.session, Pool: i.pool, Turns: turns, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
-		Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
+		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
 }
@@ -327,7 +329,7 @@ func (i *instance) listener() session.Listener {
 	return session.Listener{
 		Connect: i.config.connect, Log: i.log,
 		Channels: map[string]func(ctx context.Context, payload string){
-			schema + ".wake":         func(context.Context, string) { i.leader.Wake() },
+			schema + ".wake":         func(context.Context, string) { i.wakes.Send() },
 			schema + ".held":         i.worker.Recheck,
 			failures.Channel(schema): func(_ context.Context, text string) { i.dead.Receive(i.session.Number, text) },
 		},
@@ -337,7 +339,7 @@ func (i *instance) listener() session.Listener {
 				return
 			}
 			i.health.note("", CheckListener)
-			i.leader.Wake()
+			i.wakes.Send()
 			i.worker.RecheckAll(ctx)
 		},
 	}

@@ -249,7 +249,7 @@ func (b *bench) prepare(change func(*Config), parts ...handlers.Part) *prepared 
 // run begins the node's work; it stops when the test ends.
 func (p *prepared) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	_ = p.session.Ping(ctx) // it may be long since the node was prepared
+	_ = p.session.Ask(ctx, false) // it may be long since the node was prepared
 	go func() { p.done <- p.instance.run(ctx) }()
 	p.T.Cleanup(func() {
 		cancel()

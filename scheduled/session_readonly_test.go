@@ -25,7 +25,7 @@ func TestReadOnlySessionEnds(t *testing.T) {
 			s.cut = true
 			tr := s.prepare(nil, handlers.Handle(s.Handle))
 			if leads { // the leader's connection, which is not open yet, finds out
-				if err := tr.session.TryLead(t.Context()); err != nil || !tr.session.Leads() {
+				if err := tr.session.Ask(t.Context(), true); err != nil || !tr.session.Leads() {
 					t.Fatalf("leads: %t, %v", tr.session.Leads(), err)
 				}
 				s.Exec(`ALTER DATABASE ` + s.Pool.Config().ConnConfig.Database + ` SET default_transaction_read_only = on`)

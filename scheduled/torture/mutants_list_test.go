@@ -350,7 +350,7 @@ var mutants = []mutant{
 	{
 		// It still fetches nothing more, and its row says that it works nothing.
 		name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed,
-		edits: []edit{{engine + "internal/quiet/quiet.go", "{ return *s.begun.Load() }", "{ return nil }"}},
+		edits: []edit{{engine + "internal/quiet/quiet.go", "{ return s.now.Load().begins }", "{ return nil }"}},
 	},
 	{
 		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,

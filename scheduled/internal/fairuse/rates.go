@@ -7,13 +7,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates counts calls by a name, which is an address or a caller. Names that have made no call for a while are
-// forgotten, and of very many names some, so that the memory is bounded. It is safe for concurrent use.
+// Rates counts calls by a name, which is an address or a caller. It forgets all names once a minute, or when they are
+// very many, so that the memory is bounded. That gives a name one more burst a minute. It is safe for concurrent use.
 type Rates struct {
 	mu     sync.Mutex
 	known  map[string]*limit
-	before map[string]*limit // the names of the time before; one that calls again moves to known
-	turned time.Time
+	forgot time.Time
 }
 
 type limit struct {
@@ -23,11 +22,11 @@ type limit struct {
 
 const (
 	forgetAfter = time.Minute
-	maxNames    = 10000
+	maxNames    = 20000
 )
 
 // NewRates returns a Rates that has counted no call.
-func NewRates() *Rates { return &Rates{known: map[string]*limit{}, turned: time.Now()} }
+func NewRates() *Rates { return &Rates{known: map[string]*limit{}, forgot: time.Now()} }
 
 // Take counts a call. It returns 0, or how long the caller has to wait if it has called too often. A burst may have as
 // many calls as two seconds.
@@ -35,18 +34,13 @@ func (l *Rates) Take(name string, perSecond int) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	if now.Sub(l.turned) > forgetAfter || len(l.known) >= maxNames {
-		l.before, l.known, l.turned = l.known, map[string]*limit{}, now
+	if now.Sub(l.forgot) > forgetAfter || len(l.known) >= maxNames {
+		l.known, l.forgot = map[string]*limit{}, now
 	}
-	one := l.known[name]
-	if one == nil {
-		one = l.before[name]
+	if one := l.known[name]; one == nil || one.rate != perSecond {
+		l.known[name] = &limit{rate.NewLimiter(rate.Limit(perSecond), 2*perSecond), perSecond}
 	}
-	if one == nil || one.rate != perSecond {
-		one = &limit{rate.NewLimiter(rate.Limit(perSecond), 2*perSecond), perSecond}
-	}
-	l.known[name] = one
-	reserved := one.ReserveN(now, 1)
+	reserved := l.known[name].ReserveN(now, 1)
 	if wait = reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)
 	}

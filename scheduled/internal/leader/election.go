@@ -13,18 +13,18 @@ import (
 
 // elect reports whether this node leads and may make a tick. A node that does not lead tries for the leader's lock,
 // unless it lets another node lead because its own passes failed. If it gets the lock, or has lost its connection, it
-// begins a term (term.go). mayLead is false while the node stops or is quiet. The node then only pings, even if it
+// begins a term (term.go). mayLead is false while the node stops or is quiet. The node then only asks, even if it
 // could not resign and still has the lock.
 //
-// The lock is in session/heartbeat.go: TryLead tries for it, and Resign gives it up.
+// The lock is in session/heartbeat.go: Ask tries for it, and Resign gives it up.
 func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error) {
 	switch {
 	case !mayLead || l.progress.rests() && !l.session.Leads():
-		return false, l.session.Ping(ctx)
+		return false, l.session.Ask(ctx, false)
 	case l.leads():
 		return true, nil
 	case !l.session.Leads():
-		if err := l.session.TryLead(ctx); err != nil || !l.session.Leads() {
+		if err := l.session.Ask(ctx, true); err != nil || !l.session.Leads() {
 			return false, err
 		}
 	}

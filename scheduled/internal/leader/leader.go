@@ -15,6 +15,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/plan"
@@ -37,8 +38,6 @@ type Leader struct {
 	metrics    *metrics.Metrics
 	log        *slog.Logger
 
-	wakes  chan struct{} // look now, because a task is due
-	frees  chan struct{} // if there was no room, look now, because there may be room
 	ceased chan struct{} // closed when the loop makes no pass any more
 
 	progress    progress // whether passes succeed
@@ -75,6 +74,9 @@ type Config struct {
 	Metrics        *metrics.Metrics
 	Log            *slog.Logger
 
+	Wakes loop.Signal // look now, because a task is due
+	Frees loop.Signal // if there was no room, look now, because there may be room
+
 	Averages func() map[string]time.Duration // how long handlers run on this node, by type
 	InHand   func() int                      // how many claims this node has in hand
 	Turned   func()                          // notes a turn of the loop
@@ -85,7 +87,7 @@ func New(config Config) *Leader {
 	config.LookAhead = max(config.LookAhead, 0)
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
-		log: config.Log, wakes: make(chan struct{}, 1), frees: make(chan struct{}, 1),
+		log:    config.Log,
 		ceased: make(chan struct{}), Lanes: newLanes(), Claims: pg.NewSize(1, maxClaims),
 		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
 		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, Quarantined: map[string]time.Time{},
@@ -94,22 +96,8 @@ func New(config Config) *Leader {
 	return l
 }
 
-// Wake makes the leader look now, because a task is due.
-func (l *Leader) Wake() { tell(l.wakes) }
-
 // Ceased returns a channel that is closed when the leader has heeded stopLeading, and so claims nothing any more.
 func (l *Leader) Ceased() <-chan struct{} { return l.ceased }
-
-// Freed makes the leader look now if there was no room, because there may be room.
-func (l *Leader) Freed() { tell(l.frees) }
-
-// tell sends one signal. Further calls have no effect until somebody has received it.
-func tell(channel chan struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default:
-	}
-}
 
 const maxClaims = 5000
 

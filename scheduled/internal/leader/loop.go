@@ -49,7 +49,7 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			err = l.leaveNothing(ctx)
 			close(l.ceased)
 			err = errors.Join(err, l.resign(ctx))
-		case <-l.config.Quiet.Changed():
+		case <-l.config.Quiet.Changed:
 			pass, err = l.Turn(ctx, stopping, due, death)
 		case <-tick.C:
 			pass, err = l.Turn(ctx, stopping, due, death)
@@ -63,12 +63,12 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			}
 		case <-poll.C:
 			pass = true
-		case <-l.wakes:
+		case <-l.config.Wakes:
 			pass = true
 			again.Reset(wakeAgain)
 		case <-again.C:
 			pass = true
-		case <-l.frees:
+		case <-l.config.Frees:
 			pass = full > 0
 		}
 		l.config.Turned()

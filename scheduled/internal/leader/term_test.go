@@ -157,7 +157,7 @@ func TestTermNeedsTheSessionsLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := b.candidate()
-	if err := l.session.TryLead(t.Context()); err != nil {
+	if err := l.session.Ask(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.session.Conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {

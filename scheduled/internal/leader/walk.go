@@ -52,7 +52,7 @@ const (
 
 func (l *Leader) newWalk() *walk {
 	return &walk{
-		pool: l.config.Pool, turns: l.config.Turns, statements: l.statements, log: l.log, moved: l.Wake,
+		pool: l.config.Pool, turns: l.config.Turns, statements: l.statements, log: l.log, moved: l.config.Wakes.Send,
 	}
 }
 

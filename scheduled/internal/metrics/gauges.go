@@ -128,11 +128,8 @@ func (m *Metrics) Collect(into chan<- prometheus.Metric) {
 	node := (*state)()
 	show("leader", truth(node.Leads))
 	node.collect(show)
-	if seen := m.sees(); node.Leads && seen != nil {
-		found := m.found.Load()
-		if found == nil {
-			found = &tableCounts{}
-		}
+	seen, found := m.sees(), m.found.Load()
+	if node.Leads && seen != nil && found != nil {
 		found.collect(seen, show)
 	}
 }
@@ -180,19 +177,17 @@ func (found *tableCounts) collect(seen *sight, show show) {
 	for scope, n := range pauses {
 		show("pauses", float64(n), scope)
 	}
-	if found.depth != nil {
+	if found.limit > 0 {
 		show("lane_depth_limit", float64(found.limit))
 	}
 	for l, one := range found.shown(lanes, nodes) {
-		if one.counted {
+		if found.limit > 0 {
 			show("lane_depth", float64(one.depth), l.queue, l.kind, l.priority)
 		}
 		show("lane_oldest_due_age_seconds", one.age.Seconds(), l.queue, l.kind, l.priority)
 		show("lane_nodes", float64(one.nodes), l.queue, l.kind, l.priority)
 		show("lane_paused", truth(one.paused), l.queue, l.kind, l.priority)
-		if found.waits != nil {
-			show("lane_waiting", float64(one.waiting), l.queue, l.kind, l.priority)
-		}
+		show("lane_waiting", float64(one.waiting), l.queue, l.kind, l.priority)
 	}
 	for of, n := range found.dead {
 		show("dead_letters", float64(n), of.kind, of.status)
@@ -205,17 +200,14 @@ func (found *tableCounts) collect(seen *sight, show show) {
 
 // laneShown is a lane as the metrics show it.
 type laneShown struct {
-	depth   int
-	counted bool
-	age     time.Duration
-	waiting int
-	nodes   int
-	paused  bool
+	depth, waiting, nodes int
+	age                   time.Duration
+	paused                bool
 }
 
-// shown joins the leader's sight of each lane with the table statistics' count. If there are more than
-// maxLaneSeries lanes, the rest is shown as one lane. That lane has the depth of all these lanes, the age of the
-// oldest task in those that are not paused, and the nodes of the lane with the fewest.
+// shown joins the leader's sight of each lane with the last count. If there are more than maxLaneSeries lanes, the rest
+// is shown as one lane. That lane has the depth of all these lanes, the age of the oldest task in those that are not
+// paused, and the nodes of the lane with the fewest.
 func (found *tableCounts) shown(lanes taskdb.ListedLanes, nodes []taskdb.LiveNode) map[laneLabels]laneShown {
 	all := map[laneLabels]*laneShown{}
 	of := func(l laneLabels) *laneShown {
@@ -230,7 +222,7 @@ func (found *tableCounts) shown(lanes taskdb.ListedLanes, nodes []taskdb.LiveNod
 		return all[l]
 	}
 	for l, n := range found.depth {
-		of(l).depth, of(l).counted = n, true
+		of(l).depth = n
 	}
 	for _, l := range slices.Concat(lanes.Tasks, lanes.Recurring) {
 		of(labelsOf(l)).age = l.Late
@@ -239,29 +231,19 @@ func (found *tableCounts) shown(lanes taskdb.ListedLanes, nodes []taskdb.LiveNod
 		of(l).waiting, of(l).age = waits.Tasks, max(of(l).age, time.Duration(waits.Age*float64(time.Second)))
 	}
 	shown := map[laneLabels]laneShown{}
-	for _, l := range slices.SortedFunc(maps.Keys(all), laneLabels.compare) {
-		if len(shown) < maxLaneSeries {
-			shown[l] = *all[l]
-			continue
+	for i, l := range slices.SortedFunc(maps.Keys(all), laneLabels.compare) {
+		one := *all[l]
+		if i >= maxLaneSeries {
+			l = laneLabels{otherLabel, otherLabel, otherLabel}
+			if one.paused {
+				one.paused, one.age = false, 0
+			}
+			if rest, already := shown[l]; already {
+				one = laneShown{depth: rest.depth + one.depth, waiting: rest.waiting + one.waiting,
+					nodes: min(rest.nodes, one.nodes), age: max(rest.age, one.age)}
+			}
 		}
-		other := laneLabels{otherLabel, otherLabel, otherLabel}
-		rest, already := shown[other]
-		shown[other] = rest.with(*all[l], !already)
+		shown[l] = one
 	}
 	return shown
-}
-
-// with adds a lane to the lane that stands for several.
-func (s laneShown) with(one laneShown, first bool) laneShown {
-	if first {
-		s.nodes = one.nodes
-	}
-	s.depth += one.depth
-	s.counted = s.counted || one.counted
-	s.waiting += one.waiting
-	s.nodes = min(s.nodes, one.nodes)
-	if !one.paused {
-		s.age = max(s.age, one.age)
-	}
-	return s
 }

@@ -40,11 +40,11 @@ func TestLanesShown(t *testing.T) {
 	}
 	got := found.shown(seen.lanes, nodes)
 	want := map[laneLabels]laneShown{
-		{"default", "JOB", "5"}:           {depth: 7, counted: true, age: time.Minute, nodes: 2},
+		{"default", "JOB", "5"}:           {depth: 7, age: time.Minute, nodes: 2},
 		{"default", "JOB", "0"}:           {waiting: 4, age: time.Minute, nodes: 2},
 		{"bulk", "JOB", "0"}:              {waiting: 1, age: 2 * time.Second, nodes: 1, paused: true},
-		{"default", "JOB", firesPriority}: {depth: 1, counted: true, age: time.Second, nodes: 2},
-		{"default", "GONE", "0"}:          {counted: true},
+		{"default", "JOB", firesPriority}: {depth: 1, age: time.Second, nodes: 2},
+		{"default", "GONE", "0"}:          {},
 		{"bulk", "OTHER", "0"}:            {age: time.Second, paused: true},
 	}
 	if !maps.Equal(got, want) {
@@ -68,11 +68,11 @@ func TestManyLanesShown(t *testing.T) {
 	if len(got) != maxLaneSeries+1 {
 		t.Errorf("%d lanes are shown", len(got))
 	}
-	if first := got[laneLabels{"queue0000", "JOB", "0"}]; first != (laneShown{depth: 2, counted: true, nodes: 1}) {
+	if first := got[laneLabels{"queue0000", "JOB", "0"}]; first != (laneShown{depth: 2, nodes: 1}) {
 		t.Errorf("the first: %+v", first)
 	}
 	rest := got[laneLabels{otherLabel, otherLabel, otherLabel}]
-	if want := (laneShown{depth: 2 * (3000 - maxLaneSeries), counted: true, age: 2998 * time.Second}); rest != want {
+	if want := (laneShown{depth: 2 * (3000 - maxLaneSeries), age: 2998 * time.Second}); rest != want {
 		t.Errorf("the rest: %+v, want %+v", rest, want)
 	}
 }

@@ -29,6 +29,7 @@ func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 		return NodeState{Leads: leads.Load(), Slots: map[string]Usage{"default": {Size: 10, Used: 3}}}
 	})
 	m.Sees(taskdb.ListedLanes{}, []taskdb.LiveNode{{Number: 1, Held: true}, {Number: 2}})
+	m.found.Store(&tableCounts{})
 	if got := enginetest.Scraped(t, registry); got["node_up"] != 1 || got["slots_used default"] != 3 || shows() {
 		t.Errorf("it does not lead: %v", got)
 	}

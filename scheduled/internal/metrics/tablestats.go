@@ -60,8 +60,8 @@ func NewTableStats(config TableStatsConfig) *TableStats {
 
 // tableCounts is the result of a count.
 type tableCounts struct {
-	depth map[laneLabels]int // nil: not counted yet
-	limit int                // how far each lane was counted
+	depth map[laneLabels]int
+	limit int // how far each lane was counted; 0: no lane was counted yet
 	waits map[laneLabels]waitingRow
 	dead  map[deadLabels]int
 	jobs  []jobsRow          // of River

@@ -7,20 +7,28 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 )
 
-// Switch says whether a node may start something new. It is safe for concurrent use.
+// Switch says whether a node may start something new. It is safe for concurrent use. Its readers take no lock, because
+// every task asks it.
 type Switch struct {
-	mu      sync.Mutex
-	since   time.Time                     // zero: the node is not quiet
-	begun   atomic.Pointer[chan struct{}] // closed while the node is quiet; Set(false) makes a new one
-	changed chan struct{}
+	Changed loop.Signal // for the leader's loop: a node that is quiet must not claim its own tasks once more
+
+	mu  sync.Mutex // for Set
+	now atomic.Pointer[state]
+}
+
+type state struct {
+	since  time.Time     // zero: the node is not quiet
+	begins chan struct{} // closed while the node is quiet
 }
 
 // New returns a switch of a node that is not quiet.
 func New() *Switch {
-	s := &Switch{changed: make(chan struct{}, 1)}
-	s.begun.Store(new(make(chan struct{})))
+	s := &Switch{Changed: loop.NewSignal()}
+	s.now.Store(&state{begins: make(chan struct{})})
 	return s
 }
 
@@ -28,34 +36,27 @@ func New() *Switch {
 func (s *Switch) Set(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.now.Load()
 	switch {
-	case on == !s.since.IsZero():
+	case on == s.On():
 		return
 	case on:
-		s.since = time.Now()
-		close(*s.begun.Load())
+		s.now.Store(&state{since: time.Now(), begins: before.begins})
+		close(before.begins)
 	default:
-		s.since = time.Time{}
-		s.begun.Store(new(make(chan struct{})))
+		s.now.Store(&state{begins: make(chan struct{})})
 	}
-	select {
-	case s.changed <- struct{}{}:
-	default: // nobody has seen the last change yet
-	}
+	s.Changed.Send()
 }
 
-// Changed receives a value after a change. It is for one goroutine, the one that owns the session.
-func (s *Switch) Changed() <-chan struct{} { return s.changed }
-
 // Begins returns a channel that is closed while the node is quiet. Ask for the channel anew each time, because
-// Set(false) replaces it. Begins takes no lock, because every task calls it.
-func (s *Switch) Begins() <-chan struct{} { return *s.begun.Load() }
+// Set(false) replaces it.
+func (s *Switch) Begins() <-chan struct{} { return s.now.Load().begins }
 
 // Since returns whether the node is quiet, and since when.
 func (s *Switch) Since() (since time.Time, on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.since, !s.since.IsZero()
+	since = s.now.Load().since
+	return since, !since.IsZero()
 }
 
 // On returns whether the node is quiet.

@@ -57,15 +57,10 @@ func (s *Session) Unanswered() time.Duration { return time.Since(*s.answeredAt.L
 const askSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on',
 	CASE WHEN $2 THEN pg_try_advisory_lock($1, 0) ELSE false END`
 
-// TryLead tries for the leader's lock, if the node does not lead. It does not wait for the lock, because a statement
-// that waits keeps a snapshot open, and that stops vacuum.
-func (s *Session) TryLead(ctx context.Context) error { return s.ask(ctx, !s.Leads()) }
-
-// Ping learns the database's clock, and whether the server has become read-only, of a node that must not lead: while it
-// stops, is quiet, or lets another node lead.
-func (s *Session) Ping(ctx context.Context) error { return s.ask(ctx, false) }
-
-func (s *Session) ask(ctx context.Context, tries bool) error {
+// Ask learns the database's clock, and whether the server has become read-only. If tries is true, it tries for the
+// leader's lock. It does not wait for the lock, because a statement that waits keeps a snapshot open, and that stops
+// vacuum.
+func (s *Session) Ask(ctx context.Context, tries bool) error {
 	var now time.Time
 	var readOnly, leads bool
 	s.mu.Lock()

@@ -109,7 +109,7 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 		err = s.register(ctx)
 	}
 	if err == nil {
-		err = s.Ping(ctx) // gets the database's clock before anything is timed by it
+		err = s.Ask(ctx, false) // gets the database's clock before anything is timed by it
 	}
 	if err != nil {
 		Close(ctx, conn)

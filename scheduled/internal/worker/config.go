@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
@@ -42,7 +43,7 @@ type Config struct {
 
 	Stuck   func(why string) // tells the node's health which slots are lost until the process ends; "": none
 	Alive   func() bool      // whether the node may still work
-	Freed   func()           // tells the leader that a batch's place is free
+	Frees   loop.Signal      // tells the leader that a batch's place is free
 	DueSoon func()           // tells the leader that a task is due again at once
 	Heard   func(error)      // notes the error of each statement on the engine's pool, or nil
 }

@@ -113,7 +113,7 @@ func (j *job) finish() {
 	j.mu.Lock()
 	delete(j.jobs, j.id)
 	j.mu.Unlock()
-	j.config.Freed()
+	j.config.Frees.Send()
 }
 
 // doneJob is a River job whose tasks are all settled.
