@@ -15,6 +15,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
@@ -83,7 +84,7 @@ func (b *bench) prepare(change func(*Config), parts ...handlers.Part) *ownWorker
 		Backoff:   func(int, error) time.Duration { return 10 * time.Millisecond },
 		LogErrors: true, Clock: session.NewClock(), Quiet: quiet.New(), Metrics: metrics.New(metrics.Config{}),
 		Failures: failures.New(failures.Config{Log: enginetest.Logger()}), Log: enginetest.Logger(),
-		Stuck: func(string) {}, Alive: func() bool { return true }, Freed: func() {}, DueSoon: func() {},
+		Stuck: func(string) {}, Alive: func() bool { return true }, Frees: loop.NewSignal(), DueSoon: func() {},
 		Heard: func(error) {},
 	}
 	sent := time.Now()
