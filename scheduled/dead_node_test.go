@@ -155,7 +155,7 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	called := make(chan struct{}, 1)
-	tr := s.prepare(func(c *Config) {
+	s.node(func(c *Config) {
 		c.hookGrace = 50 * time.Millisecond
 		c.OnDead = func(ctx context.Context, _ Failure) {
 			select {
@@ -171,7 +171,6 @@ func hookBlocks(t *testing.T, block func(context.Context)) {
 			t.Errorf("the node stopped after %s", took)
 		}
 	})
-	tr.run()
 	for i := range 20 {
 		id := fmt.Sprint("dead ", i)
 		s.Add(id, func(task *store.Task) { task.MaxAttempts = 1 })

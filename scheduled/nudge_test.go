@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -24,10 +23,7 @@ func TestNudge(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
-	tr := s.prepare(
-		func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} }, handlers.Handle(s.Handle),
-	)
-	tr.run()
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2, "mail-out_1": 2} })
 	s.Add("first", nil)
 	s.Begins("first").End <- nil // River works by now, and has looked
 	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/worker"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -109,7 +108,7 @@ func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
 		}
 		s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	}
-	feed("first ", 2*worker.AverageRuns)
+	feed("first ", 40)
 	s.Sees("the node has published", `SELECT count(*) = 1 FROM tasktable.nodes WHERE averages ? $1`, quick{}.TaskType())
 	const lastSQL = `SELECT last_value::int FROM tasktable.river_job_id_seq`
 	before := s.Count(lastSQL)

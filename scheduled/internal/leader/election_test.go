@@ -1,9 +1,14 @@
 package leader
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
 func TestProgress(t *testing.T) {
@@ -15,12 +20,12 @@ func TestProgress(t *testing.T) {
 				p.note(false)
 			}
 		}
-		fails(MaxFailing - time.Second)
+		fails(maxFailing - time.Second)
 		if p.none() || p.rests() {
 			t.Error("none too early")
 		}
 		p.note(true)
-		fails(MaxFailing - time.Second)
+		fails(maxFailing - time.Second)
 		if p.none() {
 			t.Error("none, though a pass had got on meanwhile")
 		}
@@ -31,9 +36,41 @@ func TestProgress(t *testing.T) {
 		if p.none() {
 			t.Error("said twice")
 		}
-		time.Sleep(RestFor)
+		time.Sleep(restFor)
 		if p.rests() {
 			t.Error("it rests for ever")
 		}
 	})
+}
+
+// A leader that cannot claim, for a reason of its own, lets another lead.
+func TestLeaderWithoutProgressResigns(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	run := func() *Leader {
+		l := b.candidate(func(c *Config, _ *session.Registration) { c.PollInterval, c.Turned = time.Minute, func() {} })
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx, nil) }()
+		t.Cleanup(func() { cancel(); <-ended })
+		return l
+	}
+	first := run()
+	enginetest.Eventually(t, enginetest.Patience, "the first leads", first.session.Leads)
+	b.Exec(fmt.Sprintf(`CREATE FUNCTION stuck() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF current_setting('application_name') = 'tasktable leader of node %d' THEN
+				RAISE EXCEPTION 'this connection carries nothing' USING ERRCODE = '58030';
+			END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER stuck BEFORE INSERT ON tasktable.river_job FOR EACH ROW EXECUTE FUNCTION stuck()`,
+		first.session.Number))
+	second := run()
+	began := time.Now()
+	b.Add("a", nil)
+	enginetest.Eventually(t, maxFailing+restFor, "the second leads", second.session.Leads)
+	if took := time.Since(began); took < maxFailing-time.Second {
+		t.Errorf("it took only %s", took)
+	}
+	b.Sees("the second claims", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks`)
 }

@@ -44,9 +44,7 @@ func TestNudgeSays(t *testing.T) {
 			}
 			jobs := riverjobs.View{Next: 1}
 			b.see(&jobs)
-			if _, err := conn.Exec(
-				t.Context(), b.Schema.SQL(riverjobs.NudgeSQL), b.Schema.String(), pg.OrEmpty(jobs.Waiting(nudgeAfter)),
-			); err != nil {
+			if err := riverjobs.Nudge(t.Context(), conn, b.Queries, pg.OrEmpty(jobs.Waiting(nudgeAfter))); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := conn.Exec(t.Context(), `NOTIFY over`); err != nil {

@@ -223,64 +223,44 @@ func (b *bench) hotStatements() []hotStatement {
 	recurringGaps = slices.Compact(recurringGaps)
 	overlooked := slices.Repeat([]taskdb.Overlooked{{ID: "task 1", Until: time.Now()}}, planHolds)
 
-	var r recorder // gives each an error; what has not come to it is missed below
-	_, _ = b.Claim(ctx, &r, nil, time.Second, time.Minute, grants)
-	_, _ = b.Peek(ctx, &r, nil, time.Second, peeks)
-	_, _ = b.Gate(ctx, &r, nil, holds, true)
-	_, _ = b.Recheck(ctx, &r, holds)
-	_, _ = b.Extend(ctx, &r, holds, time.Minute, nil)
-	_, _ = b.Complete(ctx, &r, nil, new(int64(7)), done)
-	_, _ = b.Settle(ctx, &r, nil, new(int64(7)), done)
-	_, _ = b.Again(ctx, &r, nil, new(int64(7)), agains)
-	_, _ = b.PickFires(ctx, &r, nil, found.Recurring, taskdb.MaxForks)
-	_, _ = b.DueFires(ctx, &r, nil, recurringHeads, taskdb.MaxForks)
-	_ = b.Advance(ctx, &r, advanced)
 	always := time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
-	b.QueueLook(&r.Batch, false, known[1:], gaps, planMost, always)
-	b.QueueLook(&r.Batch, true, nil, recurringGaps, planMost, always)
-	_, _ = b.Overlooked(ctx, &r, false, known)
-	_, _ = b.Requeue(ctx, &r, overlooked)
-	r.Queue(b.Schema.SQL(taskdb.LanesSQL), nil, nil)
-	r.Queue(b.Schema.SQL(taskdb.RecurringLanesSQL), nil, nil)
-	r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, []string{}, planMost)
-	b.queueCensus(&r.Batch, found)
-
 	lanes, recurring := len(found.Tasks), len(found.Recurring)
-	hot := []hotStatement{
-		// Those that it locks, by averages that are rounded, and updates.
-		{name: "claim", sql: taskdb.ClaimSQL, most: 2*lanes*planMost + lanes},
-		{name: "peek", sql: taskdb.PeekSQL, most: lanes*planMost + lanes},
-		{name: "gate", sql: taskdb.GateSQL, most: planHolds},
-		{name: "recheck", sql: taskdb.RecheckSQL, most: planHolds},
-		{name: "extend", sql: taskdb.ExtendSQL, most: 2 * planHolds},
-		{name: "complete", sql: taskdb.CompleteSQL, most: planHolds},
-		{name: "settle", sql: taskdb.SettleSQL, most: 2 * planHolds},
-		{name: "again", sql: taskdb.AgainSQL, most: 2 * planHolds},
-		{name: "lanes", sql: taskdb.LanesSQL, most: lanes + 1},
-		{name: "recurring lanes", sql: taskdb.RecurringLanesSQL, most: recurring + 1},
-		{name: "look", sql: taskdb.LookSQL, most: 2 * lanes},
-		{name: "look at recurring tasks", sql: taskdb.RecurringLookSQL, most: 2*recurring + 2},
-		{name: "overlooked", sql: taskdb.OverlookedSQL, most: lanes},
-		{name: "requeue", sql: taskdb.RequeueSQL, most: 2 * planHolds},
-		{name: "pick fires", sql: taskdb.PickFiresSQL, most: (recurring + 1) * taskdb.MaxForks},
-		{name: "fork", sql: taskdb.RecurringSQL, most: taskdb.MaxForks},
-		{name: "advance", sql: taskdb.AdvanceSQL, most: taskdb.MaxForks},
-		{name: "abandoned", sql: maintenance.AbandonedSQL, most: planMost},
-		{name: "count due", sql: metrics.CountDueSQL, most: lanes * planMost},
-		{name: "count fires", sql: metrics.CountFiresSQL, most: recurring * planMost},
-		{name: "count dead", sql: metrics.CountDeadSQL, most: 2},
-	}
-	for i := range hot {
-		hot[i].sql = b.Schema.SQL(hot[i].sql)
+	var hot []hotStatement
+	add := func(name string, most int, run func(r *recorder)) {
+		var r recorder // gives each statement an error
+		if run(&r); len(r.QueuedQueries) == 0 {
+			b.T.Fatalf("%s: not run", name)
+		}
 		for _, query := range r.QueuedQueries {
-			if query.SQL == hot[i].sql {
-				hot[i].args = query.Arguments
-			}
-		}
-		if hot[i].args == nil {
-			b.T.Fatalf("%s: not run", hot[i].name)
+			hot = append(hot, hotStatement{name: name, sql: query.SQL, most: most, args: query.Arguments})
 		}
 	}
+	// The heads of each lane; those that it locks, by averages that are rounded, and updates.
+	add("claim", (lanes+2)*planMost+lanes, func(r *recorder) {
+		_, _ = b.Claim(ctx, r, nil, time.Second, time.Minute, grants)
+	})
+	add("gate", planHolds, func(r *recorder) { _, _ = b.Gate(ctx, r, nil, holds, true) })
+	add("recheck", planHolds, func(r *recorder) { _, _ = b.Recheck(ctx, r, holds) })
+	add("extend", 2*planHolds, func(r *recorder) { _, _ = b.Extend(ctx, r, holds, time.Minute, nil) })
+	add("complete", planHolds, func(r *recorder) { _, _ = b.Complete(ctx, r, nil, new(int64(7)), done) })
+	add("settle", 2*planHolds, func(r *recorder) { _, _ = b.Settle(ctx, r, nil, new(int64(7)), done) })
+	add("again", 2*planHolds, func(r *recorder) { _, _ = b.Again(ctx, r, nil, new(int64(7)), agains) })
+	add("lanes", max(lanes, recurring)+1, func(r *recorder) { _, _ = b.Lanes(ctx, r, nil) })
+	add("look", 2*lanes, func(r *recorder) { b.QueueLook(&r.Batch, false, known[1:], gaps, planMost, always) })
+	add("look at recurring tasks", 2*recurring+2, func(r *recorder) {
+		b.QueueLook(&r.Batch, true, nil, recurringGaps, planMost, always)
+	})
+	add("overlooked", lanes, func(r *recorder) { _, _ = b.Overlooked(ctx, r, false, known) })
+	add("requeue", 2*planHolds, func(r *recorder) { _, _ = b.Requeue(ctx, r, overlooked) })
+	add("pick fires", (recurring+1)*taskdb.MaxForks, func(r *recorder) {
+		_, _ = b.PickFires(ctx, r, nil, found.Recurring, taskdb.MaxForks)
+	})
+	add("fork", taskdb.MaxForks, func(r *recorder) { _, _ = b.DueFires(ctx, r, nil, recurringHeads, taskdb.MaxForks) })
+	add("advance", taskdb.MaxForks, func(r *recorder) { _ = b.Advance(ctx, r, advanced) })
+	add("abandoned", planMost, func(r *recorder) {
+		r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, 0, planMost)
+	})
+	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot
 }
 
