@@ -34,7 +34,7 @@ func TestClocksAnHourApartChangeNothing(t *testing.T) {
 			f := newBench(t)
 			f.Exec(fmt.Sprintf(asideSQL, off))
 			f.Pool.Reset() // connections made before have the true clock
-			if apart := time.Since(enginetest.Ask[time.Time](f.Bench, `SELECT clock_timestamp()`)).Abs(); apart < 59*time.Minute {
+			if apart := time.Since(f.Now()).Abs(); apart < 59*time.Minute {
 				t.Fatalf("the clocks are %s apart", apart)
 			}
 			runByTheDatabasesClock(t, f)

@@ -171,7 +171,8 @@ func (b *bench) nobodyLeads() {
 // leading is the number of the node that leads, or 0.
 func (b *bench) leading() int64 {
 	b.T.Helper()
-	return enginetest.Ask[int64](b.Bench, `SELECT coalesce(max(number), 0) FROM tasktable.node_states WHERE state = 'leads'`)
+	return enginetest.Ask[int64](b.Bench,
+		`SELECT coalesce(max(number), 0) FROM tasktable.node_states WHERE state = 'leads'`)
 }
 
 // connections names the server's processes that serve connections of that application name.

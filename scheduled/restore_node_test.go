@@ -19,7 +19,8 @@ import (
 func (b *bench) leftRunning() {
 	b.T.Helper()
 	claims := slices.Collect(maps.Values(b.Take(time.Now())))
-	b.Exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
+	b.Exec(`INSERT INTO tasktable.river_job
+			(state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
 		VALUES ('running', 'JOB', jsonb_build_object('tasks', $1::text), '{}', 1, 'default', ARRAY[$2::text], now())`,
 		riverjobs.EncodeClaims(claims), taskdb.ClientID(999_999))
 }

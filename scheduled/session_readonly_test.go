@@ -28,7 +28,8 @@ func TestReadOnlySessionEnds(t *testing.T) {
 				if err := tr.session.Ask(t.Context(), true); err != nil || !tr.session.Leads() {
 					t.Fatalf("leads: %t, %v", tr.session.Leads(), err)
 				}
-				s.Exec(`ALTER DATABASE ` + s.Pool.Config().ConnConfig.Database + ` SET default_transaction_read_only = on`)
+				database := s.Pool.Config().ConnConfig.Database
+				s.Exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
 			} else if _, err := tr.session.Conn.Exec(t.Context(), standbySQL); err != nil {
 				t.Fatal(err)
 			}

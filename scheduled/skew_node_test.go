@@ -111,7 +111,8 @@ func (r *rollout) produceOne(
 		},
 		func() error {
 			_, err := own.ScheduleMany(ctx, db, []store.Task{
-				{Payload: quick{name}, At: now.Add(50 * time.Millisecond)}, {ID: "sql " + name, Payload: sqlJob{name}, Priority: 1},
+				{Payload: quick{name}, At: now.Add(50 * time.Millisecond)},
+				{ID: "sql " + name, Payload: sqlJob{name}, Priority: 1},
 			})
 			return err
 		},

@@ -135,7 +135,8 @@ func (b *Bench) Is(id string, status store.Status, history ...string) store.Row 
 		return err == nil && row.Status == status && row.Fence == nil
 	})
 	if got := Outcomes(b.T, b.Pool, id); !slices.Equal(got, history) {
-		b.T.Errorf("task %s is %s with the history %v, want %v; last error: %s", id, row.Status, got, history, b.ErrorOf(id))
+		b.T.Errorf("task %s is %s with the history %v, want %v; last error: %s",
+			id, row.Status, got, history, b.ErrorOf(id))
 	}
 	return row
 }
@@ -149,7 +150,8 @@ func (b *Bench) Ends(id string, status store.Status, outcome string) {
 		return outcome == taskdb.OutcomeReleased
 	})
 	if !slices.Equal(history, []string{outcome}) {
-		b.T.Errorf("task %s is %s with the history %v, want %s; last error: %s", id, status, history, outcome, b.ErrorOf(id))
+		b.T.Errorf("task %s is %s with the history %v, want %s; last error: %s",
+			id, status, history, outcome, b.ErrorOf(id))
 	}
 }
 

@@ -105,7 +105,8 @@ func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
 	b := newBench(t)
 	silent, fresh := b.silent(), b.silent()
 	// As another leader has noted it, who is gone.
-	b.Exec(`UPDATE tasktable.nodes SET last_seen_at = clock_timestamp() - interval '5 seconds' WHERE number = $1`, silent)
+	b.Exec(`UPDATE tasktable.nodes SET last_seen_at = clock_timestamp() - interval '5 seconds'
+		WHERE number = $1`, silent)
 	b.elected()
 	if !b.isDead(silent) || b.isDead(fresh) {
 		t.Errorf("dead: the silent one %t, the fresh one %t", b.isDead(silent), b.isDead(fresh))

@@ -54,7 +54,8 @@ func (b *bench) candidate(change ...func(*Config, *session.Registration)) *Leade
 	}
 	config.Session = life
 	config.River, err = riverjobs.NewClient(riverjobs.ClientConfig{
-		Pool: b.Pool, Statements: b.Queries, Number: life.Number, Clock: life.Clock, Logger: config.Log, Log: config.Log,
+		Pool: b.Pool, Statements: b.Queries, Number: life.Number, Clock: life.Clock, Logger: config.Log,
+		Log: config.Log,
 	})
 	if err != nil {
 		b.T.Fatal(err)

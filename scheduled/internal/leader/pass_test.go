@@ -75,7 +75,8 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	}
 }
 
-// Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of others.
+// Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of
+// others.
 func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -96,7 +97,9 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 	t.Parallel()
 	limited := func(_ *Config, node *session.Registration) { node.TypeSlots = `{"QUICK": 3}` }
-	transactional := func(_ *Config, node *session.Registration) { node.Transactional, node.Places = []string{"QUICK"}, 3 }
+	transactional := func(_ *Config, node *session.Registration) {
+		node.Transactional, node.Places = []string{"QUICK"}, 3
+	}
 	for name, test := range map[string]struct {
 		node                  func(*Config, *session.Registration)
 		placed, plain         int // the priority of each
@@ -138,11 +141,11 @@ func TestPassesAfterALongOutage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const tasks = 12
-	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"tick"}', '* * * * *', 'tick ' || i, 'Europe/Berlin')
+	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '* * * * *', 'tick ' || i, 'Europe/Berlin')
 		FROM generate_series(1, $1::int) AS i`, tasks)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET planned_revision = revision, scheduled_at = due.at, started_at = due.at,
-		next_attempt_at = due.at FROM (SELECT date_trunc('minute', now()) - interval '365 days' AS at) AS due`)
+	b.Exec(`UPDATE tasktable.scheduled_tasks
+		SET planned_revision = revision, scheduled_at = due.at, started_at = due.at, next_attempt_at = due.at FROM (SELECT date_trunc('minute', now()) - interval '365 days' AS at) AS due`)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	b.Add("plain", nil)
 	l := b.elected()
@@ -169,7 +172,8 @@ CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RAISE EXCEPTION 'no' USING ERRCODE = '22000';
 END $$;
 CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
-WHEN (NEW.id IN ('refused', 'left out') AND NEW.status <> OLD.status AND NEW.status <> 'FAILED') EXECUTE FUNCTION refuse()`
+WHEN (NEW.id IN ('refused', 'left out') AND NEW.status <> OLD.status AND NEW.status <> 'FAILED')
+EXECUTE FUNCTION refuse()`
 
 // A task that cannot be claimed fails, but not before it is its turn. The others are claimed in their order.
 func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {

@@ -25,8 +25,10 @@ func (b *bench) runs(metadata string) []taskdb.Claim {
 	claims := slices.SortedFunc(maps.Values(b.Take(time.Now())), func(a, b taskdb.Claim) int {
 		return strings.Compare(a.ID, b.ID)
 	})
-	b.Exec(`INSERT INTO tasktable.river_job (state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
-		VALUES ('running', 'JOB', jsonb_build_object('tasks', $1::text), $2::text::jsonb, 1, 'default', ARRAY[$3::text], now())`,
+	b.Exec(`INSERT INTO tasktable.river_job
+			(state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
+		VALUES ('running', 'JOB', jsonb_build_object('tasks', $1::text), $2::text::jsonb, 1, 'default', ARRAY[$3::text],
+			now())`,
 		riverjobs.EncodeClaims(claims), metadata, taskdb.ClientID(deadNode))
 	return claims
 }
@@ -116,7 +118,8 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	}
 }
 
-// What a dead node's handler is about to commit is not taken back: its row is locked until it is known what comes of it.
+// What a dead node's handler is about to commit is not taken back. Its row is locked until it is known what comes of
+// it.
 func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -141,7 +144,8 @@ func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
 	b.Is("lost", store.StatusQueued, taskdb.OutcomeLost)
 }
 
-// The transactions of a dead node's handlers end with the node, because a process that is stopped would keep their locks.
+// The transactions of a dead node's handlers end with the node, because a process that is stopped would keep their
+// locks.
 func TestTransactionsOfADeadNodesHandlersEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

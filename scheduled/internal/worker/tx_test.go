@@ -167,7 +167,8 @@ func TestTransactionOfALostFenceRollsBack(t *testing.T) {
 		schedule("a", nil)
 		first := s.Begins(id)
 		claim := taskdb.Claim{ID: id, Fence: first.Fence, Revision: first.Revision, Attempt: 1, Due: first.DueAt}
-		if _, err := s.Settle(t.Context(), s.Pool, nil, nil, []taskdb.Settlement{taskdb.Lost(claim, "it is lost")}); err != nil {
+		lost := []taskdb.Settlement{taskdb.Lost(claim, "it is lost")}
+		if _, err := s.Settle(t.Context(), s.Pool, nil, nil, lost); err != nil {
 			t.Fatal(err)
 		}
 		first.End <- nil
