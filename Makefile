@@ -57,8 +57,8 @@ prove: ## Kill nodes while thousands of tasks run, and show that none is lost
 	@exec .bin/tasktable prove
 
 bench: ## Measure the engine: drain, precise, herd, schedule, idle, recover
-	@go build -o .bin/tasktable .
-	@for bench in drain precise herd schedule idle recover crowd; do .bin/tasktable bench $$bench || exit 1; done
+	@go build -o .bin/bench ./scheduled/bench
+	@for bench in drain precise herd schedule idle recover crowd; do .bin/bench $$bench || exit 1; done
 
 # The checks of accessibility, for the tests of the dashboard in a browser. Without npm these are left out.
 AXE_VERSION := 4.14.1

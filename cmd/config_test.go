@@ -168,7 +168,7 @@ func TestConfigTellsNoDefaultsOfOtherCommands(t *testing.T) {
 	}) {
 		t.Errorf("reconcile-timeout: %+v", got["reconcile-timeout"])
 	}
-	for _, option := range []string{"reconcile-examples", "bench-tasks"} {
+	for _, option := range []string{"reconcile-examples", "prove-tasks"} {
 		if row, there := got[option]; there {
 			t.Errorf("%+v", row)
 		}

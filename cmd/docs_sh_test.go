@@ -52,7 +52,6 @@ var documentedCommands = map[string]func(args []string) int{
 	"notices test": seen, // it waits for a node
 	"demo":         seen, // these take their time; tests of their own run them
 	"prove":        seen,
-	"bench":        seen,
 }
 
 // inDocs is set for the programs above: the top of the source tree. docsPath is where the system has its own.

@@ -16,6 +16,9 @@ import (
 	"github.com/tasktable/tasktable/scheduled/prove"
 )
 
+// proveNode is how the program calls itself for a process that prove kills.
+const proveNode = "node"
+
 const proveHelp = `Shows on this machine that no task is lost when nodes die.
 
 It makes a database of its own on the given server, for which its role must be able to create one. It starts three
@@ -56,7 +59,7 @@ func (p *program) proveCommand() *cobra.Command {
 			Usage: "prints one JSON object instead of tables"},
 	}
 	for _, o := range v.database.options() {
-		if o.Flag == "database-url" || o.Flag == "data-dir" { // as bench
+		if o.Flag == "database-url" || o.Flag == "data-dir" { // it makes a database of its own, without a pooler
 			opts = append(opts, o)
 		}
 	}
@@ -70,7 +73,7 @@ func (p *program) proveCommand() *cobra.Command {
   DATABASE_URL=postgres://user@host/db tasktable prove --json`,
 	}, opts, func(command *cobra.Command) error { return v.run(command.Context()) })
 	command.AddCommand(&cobra.Command{
-		Use: benchNode, Hidden: true, Args: options.NoArguments,
+		Use: proveNode, Hidden: true, Args: options.NoArguments,
 		Short:   "Is killed by prove",
 		Example: "  tasktable prove",
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -94,7 +97,7 @@ func (v *proof) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	config := prove.Config{
 		Server: d.direct.Config().ConnConfig, Tasks: v.tasks, Over: time.Duration(v.seconds) * time.Second,
-		KillEvery: v.every, Keep: v.keep, Program: program, Arguments: []string{"prove", benchNode}, Every: time.Second,
+		KillEvery: v.every, Keep: v.keep, Program: program, Arguments: []string{"prove", proveNode}, Every: time.Second,
 	}
 	screen := term.NewLiveLine(ctx, v.stderr)
 	config.Say, config.Show = screen.Say, func(s prove.Standing) { screen.Show(s.String()) }

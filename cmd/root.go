@@ -99,6 +99,6 @@ func (p *program) rootCommand() *cobra.Command {
 	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
 		p.deadCommand(), p.recurringCommand(), p.queuesCommand(), p.keysCommand(), p.noticesCommand(), p.nodesCommand(),
 		p.statsCommand(), p.reconcileCommand(), p.doctorCommand(), p.healthCommand(), p.metricsCommand(),
-		p.benchCommand(), p.proveCommand(), p.demoCommand())
+		p.proveCommand(), p.demoCommand())
 	return root
 }

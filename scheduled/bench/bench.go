@@ -1,7 +1,4 @@
-// Package bench measures the engine. Each bench makes a database of its own on the given server, works there as a
-// service would, verifies the result by SQL, and drops the database. Comparisons run in turns, because on a machine
-// with other work only such ratios mean something.
-package bench
+package main
 
 import (
 	"context"
@@ -13,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Config says where and how much a bench measures. Server is required. Every other field has a default, except
-// Program for the bench recover.
+// Config says where and how much a bench measures. Server is required. Every other field has a default.
 type Config struct {
 	// Server are the settings of a connection to the Postgres server. Its role must be able to create databases.
 	Server *pgx.ConnConfig
@@ -24,22 +20,20 @@ type Config struct {
 	Rounds int
 	// Idle is how long the bench idle counts. Default (0): one minute.
 	Idle time.Duration
-	// Program is the executable of this program, for benches that kill a process of their own. With Arguments it
-	// calls Child.
-	Program   string
-	Arguments []string
 	// Say prints the progress. Default (nil): nothing is printed.
 	Say func(format string, args ...any)
 	// Logger is the logger of the nodes. Default (nil): nothing is logged.
 	Logger *slog.Logger
 }
 
+const defaultRounds = 3
+
 func (c Config) withDefaults(tasks int) Config {
 	if c.Tasks == 0 {
 		c.Tasks = tasks
 	}
 	if c.Rounds == 0 {
-		c.Rounds = 3
+		c.Rounds = defaultRounds
 	}
 	if c.Idle == 0 {
 		c.Idle = time.Minute

@@ -1,10 +1,15 @@
-package bench
+package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if throwaway.IsProcess() { // the process that the bench recover kills
-		if err := Child(context.Background(), os.Stdout); err != nil {
+		if err := runChild(context.Background(), os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -66,7 +71,7 @@ func TestEachBench(t *testing.T) {
 				t.Fatal("there is no such bench")
 			}
 			result, err := All[i].Run(ctx, Config{
-				Server: server, Tasks: c.tasks, Rounds: 1, Idle: 5 * time.Second, Program: os.Args[0], Say: t.Logf,
+				Server: server, Tasks: c.tasks, Rounds: 1, Idle: 5 * time.Second, Say: t.Logf,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -88,6 +93,27 @@ func TestEachBench(t *testing.T) {
 			}
 			t.Log(found)
 		})
+	}
+}
+
+// The figures go to the standard output, as a table or as one JSON object. All else goes to the other.
+func TestPrint(t *testing.T) {
+	t.Setenv("DATABASE_URL", storetest.EmptyURL(t))
+	var table, object, progress bytes.Buffer
+	if err := runBench(t.Context(), []string{"herd", "-n", "50", "-rounds", "1"}, &table, &progress); err != nil ||
+		!strings.Contains(table.String(), "last_ms") || !strings.Contains(progress.String(), "verified: ") {
+		t.Errorf("%v: %s%s", err, &table, &progress)
+	}
+	err := runBench(t.Context(), []string{"herd", "-n", "50", "-rounds", "1", "-json"}, &object, io.Discard)
+	var figures map[string]any
+	if err := errors.Join(err, json.Unmarshal(object.Bytes(), &figures)); err != nil || figures["bench"] != "herd" ||
+		figures["last_ms"] == nil {
+		t.Errorf("%v: %s", err, &object)
+	}
+	for _, wrong := range [][]string{nil, {"drian"}, {"drain", "-n", "-1"}, {"drain", "-rounds", "0"}, {"drain", "x"}} {
+		if err := runBench(t.Context(), wrong, io.Discard, io.Discard); err == nil {
+			t.Errorf("%q runs", wrong)
+		}
 	}
 }
 

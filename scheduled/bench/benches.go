@@ -1,4 +1,4 @@
-package bench
+package main
 
 // All lists the benches, in the order in which a reader should try them.
 var All = []Bench{
@@ -8,7 +8,6 @@ var All = []Bench{
 	idleBench,
 	crowdBench,
 	scheduleBench,
-	apiBench,
 	recoverBench,
 	scaleBench,
 	snapshotBench,

@@ -1,9 +1,11 @@
-package bench
+package main
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -20,9 +22,9 @@ node that does not lead, and the second round kills the leader.`,
 	Run: runRecover,
 }
 
-// Child runs a node whose handlers run until they are interrupted. A program that runs the bench recover calls Child
-// when it is started with Config.Arguments.
-func Child(ctx context.Context, stdout io.Writer) error {
+// runChild runs a node whose handlers run until they are interrupted. The program calls it in the process that the bench
+// recover starts and kills.
+func runChild(ctx context.Context, stdout io.Writer) error {
 	d, err := throwaway.Inherited(ctx, 10)
 	if err != nil {
 		return err
@@ -77,7 +79,7 @@ func recoverRound(ctx context.Context, config Config, leader bool) (seconds floa
 			}
 			defer func() { err = errors.Join(err, first.stop()) }()
 		}
-		child, err := startChild(ctx, d, config)
+		child, err := startChild(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -120,9 +122,10 @@ SELECT (SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING
 const runsSQL = `
 SELECT (SELECT coalesce(sum((metadata ->> 'tasks')::int), 0) FROM tasktable.river_job WHERE state = 'running') = $1`
 
-func startChild(ctx context.Context, d *database, config Config) (*throwaway.Process, error) {
-	if config.Program == "" {
-		return nil, errors.New("the bench recover needs Config.Program, a process to kill")
+func startChild(ctx context.Context, d *database) (*throwaway.Process, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return d.Start(ctx, config.Program, config.Arguments, nil)
+	return d.Start(ctx, program, nil, nil)
 }
