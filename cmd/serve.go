@@ -13,18 +13,15 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/handlers/logging"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled"
-	"github.com/tasktable/tasktable/store"
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
-always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, with --notices or
---notice-target also NOTICE, which tells people what happened to tasks (tasktable notices), and with --community the
-types of the example community. Tasks of other types wait for other nodes. To run types of your own, write a program
-around the package scheduled.
+always LOG and HTTP_REQUEST, with --smtp-host also SEND_EMAIL, with --commands also EXEC and RUN_SQL, and with --notices
+or --notice-target also NOTICE, which tells people what happened to tasks (tasktable notices). Tasks of other types wait
+for other nodes. To run types of your own, write a program around the package scheduled.
 
 HTTP_REQUEST sends requests to public addresses, unless --webhook-allow and --webhook-deny say otherwise. A node with
 --pause type:HTTP_REQUEST sends none.
@@ -39,9 +36,6 @@ scope read. The dashboard shows tasks, tells why they do or do not run, and acts
 
 A node needs the connections of the handlers' pool (--max-conns), those of the engine's (--engine-conns) and up to three
 more. The API and the dashboard need their own (--api-conns, --dashboard-conns). Run as many nodes as you like.
-
-With --community it also declares the recurring tasks of the example, which the view recurring_tasks shows. They stay
-when the node stops, and fire while some node works their types.
 
 If OTEL_EXPORTER_OTLP_ENDPOINT is set, for example to http://localhost:4318, the node sends a span of each attempt there
 by OTLP over HTTP. It reads the other standard variables of OpenTelemetry, too. There are no flags for them.
@@ -67,8 +61,7 @@ type serve struct {
 	log      logSettings
 	metrics  *metrics
 
-	migrate   bool
-	community bool
+	migrate bool
 }
 
 // options are also the options that the command config prints.
@@ -77,10 +70,6 @@ func (s *serve) options() []options.Option {
 		options.Option{Flag: "migrate", Variable: "TASKTABLE_MIGRATE",
 			Usage: "first brings the schema to this program's version", Set: options.Bool(&s.migrate)})
 	opts = append(opts, s.engine.options()...)
-	opts = append(opts, options.Option{Flag: "community", Variable: "TASKTABLE_COMMUNITY",
-		Set: options.Bool(&s.community),
-		Usage: "also runs the tasks of the example community, the recurring ones included, and creates its tables " +
-			"in a schema community; its mails become rows of community.outbox unless there is a mail server"})
 	opts = append(opts, s.mail.options()...)
 	opts = append(opts, s.webhook.options()...)
 	opts = append(opts, s.commands.options()...)
@@ -198,13 +187,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.community {
-		if mail == nil {
-			mail = community.Outbox()
-		}
-		app := community.New(store.New(store.Config{Service: s.engine.service, Schema: s.database.schema}))
-		parts = append(parts, community.Variants(app, mail)...)
-	} else if mail != nil {
+	if mail != nil {
 		parts = append(parts, mail)
 	}
 	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.schema, s.named.name)
@@ -219,7 +202,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	return registry, s.engine.checkTypes(registry)
 }
 
-// prepare migrates if asked to, and refuses a database that is not migrated. The tables of the example need no asking.
+// prepare migrates if asked to, and refuses a database that is not migrated.
 func (s *serve) prepare(ctx context.Context, d *database) error {
 	if s.migrate {
 		if err := s.database.migrate(ctx, d.direct); err != nil {
@@ -230,9 +213,6 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 		defer d.direct.Reset() // what follows needs its settings alone, and no idle connection beside its own
 	}
 	err := s.database.check(ctx, d.direct)
-	if err == nil && s.community {
-		return community.Migrate(ctx, d.direct)
-	}
 	if !errors.Is(err, migrations.ErrUnmigrated) {
 		return err
 	}
@@ -247,9 +227,6 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 		Metrics: s.metrics.registry, Tracer: tracer,
 	}
 	s.engine.apply(&config)
-	if s.community {
-		config.Recurring = community.Recurring()
-	}
 	if registry.Variant("NOTICE_WATCH") != nil {
 		s.notices.pool.opened.Store(d.pool)
 		config.Recurring = append(config.Recurring, s.notices.recurring()...)

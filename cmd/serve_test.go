@@ -89,19 +89,6 @@ func TestServeRunsSendEmailOnlyWithAMailServer(t *testing.T) {
 	}
 }
 
-func TestServeRunsTheExampleOnDemand(t *testing.T) {
-	t.Parallel()
-	url := storetest.URL(t)
-	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_COMMUNITY=true"}, "serve")
-	line := p.waitFor("msg=serving ")
-	if !strings.Contains(line, "PUBLISH_EVENT") || !strings.Contains(line, "SEND_EMAIL") {
-		t.Errorf("lacks the types of the example: %s", line)
-	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
-	execute(t, url, "SELECT FROM community.events")
-}
-
 // ask waits until a query answers what it ought to.
 func ask(t *testing.T, url, sql, want string) {
 	t.Helper()
@@ -121,28 +108,6 @@ func ask(t *testing.T, url, sql, want string) {
 		}
 	}
 	t.Fatalf("%s: got %q, want %q", sql, got, want)
-}
-
-func TestServeDeclaresTheRecurringTasksOfTheExample(t *testing.T) {
-	t.Parallel()
-	url := storetest.URL(t)
-	p := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve", "--community")
-	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND next_fire > now() "+
-		"- interval '1 minute'", "9")
-	execute(t, url, "SELECT tasktable.run_now('community-status-update')")
-	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE parent_id = 'community-status-update' ORDER BY "+
-		"created_at LIMIT 1", "COMPLETED")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
-
-	// Without it nothing is said about them: they stay, for other nodes.
-	p = start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_SERVICE=example"}, "serve")
-	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'hi')`)
-	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'hi'", "COMPLETED")
-	ask(t, url, "SELECT count(*) FROM tasktable.recurring_tasks WHERE declared_by = 'example' AND status = 'QUEUED'",
-		"9")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
 }
 
 func TestServeSharesSlots(t *testing.T) {
