@@ -136,26 +136,9 @@ type jobRow struct {
 
 const whyNeverBegan = "its node died before the task could begin"
 
-// notBegun has the claims of a dead node released that cannot have begun.
-func (l *Leader) notBegun(ctx context.Context, tx pgx.Tx, job jobRow, settlements []taskdb.Settlement) error {
-	var about riverjobs.Metadata
-	_ = json.Unmarshal([]byte(job.Metadata), &about) // what somebody has damaged says nothing
-	if about.Window <= 0 || job.State != plan.Running {
-		return nil
-	}
-	isLeft, err := l.leftOf(ctx, tx, settlements)
-	if err != nil {
-		return err
-	}
-	open := func(place int) bool { return isLeft[settlements[place].Fence] }
-	for place := about.Begun(len(settlements), open); place < len(settlements); place++ {
-		settlements[place] = taskdb.Released(settlements[place].Claim, whyNeverBegan)
-	}
-	return nil
-}
-
 // endJobs ends the claims in a client's jobs, and removes the jobs. node is the node that had the jobs, or nil if no
-// node had them. endJobs reports whether any are left, because there are many or because others have locked rows.
+// node had them. Claims of a dead node that cannot have begun are released. endJobs reports whether any are left,
+// because there are many or because others have locked rows.
 func (l *Leader) endJobs(
 	ctx context.Context, tx pgx.Tx, node *int64, client string, ids []int64,
 	ending func(taskdb.Claim) taskdb.Settlement,
@@ -165,36 +148,36 @@ func (l *Leader) endJobs(
 	if err != nil {
 		return nil, false, err
 	}
+	claims, isLeft, err := l.claimsOf(ctx, tx, jobs)
+	if err != nil {
+		return nil, false, err
+	}
 	left = len(jobs) == maxReclaimed
-	jobOf := map[int64]int64{} // the job of each fence
-	ended := map[int64]bool{}
+	jobOf, ended := map[int64]int64{}, map[int64]bool{} // the job of each fence, and whether all claims of a job are ended
 	var settlements []taskdb.Settlement
-	for _, job := range jobs {
+	for i, job := range jobs {
 		ended[job.ID] = true
-		if job.State != plan.Running && job.State != plan.Available {
-			continue // River has finished it, and nobody reads it again
+		begun := len(claims[i])
+		if job.State == plan.Running {
+			var about riverjobs.Metadata
+			_ = json.Unmarshal([]byte(job.Metadata), &about) // damaged metadata say nothing
+			begun = about.Begun(begun, func(place int) bool { return isLeft[claims[i][place].Fence] })
 		}
-		holds, err := riverjobs.DecodeClaims(job.Tasks)
-		if err != nil {
-			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
-		}
-		from := len(settlements)
-		for _, h := range holds {
-			jobOf[h.Fence] = job.ID
-			settlements = append(settlements, ending(h))
-		}
-		if err := l.notBegun(ctx, tx, job, settlements[from:]); err != nil {
-			return nil, false, err
+		for place, claim := range claims[i] {
+			one := ending(claim)
+			if place >= begun {
+				one = taskdb.Released(claim, whyNeverBegan)
+			}
+			if jobOf[claim.Fence] = job.ID; isLeft[claim.Fence] {
+				settlements = append(settlements, one)
+			}
 		}
 	}
 	// Which tasks of a job cannot have begun is known as long as its other claims are there, so these come first.
 	slices.SortStableFunc(settlements, func(a, b taskdb.Settlement) int {
 		return cmp.Compare(b.Outcome, a.Outcome) // RELEASED before LOST
 	})
-	settlements, later, err := l.thisStep(ctx, tx, settlements)
-	if err != nil {
-		return nil, false, err
-	}
+	settlements, later := l.thisStep(settlements)
 	done, held, err := l.end(ctx, tx, node, settlements)
 	if err != nil {
 		return nil, false, err
@@ -214,48 +197,44 @@ func (l *Leader) endJobs(
 const fencesSQL = `
 SELECT t.fence FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[]) AND t.fence = ANY ($2::bigint[])`
 
-// leftOf tells, by fence, which claims are not over.
-func (l *Leader) leftOf(
-	ctx context.Context, tx pgx.Tx, settlements []taskdb.Settlement,
-) (isLeft map[int64]bool, err error) {
-	var ids []string
-	var fences []int64
-	for _, one := range settlements {
-		ids, fences = append(ids, one.ID), append(fences, one.Fence)
+// claimsOf returns the claims of each job, and tells by fence which of them are not over. A job that River has finished
+// has none, because nobody reads it again.
+func (l *Leader) claimsOf(
+	ctx context.Context, tx pgx.Tx, jobs []jobRow,
+) (claims [][]taskdb.Claim, isLeft map[int64]bool, err error) {
+	claims, isLeft = make([][]taskdb.Claim, len(jobs)), map[int64]bool{}
+	ids, fences := []string{}, []int64{}
+	for i, job := range jobs {
+		if job.State != plan.Running && job.State != plan.Available {
+			continue
+		}
+		if claims[i], err = riverjobs.DecodeClaims(job.Tasks); err != nil {
+			l.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
+		}
+		for _, claim := range claims[i] {
+			ids, fences = append(ids, claim.ID), append(fences, claim.Fence)
+		}
 	}
-	left, err := pg.CollectColumn[int64](ctx, tx, "look which claims are left", l.statements.Schema.SQL(fencesSQL),
-		pg.OrEmpty(ids), pg.OrEmpty(fences))
-	isLeft = map[int64]bool{}
+	left, err := pg.CollectColumn[int64](
+		ctx, tx, "look which claims are left", l.statements.Schema.SQL(fencesSQL), ids, fences)
 	for _, fence := range left {
 		isLeft[fence] = true
 	}
-	return isLeft, err
+	return claims, isLeft, err
 }
 
-// thisStep picks the settlements that this step makes. later has the fences of the others. It picks all settlements,
-// unless a step has run into its time limit. A step does that if, for example, a trigger of the application makes
-// each row slow. Then thisStep picks a few of the claims that earlier steps have not ended.
-func (l *Leader) thisStep(
-	ctx context.Context, tx pgx.Tx, settlements []taskdb.Settlement,
-) (now []taskdb.Settlement, later []int64, err error) {
+// thisStep picks the settlements that this step makes. later has the fences of the others. A step that has run into its
+// time limit is followed by smaller ones. It does that if, for example, a trigger of the application makes each row slow.
+func (l *Leader) thisStep(settlements []taskdb.Settlement) (now []taskdb.Settlement, later []int64) {
 	aside := l.quarantinedIDs()
-	if l.ends.Full() && len(aside) == 0 {
-		return settlements, nil, nil
-	}
-	isLeft, err := l.leftOf(ctx, tx, settlements)
-	if err != nil {
-		return nil, nil, err
-	}
 	for _, one := range settlements {
-		switch {
-		case !isLeft[one.Fence]: // an earlier step has ended it
-		case len(now) == l.ends.Now() || slices.Contains(aside, one.ID):
+		if !l.ends.Full() && len(now) == l.ends.Now() || slices.Contains(aside, one.ID) {
 			later = append(later, one.Fence)
-		default:
+		} else {
 			now = append(now, one)
 		}
 	}
-	return now, later, nil
+	return now, later
 }
 
 // end settles claims for their holders. It returns those that are ended, and the fences of the claims whose rows others

@@ -16,7 +16,7 @@ type ledger struct {
 	found   map[[2]string][]seat // by queue and type
 }
 
-// entry is what one node has left.
+// entry is the slots and places of one node, with the jobs that take them.
 type entry struct {
 	slots         map[string]*stock // by queue
 	places        map[string]*stock // of a type with a limit, by the type
@@ -34,7 +34,7 @@ type stock struct {
 	fetched int  // jobs that the node has fetched. Those beyond size wait for a place.
 	waiting int  // jobs that wait in River
 	spent   int  // the cost of the tasks that wait in River, or are granted
-	kept    bool // a task that comes earlier lacks it, so no later task takes of it
+	kept    bool // reserved for a task that comes earlier and lacks one
 }
 
 // slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it. So does a task of a type that
@@ -169,7 +169,7 @@ func (l *ledger) wait(job Job) {
 	best.spend(job.Tasks*l.rates.cost(job.Type), true)
 }
 
-// seat is a node that works a queue and type, with what a task needs there.
+// seat is a node that works a queue and type, with the slots and places of which a task needs one each.
 type seat struct {
 	*entry
 	needs []*stock
@@ -190,7 +190,7 @@ func (l *ledger) of(queue, kind string) []seat {
 	return seats
 }
 
-// least is the least of some number of all that a task needs.
+// least is the least number of the slots and places that a task needs.
 func (s seat) least(of func(*stock) int) int {
 	least := of(s.needs[0])
 	for _, one := range s.needs[1:] {
@@ -244,8 +244,8 @@ func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
 	return taken
 }
 
-// keep keeps for a task what it lacks on each node. If slots are free there and only a place is missing, other tasks
-// get the slots. Otherwise quicker tasks would go before it again and again while the node is nearly full.
+// keep reserves the slots and places that a task lacks on each node. Of a node where slots are free and only a place is
+// missing, other tasks get the slots.
 func keep(seats []seat, cost int) {
 	for _, node := range seats {
 		for _, one := range node.needs {

@@ -13,14 +13,14 @@
 // deducts each batch from a node that works its queue and type, and that has the most room. So claimed tasks do not wait
 // behind handlers that run for long, and a more urgent task is claimed as soon as a slot becomes free.
 //
-// A due task that fits nowhere keeps what it lacks, so that no later task takes of it. If it lacks a slot, no later task
-// gets a slot of these nodes. If it only lacks a place, other types get the slots. Tasks that are near their time take
-// at most half of the slots.
+// A due task that fits on no node has the slots and places reserved that it lacks. If it lacks a slot, no later task gets
+// a slot of these nodes, because quicker tasks would go before it again and again while the nodes are nearly full. If it
+// only lacks a place, other types get the slots. Tasks that are near their time take at most half of the slots.
 //
-// Lanes do not say how many tasks they have. A lane that is alone gets all the room. If there are several, the leader
-// looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took (Claimed). A lane may
-// have given fewer than it showed, because others have locked rows. Then the leader claims again, by a plan that leaves
-// that lane out.
+// The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are several,
+// the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took (Claimed).
+// If a lane has given fewer than the leader had seen there, others have locked rows. Then the leader claims again, and
+// other lanes get that room.
 package plan
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Input is all that a plan depends on.
+// Input has all that a plan depends on.
 type Input struct {
 	Lanes     []taskdb.Lane     // that have a task; those of recurring tasks, too
 	Paused    []taskdb.Pause    // lanes in which nothing begins now
@@ -41,14 +41,14 @@ type Input struct {
 	LookAhead time.Duration
 }
 
-// Plan is what the leader does about due tasks.
+// Plan says which tasks the leader claims and fires, and when it looks again.
 type Plan struct {
 	// Fires are the lanes whose first recurring task is due. Recurring tasks need no room. Their occurrences do.
 	Fires []taskdb.Lane
-	// First is in how long the first task is due, or near its time. Then is the same for tasks for which the time to
-	// claim has not come yet. Both are negative if there is none.
+	// First is in how long the leader may claim or fire the first task. 0 means now. Then leaves out tasks that it may
+	// claim now, but of a task that is near its time Then has that time, because there may be no room to claim it ahead.
+	// Both are negative if there is no task.
 	First, Then time.Duration
-
 	// Full says that a lane has due tasks and got nothing, because its nodes have no room. Grants sets it.
 	Full bool
 
@@ -87,7 +87,7 @@ func New(in Input) *Plan {
 		case one.DueIn > ahead:
 			p.Then = sooner(p.Then, one.DueIn-ahead)
 			continue
-		case one.DueIn > 0: // it is claimed then, if it cannot be claimed ahead
+		case one.DueIn > 0:
 			p.Then = sooner(p.Then, one.DueIn)
 		case one.Recurring:
 			p.Fires = append(p.Fires, one)
