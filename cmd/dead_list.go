@@ -42,9 +42,8 @@ type deadList struct {
 var groupings = []string{string(inspect.ByEntity), string(inspect.ByTenant)}
 
 func (p *program) deadListCommand() *cobra.Command {
-	l := &deadList{tasksList: tasksList{client: p.client()}}
-	l.filter.filter = inspect.Filter{Order: inspect.ByFinished, Archived: &l.archived}
-	opts := append(l.filter.options(l.client, deadStatuses(), deadStatusUsage),
+	l := &deadList{tasksList: tasksList{client: p.client(), filter: newTaskFilter(inspect.DeadLetterFields())}}
+	opts := append(l.filter.options(l.client),
 		options.Option{Flag: "archived", Set: options.Bool(&l.archived),
 			Usage: "lists archived dead letters instead of the others"},
 		options.Option{Flag: "group", Set: options.Bool(&l.group),
@@ -53,7 +52,7 @@ func (p *program) deadListCommand() *cobra.Command {
 			Complete: options.Words(groupings...),
 			Usage:    "like --group, and also by this field: entity or tenant"})
 	opts = append(opts, l.pageOptions("how many dead letters a page has, or how many groups are shown",
-		l.ids(deadStatuses()...))...)
+		l.ids(inspect.DeadLetters().Statuses...))...)
 	opts = append(opts, options.Option{Flag: "asc", Set: options.Bool(&l.reverse), Usage: "the oldest first"})
 	return p.Bind(&cobra.Command{
 		Use:     "list",
@@ -80,9 +79,9 @@ func (l *deadList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	filter.LatestFirst = !l.reverse
+	filter.Order, filter.Archived, filter.LatestFirst = inspect.ByFinished, &l.archived, !l.reverse
 	if len(filter.Statuses) == 0 {
-		filter.Statuses = deadStatuses()
+		filter.Statuses = inspect.DeadLetters().Statuses
 	}
 	if l.grouped() {
 		return l.groups(ctx, filter)
@@ -91,7 +90,7 @@ func (l *deadList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.listPage(rows, l.table(rows), noDead(&l.filter), next)
+	return l.listPage(filter, rows, l.table(rows), noDead(&l.filter, l.archived), next)
 }
 
 // table leaves out the column ENTITY if no row has an entity, and the column TENANT if no row has a tenant.
@@ -147,7 +146,7 @@ func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
 		t.Add(append(values, group.Count, l.When(group.Oldest), l.When(group.Latest), group.Example,
 			group.Message)...)
 	}
-	if err := l.List(groups, t, noDead(&l.filter)); err != nil {
+	if err := l.List(groups, t, noDead(&l.filter, l.archived)); err != nil {
 		return err
 	}
 	if more {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,11 +69,14 @@ func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string)
 	if err != nil {
 		return err
 	}
-	receipts := make([]store.Receipt, len(ids))
-	for i, id := range ids {
-		receipts[i] = done[id]
-	}
-	return c.receipts(receipts, "", undone...)
+	return c.receipts(inOrder(slices.Collect(maps.Values(done)), ids), "", undone...)
+}
+
+// inOrder returns the receipts in the order of the ids.
+func inOrder(receipts []store.Receipt, ids []string) []store.Receipt {
+	return slices.SortedFunc(slices.Values(receipts), func(a, b store.Receipt) int {
+		return slices.Index(ids, a.ID) - slices.Index(ids, b.ID)
+	})
 }
 
 // noteCancelled prints how to run the tasks that a retry leaves alone because they are cancelled.

@@ -45,31 +45,23 @@ nanoseconds.`
 // recurringList is the command recurring list.
 type recurringList struct {
 	*client
-	filter   inspect.RecurringFilter
-	statuses []store.Status
-	command  *cobra.Command
+	filter  inspect.RecurringFilter
+	fields  taskFilter
+	command *cobra.Command
 }
 
 func (p *program) recurringListCommand() *cobra.Command {
-	l := &recurringList{client: p.client()}
+	l := &recurringList{client: p.client(),
+		fields: newTaskFilter(fieldsNamed("type", "status", "queue", "entity", "tenant"))}
 	f := &l.filter
-	opts := []options.Option{
-		{Flag: "type", Kind: "type", Set: taskType(&f.Type), Complete: l.types, Usage: "only those of this type"},
-		{Flag: "status", Kind: "status", Set: statusesOf(&l.statuses, store.Statuses()),
-			Complete: completeStatus(store.Statuses()),
-			Usage:    "only those in this status"},
-		{Flag: "queue", Kind: "name", Set: queueName(&f.Queue), Complete: l.queues, Usage: "only those in this queue"},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&f.Entity, store.MaxIDBytes),
-			Usage: "only those of this entity, such as member:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.TenantID, store.MaxIDBytes),
-			Usage: "only those of this tenant"},
+	opts := append(l.fields.options(l.client), []options.Option{
 		{Flag: "declared-by", Kind: "service", Set: options.Text(&f.DeclaredBy, store.MaxIDBytes),
 			Usage: "only those that are declared in the code of this service"},
 		{Flag: "limit", Kind: "number", Default: "100", Set: options.Int(&f.Limit, 1, 5000),
 			Usage: "how many tasks a page has"},
 		{Flag: "after", Kind: "id", Set: options.Text(&f.After, store.MaxIDBytes),
 			Usage: "the next page: the id of the last task of the page before"},
-	}
+	}...)
 	return p.Bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists recurring tasks with their last and next fires",
@@ -83,14 +75,16 @@ func (p *program) recurringListCommand() *cobra.Command {
 }
 
 func (l *recurringList) check() error {
-	switch len(l.statuses) {
-	case 0:
-		return nil
-	case 1:
-		l.filter.Status = l.statuses[0]
-		return nil
+	fields, err := l.fields.resolved(l.printing.clock())
+	if len(fields.Statuses) > 1 {
+		return options.Usage("--status must be one status")
 	}
-	return options.Usage("--status must be one status")
+	l.filter.Type, l.filter.Queue, l.filter.Entity, l.filter.TenantID = fields.Type, fields.Queue, fields.Entity,
+		fields.TenantID
+	if len(fields.Statuses) == 1 {
+		l.filter.Status = fields.Statuses[0]
+	}
+	return err
 }
 
 func (l *recurringList) run(ctx context.Context) error {

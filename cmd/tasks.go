@@ -5,6 +5,7 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func (p *program) tasksCommand() *cobra.Command {
@@ -23,8 +24,8 @@ who made it: tasktable tasks show.
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	tasks.AddCommand(p.tasksListCommand(), p.tasksShowCommand(), p.tasksScheduleCommand(), p.tasksRescheduleCommand())
-	for _, verb := range taskVerbs() {
-		tasks.AddCommand(p.tasksVerbCommand(verb))
+	for _, verb := range inspect.Verbs() {
+		tasks.AddCommand(p.tasksVerbCommand(taskVerb{verb, false}))
 	}
 	return tasks
 }

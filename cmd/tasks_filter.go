@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
@@ -15,67 +16,70 @@ import (
 // taskFilter selects the tasks that a command works on. Its options have no environment variables, because a
 // forgotten variable would silently make a command work on other tasks.
 type taskFilter struct {
-	filter                                               inspect.Filter
-	scheduledFrom, scheduledTo, finishedFrom, finishedTo term.Moment
+	fields []inspect.FilterField
+	texts  map[string]string // what was given, by the names of the fields
 }
 
-// options returns the options of a filter. --status takes the given statuses.
-func (f *taskFilter) options(c *client, among []store.Status, statusUsage string) []options.Option {
-	return []options.Option{
-		{Flag: "type", Kind: "type", Set: taskType(&f.filter.Type), Complete: c.types,
-			Usage: "only tasks of this type"},
-		{Flag: "status", Kind: "status", Repeatable: true, Set: statusesOf(&f.filter.Statuses, among),
-			Complete: completeStatus(among),
-			Usage:    statusUsage},
-		{Flag: "queue", Kind: "name", Set: queueName(&f.filter.Queue), Complete: c.queues,
-			Usage: "only tasks in this queue"},
-		{Flag: "entity", Kind: "entity", Set: options.Text(&f.filter.Entity, store.MaxIDBytes),
-			Usage: "only tasks of this entity, such as event:42"},
-		{Flag: "tenant", Kind: "tenant", Set: options.Text(&f.filter.TenantID, store.MaxIDBytes),
-			Usage: "only tasks of this tenant"},
-		{Flag: "id-prefix", Kind: "text", Set: options.Text(&f.filter.IDPrefix, store.MaxIDBytes), Complete: c.ids(),
-			Usage: "only tasks whose id begins with this"},
-		{Flag: "spawned-by", Kind: "id", Set: options.Text(&f.filter.SpawnedBy, store.MaxIDBytes), Complete: c.ids(),
-			Usage: "only follow-ups of this task"},
-		{Flag: "parent", Kind: "id", Set: options.Text(&f.filter.ParentID, store.MaxIDBytes), Complete: c.recurringIDs,
-			Usage: "only occurrences of this recurring task"},
-		{Flag: "message", Kind: "text", Set: options.Text(&f.filter.Message, 4096),
-			Usage: "only tasks whose message, such as the last error, contains this"},
-		{Flag: "pattern", Kind: "text", Set: options.Text(&f.filter.Pattern, 4096),
-			Usage: "only tasks whose message has this pattern, as dead list --group shows it"},
-		{Flag: "scheduled-from", Kind: "time", Set: options.Moment(&f.scheduledFrom),
-			Usage: "only tasks scheduled for then or later"},
-		{Flag: "scheduled-to", Kind: "time", Set: options.Moment(&f.scheduledTo),
-			Usage: "only tasks scheduled for before then"},
-		{Flag: "finished-from", Kind: "time", Set: options.Moment(&f.finishedFrom),
-			Usage: "only tasks that have ended then or later"},
-		{Flag: "finished-to", Kind: "time", Set: options.Moment(&f.finishedTo),
-			Usage: "only tasks that have ended before then"},
+func newTaskFilter(fields []inspect.FilterField) taskFilter {
+	return taskFilter{fields, map[string]string{}}
+}
+
+// options returns the option of each field.
+func (f *taskFilter) options(c *client) []options.Option {
+	opts := make([]options.Option, len(f.fields))
+	for i, field := range f.fields {
+		opts[i] = options.Option{Flag: field.Flag(), Kind: field.Name, Usage: field.Help, Set: f.set(field)}
+		switch one := &opts[i]; field.Kind {
+		case inspect.KindType:
+			one.Complete = c.types
+		case inspect.KindQueue:
+			one.Kind, one.Complete = "name", c.queues
+		case inspect.KindID:
+			one.Kind, one.Complete = "id", c.ids()
+		case inspect.KindParent:
+			one.Kind, one.Complete = "id", c.recurringIDs
+		case inspect.KindStatus:
+			one.Repeatable, one.Complete = true, completeStatus(field.Among)
+		case inspect.KindTime:
+			one.Kind = "time"
+		case inspect.KindOn:
+			one.Kind = "" // on or off
+		case inspect.KindEither:
+			one.Kind, one.Complete = "true|false", options.Words("true", "false")
+		case inspect.KindMatch:
+			one.Kind = "path=text"
+		case inspect.KindText:
+		case inspect.KindNote:
+			one.Kind = "text"
+		}
+	}
+	return opts
+}
+
+// set keeps the text of a field. A time is checked later, because it may be relative to the database's clock.
+func (f *taskFilter) set(field inspect.FilterField) func(string) error {
+	return func(given string) error {
+		if f.texts[field.Name] = given; field.Kind == inspect.KindTime {
+			return nil
+		}
+		return field.Set(&inspect.Filter{}, []string{given}, nil)
 	}
 }
 
 // given reports whether the filter has any condition.
-func (f *taskFilter) given() bool {
-	s := f.filter
-	texts := s.Type + s.Queue + s.Entity + s.TenantID + s.IDPrefix + s.SpawnedBy + s.ParentID + s.Message + s.Pattern +
-		string(f.scheduledFrom+f.scheduledTo+f.finishedFrom+f.finishedTo)
-	return texts != "" || len(s.Statuses) > 0
-}
+func (f *taskFilter) given() bool { return len(f.texts) > 0 }
 
 // resolved returns the filter with its times as instants of the clock.
 func (f *taskFilter) resolved(c term.Clock) (filter inspect.Filter, err error) {
-	filter = f.filter
-	if filter.ScheduledFrom, err = options.Instant(c, "scheduled-from", f.scheduledFrom); err != nil {
-		return filter, err
+	for _, field := range f.fields {
+		err := field.Set(&filter, []string{f.texts[field.Name]}, func(text string) (time.Time, error) {
+			return options.Instant(c, field.Flag(), term.Moment(text))
+		})
+		if err != nil {
+			return filter, err
+		}
 	}
-	if filter.ScheduledTo, err = options.Instant(c, "scheduled-to", f.scheduledTo); err != nil {
-		return filter, err
-	}
-	if filter.FinishedFrom, err = options.Instant(c, "finished-from", f.finishedFrom); err != nil {
-		return filter, err
-	}
-	filter.FinishedTo, err = options.Instant(c, "finished-to", f.finishedTo)
-	return filter, err
+	return filter, nil
 }
 
 // check reports wrong times before the database is opened and its time is known.
@@ -94,33 +98,17 @@ func queueName(into *string) func(string) error {
 	}
 }
 
-// statusesOf takes some of these statuses, in capital or small letters.
-func statusesOf(into *[]store.Status, among []store.Status) func(string) error {
-	rule := "must be of " + statusList(among) + ", one or several separated by commas"
-	return func(given string) error {
-		*into = nil
-		for one := range strings.SplitSeq(given, ",") {
-			status := store.Status(strings.ToUpper(strings.TrimSpace(one)))
-			if !slices.Contains(among, status) {
-				return errors.New(rule)
-			}
-			*into = append(*into, status)
-		}
-		return nil
-	}
-}
-
 // completeStatus completes one of these statuses, or the last of several. The prefix may be in small letters.
 func completeStatus(among []store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
-		return options.Words(strings.Split(statusList(among), ", ")...).Each()(ctx, strings.ToUpper(prefix))
+		words := strings.Split(inspect.StatusWords(among), ", ")
+		return options.Words(words...).Each()(ctx, strings.ToUpper(prefix))
 	}
 }
 
-func statusList(statuses []store.Status) string {
-	texts := make([]string, len(statuses))
-	for i, status := range statuses {
-		texts[i] = string(status)
-	}
-	return strings.Join(texts, ", ")
+// fieldsNamed returns the fields of a filter that have these names.
+func fieldsNamed(names ...string) []inspect.FilterField {
+	return slices.DeleteFunc(inspect.FilterFields(), func(field inspect.FilterField) bool {
+		return !slices.Contains(names, field.Name)
+	})
 }

@@ -16,23 +16,17 @@ import (
 const verbBatch = 1000
 
 // toFiltered applies the verb to the tasks that the filter selects, after the user has confirmed it.
-func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error {
+func (v *tasksVerb) toFiltered(ctx context.Context) error {
 	filter, err := v.filter.resolved(v.Clock)
 	if err != nil {
 		return err
 	}
-	if len(filter.Statuses) == 0 {
-		filter.Statuses = v.verb.statuses
-	}
 	none := noTask
 	filter.Order, filter.Limit = inspect.ByID, v.limit
 	if v.verb.dead {
-		none, filter.Order = noDead(&v.filter), inspect.ByFinished
+		none, filter.Order = noDead(&v.filter, false), inspect.ByFinished
 	}
-	if v.verb.dead || v.verb.verb == inspect.Retry {
-		filter.Archived = new(false)
-	}
-	names, err := v.inspector.Names(ctx, v.pool, filter)
+	names, isMore, filter, err := v.inspector.Choose(ctx, v.pool, v.verb.Verb, filter)
 	if err != nil {
 		return err
 	}
@@ -40,17 +34,17 @@ func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error
 		return v.receipts(nil, none)
 	}
 	more := 0
-	if len(names) == v.limit {
+	if isMore {
 		total, err := v.inspector.Count(ctx, v.pool, filter)
 		if err != nil {
 			return err
 		}
 		more = max(0, total.Count-len(names))
 	}
-	if err := v.confirm(ctx, v.program, v.verb.does+" "+v.verb.counted(names, more)); err != nil {
+	if err := v.confirm(ctx, v.program, v.verb.Does+" "+v.verb.counted(names, more)); err != nil {
 		return err
 	}
-	receipts, changed, err := v.toBatches(ctx, action, names, filter)
+	receipts, changed, err := v.toBatches(ctx, names, filter)
 	if err != nil && len(receipts) == 0 {
 		return err
 	}
@@ -60,7 +54,7 @@ func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error
 	if more > 0 {
 		v.Note("There are %d more: run it again.", more)
 	}
-	printed := v.receipts(receipts, none, v.verb.undone...)
+	printed := v.receipts(receipts, none, undone...)
 	if err != nil {
 		return fmt.Errorf("%d were done before an error: %w", len(receipts), err)
 	}
@@ -70,8 +64,9 @@ func (v *tasksVerb) toFiltered(ctx context.Context, action inspect.Action) error
 // toBatches applies the action to one batch of tasks after the other. Each batch has its share of the time over which
 // they are spread. changed is the number of tasks that the filter no longer selected.
 func (v *tasksVerb) toBatches(
-	ctx context.Context, action inspect.Action, names []inspect.Name, filter inspect.Filter,
+	ctx context.Context, names []inspect.Name, filter inspect.Filter,
 ) (done []store.Receipt, changed int, err error) {
+	action := v.action
 	step := action.Over / time.Duration(len(names))
 	for batch := range slices.Chunk(names, verbBatch) {
 		action.Over = step * time.Duration(len(batch))
@@ -79,11 +74,11 @@ func (v *tasksVerb) toBatches(
 		for i, name := range batch {
 			ids[i] = name.ID
 		}
-		receipts, err := v.inspector.Apply(ctx, v.pool, action, ids, filter)
+		batch, err := v.inspector.Do(ctx, v.pool, action, inspect.Targets{IDs: ids, Filter: &filter})
 		if err != nil {
 			return done, changed, err
 		}
-		done, changed = append(done, receipts...), changed+len(ids)-len(receipts)
+		done, changed = append(done, batch.Receipts...), changed+len(ids)-len(batch.Receipts)
 		action.After += action.Over
 	}
 	return done, changed, nil
@@ -95,7 +90,7 @@ func (v taskVerb) counted(names []inspect.Name, more int) string {
 	counts := map[string]int{}
 	for _, name := range names {
 		kind := string(name.Status) + " of " + name.Type
-		if name.Pattern != "" && slices.Contains(deadStatuses(), name.Status) {
+		if name.Pattern != "" && slices.Contains(inspect.DeadLetters().Statuses, name.Status) {
 			kind += fmt.Sprintf(": %q", name.Pattern)
 		}
 		counts[kind]++

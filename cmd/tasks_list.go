@@ -38,9 +38,9 @@ type tasksList struct {
 }
 
 func (p *program) tasksListCommand() *cobra.Command {
-	l := &tasksList{client: p.client()}
+	l := &tasksList{client: p.client(), filter: newTaskFilter(inspect.FilterFields())}
 	opts := append(
-		l.filter.options(l.client, store.Statuses(), "only tasks in this status, or in several separated by commas"),
+		l.filter.options(l.client),
 		l.pageOptions("how many tasks a page has", l.ids())...)
 	opts = append(opts,
 		options.Option{Flag: "desc", Set: options.Bool(&l.reverse), Usage: "lists the latest times first"})
@@ -70,7 +70,7 @@ func (l *tasksList) run(ctx context.Context) error {
 		attempt := fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts)
 		t.Add(row.ID, row.Type, row.Status, row.Queue, l.at(row), attempt, row.Message)
 	}
-	return l.listPage(rows, t, noTask, next)
+	return l.listPage(filter, rows, t, noTask, next)
 }
 
 // noTask is what a command prints if its filter selects nothing.
@@ -81,6 +81,14 @@ const noTask = "No task matches."
 func (l *tasksList) page(ctx context.Context, filter inspect.Filter) (rows []store.Row, next *store.Row, err error) {
 	if filter.After, err = l.place(ctx, l.client); err != nil {
 		return nil, nil, err
+	}
+	if filter.Payload != "" {
+		filter.Limit = l.limit
+		found, err := l.inspector.Search(ctx, l.pool, filter)
+		if found.Cut {
+			l.Note("The search stopped, because it has read as many tasks as it reads at once. The next page continues it.")
+		}
+		return found.Rows, found.After, err
 	}
 	filter.Limit = l.limit + 1 // one more row shows whether there is another page
 	if rows, err = l.inspector.List(ctx, l.pool, filter); err != nil {
@@ -94,13 +102,15 @@ func (l *tasksList) page(ctx context.Context, filter inspect.Filter) (rows []sto
 }
 
 // listPage prints a page, and the command for the next page.
-func (l *tasksList) listPage(rows []store.Row, t *term.Table, none string, next *store.Row) error {
+func (l *tasksList) listPage(
+	filter inspect.Filter, rows []store.Row, t *term.Table, none string, next *store.Row,
+) error {
 	if err := l.List(rows, t, none); err != nil {
 		return err
 	}
 	switch {
 	case next == nil:
-	case l.filter.filter.Order == inspect.ByFinished:
+	case filter.Order == inspect.ByFinished:
 		l.noteNext(l.client, *next.FinishedAt, next.ID)
 	default:
 		l.noteNext(l.client, next.ScheduledAt, next.ID)

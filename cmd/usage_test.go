@@ -167,8 +167,8 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 			}},
 		{"status", nil, []string{"tasks", "list", "--status=FAILED,DONE"},
 			[]string{
-				`--status must be of QUEUED, EXECUTING, COMPLETED, FAILED, EXPIRED, CANCELLED, PAUSED, SKIPPED, ` +
-					`one or several separated by commas, got "FAILED,DONE"`,
+				`--status must be one or several of QUEUED, EXECUTING, COMPLETED, FAILED, EXPIRED, CANCELLED, PAUSED, ` +
+					`SKIPPED, got "FAILED,DONE"`,
 			}},
 		{"queue of a filter", nil, []string{"tasks", "list", "--queue=Mail"},
 			[]string{`--queue must be 1 to 64 of a-z, 0-9, inner - or _, got "Mail"`}},
@@ -197,7 +197,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"filter and all", nil, []string{"dead", "retry", "--type=LOG", "--all"},
 			[]string{"--all and a filter cannot be given together"}},
 		{"status of no dead letter", nil, []string{"dead", "list", "--status=queued"},
-			[]string{`--status must be of FAILED, EXPIRED, one or several separated by commas, got "queued"`}},
+			[]string{`--status must be one or several of FAILED, EXPIRED, got "queued"`}},
 		{"page of groups", nil, []string{"dead", "list", "--group", "--after=a"},
 			[]string{"--after and --asc are for lists, not for --group"}},
 		{"two statuses", nil, []string{"recurring", "list", "--status=PAUSED,QUEUED"},

@@ -118,8 +118,9 @@ func TestTheApplicationSchedulesAndReads(t *testing.T) {
 	if err != nil || len(groups) != 1 {
 		t.Errorf("groups: %v, %v", groups, err)
 	}
-	receipts, err := inspector.ApplyAll(ctx, r.application, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
-	v.all(1, store.Queued, receipts, err)
+	done, err := inspector.Do(ctx, r.application, inspect.Action{Verb: inspect.Retry},
+		inspect.Targets{Filter: new(inspect.DeadLetters())})
+	v.all(1, store.Queued, done.Receipts, err)
 
 	history, err := v.tasks.History(ctx, r.application, "many-01")
 	if err != nil || len(history.Changes) != 2 || history.Changes[0].ChangedBy != "events-api" {

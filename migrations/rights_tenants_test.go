@@ -208,8 +208,9 @@ func TestATenantRunsTheLibrary(t *testing.T) {
 		if err != nil || len(letters) != 1 || letters[0].ID != "acme dead" {
 			t.Errorf("dead letters: %+v, %v", letters, err)
 		}
-		receipts, err = inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
-		v.all(1, store.Queued, receipts, err)
+		done, err := inspector.Do(ctx, tx, inspect.Action{Verb: inspect.Retry},
+			inspect.Targets{Filter: new(inspect.DeadLetters())})
+		v.all(1, store.Queued, done.Receipts, err)
 		if _, err := s.tasks.Pauses(ctx, tx); err != nil {
 			t.Errorf("pauses: %v", err)
 		}

@@ -123,9 +123,9 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 	}
 	filter := inspect.DeadLetters()
 	filter.Entity, filter.Message = entity, "oh"
-	receipts, err = inspector.ApplyAll(b.ctx, db, inspect.Action{Verb: inspect.Retry}, filter)
+	done, err := inspector.Do(b.ctx, db, inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
 	b.check(err)
-	same(b, "retried", outcomes(receipts), []string{failed.ID + " queued"})
+	same(b, "retried", outcomes(done.Receipts), []string{failed.ID + " queued"})
 	fail()
 	rows, err := inspector.List(b.ctx, db, filter)
 	if err != nil || len(rows) != 1 || rows[0].ID != failed.ID {

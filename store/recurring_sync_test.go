@@ -151,7 +151,8 @@ func TestNotificationsOfOperations(t *testing.T) {
 		{"retry of dead ones", func(_ *store.Store, i *inspect.Inspector) error {
 			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
 			b.make("dead", "FAILED")
-			_, err := i.ApplyAll(b.ctx, b.pool, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
+			_, err := i.Do(b.ctx, b.pool, inspect.Action{Verb: inspect.Retry},
+				inspect.Targets{Filter: new(inspect.DeadLetters())})
 			return err
 		}, true},
 		{"archive", func(s *store.Store, _ *inspect.Inspector) error {
@@ -191,7 +192,9 @@ func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = 'b' FOR UPDATE`)
 	call := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-		return b.inspector.ApplyAll(b.ctx, conn, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
+		done, err := b.inspector.Do(b.ctx, conn, inspect.Action{Verb: inspect.Retry},
+			inspect.Targets{Filter: new(inspect.DeadLetters())})
+		return done.Receipts, err
 	}).blocked()
 	free := one[[]string](b, b.pool, `SELECT array_agg(id::text)
 		FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)

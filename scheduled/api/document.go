@@ -27,11 +27,10 @@ func document(version string) huma.Config {
 			},
 			Tags: []*huma.Tag{{Name: "tasks"}, {Name: "recurring"}, {Name: "dead letters"}, {Name: "operations"}},
 		},
-		OpenAPIPath:                  "/openapi",
-		Formats:                      huma.DefaultFormats,
-		DefaultFormat:                "application/json",
-		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{plainly},
+		OpenAPIPath:   "/openapi",
+		Formats:       huma.DefaultFormats,
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{plainly},
 	}
 }
 

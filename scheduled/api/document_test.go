@@ -52,9 +52,9 @@ func TestOpenAPI(t *testing.T) {
 
 // operationIDs are the names of the functions in clients. To rename one breaks the clients.
 var operationIDs = strings.Fields(`
-	archiveDeadLetters cancelTask createTask deleteTask followEvents getRecurring getTask groupDeadLetters listChanges
-	listDeadLetters listExecutions listNodes listQueues listRecurring listTasks patchTask pauseQueue pauseTask putTask readStats
-	resumeQueue resumeTask retryDeadLetters retryTask runTaskNow scheduleTasks whyTask`)
+	archiveDeadLetters archiveTask archiveTasks cancelTask cancelTasks createTask deleteTask deleteTasks followEvents getRecurring getTask groupDeadLetters listChanges
+	listDeadLetters listExecutions listNodes listQueues listRecurring listTasks patchTask pauseQueue pauseTask pauseTasks putTask
+	readStats resumeQueue resumeTask resumeTasks retryDeadLetters retryTask retryTasks runTaskNow runTasksNow scheduleTasks whyTask`)
 
 func TestOperationsAreDocumented(t *testing.T) {
 	t.Parallel()

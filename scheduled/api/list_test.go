@@ -56,6 +56,7 @@ func listed(t *testing.T) *service {
 	s.wants(201, "all", "PUT", "/v1/tasks/other", strings.Replace(base, "TEST", "OTHER", 1))
 	s.wants(200, "all", "POST", "/v1/dead-letters/archive", `{"ids": ["expired"]}`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'completed' WHERE id = 'other'`)
+	s.asEngine(`UPDATE tasktable.scheduled_tasks SET parent_id = 'nightly' WHERE id = 'mail'`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET waiting_since = clock_timestamp()
 		WHERE id IN ('later', 'completed')`)
 	s.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = CASE id WHEN 'completed' THEN '2000-01-01Z'::timestamptz
@@ -72,6 +73,10 @@ func TestListFilters(t *testing.T) {
 		"status=PAUSED":                       "paused",
 		"status=FAILED&status=EXPIRED":        "expired failed",
 		"status=FAILED,EXPIRED":               "expired failed",
+		"status=failed":                       "failed",
+		"payload=n%3D1&type=OTHER":            "other",
+		"payload=n%3D2":                       "",
+		"parent_id=nightly":                   "mail",
 		"queue=mail":                          "mail",
 		"entity=event%3A%C3%A4":               "entity",
 		"tenant_id=acme":                      "tenant",
@@ -116,11 +121,10 @@ func TestListRefuses(t *testing.T) {
 	s := listed(t)
 	_, next := s.list("/v1/tasks?order=id&limit=2")
 	for query, says := range map[string]string{
-		"status=DONE":                         `expected value to be one of "QUEUED, EXECUTING`,
-		"status=queued":                       `expected value to be one of "QUEUED, EXECUTING`,
-		"status=QUEUED,,PAUSED":               "query.status: expected a value",
+		"status=DONE":                         "query.status must be one or several of QUEUED, EXECUTING",
+		"status=QUEUED,,PAUSED":               "query.status must be one or several of",
 		"order=revision":                      "query.order: expected value to be one of",
-		"archived=yes":                        "query.archived: expected value to be one of",
+		"archived=yes":                        "query.archived must be true or false",
 		"latest_first=maybe":                  "query.latest_first: invalid boolean",
 		"limit=0":                             "query.limit: expected number >= 1",
 		"limit=1001":                          "query.limit: expected number <= 1000",
@@ -128,10 +132,10 @@ func TestListRefuses(t *testing.T) {
 		"limit=99999999999999999999":          "query.limit: invalid integer",
 		"page=0":                              "query.page: expected number >= 1",
 		"page=101":                            "query.page: expected number <= 100",
-		"scheduled_from=yesterday":            "query.scheduled_from: expected a time such as",
-		"finished_to=2000-01-01":              "query.finished_to: expected a time such as",
-		"type=%00":                            "type must be at most 512 bytes of UTF-8 without control characters",
-		"message=%00":                         "message must be UTF-8 without NUL",
+		"scheduled_from=yesterday":            "query.scheduled_from must be a time such as",
+		"finished_to=2000-01-01":              "query.finished_to must be a time such as",
+		"type=%00":                            "query.type must be 2 to 127 letters",
+		"message=%00":                         "query.message must be at most 4096 bytes of UTF-8 without NUL",
 		"entity=%FF":                          "entity must be at most 512 bytes of UTF-8",
 		"tenant=acme":                         "query.tenant: unknown query parameter",
 		"Type=TEST":                           "query.Type: unknown query parameter",

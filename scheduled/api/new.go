@@ -46,6 +46,6 @@ func New(config Config) (*API, error) {
 		return nil, err
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noEndpoint(mux, w, r) })
-	a.handler = a.protect(splitStatuses(mux))
+	a.handler = a.protect(mux)
 	return a, nil
 }

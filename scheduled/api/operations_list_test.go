@@ -75,5 +75,9 @@ func (s *service) example(op *huma.Operation) (method, path, body string) {
 	if op.RequestBody != nil && strings.HasPrefix(op.Path, "/v1/dead-letters/") {
 		body = `{"filter": {}}` // either ids or filter is required, which the schema cannot say
 	}
+	if first, _, _ := strings.Cut(op.Path[len("/v1/"):], "{"); op.RequestBody != nil && first != "tasks/bulk" &&
+		strings.HasPrefix(first, "tasks/") && first != "tasks/" {
+		body = `{"filter": {"id_prefix": "task"}}`
+	}
 	return op.Method, path, body
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // Patch is a JSON merge patch (RFC 7396) for the fields of a task.
@@ -42,13 +43,13 @@ func (c call) patchStatus(ctx context.Context, in *patchInput) (*receiptAnswer, 
 	}
 	var status store.Status
 	_ = json.Unmarshal(in.Body["status"], &status) // the schema lets a text or null pass
-	do := map[store.Status]func(context.Context, store.DB, string) (store.Receipt, error){
-		store.StatusPaused: c.tasks.Pause, store.StatusQueued: c.tasks.Resume, store.StatusCancelled: c.tasks.Cancel,
+	verb, known := map[store.Status]inspect.Verb{
+		store.StatusPaused: inspect.Pause, store.StatusQueued: inspect.Resume, store.StatusCancelled: inspect.Cancel,
 	}[status]
-	if do == nil {
+	if !known {
 		return nil, invalid("status must be PAUSED, QUEUED or CANCELLED")
 	}
-	return c.verb(ctx, in.ID, in.Conditions, func() (store.Receipt, error) { return do(ctx, c.db, in.ID) })
+	return c.do(ctx, in.ID, in.Conditions, inspect.Action{Verb: verb})
 }
 
 // merge applies a merge patch. An object is merged field by field, null removes a field, and every other value

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,47 +12,6 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// TaskFilter selects tasks by their fields. A field that is missing selects all.
-type TaskFilter struct {
-	Type      string         `query:"type" minLength:"1" maxLength:"127" json:"type,omitempty"`
-	Status    []store.Status `query:"status,explode" minItems:"1" json:"status,omitempty" nullable:"false"`
-	Queue     string         `query:"queue" minLength:"1" maxLength:"127" json:"queue,omitempty"`
-	Entity    string         `query:"entity" minLength:"1" maxLength:"512" json:"entity,omitempty"`
-	TenantID  string         `query:"tenant_id" minLength:"1" maxLength:"512" json:"tenant_id,omitempty"`
-	IDPrefix  string         `query:"id_prefix" minLength:"1" maxLength:"512" json:"id_prefix,omitempty"`
-	SpawnedBy string         `query:"spawned_by" minLength:"1" maxLength:"512" json:"spawned_by,omitempty"`
-
-	Message string `query:"message" minLength:"1" maxLength:"512" json:"message,omitempty" doc:"A part of it."`
-	Pattern string `query:"pattern" minLength:"1" maxLength:"512" json:"pattern,omitempty" doc:"That of a group."`
-
-	ScheduledFrom time.Time `query:"scheduled_from" json:"scheduled_from,omitzero"`
-	ScheduledTo   time.Time `query:"scheduled_to" json:"scheduled_to,omitzero" doc:"This time is not included."`
-	FinishedFrom  time.Time `query:"finished_from" json:"finished_from,omitzero"`
-	FinishedTo    time.Time `query:"finished_to" json:"finished_to,omitzero" doc:"This time is not included."`
-}
-
-// splitStatuses reads status=A,B as status=A&status=B, because the command line writes several statuses with commas.
-// The document tells the second form alone, which generated clients use.
-func splitStatuses(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, err := url.ParseQuery(r.URL.RawQuery) // checkQuery refuses one that cannot be read
-		if given := strings.Join(query["status"], ","); err == nil && strings.Contains(given, ",") {
-			query["status"] = strings.Split(given, ",")
-			r = r.Clone(r.Context())
-			r.URL.RawQuery = query.Encode()
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func (f TaskFilter) filter() inspect.Filter {
-	return inspect.Filter{
-		Type: f.Type, Statuses: f.Status, Queue: f.Queue, Entity: f.Entity, TenantID: f.TenantID, IDPrefix: f.IDPrefix,
-		SpawnedBy: f.SpawnedBy, Message: f.Message, Pattern: f.Pattern, ScheduledFrom: f.ScheduledFrom,
-		ScheduledTo: f.ScheduledTo, FinishedFrom: f.FinishedFrom, FinishedTo: f.FinishedTo,
-	}
-}
-
 // Paging says which part of a list to read.
 type Paging struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
@@ -63,17 +20,14 @@ type Paging struct {
 }
 
 type listInput struct {
-	TaskFilter
 	Paging
-	Archived    string `query:"archived" enum:"true,false" doc:"Only archived dead letters, or no archived ones."`
-	Waiting     bool   `query:"waiting" doc:"Only tasks that wait because something, such as a host, is out of order."`
 	Order       string `query:"order" enum:"scheduled_at,finished_at,id" default:"scheduled_at"`
 	LatestFirst bool   `query:"latest_first"`
 }
 
 // TaskPage is a part of a list.
 type TaskPage struct {
-	Tasks      []Task `json:"tasks" nullable:"false" doc:"Fewer than the limit if they are larger than 4 MiB together."`
+	Tasks      []Task `json:"tasks" nullable:"false" doc:"Fewer than the limit if they are larger than 4 MiB together, or if a search by payload has read as many tasks as it may."`
 	NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
 }
 
@@ -160,13 +114,13 @@ func (a *API) registerTaskReads() {
 		Summary: "List tasks",
 		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
 			"status=FAILED&status=EXPIRED.",
-		Errors: []int{http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.FilterFields()),
 	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
-		filter := in.filter()
-		filter.Order, filter.LatestFirst, filter.Waiting = inspect.Order(in.Order), in.LatestFirst, in.Waiting
-		if in.Archived != "" {
-			filter.Archived = new(in.Archived == "true")
+		filter, err := queryFilter(ctx, inspect.FilterFields())
+		if err != nil {
+			return nil, err
 		}
+		filter.Order, filter.LatestFirst = inspect.Order(in.Order), in.LatestFirst
 		return c.list(ctx, filter, in.Paging)
 	})
 	register(a, keys.Read, huma.Operation{
@@ -230,6 +184,9 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 		}
 		filter.After = after
 	}
+	if filter.Payload != "" {
+		return c.search(ctx, filter, paging.Limit)
+	}
 	rows, shortened, err := fitting(paging.Limit+1, func(limit int) ([]store.Row, error) {
 		filter.Limit = limit // one more task tells that there is a next page
 		return c.inspector.List(ctx, c.db, filter)
@@ -245,6 +202,19 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 		answer.Body.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
 	}
 	return answer, nil
+}
+
+// search reads a page that ends early if its search has read as many tasks as one may read.
+func (c call) search(ctx context.Context, filter inspect.Filter, limit int) (*listAnswer, error) {
+	page, _, err := fitting(limit, func(limit int) (inspect.Page, error) {
+		filter.Limit = limit
+		return c.inspector.Search(ctx, c.db, filter)
+	})
+	answer := &listAnswer{Body: TaskPage{Tasks: tasksOf(page.Rows)}}
+	if page.After != nil {
+		answer.Body.NextCursor = inspect.EncodeCursor(*page.After)
+	}
+	return answer, err
 }
 
 // skipAtOnce is how many tasks the API goes past in one query.

@@ -125,7 +125,7 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 		}
 	}
 	if got := s.wants(http.StatusOK, acme, "POST", "/v1/dead-letters/retry", `{"filter": {}}`); got.text !=
-		fmt.Sprintf(`{"receipts":[{"id":"a","revision":%d,"outcome":"queued"}]}`, s.row("a").Revision) {
+		fmt.Sprintf(`{"receipts":[{"id":"a","revision":%d,"outcome":"queued"}],"selected":1}`, s.row("a").Revision) {
 		t.Errorf("retried %s", got.text)
 	}
 	if row := s.row("a"); *row.TenantID != "acme" || *row.ScheduledBy != "acme" {

@@ -1,54 +1,96 @@
 package api_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// Each verb on a task of each status answers its outcome, and the row is as the outcome says.
+// Each verb on one task, and on several by a filter, answers what the table of verbs says.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	const q, p, e, x = store.StatusQueued, store.StatusPaused, store.StatusExecuting, store.StatusCancelled
-	const done, failed, expired, skipped = store.StatusCompleted, store.StatusFailed, store.StatusExpired, store.StatusSkipped
-	for _, c := range []struct {
-		verb    string
-		before  store.Status
-		outcome string
-		after   store.Status
-	}{
-		{"cancel", q, "cancelled", x}, {"cancel", p, "cancelled", x}, {"cancel", e, "cancelled", x},
-		{"cancel", x, "unchanged", x}, {"cancel", done, "finished", done}, {"cancel", failed, "finished", failed},
-		{"pause", q, "paused", p}, {"pause", p, "unchanged", p}, {"pause", e, "paused", p},
-		{"pause", x, "finished", x}, {"pause", done, "finished", done},
-		{"resume", q, "unchanged", q}, {"resume", p, "queued", q}, {"resume", e, "unchanged", e},
-		{"resume", x, "finished", x}, {"resume", skipped, "finished", skipped},
-		{"run-now", q, "queued", q}, {"run-now", p, "queued", q}, {"run-now", e, "again", e},
-		{"run-now", x, "queued", q}, {"run-now", done, "queued", q}, {"run-now", expired, "queued", q},
-		{"retry", q, "unchanged", q}, {"retry", e, "unchanged", e}, {"retry", x, "unchanged", x},
-		{"retry", failed, "queued", q}, {"retry", expired, "queued", q}, {"retry", done, "finished", done},
-	} {
-		id := c.verb + " " + string(c.before)
-		s.run(id, func(s *service) {
-			s.make(id, c.before)
-			before := s.row(id)
-			lines := len(s.lines(id))
-			got := s.wants(200, "all", "POST", pathOf(id)+"/"+c.verb, "")
-			after := s.row(id)
-			if got.field("outcome") != c.outcome || got.field("id") != id || after.Status != c.after {
-				s.Errorf("%s, status %s; want %s and %s", got.text, after.Status, c.outcome, c.after)
+	for _, rule := range inspect.Verbs() {
+		for _, status := range []store.Status{store.StatusQueued, store.StatusExecuting, store.StatusFailed} {
+			id := rule.Path() + " " + string(status)
+			want := string(rule.EffectOn(status).Outcome)
+			s.run(id, func(s *service) {
+				s.make(id, status)
+				method, path := "POST", pathOf(id)+"/"+rule.Path()
+				if rule.Verb == inspect.Delete {
+					method, path = "DELETE", pathOf(id)
+				}
+				if want == string(store.Running) {
+					s.says(s.wants(409, "all", method, path, ""), "the task is running; cancel it first")
+					return
+				}
+				got := s.wants(200, "all", method, path, "")
+				if got.field("outcome") != want || got.field("id") != id {
+					s.Errorf("%s; want %s", got.text, want)
+				}
+				if rule.Verb == inspect.Delete {
+					s.absent(id)
+				} else if tag := s.wants(200, "all", "GET", pathOf(id), "").header.Get("ETag"); got.header.Get("ETag") != tag {
+					s.Errorf("ETag %s, and %s of the task", got.header.Get("ETag"), tag)
+				}
+			})
+		}
+		s.run("many "+string(rule.Verb), func(s *service) {
+			status := rule.Statuses[0]
+			for i := range 3 {
+				s.make(fmt.Sprintf("many %s %d", rule.Path(), i), status)
 			}
-			if tag := s.wants(200, "all", "GET", pathOf(id), "").header.Get("ETag"); got.header.Get("ETag") != tag {
-				s.Errorf("ETag %s, and %s of the task", got.header.Get("ETag"), tag)
+			path, filter := "/v1/tasks/"+rule.Path(), `{"filter": {"id_prefix": "many `+rule.Path()+`"}, "limit": 2`
+			if got := s.wants(200, "all", "POST", path, filter+`, "dry_run": true}`); got.text !=
+				`{"receipts":[],"selected":2,"more":true}` {
+				s.Errorf("dry: %s", got.text)
 			}
-			wrote := c.outcome != "unchanged" && c.outcome != "finished" && c.outcome != "running"
-			if (len(s.lines(id)) > lines) != wrote || !wrote && before.Revision != after.Revision {
-				s.Errorf("changes %q, revision %d before and %d after", s.lines(id), before.Revision, after.Revision)
+			got := s.wants(200, "all", "POST", path, filter+"}")
+			if want := string(rule.EffectOn(status).Outcome); strings.Count(got.text, `"outcome":"`+want+`"`) != 2 ||
+				!strings.HasSuffix(got.text, `"selected":2,"more":true}`) {
+				s.Errorf("%s, want twice %s", got.text, want)
 			}
 		})
+	}
+	got := s.wants(200, "all", "POST", "/v1/tasks/cancel", `{"ids": ["none", "run-now QUEUED"]}`)
+	if all := s.outcomes(got); all != "none absent, run-now QUEUED cancelled" {
+		t.Errorf("by ids: %s", all)
+	}
+}
+
+// What a call on many refuses changes nothing. Notices are the engine's.
+func TestVerbsOnManyRefuse(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.asEngine(`SELECT tasktable.schedule('{"type": "TEST"}', id => 'notice/1')`)
+	s.make("one", store.StatusQueued)
+	before := s.everything()
+	for body, says := range map[string]string{
+		`{}`:             "body must have either ids, or filter with at least one field",
+		`{"filter": {}}`: "body must have either ids, or filter with at least one field",
+		`{"ids": ["one"], "filter": {"type": "TEST"}}`:                  "body must have either ids, or filter",
+		`{"ids": ["one"], "dry_run": true}`:                             "dry_run is for a filter",
+		`{"filter": {"type": "TEST"}, "limit": 1001}`:                   "body.limit: expected number <= 1000",
+		`{"filter": {"queue": "A"}}`:                                    "filter.queue must be 1 to 64 of a-z, 0-9, inner - or _",
+		`{"filter": {"payload": "a"}}`:                                  "filter.payload must be a path and a text",
+		`{"filter": {"name": "a"}}`:                                     "body.filter.name: unexpected property",
+		`{"filter": {"type": "TEST"}, "until": "2000-01-01"}`:           "body.until: expected a time such as",
+		`{"filter": {"type": "TEST"}, "over": 5}`:                       "body.over: unexpected property",
+		`{"filter": {"status": ["LATE"]}}`:                              "body.filter.status[0]: expected value to be one of",
+		`{"filter": {"type": "TEST"}, "until": "2000-01-01T00:00:00Z"}`: "until must be a time to come",
+	} {
+		s.says(s.wants(422, "all", "POST", "/v1/tasks/pause", body), says)
+	}
+	s.wants(403, "all", "POST", "/v1/tasks/cancel", `{"ids": ["notice/1"]}`)
+	if now := s.everything(); now != before {
+		t.Errorf("refused calls changed the database from %s\nto %s", before, now)
+	}
+	if got := s.outcomes(s.wants(200, "all", "POST", "/v1/tasks/cancel", `{"filter": {"type": "TEST"}}`)); got != "one cancelled" {
+		t.Errorf("cancelled %s", got)
 	}
 }
 
@@ -84,27 +126,6 @@ func TestVerbsOfNoTask(t *testing.T) {
 		s.says(s.call("all", call[0], "/v1/tasks/%00"+call[1], ""), "id must be")
 	}
 	s.absent("none")
-}
-
-func TestDelete(t *testing.T) {
-	t.Parallel()
-	s := newService(t)
-	for _, status := range []store.Status{store.StatusQueued, store.StatusPaused, store.StatusFailed} {
-		id := string(status)
-		s.make(id, status)
-		got := s.wants(200, "all", "DELETE", pathOf(id), "")
-		if got.text != `{"id":"`+id+`","outcome":"deleted"}` || got.header.Get("ETag") != "" {
-			t.Errorf("%s, ETag %s", got.text, got.header.Get("ETag"))
-		}
-		s.absent(id)
-		s.wants(404, "all", "DELETE", pathOf(id), "")
-	}
-	s.make("running", store.StatusExecuting)
-	s.says(s.wants(409, "all", "DELETE", "/v1/tasks/running", ""), "the task is running; cancel it first")
-	if row := s.row("running"); row.Status != store.StatusExecuting {
-		t.Errorf("status %s", row.Status)
-	}
-	s.hasLines("running", "schedule created svc")
 }
 
 func TestPauseUntil(t *testing.T) {

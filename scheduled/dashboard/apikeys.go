@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,6 @@ func keysPage(ctx context.Context, v *visit) (any, error) {
 	return shown, nil
 }
 
-// revokeView asks before a key is revoked.
-type revokeView struct {
-	Key keyView
-	// Own tells that the person is signed in by this key.
-	Own bool
-	// Last tells that no other valid key lets an admin sign in.
-	Last bool
-}
-
 // revokeKey revokes the key of a number. The number and not the name says which, because another key can get the name
 // of a revoked one.
 func revokeKey(ctx context.Context, v *visit) (done, error) {
@@ -89,35 +81,64 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	asked := revokeView{Last: v.board.config.Authenticate == nil}
-	known := false
+	var revoke keyView
+	last, known := v.board.config.Authenticate == nil, false // no other valid key lets an admin sign in
 	for _, key := range found {
 		each := keyViewOf(key, v.now)
 		owner, signsIn := ownerOf(key)
 		switch {
 		case strconv.FormatInt(key.Number, 10) == v.form("number"):
-			asked.Key, known = each, true
-			asked.Last = asked.Last && signsIn && isAdmin(owner) && each.State() == "valid"
+			revoke, known = each, true
+			last = last && signsIn && isAdmin(owner) && each.State() == "valid"
 		case signsIn && isAdmin(owner) && each.State() == "valid":
-			asked.Last = false
+			last = false
 		}
 	}
 	switch {
 	case !known:
 		return done{}, problem{http.StatusNotFound, "Not found", errorView{Text: "There is no such key."}}
-	case asked.Key.RevokedAt != nil:
-		return done{}, alreadyRevoked(asked.Key.Key)
+	case revoke.RevokedAt != nil:
+		return done{}, alreadyRevoked(revoke.Key)
 	}
 	if v.form("confirmed") == "" {
-		asked.Own, err = v.isOwnKey(ctx, asked.Key.Number)
-		return done{show: "confirm-revoke", title: "Revoke a key", view: asked}, err
+		own, err := v.isOwnKey(ctx, revoke.Number)
+		return v.askToRevoke(revoke, own, last).asked("Revoke the key " + revoke.Name + "?"), err
 	}
-	revoked, err := v.board.config.Keys.Revoke(ctx, v.db, asked.Key.Name, v.person.Name)
-	if errors.Is(err, keys.ErrUnknownKey) || err == nil && revoked.Number != asked.Key.Number {
-		return done{}, alreadyRevoked(asked.Key.Key)
+	revoked, err := v.board.config.Keys.Revoke(ctx, v.db, revoke.Name, v.person.Name)
+	if errors.Is(err, keys.ErrUnknownKey) || err == nil && revoked.Number != revoke.Number {
+		return done{}, alreadyRevoked(revoke.Key)
 	}
 	said := "The key " + revoked.Name + " is revoked. Nodes may accept it for 5 more seconds."
 	return done{text: said, to: "/keys"}, err
+}
+
+// askToRevoke asks before a key is revoked. own tells that the person is signed in by it, and last that no other valid
+// key lets an admin sign in.
+func (v *visit) askToRevoke(key keyView, own, last bool) confirmation {
+	asked := confirmation{
+		Facts: []fact{
+			{Name: "Begins with", Text: key.Prefix + "…"}, {Name: "Scopes", Text: strings.Trim(fmt.Sprint(key.Scopes), "[]")},
+			{Name: "Service", Text: key.Service}, {Name: "Tenant", Text: cmp.Or(key.TenantID, "all")},
+			{Name: "Created", Text: v.exact(key.CreatedAt) + " by " + key.CreatedBy},
+			{Name: "Last used", Text: "never"},
+		},
+		Path: "/keys/revoke", Button: "Revoke " + key.Name, Danger: true, Back: "/keys",
+	}.with("number", strconv.FormatInt(key.Number, 10))
+	if key.LastUsedAt != nil {
+		asked.Facts[5].Text = v.exact(*key.LastUsedAt)
+	}
+	if own {
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "You are signed in by this key. You will be signed out, " +
+			"and you cannot sign in with it again."})
+	}
+	if last {
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. Without it " +
+			"nobody can manage keys and notices here. An operator can make another by tasktable keys create NAME --scope " +
+			"read,operate,admin."})
+	}
+	asked.Said = append(asked.Said, remark{Text: "Programs that call the API with it are refused within 5 seconds, and " +
+		"people who are signed in by it are signed out. This cannot be undone, but another key may have the name then."})
+	return asked
 }
 
 // isAdmin reports whether a person may manage keys. The pages of keys are not for tenants.

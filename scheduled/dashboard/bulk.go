@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,6 +26,7 @@ const (
 	maxBulk   = 1000 // tasks in one act, because its transaction locks each of them until its end
 	maxListed = 50   // tasks that the question names
 	maxNamed  = 5    // tasks that the sentence about the result names
+	maxKinds  = 20   // kinds of dead letters that the question names
 )
 
 // seenTask is a task as a person saw it.
@@ -36,170 +39,228 @@ type seenTask struct {
 // String is the value of the box that selects the task.
 func (s seenTask) String() string { return fmt.Sprintf("%d %s %s", s.Revision, s.Status, s.ID) }
 
-func seenTaskOf(text string) (seenTask, error) {
+func seenTaskOf(text string) (inspect.Name, error) {
 	parts := strings.SplitN(text, " ", 3)
 	if len(parts) == 3 {
 		revision, err := strconv.ParseInt(parts[0], 10, 64)
 		if err == nil && slices.Contains(store.Statuses(), store.Status(parts[1])) && validName(parts[2]) {
-			return seenTask{parts[2], revision, store.Status(parts[1])}, nil
+			return inspect.Name{ID: parts[2], Revision: revision, Status: store.Status(parts[1])}, nil
 		}
 	}
-	return seenTask{}, notValid("The field task must be a revision, a status and an id.")
+	return inspect.Name{}, notValid("The field task must be a revision, a status and an id.")
 }
 
-// bulkView asks whether to act on many tasks.
-type bulkView struct {
-	Verb    bulkVerb
-	Count   int // tasks on which the act will work
-	Amount  string
-	Groups  []bulkGroup
-	Listed  []presentTask // the first of them
-	Changed []string      // ids of tasks that somebody has changed since the list was drawn
-	Hidden  int           // changed tasks that Changed does not name
-	More    bool          // more tasks match than the act takes
-	MaxBulk int
-	Seen    []seenTask // for the form
-	Exact   bool       // the status must be the same, too
-	Input   input      // the argument of the verb, if it takes one
-	Errors  formErrors
-	Back    string
+// bulk is an act on many tasks.
+type bulk struct {
+	rule inspect.VerbRule
+	dead bool // it is of the page of dead letters
+	most int
+
+	seen   []inspect.Name // the tasks that the person has selected
+	more   bool           // more tasks match than the act takes
+	same   bool           // the status must be the same, too
+	action inspect.Action
+	inputs []input
+	wrong  formErrors
 }
 
-// bulkGroup is the tasks of a status, and what happens to them.
-type bulkGroup struct {
-	Status store.Status
-	Amount string
-	Effect string
-}
-
-// presentTask is a task as it is now.
-type presentTask struct {
-	ID       string
-	Type     string
-	Status   store.Status
-	Revision int64
-}
-
-// actOnTasks asks first, and acts when the person has confirmed it.
+// actOnTasks is an act on the page of tasks. The form says which verb.
 func actOnTasks(ctx context.Context, v *visit) (done, error) {
-	verb, known := bulkVerbOf(v.form("verb"))
+	rule, known := inspect.Verb(v.form("verb")).Rule()
 	if !known {
-		return done{}, notValid("The field verb must be cancel, pause, resume, run_now, retry, archive or delete.")
+		return done{}, notValid("The field verb must be that of a button.")
 	}
-	if err := allow(v.person, scopesOf(string(verb.Verb)), false); err != nil {
+	if err := allow(v.person, scopesOf(rule), false); err != nil {
 		return done{}, err
 	}
-	view := bulkView{
-		Verb: verb, MaxBulk: maxBulk, Exact: verb.restarts || v.form("exact") != "", Errors: formErrors{},
-		Back: v.form("back"),
-	}
-	if err := v.selected(ctx, &view); err != nil {
+	return (&bulk{rule: rule, most: maxBulk, same: v.form("exact") != ""}).act(ctx, v)
+}
+
+// act asks first, and acts when the person has confirmed it. The form of the question has what the person has seen.
+func (b *bulk) act(ctx context.Context, v *visit) (done, error) {
+	b.wrong = formErrors{}
+	if err := b.choose(ctx, v); err != nil {
 		return done{}, err
 	}
-	action := inspect.Action{Verb: verb.Verb}
-	view.Input = v.argumentOf(&action, view.Errors)
-	if v.form("confirmed") == "" || len(view.Errors) > 0 {
-		return v.ask(ctx, view)
+	if b.readArguments(v); v.form("confirmed") == "" || len(b.wrong) > 0 {
+		return b.ask(ctx, v)
 	}
-	return v.applyTo(ctx, view, action)
-}
-
-// argumentOf reads the argument of the verb, if it takes one, and returns its field.
-func (v *visit) argumentOf(action *inspect.Action, wrong formErrors) (one input) {
-	switch action.Verb {
-	case inspect.Pause:
-		one = input{Name: "until", Label: "Paused until", List: "moments", Hint: "Empty: until somebody resumes " +
-			"them. Otherwise a time in the zone " + v.look.zone.String() + ", such as 2026-11-21 18:00, or +1h."}
-		var err error
-		action.Until, err = when.Time(v.form("until"), v.now, v.look.zone)
-		if err == nil && !action.Until.IsZero() && !action.Until.After(v.now) {
-			err = errors.New("must be a time to come")
-		}
-		wrong.note("until", err)
-	case inspect.Archive:
-		one = input{Name: "note", Label: "Note", Hint: "What was done about it, for those who ask later."}
-		if action.Note = v.form("note"); !validLongText(action.Note) {
-			wrong.note("note", errLongText)
-		}
-	}
-	one.Value, one.Error = v.form(one.Name), wrong[one.Name]
-	return one
-}
-
-// selected reads which tasks the person has selected: each by its box, or all that match the filter.
-func (v *visit) selected(ctx context.Context, view *bulkView) error {
-	if v.form("all") != "" {
-		return v.allThatMatch(ctx, view)
-	}
-	for _, text := range v.request.PostForm["task"] {
-		seen, err := seenTaskOf(text)
+	on := inspect.Targets{Seen: b.seen, SameStatus: b.same}
+	if b.dead { // those that have failed once more are left alone
+		asOf, err := time.Parse(time.RFC3339Nano, v.form("as_of"))
 		if err != nil {
-			return err
+			return done{}, notValid("as_of must be a time in RFC 3339")
 		}
-		if err := reserved(v.person, seen.ID, ""); err != nil {
-			return err
-		}
-		view.Seen = append(view.Seen, seen)
+		on.Filter = new(inspect.DeadLetters())
+		on.Filter.FinishedTo = asOf
 	}
-	slices.SortFunc(view.Seen, func(a, b seenTask) int { return strings.Compare(a.ID, b.ID) })
-	view.Seen = slices.CompactFunc(view.Seen, func(a, b seenTask) bool { return a.ID == b.ID })
+	did, err := v.inspector.Do(ctx, v.db, b.action, on)
+	if err != nil {
+		return done{}, err
+	}
+	return b.done(v, did.Receipts), nil
+}
+
+// done tells what was done. It names the tasks that were left alone, or else the changed ones if they are few.
+func (b *bulk) done(v *visit, receipts []store.Receipt) done {
+	changed := make(map[string]bool, len(receipts))
+	var named []string
+	for _, receipt := range receipts {
+		changed[receipt.ID] = true
+		named = append(named, receipt.ID)
+	}
+	var left []string
+	for _, seen := range b.seen {
+		if !changed[seen.ID] {
+			left = append(left, seen.ID)
+		}
+	}
+	made := done{text: b.rule.Told("", receipts, len(left)), tasks: left, to: b.back(v)}
+	if len(left) == 0 && len(named) <= maxNamed && b.rule.Verb != inspect.Delete {
+		made.tasks = named
+	}
+	if len(made.tasks) > maxNamed {
+		made.text += fmt.Sprintf(", of which these are the first %d", maxNamed)
+		made.tasks = made.tasks[:maxNamed]
+	}
+	if len(made.tasks) == 0 {
+		made.text += "."
+	}
+	return made
+}
+
+// back is the page from which the tasks were selected.
+func (b *bulk) back(v *visit) string {
+	if b.dead {
+		return v.board.localPath(cmp.Or(v.form("back"), "/dead"))
+	}
+	return v.board.localPath(v.form("back"))
+}
+
+// readArguments reads the arguments of the verb, and makes their inputs.
+func (b *bulk) readArguments(v *visit) {
+	b.action.Verb = b.rule.Verb
+	for _, argument := range b.rule.Takes {
+		one := input{Name: argument, Value: v.form(argument)}
+		var err error
+		switch argument {
+		case "until":
+			one.Label, one.List = "Paused until", "moments"
+			one.Hint = "Empty: until somebody resumes them. Otherwise a time in the zone " + v.look.zone.String() +
+				", such as 2026-11-21 18:00, or +1h."
+			b.action.Until, err = when.Time(one.Value, v.now, v.look.zone)
+			if err == nil && !b.action.Until.IsZero() && !b.action.Until.After(v.now) {
+				err = errors.New("must be a time to come")
+			}
+		case "note":
+			one.Label, one.Hint = "Note", "What was done about it, for those who ask later."
+			if b.action.Note = one.Value; len(one.Value) > inspect.MaxNote {
+				err = errors.New("must be at most 4096 bytes of UTF-8 without NUL")
+			}
+		case "over":
+			one.Label, one.Choices = "Due", chosen(spreads, one.Value)
+			if b.action.Over, err = time.ParseDuration(cmp.Or(one.Value, "0s")); err != nil {
+				err = errors.New("must be a duration such as 10m")
+			}
+		}
+		b.wrong.note(argument, err)
+		one.Error = b.wrong[argument]
+		b.inputs = append(b.inputs, one)
+	}
+}
+
+// spreads are the times over which tasks are retried.
+var spreads = []choice{
+	{Value: "", Label: "all at once"}, {Value: "1m", Label: "one after the other, over 1 minute"},
+	{Value: "10m", Label: "one after the other, over 10 minutes"},
+	{Value: "1h", Label: "one after the other, over 1 hour"},
+	{Value: "12h", Label: "one after the other, over 12 hours"},
+}
+
+// choose reads which tasks the person has selected: each by its box, all that match the filter, or groups of dead
+// letters. The form of the question names them all.
+func (b *bulk) choose(ctx context.Context, v *visit) (err error) {
+	switch given := v.form("seen"); {
+	case given != "":
+		if json.Unmarshal([]byte(given), &b.seen) != nil || len(b.seen) == 0 {
+			return notValid("seen must be a list of tasks")
+		}
+	case b.dead:
+		err = b.chooseDead(ctx, v)
+	case v.form("all") != "":
+		err = b.allThatMatch(ctx, v)
+	default:
+		for _, text := range v.request.PostForm["task"] {
+			seen, err := seenTaskOf(text)
+			if err != nil {
+				return err
+			}
+			b.seen = append(b.seen, seen)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(b.seen, func(one, two inspect.Name) int {
+		if b.dead {
+			return 0 // they stay in the order in which they ended
+		}
+		return strings.Compare(one.ID, two.ID)
+	})
+	b.seen = slices.CompactFunc(b.seen, func(one, two inspect.Name) bool { return one.ID == two.ID })
 	switch {
-	case len(view.Seen) == 0:
-		return notValid("No task is selected. Select at least one. Nothing was done.")
-	case len(view.Seen) > maxBulk:
-		return notValid(fmt.Sprintf("Select at most %s tasks. Nothing was done.", words.Count(maxBulk, false)))
+	case len(b.seen) == 0:
+		return notValid("No task is selected on which " + strings.ToLower(b.rule.Label) + " works. Nothing was done.")
+	case len(b.seen) > b.most:
+		return notValid(fmt.Sprintf("Select at most %s tasks. Nothing was done.", words.Count(b.most, false)))
+	}
+	for _, seen := range b.seen {
+		if err := reserved(v.person, seen.ID, ""); err != nil && !b.dead {
+			return err
+		}
 	}
 	return nil
 }
 
 // allThatMatch selects the first tasks that match the filter of the list, in its order.
-func (v *visit) allThatMatch(ctx context.Context, view *bulkView) error {
+func (b *bulk) allThatMatch(ctx context.Context, v *visit) error {
 	values, err := url.ParseQuery(strings.TrimPrefix(v.form("filter"), "?"))
 	if err != nil {
 		return notValid("The field filter must be the parameters of an address.")
 	}
-	filter, wrong := filterOf(values, v.now, v.look.zone)
+	filter, wrong := v.filterOf(values)
 	if len(wrong) > 0 {
 		return notValid("The filter is not valid. Nothing was done.")
 	}
-	view.Exact = view.Exact || len(filter.Statuses) > 0
-	if len(filter.Statuses) == 0 {
-		filter.Statuses = view.Verb.statuses
-	}
-	if view.Verb.Verb == inspect.Retry || view.Verb.Verb == inspect.Archive {
-		filter.Archived = new(false)
-	}
-	filter.After, filter.Limit = nil, maxBulk+1
-	names, err := v.inspector.Names(ctx, v.db, filter)
-	if err != nil {
+	b.same = b.same || len(filter.Statuses) > 0
+	filter.After, filter.Limit = nil, b.most
+	if b.seen, b.more, _, err = v.inspector.Choose(ctx, v.db, b.rule.Verb, filter); err != nil {
 		return err
 	}
-	view.More = len(names) > maxBulk
-	ids := make([]string, 0, maxBulk)
-	for _, name := range names[:min(len(names), maxBulk)] {
-		ids = append(ids, name.ID)
-	}
-	present, err := v.present(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		if task, known := present[id]; known && reserved(v.person, id, task.Type) == nil {
-			view.Seen = append(view.Seen, seenTask{id, task.Revision, task.Status})
-		}
-	}
-	if len(view.Seen) == 0 {
-		return notValid("No task matches on which " + strings.ToLower(view.Verb.Label) + " works. Nothing was done.")
-	}
+	b.seen = slices.DeleteFunc(b.seen, func(name inspect.Name) bool {
+		return reserved(v.person, name.ID, name.Type) != nil
+	})
 	return nil
 }
 
+// presentTask is a task as it is now.
+type presentTask struct {
+	inspect.Name
+
+	Archived bool
+}
+
 const presentSQL = `
-SELECT t.id::text AS id, t.type::text AS type, t.status::text AS status, t.revision
+SELECT t.id::text AS id, t.type::text AS type, t.status::text AS status, t.revision, t.archived_at IS NOT NULL AS archived,
+    tasktable.message_pattern(t.message) AS pattern
 FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))`
 
 // present reads tasks as they are now.
-func (v *visit) present(ctx context.Context, ids []string) (map[string]presentTask, error) {
+func (v *visit) present(ctx context.Context, tasks []inspect.Name) (map[string]presentTask, error) {
+	ids := make([]string, len(tasks))
+	for i, task := range tasks {
+		ids[i] = task.ID
+	}
 	encoded, err := json.Marshal(ids)
 	if err != nil {
 		return nil, fmt.Errorf("encode %d ids: %w", len(ids), err)
@@ -220,92 +281,101 @@ func (v *visit) present(ctx context.Context, ids []string) (map[string]presentTa
 }
 
 // ask shows what will happen, and changes nothing.
-func (v *visit) ask(ctx context.Context, view bulkView) (done, error) {
-	ids := make([]string, len(view.Seen))
-	for i, seen := range view.Seen {
-		ids[i] = seen.ID
-	}
-	present, err := v.present(ctx, ids)
+func (b *bulk) ask(ctx context.Context, v *visit) (done, error) {
+	present, err := v.present(ctx, b.seen)
 	if err != nil {
 		return done{}, err
 	}
-	counts := map[store.Status]int{}
-	for i, seen := range view.Seen {
+	var left []string
+	var now []seenTask
+	var names []inspect.Name
+	for _, seen := range b.seen {
 		task, known := present[seen.ID]
-		if !known || task.Revision != seen.Revision {
-			view.Changed = append(view.Changed, seen.ID)
+		if !known || seen.Revision != 0 && task.Revision != seen.Revision ||
+			b.dead && (task.Archived || !slices.Contains(b.rule.Statuses, task.Status)) {
+			left = append(left, seen.ID)
 			continue
 		}
-		view.Seen[i].Status = task.Status // this is what the person sees now
-		counts[task.Status]++
-		if view.Count++; len(view.Listed) < maxListed {
-			view.Listed = append(view.Listed, task)
-		}
+		names = append(names, task.Name)
+		now = append(now, seenTask{task.ID, task.Revision, task.Status}) // this is what the person sees now
 	}
-	view.Amount = amount(view.Count, "task", "tasks")
-	view.Hidden = max(0, len(view.Changed)-maxListed)
-	view.Changed = view.Changed[:min(len(view.Changed), maxListed)]
-	for _, status := range store.Statuses() {
-		if counts[status] > 0 {
-			view.Groups = append(view.Groups, bulkGroup{status, amount(counts[status], "task", "tasks"),
-				view.Verb.effectOn(status)})
-		}
-	}
-	asked := done{show: "confirm-tasks", title: view.Verb.Label + " " + view.Amount + "?", view: view}
-	if len(view.Errors) > 0 {
-		asked.status = http.StatusUnprocessableEntity
-	}
-	return asked, nil
-}
-
-// lockSeenSQL locks the tasks that are still as the person saw them. It locks them in the order in which every bulk
-// call does, so that two calls do not deadlock.
-const lockSeenSQL = `
-SELECT t.id::text FROM tasktable.scheduled_tasks AS t
-JOIN jsonb_to_recordset($1::text::jsonb) AS seen (id text, revision bigint, status text)
-    ON seen.id = t.id AND seen.revision = t.revision AND (NOT $2::text::boolean OR seen.status = t.status)
-ORDER BY t.id || '~' FOR NO KEY UPDATE OF t`
-
-// applyTo applies the verb to the tasks that are still as the person saw them.
-func (v *visit) applyTo(ctx context.Context, view bulkView, action inspect.Action) (done, error) {
-	encoded, err := json.Marshal(view.Seen)
+	encoded, err := json.Marshal(now)
 	if err != nil {
-		return done{}, fmt.Errorf("encode %d tasks: %w", len(view.Seen), err)
+		return done{}, fmt.Errorf("encode %d tasks: %w", len(now), err)
 	}
-	rows, err := v.db.Query(ctx, v.board.schema.SQL(lockSeenSQL), string(encoded), strconv.FormatBool(view.Exact))
-	if err != nil {
-		return done{}, fmt.Errorf("lock %d tasks: %w", len(view.Seen), err)
+	title := b.rule.Label + " " + b.amount(len(names))
+	asked := confirmation{
+		Said: b.remarks(left), Facts: b.facts(names), Names: names[:min(len(names), maxListed)], Of: len(names),
+		Path: "/tasks/act", Inputs: b.inputs, Danger: b.rule.Danger, Back: b.back(v),
+	}.with("verb", string(b.rule.Verb), "seen", string(encoded), "back", v.form("back"))
+	if b.dead {
+		asked = asked.with("as_of", v.now.UTC().Format(time.RFC3339Nano))
+		asked.Path = "/dead/" + b.rule.Path()
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return done{}, fmt.Errorf("lock %d tasks: %w", len(view.Seen), err)
+	if b.same {
+		asked = asked.with("exact", "1")
 	}
-	receipts, err := v.inspector.Apply(ctx, v.db, action, ids, inspect.Filter{})
-	if err != nil {
-		return done{}, err
+	if len(names) > 0 {
+		asked.Button = title
 	}
-	same := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		same[id] = true
-	}
-	var changed []string
-	for _, seen := range view.Seen {
-		if !same[seen.ID] {
-			changed = append(changed, seen.ID)
-		}
-	}
-	made := done{text: view.Verb.told(receipts, len(changed)), tasks: changed}
-	if len(changed) == 0 && len(ids) <= maxNamed && view.Verb.Verb != inspect.Delete {
-		made.tasks = ids
-	}
-	if len(made.tasks) > maxNamed {
-		made.text += fmt.Sprintf(", of which these are the first %d", maxNamed)
-		made.tasks = made.tasks[:maxNamed]
-	}
-	if len(made.tasks) == 0 {
-		made.text += "."
+	made := asked.asked(title + "?")
+	if len(b.wrong) > 0 {
+		made.status = http.StatusUnprocessableEntity
 	}
 	return made, nil
+}
+
+func (b *bulk) amount(n int) string {
+	if b.dead {
+		return amount(n, "dead letter", "dead letters")
+	}
+	return amount(n, "task", "tasks")
+}
+
+// remarks tell what the act leaves out.
+func (b *bulk) remarks(left []string) (said []remark) {
+	if b.more {
+		said = append(said, remark{Tone: "warn", Text: fmt.Sprintf(
+			"More than %s match. One act takes at most %s. These are the first of the list. Do it again for the rest.",
+			b.amount(b.most), words.Count(b.most, false))})
+	}
+	if len(left) > 0 {
+		said = append(said, remark{Tone: "warn", Tasks: left[:min(len(left), maxListed)],
+			Text: "Changed since the list was drawn, and therefore left alone:"})
+	}
+	return said
+}
+
+// facts tell what happens to the tasks of each status, and what went wrong with dead letters.
+func (b *bulk) facts(names []inspect.Name) (facts []fact) {
+	counts, kinds := map[store.Status]int{}, map[inspect.Name]int{}
+	for _, name := range names {
+		counts[name.Status]++
+		kinds[inspect.Name{Type: name.Type, Status: name.Status, Pattern: name.Pattern}]++
+	}
+	for _, status := range store.Statuses() {
+		if counts[status] > 0 {
+			facts = append(facts, fact{status, b.amount(counts[status]), "Each " + b.rule.EffectOn(status).Text + "."})
+		}
+	}
+	if !b.dead {
+		return facts
+	}
+	sorted := make([]inspect.Name, 0, len(kinds))
+	for kind := range kinds {
+		sorted = append(sorted, kind)
+	}
+	slices.SortFunc(sorted, func(one, two inspect.Name) int {
+		return cmp.Or(kinds[two]-kinds[one], strings.Compare(one.Type+one.Pattern, two.Type+two.Pattern))
+	})
+	for _, kind := range sorted[:min(len(sorted), maxKinds)] {
+		facts = append(facts, fact{kind.Status, words.Count(kinds[kind], false) + " of " + kind.Type,
+			cmp.Or(kind.Pattern, "no message")})
+	}
+	if more := len(sorted) - maxKinds; more > 0 {
+		facts = append(facts, fact{nil, "", fmt.Sprintf("And %d more kinds.", more)})
+	}
+	return facts
 }
 
 // hasCode reports whether Postgres refused a statement with a code.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,86 +21,91 @@ const (
 
 func (d *Dashboard) registerDeadLetters(mux *http.ServeMux) {
 	d.page(page{path: "/dead", template: "dead", title: "Dead letters"}, deadPage)
-	for _, verb := range []inspect.Verb{inspect.Retry, inspect.Archive} {
-		d.act(mux, act{path: "/dead/" + string(verb), needs: Operate, many: true},
-			func(ctx context.Context, v *visit) (done, error) { return actOnDead(ctx, v, verb) })
+	for _, rule := range inspect.Verbs() {
+		if rule.Dead {
+			d.act(mux, act{path: "/dead/" + rule.Path(), needs: Operate, many: true},
+				func(ctx context.Context, v *visit) (done, error) {
+					return (&bulk{rule: rule, dead: true, most: maxDeadAct}).act(ctx, v)
+				})
+		}
 	}
 }
 
-// deadQuery is what a page of dead letters is about. Its fields are parameters of the page's address, and hidden fields
-// of its form.
-type deadQuery struct {
-	Type, Status, Queue, Tenant, Entity, Message, Pattern string
+// deadQuery is what a page of dead letters is about: parameters of the page's address, and hidden fields of its form.
+// They are the fields of a filter, and
+//   - since: a key of deadSince,
+//   - by: entity or tenant, if the groups are by this field, too, and task for a list instead of groups,
+//   - archived.
+type deadQuery struct{ url.Values }
 
-	Since    string // a key of deadSince
-	By       string // entity or tenant: the groups are by this field, too; task: a list instead of groups
-	Archived bool
-}
+var sinceChoices = []choice{{Value: "", Label: "at any time"}, {Value: "1h", Label: "in the last hour"},
+	{Value: "1d", Label: "in the last 24 hours"}, {Value: "7d", Label: "in the last 7 days"},
+	{Value: "30d", Label: "in the last 30 days"}}
 
 // deadSince has the choices of how long ago a dead letter ended at most.
 var deadSince = map[string]time.Duration{
 	"": 0, "1h": time.Hour, "1d": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour,
 }
 
-func deadQueryOf(values url.Values) deadQuery {
-	q := deadQuery{
-		Type: values.Get("type"), Status: values.Get("status"), Queue: values.Get("queue"),
-		Tenant: values.Get("tenant"), Entity: values.Get("entity"), Message: values.Get("message"),
-		Pattern: values.Get("pattern"), Since: values.Get("since"), By: values.Get("by"),
-		Archived: values.Get("archived") != "",
+func deadQueryOf(given url.Values) deadQuery {
+	q := deadQuery{url.Values{}}
+	for _, name := range append(fieldNames(inspect.DeadLetterFields()), "since", "by", "archived") {
+		if texts := slices.DeleteFunc(slices.Clone(given[name]), func(s string) bool { return s == "" }); len(texts) > 0 {
+			q.Values[name] = texts
+		}
 	}
-	if q.Message+q.Pattern != "" { // the address of a group
-		q.By = "task"
+	if q.Get("message")+q.Get("pattern") != "" { // the address of a group
+		q.Set("by", "task")
 	}
 	return q
 }
 
-// pairs are names and values by turns, as Dashboard.link takes them.
-func (q deadQuery) pairs() []string {
-	archived := ""
-	if q.Archived {
-		archived = "1"
+func fieldNames(fields []inspect.FilterField) []string {
+	names := make([]string, len(fields))
+	for i, field := range fields {
+		names[i] = field.Name
 	}
-	return []string{"type", q.Type, "status", q.Status, "queue", q.Queue, "tenant", q.Tenant, "entity", q.Entity,
-		"message", q.Message, "pattern", q.Pattern, "since", q.Since, "by", q.By, "archived", archived}
+	return names
 }
 
-// Fields are the hidden fields with which a form tells what its page is about.
-func (q deadQuery) Fields() map[string]string {
-	fields, pairs := map[string]string{}, q.pairs()
+// but returns the query with other values, which are names and values by turns.
+func (q deadQuery) but(pairs ...string) deadQuery {
+	other := deadQuery{maps.Clone(q.Values)}
 	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			fields[pairs[i]] = pairs[i+1]
+		if other.Del(pairs[i]); pairs[i+1] != "" {
+			other.Set(pairs[i], pairs[i+1])
 		}
 	}
-	return fields
+	return other
 }
+
+// link is the address of the page.
+func (q deadQuery) link(v *visit) string { return v.board.link("/dead") + question(q.Values) }
+
+// Archived reports whether the page has the archived dead letters.
+func (q deadQuery) Archived() bool { return q.Get("archived") != "" }
 
 // Listed reports whether the page lists dead letters one by one.
-func (q deadQuery) Listed() bool { return q.By == "task" }
+func (q deadQuery) Listed() bool { return q.Get("by") == "task" }
 
 // Filtered reports whether the page leaves some dead letters out.
-func (q deadQuery) Filtered() bool {
-	return q.Type+q.Status+q.Queue+q.Tenant+q.Entity+q.Message+q.Pattern+q.Since != ""
-}
+func (q deadQuery) Filtered() bool { return len(q.but("by", "", "archived", "").Values) > 0 }
 
-func (q deadQuery) filter(now time.Time) (inspect.Filter, error) {
-	filter := inspect.DeadLetters()
-	filter.Type, filter.Queue, filter.TenantID, filter.Entity = q.Type, q.Queue, q.Tenant, q.Entity
-	filter.Message, filter.Pattern, filter.Archived = q.Message, q.Pattern, &q.Archived
-	switch status := store.Status(q.Status); status {
-	case "":
-	case store.StatusFailed, store.StatusExpired:
-		filter.Statuses = []store.Status{status}
-	default:
-		return filter, notValid("status must be FAILED or EXPIRED")
+func (q deadQuery) filter(v *visit) (inspect.Filter, error) {
+	filter, wrong := v.filterFields(inspect.DeadLetterFields(), q.Values)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		return filter, notValid(name + strings.TrimPrefix(wrong[name], "It"))
 	}
-	since, known := deadSince[q.Since]
+	dead := inspect.DeadLetters()
+	if filter.Order, filter.Archived = dead.Order, new(q.Archived()); len(filter.Statuses) == 0 {
+		filter.Statuses = dead.Statuses
+	}
+	since, known := deadSince[q.Get("since")]
 	if !known {
 		return filter, notValid("since must be 1h, 1d, 7d or 30d")
 	}
 	if since > 0 {
-		filter.FinishedFrom = now.Add(-since)
+		filter.FinishedFrom = v.now.Add(-since)
 	}
 	return filter, nil
 }
@@ -107,6 +113,8 @@ func (q deadQuery) filter(now time.Time) (inspect.Filter, error) {
 // deadView shows dead letters, by what went wrong or one by one.
 type deadView struct {
 	Query deadQuery
+	Form  filterForm
+	Since []choice
 	Chips []chip
 	Count int
 	More  bool // there are more than Count
@@ -130,16 +138,17 @@ func (q deadQuery) chips(v *visit) []chip {
 		if by.name == "tenant" && v.person.Tenant != "" {
 			continue
 		}
-		other := q
-		if other.By = by.name; by.name != "task" {
-			other.Message, other.Pattern = "", "" // they are those of a list
+		other := q.but("by", by.name)
+		if by.name != "task" {
+			other = other.but("message", "", "pattern", "") // they are those of a list
 		}
-		href := v.board.link("/dead", other.pairs()...)
-		chips = append(chips, chip{Label: by.text, Href: href, Current: q.By == by.name})
+		chips = append(chips, chip{Label: by.text, Href: other.link(v), Current: q.Get("by") == by.name})
 	}
-	other := q
-	other.Archived = !q.Archived
-	return append(chips, chip{Label: "Archived", Href: v.board.link("/dead", other.pairs()...), Current: q.Archived})
+	archived := q.but("archived", "1")
+	if q.Archived() {
+		archived = q.but("archived", "")
+	}
+	return append(chips, chip{Label: "Archived", Href: archived.link(v), Current: q.Archived()})
 }
 
 // deadGroup is a group of dead letters, with the address of its list.
@@ -154,7 +163,9 @@ type deadGroup struct {
 func deadPage(ctx context.Context, v *visit) (any, error) {
 	view := deadView{Query: deadQueryOf(v.values())}
 	view.Chips = view.Query.chips(v)
-	filter, err := view.Query.filter(v.now)
+	view.Form = v.filterForm(inspect.DeadLetterFields(), view.Query.Values, nil)
+	view.Since = chosen(sinceChoices, view.Query.Get("since"))
+	filter, err := view.Query.filter(v)
 	if err != nil {
 		return nil, err
 	}
@@ -189,37 +200,27 @@ func (view *deadView) list(ctx context.Context, v *visit, filter inspect.Filter)
 
 func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter) error {
 	filter.Limit = maxDeadGroups + 1
-	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.By))
+	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.Get("by")))
 	view.MoreGroups = len(groups) > maxDeadGroups
 	if len(groups) > 0 {
 		view.Count = groups[0].Total
 	}
 	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
-		of := view.Query
-		of.By, of.Type, of.Status, of.Pattern = "task", group.Type, string(group.Status), group.Pattern
-		of.Entity, of.Tenant = cmp.Or(valueOr(group.Entity), of.Entity), cmp.Or(valueOr(group.TenantID), of.Tenant)
+		of := view.Query.but("by", "task", "type", group.Type, "status", string(group.Status), "pattern", group.Pattern,
+			"entity", cmp.Or(valueOr(group.Entity), view.Query.Get("entity")),
+			"tenant", cmp.Or(valueOr(group.TenantID), view.Query.Get("tenant")))
 		one := deadGroup{Group: group, Row: strings.Join([]string{
 			group.Type, string(group.Status), valueOr(group.Entity), valueOr(group.TenantID), group.Pattern,
 		}, " ")}
 		// No filter finds the tasks without an entity or a tenant.
-		by := view.Query.By
+		by := view.Query.Get("by")
 		if by == "" || by == "entity" && group.Entity != nil || by == "tenant" && group.TenantID != nil {
-			one.Key = valuesOf(of.pairs()).Encode()
+			one.Key = of.Encode()
 			if group.Pattern != "" {
-				one.Link = v.board.link("/dead", of.pairs()...)
+				one.Link = of.link(v)
 			}
 		}
 		view.Groups = append(view.Groups, one)
 	}
 	return err
-}
-
-func valuesOf(pairs []string) url.Values {
-	values := url.Values{}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			values.Set(pairs[i], pairs[i+1])
-		}
-	}
-	return values
 }

@@ -116,7 +116,7 @@ func TestDeadLettersAreShown(t *testing.T) {
 	b.get("/dead?archived=1&by=task").wants(t, http.StatusOK, "the server &lt;i&gt;was&lt;/i&gt; down").lacks(t,
 		"Retry")
 	for path, rule := range map[string]string{
-		"/dead?status=QUEUED": "Status must be FAILED or EXPIRED.",
+		"/dead?status=QUEUED": "Status must be one or several of FAILED, EXPIRED.",
 		"/dead?since=2y":      "Since must be 1h, 1d, 7d or 30d.",
 		"/dead?by=colour":     "must be entity or tenant", "/dead?by=task&after=x": "After must be",
 		"/dead?queue=%00": "queue",
@@ -132,7 +132,7 @@ func TestDeadLettersForReaders(t *testing.T) {
 	b.exec(someDead)
 	b.signIn(keys.NewKey{Name: "reader", Scopes: []keys.Scope{keys.Read}})
 	b.get("/dead").wants(t, http.StatusOK, "421 try later", `href="/admin/tasks/mail-1"`).lacks(t, "<button>Retry",
-		"checkbox")
+		`type="checkbox" name="id"`, `type="checkbox" name="group"`)
 	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusForbidden, "This needs the scope operate.")
 }
 
@@ -145,13 +145,13 @@ func TestDeadLettersOfATenant(t *testing.T) {
 		t.Errorf("a tenant sees %s", rows)
 	}
 	confirm := b.post("/dead/retry", "all", "1").wants(t, http.StatusOK, "Retry 2 dead letters?")
-	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK, "Retried 2 dead letters.")
+	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK, "2 tasks are due now, with all attempts")
 	if got := b.author("mail-1"); got != "retry by acme-ops" {
 		t.Errorf("retried: %s", got)
 	}
 	// The ids of another tenant's dead letters are left alone, even if somebody knows them.
-	b.post("/dead/retry", "confirmed", "1", "as_of", "2100-01-01T00:00:00Z", "ids", `["mail-3"]`).wants(t,
-		http.StatusOK, "Retried 0 dead letters. 1 had changed meanwhile and were left alone: mail-3")
+	b.post("/dead/retry", "confirmed", "1", "as_of", "2100-01-01T00:00:00Z", "seen", `[{"id": "mail-3"}]`).wants(t,
+		http.StatusOK, "1 task had changed meanwhile and was left alone: mail-3")
 }
 
 func TestRetryOfDeadLettersOverATime(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRetryOfDeadLettersOverATime(t *testing.T) {
 	b.exec(someDead)
 	asked := b.post("/dead/retry", "all", "1", "type", "MAIL").wants(t, http.StatusOK, "one after the other, over 1 hour")
 	form := append(hidden(asked), "over", "1h")
-	b.post("/dead/retry", form...).wants(t, http.StatusOK, "Retried 4 dead letters.")
+	b.post("/dead/retry", form...).wants(t, http.StatusOK, "4 tasks are due now, with all attempts")
 	const spread = `SELECT 1 / (max(next_attempt_at) - min(next_attempt_at) BETWEEN '44 minutes' AND '46 minutes')::int
 		FROM tasktable.scheduled_tasks WHERE type = 'MAIL' AND status = 'QUEUED'`
 	b.exec(spread)
@@ -203,7 +203,7 @@ func TestActsOnDeadLetters(t *testing.T) {
 					t.Fatalf("asked, and %s are left", b.dead())
 				}
 				got := b.post("/dead/"+verb, append(hidden(confirm), "note", "dealt with")...).wants(t, http.StatusOK,
-					map[string]string{"retry": "Retried ", "archive": "Archived "}[verb]+c.asked+".").lacks(t, "alone")
+					map[string]string{"retry": "due now", "archive": "archived"}[verb]).lacks(t, "had changed meanwhile")
 				if got.path != "/dead?by=task" {
 					t.Errorf("led to %s", got.path)
 				}
@@ -252,11 +252,11 @@ func TestDeadLettersThatChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.post("/dead/retry", hidden(confirm)...).wants(t, http.StatusOK,
-		"Retried 1 dead letter. 3 had changed meanwhile and were left alone: mail-4 , mail-2 , mail-1")
+		"1 task is due now, with all attempts; 3 tasks had changed meanwhile and were left alone: mail-4 , mail-2 , mail-1")
 	if b.row("mail-3").Status != store.StatusQueued || b.row("mail-2").Status != store.StatusFailed {
 		t.Error("the wrong ones were retried")
 	}
-	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusOK, "None of them is a dead letter any more.")
+	b.post("/dead/retry", "id", "mail-1").wants(t, http.StatusOK, "Nothing is left to do.")
 }
 
 func TestBadFormsOfDeadLetters(t *testing.T) {
@@ -268,19 +268,16 @@ func TestBadFormsOfDeadLetters(t *testing.T) {
 		many.Add("group", "type=MAIL")
 	}
 	for rule, fields := range map[string][]string{
-		"At least one of them must be selected.": {"type", "MAIL"},
-		"Status must be FAILED or EXPIRED.":      {"all", "1", "status", "QUEUED"},
-		"Group must be as the page has it.":      {"only", "%zz"},
-		"Ids must be a list of 1 to 10000 ids.":  {"confirmed", "1", "ids", "[]"},
-		"As_of must be a time in RFC 3339.":      {"confirmed", "1", "ids", `["mail-1"]`},
-		"Note must be at most 4096 bytes of UTF-8 without NUL.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+		"No task is selected on which archive works.":       {"type", "MAIL"},
+		"Status must be one or several of FAILED, EXPIRED.": {"all", "1", "status", "QUEUED"},
+		"Group must be as the page has it.":                 {"only", "%zz"},
+		"Seen must be a list of tasks.":                     {"confirmed", "1", "seen", "[]"},
+		"As_of must be a time in RFC 3339.":                 {"confirmed", "1", "seen", `[{"id": "mail-1"}]`},
+		"It must be at most 4096 bytes of UTF-8 without NUL.": {"confirmed", "1", "seen", `[{"id": "mail-1"}]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", strings.Repeat("x", 4097)},
-		"over is for retry alone": {"confirmed", "1", "ids", `["mail-1"]`, "as_of", "2100-01-01T00:00:00Z", "over", "1m"},
-		"Over must be a duration such as 10m.": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
-			"2100-01-01T00:00:00Z", "over", "soon"},
-		"Note must be UTF-8 without NUL": {"confirmed", "1", "ids", `["mail-1"]`, "as_of",
+		"Note must be UTF-8 without NUL": {"confirmed", "1", "seen", `[{"id": "mail-1"}]`, "as_of",
 			"2100-01-01T00:00:00Z", "note", "\x00"},
-		"id must be 1 to 512 bytes": {"confirmed", "1", "ids", `[""]`, "as_of", "2100-01-01T00:00:00Z"},
+		"id must be 1 to 512 bytes": {"confirmed", "1", "seen", `[{"id": ""}]`, "as_of", "2100-01-01T00:00:00Z"},
 	} {
 		b.post("/dead/archive", fields...).wants(t, http.StatusUnprocessableEntity, rule)
 	}
@@ -313,8 +310,8 @@ func TestManyDeadLetters(t *testing.T) {
 		t.Errorf("the next page has %s", got)
 	}
 	confirm := b.post("/dead/archive", "all", "1").wants(t, http.StatusOK, "Archive 10 000 dead letters?",
-		"One act changes at most 10 000: those that ended first.", "And 10 more kinds.", "The first 20 of them")
-	b.post("/dead/archive", hidden(confirm)...).wants(t, http.StatusOK, "Archived 10 000 dead letters.")
+		"One act takes at most 10 000.", "And 10 more kinds.", "The first 50")
+	b.post("/dead/archive", hidden(confirm)...).wants(t, http.StatusOK, "10000 tasks are archived.")
 	if got := b.dead(); got != "dead-10001" {
 		t.Errorf("left: %s", got)
 	}

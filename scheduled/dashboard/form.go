@@ -14,6 +14,7 @@ type input struct {
 	List                      string // the id of a list with suggestions
 	Type                      string // of the input; "" is text, and textarea is one of several lines
 	Choices                   []choice
+	Box                       bool // a box to tick, for true
 }
 
 // choice is one of several values of a field.

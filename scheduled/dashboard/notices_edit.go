@@ -110,12 +110,6 @@ func enableRule(ctx context.Context, v *visit) (done, error) {
 	return done{text: "The rule " + rule.Name + " is " + said + ".", to: "/notices"}, nil
 }
 
-// removeView asks before a rule or a recipient is removed.
-type removeView struct {
-	What, Name, Seen, Path string
-	Tells                  string // what the removal means
-}
-
 func removeRule(ctx context.Context, v *visit) (done, error) {
 	return ruleSetting.remove(ctx, v, "/notices/rule/remove", "Notices that it has scheduled are not sent.",
 		(*rules.Rules).Remove)
@@ -140,8 +134,9 @@ func (s setting[T]) remove(
 	}
 	if v.form("confirmed") == "" {
 		// The removal is undone. So the question comes only if the answer can be yes.
-		asked := removeView{s.what, name, v.form("seen"), path, tells}
-		return done{show: "confirm-notices-remove", title: "Remove " + name, view: asked}, nil
+		asked := confirmation{Said: []remark{{Text: tells + " This cannot be undone."}}, Path: path,
+			Button: "Remove " + name, Danger: true, Back: "/notices"}
+		return asked.with("name", name, "seen", v.form("seen")).asked("Remove the " + s.what + " " + name + "?"), nil
 	}
 	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
 }

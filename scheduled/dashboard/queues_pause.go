@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -30,20 +31,6 @@ func pauseFormOf(ctx context.Context, v *visit) (form pauseForm, err error) {
 	return form, err
 }
 
-// confirmPause asks before everything is paused, and before a pause replaces another one.
-type confirmPause struct {
-	Scope, Name string
-	Until       *time.Time
-	Present     *pauseLine // it is replaced
-	// Due, Waiting and Running count the tasks of the scope. Counted is false for a type, because nothing counts the
-	// tasks of a type.
-	Counted               bool
-	Due, Waiting, Running int
-	DueMore, WaitingMore  bool
-	// The fields of the form.
-	FormKind, FormName, UntilField, Reason, Back, Confirmed string
-}
-
 func pauseScope(ctx context.Context, v *visit) (done, error) {
 	scope, err := scopeOf(v)
 	if err != nil {
@@ -63,10 +50,10 @@ func pauseScope(ctx context.Context, v *visit) (done, error) {
 		confirmed = pauseKey(*present)
 	}
 	if (scope == store.Everything() || present != nil) && v.form("confirmed") != confirmed {
-		view, err := askToPause(ctx, v, scope, until, present)
-		view.Confirmed = confirmed
-		return done{show: "confirm-pause", title: "Pause " + strings.ToLower(view.Name[:1]) + view.Name[1:] + "?",
-			view: view}, err
+		asked, err := askToPause(ctx, v, scope, until, present)
+		asked.Confirmed = confirmed
+		name := scopeName(scope)
+		return asked.asked("Pause " + strings.ToLower(name[:1]) + name[1:] + "?"), err
 	}
 	outcome, err := v.tasks.PauseScope(ctx, v.db, scope, until, v.form("reason"))
 	if err != nil {
@@ -79,30 +66,52 @@ func pauseScope(ctx context.Context, v *visit) (done, error) {
 	return done{text: strings.TrimSpace(scopeName(scope) + " is paused. " + unknown)}, err
 }
 
-func askToPause(ctx context.Context, v *visit, scope store.Scope, until time.Time, present *store.Pause,
-) (confirmPause, error) {
-	view := confirmPause{
-		Scope: scope.String(), Name: scopeName(scope), Reason: v.form("reason"),
-		FormKind: v.form("kind"), FormName: v.form("name"), Back: v.form("back"),
-	}
+// askToPause asks before everything is paused, and before a pause replaces another one.
+func askToPause(
+	ctx context.Context, v *visit, scope store.Scope, until time.Time, present *store.Pause,
+) (confirmation, error) {
+	name, untilField, ends := scopeName(scope), "", " until somebody resumes it."
 	if !until.IsZero() { // +1h must not mean a later time when it is confirmed
-		view.Until, view.UntilField = &until, until.UTC().Format(time.RFC3339)
+		untilField, ends = until.UTC().Format(time.RFC3339), " until "+v.exact(until)+"."
+	}
+	asked := confirmation{
+		Said: []remark{{Tone: "warn", Text: "This pauses " + name + ends}},
+		Path: "/queues/pause", Button: "Pause " + name, Danger: true, Back: v.form("back"),
+	}.with("kind", v.form("kind"), "name", v.form("name"), "until", untilField, "reason", v.form("reason"),
+		"back", v.form("back"))
+	if scope == store.Everything() {
+		asked.Said[0] = remark{Tone: "bad", Text: "This pauses all tasks of all services" + ends}
 	}
 	if present != nil {
-		view.Present = &pauseLines([]store.Pause{*present})[0]
+		text := "It replaces the pause by " + present.PausedBy + ", which holds since " + v.exact(present.PausedAt)
+		if present.EndsAt != nil {
+			text += " until " + v.exact(*present.EndsAt)
+		}
+		if reason := textOf(present.Reason); reason != "" {
+			text += ": " + reason
+		}
+		asked.Said = append(asked.Said, remark{Text: text})
 	}
-	kind, name, _ := strings.Cut(scope.String(), ":")
-	if kind == "type" {
-		return view, nil
+	if reason := v.form("reason"); reason != "" {
+		asked.Said = append(asked.Said, remark{Text: "Reason: " + reason})
 	}
-	states, err := v.inspector.QueueStates(ctx, v.db, inspect.QueueFilter{Queue: name})
-	view.Counted = true
+	kind, queue, _ := strings.Cut(scope.String(), ":")
+	if kind == "type" { // nothing counts the tasks of a type
+		return asked, nil
+	}
+	states, err := v.inspector.QueueStates(ctx, v.db, inspect.QueueFilter{Queue: queue})
+	var all inspect.QueueState
 	for _, state := range states {
-		view.Due, view.DueMore = view.Due+state.Due, view.DueMore || state.DueMore
-		view.Waiting, view.WaitingMore = view.Waiting+state.Waiting, view.WaitingMore || state.WaitingMore
-		view.Running += state.Running
+		all.Due, all.DueMore = all.Due+state.Due, all.DueMore || state.DueMore
+		all.Waiting, all.WaitingMore = all.Waiting+state.Waiting, all.WaitingMore || state.WaitingMore
+		all.Running += state.Running
 	}
-	return view, err
+	asked.Facts = []fact{
+		{Name: "Due now", Text: words.Count(all.Due, all.DueMore) + ": they do not start"},
+		{Name: "Waiting", Text: words.Count(all.Waiting, all.WaitingMore) + ": they do not start when they are due"},
+		{Name: "Claimed", Text: words.Count(all.Running, false) + ": those that run finish"},
+	}
+	return asked, err
 }
 
 func resumeScope(ctx context.Context, v *visit) (done, error) {

@@ -140,7 +140,7 @@ func TestPauseAsksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := b.post("/queues/pause", "kind", "all", "back", "/queues", "confirmed", confirmed).
-		wants(t, http.StatusOK, "until somebody resumes everything.", "It replaces the pause by test", "meanwhile")
+		wants(t, http.StatusOK, "until somebody resumes it.", "It replaces the pause by test", "meanwhile")
 	b.wantPauses("all by test: meanwhile")
 	b.post("/queues/pause", "kind", "all", "reason", "mine", "back", "/queues", "confirmed",
 		fieldOf(t, again.text, "confirmed")).wants(t, http.StatusOK, "Everything is paused.")

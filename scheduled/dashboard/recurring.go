@@ -30,9 +30,7 @@ func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
 	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Schedule},
 		recurringEditPage)
 	d.act(mux, act{path: "/recurring/{id}/edit", needs: Schedule}, editRecurring)
-	for name, verb := range recurringVerbs {
-		d.act(mux, act{path: "/recurring/{id}/" + name, needs: Schedule}, verb.act)
-	}
+	d.registerVerbs(mux, "/recurring", true)
 	// A tenant may not create occurrences of other times than now.
 	d.act(mux, act{path: "/recurring/{id}/backfill", needs: Schedule | Operate, global: true, many: true}, backfill)
 }

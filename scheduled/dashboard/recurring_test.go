@@ -150,8 +150,8 @@ func TestRecurringOfATenant(t *testing.T) {
 	b.get("/recurring/nightly").wants(t, http.StatusOK, "COMPLETED", "Run now").lacks(t, "Backfill")
 	b.get("/recurring/broken").wants(t, http.StatusNotFound)
 	b.get("/recurring/calendar").wants(t, http.StatusOK, "nightly").lacks(t, "broken")
-	b.post("/recurring/nightly/run-now", "revision", "1").wants(t, http.StatusOK, "One more occurrence runs now.")
-	b.post("/recurring/nightly/pause", "revision", "1").wants(t, http.StatusOK, "Paused.")
+	b.post("/recurring/nightly/run-now", "revision", "1").wants(t, http.StatusOK, "nightly gets one more occurrence")
+	b.post("/recurring/nightly/pause", "revision", "1").wants(t, http.StatusOK, "nightly is paused.")
 	if got := b.author("nightly"); got != "pause by acme-ops" {
 		t.Error(got)
 	}
@@ -173,21 +173,21 @@ func TestVerbsOfARecurringTask(t *testing.T) {
 	post := func(id, verb string, fields ...string) reply {
 		return b.post("/recurring/"+id+"/"+verb, append(fields, "revision", b.revision(id))...)
 	}
-	got := post("nightly", "pause").wants(t, http.StatusOK, "Paused.")
+	got := post("nightly", "pause").wants(t, http.StatusOK, "nightly is paused.")
 	row, author := b.row("nightly"), b.author("nightly")
 	if got.path != "/recurring/nightly" || row.Status != store.StatusPaused || author != "pause by ann" {
 		t.Errorf("paused: %s, %s, %s", got.path, row.Status, author)
 	}
-	post("nightly", "pause").wants(t, http.StatusOK, "It was paused already.")
+	post("nightly", "pause").wants(t, http.StatusOK, "nightly stays as it was.")
 	b.post("/look", "zone", "Europe/Berlin", "back", "/recurring")
-	post("nightly", "pause", "until", "2100-07-01T12:00", "zone", "Asia/Tokyo").wants(t, http.StatusOK, "Paused.")
+	post("nightly", "pause", "until", "2100-07-01T12:00", "zone", "Asia/Tokyo").wants(t, http.StatusOK, "nightly is paused.")
 	if until := b.row("nightly").PausedUntil; until == nil || !until.Equal(time.Date(2100, 7, 1, 3, 0, 0, 0,
 		time.UTC)) {
 		t.Errorf("paused until %v", until)
 	}
-	post("nightly", "resume").wants(t, http.StatusOK, "Resumed.")
-	post("nightly", "resume").wants(t, http.StatusOK, "It was not paused.")
-	post("nightly", "run-now").wants(t, http.StatusOK, "One more occurrence runs now.")
+	post("nightly", "resume").wants(t, http.StatusOK, "nightly is queued again.")
+	post("nightly", "resume").wants(t, http.StatusOK, "nightly stays as it was.")
+	post("nightly", "run-now").wants(t, http.StatusOK, "nightly gets one more occurrence")
 	occurrences := 0
 	if err := b.pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'nightly'
 		AND status = 'QUEUED' AND run_now_at IS NOT NULL`).Scan(&occurrences); err != nil || occurrences != 1 {
@@ -197,7 +197,7 @@ func TestVerbsOfARecurringTask(t *testing.T) {
 	if b.row("nightly").Status != store.StatusQueued {
 		t.Fatal("cancelled without a confirmation")
 	}
-	b.post("/recurring/nightly/cancel", hidden(asked)...).wants(t, http.StatusOK, "Cancelled.", "CANCELLED")
+	b.post("/recurring/nightly/cancel", hidden(asked)...).wants(t, http.StatusOK, "nightly does not fire any more", "CANCELLED")
 	if b.row("nightly").Status != store.StatusCancelled || b.author("nightly") != "cancel by ann" {
 		t.Errorf("cancelled: %s, %s", b.row("nightly").Status, b.author("nightly"))
 	}

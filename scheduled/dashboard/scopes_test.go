@@ -39,6 +39,7 @@ var sameCalls = map[string]string{
 	"/recurring/{id}/resume": "POST /v1/tasks/none/resume",
 	"/recurring/{id}/cancel": "POST /v1/tasks/none/cancel",
 
+	"/recurring/{id}/delete":  "DELETE /v1/tasks/none",
 	"/recurring/{id}/run-now": "POST /v1/tasks/none/run-now",
 	"/dead/retry":             "POST /v1/dead-letters/retry",
 	"/dead/archive":           "POST /v1/dead-letters/archive",

@@ -17,7 +17,8 @@ func (d *Dashboard) registerTask(mux *http.ServeMux) {
 	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, taskPage)
 	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Schedule}, taskEditPage)
 	d.act(mux, act{path: "/tasks/{id}/edit", needs: Schedule}, saveEdit)
-	d.registerVerbs(mux)
+	d.registerVerbs(mux, "/tasks", false)
+	d.act(mux, act{path: "/tasks/{id}/" + move, needs: Schedule}, moveTask)
 }
 
 // The greatest numbers of attempts and of follow-ups that are shown at once. The rest folds away.
@@ -80,11 +81,7 @@ func taskPage(ctx context.Context, v *visit) (any, error) {
 func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err error) {
 	row := *v.Row
 	v.Fields, v.Logs = fieldsOfRow(row), logFields(row)
-	for _, verb := range verbsOf(row) {
-		if on.may(scopesOf(verb.Name)) {
-			v.Verbs = append(v.Verbs, verb)
-		}
-	}
+	v.Verbs = on.verbsOf(row)
 	if v.FollowUps, err = on.inspector.FollowUps(ctx, on.db, row.ID); err != nil {
 		return err
 	}

@@ -48,15 +48,15 @@ func TestTaskVerbs(t *testing.T) {
 	if until := b.row("one").PausedUntil; until == nil || time.Until(*until).Round(time.Hour) != 2*time.Hour {
 		t.Errorf("paused until %v", until)
 	}
-	post("resume").wants(t, 200, "one waits for its time again.")
+	post("resume").wants(t, 200, "one is queued again.")
 	if got := post("move", "at-in", "+1d12h", "back", "/tasks/one?x=1"); got.path != "/tasks/one?x=1" {
 		t.Errorf("led to %s", got.path)
 	}
 	post("cancel").wants(t, 200, "one is cancelled.", "Cancelled by ann")
 	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'no mailbox'`)
 	post("archive", "note", "the <user> left").wants(t, 200, "one is archived.", "the &lt;user&gt; left", "archived by ann")
-	post("retry").wants(t, 200, "one is due now, with all its attempts.")
-	post("delete").wants(t, 200, "Its history stays.", `name="confirmed" value="1"`)
+	post("retry").wants(t, 200, "one is due now, with all attempts.")
+	post("delete").wants(t, 200, "its history stays.", `name="confirmed" value="1"`)
 	revision := b.revision("one")
 	post("delete", "confirmed", "1").wants(t, 200, "one is deleted.", "Deleted by ann")
 	b.post("/tasks/one/pause", "revision", revision).wants(t, http.StatusNotFound, "no such task")
@@ -65,8 +65,8 @@ func TestTaskVerbs(t *testing.T) {
 	if b.row("one").Status != store.StatusQueued {
 		t.Error("cancelled without being asked")
 	}
-	post("run-now").wants(t, 200, "one has one more occurrence.", `href="/recurring/one"`)
-	post("cancel", "confirmed", "1").wants(t, 200, "one is cancelled.")
+	post("run-now").wants(t, 200, "one gets one more occurrence", `href="/recurring/one"`)
+	post("cancel", "confirmed", "1").wants(t, 200, "one does not fire any more")
 }
 
 // A task has changed since the person saw it. The act does nothing, and says so.
@@ -85,14 +85,14 @@ func TestTaskChangedMeanwhile(t *testing.T) {
 	b.exec(`UPDATE tasktable.scheduled_tasks SET fence = 7, lease_expires_at = now() + interval '1 hour', next_attempt_at = NULL`)
 	revision := b.revision("one")
 	b.post("/tasks/one/delete", "revision", revision, "status", "QUEUED", "confirmed", "1").wants(t, http.StatusConflict,
-		"one is claimed by a node. Cancel it first")
+		"one is claimed by a node: cancel it first")
 	b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', finished_at = now(), fence = NULL, lease_expires_at = NULL`)
 	revision = b.revision("one")
 	for _, verb := range []string{"run-now", "move", "pause", "edit"} {
 		b.post("/tasks/one/"+verb, "revision", revision, "status", "QUEUED", "at-in", "+1h", "priority", "7").wants(t,
 			http.StatusConflict, "one was QUEUED when you saw it. It is COMPLETED now.")
 	}
-	b.post("/tasks/one/cancel", "revision", revision).wants(t, http.StatusConflict, "one has ended: it is COMPLETED.")
+	b.post("/tasks/one/cancel", "revision", revision).wants(t, http.StatusConflict, "one had ended already.")
 	if row := b.row("one"); row.Status != store.StatusCompleted || b.changes("ann") != 0 {
 		t.Errorf("%s, %d changes", row.Status, b.changes("ann"))
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -20,50 +21,33 @@ type verbView struct {
 	Danger bool
 }
 
+// move is the verb that gives a task another time. The API and the command line edit the task instead.
+const move = "move"
+
 // scopesOf returns the scopes that a verb needs, as the API asks for them.
-func scopesOf(verb string) Scopes {
-	if verb == string(inspect.Archive) {
-		return Operate
-	}
-	return Schedule
+func scopesOf(rule inspect.VerbRule) Scopes {
+	scopes, _ := ScopesOf(keys.Scope(rule.Scope))
+	return scopes
 }
 
-// verbsOf returns the verbs that would change a task.
-func verbsOf(row store.Row) (verbs []verbView) {
-	recurs, ended := row.Cron != nil, row.FinishedAt != nil
-	waits := row.Status == store.StatusQueued || row.Status == store.StatusPaused
-	runs := row.Status == store.StatusExecuting
-	failed := row.Status == store.StatusFailed || row.Status == store.StatusExpired
-	offer := func(makesSense bool, verb verbView) {
-		if makesSense {
-			verbs = append(verbs, verb)
+// verbsOf returns the verbs that would change a task, and that the person may do.
+func (v *visit) verbsOf(row store.Row) (verbs []verbView) {
+	for _, rule := range inspect.Verbs() {
+		if rule.Verb == inspect.Archive && row.Cron == nil && v.may(Schedule) { // after those that start the task
+			verbs = append(verbs, verbView{Name: move, Label: "Move", Input: "at", Hint: moveHint(row)})
 		}
+		effect := rule.EffectOnTask(row)
+		ends := row.Status == store.StatusPaused && rule.Needs("until") // another end of the pause
+		if !v.may(scopesOf(rule)) || !effect.Writes() && !ends ||
+			row.Cron == nil && slices.Contains(rule.Odd, row.Status) {
+			continue
+		}
+		one := verbView{Name: rule.Path(), Label: rule.Label, Hint: "It " + effect.Text + ".", Danger: rule.Danger}
+		if len(rule.Takes) > 0 && rule.Takes[0] != "over" { // one task is not spread
+			one.Input = rule.Takes[0]
+		}
+		verbs = append(verbs, one)
 	}
-	again := "Run now"
-	if ended {
-		again = "Run again now"
-	}
-	offer(failed, verbView{Name: "retry", Label: "Retry", Hint: "It runs at once, with all its attempts."})
-	offer(row.Status == store.StatusPaused, verbView{Name: "resume", Label: "Resume",
-		Hint: "It runs at its time, or at once if that has passed."})
-	offer(!recurs && !runs && !failed, verbView{Name: "run-now", Label: again, Hint: "It keeps its time."})
-	offer(recurs, verbView{Name: "run-now", Label: "Run now", Hint: "It makes one more occurrence."})
-	offer(!recurs, verbView{Name: "move", Label: "Move", Input: "at", Hint: moveHint(row)})
-	offer(isDead(row), verbView{Name: "archive", Label: "Archive", Input: "note",
-		Hint: "It leaves the dead letters. It does not run again."})
-	switch {
-	case runs:
-		offer(true, verbView{Name: "pause", Label: "Pause", Input: "until",
-			Hint: "The attempt that runs goes on. A retry waits."})
-	case row.Status == store.StatusPaused:
-		offer(true, verbView{Name: "pause", Label: "Pause until", Input: "until",
-			Hint: "It changes the end of the pause. Without a time the pause lasts until somebody resumes the task."})
-	case waits:
-		offer(true, verbView{Name: "pause", Label: "Pause", Input: "until",
-			Hint: "Without a time the pause lasts until somebody resumes the task."})
-	}
-	offer(waits || runs, verbView{Name: "cancel", Label: "Cancel", Danger: true, Hint: cancelHint(row)})
-	offer(row.Fence == nil, verbView{Name: "delete", Label: "Delete", Danger: true, Hint: "Its history stays."})
 	return verbs
 }
 
@@ -77,109 +61,106 @@ func moveHint(row store.Row) string {
 	return "It changes the time, and nothing else."
 }
 
-func cancelHint(row store.Row) string {
-	switch {
-	case row.Cron != nil:
-		return "It does not fire any more."
-	case row.Fence != nil:
-		return "It ends the context of the handler that runs."
+// registerVerbs adds an act for each verb, below the pages of tasks or of recurring tasks.
+func (d *Dashboard) registerVerbs(mux *http.ServeMux, below string, recurring bool) {
+	for _, rule := range inspect.Verbs() {
+		if recurring && rule.Dead {
+			continue // a recurring task never runs itself, so it is no dead letter
+		}
+		d.act(mux, act{path: below + "/{id}/" + rule.Path(), needs: scopesOf(rule)},
+			func(ctx context.Context, v *visit) (done, error) { return actOnTask(ctx, v, rule, recurring) })
 	}
-	return "It does not run."
 }
 
-// registerVerbs adds an act for each verb.
-func (d *Dashboard) registerVerbs(mux *http.ServeMux) {
-	never := func(store.Row) bool { return false }
-	always := func(store.Row) bool { return true }
-	recurs := func(row store.Row) bool { return row.Cron != nil }
-	d.taskVerb(mux, "run-now", never, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.RunNow(ctx, v.db, id)
-	})
-	d.taskVerb(mux, "retry", never, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.Retry(ctx, v.db, id)
-	})
-	d.taskVerb(mux, "resume", never, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.Resume(ctx, v.db, id)
-	})
-	d.taskVerb(mux, "cancel", recurs, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.Cancel(ctx, v.db, id)
-	})
-	d.taskVerb(mux, "delete", always, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.Delete(ctx, v.db, id)
-	})
-	d.taskVerb(mux, "archive", never, func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-		return v.tasks.Archive(ctx, v.db, id, v.form("note"))
-	})
-	d.taskVerb(mux, "pause", never, pauseTask)
-	d.taskVerb(mux, "move", never, moveTask)
-}
-
-func pauseTask(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-	until, err := v.untilOf()
-	switch {
+func actOnTask(ctx context.Context, v *visit, rule inspect.VerbRule, recurring bool) (done, error) {
+	row, err := v.lockedAsSeen(ctx)
+	page := taskPath(row.ID)
+	if recurring {
+		page = recurringPath(row.ID)
+	}
+	switch asks := rule.Asks || rule.Danger && row.Cron != nil; {
 	case err != nil:
-		return store.Receipt{}, err
-	case until.IsZero():
-		return v.tasks.Pause(ctx, v.db, id)
+		return done{}, err
+	case recurring && row.Cron == nil:
+		return done{}, fmt.Errorf("task %s: %w", row.ID, store.ErrNotRecurring)
+	case asks && v.form("confirmed") == "" && rule.EffectOnTask(row).Writes():
+		return v.askVerb(ctx, rule, row, page)
 	}
-	return v.tasks.PauseUntil(ctx, v.db, id, until)
+	action := inspect.Action{Verb: rule.Verb, Note: v.form("note")}
+	if rule.Needs("until") {
+		if action.Until, err = v.untilOf(); err != nil {
+			return done{}, err
+		}
+	}
+	did, err := v.inspector.Do(ctx, v.db, action, inspect.Targets{IDs: []string{row.ID}})
+	if err != nil {
+		return done{}, err
+	}
+	text := rule.Told(row.ID, did.Receipts, 0) + "."
+	if effect := rule.EffectOnTask(row); row.Cron != nil && effect.Text == rule.Recurring {
+		text = row.ID + " " + effect.Text + "."
+	}
+	switch did.Receipts[0].Outcome {
+	case store.Absent, store.Running, store.Finished:
+		return done{}, problem{http.StatusConflict, "Nothing was done", errorView{Text: text}}
+	}
+	return v.doneTo(text, page), nil
 }
 
-func moveTask(ctx context.Context, v *visit, id string) (store.Receipt, error) {
+// doneTo leads to a page, unless the form says where to.
+func (v *visit) doneTo(text, page string) done {
+	if v.form("back") != "" {
+		page = ""
+	}
+	return done{text: text, to: page}
+}
+
+// askVerb asks before a verb is done to one task.
+func (v *visit) askVerb(ctx context.Context, rule inspect.VerbRule, row store.Row, page string) (done, error) {
+	asked := confirmation{
+		Said:  []remark{{Text: "It " + rule.EffectOnTask(row).Text + "."}},
+		Facts: []fact{{row.Status, row.Type, v.exact(row.ScheduledAt)}},
+		Path:  page + "/" + rule.Path(), Button: rule.Label, Danger: true, Back: page,
+	}
+	if row.Cron != nil && rule.Verb == inspect.Cancel {
+		task, err := v.inspector.GetRecurring(ctx, v.db, row.ID)
+		if err != nil {
+			return done{}, err
+		}
+		if by := textOf(task.DeclaredBy); by != "" {
+			asked.Said = append(asked.Said, remark{Tone: "warn", Text: fmt.Sprintf("The code of %s declares it. It stays "+
+				"cancelled all the same, also when nodes of %s start.", by, by)})
+		}
+	}
+	asked = asked.with("revision", strconv.FormatInt(row.Revision, 10), "status", string(row.Status),
+		"back", v.form("back"))
+	return asked.asked(rule.Label + " " + row.ID + "?"), nil
+}
+
+// moveTask gives a task another time.
+func moveTask(ctx context.Context, v *visit) (done, error) {
+	row, err := v.lockedAsSeen(ctx)
+	if err != nil {
+		return done{}, err
+	}
 	at, err := v.momentOf("at")
 	switch {
 	case err != nil:
-		return store.Receipt{}, err
+		return done{}, err
 	case at.IsZero():
-		return store.Receipt{}, notValid("At must be given.")
+		return done{}, notValid("At must be given.")
 	}
-	return v.tasks.Reschedule(ctx, v.db, id, at)
-}
-
-// confirmTaskView asks before a verb is done.
-type confirmTaskView struct {
-	Row  store.Row
-	Verb verbView
-	Text string
-}
-
-// taskVerb adds the act of a verb. It asks first if asks says so.
-func (d *Dashboard) taskVerb(mux *http.ServeMux, name string, asks func(store.Row) bool,
-	do func(context.Context, *visit, string) (store.Receipt, error),
-) {
-	own := act{path: "/tasks/{id}/" + name, needs: scopesOf(name)}
-	d.act(mux, own, func(ctx context.Context, v *visit) (done, error) {
-		row, err := v.lockedAsSeen(ctx)
-		if err != nil {
-			return done{}, err
-		}
-		if i := slices.IndexFunc(verbsOf(row), func(verb verbView) bool { return verb.Name == name }); i >= 0 &&
-			asks(row) && v.form("confirmed") == "" {
-			verb := verbsOf(row)[i]
-			return done{show: "confirm-task", title: verb.Label + " " + row.ID,
-				view: confirmTaskView{row, verb, confirmText(row, name)}}, nil
-		}
-		receipt, err := do(ctx, v, row.ID)
-		if err != nil {
-			return done{}, err
-		}
-		text, err := outcomeText(row, name, receipt)
-		made := done{text: text, to: taskPath(row.ID)}
-		if v.form("back") != "" {
-			made.to = "" // the form says where to
-		}
-		return made, err
-	})
-}
-
-func confirmText(row store.Row, verb string) string {
+	receipt, err := v.tasks.Reschedule(ctx, v.db, row.ID, at)
+	text := row.ID + " has a new time."
 	switch {
-	case verb == "delete" && row.Cron != nil:
-		return "The recurring task is deleted, and does not fire any more. Its occurrences and its history stay."
-	case verb == "delete":
-		return "The task is deleted. Its history stays."
+	case err != nil:
+		return done{}, err
+	case receipt.Outcome == store.Unchanged, receipt.Outcome == store.Finished:
+		text = row.ID + " had this time already."
+	case row.Status == store.StatusExecuting:
+		text = row.ID + " runs once more at the new time."
 	}
-	return "The recurring task is cancelled, and does not fire any more. Occurrences that wait run all the same."
+	return v.doneTo(text, taskPath(row.ID)), nil
 }
 
 // lockedAsSeen is locked, for an act on the task of the path. The form's field status is the status that the person
@@ -197,49 +178,13 @@ func (v *visit) lockedAsSeen(ctx context.Context) (store.Row, error) {
 	return row, nil
 }
 
-func hasEnded(status store.Status) bool {
-	switch status {
+func hasEnded(seen store.Status) bool {
+	switch seen {
 	case store.StatusQueued, store.StatusPaused, store.StatusExecuting:
 		return false
 	}
 	return true
 }
-
-// outcomeText tells what a verb has done. It returns an error if that is nothing.
-func outcomeText(row store.Row, verb string, receipt store.Receipt) (string, error) {
-	nothing := func(why string) (string, error) {
-		return "", problem{http.StatusConflict, "Nothing was done", errorView{Text: why}}
-	}
-	switch receipt.Outcome {
-	case store.Absent:
-		return nothing("There is no task " + row.ID + " any more.")
-	case store.RunsAgain:
-		return row.ID + " runs, and runs once more after this attempt.", nil
-	case store.Running:
-		return nothing(row.ID + " is claimed by a node. Cancel it first, or wait until it has ended.")
-	case store.Finished:
-		return nothing(row.ID + " has ended: it is " + string(row.Status) + ".")
-	case store.Unchanged:
-		return row.ID + " was so already. Nothing was changed.", nil
-	case store.Rescheduled, store.Rearmed:
-		if row.Status == store.StatusExecuting {
-			return row.ID + " runs once more at the new time.", nil
-		}
-		return row.ID + " has a new time.", nil
-	}
-	said := map[string]string{
-		"run-now": " is due now.", "retry": " is due now, with all its attempts.",
-		"resume": " waits for its time again.",
-		"cancel": " is cancelled.", "delete": " is deleted.", "archive": " is archived.", "pause": " is paused.",
-	}
-	if verb == "run-now" && row.Cron != nil {
-		return row.ID + " has one more occurrence.", nil
-	}
-	return row.ID + said[verb], nil
-}
-
-// Revision is the revision that the person sees.
-func (v confirmTaskView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }
 
 // Revision is the revision that the person sees.
 func (v taskView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }

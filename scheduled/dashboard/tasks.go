@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,16 +35,10 @@ const (
 
 // tasksView is the list of tasks.
 type tasksView struct {
-	Usual    bool // the address has no filter
-	Chips    []chip
-	Fields   []input
-	More     []input // the rarer ones
-	MoreOpen bool    // one of the rarer ones is used, or wrong
-	Statuses []choice
-	Archived []choice
-	Waiting  bool // the list has only tasks that wait for something out of order
-	Orders   []choice
-	Errors   formErrors
+	Usual  bool // the address has no filter
+	Chips  []chip
+	Form   filterForm
+	Orders []choice
 
 	Types, Queues []string // suggestions
 
@@ -59,7 +52,7 @@ type tasksView struct {
 	Filter  string // the parameters of the address, for acts on all that match
 	Back    string // this page, without its place in the list
 	MaxBulk int
-	Verbs   []bulkVerb
+	Verbs   []inspect.VerbRule
 }
 
 // chip is a link to a usual look at the list.
@@ -82,12 +75,14 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 	if usual {
 		values = usualValues(values.Get("after"))
 	}
-	filter, wrong := filterOf(values, v.now, v.look.zone)
-	view := tasksForm(values, wrong)
+	filter, wrong := v.filterOf(values)
+	view := tasksView{Form: v.filterForm(inspect.FilterFields(), values, wrong), Filter: question(with(values, "", "")),
+		Orders: chosen(taskOrders, orderOf(values))}
+	view.Back = "/tasks" + view.Filter
 	view.Usual, view.Chips, view.Heads = usual, v.chips(values), v.heads(values)
 	view.MaxBulk = maxBulk
-	for _, verb := range bulkVerbs {
-		if v.may(scopesOf(string(verb.Verb))) {
+	for _, verb := range inspect.Verbs() {
+		if v.may(scopesOf(verb)) {
 			view.Verbs = append(view.Verbs, verb)
 		}
 	}
@@ -147,8 +142,8 @@ func soonest(one, two taskRow) int {
 // runningFirst puts the tasks that run before the others of the first page. Tasks that are late would else be before
 // them, such as all those of a paused queue.
 func (v *visit) runningFirst(ctx context.Context, rows []store.Row) ([]store.Row, error) {
-	running, err := v.inspector.Search(ctx, v.db, inspect.Filter{Statuses: only(store.StatusExecuting),
-		Limit: runningRows})
+	running, err := v.inspector.Search(ctx, v.db, inspect.Filter{Limit: runningRows,
+		Statuses: []store.Status{store.StatusExecuting}})
 	if err != nil {
 		return nil, err
 	}
@@ -180,42 +175,6 @@ func with(values url.Values, name, value string) url.Values {
 		made.Set(name, value)
 	}
 	return made
-}
-
-// tasksForm fills in the form with what the person has typed.
-func tasksForm(values url.Values, wrong formErrors) tasksView {
-	view := tasksView{Errors: wrong, Filter: question(with(values, "", ""))}
-	view.Back = "/tasks" + view.Filter
-	made := func(name, label, hint, list string) input {
-		return input{Name: name, Label: label, Value: values.Get(name), Error: wrong[name], Hint: hint, List: list}
-	}
-	view.Fields = []input{
-		made("type", "Type", "", "types"), made("queue", "Queue", "", "queues"),
-		made("id_prefix", "Id begins with", "", ""), made("message", "Message contains", "", ""),
-	}
-	view.More = []input{
-		made("entity", "Entity", "", ""), made("tenant", "Tenant", "", ""),
-		made("spawned_by", "Follow-up of", "", ""),
-		made("scheduled_from", "Scheduled from", "", "moments"),
-		made("scheduled_to", "Scheduled before", "", "moments"),
-		made("finished_from", "Ended from", "", "moments"),
-		made("finished_to", "Ended before", "", "moments"),
-	}
-	for _, one := range view.More {
-		view.MoreOpen = view.MoreOpen || one.Value != ""
-	}
-	view.Waiting = values.Get("waiting") == "true"
-	view.MoreOpen = view.MoreOpen || values.Get("archived") != "" || values.Get("waiting") != ""
-	statuses, _ := statusesOf(values["status"])
-	for _, status := range store.Statuses() {
-		one := choice{Value: string(status), Label: strings.ToLower(string(status))}
-		for _, given := range statuses {
-			one.Chosen = one.Chosen || given == status
-		}
-		view.Statuses = append(view.Statuses, one)
-	}
-	view.Archived, view.Orders = chosen(archivedWords, values.Get("archived")), chosen(taskOrders, orderOf(values))
-	return view
 }
 
 // typesAndQueues reads the types and queues in use, as suggestions. The role of tenants may not read them.

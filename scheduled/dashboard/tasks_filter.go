@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -23,88 +22,92 @@ var taskOrders = []choice{
 	{Value: "-id", Label: "id, backwards"},
 }
 
-var archivedWords = []choice{
-	{Value: "", Label: "archived or not"},
-	{Value: "false", Label: "not archived"},
-	{Value: "true", Label: "archived dead letters"},
-}
-
-// maxLongText bounds notes, and the text that is searched in messages, as the commands of tasktable do.
-const maxLongText = 4096 // bytes
-
-// The rules of the fields.
 var (
-	errShortText   = errors.New("must be at most 512 bytes of UTF-8 without control characters")
-	errLongText    = errors.New("must be at most 4096 bytes of UTF-8 without NUL")
-	errTypeName    = errors.New("must be 2 to 127 letters, digits or _-[]<>/.·:+")
-	errQueueName   = errors.New("must be 1 to 64 of a-z, 0-9, inner - or _")
-	errStatusWord  = errors.New("must be one of the eight statuses")
 	errOrderWord   = errors.New("must be scheduled_at, finished_at or id, with - before it for the latest first")
-	errBoolWord    = errors.New("must be true, false or empty")
 	errPlaceInList = errors.New("must be that of the page before")
+	errNoPayloads  = errors.New("must not be used by somebody who may not see payloads")
 )
 
-// filterOf reads the filter in the parameters of a page's address. The filter must not be used if there are errors.
-func filterOf(values url.Values, now time.Time, zone *time.Location) (inspect.Filter, formErrors) {
-	wrong := formErrors{}
-	filter := inspect.Filter{
-		Type: values.Get("type"), Queue: values.Get("queue"), Entity: values.Get("entity"),
-		TenantID: values.Get("tenant"), IDPrefix: values.Get("id_prefix"), SpawnedBy: values.Get("spawned_by"),
-		Message: values.Get("message"),
-	}
-	if filter.Type != "" && store.CheckType(filter.Type) != nil {
-		wrong.note("type", errTypeName)
-	}
-	if filter.Queue != "" && store.CheckQueue(filter.Queue) != nil {
-		wrong.note("queue", errQueueName)
-	}
-	for _, name := range []string{"entity", "tenant", "id_prefix", "spawned_by"} {
-		if text := values.Get(name); text != "" && !validName(text) {
-			wrong.note(name, errShortText)
+// fieldsOf reads the fields of a filter in the parameters of a page's address.
+func (v *visit) filterFields(fields []inspect.FilterField, values url.Values) (filter inspect.Filter, wrong formErrors) {
+	wrong = formErrors{}
+	at := func(text string) (time.Time, error) { return when.Time(text, v.now, v.look.zone) }
+	for _, field := range fields {
+		if !v.maySelectBy(field) && values.Get(field.Name) != "" {
+			wrong.note(field.Name, errNoPayloads) // the number of tasks found would tell what is in them
+			continue
 		}
+		wrong.note(field.Name, field.Set(&filter, values[field.Name], at))
 	}
-	if !validLongText(filter.Message) {
-		wrong.note("message", errLongText)
-	}
-	var err error
-	filter.Statuses, err = statusesOf(values["status"])
-	wrong.note("status", err)
-	for name, into := range map[string]*time.Time{
-		"scheduled_from": &filter.ScheduledFrom, "scheduled_to": &filter.ScheduledTo,
-		"finished_from": &filter.FinishedFrom, "finished_to": &filter.FinishedTo,
-	} {
-		*into, err = when.Time(values.Get(name), now, zone)
-		wrong.note(name, err)
-	}
-	switch values.Get("archived") {
-	case "":
-	case "true", "false":
-		filter.Archived = new(values.Get("archived") == "true")
-	default:
-		wrong.note("archived", errBoolWord)
-	}
-	switch values.Get("waiting") {
-	case "", "false":
-	case "true":
-		filter.Waiting = true
-	default:
-		wrong.note("waiting", errBoolWord)
-	}
+	return filter, wrong
+}
+
+func (v *visit) maySelectBy(field inspect.FilterField) bool {
+	return field.Kind != inspect.KindMatch || v.may(v.board.config.PayloadScope)
+}
+
+// filterOf reads the filter, the order and the place of the list of tasks in the parameters of a page's address. The
+// filter must not be used if there are errors.
+func (v *visit) filterOf(values url.Values) (inspect.Filter, formErrors) {
+	filter, wrong := v.filterFields(inspect.FilterFields(), values)
 	order := orderOf(values)
 	if !slices.ContainsFunc(taskOrders, func(known choice) bool { return known.Value == order }) {
 		wrong.note("order", errOrderWord)
 	}
 	column, latest := strings.CutPrefix(order, "-")
 	filter.Order, filter.LatestFirst = inspect.Order(column), latest
+	var err error
 	if filter.After, err = decodeCursor(values.Get("after"), filter.Order); err != nil {
 		wrong.note("after", err)
 	}
 	return filter, wrong
 }
 
-// validLongText is the rule of texts that people write.
-func validLongText(text string) bool {
-	return len(text) <= maxLongText && utf8.ValidString(text) && !strings.Contains(text, "\x00")
+// filterForm has the fields of a filter as inputs of a form.
+type filterForm struct {
+	Often, More []input
+	Open        bool // one of More is used, or wrong
+	Statuses    []choice
+	Errors      formErrors
+}
+
+// filterForm fills in the form with what the person has typed.
+func (v *visit) filterForm(fields []inspect.FilterField, values url.Values, wrong formErrors) filterForm {
+	form := filterForm{Errors: wrong}
+	for _, field := range fields {
+		one := input{Name: field.Name, Label: field.Label, Value: values.Get(field.Name), Error: wrong[field.Name]}
+		switch field.Kind {
+		case inspect.KindStatus:
+			given := strings.ToUpper(strings.Join(values[field.Name], ","))
+			for _, status := range field.Among {
+				form.Statuses = append(form.Statuses, choice{Value: string(status), Label: strings.ToLower(string(status)),
+					Chosen: slices.Contains(strings.Split(given, ","), string(status))})
+			}
+			continue
+		case inspect.KindType:
+			one.List = "types"
+		case inspect.KindQueue:
+			one.List = "queues"
+		case inspect.KindTime:
+			one.List = "moments"
+		case inspect.KindOn:
+			one.Box = true
+		case inspect.KindEither:
+			one.Choices = chosen([]choice{{"", "yes or no", false}, {"false", "no", false}, {"true", "yes", false}}, one.Value)
+		case inspect.KindMatch:
+			one.Hint = upper(field.Help) + "."
+		case inspect.KindText, inspect.KindNote, inspect.KindID, inspect.KindParent:
+		}
+		switch {
+		case field.Name == "tenant" && v.person.Tenant != "", !v.maySelectBy(field):
+		case field.Often:
+			form.Often = append(form.Often, one)
+		default:
+			form.More = append(form.More, one)
+			form.Open = form.Open || one.Value != ""
+		}
+	}
+	return form
 }
 
 // orderOf returns the order of the list. Without one the latest time comes first, because most tasks of a large table
@@ -114,24 +117,6 @@ func orderOf(values url.Values) string {
 		return order
 	}
 	return taskOrders[0].Value
-}
-
-// statusesOf reads statuses that are repeated, or separated by commas.
-func statusesOf(given []string) ([]store.Status, error) {
-	var statuses []store.Status
-	for _, text := range given {
-		for word := range strings.SplitSeq(text, ",") {
-			status := store.Status(strings.ToUpper(strings.TrimSpace(word)))
-			switch {
-			case status == "" || slices.Contains(statuses, status):
-			case slices.Contains(store.Statuses(), status):
-				statuses = append(statuses, status)
-			default:
-				return nil, errStatusWord
-			}
-		}
-	}
-	return statuses, nil
 }
 
 func decodeCursor(given string, order inspect.Order) (*store.Row, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // usualQuery is the look of the list without a filter: what runs, and then what is due next.
@@ -38,7 +40,7 @@ func (v *visit) countTabs(ctx context.Context, chips []chip) error {
 	counts, err := v.board.tabs.get(ctx, tabsFresh, func(map[string]string) (map[string]string, error) {
 		counts := map[string]string{}
 		for label, status := range countedTabs {
-			filter, _ := filterOf(url.Values{"status": {status}}, v.now, v.look.zone)
+			filter := inspect.Filter{Statuses: []store.Status{store.Status(status)}}
 			found, more, err := v.countQuickly(ctx, filter, tabUpTo)
 			switch {
 			case err != nil && !errors.Is(err, errTooSlow):

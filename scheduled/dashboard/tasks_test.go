@@ -172,7 +172,7 @@ func TestTasksFilterIsChecked(t *testing.T) {
 	for query, want := range map[string]string{
 		"type=x":                                "It must be 2 to 127 letters",
 		"queue=A":                               "It must be 1 to 64 of a-z",
-		"status=LATE":                           "It must be one of the eight statuses.",
+		"status=LATE":                           "It must be one or several of QUEUED, EXECUTING",
 		"entity=%00":                            "It must be at most 512 bytes",
 		"tenant=%ff":                            "It must be at most 512 bytes",
 		"id_prefix=" + strings.Repeat("x", 513): "It must be at most 512 bytes",
@@ -182,8 +182,8 @@ func TestTasksFilterIsChecked(t *testing.T) {
 		"scheduled_to=9":                        "It must be a time, such as",
 		"finished_from=2026-02-30":              "It must be a time, such as",
 		"finished_to=-1x":                       "It must be a time, such as",
-		"archived=yes":                          "It must be true, false or empty.",
-		"waiting=yes":                           "It must be true, false or empty.",
+		"archived=yes":                          "It must be true or false.",
+		"waiting=yes":                           "It must be true or false.",
 		"order=type":                            "It must be scheduled_at, finished_at or id",
 		"after=x":                               "It must be that of the page before.",
 	} {
@@ -318,7 +318,7 @@ func TestNoticesAreTheEngines(t *testing.T) {
 		wants(t, http.StatusForbidden, says)
 	b.post("/schedule", "type", "LOG", "id", "notice/x").wants(t, http.StatusForbidden, says)
 	b.post("/tasks/act", "verb", "cancel", "all", "1", "filter", "", "confirmed", "1", "back", "/tasks").
-		wants(t, http.StatusOK, "Cancelled 1 task")
+		wants(t, http.StatusOK, "1 task is cancelled")
 	for id, want := range map[string]store.Status{"notice-watch": store.StatusQueued,
 		"notice/dead/ops/1": store.StatusQueued, "a": store.StatusCancelled} {
 		if got := b.row(id).Status; got != want {
@@ -328,7 +328,7 @@ func TestNoticesAreTheEngines(t *testing.T) {
 	b.signIn(keys.NewKey{Name: "root", Scopes: keys.Scopes()})
 	seen := fmt.Sprintf("%d QUEUED notice-watch", b.row("notice-watch").Revision)
 	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1", "back", "/tasks").
-		wants(t, http.StatusOK, "Cancelled 1 task")
+		wants(t, http.StatusOK, "1 task is cancelled")
 }
 
 func TestTasksOfATenant(t *testing.T) {
@@ -347,7 +347,7 @@ func TestTasksOfATenant(t *testing.T) {
 	b.get("/search?q=of-globex").wants(t, http.StatusOK, "No task matches.")
 	seen := func(id string) string { return fmt.Sprintf("%d QUEUED %s", b.row(id).Revision, id) }
 	b.post("/tasks/act", "verb", "cancel", "task", seen("of-acme"), "task", seen("of-globex"), "confirmed", "1",
-		"back", "/tasks").wants(t, http.StatusOK, "Cancelled 1 task; 1 was changed meanwhile and left alone")
+		"back", "/tasks").wants(t, http.StatusOK, "1 task is cancelled; 1 task had changed meanwhile and was left alone")
 	if b.row("of-acme").Status != store.StatusCancelled || b.row("of-globex").Status != store.StatusQueued {
 		t.Error("the tenant cancelled the wrong task")
 	}

@@ -178,9 +178,7 @@ func TestPatternsOfMessages(t *testing.T) {
 		b.Check(err)
 		same(b, driver, ids(rows), "1 2")
 	}
-	receipts, err := b.Inspector.ApplyAll(
-		b.Ctx, b.Pool, inspect.Action{Verb: inspect.Archive}, dead(inspect.Filter{Pattern: "image * too large"}))
-	b.Check(err)
+	receipts := b.do(inspect.Action{Verb: inspect.Archive}, dead(inspect.Filter{Pattern: "image * too large"}))
 	same(b, "archived", strings.Join(outcomes(receipts), ", "), "1 archived, 2 archived")
 }
 

@@ -152,15 +152,15 @@ func TestLimitOfDeadLetters(t *testing.T) {
 		t.Errorf("%d listed, %v: %s", len(rows), err, ids(rows))
 	}
 	for _, want := range []int{100, 20, 0} {
-		receipts, err := b.Inspector.ApplyAll(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
-		if err != nil || len(receipts) != want {
-			t.Errorf("%d retried instead of %d, %v", len(receipts), want, err)
+		receipts := b.do(inspect.Action{Verb: inspect.Retry}, inspect.DeadLetters())
+		if len(receipts) != want {
+			t.Errorf("%d retried instead of %d", len(receipts), want)
 		}
 	}
 }
 
 // Each action changes the dead letters that the filter selects, the first of them, and no others.
-func TestApplyAllToDeadLetters(t *testing.T) {
+func TestDoOnDeadLetters(t *testing.T) {
 	t.Parallel()
 	for _, c := range deadFilters {
 		for _, action := range []inspect.Action{{Verb: inspect.Retry}, {Verb: inspect.Archive, Note: "by hand"}} {
@@ -177,8 +177,7 @@ func TestApplyAllToDeadLetters(t *testing.T) {
 				case "archived":
 					wanted = []string{"1"}
 				}
-				receipts, err := b.Inspector.ApplyAll(b.Ctx, b.Pool, action, dead(c.filter))
-				b.Check(err)
+				receipts := b.do(action, dead(c.filter))
 				outcome := store.Queued
 				switch {
 				case action.Verb == inspect.Archive && c.name == "archived":
@@ -224,20 +223,21 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 	year10000 := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	statuses := func(status store.Status) inspect.Filter { return inspect.Filter{Statuses: []store.Status{status}} }
 	for rule, filters := range map[string][]inspect.Filter{
-		"status must be one of":               {statuses("failed"), statuses("\x00")},
-		"type must be at most":                {{Type: "a\x00"}},
-		"queue must be at most":               {{Queue: "\xff"}},
+		"status must be of QUEUED, EXEC":      {statuses("failed"), statuses("\x00")},
+		"type must be 2 to 127 letters":       {{Type: "a\x00"}, {Type: "a"}},
+		"queue must be 1 to 64 of a-z":        {{Queue: "\xff"}, {Queue: strings.Repeat("a", 65)}},
 		"entity must be at most":              {{Entity: strings.Repeat("x", 513)}},
 		"tenant_id must be at most":           {{TenantID: "a\nb"}},
-		"id must be at most":                  {{IDPrefix: "a\x00"}},
+		"id_prefix must be at most":           {{IDPrefix: "a\x00"}},
 		"spawned_by must be at most":          {{SpawnedBy: "\xff"}},
 		"parent_id must be at most":           {{ParentID: "\xff"}},
-		"message must be UTF-8":               {{Message: "a\x00b"}, {Message: "\xff"}},
-		"pattern must be UTF-8":               {{Pattern: "a\x00b"}, {Pattern: "\xff"}},
-		"finished from must be in the years":  {{FinishedFrom: year10000}},
-		"finished to must be in the years":    {{FinishedTo: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}},
-		"scheduled from must be in the years": {{ScheduledFrom: year10000}},
-		"scheduled to must be in the years":   {{ScheduledTo: year10000}},
+		"message must be at most 4096":        {{Message: "a\x00b"}, {Message: "\xff"}, {Message: strings.Repeat("a", 4097)}},
+		"pattern must be at most 4096":        {{Pattern: "a\x00b"}, {Pattern: "\xff"}},
+		"payload must be a path and a text":   {{Payload: "a"}, {Payload: "=1"}, {Payload: "a..b=1"}, {Payload: "a=\x00"}},
+		"finished_from must be in the years":  {{FinishedFrom: year10000}},
+		"finished_to must be in the years":    {{FinishedTo: time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		"scheduled_from must be in the years": {{ScheduledFrom: year10000}},
+		"scheduled_to must be in the years":   {{ScheduledTo: year10000}},
 		"limit must be between 1 and":         {{Limit: -1}, {Limit: inspect.MaxNames + 1}},
 		"order must be scheduled_at":          {{Order: "status"}},
 		"after must be a task that has ended": {{Order: inspect.ByFinished, After: &store.Row{ID: "one"}}},
@@ -250,7 +250,7 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 		for _, filter := range filters {
 			_, listed := b.Inspector.List(b.Ctx, noDB(b), filter)
 			_, named := b.Inspector.Names(b.Ctx, noDB(b), filter)
-			_, all := b.Inspector.ApplyAll(b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry}, filter)
+			_, all := b.Inspector.Do(b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
 			errs := []error{listed, named, all}
 			if !ofPages {
 				_, grouped := b.Inspector.Groups(b.Ctx, noDB(b), filter, "")
@@ -258,9 +258,8 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 			}
 			if !ofPages && !strings.HasPrefix(rule, "limit") {
 				_, counted := b.Inspector.Count(b.Ctx, noDB(b), filter)
-				_, applied := b.Inspector.Apply(
-					b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry}, []string{"one"}, filter,
-				)
+				_, applied := b.Inspector.Do(b.Ctx, noDB(b), inspect.Action{Verb: inspect.Retry},
+					inspect.Targets{IDs: []string{"one"}, Filter: &filter})
 				errs = append(errs, counted, applied)
 			}
 			for _, err := range errs {
@@ -272,11 +271,5 @@ func TestBadFiltersAreRefusedBeforeTheDatabase(t *testing.T) {
 	}
 	if _, err := b.Inspector.List(b.Ctx, noDB(b), inspect.Filter{Limit: 10001}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a long page: %v", err)
-	}
-	archive := inspect.Action{Verb: inspect.Archive, Note: "\xff"}
-	if _, err := b.Inspector.Apply(
-		b.Ctx, noDB(b), archive, []string{"one"}, inspect.Filter{},
-	); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("a bad note: %v", err)
 	}
 }

@@ -62,8 +62,8 @@ func Example_deadLetters() {
 	receipt, err := tasks.Archive(ctx, tx, "task-REMIND-43", "the member has left")
 	fmt.Println(receipt.Outcome, err)
 	// Those that are not archived.
-	receipts, err := inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, filter)
-	fmt.Println(len(receipts), receipts[0].ID, receipts[0].Outcome, err)
+	done, err := inspector.Do(ctx, tx, inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
+	fmt.Println(len(done.Receipts), done.Receipts[0].ID, done.Receipts[0].Outcome, err)
 	// Output:
 	// task-REMIND-42 FAILED 421 the mail server is full
 	// task-REMIND-43 FAILED 421 the mail server is full

@@ -2,9 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -39,8 +36,12 @@ type Filter struct {
 	// Waiting selects the tasks that their handler puts off because something is out of order, as in the view
 	// waiting_tasks.
 	Waiting bool
+	// Payload selects the tasks whose payload has a text at a path: order_id=42, or items.0.sku=A1. A number and a
+	// boolean are compared as JSON writes them. It reads the payloads of the tasks that the other fields leave. Encrypted
+	// payloads do not match. List and Names refuse it if they would read more tasks than Search reads.
+	Payload string
 	// Order is the order of a list. "" means ByScheduled. Together with a Limit, the order also decides which tasks
-	// Names selects for Apply. By ByFinished, for example, these are the tasks that ended first.
+	// Choose takes. By ByFinished, for example, these are the tasks that ended first.
 	Order Order
 	// LatestFirst reverses the order of a list.
 	LatestFirst bool
@@ -70,79 +71,17 @@ func DeadLetters() Filter {
 
 func deadStatuses() []store.Status { return []store.Status{store.StatusFailed, store.StatusExpired} }
 
-// filterSQL begins the WHERE clause of each statement that takes a filter. It uses $1 to $17.
-const filterSQL = `($1::text = '' OR t.type = $1::text)
-    AND ($2::text = '' OR t.status = ANY (string_to_array($2::text, ',')))
-    AND ($3::text = '' OR t.queue = $3::text)
-    AND ($4::text = '' OR t.entity = $4::text)
-    AND ($5::text = '' OR t.tenant_id = $5::text)
-    AND ($6::text = '' OR t.id >= $6::text)
-    AND ($7::text = '' OR t.id < $7::text)
-    AND ($8::text = '' OR position($8::text IN t.message) > 0)
-    AND ($9::text = '' OR t.scheduled_at >= $9::text::timestamptz)
-    AND ($10::text = '' OR t.scheduled_at < $10::text::timestamptz)
-    AND ($11::text = '' OR t.finished_at >= $11::text::timestamptz)
-    AND ($12::text = '' OR t.finished_at < $12::text::timestamptz)
-    AND ($13::text = '' OR (t.archived_at IS NOT NULL) = $13::text::boolean)
-    AND ($14::text = '' OR t.spawned_by = $14::text)
-    AND ($15::text = '' OR t.parent_id = $15::text)
-    AND ($16::text = 'false' OR ` + isWaiting + `)
-    AND ($17::text = '' OR tasktable.message_pattern(t.message) = $17::text)`
-
-// isWaiting is the condition of the index scheduled_tasks_put_off.
-const isWaiting = `t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL`
-
-// args returns the filter as filterSQL takes it. It checks the fields, because a text that Postgres refuses would
-// abort the caller's transaction.
-func (f Filter) args() ([]any, error) {
-	for _, field := range []struct{ name, value string }{
-		{"type", f.Type}, {"queue", f.Queue}, {"entity", f.Entity}, {"tenant_id", f.TenantID}, {"id", f.IDPrefix},
-		{"spawned_by", f.SpawnedBy}, {"parent_id", f.ParentID},
-	} {
-		if err := check.Text(field.name, field.value); err != nil {
-			return nil, err
-		}
-	}
-	for name, value := range map[string]string{"message": f.Message, "pattern": f.Pattern} {
-		if err := check.Note(name, value); err != nil {
-			return nil, err
-		}
-	}
-	among, err := f.statuses()
-	if err != nil {
-		return nil, err
-	}
-	args := []any{f.Type, among, f.Queue, f.Entity, f.TenantID, f.IDPrefix, prefixUpperBound(f.IDPrefix), f.Message}
-	for _, bound := range []struct {
-		name string
-		at   time.Time
-	}{
-		{"scheduled from", f.ScheduledFrom}, {"scheduled to", f.ScheduledTo},
-		{"finished from", f.FinishedFrom}, {"finished to", f.FinishedTo},
-	} {
-		text, err := check.BoundText(bound.name, bound.at)
+// args returns the filter as filterSQL takes it.
+func (f Filter) args() (arguments, error) {
+	args := arguments{"id_prefix_end": prefixUpperBound(f.IDPrefix)}
+	for _, field := range FilterFields() {
+		text, err := field.text(f)
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, text)
+		args[field.Name] = text
 	}
-	archived := ""
-	if f.Archived != nil {
-		archived = strconv.FormatBool(*f.Archived)
-	}
-	return append(args, archived, f.SpawnedBy, f.ParentID, strconv.FormatBool(f.Waiting), f.Pattern), nil
-}
-
-// statuses returns the statuses as one text, because every driver can bind text.
-func (f Filter) statuses() (string, error) {
-	words := make([]string, len(f.Statuses))
-	for i, status := range f.Statuses {
-		if !slices.Contains(store.Statuses(), status) {
-			return "", check.Invalid("status", "must be one of the eight words", fmt.Sprintf("%q", string(status)))
-		}
-		words[i] = string(status)
-	}
-	return strings.Join(words, ","), nil
+	return args, nil
 }
 
 // The sizes of a page.

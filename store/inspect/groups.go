@@ -45,19 +45,19 @@ const (
 
 const patternSQL = `tasktable.message_pattern(t.message)`
 
-const groupsSQL = `
+var groupsSQL = `
 SELECT g.type, g.status, g.entity, g.tenant_id, g.pattern,
     CASE min(g.message) WHEN max(g.message) THEN min(g.message) ELSE g.pattern END AS message,
     count(*) AS count, min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
     (sum(count(*)) OVER ())::bigint AS total
 FROM (
-    SELECT t.type, t.status, CASE WHEN $18::text = 'entity' THEN t.entity::text END AS entity,
-        CASE WHEN $18::text = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
+    SELECT t.type, t.status, CASE WHEN @by = 'entity' THEN t.entity::text END AS entity,
+        CASE WHEN @by = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
             t.id::text COLLATE "C" AS id, ` + patternSQL + ` AS pattern,
         left(split_part(coalesce(t.message, ''), chr(10), 1), 240) COLLATE "C" AS message
     FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
 ) AS g
-GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT $19::text::int`
+GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT @limit::int`
 
 // Groups counts the tasks that the filter selects by type, by status and by the pattern of their message. If by is
 // not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of
@@ -75,6 +75,6 @@ func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by G
 	if err != nil {
 		return nil, fmt.Errorf("group tasks: %w", err)
 	}
-	return query.Collect[Group](ctx, i.source, db, "group tasks", groupsSQL,
-		append(args, string(by), strconv.Itoa(limit))...)
+	sql, bound := args.with("by", string(by), "limit", strconv.Itoa(limit)).bind(groupsSQL)
+	return query.Collect[Group](ctx, i.source, db, "group tasks", sql, bound...)
 }

@@ -16,7 +16,7 @@ type Inspector struct {
 }
 
 // New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
-// changes that Apply makes. New does not report a malformed configuration. The first call on the Inspector does.
+// changes that Do makes. New does not report a malformed configuration. The first call on the Inspector does.
 func New(config store.Config) *Inspector {
 	schema, _ := store.NewSchema(config.Schema)
 	return &Inspector{

@@ -11,36 +11,36 @@ import (
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// These are the ends of a list's statement, one for each order. They use $18 to $20. Each order is written out,
+// These are the ends of a list's statement, one for each order. Each order is written out,
 // because Postgres uses the index on id only for an ORDER BY without a CASE.
 const (
 	byScheduledSQL = `
-    AND ($18::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($18::text::timestamptz, $19::text))
-ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT $20::text::int`
+    AND (@after_at = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > (@after_at::timestamptz, @after_id))
+ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C" LIMIT @limit::int`
 	latestByScheduledSQL = `
-    AND ($18::text = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($18::text::timestamptz, $19::text))
-ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT $20::text::int`
+    AND (@after_at = '' OR (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < (@after_at::timestamptz, @after_id))
+ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC LIMIT @limit::int`
 	byFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($18::text = '' OR (t.finished_at, t.id::text COLLATE "C") > ($18::text::timestamptz, $19::text))
-ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT $20::text::int`
+    AND (@after_at = '' OR (t.finished_at, t.id::text COLLATE "C") > (@after_at::timestamptz, @after_id))
+ORDER BY t.finished_at, t.id::text COLLATE "C" LIMIT @limit::int`
 	latestByFinishedSQL = `
     AND t.finished_at IS NOT NULL
-    AND ($18::text = '' OR (t.finished_at, t.id::text COLLATE "C") < ($18::text::timestamptz, $19::text))
-ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT $20::text::int`
+    AND (@after_at = '' OR (t.finished_at, t.id::text COLLATE "C") < (@after_at::timestamptz, @after_id))
+ORDER BY t.finished_at DESC, t.id::text COLLATE "C" DESC LIMIT @limit::int`
 	byIDSQL = `
-    AND ($18::text = '' OR t.id > $19::text)
-ORDER BY t.id LIMIT $20::text::int`
+    AND (@after_at = '' OR t.id > @after_id)
+ORDER BY t.id LIMIT @limit::int`
 	latestByIDSQL = `
-    AND ($18::text = '' OR t.id < $19::text)
-ORDER BY t.id DESC LIMIT $20::text::int`
+    AND (@after_at = '' OR t.id < @after_id)
+ORDER BY t.id DESC LIMIT @limit::int`
 )
 
 // orders has the statements of a list by its order. first is for the order itself, latest for the reverse.
 type orders map[Order]struct{ first, latest string }
 
 // page returns the filter's statement and its arguments.
-func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, err error) {
+func (f Filter) page(statements orders, maxLimit int) (sql string, args arguments, err error) {
 	if f.Order == "" {
 		f.Order = ByScheduled
 	}
@@ -61,7 +61,7 @@ func (f Filter) page(statements orders, maxLimit int) (sql string, args []any, e
 	if f.LatestFirst {
 		sql = statement.latest
 	}
-	return sql, append(args, at, id, strconv.Itoa(limit)), err
+	return sql, args.with("after_at", at, "after_id", id, "limit", strconv.Itoa(limit)), err
 }
 
 // after returns the place at which the previous page ended.
@@ -86,7 +86,7 @@ func (f Filter) after() (at, id string, err error) {
 	return at, id, err
 }
 
-const listedSQL = `SELECT ` + query.TaskColumns + `
+var listedSQL = `SELECT ` + query.TaskColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 var listSQL = orders{
@@ -104,7 +104,7 @@ func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]sto
 	return listed[store.Row](ctx, i, db, "list tasks", filter, maxLimit, listTexts)
 }
 
-const skippedSQL = `
+var skippedSQL = `
 SELECT` + reachedColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
@@ -135,6 +135,11 @@ func listed[T any](
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
 	found, cut, err := find[T](ctx, i, db, doing, s, t)
+	if err == nil && cut != nil && filter.Payload != "" {
+		return nil, fmt.Errorf("%s: %w", doing, check.Invalid("payload",
+			"must come with other fields that leave fewer tasks, such as an entity, a status or a time",
+			fmt.Sprintf("more than %d", i.walkMost)))
+	}
 	if err == nil && cut != nil {
 		return whole[T](ctx, i, db, doing, s, t)
 	}
@@ -146,15 +151,17 @@ const MaxNames = 1000000
 
 // Name identifies a task to a person. It has no payload.
 type Name struct {
-	ID     string
-	Type   string
-	Status store.Status
+	ID     string       `json:"id"`
+	Type   string       `json:"type"`
+	Status store.Status `json:"status"`
 	// Pattern is the pattern of the message, as in a Group.
-	Pattern string
+	Pattern string `json:"pattern,omitempty"`
+	// Revision tells whether somebody has edited the task since.
+	Revision int64 `json:"revision"`
 }
 
-const namedSQL = `
-SELECT t.id, t.type, t.status, ` + patternSQL + ` AS pattern
+var namedSQL = `
+SELECT` + namesColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 var namesSQL = orders{
@@ -164,7 +171,7 @@ var namesSQL = orders{
 }
 
 const namesColumns = `
-    t.id, t.type, t.status, ` + patternSQL + ` AS pattern`
+    t.id, t.type, t.status, ` + patternSQL + ` AS pattern, t.revision`
 
 var namesTexts = texts{namesColumns, namesSQL}
 
@@ -180,7 +187,7 @@ type Total struct {
 	At    time.Time `json:"at"`
 }
 
-const countSQL = `
+var countSQL = `
 SELECT count(*) AS count, statement_timestamp() AS at FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 // Count returns the number of tasks that a filter selects. It ignores the filter's Limit and After. It reads the
@@ -190,7 +197,8 @@ func (i *Inspector) Count(ctx context.Context, db store.DB, filter Filter) (Tota
 	if err != nil {
 		return Total{}, fmt.Errorf("count tasks: %w", err)
 	}
-	rows, err := query.Collect[Total](ctx, i.source, db, "count tasks", countSQL, args...)
+	sql, bound := args.bind(countSQL)
+	rows, err := query.Collect[Total](ctx, i.source, db, "count tasks", sql, bound...)
 	if err != nil {
 		return Total{}, err
 	}

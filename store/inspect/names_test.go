@@ -53,7 +53,8 @@ func TestNames(t *testing.T) {
 		}
 		paused, err := b.Inspector.Names(b.Ctx, db, inspect.Filter{IDPrefix: "a-10"})
 		b.Check(err)
-		same(b, name, paused, []inspect.Name{{ID: "a-10", Type: "TEST", Status: store.StatusPaused}})
+		same(b, name, paused, []inspect.Name{{ID: "a-10", Type: "TEST", Status: store.StatusPaused,
+			Revision: b.Get("a-10").Revision}})
 	}
 }
 

@@ -3,7 +3,6 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -47,9 +46,9 @@ func (i *Inspector) Search(ctx context.Context, db store.DB, filter Filter) (Pag
 
 // search is a filter that was checked.
 type search struct {
-	filter  Filter // narrowed
-	nothing bool   // no task can match
-	args    []any  // those of filterSQL
+	filter  Filter    // narrowed
+	nothing bool      // no task can match
+	args    arguments // those of filterSQL
 	bounds  bounds
 	limit   int
 }
@@ -63,7 +62,7 @@ func newSearch(f Filter, maxLimit int) (s search, err error) {
 		const rule = "must be scheduled_at, finished_at or id"
 		return s, check.Invalid("order", rule, fmt.Sprintf("%q", string(f.Order)))
 	}
-	if _, err := f.statuses(); err != nil { // before it is narrowed
+	if _, err := f.args(); err != nil { // before it is narrowed
 		return s, err
 	}
 	s.filter, s.nothing = f.narrowed()
@@ -118,7 +117,8 @@ func find[T any](
 	}
 	for most := s.limit; ; most *= walkMore {
 		most = min(most, i.walkMost)
-		sql, args := s.statement(one, t.columns, most)
+		statement, given := s.statement(one, t.columns, most)
+		sql, args := given.bind(statement)
 		found, err = query.Collect[T](ctx, i.source, db, doing, sql, args...)
 		if err != nil || len(found) >= s.limit || one.isSort() {
 			return found, nil, err
@@ -134,18 +134,19 @@ func find[T any](
 func whole[T any](ctx context.Context, i *Inspector, db store.DB, doing string, s search, t texts) ([]T, error) {
 	filter := s.filter
 	filter.Limit = s.limit
-	sql, args, err := filter.page(t.whole, MaxNames)
+	statement, given, err := filter.page(t.whole, MaxNames)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
+	sql, args := given.bind(statement)
 	return query.Collect[T](ctx, i.source, db, doing, sql, args...)
 }
 
 // way returns the first sort that is small enough, or else the walk.
 func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search) (way, error) {
 	for _, one := range s.filter.sorts() {
-		n, err := query.Value[int](ctx, i.source, db, doing, sorts[one].count,
-			counted(one, s.args, strconv.Itoa(i.sortMost+1))...)
+		sql, args := s.args.with("most", strconv.Itoa(i.sortMost+1)).bind(sorts[one].count)
+		n, err := query.Value[int](ctx, i.source, db, doing, sql, args...)
 		if err != nil {
 			return "", err
 		}
@@ -158,11 +159,11 @@ func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search
 
 // statement returns the statement of a way, and its arguments. most is how many tasks a walk may read. A sort finds the
 // ids of the page first, because Postgres can often read them from an index alone.
-func (s search) statement(one way, columns string, most int) (sql string, args []any) {
+func (s search) statement(one way, columns string, most int) (sql string, args arguments) {
 	order, direction := orderings[s.filter.Order], s.direction()
-	args = append(slices.Clone(s.args), strconv.Itoa(s.limit), s.bounds.lowAt, s.bounds.lowID, s.bounds.highAt,
-		s.bounds.highID)
-	ends := ` LIMIT $18::text::bigint`
+	args = s.args.with("limit", strconv.Itoa(s.limit), "low_at", s.bounds.lowAt, "low_id", s.bounds.lowID,
+		"high_at", s.bounds.highAt, "high_id", s.bounds.highID, "most", strconv.Itoa(most))
+	ends := ` LIMIT @limit::bigint`
 	if columns != countColumns { // a count that has enough tasks need not read the others, and sort them
 		ends = order.ends[direction] + ends
 	}
@@ -175,7 +176,7 @@ func (s search) statement(one way, columns string, most int) (sql string, args [
 		return `SELECT` + columns + sql, args
 	}
 	sql = `SELECT` + columns + walks[one][direction] + ` AS t WHERE ` + filterSQL + ends
-	return sql, append(args, strconv.Itoa(most))
+	return sql, args
 }
 
 // reached is the last task that a walk has read.
@@ -185,19 +186,15 @@ type reached struct {
 	FinishedAt  *time.Time
 }
 
-// reachedColumns begins the statement that finds it. Postgres sees that its filter is true.
-const (
-	reachedColumns = ` t.id, t.scheduled_at, t.finished_at`
-	reachedWhere   = ` AS t WHERE true OR ` + filterSQL
-)
+const reachedColumns = ` t.id, t.scheduled_at, t.finished_at`
 
 // reached returns the last task that a walk read, or nil if the walk has read all.
 func (i *Inspector) reached(ctx context.Context, db store.DB, doing string, s search) (*store.Row, error) {
 	s.limit = 1
-	_, args := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
+	_, given := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
 	order, direction := orderings[s.filter.Order], s.direction()
-	from := walks[s.filter.walk()][direction] + reachedWhere + order.ends[direction]
-	sql := `SELECT` + (reachedColumns + from + ` OFFSET $23::text::bigint - 1 LIMIT $18::text::bigint`)
+	from := walks[s.filter.walk()][direction] + ` AS t` + order.ends[direction]
+	sql, args := given.bind(`SELECT` + reachedColumns + from + ` OFFSET @most::bigint - 1 LIMIT @limit::bigint`)
 	rows, err := query.Collect[reached](ctx, i.source, db, doing, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
@@ -229,8 +226,9 @@ func (i *Inspector) CountUpTo(ctx context.Context, db store.DB, filter Filter, m
 		return 0, false, err
 	}
 	s.limit = most + 1
-	sql, args := s.statement(one, countColumns, i.walkMost)
-	n, err = query.Value[int](ctx, i.source, db, "count tasks", sql+`) AS one`, args...)
+	statement, given := s.statement(one, countColumns, i.walkMost)
+	sql, args := given.bind(statement + `) AS one`)
+	n, err = query.Value[int](ctx, i.source, db, "count tasks", sql, args...)
 	if err != nil || n > most || one.isSort() {
 		return min(n, most), n > most, err
 	}

@@ -1,8 +1,8 @@
 package inspect
 
-// The statements of ways take the filter as $1 to $17, the number of tasks to return as $18, and the bounds as $19 to
-// $22. Those of walks also take the number of tasks to read as $23. Both directions are written out, because Postgres
-// walks an index only for an ORDER BY that it knows.
+// The statements of ways take the filter, the number of tasks to return, and the bounds. Those of walks also take the
+// number of tasks to read. Both directions are written out, because Postgres walks an index only for an ORDER BY that
+// it knows.
 const (
 	byScheduled       = ` ORDER BY t.scheduled_at::timestamptz, t.id::text COLLATE "C"`
 	byScheduledLatest = ` ORDER BY t.scheduled_at::timestamptz DESC, t.id::text COLLATE "C" DESC`
@@ -11,21 +11,21 @@ const (
 	byID              = ` ORDER BY t.id`
 	byIDLatest        = ` ORDER BY t.id DESC`
 
-	readMost = ` LIMIT $23::text::bigint)`
+	readMost = ` LIMIT @most::bigint)`
 
 	// The ids count only at the times of the bounds. They are asked first, because Postgres reads the times of the last
 	// two conditions from their texts for each row, which takes longer than all else.
 	withinScheduled = `
-    AND t.scheduled_at >= $19::text::timestamptz AND t.scheduled_at <= $21::text::timestamptz
-    AND (t.id >= $20::text OR t.scheduled_at <> $19::text::timestamptz)
-    AND (t.id < $22::text OR t.scheduled_at <> $21::text::timestamptz)`
+    AND t.scheduled_at >= @low_at::timestamptz AND t.scheduled_at <= @high_at::timestamptz
+    AND (t.id >= @low_id OR t.scheduled_at <> @low_at::timestamptz)
+    AND (t.id < @high_id OR t.scheduled_at <> @high_at::timestamptz)`
 	withinFinished = `
-    AND t.finished_at >= $19::text::timestamptz AND t.finished_at <= $21::text::timestamptz
-    AND (t.id >= $20::text OR t.finished_at <> $19::text::timestamptz)
-    AND (t.id < $22::text OR t.finished_at <> $21::text::timestamptz)`
+    AND t.finished_at >= @low_at::timestamptz AND t.finished_at <= @high_at::timestamptz
+    AND (t.id >= @low_id OR t.finished_at <> @low_at::timestamptz)
+    AND (t.id < @high_id OR t.finished_at <> @high_at::timestamptz)`
 	// The times are empty, but Postgres must know the types of all arguments.
 	withinIDs = `
-    AND t.id >= $20::text AND t.id < $22::text AND $19::text = '' AND $21::text = ''`
+    AND t.id >= @low_id AND t.id < @high_id AND @low_at = '' AND @high_at = ''`
 )
 
 // An ordering is what the statements of an order have in common: the end, for both directions, and the bounds.
@@ -45,13 +45,13 @@ var orderings = map[Order]ordering{
 const (
 	waitingTasks = `(SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.finished_at IS NULL AND t.lease_expires_at IS NULL
-    AND ($2::text = '' OR string_to_array($2::text, ',') && ARRAY['QUEUED', 'PAUSED'])` + withinScheduled
+    AND (@status = '' OR string_to_array(@status, ',') && ARRAY['QUEUED', 'PAUSED'])` + withinScheduled
 	heldTasks = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.finished_at IS NULL AND t.lease_expires_at IS NOT NULL
-    AND ($2::text = '' OR string_to_array($2::text, ',') && ARRAY['QUEUED', 'PAUSED', 'EXECUTING'])` + withinScheduled
+    AND (@status = '' OR string_to_array(@status, ',') && ARRAY['QUEUED', 'PAUSED', 'EXECUTING'])` + withinScheduled
 	endedTasks = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.finished_at IS NOT NULL
-    AND ($2::text = '' OR string_to_array($2::text, ',')
+    AND (@status = '' OR string_to_array(@status, ',')
         && ARRAY['COMPLETED', 'FAILED', 'EXPIRED', 'CANCELLED', 'SKIPPED'])` + withinScheduled
 
 	fromScheduled = ` FROM (SELECT t.* FROM (` + waitingTasks + byScheduled + readMost + heldTasks + byScheduled +
@@ -65,13 +65,13 @@ const (
 const (
 	rareTasks = `t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.finished_at IS NOT NULL` + withinFinished
 	failed    = `(SELECT t.* FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'FAILED' AND 'FAILED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+    WHERE t.status = 'FAILED' AND 'FAILED' = ANY (string_to_array(@status, ',')) AND ` + rareTasks
 	expired = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'EXPIRED' AND 'EXPIRED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+    WHERE t.status = 'EXPIRED' AND 'EXPIRED' = ANY (string_to_array(@status, ',')) AND ` + rareTasks
 	cancelled = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'CANCELLED' AND 'CANCELLED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+    WHERE t.status = 'CANCELLED' AND 'CANCELLED' = ANY (string_to_array(@status, ',')) AND ` + rareTasks
 	skipped = ` UNION ALL (SELECT t.* FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'SKIPPED' AND 'SKIPPED' = ANY (string_to_array($2::text, ',')) AND ` + rareTasks
+    WHERE t.status = 'SKIPPED' AND 'SKIPPED' = ANY (string_to_array(@status, ',')) AND ` + rareTasks
 
 	fromRare = ` FROM (SELECT t.* FROM (` + failed + byFinished + readMost + expired + byFinished + readMost +
 		cancelled + byFinished + readMost + skipped + byFinished + readMost + `) AS t` + byFinished + readMost
@@ -82,7 +82,7 @@ const (
 
 // The other walks go by one index.
 const (
-	ofTenant = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = $5::text` + withinScheduled
+	ofTenant = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = @tenant` + withinScheduled
 	ended    = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE t.finished_at IS NOT NULL` + withinFinished
 
 	withIDs = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE true` + withinIDs
@@ -109,56 +109,56 @@ const (
 	sortBegins = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t WHERE `
 	sortEnds   = ` OFFSET 0)`
 	sortRare   = ` FROM (SELECT t.* FROM tasktable.scheduled_tasks AS t
-    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array($2::text, ','))
+    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array(@status, ','))
     UNION ALL SELECT t.* FROM tasktable.scheduled_tasks AS t
     WHERE t.lease_expires_at IS NOT NULL AND t.status = 'EXECUTING'
-        AND 'EXECUTING' = ANY (string_to_array($2::text, ',')))`
+        AND 'EXECUTING' = ANY (string_to_array(@status, ',')))`
 )
 
-// The counts of sorts take the number up to which to count as $1.
+// The counts of sorts also take the number up to which to count.
 const (
 	countEntitySQL = `
-SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.entity = $2::text LIMIT $1::text::int) AS t`
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.entity = @entity LIMIT @most::int) AS t`
 	countSpawnedSQL = `
 SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.spawned_by = $2::text LIMIT $1::text::int) AS t`
+    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.spawned_by = @spawned_by LIMIT @most::int) AS t`
 	countOccurrencesSQL = `
-SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $2::text LIMIT $1::text::int) AS t`
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = @parent LIMIT @most::int) AS t`
 	countTenantSQL = `
-SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = $2::text LIMIT $1::text::int) AS t`
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = @tenant LIMIT @most::int) AS t`
 	countWaitingSQL = `
-SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + isWaiting + ` LIMIT $1::text::int) AS t`
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + isWaiting + ` LIMIT @most::int) AS t`
 	countPrefixSQL = `
 SELECT count(*) FROM (
-    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id >= $2::text AND t.id < $3::text
-    ORDER BY t.id LIMIT $1::text::int) AS t`
+    SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id >= @id_prefix AND t.id < @id_prefix_end
+    ORDER BY t.id LIMIT @most::int) AS t`
 	countFinishedSQL = `
 SELECT count(*) FROM (
     SELECT FROM tasktable.scheduled_tasks AS t
-    WHERE t.finished_at >= $2::text::timestamptz AND t.finished_at < $3::text::timestamptz
-    ORDER BY t.finished_at LIMIT $1::text::int) AS t`
+    WHERE ` + finishedRange + `
+    ORDER BY t.finished_at LIMIT @most::int) AS t`
 	countStatusesSQL = `
 SELECT count(*) FROM (
     (SELECT FROM tasktable.scheduled_tasks AS t
-    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array($2::text, ','))
-    LIMIT $1::text::int)
+    WHERE t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.status = ANY (string_to_array(@status, ','))
+    LIMIT @most::int)
     UNION ALL
     (SELECT FROM tasktable.scheduled_tasks AS t
-    WHERE t.lease_expires_at IS NOT NULL AND 'EXECUTING' = ANY (string_to_array($2::text, ','))
-    LIMIT $1::text::int)) AS t`
+    WHERE t.lease_expires_at IS NOT NULL AND 'EXECUTING' = ANY (string_to_array(@status, ','))
+    LIMIT @most::int)) AS t`
 )
 
 // sorts has the FROM clause of each sort, and the statement that counts its tasks.
 var sorts = map[way]struct{ from, count string }{
-	sortEntity:   {sortBegins + `t.entity = $4::text` + sortEnds, countEntitySQL},
-	sortSpawned:  {sortBegins + `t.spawned_by = $14::text` + sortEnds, countSpawnedSQL},
-	sortParent:   {sortBegins + `t.parent_id = $15::text` + sortEnds, countOccurrencesSQL},
-	sortTenant:   {sortBegins + `t.tenant_id = $5::text` + sortEnds, countTenantSQL},
-	sortPrefix:   {sortBegins + `t.id >= $6::text AND t.id < $7::text` + sortEnds, countPrefixSQL},
+	sortEntity:   {sortBegins + `t.entity = @entity` + sortEnds, countEntitySQL},
+	sortSpawned:  {sortBegins + `t.spawned_by = @spawned_by` + sortEnds, countSpawnedSQL},
+	sortParent:   {sortBegins + `t.parent_id = @parent` + sortEnds, countOccurrencesSQL},
+	sortTenant:   {sortBegins + `t.tenant_id = @tenant` + sortEnds, countTenantSQL},
+	sortPrefix:   {sortBegins + `t.id >= @id_prefix AND t.id < @id_prefix_end` + sortEnds, countPrefixSQL},
 	sortWaiting:  {sortBegins + isWaiting + sortEnds, countWaitingSQL},
 	sortFinished: {sortBegins + finishedRange + sortEnds, countFinishedSQL},
 	sortStatuses: {sortRare, countStatusesSQL},
 }
 
-const finishedRange = `t.finished_at >= $11::text::timestamptz
-    AND t.finished_at < coalesce(nullif($12::text, ''), 'infinity')::timestamptz`
+const finishedRange = `t.finished_at >= @finished_from::timestamptz
+    AND t.finished_at < coalesce(nullif(@finished_to, ''), 'infinity')::timestamptz`

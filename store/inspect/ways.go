@@ -114,29 +114,6 @@ func (f Filter) sorts() (found []way) {
 	return found
 }
 
-// counted returns the arguments of the statement that counts the tasks of a sort up to most. args are those of the
-// filter.
-func counted(sort way, args []any, most string) []any {
-	switch sort {
-	case sortEntity:
-		return []any{most, args[3]}
-	case sortSpawned:
-		return []any{most, args[13]}
-	case sortParent:
-		return []any{most, args[14]}
-	case sortStatuses:
-		return []any{most, args[1]}
-	case sortWaiting:
-		return []any{most}
-	case sortPrefix:
-		return []any{most, args[5], args[6]}
-	case sortFinished:
-		return []any{most, args[10], cmp.Or(args[11].(string), "infinity")}
-	default:
-		return []any{most, args[4]}
-	}
-}
-
 // walk returns the walk in the order of the list.
 func (f Filter) walk() way {
 	switch {

@@ -153,7 +153,7 @@ func TestSearchAndAct(t *testing.T) {
 	b.submit("Cancel")
 	b.shows("Cancel 2 tasks")
 	b.submit("Cancel 2 tasks")
-	b.shows("Cancelled 2 tasks")
+	b.shows("2 tasks are cancelled")
 	s.waitFor(`SELECT count(*) = 2 FROM tasktable.scheduled_tasks WHERE status = 'CANCELLED'`)
 	s.waitFor(`SELECT count(*) = 3 FROM tasktable.scheduled_task_changes WHERE changed_by = 'ann'`)
 	b.press("?")

@@ -105,7 +105,7 @@ func (d *demo) retryDead(ctx context.Context, tx pgx.Tx) error {
 	d.paper.Store(true)
 	filter := d.dead()
 	filter.Message = "out of paper"
-	_, err := d.inspector.ApplyAll(ctx, tx, inspect.Action{Verb: inspect.Retry}, filter)
+	_, err := d.inspector.Do(ctx, tx, inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
 	return err
 }
 

@@ -104,6 +104,12 @@ async function lists(): Promise<void> {
   for (const [status, outcome] of [["PAUSED", "paused"], ["QUEUED", "queued"]] as const) {
     same((await ok(client.PATCH("/v1/tasks/{id}", { ...on("bulk-1"), body: { status } }))).outcome, outcome);
   }
+  for (const verb of ["cancel", "pause", "resume", "run-now", "retry", "archive", "delete"] as const) {
+    const body = { filter: { entity: "bulk", status: ["QUEUED" as const] }, dry_run: true };
+    const done = await ok(client.POST(`/v1/tasks/${verb}`, { body }));
+    same([done.receipts, done.selected], [[], 2]);
+  }
+  same((await ok(client.POST("/v1/tasks/{id}/archive", on("bulk-1")))).outcome, "unchanged");
   same((await ok(client.DELETE("/v1/tasks/{id}", on("bulk-3")))).outcome, "deleted");
 }
 

@@ -1,6 +1,7 @@
 """Uses every endpoint by the generated client, as a program of a user would. It fails at the first wrong answer, and
 prints the tasks that it sees at the end."""
 
+import importlib
 import json
 import os
 import types
@@ -11,12 +12,12 @@ from tasktable_client.api.dead_letters_api import DeadLettersApi
 from tasktable_client.api.operations_api import OperationsApi
 from tasktable_client.api.recurring_api import RecurringApi
 from tasktable_client.api.tasks_api import TasksApi
-from tasktable_client.model.archive_request import ArchiveRequest
+from tasktable_client.model.archive_dead_letters_request import ArchiveDeadLettersRequest
 from tasktable_client.model.bulk_request import BulkRequest
 from tasktable_client.model.pause_queue_request import PauseQueueRequest
 from tasktable_client.model.payload import Payload
 from tasktable_client.model.problem import Problem
-from tasktable_client.model.retry_request import RetryRequest
+from tasktable_client.model.retry_dead_letters_request import RetryDeadLettersRequest
 from tasktable_client.model.task_filter import TaskFilter
 from tasktable_client.model.task_patch import TaskPatch
 from tasktable_client.model.task_request import TaskRequest
@@ -131,6 +132,13 @@ def lists():
     same(outcome(tasks.resume_task, "bulk-1"), "queued")
     same(outcome(tasks.patch_task, "bulk-1", TaskPatch(status="PAUSED")), "paused")
     same(outcome(tasks.patch_task, "bulk-1", TaskPatch(status="QUEUED")), "queued")
+    for verb in ("cancel_tasks", "pause_tasks", "resume_tasks", "run_tasks_now", "retry_tasks", "archive_tasks",
+                 "delete_tasks"):
+        request = "".join(part.title() for part in verb.split("_")) + "Request"
+        model = getattr(importlib.import_module(f"tasktable_client.model.{verb}_request"), request)
+        done = getattr(tasks, verb)(model(filter=TaskFilter(entity="bulk", status=["QUEUED"]), dry_run=True))
+        same((done.receipts, done.selected), ([], 2))
+    same(outcome(tasks.archive_task, "bulk-1"), "unchanged")
     same(outcome(tasks.delete_task, "bulk-3"), "deleted")
 
 
@@ -160,10 +168,10 @@ def dead():
     same([(one.type, one.status, one.count) for one in groups], [("JOB", "FAILED", 1)])
     same(outcome(tasks.retry_task, "fails"), "queued")
     failed()
-    retried = dead_letters.retry_dead_letters(RetryRequest(filter=TaskFilter(status=["FAILED"])))
+    retried = dead_letters.retry_dead_letters(RetryDeadLettersRequest(filter=TaskFilter(status=["FAILED"])))
     same([(one.id, one.outcome) for one in retried.receipts], [("fails", "queued")])
     failed()
-    archived = dead_letters.archive_dead_letters(ArchiveRequest(ids=["fails"], note="seen"))
+    archived = dead_letters.archive_dead_letters(ArchiveDeadLettersRequest(ids=["fails"], note="seen"))
     same([one.outcome for one in archived.receipts], ["archived"])
     same(listed(), [])
 

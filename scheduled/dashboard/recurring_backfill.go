@@ -12,72 +12,6 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// recurringVerb is a verb of recurring tasks, with the sentence for each of its outcomes.
-type recurringVerb struct {
-	do   func(context.Context, *visit, string) (store.Receipt, error)
-	said map[store.Outcome]string
-	asks bool // it needs a confirmation
-}
-
-// recurringVerbs has the verbs by the last part of their path.
-var recurringVerbs = map[string]recurringVerb{
-	"pause": {do: pauseTask, said: map[store.Outcome]string{
-		store.Paused: "Paused.", store.Unchanged: "It was paused already.", store.Finished: "It has ended already.",
-	}},
-	"resume": {
-		do: func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-			return v.tasks.Resume(ctx, v.db, id)
-		},
-		said: map[store.Outcome]string{
-			store.Queued: "Resumed.", store.Unchanged: "It was not paused.", store.Finished: "It has ended already.",
-		},
-	},
-	"run-now": {
-		do: func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-			return v.tasks.RunNow(ctx, v.db, id)
-		},
-		said: map[store.Outcome]string{store.Queued: "One more occurrence runs now."},
-	},
-	"cancel": {
-		do: func(ctx context.Context, v *visit, id string) (store.Receipt, error) {
-			return v.tasks.Cancel(ctx, v.db, id)
-		},
-		said: map[store.Outcome]string{
-			store.Cancelled: "Cancelled.", store.Unchanged: "It was cancelled already.",
-			store.Finished: "It has ended already.",
-		},
-		asks: true,
-	},
-}
-
-// confirmRecurringView asks whether a recurring task should be cancelled.
-type confirmRecurringView struct {
-	ID         string
-	Revision   int64
-	DeclaredBy string
-}
-
-func (verb recurringVerb) act(ctx context.Context, v *visit) (done, error) {
-	row, err := lockedRecurring(ctx, v)
-	if err != nil {
-		return done{}, err
-	}
-	if verb.asks && v.form("confirmed") == "" {
-		task, err := v.inspector.GetRecurring(ctx, v.db, row.ID)
-		view := confirmRecurringView{row.ID, row.Revision, textOf(task.DeclaredBy)}
-		return done{show: "confirm-recurring", title: "Cancel " + row.ID + "?", view: view}, err
-	}
-	receipt, err := verb.do(ctx, v, row.ID)
-	if err != nil {
-		return done{}, err
-	}
-	text := verb.said[receipt.Outcome]
-	if text == "" {
-		text = "The outcome is " + string(receipt.Outcome) + "."
-	}
-	return done{text: text, to: recurringPath(row.ID)}, nil
-}
-
 // lockedRecurring is locked for a task that recurs.
 func lockedRecurring(ctx context.Context, v *visit) (store.Row, error) {
 	row, err := v.locked(ctx, v.path("id"))
@@ -89,21 +23,16 @@ func lockedRecurring(ctx context.Context, v *visit) (store.Row, error) {
 
 const backfillShown = 10
 
-// confirmBackfillView asks whether occurrences should be created.
-type confirmBackfillView struct {
-	ID              string
-	Revision        int64
-	From, To        time.Time
-	Most            int
-	Count           int
-	Exist           int // fires that have an occurrence already
-	More            bool
-	First           []time.Time
-	FirstAt, LastAt time.Time
+// backfilling has the occurrences that a backfill would create.
+type backfilling struct {
+	From, To time.Time
+	Most     int
+	Count    int
+	Exist    int // fires that have an occurrence already
+	More     bool
+	First    []time.Time
+	LastAt   time.Time
 }
-
-// Button is the text of the button that confirms.
-func (view confirmBackfillView) Button() string { return "Create " + occurrencesCounted(view.Count) }
 
 // backfill counts first. Then it creates the occurrences that a recurring task would have had.
 func backfill(ctx context.Context, v *visit) (done, error) {
@@ -111,7 +40,7 @@ func backfill(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return done{}, err
 	}
-	view := confirmBackfillView{ID: row.ID, Revision: row.Revision}
+	var view backfilling
 	if err := view.read(v); err != nil {
 		return done{}, err
 	}
@@ -129,13 +58,40 @@ func backfill(ctx context.Context, v *visit) (done, error) {
 		}
 		return done{text: text, to: recurringPath(row.ID)}, nil
 	}
-	return done{show: "confirm-backfill", title: view.Button() + "?", view: view}, nil
+	button := "Create " + occurrencesCounted(view.Count)
+	asked := confirmation{
+		Said: view.remarks(v, row.ID), Path: recurringPath(row.ID) + "/backfill", Button: button,
+		Back: recurringPath(row.ID),
+	}
+	for _, at := range view.First {
+		asked.Facts = append(asked.Facts, fact{Text: v.exact(at)})
+	}
+	form := frame{visit: v}
+	return asked.with("revision", strconv.FormatInt(row.Revision, 10), "zone", form.Zone(), "from",
+		form.Input(view.From), "to", form.Input(view.To), "most", strconv.Itoa(view.Most)).asked(button + "?"), nil
+}
+
+func (view *backfilling) remarks(v *visit, id string) []remark {
+	said := []remark{{Text: fmt.Sprintf("For the fires of %s from %s to %s. All are due at once, and their expiration "+
+		"counts from now.", id, v.exact(view.First[0]), v.exact(view.LastAt))}}
+	if view.Exist > 0 {
+		said = append(said, remark{Text: amount(view.Exist, "fire of that time has an occurrence already. It stays as it is.",
+			"fires of that time have occurrences already. These stay as they are.")})
+	}
+	if view.More {
+		said = append(said, remark{Tone: "warn", Text: fmt.Sprintf(
+			"There are more fires in that time. The earliest %d are taken.", view.Most)})
+	}
+	if view.Count > len(view.First) {
+		said = append(said, remark{Text: fmt.Sprintf("These are the first %d.", len(view.First))})
+	}
+	return said
 }
 
 func occurrencesCounted(n int) string { return amount(n, "occurrence", "occurrences") }
 
 // read reads the form.
-func (view *confirmBackfillView) read(v *visit) (err error) {
+func (view *backfilling) read(v *visit) (err error) {
 	if view.From, err = v.momentOf("from"); err != nil {
 		return err
 	}
@@ -157,7 +113,7 @@ func (view *confirmBackfillView) read(v *visit) (err error) {
 }
 
 // find counts the occurrences that Backfill would create.
-func (view *confirmBackfillView) find(ctx context.Context, v *visit, row store.Row) error {
+func (view *backfilling) find(ctx context.Context, v *visit, row store.Row) error {
 	rule, err := recurrence.Parse(*row.Cron, textOf(row.TimeZone))
 	if err != nil {
 		return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: sentence(err)}}
@@ -190,9 +146,6 @@ func (view *confirmBackfillView) find(ctx context.Context, v *visit, row store.R
 			view.First = append(view.First, at)
 		}
 		view.LastAt = at
-	}
-	if len(view.First) > 0 {
-		view.FirstAt = view.First[0]
 	}
 	return nil
 }
