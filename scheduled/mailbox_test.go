@@ -1,0 +1,110 @@
+package scheduled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// A table of letters and a task for each customer, which reads all that have come. Each letter is written with a
+// Schedule in one transaction. None may stay unread, whatever the task does at that moment.
+func TestNoLetterStaysInAMailbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`CREATE TABLE letters (customer text NOT NULL, n int NOT NULL, read_at timestamptz)`)
+	const customers, letters = 40, 40
+	read := func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
+		_, err := b.nodes.Exec(ctx, `UPDATE letters SET read_at = clock_timestamp() WHERE customer = $1 AND read_at IS NULL`,
+			task.Payload.Name)
+		if err == nil && task.Fence%7 == 0 {
+			err = errors.New("some attempts fail after the work")
+		}
+		return err
+	}
+	for range 2 {
+		b.node(nil, handlers.Handle(read))
+	}
+	var writers sync.WaitGroup
+	for customer := range customers {
+		writers.Go(func() {
+			name := fmt.Sprint("customer ", customer)
+			for n := range letters {
+				err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
+					if _, err := tx.Exec(t.Context(), `INSERT INTO letters VALUES ($1, $2)`, name, n); err != nil {
+						return err
+					}
+					_, err := b.Tasks.Schedule(t.Context(), tx, store.Task{
+						Payload: enginetest.Job{Name: name}, IfFinished: store.Rearm, IfRunning: store.Again, MaxAttempts: 100,
+					})
+					return err
+				})
+				if err != nil {
+					t.Errorf("letter %d of %s: %v", n, name, err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	enginetest.Eventually(t, time.Minute, "all tasks end", func() bool {
+		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
+	})
+	if lost := b.Count(`SELECT count(*) FROM letters WHERE read_at IS NULL`); lost != 0 {
+		t.Errorf("%d letters were never read", lost)
+	}
+	if n := b.Count(`SELECT count(*) FROM letters`); n != customers*letters {
+		t.Errorf("%d letters", n)
+	}
+	if n := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'SUPERSEDED'`); n != 0 {
+		t.Errorf("%d attempts were superseded", n)
+	}
+}
+
+// A RunNow during an attempt holds, although the handler schedules its own task for a later time. What the handler asks
+// for holds, too.
+func TestRunNowDuringAnAttemptThatSchedulesItsOwnTask(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.node(nil)
+	later := time.Now().Add(24 * time.Hour)
+	for name, ask := range map[string]func(*enginetest.Attempt){
+		"again": func(a *enginetest.Attempt) { a.Again(later) },
+		"follow-up": func(a *enginetest.Attempt) {
+			a.FollowUp(store.Task{ID: a.ID, Payload: enginetest.Job{Name: "step 2"}, At: later})
+		},
+		"snooze": func(*enginetest.Attempt) {},
+	} {
+		b.Add(name, nil)
+		first := b.Begins(name)
+		ask(first)
+		receipt, err := b.Tasks.RunNow(t.Context(), b.Pool, name)
+		if err != nil || receipt.Outcome != store.RunsAgain {
+			t.Fatalf("%s: %+v, %v", name, receipt, err)
+		}
+		if name == "snooze" {
+			first.End <- handlers.Snooze(time.Hour)
+		} else {
+			first.End <- nil
+		}
+		second := b.Begins(name)
+		if got := second.Payload.Name; name == "follow-up" && got != "step 2" {
+			t.Errorf("%s: the second run has the payload of %q", name, got)
+		}
+		if sameKey := second.IdempotencyKey() == first.IdempotencyKey(); sameKey != (name == "snooze") {
+			t.Errorf("%s: keys %s and %s", name, first.IdempotencyKey(), second.IdempotencyKey())
+		}
+		second.End <- nil
+		row := enginetest.Await(t, b.Pool, name, patience, store.StatusCompleted)
+		if name != "snooze" && row.ScheduledAt.Before(later.Add(-time.Minute)) {
+			t.Errorf("%s: scheduled at %s", name, row.ScheduledAt)
+		}
+	}
+}
