@@ -36,7 +36,7 @@ func historyLines(c term.Clock, history store.History) []historyLine {
 			at:      execution.FinishedAt,
 			when:    c.Exact(&execution.FinishedAt),
 			event:   fmt.Sprintf("attempt %d", execution.Attempt),
-			outcome: execution.Outcome,
+			outcome: string(execution.Outcome),
 			by:      "leader",
 		}
 		if execution.Node != nil {

@@ -114,7 +114,7 @@ func TestOnDead(t *testing.T) {
 		if !reflect.DeepEqual(got, dead) {
 			t.Errorf("told of %+v, want %+v", got, dead)
 		}
-		got.Outcome = strings.TrimSuffix(got.Outcome, " told by OnLost")
+		got.Outcome = store.AttemptOutcome(strings.TrimSuffix(string(got.Outcome), " told by OnLost"))
 		// It is recorded by then, and what is recorded is what was told.
 		if n := f.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
 			JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id

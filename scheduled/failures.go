@@ -23,8 +23,8 @@ import (
 type Failure struct {
 	ID       string
 	Type     string
-	Outcome  string // of the last attempt: store.AttemptFailed, AttemptExpired or AttemptLost
-	Status   string // the task's status now: FAILED or EXPIRED; for OnLost QUEUED, CANCELLED or PAUSED
+	Outcome  store.AttemptOutcome // of the last attempt: store.AttemptFailed, AttemptExpired or AttemptLost
+	Status   string               // the task's status now: FAILED or EXPIRED; for OnLost QUEUED, CANCELLED or PAUSED
 	Revision int64
 	Attempt  int
 	Error    string
@@ -42,7 +42,7 @@ func newFailureNotifier(config Config, pool *pgxpool.Pool, log *slog.Logger) *fa
 		}
 		return func(ctx context.Context, found failures.Failure) {
 			failure := Failure{
-				ID: found.ID, Type: found.Type, Outcome: found.Outcome, Status: found.Status,
+				ID: found.ID, Type: found.Type, Outcome: store.AttemptOutcome(found.Outcome), Status: found.Status,
 				Revision: found.Revision, Attempt: found.Attempt, Error: found.Error,
 			}
 			if err := failure.read(ctx, tasks, pool); err != nil {

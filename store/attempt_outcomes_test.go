@@ -14,9 +14,9 @@ func TestOutcomesOfAttempts(t *testing.T) {
 	b := newBench(t)
 	rule := one[string](b, b.pool, `SELECT pg_get_constraintdef(oid) FROM pg_constraint
 		WHERE conrelid = 'tasktable.scheduled_task_executions'::regclass AND contype = 'c'`)
-	var words []string
+	var words []store.AttemptOutcome
 	for _, found := range regexp.MustCompile(`'([A-Z]+)'`).FindAllStringSubmatch(rule, -1) {
-		words = append(words, found[1])
+		words = append(words, store.AttemptOutcome(found[1]))
 	}
 	same(b, "the outcomes", slices.Sorted(slices.Values(store.AttemptOutcomes())), slices.Sorted(slices.Values(words)))
 }

@@ -1,6 +1,6 @@
 package store
 
-// Outcome is the effect of a verb.
+// Outcome is what a verb did to a task. In contrast, an AttemptOutcome is how an attempt has ended.
 type Outcome string
 
 // The outcomes. Only those before Unchanged mean that the verb wrote something.

@@ -26,25 +26,28 @@ func Statuses() []Status {
 		StatusPaused, StatusSkipped}
 }
 
-// The outcomes of attempts are the values of Execution.Outcome. Their type is string, because Outcome is the effect of
-// a verb.
+// AttemptOutcome is how an attempt, or a claim that came to no attempt, has ended. In contrast, an Outcome is what a verb
+// did to a task.
+type AttemptOutcome string
+
+// The outcomes of attempts.
 const (
-	AttemptCompleted   = "COMPLETED"
-	AttemptFailed      = "FAILED"      // for good
-	AttemptRetried     = "RETRIED"     // it has failed, and the task runs again
-	AttemptSnoozed     = "SNOOZED"     // its handler has put the task off, or waits
-	AttemptLost        = "LOST"        // its node died, or its lease ended
-	AttemptSuperseded  = "SUPERSEDED"  // the task was edited or cancelled meanwhile
-	AttemptExpired     = "EXPIRED"     // the task expired before the attempt could start
-	AttemptInterrupted = "INTERRUPTED" // by the shutdown of its node
-	AttemptReleased    = "RELEASED"    // it never started, and was handed back
-	AttemptCancelled   = "CANCELLED"   // the task was cancelled before the attempt started
+	AttemptCompleted   AttemptOutcome = "COMPLETED"
+	AttemptFailed      AttemptOutcome = "FAILED"      // for good
+	AttemptRetried     AttemptOutcome = "RETRIED"     // it has failed, and the task runs again
+	AttemptSnoozed     AttemptOutcome = "SNOOZED"     // its handler has put the task off, or waits
+	AttemptLost        AttemptOutcome = "LOST"        // its node died, or its lease ended
+	AttemptSuperseded  AttemptOutcome = "SUPERSEDED"  // the task was edited or cancelled meanwhile
+	AttemptExpired     AttemptOutcome = "EXPIRED"     // the task expired before the attempt could start
+	AttemptInterrupted AttemptOutcome = "INTERRUPTED" // by the shutdown of its node
+	AttemptReleased    AttemptOutcome = "RELEASED"    // it never started, and was handed back
+	AttemptCancelled   AttemptOutcome = "CANCELLED"   // the task was cancelled before the attempt started
 )
 
 // AttemptOutcomes returns all outcomes of attempts.
-func AttemptOutcomes() []string {
-	return []string{AttemptCompleted, AttemptFailed, AttemptRetried, AttemptSnoozed, AttemptLost, AttemptSuperseded,
-		AttemptExpired, AttemptInterrupted, AttemptReleased, AttemptCancelled}
+func AttemptOutcomes() []AttemptOutcome {
+	return []AttemptOutcome{AttemptCompleted, AttemptFailed, AttemptRetried, AttemptSnoozed, AttemptLost,
+		AttemptSuperseded, AttemptExpired, AttemptInterrupted, AttemptReleased, AttemptCancelled}
 }
 
 // Row is a row of the table scheduled_tasks. Comments on the table's columns in the database explain each field. A
@@ -103,18 +106,18 @@ type Row struct {
 
 // Execution is a row of the table scheduled_task_executions: the result of one claim.
 type Execution struct {
-	Fence       int64      `json:"fence"`
-	TaskID      string     `json:"task_id"`
-	Type        string     `json:"type"`
-	Revision    int64      `json:"revision"`
-	Attempt     int        `json:"attempt"`
-	ScheduledAt time.Time  `json:"scheduled_at"`
-	DueAt       *time.Time `json:"due_at,omitempty"`
-	StartedAt   *time.Time `json:"started_at,omitempty"`
-	FinishedAt  time.Time  `json:"finished_at"`
-	Outcome     string     `json:"outcome"` // one of AttemptOutcomes
-	Error       *string    `json:"error,omitempty"`
-	Node        *int64     `json:"node,omitempty"`
+	Fence       int64          `json:"fence"`
+	TaskID      string         `json:"task_id"`
+	Type        string         `json:"type"`
+	Revision    int64          `json:"revision"`
+	Attempt     int            `json:"attempt"`
+	ScheduledAt time.Time      `json:"scheduled_at"`
+	DueAt       *time.Time     `json:"due_at,omitempty"`
+	StartedAt   *time.Time     `json:"started_at,omitempty"`
+	FinishedAt  time.Time      `json:"finished_at"`
+	Outcome     AttemptOutcome `json:"outcome"`
+	Error       *string        `json:"error,omitempty"`
+	Node        *int64         `json:"node,omitempty"`
 }
 
 // Change is a row of the table scheduled_task_changes: one edit, verb or delete.

@@ -19,7 +19,7 @@ func TestReceiversThatDoNotTakeANotice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(r *receiver, config *notice.Config)
-		outcome string
+		outcome store.AttemptOutcome
 		says    string
 	}{
 		"fails": {func(r *receiver, _ *notice.Config) { r.statuses = []int{500} }, "RETRIED", "answered 500"},

@@ -99,7 +99,7 @@ func TestAnEmailThatIsNotTaken(t *testing.T) {
 			b.failing(nine, "one")
 			b.run(nine)
 			ran := b.run(nine.Add(time.Minute))
-			if len(ran) != 1 || ran[0].Outcome != c.outcome || !strings.Contains(ran[0].Err.Error(), c.says) ||
+			if len(ran) != 1 || string(ran[0].Outcome) != c.outcome || !strings.Contains(ran[0].Err.Error(), c.says) ||
 				strings.Contains(fmt.Sprint(ran), "ann@example.org") {
 				t.Errorf("ran %+v", ran)
 			}

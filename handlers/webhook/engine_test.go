@@ -134,7 +134,7 @@ func TestTheEngineWaitsForAHostThatFails(t *testing.T) {
 		}
 	}
 	var last scheduledtest.Ran
-	outcomes := map[string]int{}
+	outcomes := map[store.AttemptOutcome]int{}
 	for _, ran := range harness.RunDueAt(ctx, at.Add(time.Second*30)) {
 		outcomes[ran.Outcome]++
 		if ran.Outcome == "SNOOZED" {

@@ -85,7 +85,7 @@ func (r eventRow) event() Event {
 	}
 	return Event{Kind: r.Kind, Execution: &store.Execution{
 		Fence: r.Number, TaskID: r.TaskID, Type: deref(r.Type), Revision: deref(r.Revision), Attempt: deref(r.Attempt),
-		ScheduledAt: deref(r.ScheduledAt), DueAt: r.DueAt, StartedAt: r.StartedAt, FinishedAt: r.At, Outcome: r.Outcome,
-		Error: r.Error, Node: r.Node,
+		ScheduledAt: deref(r.ScheduledAt), DueAt: r.DueAt, StartedAt: r.StartedAt, FinishedAt: r.At,
+		Outcome: store.AttemptOutcome(r.Outcome), Error: r.Error, Node: r.Node,
 	}}
 }

@@ -142,7 +142,7 @@ func TestEventsSayWhatHappened(t *testing.T) {
 		case event.Change != nil:
 			got = append(got, event.Change.Verb+" "+event.Change.Outcome)
 		case event.Execution != nil:
-			got = append(got, event.Execution.Outcome+" "+*event.Execution.Error)
+			got = append(got, string(event.Execution.Outcome)+" "+*event.Execution.Error)
 		}
 	}
 	if want := "schedule created, FAILED broken, cancel cancelled"; strings.Join(got, ", ") != want {

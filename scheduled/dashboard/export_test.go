@@ -1,6 +1,10 @@
 package dashboard
 
-import "context"
+import (
+	"context"
+
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
+)
 
 // Route is a page or an act.
 type Route struct {
@@ -22,14 +26,17 @@ func (d *Dashboard) Routes() (routes []Route) {
 
 // LimitStreams changes how many streams, and how many different pages, can be open.
 func (d *Dashboard) LimitStreams(streams, pages int) {
-	d.feeds.maxStreams, d.feeds.maxFeeds = streams, pages
+	d.feeds.streams, d.feeds.maxFeeds = fairuse.NewShares(int64(streams), maxOfPerson), pages
 }
 
 // OpenFeeds returns how many streams, and how many different pages, are open.
 func (d *Dashboard) OpenFeeds() (streams, pages int) {
 	d.feeds.mutex.Lock()
 	defer d.feeds.mutex.Unlock()
-	return d.feeds.streams, len(d.feeds.open)
+	for _, feed := range d.feeds.open {
+		streams += len(feed.readers)
+	}
+	return streams, len(d.feeds.open)
 }
 
 // TaskPath returns the path of a task's page.

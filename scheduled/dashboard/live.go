@@ -11,6 +11,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
 )
 
 const (
@@ -29,15 +31,14 @@ const (
 type feeds struct {
 	board *Dashboard
 
-	maxStreams, maxFeeds int
+	streams  *fairuse.Shares // of people
+	maxFeeds int
 
 	turns     chan struct{} // full while maxReading feeds use a connection
 	snapshots *kept[string] // asked for once, for all feeds
 
-	mutex   sync.Mutex
-	open    map[feedKey]*feed
-	streams int
-	persons map[Person]int // the streams of each
+	mutex sync.Mutex
+	open  map[feedKey]*feed
 }
 
 // feedKey has everything on which the content of a page depends.
@@ -59,8 +60,8 @@ type feed struct {
 
 func newFeeds(d *Dashboard) *feeds {
 	return &feeds{
-		board: d, maxStreams: maxStreams, maxFeeds: maxFeeds, turns: make(chan struct{}, maxReading),
-		snapshots: newKept[string](), open: map[feedKey]*feed{}, persons: map[Person]int{},
+		board: d, streams: fairuse.NewShares(maxStreams, maxOfPerson), maxFeeds: maxFeeds,
+		turns: make(chan struct{}, maxReading), snapshots: newKept[string](), open: map[feedKey]*feed{},
 	}
 }
 
@@ -70,11 +71,16 @@ var errTooManyStreams = errors.New("too many pages are open")
 func (s *feeds) join(
 	page string, person Person, zone *time.Location,
 ) (content chan []byte, leave func(), err error) {
+	give, err := s.streams.Take(context.Background(), person.Name+"\n"+person.Tenant, 1, 0) // it does not wait
+	if err != nil {
+		return nil, nil, errTooManyStreams
+	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	key := feedKey{page, person.Scopes, person.Tenant, zone.String()}
 	f := s.open[key]
-	if s.streams >= s.maxStreams || s.persons[person] >= maxOfPerson || f == nil && len(s.open) >= s.maxFeeds {
+	if f == nil && len(s.open) >= s.maxFeeds {
+		give()
 		return nil, nil, errTooManyStreams
 	}
 	if f == nil {
@@ -85,22 +91,16 @@ func (s *feeds) join(
 	}
 	content = make(chan []byte, 1)
 	f.readers[content] = true
-	s.streams++
-	s.persons[person]++
 	if f.latest != nil {
 		content <- f.latest
 	}
-	return content, func() { s.leave(f, person, content) }, nil
+	return content, func() { give(); s.leave(f, content) }, nil
 }
 
-func (s *feeds) leave(f *feed, person Person, content chan []byte) {
+func (s *feeds) leave(f *feed, content chan []byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(f.readers, content)
-	s.streams--
-	if s.persons[person]--; s.persons[person] == 0 {
-		delete(s.persons, person)
-	}
 	if len(f.readers) == 0 {
 		f.stop()
 		delete(s.open, f.key)

@@ -144,7 +144,7 @@ type attemptView struct {
 func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemptView) {
 	for _, x := range slices.Backward(executions) {
 		one := attemptView{Key: x.Fence, Number: x.Attempt, Revision: x.Revision, Began: x.StartedAt, Node: x.Node,
-			Outcome: x.Outcome}
+			Outcome: string(x.Outcome)}
 		if x.StartedAt != nil {
 			one.Took = new(x.FinishedAt.Sub(*x.StartedAt))
 			if x.DueAt != nil {

@@ -28,7 +28,7 @@ func TestFollowUpIfDead(t *testing.T) {
 		err  error
 		ends bool
 		ask  func(*handlers.Task[reminder])
-		want string
+		want store.AttemptOutcome
 	}{
 		"completed": {nil, false, nil, "COMPLETED"},
 		"retried":   {errors.New("oh"), false, nil, "RETRIED"},

@@ -41,8 +41,8 @@ type Ran struct {
 	ID      string
 	Type    string
 	Attempt int
-	Outcome string // one of store.AttemptOutcomes
-	Err     error  // the handler's error, or why the effects that it asked for are refused
+	Outcome store.AttemptOutcome
+	Err     error // the handler's error, or why the effects that it asked for are refused
 	// Note, Result and FollowUps are there if the handler returned nil. Note and Result are as the row has them.
 	// FollowUps has the ids of the follow-ups, in the order in which the handler asked for them. If the Outcome is
 	// FAILED, it has those of FollowUpIfDead instead. The tasks of store.Task.IfDead are not among them.
@@ -226,7 +226,7 @@ func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
 
 // one passes a claimed task through the gate, runs it and settles it.
 func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
-	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: taskdb.OutcomeExpired}
+	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: store.AttemptExpired}
 	if c.Fence == nil {
 		return ran, nil
 	}
@@ -238,7 +238,7 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 	var outcome taskdb.Settlement
 	switch answer, held := answers[h.Fence]; {
 	case !held: // an earlier handler took the claim away, by its own SQL
-		ran.Outcome = taskdb.OutcomeLost
+		ran.Outcome = store.AttemptLost
 		return ran, nil
 	case answer.Verdict != taskdb.VerdictGo:
 		outcome = taskdb.Released(h, "edited or cancelled before it started")
@@ -254,8 +254,8 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 		return ran, fmt.Errorf(
 			"task %s was not settled: another transaction has locked its row, or its claim was taken away", c.ID)
 	}
-	if ran.Outcome = outcome.Outcome; !done[0].Current {
-		ran.Outcome = outcome.Edited
+	if ran.Outcome = store.AttemptOutcome(outcome.Outcome); !done[0].Current {
+		ran.Outcome = store.AttemptOutcome(outcome.Edited)
 	}
 	return ran, nil
 }

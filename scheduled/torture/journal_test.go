@@ -100,7 +100,7 @@ func (d *journal) write(m mark) {
 func (d *journal) dead(_ context.Context, dead scheduled.Failure) {
 	d.write(
 		mark{Kind: markDead, At: wallNow(), ID: dead.ID, Type: dead.Type, Revision: dead.Revision,
-			Attempt: dead.Attempt, How: dead.Outcome},
+			Attempt: dead.Attempt, How: string(dead.Outcome)},
 	)
 }
 

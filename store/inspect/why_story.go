@@ -176,7 +176,7 @@ func shown(name string, v any) any {
 }
 
 // endings has the texts for the end of a claim, by its outcome.
-var endings = map[string]string{
+var endings = map[store.AttemptOutcome]string{
 	store.AttemptCompleted: "attempt %d completed",
 	store.AttemptFailed:    "attempt %d failed for good",
 	store.AttemptRetried:   "attempt %d failed, to be retried",

@@ -80,7 +80,7 @@ var pages = []shown{
 	{name: "recurring-task", path: "/recurring/{id}", want: "fires",
 		idSQL: `SELECT t.id FROM tasktable.scheduled_tasks AS t
 			WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
-	{name: "recurring-edit", path: "/recurring/{id}/edit", want: "Expression",
+	{name: "recurring-edit", path: "/recurring/{id}/edit", want: "Cron expression",
 		idSQL: `SELECT t.id FROM tasktable.scheduled_tasks AS t WHERE cron IS NOT NULL ORDER BY occurrence_count DESC LIMIT 1`},
 	{name: "queue", path: "/queues/newsletter", want: "Lanes"},
 	{name: "dead-list", path: "/dead?by=task", want: "Dead letters"},

@@ -90,7 +90,7 @@ func Outcomes(t *testing.T, pool *pgxpool.Pool, id string) []string {
 	}
 	var found []string
 	for _, e := range history.Executions {
-		found = append(found, e.Outcome)
+		found = append(found, string(e.Outcome))
 	}
 	return found
 }

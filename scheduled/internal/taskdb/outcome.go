@@ -7,18 +7,20 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The values of scheduled_task_executions.outcome. The comment of that column explains them.
+// The values of scheduled_task_executions.outcome, which are those of store.AttemptOutcome. The comment of that column
+// explains them. They have no type, because here they are parameters of statements, and there results of attempts. The
+// database refuses any other word.
 const (
-	OutcomeCompleted   = store.AttemptCompleted
-	OutcomeFailed      = store.AttemptFailed
-	OutcomeRetried     = store.AttemptRetried
-	OutcomeSnoozed     = store.AttemptSnoozed
-	OutcomeLost        = store.AttemptLost
-	OutcomeSuperseded  = store.AttemptSuperseded
-	OutcomeExpired     = store.AttemptExpired
-	OutcomeInterrupted = store.AttemptInterrupted
-	OutcomeReleased    = store.AttemptReleased
-	OutcomeCancelled   = store.AttemptCancelled
+	OutcomeCompleted   = "COMPLETED"
+	OutcomeFailed      = "FAILED"
+	OutcomeRetried     = "RETRIED"
+	OutcomeSnoozed     = "SNOOZED"
+	OutcomeLost        = "LOST"
+	OutcomeSuperseded  = "SUPERSEDED"
+	OutcomeExpired     = "EXPIRED"
+	OutcomeInterrupted = "INTERRUPTED"
+	OutcomeReleased    = "RELEASED"
+	OutcomeCancelled   = "CANCELLED"
 )
 
 // Settlement is what is to be recorded about one claim. If the row has been edited or cancelled since the claim, only

@@ -93,7 +93,7 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 	for name, test := range map[string]struct {
 		do      func(*handlers.Execution)
 		err     error
-		outcome string
+		outcome store.AttemptOutcome
 		status  store.Status
 		attempt int
 	}{
