@@ -203,7 +203,7 @@ func TestDoRefusesWhatIsWrong(t *testing.T) {
 		"note must be at most 4096":                                             {inspect.Action{Verb: inspect.Archive, Note: strings.Repeat("x", 4097)}, ids},
 		"until must be in the years":                                            {inspect.Action{Verb: inspect.Pause, Until: year10000}, ids},
 		"id must be 1 to 512":                                                   {inspect.Action{Verb: inspect.Cancel}, inspect.Targets{IDs: []string{"FAILED", ""}}},
-		"status must be of QUEUED,":                                             {inspect.Action{Verb: inspect.Cancel}, inspect.Targets{IDs: ids.IDs, Filter: &inspect.Filter{Statuses: []store.Status{"queued"}}}},
+		"status must be one or several of QUEUED":                               {inspect.Action{Verb: inspect.Cancel}, inspect.Targets{IDs: ids.IDs, Filter: &inspect.Filter{Statuses: []store.Status{"queued"}}}},
 	} {
 		done, err := b.Inspector.Do(b.Ctx, noDB(b), c.action, c.on)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) || len(done.Receipts) > 0 {
