@@ -107,7 +107,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
 		Stuck: i.health.stuck,
-		Frees: frees, DueSoon: i.dueSoon, Heard: i.heard,
+		Frees: frees, DueSoon: i.dueSoon, Answered: i.heard,
 	})
 	onLeader := maintenance.Config{
 		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,

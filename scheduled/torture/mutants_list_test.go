@@ -338,10 +338,10 @@ var mutants = []mutant{
 	{
 		// The end of the leases would bring the tasks back: these are long.
 		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "internal/worker/jobs.go", "	all.goOn(all)\n",
+		edits: []edit{{engine + "internal/worker/jobs.go", "	j.serving.Go(all.serve)\n",
 			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), " +
 				"[]int64{j.id})\n" +
-				"	all.goOn(all)\n"}},
+				"	j.serving.Go(all.serve)\n"}},
 	},
 	{
 		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,

@@ -34,8 +34,8 @@ func (g *Group[T]) Run(ctx context.Context, do func(context.Context, []T)) {
 		case <-ctx.Done():
 			g.Drain(ctx, do)
 			return
-		case one := <-g.In:
-			do(ctx, g.arrived([]T{one}))
+		case item := <-g.In:
+			do(ctx, g.arrived([]T{item}))
 		}
 	}
 }
@@ -50,14 +50,14 @@ func (g *Group[T]) Drain(ctx context.Context, do func(context.Context, []T)) {
 // arrived adds the items that have arrived meanwhile, as long as there is room.
 func (g *Group[T]) arrived(with []T) []T {
 	weight, most := 0, g.limit()
-	for _, one := range with {
-		weight += g.weight(one)
+	for _, item := range with {
+		weight += g.weight(item)
 	}
 	for weight < most {
 		select {
-		case one := <-g.In:
-			with = append(with, one)
-			weight += g.weight(one)
+		case item := <-g.In:
+			with = append(with, item)
+			weight += g.weight(item)
 		default:
 			return with
 		}

@@ -17,12 +17,12 @@ import (
 // Decide decides what happens to a task whose attempt has run. err is the handler's error. cause is why the
 // handler's context ended, or nil if it did not end. SettleSQL in taskdb/settle.go decides whether the task of a lost
 // attempt runs again, because only the row says how many attempts it may have.
-func Decide(h taskdb.Claim, e *handlers.Execution, err, cause error, delay handlers.Backoff) taskdb.Settlement {
+func Decide(claim taskdb.Claim, e *handlers.Execution, err, cause error, delay handlers.Backoff) taskdb.Settlement {
 	if !e.DueAt.IsZero() {
-		h.Due = e.DueAt // before the task's waits, if there were some
+		claim.Due = e.DueAt // before the task's waits, if there were some
 	}
 	s := taskdb.Settlement{
-		Claim: h, Type: e.Type, ScheduledAt: &e.ScheduledAt, StartedAt: &e.StartedAt,
+		Claim: claim, Type: e.Type, ScheduledAt: &e.ScheduledAt, StartedAt: &e.StartedAt,
 		Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
 	}
 	if err == nil {

@@ -60,11 +60,11 @@ func encodeEach(ctx context.Context, codec store.Codec, tasks []store.Task) (enc
 		}
 	}()
 	for _, task := range tasks {
-		one, err := task.Encoded(ctx, codec)
+		done, err := task.Encoded(ctx, codec)
 		if err != nil {
 			return nil, err
 		}
-		encoded = append(encoded, one)
+		encoded = append(encoded, done)
 	}
 	return encoded, nil
 }

@@ -47,7 +47,21 @@ func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
 	began := time.Now()
 	done := make(chan result, 1)
 	go a.perform(done) // on a goroutine of its own, because the handler may hang, or end its goroutine
-	ended := b.await(done)
+	var patience <-chan time.Time
+	if len(b.runs) > 0 {
+		timer := time.NewTimer(GateValid)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	var ended result
+	select {
+	case ended = <-done:
+	case <-patience:
+		rest := &batch{job: b.job, runs: b.runs}
+		b.runs = nil
+		b.serving.Go(rest.serve)
+		ended = <-done
+	}
 	b.hung.returns(r)
 	if ended.refused != nil {
 		b.refuse(r, ended.refused.GateAnswer)
@@ -62,23 +76,6 @@ func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
 		return
 	}
 	b.end(r, ended.Settlement)
-}
-
-// await waits for the end of an attempt. The rest of the batch waits for GateValid, and then goes on without this one.
-func (b *batch) await(done <-chan result) result {
-	if len(b.runs) == 0 {
-		return <-done
-	}
-	patience := time.NewTimer(GateValid)
-	defer patience.Stop()
-	select {
-	case ended := <-done:
-		return ended
-	case <-patience.C:
-		b.goOn(&batch{job: b.job, runs: b.runs, notBefore: b.notBefore})
-		b.runs = nil
-		return <-done
-	}
 }
 
 // begin makes an attempt with its lease and the handler's context. If it cannot begin, why is the reason.

@@ -34,8 +34,8 @@ func (b *batch) serve() {
 			b.run(r, answer)
 		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds():
 			dueIn := time.Duration(answer.DueIn * float64(time.Second))
-			// It waits apart from the others.
-			b.goOn(&batch{job: b.job, runs: []*Run{r}, notBefore: b.answers.asked.Add(dueIn)})
+			apart := &batch{job: b.job, runs: []*Run{r}, notBefore: b.answers.asked.Add(dueIn)}
+			b.serving.Go(apart.serve)
 		default:
 			b.refuse(r, answer)
 		}
@@ -142,9 +142,6 @@ func (b *batch) release(tasks int, why string) {
 	}
 	b.runs = b.runs[tasks:]
 }
-
-// goOn serves a batch beside this one.
-func (b *batch) goOn(other *batch) { b.serving.Go(other.serve) }
 
 // stint is how a batch gets on while it has its places.
 type stint struct {

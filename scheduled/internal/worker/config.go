@@ -41,9 +41,9 @@ type Config struct {
 	Metrics        *metrics.Metrics
 	Log            *slog.Logger
 
-	Stuck   func(why string) // tells the node's health which slots are lost until the process ends; "": none
-	Alive   func() bool      // whether the node may still work
-	Frees   loop.Signal      // tells the leader that a batch's place is free
-	DueSoon func()           // tells the leader that a task is due again at once
-	Heard   func(error)      // notes the error of each statement on the engine's pool, or nil
+	Stuck    func(why string) // tells the node's health which slots are lost until the process ends; "": none
+	Alive    func() bool      // whether the node may still work
+	Frees    loop.Signal      // tells the leader that a batch's place is free
+	DueSoon  func()           // tells the leader that a task is due again at once
+	Answered func(error)      // notes the error of each statement on the engine's pool, or nil
 }

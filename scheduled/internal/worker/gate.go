@@ -104,7 +104,7 @@ func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	limited, cancel := context.WithTimeout(ctx, limitFor(bytes))
 	defer cancel()
 	answer, err := w.readGate(limited, claims)
-	w.config.Heard(err)
+	w.config.Answered(err)
 	if err != nil {
 		w.gateSize.Shrink(w.gateSize.Now())
 		w.config.Log.Warn("the gate did not answer; asking again", "tasks", len(claims), "error", err)

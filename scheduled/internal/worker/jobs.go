@@ -36,10 +36,11 @@ type job struct {
 // Work runs the tasks of a River job. It returns when each of them has been settled or released, and the River job
 // removed, or when the node gives up recording outcomes.
 func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
-	j := w.take(from.ID, from.Queue, from.Kind)
-	if j == nil {
+	all := w.take(from.ID, from.Queue, from.Kind, claims)
+	if all == nil {
 		return // the node is releasing the claims of this job, because the answer to the fetch took too long
 	}
+	j := all.job
 	if from.Window > 0 && len(claims) > from.Window {
 		j.window = newWindow(from.Window, len(claims))
 	}
@@ -51,8 +52,7 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 		j.places = append(j.places, slots.Place{Slots: w.txSlots, What: "a connection for its transaction"})
 	}
 	j.places = append(j.places, slots.Place{Slots: w.Slots, Queue: j.queue, What: "a slot"})
-	all := &batch{job: j, runs: j.hold(claims)}
-	all.goOn(all)
+	j.serving.Go(all.serve)
 	j.serving.Wait()
 	j.finish()
 }
@@ -61,30 +61,36 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 // these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
 // refuses them.
 func (w *Worker) Release(stray taskdb.StrayJob) {
-	j := w.take(stray.ID, stray.Queue, stray.Kind)
-	if j == nil {
+	claims, err := riverjobs.DecodeClaims(stray.Tasks)
+	all := w.take(stray.ID, stray.Queue, stray.Kind, claims)
+	if all == nil {
 		return // the job has arrived meanwhile
 	}
-	claims, err := riverjobs.DecodeClaims(stray.Tasks)
 	if err != nil {
 		w.config.Log.Error("River job is not one of ours; removed", "job", stray.ID, "error", err)
 	}
 	w.config.Log.Warn("the answer to a fetch by River was lost; the node releases the job's claims",
 		"job", stray.ID, "type", stray.Kind, "tasks", len(claims))
-	all := &batch{job: j, runs: j.hold(claims)}
 	all.release(len(claims), "the answer to River's fetch was lost")
-	j.finish()
+	all.finish()
 }
 
-// take notes that this node holds a River job. It returns nil if the job is noted already.
-func (w *Worker) take(id int64, queue, kind string) *job {
+// take notes that this node holds a River job and its claims. It returns nil if the job is noted already.
+func (w *Worker) take(id int64, queue, kind string, claims []taskdb.Claim) *batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.jobs[id] {
 		return nil
 	}
 	w.jobs[id] = true
-	return &job{Worker: w, id: id, queue: queue, kind: kind, tally: w.config.Metrics.Of(kind)}
+	j := &job{Worker: w, id: id, queue: queue, kind: kind, tally: w.config.Metrics.Of(kind)}
+	all := &batch{job: j, runs: make([]*Run, len(claims))}
+	j.pending.Add(len(claims))
+	for i, claim := range claims {
+		all.runs[i] = &Run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), Since: time.Now()}
+		w.runs[claim.Fence] = all.runs[i]
+	}
+	return all
 }
 
 // JobsInHand lists River's jobs that this node holds.
@@ -145,7 +151,7 @@ func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 		limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 		_, err = w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
 		cancel()
-		if w.config.Heard(err); err == nil || ctx.Err() != nil {
+		if w.config.Answered(err); err == nil || ctx.Err() != nil {
 			break
 		}
 	}

@@ -114,8 +114,8 @@ func expectedOf(answer taskdb.GateAnswer) time.Duration {
 
 // leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
 // has waited so long that the lease is too short, leaseFor extends it. Nobody has to renew it before, because a task
-// waits for MaxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why gives the reason, and the
-// task must not start.
+// waits for MaxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why
+// gives the reason, and the task must not start.
 func (j *job) leaseFor(r *Run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
 	end = asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	if needed := expectedOf(answer) + j.leaseMargin() + GateValid; time.Until(end) >= needed {

@@ -85,7 +85,7 @@ func (b *bench) prepare(change func(*Config), parts ...handlers.Part) *ownWorker
 		LogErrors: true, Clock: session.NewClock(), Quiet: quiet.New(), Metrics: metrics.New(metrics.Config{}),
 		Failures: failures.New(failures.Config{Log: enginetest.Logger()}), Log: enginetest.Logger(),
 		Stuck: func(string) {}, Alive: func() bool { return true }, Frees: loop.NewSignal(), DueSoon: func() {},
-		Heard: func(error) {},
+		Answered: func(error) {},
 	}
 	sent := time.Now()
 	config.Clock.Learn(b.Now(), sent, time.Now())

@@ -59,7 +59,7 @@ func (w *Worker) AskPool(ctx context.Context) (again time.Duration) {
 		)
 		return err
 	})
-	w.config.Heard(err)
+	w.config.Answered(err)
 	switch {
 	case err == nil:
 		for _, stray := range strays {
@@ -111,7 +111,7 @@ func (w *Worker) recheck(ctx context.Context, runs []*Run) error {
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	states, err := w.config.Statements.Recheck(ctx, w.config.EnginePool, claimsOf(runs))
-	w.config.Heard(err)
+	w.config.Answered(err)
 	if err != nil {
 		return err
 	}

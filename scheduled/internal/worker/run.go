@@ -25,19 +25,6 @@ type Run struct {
 	attempt *attempt // nil while the task waits
 }
 
-// hold notes that this node holds the claims of a job.
-func (j *job) hold(claims []taskdb.Claim) []*Run {
-	runs := make([]*Run, len(claims))
-	j.pending.Add(len(claims))
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i, claim := range claims {
-		runs[i] = &Run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), Since: time.Now()}
-		j.runs[claim.Fence] = runs[i]
-	}
-	return runs
-}
-
 // forget removes a claim that is over, or that the node has given up.
 func (j *job) forget(r *Run) {
 	j.mu.Lock()

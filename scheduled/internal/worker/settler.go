@@ -52,8 +52,8 @@ const (
 )
 
 // followUpBytes is how large the payloads of the follow-ups are together.
-func (one *settling) followUpBytes() (bytes int) {
-	for _, task := range one.Effects.FollowUps {
+func (ending *settling) followUpBytes() (bytes int) {
+	for _, task := range ending.Effects.FollowUps {
 		if payload, ok := task.Payload.(store.JSON); ok {
 			bytes += len(payload)
 		}
@@ -63,9 +63,9 @@ func (one *settling) followUpBytes() (bytes int) {
 
 // effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
 // JSON text, and Postgres parses it while it holds the locks on their rows.
-func effectsWeight(one *settling) int {
+func effectsWeight(ending *settling) int {
 	const tasks, bytes = 10, 64 << 10 // the follow-ups and their bytes that a weight of 1 stands for
-	return max(1, (len(one.Effects.FollowUps)+tasks-1)/tasks, (one.followUpBytes()+bytes-1)/bytes)
+	return max(1, (len(ending.Effects.FollowUps)+tasks-1)/tasks, (ending.followUpBytes()+bytes-1)/bytes)
 }
 
 func newSettler(config Config) *settler {
@@ -89,18 +89,18 @@ func (s *settler) wait() { s.wg.Wait() }
 
 // enqueue has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
-func (s *settler) enqueue(ctx context.Context, one *settling) {
+func (s *settler) enqueue(ctx context.Context, ending *settling) {
 	to := s.plain
-	if len(one.Effects.FollowUps) > 0 {
+	if len(ending.Effects.FollowUps) > 0 {
 		to = s.effects
 	}
 	select {
-	case to.In <- one:
+	case to.In <- ending:
 		if ctx.Err() != nil { // the goroutines that empty the channel may have ended
 			to.Drain(ctx, s.flush)
 		}
 	case <-ctx.Done():
-		one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+		ending.done(taskdb.SettleResult{Fence: ending.Fence}, ctx.Err())
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	limited, cancel := context.WithTimeout(ctx, limitOf(batch))
 	done, err := s.commit(limited, batch)
 	cancel()
-	s.config.Heard(err)
+	s.config.Answered(err)
 	if pg.PoolAnswered(err) {
 		s.most.Grow()
 	} else {
@@ -119,18 +119,18 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 	states := taskdb.ByFence(done)
 	soon := false
 	var failed []*settling
-	for _, one := range batch {
-		state, ended := states[one.Fence]
+	for _, ending := range batch {
+		state, ended := states[ending.Fence]
 		if err != nil && !ended {
-			failed = append(failed, one)
+			failed = append(failed, ending)
 			continue
 		}
 		soon = soon || state.DueSoon
 		if state.Held {
-			s.again(ctx, one) // an application's transaction has locked the row, and must not stall the others
+			s.again(ctx, ending) // an application's transaction has locked the row, and must not stall the others
 			continue
 		}
-		one.done(state, nil)
+		ending.done(state, nil)
 	}
 	if soon {
 		s.config.DueSoon()
@@ -166,9 +166,9 @@ func limitFor(bytes int) time.Duration {
 // large, and the follow-ups many.
 func limitOf(batch []*settling) time.Duration {
 	bytes, followUps := 0, 0
-	for _, one := range batch {
-		bytes += len(one.Effects.Result) + one.followUpBytes()
-		followUps += len(one.Effects.FollowUps)
+	for _, ending := range batch {
+		bytes += len(ending.Effects.Result) + ending.followUpBytes()
+		followUps += len(ending.Effects.FollowUps)
 	}
 	return settleLimit*time.Duration(1+followUps/taskdb.FollowUpsAtOnce) + limitFor(bytes)
 }
@@ -176,9 +176,9 @@ func limitOf(batch []*settling) time.Duration {
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
 	settlements := make([]taskdb.Settlement, len(batch))
 	single := true // each statement settles its tasks by itself, so no transaction is needed around them
-	for i, one := range batch {
-		settlements[i] = one.Settlement
-		if one.Effects.Again != nil || len(one.Effects.FollowUps) > 0 {
+	for i, ending := range batch {
+		settlements[i] = ending.Settlement
+		if ending.Effects.Again != nil || len(ending.Effects.FollowUps) > 0 {
 			single = false
 		}
 	}
@@ -203,8 +203,8 @@ func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.Settl
 func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	switch {
 	case ctx.Err() != nil:
-		for _, one := range batch {
-			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+		for _, ending := range batch {
+			ending.done(taskdb.SettleResult{Fence: ending.Fence}, ctx.Err())
 		}
 	case len(batch) > 1 && (pg.IsDataError(err) || pg.IsTimeout(err)):
 		s.flush(ctx, batch[:len(batch)/2])
@@ -225,47 +225,47 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 			// The server of these connections is a standby by now; new connections find the primary.
 			s.config.EnginePool.Reset()
 		}
-		for _, one := range batch {
+		for _, ending := range batch {
 			if len(batch) == 1 && pg.IsCanceled(err) {
-				one.late++
+				ending.late++
 			}
-			s.again(ctx, one)
+			s.again(ctx, ending)
 		}
 	}
 }
 
 // degrade fails a task whose outcome cannot be recorded as the handler asked for it. Its error gives the reason.
-func (s *settler) degrade(ctx context.Context, one *settling, why error) {
+func (s *settler) degrade(ctx context.Context, ending *settling, why error) {
 	s.config.Log.Error("outcome cannot be recorded; the task fails",
-		"task", one.ID, "type", one.Type, "revision", one.Revision, "attempt", one.Attempt, "error", why)
+		"task", ending.ID, "type", ending.Type, "revision", ending.Revision, "attempt", ending.Attempt, "error", why)
 	text := sanitize.Text(why.Error())
-	one.degraded = true
-	one.Outcome, one.To, one.Error, one.Message, one.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
+	ending.degraded = true
+	ending.Outcome, ending.To, ending.Error, ending.Message, ending.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
 		&text, nil
-	one.ScheduledAt, one.Effects = nil, handlers.Effects{}
-	s.again(ctx, one) // enqueue could block for ever, because this goroutine is the one that empties the channel
+	ending.ScheduledAt, ending.Effects = nil, handlers.Effects{}
+	s.again(ctx, ending) // enqueue could block for ever, because this goroutine is the one that empties the channel
 }
 
 // failBroken fails a task whose outcome Postgres refuses, whatever the outcome. If Postgres refuses to fail the task
 // too, as an application's trigger may make it do, the settler tries again for as long as the node lives. It must,
 // because nobody else would end the claim.
-func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
+func (s *settler) failBroken(ctx context.Context, ending *settling, cause error) {
 	why := sanitize.Text("the outcome could not be recorded: " + cause.Error())
 	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	failed, err := s.config.Statements.FailHeld(limited, s.config.EnginePool, one.Claim, why)
+	failed, err := s.config.Statements.FailHeld(limited, s.config.EnginePool, ending.Claim, why)
 	if err != nil {
 		s.config.Log.Error("task cannot be failed either; trying again",
-			"task", one.ID, "revision", one.Revision, "attempt", one.Attempt, "error", err)
-		s.again(ctx, one)
+			"task", ending.ID, "revision", ending.Revision, "attempt", ending.Attempt, "error", err)
+		s.again(ctx, ending)
 		return
 	}
-	one.done(taskdb.SettleResult{
-		Fence:    one.Fence,
+	ending.done(taskdb.SettleResult{
+		Fence:    ending.Fence,
 		Settled:  failed,
 		Current:  failed,
 		Status:   string(store.StatusFailed),
-		Type:     one.Type,
+		Type:     ending.Type,
 		Recorded: taskdb.OutcomeFailed,
 	}, nil)
 }
@@ -274,19 +274,19 @@ func (s *settler) failBroken(ctx context.Context, one *settling, cause error) {
 const maxDegraded = 30 * time.Second
 
 // again enqueues an outcome once more after a pause. The pause grows with each try.
-func (s *settler) again(ctx context.Context, one *settling) {
+func (s *settler) again(ctx context.Context, ending *settling) {
 	longest := time.Second
-	if one.degraded {
+	if ending.degraded {
 		longest = maxDegraded
 	}
-	delay := min(20*time.Millisecond<<min(one.tries, 20), longest)
-	one.tries++
+	delay := min(20*time.Millisecond<<min(ending.tries, 20), longest)
+	ending.tries++
 	s.wg.Go(func() {
 		select {
 		case <-ctx.Done():
-			one.done(taskdb.SettleResult{Fence: one.Fence}, ctx.Err())
+			ending.done(taskdb.SettleResult{Fence: ending.Fence}, ctx.Err())
 		case <-time.After(delay):
-			s.enqueue(ctx, one)
+			s.enqueue(ctx, ending)
 		}
 	})
 }

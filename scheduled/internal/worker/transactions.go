@@ -24,13 +24,13 @@ var errFenceLost = errors.New("the claim was taken back while the handler ran; i
 // writes and the completion of the task commit together. It returns what was settled. If nothing was, the outcome is
 // recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
 func (a *attempt) callInTx(ctx context.Context) (*taskdb.SettleResult, error) {
-	tx, handler, err := a.beginTx(ctx, a.variant)
+	tx, err := a.beginTx(ctx, a.variant)
 	if err != nil { // the handler has not begun, so this uses up no attempt
 		return nil, notReady(fmt.Errorf("its transaction: %w", err))
 	}
 	// The rollback does not use ctx, because it must also happen after ctx is done, and after a panic or Goexit.
 	defer func() { _ = tx.rollback(context.WithoutCancel(ctx)) }()
-	if err := a.call(ctx, tx.querier, handler); err != nil {
+	if err := a.call(ctx, tx.querier, tx.handler); err != nil {
 		return nil, err
 	}
 	done, err := a.settleTx(ctx, tx.querier)
@@ -94,6 +94,7 @@ func (a *attempt) settleTx(ctx context.Context, tx pg.DB) (*taskdb.SettleResult,
 // handlerTx is a handler's transaction, of pgx or of database/sql.
 type handlerTx struct {
 	querier  pg.DB
+	handler  handlers.Handler // runs in the transaction
 	commit   func(context.Context) error
 	rollback func(context.Context) error
 }
@@ -107,9 +108,8 @@ const beginHandlerSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; `
 const handlerSettingsSQL = `SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1;
 SET LOCAL tcp_keepalives_count = 3; SET LOCAL application_name = '%s'`
 
-// beginTx begins the transaction that the variant's handler takes. It also returns the function that runs the handler
-// in that transaction.
-func (w *Worker) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, handlers.Handler, error) {
+// beginTx begins the transaction that the variant's handler takes.
+func (w *Worker) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, error) {
 	settings := fmt.Sprintf(
 		handlerSettingsSQL, taskdb.HandlerName(w.config.Statements.Schema.String(), w.config.Number),
 	)
@@ -118,28 +118,29 @@ func (w *Worker) beginTx(ctx context.Context, variant *handlers.Variant) (handle
 	}
 	tx, err := w.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL + settings})
 	if err != nil {
-		return handlerTx{}, nil, err
+		return handlerTx{}, err
 	}
-	return handlerTx{querier: tx, commit: tx.Commit, rollback: tx.Rollback},
-		func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) }, nil
+	return handlerTx{
+		querier: tx, commit: tx.Commit, rollback: tx.Rollback,
+		handler: func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) },
+	}, nil
 }
 
 // beginSQLTx begins the transaction of a handler that takes a *sql.Tx.
-func (w *Worker) beginSQLTx(
-	ctx context.Context, variant *handlers.Variant, settings string,
-) (handlerTx, handlers.Handler, error) {
+func (w *Worker) beginSQLTx(ctx context.Context, variant *handlers.Variant, settings string) (handlerTx, error) {
 	tx, err := w.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return handlerTx{}, nil, err
+		return handlerTx{}, err
 	}
 	// The simple protocol is needed, because the text has several statements.
 	if _, err := tx.ExecContext(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
 		_ = tx.Rollback()
-		return handlerTx{}, nil, err
+		return handlerTx{}, err
 	}
 	return handlerTx{
-			querier: pg.SQLQuerier{DB: store.SQL(tx)}, commit: func(context.Context) error { return tx.Commit() },
-			rollback: func(context.Context) error { return tx.Rollback() },
-		},
-		func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) }, nil
+		querier:  pg.SQLQuerier{DB: store.SQL(tx)},
+		commit:   func(context.Context) error { return tx.Commit() },
+		rollback: func(context.Context) error { return tx.Rollback() },
+		handler:  func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) },
+	}, nil
 }

@@ -99,7 +99,7 @@ func (j *job) writeBegan(began int) bool {
 	ctx, cancel := context.WithTimeout(j.settling, session.AnswerLimit)
 	defer cancel()
 	_, err := j.config.EnginePool.Exec(ctx, j.config.Statements.Schema.SQL(riverjobs.BeganSQL), j.id, began)
-	if j.config.Heard(err); err != nil {
+	if j.config.Answered(err); err != nil {
 		j.config.Log.Warn("the node could not write how far it goes on with a River job; trying again",
 			"job", j.id, "type", j.kind, "error", err)
 		return false
