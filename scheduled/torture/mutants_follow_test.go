@@ -79,8 +79,13 @@ var followMutants = []mutant{
 			"            result.outcome := 'again';\n            RETURN result;\n"}},
 	},
 	{
+		// A task seldom waits for longer than the start allowance, so that goes, too.
 		name: "a lease is not made longer for a task that has waited", by: []string{"time"}, steer: crowded,
-		edits: []edit{{engine + "internal/worker/lease.go", "time.Until(end) >= needed {", "needed >= 0 {"}},
+		edits: []edit{
+			{engine + "internal/worker/lease.go", "time.Until(end) >= needed {", "needed >= 0 {"},
+			{engine + "instance.go", "LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,",
+				"LookAhead: i.config.LookAhead,"},
+		},
 	},
 	{
 		name: "a handler has half of its time", by: []string{"time"}, steer: busy,
