@@ -85,7 +85,7 @@ func (m model) room(nodes int) (slots, limit int) {
 func TestPlanAgainstAModel(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(24, 11))
-	for i := range 5000 {
+	for i := range 2000 {
 		m, jobs := randomModel(random)
 		p := planOf(Input{Nodes: m.nodes, Jobs: jobs, Rates: known, LookAhead: time.Second}, m.lanes, m.most)
 		got := map[taskdb.LaneKey]int{}

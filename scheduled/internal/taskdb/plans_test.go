@@ -231,14 +231,16 @@ func (b *bench) hotStatements() []hotStatement {
 		if run(&r); len(r.QueuedQueries) == 0 {
 			b.T.Fatalf("%s: not run", name)
 		}
-		for _, query := range r.QueuedQueries {
+		for i, query := range r.QueuedQueries {
+			name := fmt.Sprint(name, " ", i)
 			hot = append(hot, hotStatement{name: name, sql: query.SQL, most: most, args: query.Arguments})
 		}
 	}
-	// The heads of each lane; those that it locks, by averages that are rounded, and updates.
-	add("claim", (lanes+2)*planMost+lanes, func(r *recorder) {
+	// Those that it locks, by averages that are rounded, and updates.
+	add("claim", 2*lanes*planMost+lanes, func(r *recorder) {
 		_, _ = b.Claim(ctx, r, nil, time.Second, time.Minute, grants)
 	})
+	add("peek", lanes*planMost+lanes, func(r *recorder) { _, _ = b.Peek(ctx, r, nil, time.Second, peeks) })
 	add("gate", planHolds, func(r *recorder) { _, _ = b.Gate(ctx, r, nil, holds, true) })
 	add("recheck", planHolds, func(r *recorder) { _, _ = b.Recheck(ctx, r, holds) })
 	add("extend", 2*planHolds, func(r *recorder) { _, _ = b.Extend(ctx, r, holds, time.Minute, nil) })
@@ -258,7 +260,7 @@ func (b *bench) hotStatements() []hotStatement {
 	add("fork", taskdb.MaxForks, func(r *recorder) { _, _ = b.DueFires(ctx, r, nil, recurringHeads, taskdb.MaxForks) })
 	add("advance", taskdb.MaxForks, func(r *recorder) { _ = b.Advance(ctx, r, advanced) })
 	add("abandoned", planMost, func(r *recorder) {
-		r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, 0, planMost)
+		r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, []string{}, planMost)
 	})
 	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot
