@@ -2,7 +2,7 @@
 # are in the program.
 FROM golang:1.26 AS modules
 WORKDIR /src
-ENV CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off
+ENV CGO_ENABLED=0 GOFLAGS=-trimpath
 COPY go.mod go.sum ./
 RUN go mod download
 

@@ -19,9 +19,7 @@ WAITING := ./cmd
 BUSY := ./scheduled/dashboard ./scheduled/bench
 
 # The modules below the root's, by their folders. They need what an application that imports the root's must not need. The
-# go command takes each by itself, so every target that looks at all packages goes through this list, too. Each is tested by
-# its own go.mod, as an application gets it, and not by go.work, which is for editors and single commands.
-export GOWORK := off
+# go command takes each by itself, so every target that looks at all packages goes through this list, too.
 MODULES := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*')))
 
 # These measure how late tasks start, so they run alone.
