@@ -274,6 +274,17 @@ func (c *collector) collect() []statement {
 			return true
 		})
 	}
+	if conditions := c.values("condition"); len(conditions) > 0 { // of package inspect, which joins them when it starts
+		c.constants["filterSQL"] = quoted(strings.Join(conditions, " AND "))
+		for _, call := range c.values("call") {
+			text := ""
+			for _, name := range []string{"chosenSQL", "filterSQL", "doneSQL"} {
+				part, _ := c.text(ast.NewIdent(name))
+				text += part
+			}
+			c.add("verbs", text+call+" AS done")
+		}
+	}
 	named, parts := map[ast.Expr]string{}, c.parts()
 	for name, value := range c.constants {
 		named[value] = name
@@ -305,6 +316,27 @@ func (c *collector) collect() []statement {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.sql, b.sql))
 	})
 	return c.statements
+}
+
+// values are the constant texts of a field in the tables of the package, such as that of verbs.
+func (c *collector) values(field string) (texts []string) {
+	for _, file := range c.files {
+		ast.Inspect(file, func(node ast.Node) bool {
+			if pair, ok := node.(*ast.KeyValueExpr); ok {
+				if name, ok := pair.Key.(*ast.Ident); ok && name.Name == field {
+					if text, known := c.text(pair.Value); known {
+						texts = append(texts, text)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return texts
+}
+
+func quoted(text string) ast.Expr {
+	return &ast.BasicLit{Kind: gotoken.STRING, Value: strconv.Quote(text)}
 }
 
 // parts are the constants that are put together with others: the beginning of some statements is none.
@@ -352,7 +384,19 @@ var (
 		`(?s)^\s*(?:DECLARE \w+ NO SCROLL CURSOR FOR\s+)?((?:SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH)\s.*)$`,
 	)
 	placeholder = regexp.MustCompile(`\{(\w+)\}`)
+	argument    = regexp.MustCompile(`@[a-z_]+`)
 )
+
+// numbered writes named arguments as package inspect sends them.
+func numbered(sql string) string {
+	var names []string
+	return argument.ReplaceAllStringFunc(sql, func(name string) string {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		return fmt.Sprintf("$%d::text", slices.Index(names, name)+1)
+	})
+}
 
 // add keeps a statement about tables or functions. What Reconcile fills in is filled in by a query that is
 // as short as can be.
@@ -372,5 +416,5 @@ func (c *collector) add(name, text string) {
 		}
 		return "t." + strings.Trim(place, "{}")
 	})
-	c.statements = append(c.statements, statement{name: c.folder + "." + name, sql: sql})
+	c.statements = append(c.statements, statement{name: c.folder + "." + name, sql: numbered(sql)})
 }

@@ -194,7 +194,7 @@ func (i *Inspector) reached(ctx context.Context, db store.DB, doing string, s se
 	_, given := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
 	order, direction := orderings[s.filter.Order], s.direction()
 	from := walks[s.filter.walk()][direction] + ` AS t` + order.ends[direction]
-	sql, args := given.bind(`SELECT` + reachedColumns + from + ` OFFSET @most::bigint - 1 LIMIT @limit::bigint`)
+	sql, args := given.bind(`SELECT` + (reachedColumns + from + ` OFFSET @most::bigint - 1 LIMIT @limit::bigint`))
 	rows, err := query.Collect[reached](ctx, i.source, db, doing, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
