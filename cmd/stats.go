@@ -43,7 +43,8 @@ type stats struct {
 func (p *program) statsCommand() *cobra.Command {
 	s := &stats{client: p.client()}
 	opts := []options.Option{
-		{Flag: "since", Kind: "duration", Default: "1h", Set: options.Duration(&s.since, time.Second, inspect.MaxStatsWindow),
+		{Flag: "since", Kind: "duration", Default: "1h",
+			Set:   options.Duration(&s.since, time.Second, inspect.MaxStatsWindow),
 			Usage: "how far back it looks at attempts, such as 15m, 12h or 7d"},
 		{Flag: "type", Kind: "type", Set: taskType(&s.taskType), Complete: s.types, Usage: "only this type"},
 		{Flag: "exact", Set: options.Bool(&s.exact),

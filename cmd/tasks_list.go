@@ -86,7 +86,8 @@ func (l *tasksList) page(ctx context.Context, filter inspect.Filter) (rows []sto
 		filter.Limit = l.limit
 		found, err := l.inspector.Search(ctx, l.pool, filter)
 		if found.Cut {
-			l.Note("The search stopped, because it has read as many tasks as it reads at once. The next page continues it.")
+			l.Note("The search stopped, because it has read as many tasks as it reads at once. " +
+				"The next page continues it.")
 		}
 		return found.Rows, found.After, err
 	}

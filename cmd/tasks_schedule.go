@@ -67,7 +67,8 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 	})
 }
 
-// option is the option of a field. It checks the text, but check reads it, because only then are now and the zone known.
+// option is the option of a field. It checks the text, but check reads it, because only then are now and the zone
+// known.
 func (s *tasksSchedule) option(field form.Field) options.Option {
 	option := options.Option{
 		Flag: field.Input, Kind: valueNames[field.Kind], Usage: usageOf(field),

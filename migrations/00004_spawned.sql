@@ -338,7 +338,8 @@ BEGIN
     UPDATE tasktable.scheduled_tasks AS t
     SET spawned_by = coalesce(parent, t.spawned_by),
         scheduled_by = CASE WHEN created
-            THEN (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = parent) ELSE t.scheduled_by END,
+            THEN (SELECT p.scheduled_by FROM tasktable.scheduled_tasks AS p WHERE p.id = parent)
+            ELSE t.scheduled_by END,
         next_attempt_at = CASE WHEN created OR t.next_attempt_at IS NULL THEN t.next_attempt_at
             ELSE greatest(t.next_attempt_at, (SELECT e.started_at + interval '1 second'
                 FROM tasktable.scheduled_task_executions AS e WHERE e.task_id = child AND e.started_at IS NOT NULL

@@ -62,7 +62,8 @@ func describeQuery(ctx context.Context, tx pgx.Tx, query string) ([]pgconn.Field
 		return nil, queryError(err, query)
 	}
 	if len(described.ParamOIDs) > 0 {
-		return nil, check.Invalid("query", "must have no parameters", fmt.Sprintf("%d ($1…)", len(described.ParamOIDs)))
+		given := fmt.Sprintf("%d ($1…)", len(described.ParamOIDs))
+		return nil, check.Invalid("query", "must have no parameters", given)
 	}
 	if len(described.Fields) == 0 {
 		return nil, check.Invalid("query", "must be one SELECT", "a statement that yields no rows")

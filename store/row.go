@@ -26,8 +26,8 @@ func Statuses() []Status {
 		StatusPaused, StatusSkipped}
 }
 
-// AttemptOutcome is how an attempt, or a claim that came to no attempt, has ended. In contrast, an Outcome is what a verb
-// did to a task.
+// AttemptOutcome is how an attempt, or a claim that came to no attempt, has ended. In contrast, an Outcome is what a
+// verb did to a task.
 type AttemptOutcome string
 
 // The outcomes of attempts.

@@ -285,7 +285,8 @@ func (t Task) wire() (wireTask, error) {
 	case "", Rearm, Keep:
 		wire.IfFinished = check.OrNil(string(t.IfFinished))
 	default:
-		return wireTask{}, check.Invalid("if_finished", "must be rearm or keep, or empty", fmt.Sprintf("%q", t.IfFinished))
+		given := fmt.Sprintf("%q", t.IfFinished)
+		return wireTask{}, check.Invalid("if_finished", "must be rearm or keep, or empty", given)
 	}
 	return wire, nil
 }

@@ -86,7 +86,9 @@ func bodyFilter(given TaskFilter, fields []inspect.FilterField) (inspect.Filter,
 	return filterOf(fields, texts, "filter.")
 }
 
-func filterOf(fields []inspect.FilterField, given map[string][]string, within string) (filter inspect.Filter, err error) {
+func filterOf(
+	fields []inspect.FilterField, given map[string][]string, within string,
+) (filter inspect.Filter, err error) {
 	for _, field := range fields {
 		if err := field.Set(&filter, given[field.Parameter], rfc3339); err != nil {
 			return filter, invalid(within + field.Parameter + " " + err.Error())

@@ -98,8 +98,8 @@ func fieldSchema(schemas huma.Registry, field form.Field) *huma.Schema {
 // typeErrors are the errors of the schema about the type of a value in JSON, which forms of texts do not have.
 var typeErrors = []string{"expected integer", "expected number", "expected string", "expected array", "expected object"}
 
-// fieldRule returns the rule of the field that an error of the schema is about, so that the API refuses a value with the
-// sentence of the other forms. It returns "" for an error that is not about the value of a task's field.
+// fieldRule returns the rule of the field that an error of the schema is about, so that the API refuses a value with
+// the sentence of the other forms. It returns "" for an error that is not about the value of a task's field.
 func fieldRule(location, message string) string {
 	name := location[strings.LastIndexByte(location, '.')+1:]
 	field, known := form.Named(name)

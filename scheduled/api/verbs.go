@@ -95,7 +95,9 @@ func (a *API) registerVerb(rule inspect.VerbRule) {
 		return
 	}
 	op.RequestBody = a.argumentsOf(op.OperationID, takes)
-	change(a, keys.Scope(rule.Scope), op, func(ctx context.Context, c call, in *argumentsInput) (*receiptAnswer, error) {
+	change(a, keys.Scope(rule.Scope), op, func(
+		ctx context.Context, c call, in *argumentsInput,
+	) (*receiptAnswer, error) {
 		action, err := deref(in.Body).action(rule.Verb)
 		if err != nil {
 			return nil, err

@@ -1,7 +1,7 @@
-// Command bench measures the engine: go run ./scheduled/bench NAME. Each bench makes a database of its own on the server
-// of DATABASE_URL, works there as a service would, verifies the result by SQL, prints its figures and drops the database.
-// Without DATABASE_URL it uses the private Postgres of the program tasktable. Comparisons run in turns, because on a
-// machine with other work only such ratios mean something.
+// Command bench measures the engine: go run ./scheduled/bench NAME. Each bench makes a database of its own on the
+// server of DATABASE_URL, works there as a service would, verifies the result by SQL, prints its figures and drops
+// the database. Without DATABASE_URL it uses the private Postgres of the program tasktable. Comparisons run in turns,
+// because on a machine with other work only such ratios mean something.
 package main
 
 import (

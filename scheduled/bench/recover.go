@@ -22,8 +22,8 @@ node that does not lead, and the second round kills the leader.`,
 	Run: runRecover,
 }
 
-// runChild runs a node whose handlers run until they are interrupted. The program calls it in the process that the bench
-// recover starts and kills.
+// runChild runs a node whose handlers run until they are interrupted. The program calls it in the process that the
+// bench recover starts and kills.
 func runChild(ctx context.Context, stdout io.Writer) error {
 	d, err := throwaway.Inherited(ctx, 10)
 	if err != nil {

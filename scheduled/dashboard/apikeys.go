@@ -117,7 +117,8 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 func (v *visit) askToRevoke(key keyView, own, last bool) confirmation {
 	asked := confirmation{
 		Facts: []fact{
-			{Name: "Begins with", Text: key.Prefix + "…"}, {Name: "Scopes", Text: strings.Trim(fmt.Sprint(key.Scopes), "[]")},
+			{Name: "Begins with", Text: key.Prefix + "…"},
+			{Name: "Scopes", Text: strings.Trim(fmt.Sprint(key.Scopes), "[]")},
 			{Name: "Service", Text: key.Service}, {Name: "Tenant", Text: cmp.Or(key.TenantID, "all")},
 			{Name: "Created", Text: v.exact(key.CreatedAt) + " by " + key.CreatedBy},
 			{Name: "Last used", Text: "never"},
@@ -128,16 +129,21 @@ func (v *visit) askToRevoke(key keyView, own, last bool) confirmation {
 		asked.Facts[5].Text = v.exact(*key.LastUsedAt)
 	}
 	if own {
-		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "You are signed in by this key. You will be signed out, " +
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "You are signed in by this key. " +
+			"You will be signed out, " +
 			"and you cannot sign in with it again."})
 	}
 	if last {
-		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. Without it " +
-			"nobody can manage keys and notices here. An operator can make another by tasktable keys create NAME --scope " +
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. " +
+			"Without it " +
+			"nobody can manage keys and notices here. An operator can make another by " +
+			"tasktable keys create NAME --scope " +
 			"read,operate,admin."})
 	}
-	asked.Said = append(asked.Said, remark{Text: "Programs that call the API with it are refused within 5 seconds, and " +
-		"people who are signed in by it are signed out. This cannot be undone, but another key may have the name then."})
+	asked.Said = append(asked.Said, remark{Text: "Programs that call the API with it are refused within 5 seconds, " +
+		"and " +
+		"people who are signed in by it are signed out. " +
+		"This cannot be undone, but another key may have the name then."})
 	return asked
 }
 

@@ -251,7 +251,8 @@ type presentTask struct {
 }
 
 const presentSQL = `
-SELECT t.id::text AS id, t.type::text AS type, t.status::text AS status, t.revision, t.archived_at IS NOT NULL AS archived,
+SELECT t.id::text AS id, t.type::text AS type, t.status::text AS status, t.revision,
+    t.archived_at IS NOT NULL AS archived,
     tasktable.message_pattern(t.message) AS pattern
 FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))`
 

@@ -50,7 +50,8 @@ var deadSince = map[string]time.Duration{
 func deadQueryOf(given url.Values) deadQuery {
 	q := deadQuery{url.Values{}}
 	for _, name := range append(fieldNames(inspect.DeadLetterFields()), "since", "by", "archived") {
-		if texts := slices.DeleteFunc(slices.Clone(given[name]), func(s string) bool { return s == "" }); len(texts) > 0 {
+		texts := slices.DeleteFunc(slices.Clone(given[name]), func(s string) bool { return s == "" })
+		if len(texts) > 0 {
 			q.Values[name] = texts
 		}
 	}

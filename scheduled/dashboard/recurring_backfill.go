@@ -75,7 +75,8 @@ func (view *backfilling) remarks(v *visit, id string) []remark {
 	said := []remark{{Text: fmt.Sprintf("For the fires of %s from %s to %s. All are due at once, and their expiration "+
 		"counts from now.", id, v.exact(view.First[0]), v.exact(view.LastAt))}}
 	if view.Exist > 0 {
-		said = append(said, remark{Text: amount(view.Exist, "fire of that time has an occurrence already. It stays as it is.",
+		said = append(said, remark{Text: amount(view.Exist,
+			"fire of that time has an occurrence already. It stays as it is.",
 			"fires of that time have occurrences already. These stay as they are.")})
 	}
 	if view.More {

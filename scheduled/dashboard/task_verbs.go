@@ -128,7 +128,8 @@ func (v *visit) askVerb(ctx context.Context, rule inspect.VerbRule, row store.Ro
 			return done{}, err
 		}
 		if by := textOf(task.DeclaredBy); by != "" {
-			asked.Said = append(asked.Said, remark{Tone: "warn", Text: fmt.Sprintf("The code of %s declares it. It stays "+
+			asked.Said = append(asked.Said, remark{Tone: "warn", Text: fmt.Sprintf("The code of %s declares it. "+
+				"It stays "+
 				"cancelled all the same, also when nodes of %s start.", by, by)})
 		}
 	}

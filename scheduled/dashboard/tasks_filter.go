@@ -28,8 +28,10 @@ var (
 	errNoPayloads  = errors.New("must not be used by somebody who may not see payloads")
 )
 
-// fieldsOf reads the fields of a filter in the parameters of a page's address.
-func (v *visit) filterFields(fields []inspect.FilterField, values url.Values) (filter inspect.Filter, wrong formErrors) {
+// filterFields reads the fields of a filter in the parameters of a page's address.
+func (v *visit) filterFields(
+	fields []inspect.FilterField, values url.Values,
+) (filter inspect.Filter, wrong formErrors) {
 	wrong = formErrors{}
 	at := func(text string) (time.Time, error) { return when.Time(text, v.now, v.look.zone) }
 	for _, field := range fields {
@@ -80,7 +82,8 @@ func (v *visit) filterForm(fields []inspect.FilterField, values url.Values, wron
 		case inspect.KindStatus:
 			given := strings.ToUpper(strings.Join(values[field.Name], ","))
 			for _, status := range field.Among {
-				form.Statuses = append(form.Statuses, choice{Value: string(status), Label: strings.ToLower(string(status)),
+				form.Statuses = append(form.Statuses, choice{
+					Value: string(status), Label: strings.ToLower(string(status)),
 					Chosen: slices.Contains(strings.Split(given, ","), string(status))})
 			}
 			continue
@@ -93,7 +96,8 @@ func (v *visit) filterForm(fields []inspect.FilterField, values url.Values, wron
 		case inspect.KindOn:
 			one.Box = true
 		case inspect.KindEither:
-			one.Choices = chosen([]choice{{"", "yes or no", false}, {"false", "no", false}, {"true", "yes", false}}, one.Value)
+			yesOrNo := []choice{{"", "yes or no", false}, {"false", "no", false}, {"true", "yes", false}}
+			one.Choices = chosen(yesOrNo, one.Value)
 		case inspect.KindMatch:
 			one.Hint = upper(field.Help) + "."
 		case inspect.KindText, inspect.KindNote, inspect.KindID, inspect.KindParent:

@@ -37,8 +37,8 @@ type Filter struct {
 	// waiting_tasks.
 	Waiting bool
 	// Payload selects the tasks whose payload has a text at a path: order_id=42, or items.0.sku=A1. A number and a
-	// boolean are compared as JSON writes them. It reads the payloads of the tasks that the other fields leave. Encrypted
-	// payloads do not match. List and Names refuse it if they would read more tasks than Search reads.
+	// boolean are compared as JSON writes them. It reads the payloads of the tasks that the other fields leave.
+	// Encrypted payloads do not match. List and Names refuse it if they would read more tasks than Search reads.
 	Payload string
 	// Order is the order of a list. "" means ByScheduled. Together with a Limit, the order also decides which tasks
 	// Choose takes. By ByFinished, for example, these are the tasks that ended first.

@@ -151,7 +151,9 @@ func FilterFields() []FilterField {
 // DeadLetterFields returns the fields by which dead letters are selected: those of tasks, without the ones that say
 // which tasks are dead letters.
 func DeadLetterFields() []FilterField {
-	fields := slices.DeleteFunc(FilterFields(), func(f FilterField) bool { return f.Name == "archived" || f.Name == "waiting" })
+	fields := slices.DeleteFunc(FilterFields(), func(f FilterField) bool {
+		return f.Name == "archived" || f.Name == "waiting"
+	})
 	for i := range fields {
 		if fields[i].Kind == KindStatus {
 			fields[i].Among, fields[i].Help = deadStatuses(), "only FAILED or only EXPIRED dead letters"

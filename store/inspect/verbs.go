@@ -89,7 +89,8 @@ var verbRules = []VerbRule{
 		Statuses: deadStatuses(), Dead: true,
 		call: `tasktable.retry(chosen.id, given.by, given.wake, given.after + given.step * named.steps)`,
 		Effects: []Effect{
-			{deadStatuses(), store.Queued, "runs again at once, with all its attempts and the idempotency key that it " +
+			{deadStatuses(), store.Queued, "runs again at once, with all its attempts and the idempotency key that " +
+				"it " +
 				"had, and its expiration counts from now"},
 			{completedOrSkipped, store.Finished, hasEnded},
 			{nil, store.Unchanged, "is no dead letter, and stays as it is"},
@@ -133,7 +134,8 @@ var verbRules = []VerbRule{
 		Takes: []string{"until"}, Statuses: queued, call: `tasktable.pause(chosen.id, given.by, given.until)`,
 		Effects: []Effect{
 			{queued, store.Paused, "becomes PAUSED until somebody resumes it, or until the given time"},
-			{executing, store.Paused, "goes on with this attempt, whose outcome counts, but a retry waits for the resume"},
+			{executing, store.Paused, "goes on with this attempt, whose outcome counts, " +
+				"but a retry waits for the resume"},
 			{paused, store.Unchanged, "stays PAUSED, but until the given time"},
 			{nil, store.Finished, hasEnded},
 		},
@@ -244,7 +246,8 @@ func (r VerbRule) Help() string {
 func (r VerbRule) Told(of string, receipts []store.Receipt, left int) string {
 	counts, done := map[store.Outcome]int{}, 0
 	for _, receipt := range receipts {
-		if counts[receipt.Outcome]++; (Effect{Outcome: receipt.Outcome}).Writes() && receipt.Outcome != store.RunsAgain {
+		counts[receipt.Outcome]++
+		if (Effect{Outcome: receipt.Outcome}).Writes() && receipt.Outcome != store.RunsAgain {
 			done++
 		}
 	}

@@ -76,8 +76,8 @@ type endedClaim struct {
 }
 
 // endingStep runs a step that ends claims, in a transaction. If a step runs into its time limit, the next step ends
-// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended. Once the
-// ends are committed, endingStep reports them to metrics, hooks and the log. It returns how many there are.
+// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended. Once
+// the ends are committed, endingStep reports them to metrics, hooks and the log. It returns how many there are.
 func (l *Leader) endingStep(
 	ctx context.Context, step func(pgx.Tx) ([]endedClaim, error),
 ) (ends int, err error) {
@@ -153,7 +153,8 @@ func (l *Leader) endJobs(
 		return nil, false, err
 	}
 	left = len(jobs) == maxReclaimed
-	jobOf, ended := map[int64]int64{}, map[int64]bool{} // the job of each fence, and whether all claims of a job are ended
+	jobOf := map[int64]int64{} // the job of each fence
+	ended := map[int64]bool{}  // whether all claims of a job are ended
 	var settlements []taskdb.Settlement
 	for i, job := range jobs {
 		ended[job.ID] = true
@@ -223,8 +224,9 @@ func (l *Leader) claimsOf(
 	return claims, isLeft, err
 }
 
-// thisStep picks the settlements that this step makes. later has the fences of the others. A step that has run into its
-// time limit is followed by smaller ones. It does that if, for example, a trigger of the application makes each row slow.
+// thisStep picks the settlements that this step makes. later has the fences of the others. A step that has run into
+// its time limit is followed by smaller ones. It does that if, for example, a trigger of the application makes each
+// row slow.
 func (l *Leader) thisStep(settlements []taskdb.Settlement) (now []taskdb.Settlement, later []int64) {
 	aside := l.quarantinedIDs()
 	for _, one := range settlements {

@@ -55,7 +55,8 @@ func (a *Abandoned) Run(ctx context.Context) {
 		if a.config.Leads() {
 			more, err := a.runOnce(ctx)
 			if err != nil && ctx.Err() == nil {
-				a.config.Log.Warn("leader could not take back all claims that nobody holds; it tries again", "error", err)
+				a.config.Log.Warn("leader could not take back all claims that nobody holds; it tries again",
+					"error", err)
 			}
 			if more {
 				return abandonedPause

@@ -130,8 +130,10 @@ type Place struct {
 
 // The period of the type of a task or of a line of the history. It is null for types that are kept for ever.
 const (
-	periodOfTask = `CASE WHEN $4::text::jsonb ? t.type THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END`
-	periodOfLine = `CASE WHEN $4::text::jsonb ? h.type THEN ($4::text::jsonb ->> h.type)::interval ELSE $3::interval END`
+	periodOfTask = `CASE WHEN $4::text::jsonb ? t.type
+        THEN ($4::text::jsonb ->> t.type)::interval ELSE $3::interval END`
+	periodOfLine = `CASE WHEN $4::text::jsonb ? h.type
+        THEN ($4::text::jsonb ->> h.type)::interval ELSE $3::interval END`
 )
 
 // retainTasksSQL removes old tasks together with their history. A period of null keeps rows for ever. The statement
@@ -184,11 +186,11 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM executions) + (SELECT
     + (SELECT count(*) FROM past_executions) + (SELECT count(*) FROM past_changes) AS rows,
     (SELECT count(*) FROM gone WHERE gone.dead) AS dead`
 
-// retainHistorySQL removes old executions, of tasks that live on and of deleted tasks, and by ofChanges old changes. It
-// checks the age of a line before it looks for the line's task. A look for the task of every line would read the whole
-// index of the tasks. A line that does not name its task's type is looked up when it is older than the shortest of the
-// periods, and stays for the longest of them if the task was deleted. Of the changes only the line of the creation names
-// the type.
+// retainHistorySQL removes old executions, of tasks that live on and of deleted tasks, and by ofChanges old changes.
+// It checks the age of a line before it looks for the line's task. A look for the task of every line would read the
+// whole index of the tasks. A line that does not name its task's type is looked up when it is older than the shortest
+// of the periods, and stays for the longest of them if the task was deleted. Of the changes only the line of the
+// creation names the type.
 const retainHistorySQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($5::timestamptz, clock_timestamp()) AS now
@@ -317,7 +319,9 @@ func (r *Retention) step(
 		return at, done, err
 	}
 	table := retainTables[at.table]
-	size, err := pg.QueryOne[int64](ctx, tx, "measure "+table.name, pagesSQL, r.config.Statements.Schema.SQL(table.name))
+	size, err := pg.QueryOne[int64](
+		ctx, tx, "measure "+table.name, pagesSQL, r.config.Statements.Schema.SQL(table.name),
+	)
 	if err != nil {
 		return at, done, err
 	}

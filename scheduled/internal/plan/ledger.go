@@ -37,8 +37,8 @@ type stock struct {
 	kept    bool // reserved for a task that comes earlier and lacks one
 }
 
-// slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it. So does a task of a type that
-// no node has measured. Of quick tasks a batch has the cost of a slot.
+// slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it. So does a task of a type
+// that no node has measured. Of quick tasks a batch has the cost of a slot.
 const slotWorth = maxBatchTasks
 
 // MaxInHand is how many tasks all nodes together may have in hand, or twice their slots if that is more. A more urgent

@@ -8,19 +8,21 @@
 //
 // A ledger has an entry for each node: its free slots in each queue, and its free places, if it runs only so many
 // handlers of a type at once, or so many that take a transaction. A slot is free if no job has it, or if its job is
-// expected to end within about a second. A free slot has room for one batch, which is some quick tasks or a single task
-// that takes long. Jobs that wait in River are deducted first. Then the plan goes through the tasks in their order. It
-// deducts each batch from a node that works its queue and type, and that has the most room. So claimed tasks do not wait
-// behind handlers that run for long, and a more urgent task is claimed as soon as a slot becomes free.
+// expected to end within about a second. A free slot has room for one batch, which is some quick tasks or a single
+// task that takes long. Jobs that wait in River are deducted first. Then the plan goes through the tasks in their
+// order. It deducts each batch from a node that works its queue and type, and that has the most room. So claimed
+// tasks do not wait behind handlers that run for long, and a more urgent task is claimed as soon as a slot becomes
+// free.
 //
-// A due task that fits on no node has the slots and places reserved that it lacks. If it lacks a slot, no later task gets
-// a slot of these nodes, because quicker tasks would go before it again and again while the nodes are nearly full. If it
-// only lacks a place, other types get the slots. Tasks that are near their time take at most half of the slots.
+// A due task that fits on no node has the slots and places reserved that it lacks. If it lacks a slot, no later task
+// gets a slot of these nodes, because quicker tasks would go before it again and again while the nodes are nearly
+// full. If it only lacks a place, other types get the slots. Tasks that are near their time take at most half of the
+// slots.
 //
-// The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are several,
-// the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took (Claimed).
-// If a lane has given fewer than the leader had seen there, others have locked rows. Then the leader claims again, and
-// other lanes get that room.
+// The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are
+// several, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it
+// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked rows. Then the leader
+// claims again, and other lanes get that room.
 package plan
 
 import (
@@ -45,9 +47,9 @@ type Input struct {
 type Plan struct {
 	// Fires are the lanes whose first recurring task is due. Recurring tasks need no room. Their occurrences do.
 	Fires []taskdb.Lane
-	// First is in how long the leader may claim or fire the first task. 0 means now. Then leaves out tasks that it may
-	// claim now, but of a task that is near its time Then has that time, because there may be no room to claim it ahead.
-	// Both are negative if there is no task.
+	// First is in how long the leader may claim or fire the first task. 0 means now. Then leaves out tasks that it
+	// may claim now, but of a task that is near its time Then has that time, because there may be no room to claim it
+	// ahead. Both are negative if there is no task.
 	First, Then time.Duration
 	// Full says that a lane has due tasks and got nothing, because its nodes have no room. Grants sets it.
 	Full bool

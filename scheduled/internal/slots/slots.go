@@ -9,8 +9,8 @@ import (
 )
 
 // Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots, and so has
-// each type with a limit, in Slots of their own. If they are shared, idle slots of one queue serve the other queues, and
-// a queue that wants its own slot back gets the next that is free.
+// each type with a limit, in Slots of their own. If they are shared, idle slots of one queue serve the other queues,
+// and a queue that wants its own slot back gets the next that is free.
 type Slots struct {
 	shared bool
 	total  int

@@ -114,8 +114,8 @@ type Grant struct {
 	Fits  int  // how many tasks a job has at most
 }
 
-// JobSize is how many tasks go into one River job, if so many were claimed. Under light load each task gets a job of its
-// own, because the use of all slots gains more than fewer jobs would.
+// JobSize is how many tasks go into one River job, if so many were claimed. Under light load each task gets a job of
+// its own, because the use of all slots gains more than fewer jobs would.
 func (g Grant) JobSize(claimed int) int {
 	slots := max(g.Slots, 1)
 	return max(1, min(g.Fits, (claimed+slots-1)/slots))

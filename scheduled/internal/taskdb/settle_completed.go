@@ -14,8 +14,8 @@ import (
 
 // CompleteSQL records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
 // costs a little more than half of SettleSQL, because it does not lock rows before it writes them. If an
-// application's transaction has locked a row, the statement waits a moment and then gives up. It sets this limit itself,
-// before it locks the first row.
+// application's transaction has locked a row, the statement waits a moment and then gives up. It sets this limit
+// itself, before it locks the first row.
 const CompleteSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, set_config('lock_timeout', '20ms', true)

@@ -133,7 +133,8 @@ func (a *attempt) perform(done chan<- result) {
 		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, causeOf(a.lease), outcome.Safely(backoff))
 		outcome.EncodeIfDead(a.lease, a.config.Codec, &ended.Settlement)
 		traced := ended.Outcome
-		if refused, is := err.(*refusal); is { //nolint:errorlint // of the engine's own; a handler's may panic when asked
+		//nolint:errorlint // a handler's error may panic when it is asked
+		if refused, is := err.(*refusal); is {
 			ended.refused, traced = refused, taskdb.OutcomeReleased
 		}
 		a.tracing.End(a.lease, traced, err)

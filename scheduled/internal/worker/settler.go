@@ -240,8 +240,8 @@ func (s *settler) degrade(ctx context.Context, ending *settling, why error) {
 		"task", ending.ID, "type", ending.Type, "revision", ending.Revision, "attempt", ending.Attempt, "error", why)
 	text := sanitize.Text(why.Error())
 	ending.degraded = true
-	ending.Outcome, ending.To, ending.Error, ending.Message, ending.Result = taskdb.OutcomeFailed, store.StatusFailed, &text,
-		&text, nil
+	ending.Outcome, ending.To = taskdb.OutcomeFailed, store.StatusFailed
+	ending.Error, ending.Message, ending.Result = &text, &text, nil
 	ending.ScheduledAt, ending.Effects = nil, handlers.Effects{}
 	s.again(ctx, ending) // enqueue could block for ever, because this goroutine is the one that empties the channel
 }

@@ -54,8 +54,10 @@ func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
 		gateSize: pg.NewSize(1, maxGateAsks), Averages: &averages{},
-		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{Room: groupRoom, Limit: func() int { return maxDoneJobs }}),
-		tracing:  tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
+		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{
+			Room: groupRoom, Limit: func() int { return maxDoneJobs },
+		}),
+		tracing: tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
 		typeSlots: slots.New(config.TypeSlots, false),
 		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
 		runs: map[int64]*Run{}, jobs: map[int64]bool{},
