@@ -27,7 +27,8 @@ type listInput struct {
 
 // TaskPage is a part of a list.
 type TaskPage struct {
-	Tasks      []Task `json:"tasks" nullable:"false" doc:"Fewer than the limit if they are larger than 4 MiB together, or if a search by payload has read as many tasks as it may."`
+	// A list ends early at 4 MiB, and a search by payload when it has read as many tasks as it may.
+	Tasks      []Task `json:"tasks" nullable:"false" doc:"May be fewer than the limit, also before the last page."`
 	NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
 }
 
