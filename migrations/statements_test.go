@@ -91,8 +91,8 @@ func TestStatementsOnANewerSchema(t *testing.T) {
 		names = append(names, one.name)
 	}
 	for _, name := range []string{
-		"scheduled/internal/taskdb.ClaimSQL", "scheduled/internal/taskdb.GateSQL",
-		"scheduled/internal/taskdb.SettleSQL", "store.compareSQL", "store.getSQL", "store.scheduleSQL",
+		"scheduled/internal/taskdb.claimSQL", "scheduled/internal/taskdb.gateSQL",
+		"scheduled/internal/taskdb.settleSQL", "store.compareSQL", "store.getSQL", "store.scheduleSQL",
 	} {
 		if !slices.Contains(names, name) {
 			t.Errorf("%s was not found", name)

@@ -298,8 +298,8 @@ var mutants = []mutant{
 				"i.health.note(\"\", CheckListener)\n",
 				"i.health.note(\"\", CheckListener)\n			if ctx != nil {\n				return\n			}\n"},
 			{
-				engine + "internal/leader/leader.go", "found := Look{Next: l.plan(seen.listed, nil).First, Tick: -1}",
-				"found := Look{Next: -1, Tick: -1}",
+				engine + "internal/leader/leader.go", "found := look{next: l.plan(seen.listed, nil).First, tick: -1}",
+				"found := look{next: -1, tick: -1}",
 			},
 		},
 	},

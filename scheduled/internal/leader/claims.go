@@ -19,11 +19,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Pass resumes tasks whose pause has ended, and fires the recurring tasks that are due. Then it claims as many due
+// pass resumes tasks whose pause has ended, and fires the recurring tasks that are due. Then it claims as many due
 // tasks as there is room for, and hands them to River, in one transaction. If the data of some task cannot be claimed,
 // or if a statement takes too long, the pass tries again with half as many tasks. A single task that cannot be claimed
 // is given up (quarantine.go).
-func (l *Leader) Pass(ctx context.Context) (Look, error) {
+func (l *Leader) pass(ctx context.Context) (look, error) {
 	began := time.Now()
 	if l.pausesEnd {
 		l.resumeDue(ctx)
@@ -36,26 +36,26 @@ func (l *Leader) Pass(ctx context.Context) (Look, error) {
 		case err == nil && !fired && len(next.Fires) > 0:
 			fired, forked = true, l.fire(ctx, next.Fires)
 		case err == nil:
-			l.Claims.Grow()
-			if found.Forked = forked; forked > 0 || l.pausesEnd || len(slow) > 0 {
-				found.Next = 0
+			l.claims.Grow()
+			if found.forked = forked; forked > 0 || l.pausesEnd || len(slow) > 0 {
+				found.next = 0
 			}
 			return found, nil
 		case l.conn.IsClosed() || !pg.IsDataError(err) && !pg.IsTimeout(err):
-			return Look{}, err
-		case l.Claims.Shrink(l.Claims.Now()): // try again
+			return look{}, err
+		case l.claims.Shrink(l.claims.Now()): // try again
 		case next == nil || len(next.Last()) == 0: // it could not look
-			return Look{Next: stuckPause, Stuck: true}, nil
+			return look{next: stuckPause, stuck: true}, nil
 		default:
 			one := next.Last()[0]
 			gaveUp, apartErr := l.claimApart(ctx, one)
 			switch {
 			case apartErr != nil && !pg.IsTimeout(apartErr):
-				return Look{}, errors.Join(err, apartErr)
+				return look{}, errors.Join(err, apartErr)
 			case pg.IsTimeout(err) && !gaveUp: // the cause has passed, or no task can be claimed
-				return Look{Next: stuckPause, Stuck: true}, nil
-			case time.Since(began) > MaxPassTime: // one by one it may take minutes, so ticks must come between
-				return Look{}, nil
+				return look{next: stuckPause, stuck: true}, nil
+			case time.Since(began) > maxPassTime: // one by one it may take minutes, so ticks must come between
+				return look{}, nil
 			case pg.IsTimeout(err): // the next tasks of the lane may take as long, and the other lanes must not wait
 				slow = append(slow, one.Key())
 			}
@@ -64,10 +64,10 @@ func (l *Leader) Pass(ctx context.Context) (Look, error) {
 }
 
 const (
-	// MaxPassTime is how long a pass goes on with tasks that take too long or wait for locks. While an index is made,
+	// maxPassTime is how long a pass goes on with tasks that take too long or wait for locks. While an index is made,
 	// all tasks do. The tasks that the leader has left alone come back after a while, so without a limit the pass might
 	// never end.
-	MaxPassTime = 2 * time.Second
+	maxPassTime = 2 * time.Second
 	// stuckPause is the pause after a pass that could not claim anything.
 	stuckPause = 100 * time.Millisecond
 )
@@ -77,9 +77,9 @@ const (
 // urgent.
 func (l *Leader) claimOnce(
 	ctx context.Context, firesFirst bool, slow []taskdb.LaneKey,
-) (found Look, next *plan.Plan, err error) {
+) (found look, next *plan.Plan, err error) {
 	var taken []taskdb.ClaimedTask
-	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 		listed, more, err := l.look(ctx, tx)
 		if err != nil || more { // a lane that the look has not listed may be more urgent
 			return err
@@ -91,20 +91,20 @@ func (l *Leader) claimOnce(
 		if firesFirst && len(next.Fires) > 0 {
 			return nil
 		}
-		taken, err = l.claim(ctx, tx, next, l.Claims.Now())
+		taken, err = l.claim(ctx, tx, next, l.claims.Now())
 		return err
 	})
 	switch {
 	case err != nil:
-		return Look{}, next, fmt.Errorf("pass: %w", err)
+		return look{}, next, fmt.Errorf("pass: %w", err)
 	case next == nil:
-		return Look{}, &plan.Plan{}, nil
+		return look{}, &plan.Plan{}, nil
 	}
-	found.Claimed, found.Expired = l.recordClaimed(ctx, taken)
-	found.Next, found.Full = next.Then, next.Full
+	found.claimed, found.expired = l.recordClaimed(ctx, taken)
+	found.next, found.full = next.Then, next.Full
 	if len(taken) > 0 {
-		found.Next = 0 // the next pass claims all the tasks that have come meanwhile, together
-		l.log.Debug("claimed", "tasks", found.Claimed, "expired", found.Expired, "ids", claimedIDs(taken))
+		found.next = 0 // the next pass claims all the tasks that have come meanwhile, together
+		l.log.Debug("claimed", "tasks", found.claimed, "expired", found.expired, "ids", claimedIDs(taken))
 	}
 	return found, next, nil
 }
@@ -115,18 +115,18 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 	batch.Queue(taskdb.EnterSQL)
 	// There may be thousands of lanes. The next tick lists those that become due later.
 	now := l.session.Clock.Now()
-	l.Lanes.Queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
+	l.lanes.queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
 	l.jobs.Queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
 	_, err = results.Exec()
 	if err == nil {
-		listed, more, err = l.Lanes.read(results, l.session.Clock.Now())
+		listed, more, err = l.lanes.read(results, l.session.Clock.Now())
 	}
 	if err == nil {
 		err = l.jobs.Read(results)
 	}
 	if err = errors.Join(err, results.Close()); err != nil {
-		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
+		l.lanes.narrow = l.lanes.narrow || pg.IsCanceled(err)
 		err = fmt.Errorf("look: %w", err)
 	}
 	return listed, more, err
@@ -238,7 +238,7 @@ func (c claimedIDs) LogValue() slog.Value {
 
 // recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
 func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
-	l.Lanes.tasks.claimed(taken, l.session.Clock.Now())
+	l.lanes.tasks.claimed(taken, l.session.Clock.Now())
 	if len(taken) > 0 {
 		l.unwritten, l.claimedAt = true, time.Now()
 	}

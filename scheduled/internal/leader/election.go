@@ -76,11 +76,11 @@ func (l *Leader) moveNumbers(ctx context.Context, conn *pgx.Conn) error {
 }
 
 const (
-	// MaxFailing is how long all passes of a leader may fail before it lets another node lead. The cause may be with
+	// maxFailing is how long all passes of a leader may fail before it lets another node lead. The cause may be with
 	// this node alone. An example is a connection that carries pings but nothing larger.
-	MaxFailing = 10 * time.Second
-	// RestFor is how long it then does not try to lead. If no other node leads by then, it leads again.
-	RestFor = 5 * time.Second
+	maxFailing = 10 * time.Second
+	// restFor is how long it then does not try to lead. If no other node leads by then, it leads again.
+	restFor = 5 * time.Second
 )
 
 // progress records whether a leader's passes succeed.
@@ -101,7 +101,7 @@ func (p *progress) note(ok bool) {
 
 // none reports whether all passes have failed for too long. It returns true once, and then the leader rests.
 func (p *progress) none() bool {
-	if p.failingSince.IsZero() || time.Since(p.failingSince) < MaxFailing {
+	if p.failingSince.IsZero() || time.Since(p.failingSince) < maxFailing {
 		return false
 	}
 	p.failingSince = time.Time{}
@@ -109,7 +109,7 @@ func (p *progress) none() bool {
 	return true
 }
 
-func (p *progress) rest() { p.restsUntil = time.Now().Add(RestFor) }
+func (p *progress) rest() { p.restsUntil = time.Now().Add(restFor) }
 
 // rests reports whether this node must let another node lead.
 func (p *progress) rests() bool { return time.Now().Before(p.restsUntil) }

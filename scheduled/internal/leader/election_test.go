@@ -20,12 +20,12 @@ func TestProgress(t *testing.T) {
 				p.note(false)
 			}
 		}
-		fails(MaxFailing - time.Second)
+		fails(maxFailing - time.Second)
 		if p.none() || p.rests() {
 			t.Error("none too early")
 		}
 		p.note(true)
-		fails(MaxFailing - time.Second)
+		fails(maxFailing - time.Second)
 		if p.none() {
 			t.Error("none, though a pass had got on meanwhile")
 		}
@@ -36,7 +36,7 @@ func TestProgress(t *testing.T) {
 		if p.none() {
 			t.Error("said twice")
 		}
-		time.Sleep(RestFor)
+		time.Sleep(restFor)
 		if p.rests() {
 			t.Error("it rests for ever")
 		}
@@ -68,8 +68,8 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	second := run()
 	began := time.Now()
 	b.Add("a", nil)
-	enginetest.Eventually(t, MaxFailing+RestFor, "the second leads", second.session.Leads)
-	if took := time.Since(began); took < MaxFailing-time.Second {
+	enginetest.Eventually(t, maxFailing+restFor, "the second leads", second.session.Leads)
+	if took := time.Since(began); took < maxFailing-time.Second {
 		t.Errorf("it took only %s", took)
 	}
 	b.Sees("the second claims", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks`)

@@ -15,11 +15,11 @@ import (
 // lock. A node that begins to lead goes on counting where the leader before it ended, so that the tasks of nodes that
 // die together wait no longer than the tasks of one node.
 type failureDetector struct {
-	Heard map[int64]time.Time // the last sign of life of a node
+	heard map[int64]time.Time // the last sign of life of a node
 }
 
-// look evaluates a look at the nodes. It returns the nodes that have been silent for at least DeadAfter, so that they
-// have stopped by themselves. It also returns in how long the next node will reach DeadAfter. That is negative if no
+// look evaluates a look at the nodes. It returns the nodes that have been silent for at least deadAfter, so that they
+// have stopped by themselves. It also returns in how long the next node will reach deadAfter. That is negative if no
 // other node is silent.
 //
 // refused is when this node was last refused the leader's lock, because another node held it. Until then, the node
@@ -28,7 +28,7 @@ func (s *failureDetector) look(nodes []taskdb.LiveNode, now, refused time.Time) 
 	heard := map[int64]time.Time{}
 	next = -1
 	for _, node := range nodes {
-		last, known := s.Heard[node.Number]
+		last, known := s.heard[node.Number]
 		switch {
 		case node.Held || !known && node.Silent < 0:
 			last = now // nobody knows how long the lock has been free
@@ -42,23 +42,23 @@ func (s *failureDetector) look(nodes []taskdb.LiveNode, now, refused time.Time) 
 		if node.Held {
 			continue
 		}
-		if left := last.Add(DeadAfter).Sub(now); left <= 0 {
+		if left := last.Add(deadAfter).Sub(now); left <= 0 {
 			dead = append(dead, node.Number)
 		} else if next < 0 || left < next {
 			next = left
 		}
 	}
-	s.Heard = heard
+	s.heard = heard
 	return dead, next
 }
 
 // forget drops all records. A node that leads again must not use them, because they are old.
-func (s *failureDetector) forget() { s.Heard = nil }
+func (s *failureDetector) forget() { s.heard = nil }
 
-// DeadAfter is how long a node must be silent before the leader takes its tasks back. Within 3 seconds
-// (session.Timeout) and one tick, a node that has lost its session stops its handlers by itself. DeadAfter is longer
+// deadAfter is how long a node must be silent before the leader takes its tasks back. Within 3 seconds
+// (session.Timeout) and one tick, a node that has lost its session stops its handlers by itself. deadAfter is longer
 // than both together.
-const DeadAfter = 5 * time.Second
+const deadAfter = 5 * time.Second
 
 // refusedLately limits how old a refusal may be, because in a longer time another node could have led and died. A
 // refusal counts as a sign of life of the node that held the lock. Even if that sign is a tick too late, the node has
@@ -69,7 +69,7 @@ const silentSQL = `
 UPDATE tasktable.nodes AS n SET last_seen_at = statement_timestamp() - s.silent * interval '1 microsecond'
 FROM unnest($1::bigint[], $2::bigint[]) AS s (number, silent) WHERE n.number = s.number AND n.last_seen_at IS NULL`
 
-// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for DeadAfter, because the
+// reclaimDead takes back the tasks of dead nodes. A node is dead if its lock has been free for deadAfter, because the
 // node has stopped by itself by then. reclaimDead returns in how long the next node will be dead. That is negative if
 // no other node is silent.
 func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error) {
@@ -78,7 +78,7 @@ func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 	if now.Sub(refused) > refusedLately {
 		refused = time.Time{}
 	}
-	dead, next := l.DeadNodes.look(l.nodes, now, refused)
+	dead, next := l.deadNodes.look(l.nodes, now, refused)
 	err = l.noteSilent(ctx)
 	for _, number := range dead { // a node that cannot be ended does not stop the others
 		if l.conn.IsClosed() {
@@ -99,13 +99,13 @@ func (l *Leader) noteSilent(ctx context.Context) error {
 	for _, node := range l.nodes {
 		if !node.Held && node.Silent < 0 {
 			silent = append(silent, node.Number)
-			micros = append(micros, time.Since(l.DeadNodes.Heard[node.Number]).Microseconds())
+			micros = append(micros, time.Since(l.deadNodes.heard[node.Number]).Microseconds())
 		}
 	}
 	if len(silent) == 0 {
 		return nil
 	}
-	return l.Transaction(ctx, func(tx pgx.Tx) error {
+	return l.transaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
 			return fmt.Errorf("note that nodes are silent: %w", err)
 		}

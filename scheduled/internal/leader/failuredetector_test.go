@@ -32,29 +32,29 @@ func TestSilenceLook(t *testing.T) {
 			-1, taskdb.LiveNode{Number: 7, Held: true, Silent: time.Hour}, -1, 0, -1, false,
 		},
 		"silent since the last look": {time.Second, free, -1, time.Second, 4 * time.Second, false},
-		"silent for long enough":     {DeadAfter, free, -1, DeadAfter, -1, true},
+		"silent for long enough":     {deadAfter, free, -1, deadAfter, -1, true},
 		"silent for a moment less": {
-			DeadAfter - time.Millisecond, free, -1, DeadAfter - time.Millisecond, time.Millisecond, false,
+			deadAfter - time.Millisecond, free, -1, deadAfter - time.Millisecond, time.Millisecond, false,
 		},
-		"silent, since nobody knows when":    {-1, free, -1, 0, DeadAfter, false},
+		"silent, since nobody knows when":    {-1, free, -1, 0, deadAfter, false},
 		"silent, as the leader before noted": {-1, noted(3 * time.Second), -1, 3 * time.Second, 2 * time.Second, false},
 		"noted long ago":                     {-1, noted(time.Hour), -1, time.Hour, -1, true},
 		"noted by this leader, later than it knows": {
 			4 * time.Second, noted(3 * time.Second), -1, 4 * time.Second, time.Second, false,
 		},
 		"it led until this node was refused":    {-1, led, time.Second, time.Second, 4 * time.Second, false},
-		"it led, and this node was not refused": {-1, led, -1, 0, DeadAfter, false},
+		"it led, and this node was not refused": {-1, led, -1, 0, deadAfter, false},
 		"it leads": {
 			-1, taskdb.LiveNode{Number: 7, Led: true, Held: true, Silent: -1}, time.Second, 0, -1, false,
 		},
-		"another led":          {-1, free, time.Second, 0, DeadAfter, false},
+		"another led":          {-1, free, time.Second, 0, deadAfter, false},
 		"it led, and is known": {2 * time.Second, led, time.Second, 2 * time.Second, 3 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := failureDetector{Heard: map[int64]time.Time{99: now}}
+			s := failureDetector{heard: map[int64]time.Time{99: now}}
 			if c.known >= 0 {
-				s.Heard[7] = before(c.known)
+				s.heard[7] = before(c.known)
 			}
 			refused := time.Time{}
 			if c.refused >= 0 {
@@ -65,8 +65,8 @@ func TestSilenceLook(t *testing.T) {
 				next != c.next && (next >= 0 || c.next >= 0) {
 				t.Errorf("dead %v, next in %s; want dead %t, next in %s", dead, next, c.dead, c.next)
 			}
-			if want := map[int64]time.Time{7: before(c.heard)}; !maps.Equal(s.Heard, want) {
-				t.Errorf("heard %v, want %v", s.Heard, want)
+			if want := map[int64]time.Time{7: before(c.heard)}; !maps.Equal(s.heard, want) {
+				t.Errorf("heard %v, want %v", s.heard, want)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	b := newBench(t)
 	l := b.elected()
 	other := b.silent()
-	l.DeadNodes.Heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
+	l.deadNodes.heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
 	if err := l.resign(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	if b.isDead(other) {
 		t.Error("the other node was taken for dead at the first look")
 	}
-	l.DeadNodes.Heard[other] = time.Now().Add(-DeadAfter)
+	l.deadNodes.heard[other] = time.Now().Add(-deadAfter)
 	b.tick(l)
 	if !b.isDead(other) {
 		t.Error("the other node is not taken for dead when its time is over")

@@ -41,8 +41,8 @@ func (l *Leader) fire(ctx context.Context, lanes []taskdb.Lane) (forked int) {
 func (l *Leader) fired(lanes []taskdb.Lane, forked int) {
 	l.unwritten, l.claimedAt = true, time.Now()
 	for _, one := range lanes {
-		if place, known := l.Lanes.recurring.find(taskdb.LaneKey{Queue: one.Queue, Type: one.Type}); known {
-			l.Lanes.recurring.lanes[place].move(one.Head, forked)
+		if place, known := l.lanes.recurring.find(taskdb.LaneKey{Queue: one.Queue, Type: one.Type}); known {
+			l.lanes.recurring.lanes[place].move(one.Head, forked)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked i
 		return 0, err
 	}
 	var fired taskdb.ForkResult
-	err = l.Transaction(ctx, func(tx pgx.Tx) error {
+	err = l.transaction(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (l *Leader) fireSome(ctx context.Context, some []taskdb.LaneHead) (looked i
 		return 0, err
 	}
 	for _, id := range fired.Busy { // otherwise they would keep others from being read
-		l.Quarantined[id] = time.Now().Add(quarantineTimeLocked)
+		l.quarantined[id] = time.Now().Add(quarantineTimeLocked)
 	}
 	for _, one := range fired.Failed {
 		l.metrics.Of(one.Type).Recorded(taskdb.OutcomeFailed)

@@ -37,7 +37,7 @@ const (
 	maxHanded = 1000
 )
 
-func (m *Marks) hand() (handed []handedLane) {
+func (m *laneMarks) hand() (handed []handedLane) {
 	for _, one := range m.lanes {
 		handed = append(handed, handedLane{one.LaneKey, one.at, one.from()})
 	}
@@ -45,7 +45,7 @@ func (m *Marks) hand() (handed []handedLane) {
 	return handed[:min(len(handed), maxHanded)]
 }
 
-func (m *Marks) take(handed []handedLane) {
+func (m *laneMarks) take(handed []handedLane) {
 	var lanes []*markedLane
 	for _, one := range handed {
 		lanes = append(lanes, &markedLane{one.LaneKey, mark{at: one.At, far: one.From, half: one.From}})
@@ -60,9 +60,9 @@ func (l *Leader) hand(ctx context.Context) error {
 	if !l.unwritten || time.Since(l.handedAt) < handEvery {
 		return nil
 	}
-	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.Lanes.tasks.hand(), l.Lanes.recurring.hand()})
+	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.lanes.tasks.hand(), l.lanes.recurring.hand()})
 	if err == nil {
-		err = l.Transaction(ctx, func(tx pgx.Tx) error {
+		err = l.transaction(ctx, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, l.statements.Schema.SQL(handSQL), l.session.Number, string(text))
 			return err
 		})
@@ -90,9 +90,9 @@ func (l *Leader) takeOver(ctx context.Context) error {
 		l.log.Warn("the marks of the leader before cannot be read; this one reads all lanes", "error", err)
 		return nil
 	}
-	l.Lanes = newLanes()
-	l.Lanes.tasks.take(handed.Tasks)
-	l.Lanes.recurring.take(handed.Recurring)
+	l.lanes = newLanes()
+	l.lanes.tasks.take(handed.Tasks)
+	l.lanes.recurring.take(handed.Recurring)
 	l.jobs.TakeOver(handed.Next, handed.Jobs)
 	return nil
 }

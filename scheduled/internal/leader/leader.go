@@ -42,8 +42,8 @@ type Leader struct {
 
 	progress    progress // whether passes succeed
 	nodes       []taskdb.LiveNode
-	DeadNodes   failureDetector
-	Claims      *pg.Size // how many tasks a pass takes
+	deadNodes   failureDetector
+	claims      *pg.Size // how many tasks a pass takes
 	writes      *pg.Size // how many rows a step of fires writes
 	ends        *pg.Size // how many claims of River's jobs a step ends
 	resumes     *pg.Size // how many tasks a step resumes
@@ -52,11 +52,11 @@ type Leader struct {
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
 	pausesEnd   bool           // pauses of single tasks have ended; the next pass resumes the tasks
-	Lanes       Lanes
+	lanes       knownLanes
 	claimedAt   time.Time            // when tasks were last claimed
 	unwritten   bool                 // tasks were claimed since the marks were handed on
 	handedAt    time.Time            // when the marks were last handed on
-	Quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
+	quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
 }
 
 // Config is the configuration of a leader.
@@ -88,9 +88,9 @@ func New(config Config) *Leader {
 	l := &Leader{
 		config: config, session: config.Session, statements: config.Statements, metrics: config.Metrics,
 		log:    config.Log,
-		ceased: make(chan struct{}), Lanes: newLanes(), Claims: pg.NewSize(1, maxClaims),
+		ceased: make(chan struct{}), lanes: newLanes(), claims: pg.NewSize(1, maxClaims),
 		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
-		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, Quarantined: map[string]time.Time{},
+		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, quarantined: map[string]time.Time{},
 	}
 	l.walk = l.newWalk()
 	return l
@@ -101,19 +101,19 @@ func (l *Leader) Ceased() <-chan struct{} { return l.ceased }
 
 const maxClaims = 5000
 
-// Look is the result of a tick or a pass.
-type Look struct {
-	Claimed int
-	Expired int
-	Forked  int // recurring tasks that fired, or whose next fire was planned
-	// Next is in how long to look again. 0 means at once. A negative value means that no task is known to become due.
-	Next time.Duration
-	// Tick is in how long a silent node will count as dead. A negative value means that no node is silent.
-	Tick time.Duration
-	// Full says that due tasks were left, because the nodes that work them have enough claimed tasks.
-	Full bool
-	// Stuck says that due tasks could not be claimed, because of locks or because it took too long.
-	Stuck bool
+// look is the result of a tick or a pass.
+type look struct {
+	claimed int
+	expired int
+	forked  int // recurring tasks that fired, or whose next fire was planned
+	// next is in how long to look again. 0 means at once. A negative value means that no task is known to become due.
+	next time.Duration
+	// tick is in how long a silent node will count as dead. A negative value means that no node is silent.
+	tick time.Duration
+	// full says that due tasks were left, because the nodes that work them have enough claimed tasks.
+	full bool
+	// stuck says that due tasks could not be claimed, because of locks or because it took too long.
+	stuck bool
 }
 
 const resumesSQL = `
@@ -132,12 +132,12 @@ type ticked struct {
 	readOnly bool
 }
 
-// Tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
+// tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
 // claims, and says when the next task is due.
-func (l *Leader) Tick(ctx context.Context) (Look, error) {
+func (l *Leader) tick(ctx context.Context) (look, error) {
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
-	l.Lanes.Queue(l.statements, &batch, l.session.Clock.Now(), always)
+	l.lanes.queue(l.statements, &batch, l.session.Clock.Now(), always)
 	batch.Queue(l.statements.Schema.SQL(resumesSQL))
 	l.jobs.Queue(l.statements, &batch)
 	limit, sent := l.limit(), time.Now()
@@ -145,26 +145,26 @@ func (l *Leader) Tick(ctx context.Context) (Look, error) {
 	seen, err := l.readTick(results)
 	err = errors.Join(err, results.Close())
 	if limit.Stop(); err != nil {
-		l.Lanes.narrow = l.Lanes.narrow || pg.IsCanceled(err)
-		return Look{Next: -1, Tick: -1}, fmt.Errorf("tick: %w", err)
+		l.lanes.narrow = l.lanes.narrow || pg.IsCanceled(err)
+		return look{next: -1, tick: -1}, fmt.Errorf("tick: %w", err)
 	}
 	if seen.readOnly {
 		l.session.Close(ctx)
-		return Look{Next: -1, Tick: -1}, pg.ErrReadOnly
+		return look{next: -1, tick: -1}, pg.ErrReadOnly
 	}
 	l.session.Clock.Learn(seen.now, sent, time.Now())
 	l.nodes = seen.nodes
-	fresh := l.Lanes.Work(l.workingNodes()) || seen.more
-	found := Look{Next: l.plan(seen.listed, nil).First, Tick: -1}
+	fresh := l.lanes.work(l.workingNodes()) || seen.more
+	found := look{next: l.plan(seen.listed, nil).First, tick: -1}
 	l.reclaimed = false
 	l.walkOn(ctx)
 	if !fresh { // else it has not read all lanes
 		l.metrics.Sees(seen.listed, seen.nodes)
 	}
-	found.Tick, err = l.recover(ctx)
+	found.tick, err = l.recover(ctx)
 	l.pausesEnd = seen.resumes
 	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
-		found.Next = 0
+		found.next = 0
 	}
 	return found, errors.Join(err, l.hand(ctx)) // an error is no reason not to claim what is due
 }
@@ -187,7 +187,7 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if err != nil {
 		return seen, err
 	}
-	if seen.listed, seen.more, err = l.Lanes.read(results, l.session.Clock.Now()); err != nil {
+	if seen.listed, seen.more, err = l.lanes.read(results, l.session.Clock.Now()); err != nil {
 		return seen, err
 	}
 	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {

@@ -50,16 +50,16 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			close(l.ceased)
 			err = errors.Join(err, l.resign(ctx))
 		case <-l.config.Quiet.Changed:
-			pass, err = l.Turn(ctx, stopping, due, death)
+			pass, err = l.turn(ctx, stopping, due, death)
 		case <-tick.C:
-			pass, err = l.Turn(ctx, stopping, due, death)
+			pass, err = l.turn(ctx, stopping, due, death)
 		case <-death.C:
-			pass, err = l.Turn(ctx, stopping, due, death)
+			pass, err = l.turn(ctx, stopping, due, death)
 		case <-due.C:
 			pass, waited = true, full
 			if first {
 				first = false
-				pass, err = l.Turn(ctx, stopping, due, death)
+				pass, err = l.turn(ctx, stopping, due, death)
 			}
 		case <-poll.C:
 			pass = true
@@ -84,7 +84,7 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 				return lost
 			}
 			if l.progress.none() {
-				l.log.Error("leader makes no progress; it lets another node lead", "since", MaxFailing)
+				l.log.Error("leader makes no progress; it lets another node lead", "since", maxFailing)
 				if lost := l.over(ctx, l.resign(ctx)); lost != nil {
 					return lost
 				}
@@ -93,11 +93,11 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 	}
 }
 
-// Turn writes a change of the quiet switch to the node's row. On a node that does not lead, it tries for the leader's
+// turn writes a change of the quiet switch to the node's row. On a node that does not lead, it tries for the leader's
 // lock (elect). On the leader it makes a tick. It reports whether a pass is due now. If a
 // pass is due later, it sets the timer due. It sets the timer death for the time when a silent node counts as dead,
 // because that need not wait for the next tick.
-func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
+func (l *Leader) turn(ctx context.Context, stopping bool, due, death *time.Timer) (pass bool, err error) {
 	on := l.config.Quiet.On()
 	if on != l.session.Quiet && !stopping {
 		if err := l.heed(ctx, on); err != nil {
@@ -108,15 +108,15 @@ func (l *Leader) Turn(ctx context.Context, stopping bool, due, death *time.Timer
 	if err != nil || !leads {
 		return false, err
 	}
-	found, err := l.Tick(ctx)
+	found, err := l.tick(ctx)
 	l.metrics.Looked(metrics.Tick, err != nil)
-	if found.Tick > 0 && found.Tick < tickEvery {
-		death.Reset(found.Tick)
+	if found.tick > 0 && found.tick < tickEvery {
+		death.Reset(found.tick)
 	}
-	if found.Next > 0 {
-		due.Reset(found.Next)
+	if found.next > 0 {
+		due.Reset(found.next)
 	}
-	return found.Next == 0, err
+	return found.next == 0, err
 }
 
 // over returns the error if the session is over. Otherwise it only logs the error.
@@ -137,26 +137,26 @@ func (l *Leader) claimDue(
 	ctx context.Context, due *time.Timer, waited time.Duration,
 ) (full time.Duration, err error) {
 	began := time.Now()
-	found, err := l.Pass(ctx)
+	found, err := l.pass(ctx)
 	l.metrics.PassTook.Observe(time.Since(began).Seconds())
-	l.metrics.Looked(metrics.Pass, err != nil || found.Stuck)
-	l.progress.note(err == nil && !found.Stuck)
+	l.metrics.Looked(metrics.Pass, err != nil || found.stuck)
+	l.progress.note(err == nil && !found.stuck)
 	if err != nil {
 		return 0, err
 	}
-	if found.Full {
+	if found.full {
 		full = minFullPause
-		if found.Claimed == 0 {
+		if found.claimed == 0 {
 			full = min(max(2*waited, minFullPause), maxFullPause)
 		}
 	}
 	switch {
-	case found.Claimed+found.Expired+found.Forked > 0:
+	case found.claimed+found.expired+found.forked > 0:
 		due.Reset(0)
 	case full > 0:
 		due.Reset(full)
-	case found.Next >= 0:
-		due.Reset(found.Next)
+	case found.next >= 0:
+		due.Reset(found.next)
 	}
 	return full, nil
 }

@@ -92,7 +92,7 @@ func (b *bench) elected(change ...func(*Config, *session.Registration)) *Leader 
 // tick has a leader look, and fails the test if that fails.
 func (b *bench) tick(l *Leader) {
 	b.T.Helper()
-	if _, err := l.Tick(b.T.Context()); err != nil {
+	if _, err := l.tick(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 }

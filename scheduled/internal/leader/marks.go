@@ -12,23 +12,23 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Lanes is what the leader knows of the lanes, with a mark for each.
+// knownLanes is what the leader knows of the lanes, with a mark for each.
 //
 // Claimed tasks leave dead entries at the front of their lane's index range. Vacuum removes these entries, but it
 // cannot while a session holds an old snapshot. Nothing becomes claimable in the past. So a look at a lane begins a
 // little before the mark, and steps over few dead entries. Between the lanes it looks for new ones. It steps over no
 // dead entries of claims there, because each lane that was claimed from is known.
-type Lanes struct {
-	tasks, recurring Marks
+type knownLanes struct {
+	tasks, recurring laneMarks
 	nodes            []taskdb.LiveNode // those that work the lanes
 	// narrow says that a look took too long. Until the walk has listed the lanes, looks read the known ones alone.
 	narrow bool
 }
 
-func newLanes() Lanes { return Lanes{recurring: Marks{recurring: true}} }
+func newLanes() knownLanes { return knownLanes{recurring: laneMarks{recurring: true}} }
 
-// Marks is what the leader knows of the lanes of plain tasks, or of recurring tasks.
-type Marks struct {
+// laneMarks is what the leader knows of the lanes of plain tasks, or of recurring tasks.
+type laneMarks struct {
 	recurring bool
 	lanes     []*markedLane    // those that some look has found, in order, also if no node works them
 	worked    []taskdb.LaneKey // the queues and types that some node works, in order
@@ -77,14 +77,14 @@ func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}
 func later(a, b time.Time) time.Time   { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // find returns the place of a lane in lanes, or where it would be.
-func (m *Marks) find(key taskdb.LaneKey) (place int, known bool) {
+func (m *laneMarks) find(key taskdb.LaneKey) (place int, known bool) {
 	return slices.BinarySearchFunc(m.lanes, key, func(one *markedLane, key taskdb.LaneKey) int {
 		return one.Compare(key)
 	})
 }
 
 // add adds lanes that were not known.
-func (m *Marks) add(fresh []*markedLane) {
+func (m *laneMarks) add(fresh []*markedLane) {
 	if len(fresh) > 0 {
 		m.lanes = append(m.lanes, fresh...)
 		slices.SortFunc(m.lanes, func(a, b *markedLane) int { return a.Compare(b.LaneKey) })
@@ -94,7 +94,7 @@ func (m *Marks) add(fresh []*markedLane) {
 
 // arrange sets the parts that a look reads. In each worked queue these are the known lanes that some node works, and
 // the gaps before, between and after known lanes, if a worked type may be there.
-func (m *Marks) arrange() {
+func (m *laneMarks) arrange() {
 	m.probed, m.gaps = nil, nil
 	next := 0 // in lanes
 	for first := 0; first < len(m.worked); {
@@ -123,7 +123,7 @@ func (m *Marks) arrange() {
 }
 
 // gap adds the lanes of a queue between two others, unless there cannot be any of these types.
-func (m *Marks) gap(types []string, low, high taskdb.LaneKey) {
+func (m *laneMarks) gap(types []string, low, high taskdb.LaneKey) {
 	if low.Type == high.Type {
 		if m.recurring || high.Priority <= low.Priority+1 {
 			return
@@ -141,7 +141,7 @@ func (m *Marks) gap(types []string, low, high taskdb.LaneKey) {
 }
 
 // queueLook adds the statement of a look to a batch. If the database's clock was set back, it takes the marks back.
-func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now, until time.Time, narrow bool) {
+func (m *laneMarks) queueLook(s taskdb.Queries, batch *pgx.Batch, now, until time.Time, narrow bool) {
 	known, gaps := make([]taskdb.LaneAt, len(m.probed)), m.gaps
 	for i, one := range m.probed {
 		if one.at.After(now.Add(time.Second)) {
@@ -156,7 +156,7 @@ func (m *Marks) queueLook(s taskdb.Queries, batch *pgx.Batch, now, until time.Ti
 }
 
 // learn takes the rows of a look. more says that there may be lanes that it has not listed.
-func (m *Marks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
+func (m *laneMarks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 	var fresh []*markedLane
 	for _, row := range rows {
 		key := taskdb.LaneKey{Queue: row.Queue, Type: row.Type, Priority: row.Priority}
@@ -170,7 +170,7 @@ func (m *Marks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 
 // claimed moves the marks to the last of some claimed tasks, but not past now. A task that is due before one that was
 // claimed ahead of its time may still be scheduled.
-func (m *Marks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
+func (m *laneMarks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	last, tasks := map[taskdb.LaneKey]time.Time{}, map[taskdb.LaneKey]int{}
 	for _, c := range taken {
 		key := taskdb.LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority}
@@ -183,8 +183,8 @@ func (m *Marks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	}
 }
 
-// Work sets which nodes work lanes. It reports whether other lanes are worked than before.
-func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
+// work sets which nodes work lanes. It reports whether other lanes are worked than before.
+func (l *knownLanes) work(nodes []taskdb.LiveNode) (changed bool) {
 	if slices.EqualFunc(l.nodes, nodes, func(a, b taskdb.LiveNode) bool {
 		return a.Number == b.Number && maps.Equal(a.Queues, b.Queues) && slices.Equal(a.Types, b.Types)
 	}) {
@@ -195,24 +195,24 @@ func (l *Lanes) Work(nodes []taskdb.LiveNode) (changed bool) {
 	if slices.Equal(worked, l.tasks.worked) {
 		return false
 	}
-	for _, m := range []*Marks{&l.tasks, &l.recurring} {
+	for _, m := range []*laneMarks{&l.tasks, &l.recurring} {
 		m.worked = worked
 		m.arrange()
 	}
 	return true
 }
 
-// Queue adds the statements of a look to a batch. now is about the database's time. Of the known lanes, the look lists
+// queue adds the statements of a look to a batch. now is about the database's time. Of the known lanes, the look lists
 // those that have a task until the given time. read reads the answers.
-func (l *Lanes) Queue(s taskdb.Queries, batch *pgx.Batch, now, until time.Time) {
-	for _, m := range []*Marks{&l.tasks, &l.recurring} {
+func (l *knownLanes) queue(s taskdb.Queries, batch *pgx.Batch, now, until time.Time) {
+	for _, m := range []*laneMarks{&l.tasks, &l.recurring} {
 		m.queueLook(s, batch, now, until, l.narrow)
 	}
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 }
 
 // read reads the answers. more says that there may be lanes that the look has not listed.
-func (l *Lanes) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, more bool, err error) {
+func (l *knownLanes) read(results pgx.BatchResults, now time.Time) (found taskdb.ListedLanes, more bool, err error) {
 	tasks, err := pg.CollectNext[taskdb.Lane](results, "list lanes")
 	if err != nil {
 		return found, false, err
@@ -227,13 +227,13 @@ func (l *Lanes) read(results pgx.BatchResults, now time.Time) (found taskdb.List
 	return found, more, err
 }
 
-func (l *Lanes) learn(tasks, recurring []taskdb.Lane, now time.Time) (more bool) {
+func (l *knownLanes) learn(tasks, recurring []taskdb.Lane, now time.Time) (more bool) {
 	more = l.tasks.learn(tasks, now)
 	return l.recurring.learn(recurring, now) || more
 }
 
 // worked leaves out the lanes that no node works.
-func (l *Lanes) worked(lanes []taskdb.Lane) []taskdb.Lane {
+func (l *knownLanes) worked(lanes []taskdb.Lane) []taskdb.Lane {
 	return slices.DeleteFunc(lanes, func(one taskdb.Lane) bool {
 		pair := taskdb.LaneKey{Queue: one.Queue, Type: one.Type}
 		_, works := slices.BinarySearchFunc(l.tasks.worked, pair, taskdb.LaneKey.Compare)

@@ -31,10 +31,10 @@ func nodeOf(kinds []string, queues ...string) []taskdb.LiveNode {
 }
 
 // look lists the lanes as a leader does.
-func (b *bench) look(l *Lanes) string {
+func (b *bench) look(l *knownLanes) string {
 	b.T.Helper()
 	var batch pgx.Batch
-	l.Queue(b.Queries, &batch, time.Now(), always)
+	l.queue(b.Queries, &batch, time.Now(), always)
 	results := b.Pool.SendBatch(b.T.Context(), &batch)
 	found, more, err := l.read(results, time.Now())
 	if err := errors.Join(err, results.Close()); err != nil || more {
@@ -60,7 +60,7 @@ func TestLookFindsLanes(t *testing.T) {
 		})
 	}
 	l := newLanes()
-	l.Work(nodeOf([]string{"BB", "DD", "FF"}, "b", "d", "f"))
+	l.work(nodeOf([]string{"BB", "DD", "FF"}, "b", "d", "f"))
 	if got := b.look(&l); got != "" {
 		t.Fatalf("an empty table has lanes: %s", got)
 	}
@@ -81,12 +81,12 @@ func TestLookFindsLanes(t *testing.T) {
 		}
 	}
 	// A type that comes back has its marks.
-	l.Work(nodeOf([]string{"BB"}, "b", "d", "f"))
+	l.work(nodeOf([]string{"BB"}, "b", "d", "f"))
 	if got := b.look(&l); got != "b BB 5; d BB 7" {
 		t.Errorf("with one type: %s", got)
 	}
 	insert("d", "DD", -3)
-	l.Work(nodeOf([]string{"BB", "DD", "FF"}, "b", "d", "f"))
+	l.work(nodeOf([]string{"BB", "DD", "FF"}, "b", "d", "f"))
 	if want = append(want, "d DD -3"); b.look(&l) != strings.Join(slices.Sorted(slices.Values(want)), "; ") {
 		t.Errorf("after a type has come back: %s", b.look(&l))
 	}
@@ -116,7 +116,7 @@ func TestMarkFrom(t *testing.T) {
 			t.Errorf("%s: the look begins at %s, want %s", name, got.Sub(at(0)), at(test.want).Sub(at(0)))
 		}
 	}
-	m := Marks{probed: []*markedLane{{mark: mark{at: at(60), far: at(59)}}, {mark: mark{at: at(8), far: at(7)}}}}
+	m := laneMarks{probed: []*markedLane{{mark: mark{at: at(60), far: at(59)}}, {mark: mark{at: at(8), far: at(7)}}}}
 	m.queueLook(taskdb.Queries{}, new(pgx.Batch), at(8), always, false)
 	if first, second := m.probed[0].from(), m.probed[1].from(); !first.Equal(at(8-late)) || !second.Equal(at(7)) {
 		t.Errorf("after the clock was set back, looks begin at %s and %s", first, second)
@@ -128,7 +128,7 @@ func TestLookSeesLateCommits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := newLanes()
-	l.Work(nodeOf([]string{"JOB"}, "default"))
+	l.work(nodeOf([]string{"JOB"}, "default"))
 	tx, err := b.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestLookSeesLateCommits(t *testing.T) {
 	look := func() string {
 		l.tasks.lanes[0].at = now.Add(9 * time.Second) // as if another task had been claimed then
 		var batch pgx.Batch
-		l.Queue(b.Queries, &batch, now.Add(time.Hour), always)
+		l.queue(b.Queries, &batch, now.Add(time.Hour), always)
 		results := b.Pool.SendBatch(t.Context(), &batch)
 		found, _, err := l.read(results, time.Now())
 		if err := errors.Join(err, results.Close()); err != nil {
@@ -227,7 +227,7 @@ func TestHandover(t *testing.T) {
 	b := newBench(t)
 	nodes := nodeOf([]string{"JOB", "OTHER"}, "default", "second")
 	former := newLanes()
-	former.Work(nodes)
+	former.work(nodes)
 	for i := range 3 {
 		b.Schedule(store.Task{ID: fmt.Sprint(i), Payload: enginetest.Job{Name: fmt.Sprint(i)}, Priority: i})
 	}
@@ -253,8 +253,8 @@ func TestHandover(t *testing.T) {
 	next := newLanes()
 	next.tasks.take(handed.Tasks)
 	next.recurring.take(handed.Recurring)
-	next.Work(nodes)
-	for i, pair := range [][2]*Marks{{&former.tasks, &next.tasks}, {&former.recurring, &next.recurring}} {
+	next.work(nodes)
+	for i, pair := range [][2]*laneMarks{{&former.tasks, &next.tasks}, {&former.recurring, &next.recurring}} {
 		if len(pair[1].lanes) != len(pair[0].lanes) {
 			t.Fatalf("%d: %d lanes were handed on", i, len(pair[1].lanes))
 		}
@@ -268,7 +268,7 @@ func TestHandover(t *testing.T) {
 	if got := b.look(&next); got != want || got == "" {
 		t.Errorf("the next leader lists %q, the last one listed %q", got, want)
 	}
-	many := Marks{}
+	many := laneMarks{}
 	for i := range 2 * maxHanded {
 		many.lanes = append(many.lanes, &markedLane{mark: mark{at: now.Add(time.Duration(i))}})
 	}
@@ -289,7 +289,7 @@ func TestReachOfManyPairs(t *testing.T) {
 	}
 	b := newBench(t)
 	l := newLanes()
-	l.Work(nodeOf(kinds, queues...))
+	l.work(nodeOf(kinds, queues...))
 	b.Schedule(store.Task{ID: "one", Payload: store.JSON(`{"type":"TYPE_10"}`), Queue: "queue500"})
 	for i := range 50 {
 		b.Schedule(store.Task{
@@ -322,13 +322,13 @@ func TestLookListsManyLanesInTurn(t *testing.T) {
 	}
 	slices.Sort(kinds)
 	l := newLanes()
-	l.Work(nodeOf(kinds, "default"))
+	l.work(nodeOf(kinds, "default"))
 	for _, want := range []struct {
 		lanes int
 		more  bool
 	}{{maxFound, true}, {lanes, false}} {
 		var batch pgx.Batch
-		l.Queue(b.Queries, &batch, time.Now(), always)
+		l.queue(b.Queries, &batch, time.Now(), always)
 		results := b.Pool.SendBatch(t.Context(), &batch)
 		found, more, err := l.read(results, time.Now())
 		if err := errors.Join(err, results.Close()); err != nil || more != want.more || len(found.Tasks) != want.lanes {

@@ -22,12 +22,12 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 	l := b.elected()
 	pass := func(what string, claimed int) {
 		t.Helper()
-		l.Claims.Shrink(128)
+		l.claims.Shrink(128)
 		began := time.Now()
-		found, err := l.Pass(t.Context())
-		if err != nil || found.Claimed != claimed || found.Stuck || l.Claims.Now() != 128 {
+		found, err := l.pass(t.Context())
+		if err != nil || found.claimed != claimed || found.stuck || l.claims.Now() != 128 {
 			t.Errorf("%s: %+v, %v, then %d at a time; want %d claimed, and 128 at a time",
-				what, found, err, l.Claims.Now(), claimed)
+				what, found, err, l.claims.Now(), claimed)
 		}
 		if took := time.Since(began); took > limit(time.Second) {
 			t.Errorf("%s: it took %s", what, took)
@@ -58,19 +58,19 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	}
 	for range 2 {
 		began := time.Now()
-		found, err := l.Pass(t.Context())
-		if err != nil || found.Claimed != 0 || found.Next < 0 {
+		found, err := l.pass(t.Context())
+		if err != nil || found.claimed != 0 || found.next < 0 {
 			t.Errorf("%+v, %v", found, err)
 		}
-		if took := time.Since(began); took > limit(MaxPassTime+5*time.Second) {
+		if took := time.Since(began); took > limit(maxPassTime+5*time.Second) {
 			t.Errorf("it took %s", took)
 		}
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clear(l.Quarantined) // as after some seconds
-	if found, err := l.Pass(t.Context()); err != nil || found.Claimed == 0 {
+	clear(l.quarantined) // as after some seconds
+	if found, err := l.pass(t.Context()); err != nil || found.claimed == 0 {
 		t.Errorf("unlocked: %+v, %v", found, err)
 	}
 }
@@ -84,7 +84,7 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
 		b.Add(id, func(task *store.Task) { task.Priority = priority })
 	}
-	if _, err := l.Pass(t.Context()); err != nil {
+	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := b.states(), "high EXECUTING, low QUEUED, middle QUEUED"; got != want {
@@ -122,7 +122,7 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 			}
 			b.tick(l)
 			for range 3 { // the later passes find no room
-				if _, err := l.Pass(t.Context()); err != nil {
+				if _, err := l.pass(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -151,9 +151,9 @@ func TestPassesAfterALongOutage(t *testing.T) {
 	l := b.elected()
 	claimed, forked := 0, 0
 	for pass := 1; forked < tasks; pass++ {
-		found, err := l.Pass(t.Context())
-		claimed, forked = claimed+found.Claimed, forked+found.Forked
-		if err != nil || found.Forked == 0 || found.Stuck {
+		found, err := l.pass(t.Context())
+		claimed, forked = claimed+found.claimed, forked+found.forked
+		if err != nil || found.forked == 0 || found.stuck {
 			t.Fatalf("pass %d: %+v, %v", pass, found, err)
 		}
 		if made := b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id <> ''`); made > 500*pass {
@@ -193,11 +193,11 @@ func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 		}
 		b.Exec(refuseSQL)
 		for more := true; more; {
-			found, err := l.Pass(t.Context())
-			if err != nil || found.Stuck {
+			found, err := l.pass(t.Context())
+			if err != nil || found.stuck {
 				t.Fatalf("%+v, %v", found, err)
 			}
-			more = found.Claimed > 0
+			more = found.claimed > 0
 		}
 		if got := b.states(); got != test.want {
 			t.Errorf("%d slots: %s, want %s", test.slots, got, test.want)
@@ -225,7 +225,7 @@ func TestPauseThatCannotEnd(t *testing.T) {
 	b.Passes(until)
 	l := b.elected()
 	for range 3 {
-		if _, err := l.Pass(t.Context()); err != nil {
+		if _, err := l.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -21,7 +21,7 @@ func (l *Leader) claimApart(ctx context.Context, one taskdb.Grant) (gaveUp bool,
 	var head *taskdb.LaneHead
 	var taken []taskdb.ClaimedTask
 	one.Tasks = 1
-	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
 		}
@@ -57,7 +57,7 @@ func (l *Leader) giveUp(ctx context.Context, one taskdb.LaneHead, broken error) 
 	why := sanitize.Text("the task cannot be claimed: " + broken.Error())
 	cause := broken
 	if !pg.IsTimeout(broken) {
-		cause = l.Transaction(ctx, func(tx pgx.Tx) error {
+		cause = l.transaction(ctx, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 				return fmt.Errorf("enter the engine's context: %w", err)
 			}
@@ -78,7 +78,7 @@ func (l *Leader) giveUp(ctx context.Context, one taskdb.LaneHead, broken error) 
 	if pg.IsLocked(cause) {
 		until = time.Now().Add(quarantineTimeLocked)
 	}
-	l.Quarantined[one.ID] = until
+	l.quarantined[one.ID] = until
 	if pg.IsTimeout(broken) {
 		log.Warn("task takes too long to claim, or waits for a lock; the leader leaves it alone for a while",
 			"until", until)
@@ -107,6 +107,6 @@ const (
 
 // quarantinedIDs lists the tasks that the leader leaves alone for now.
 func (l *Leader) quarantinedIDs() []string {
-	maps.DeleteFunc(l.Quarantined, func(_ string, until time.Time) bool { return time.Now().After(until) })
-	return slices.Collect(maps.Keys(l.Quarantined))
+	maps.DeleteFunc(l.quarantined, func(_ string, until time.Time) bool { return time.Now().After(until) })
+	return slices.Collect(maps.Keys(l.quarantined))
 }

@@ -82,7 +82,7 @@ func (l *Leader) endingStep(
 	ctx context.Context, step func(pgx.Tx) ([]endedClaim, error),
 ) (ends int, err error) {
 	var ended []endedClaim
-	err = l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 		ended, err = step(tx)
 		return err
 	})
@@ -279,10 +279,10 @@ func (l *Leader) settleEach(
 	}, func(one taskdb.Settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
 	if pg.IsTimeout(err) && len(settlements) == 1 {
 		slow := settlements[0]
-		l.Quarantined[slow.ID] = time.Now().Add(quarantineTime)
+		l.quarantined[slow.ID] = time.Now().Add(quarantineTime)
 		l.log.Warn("claim takes too long to end, or waits for a lock; the leader leaves it alone for a while",
 			"task", slow.ID, "revision", slow.Revision, "attempt", slow.Attempt,
-			"error", err, "until", l.Quarantined[slow.ID])
+			"error", err, "until", l.quarantined[slow.ID])
 	}
 	return done, err
 }

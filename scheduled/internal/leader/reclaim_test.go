@@ -37,7 +37,7 @@ func (b *bench) runs(metadata string) []taskdb.Claim {
 func (b *bench) takesBack(l *Leader, but ...string) {
 	b.T.Helper()
 	enginetest.Eventually(b.T, enginetest.Patience, "the claims are taken back", func() bool {
-		if _, err := l.Tick(b.T.Context()); err != nil && !pg.IsTimeout(err) {
+		if _, err := l.tick(b.T.Context()); err != nil && !pg.IsTimeout(err) {
 			b.T.Fatal(err)
 		}
 		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
@@ -111,7 +111,7 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 		t.Errorf("%d claims are lost, want %d", lost, n-1)
 	}
 	b.Exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
-	clear(l.Quarantined) // as after a minute
+	clear(l.quarantined) // as after a minute
 	b.takesBack(l)
 	if n := b.Count(`SELECT count(*) FROM tasktable.river_job`); n != 0 {
 		t.Errorf("%d River jobs are left", n)

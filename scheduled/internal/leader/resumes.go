@@ -23,15 +23,15 @@ func (l *Leader) resumeDue(ctx context.Context) {
 	l.pausesEnd = err == nil && len(ids) == most
 	resumed := 0
 	giveUp := func(id string, err error) error {
-		l.Quarantined[id] = time.Now().Add(quarantineTime)
+		l.quarantined[id] = time.Now().Add(quarantineTime)
 		l.log.Error("task cannot be resumed at the end of its pause; the leader leaves it alone for a while",
-			"task", id, "error", err, "until", l.Quarantined[id])
+			"task", id, "error", err, "until", l.quarantined[id])
 		return nil
 	}
 	if err == nil {
 		err = pg.Step(l.resumes, ids, func(some []string) error {
 			var done []taskdb.Resumed
-			err := l.Transaction(ctx, func(tx pgx.Tx) (err error) {
+			err := l.transaction(ctx, func(tx pgx.Tx) (err error) {
 				done, err = l.statements.Resume(ctx, tx, nil, some)
 				return err
 			})

@@ -78,10 +78,10 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 	l.conn = conn
 	l.commitSQL = strings.NewReplacer("$1", strconv.Itoa(int(lock)), "$2", term.UTC().Format("'"+time.RFC3339Nano+"'")).
 		Replace(l.statements.Schema.SQL(mustLeadSQL)) + "; COMMIT"
-	l.DeadNodes.forget()
+	l.deadNodes.forget()
 	l.jobs.Forget()
 	l.walk = l.newWalk()
-	l.Lanes, l.unwritten = newLanes(), false
+	l.lanes, l.unwritten = newLanes(), false
 	if err := l.takeOver(ctx); err != nil {
 		l.endTerm(ctx)
 		return err
@@ -90,8 +90,8 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 	return nil
 }
 
-// Transaction runs do in a transaction of the term. Its commit fails if it has written and a later term has begun.
-func (l *Leader) Transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
+// transaction runs do in a transaction of the term. Its commit fails if it has written and a later term has begun.
+func (l *Leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	defer l.limit().Stop()
 	return pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)
 }

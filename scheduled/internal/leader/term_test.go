@@ -54,7 +54,7 @@ func TestReplacedLeaderCommitsNothing(t *testing.T) {
 			b.Exec(`INSERT INTO work VALUES ('nobody')`)
 			first, second := b.candidate(), b.candidate()
 			b.leads(first)
-			err := first.Transaction(t.Context(), func(tx pgx.Tx) error {
+			err := first.transaction(t.Context(), func(tx pgx.Tx) error {
 				_, err := tx.Exec(t.Context(), test.sql)
 				b.replaced(first, second)
 				return err
@@ -63,7 +63,7 @@ func TestReplacedLeaderCommitsNothing(t *testing.T) {
 				t.Errorf("it commits with %v", err)
 			}
 			b.wroteBy("nobody")
-			if err := second.Transaction(t.Context(), func(tx pgx.Tx) error {
+			if err := second.transaction(t.Context(), func(tx pgx.Tx) error {
 				_, err := tx.Exec(t.Context(), `UPDATE work SET by = 'second'`)
 				return err
 			}); err != nil {

@@ -63,8 +63,8 @@ func (l *Leader) walkOn(ctx context.Context) {
 		select {
 		case found := <-w.under:
 			if w.under = nil; found.listed {
-				more := l.Lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
-				l.Lanes.narrow = more || found.took > quickList
+				more := l.lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
+				l.lanes.narrow = more || found.took > quickList
 				w.next = time.Now().Add(walkShare * found.took)
 			}
 		default:
@@ -74,15 +74,15 @@ func (l *Leader) walkOn(ctx context.Context) {
 	if time.Now().Before(w.next) {
 		return
 	}
-	if w.next = time.Now().Add(walkEvery); time.Since(l.claimedAt) > rarelyAfter && !l.Lanes.narrow {
+	if w.next = time.Now().Add(walkEvery); time.Since(l.claimedAt) > rarelyAfter && !l.lanes.narrow {
 		w.next = time.Now().Add(walkRarely)
 	}
-	tasks, recurring := l.Lanes.tasks.passed(), l.Lanes.recurring.passed()
+	tasks, recurring := l.lanes.tasks.passed(), l.lanes.recurring.passed()
 	var look *pgx.Batch
-	if l.Lanes.narrow {
+	if l.lanes.narrow {
 		look = &pgx.Batch{}
-		l.Lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
-		l.Lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
+		l.lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
+		l.lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
 	}
 	under := make(chan walked, 1)
 	w.under = under
@@ -102,7 +102,7 @@ func (l *Leader) walkOn(ctx context.Context) {
 }
 
 // passed lists where looks at the lanes begin.
-func (m *Marks) passed() (lanes []taskdb.LaneAt) {
+func (m *laneMarks) passed() (lanes []taskdb.LaneAt) {
 	for _, one := range m.probed {
 		lanes = append(lanes, taskdb.LaneAt{LaneKey: one.LaneKey, At: one.from()})
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // Decide decides what happens to a task whose attempt has run. err is the handler's error. cause is why the
-// handler's context ended, or nil if it did not end. SettleSQL in taskdb/settle.go decides whether the task of a lost
+// handler's context ended, or nil if it did not end. settleSQL in taskdb/settle.go decides whether the task of a lost
 // attempt runs again, because only the row says how many attempts it may have.
 func Decide(claim taskdb.Claim, e *handlers.Execution, err, cause error, delay handlers.Backoff) taskdb.Settlement {
 	if !e.DueAt.IsZero() {

@@ -24,7 +24,7 @@ import (
 
 // River carries claimed tasks from the leader to the nodes, and does nothing else. The engine itself does the work of
 // River's retries, timeouts and maintenance. All code that works around the client of River is in this file. Lost
-// answers to fetches: worker/recheck.go (AskPool). Jobs that nobody works: leader/janitor.go. The workarounds are:
+// answers to fetches: worker/recheck.go (askPool). Jobs that nobody works: leader/janitor.go. The workarounds are:
 //
 //   - the queue "nobody", because River does not start without a queue and a worker
 //   - backdated, because River would stamp jobs with this process's clock
@@ -66,7 +66,7 @@ type ClientConfig struct {
 func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	for _, name := range config.Types {
-		river.AddWorkerArgs(workers, Args{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
+		river.AddWorkerArgs(workers, jobArgs{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
 	}
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.Slots {
@@ -80,7 +80,7 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 	if len(config.Slots) == 0 || len(config.Types) == 0 {
 		// River would not start, but a node without queues or types may still lead.
 		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
-		river.AddWorkerArgs(workers, Args{TaskType: "tasktable_nobody"},
+		river.AddWorkerArgs(workers, jobArgs{TaskType: "tasktable_nobody"},
 			&batchWorker{work: config.Work, log: config.Log})
 	}
 	driver := newRiverDriver(config)
@@ -116,13 +116,13 @@ func backdated(clock *session.Clock) func(context.Context, *rivertype.JobInsertP
 
 // batchWorker runs the batches of one type.
 type batchWorker struct {
-	river.WorkerDefaults[Args]
+	river.WorkerDefaults[jobArgs]
 	work func(job Job, holds []taskdb.Claim)
 	log  *slog.Logger
 }
 
 // Work never returns an error, because a job that River retried would carry fences that are gone.
-func (w *batchWorker) Work(_ context.Context, job *river.Job[Args]) error {
+func (w *batchWorker) Work(_ context.Context, job *river.Job[jobArgs]) error {
 	holds, err := DecodeClaims(job.Args.Tasks)
 	if err != nil {
 		w.log.Error("River job is not one of ours; removed", "job", job.ID, "error", err)
@@ -287,10 +287,10 @@ func (e *riverExecutor) JobGetAvailable(
 	return result, nil
 }
 
-// NudgeSQL notifies River once more of waiting jobs. River was notified when the jobs were inserted, but it misses
+// nudgeSQL notifies River once more of waiting jobs. River was notified when the jobs were inserted, but it misses
 // the notification if its listening connection is broken at that moment. If a fetch of River fails, River does not
 // ask again before its next poll. The channel and the payload are River's own.
-const NudgeSQL = `
+const nudgeSQL = `
 SELECT pg_notify(concat($1::text, '.river_insert'), json_build_object('queue', waiting.queue)::text)
 FROM (
     SELECT DISTINCT j.queue FROM tasktable.river_job AS j WHERE j.id = ANY ($2::bigint[]) AND j.state = 'available'
@@ -299,6 +299,6 @@ WHERE pg_notification_queue_usage() < 0.5`
 
 // Nudge tells River once more of the queues in which some of the jobs wait.
 func Nudge(ctx context.Context, db pg.DB, statements taskdb.Queries, jobs []int64) error {
-	_, err := db.Exec(ctx, statements.Schema.SQL(NudgeSQL), statements.Schema.String(), jobs)
+	_, err := db.Exec(ctx, statements.Schema.SQL(nudgeSQL), statements.Schema.String(), jobs)
 	return pg.Annotate(err, "tell River of waiting jobs")
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Args are the arguments of a River job: some tasks of one lane and one pass. They are one string, because River
+// jobArgs are the arguments of a River job: some tasks of one lane and one pass. They are one string, because River
 // keeps a GIN index on the arguments. An array of a hundred entries costs 119 KB of WAL there, and the string costs 7
 // KB.
-type Args struct {
+type jobArgs struct {
 	TaskType string
 	Tasks    string `json:"tasks"`
 }
 
 // Kind is the task type, so that River's own tools show it.
-func (a Args) Kind() string { return a.TaskType }
+func (a jobArgs) Kind() string { return a.TaskType }
 
 // Metadata is stored beside the arguments, so that the leader can read it without unpacking them.
 type Metadata struct {
@@ -68,9 +68,9 @@ func JobOf(queue, kind string, priority, window int, claims []taskdb.Claim) rive
 	}
 	metadata, _ := json.Marshal(about) // a struct of numbers always encodes
 	return river.InsertManyParams{
-		Args: Args{TaskType: kind, Tasks: EncodeClaims(claims)},
+		Args: jobArgs{TaskType: kind, Tasks: EncodeClaims(claims)},
 		InsertOpts: &river.InsertOpts{
-			Queue: queue, Priority: Priority(priority), Metadata: metadata, MaxAttempts: 1,
+			Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1,
 		},
 	}
 }
@@ -112,9 +112,9 @@ func DecodeClaims(packed string) ([]taskdb.Claim, error) {
 	return claims, nil
 }
 
-// Priority maps a task's priority to River's four priorities, of which 1 is the most urgent. River's priority
+// riverPriority maps a task's priority to River's four priorities, of which 1 is the most urgent. River's priority
 // orders only the few tasks that wait in River at once. The claim has ordered all others.
-func Priority(priority int) int {
+func riverPriority(priority int) int {
 	switch {
 	case priority > 50:
 		return 1

@@ -102,7 +102,7 @@ func TestJobOf(t *testing.T) {
 		t.Errorf("job %+v, options %+v", params.Args, params.InsertOpts)
 	}
 	for priority, want := range map[int]int{100: 1, 51: 1, 50: 2, 1: 2, 0: 3, -1: 4, -100: 4} {
-		if got := Priority(priority); got != want {
+		if got := riverPriority(priority); got != want {
 			t.Errorf("priority %d is River's %d, want %d", priority, got, want)
 		}
 	}

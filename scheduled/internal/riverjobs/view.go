@@ -37,9 +37,9 @@ const (
 	maxLong = 1000
 )
 
-// LookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
+// lookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
 // are bounded, because a job that is not the engine's may contain any time.
-const LookSQL = `
+const lookSQL = `
 SELECT sequence.last, sequence.now, j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata,
     date_part('epoch', sequence.now - j.since) AS age
 FROM (
@@ -57,8 +57,8 @@ FROM (
     ) AS r
 ) AS j ON true`
 
-// Row is a row of LookSQL: a job, or nothing but the sequence and the time if there is none.
-type Row struct {
+// lookRow is a row of lookSQL: a job, or nothing but the sequence and the time if there is none.
+type lookRow struct {
 	Last     int64
 	Now      time.Time
 	ID       *int64
@@ -83,14 +83,14 @@ func (j *View) Queue(s taskdb.Queries, batch *pgx.Batch) {
 		}
 		j.asked = append(j.asked, one.ID)
 	}
-	batch.Queue(s.Schema.SQL(LookSQL), j.Next, pg.OrEmpty(j.asked))
+	batch.Queue(s.Schema.SQL(lookSQL), j.Next, pg.OrEmpty(j.asked))
 }
 
 func isLong(one plan.Job) bool { return one.State == plan.Running && one.Age >= longAfter }
 
 // Read reads the answer to the statement that Queue has added.
 func (j *View) Read(results pgx.BatchResults) error {
-	found, err := pg.CollectNext[Row](results, "read River's jobs")
+	found, err := pg.CollectNext[lookRow](results, "read River's jobs")
 	if err == nil {
 		j.learn(found)
 	}
@@ -125,7 +125,7 @@ func (j *View) keepUnasked(now time.Time) {
 }
 
 // learn takes the result of a look.
-func (j *View) learn(rows []Row) {
+func (j *View) learn(rows []lookRow) {
 	if len(rows) > 0 { // there is always one, with the sequence
 		j.keepUnasked(rows[0].Now)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// ClaimSQL locks some tasks of each lane, the oldest first, and updates them. It locks no other rows.
+// claimSQL locks some tasks of each lane, the oldest first, and updates them. It locks no other rows.
 //
 // It steps over rows that others have locked. It leaves a row that was edited after the statement began to the next
 // pass, because the update cannot see the row's new version.
-const ClaimSQL = `
+const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
@@ -128,7 +128,7 @@ func (s Queries) Claim(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, grants []Grant, aside ...string,
 ) ([]ClaimedTask, error) {
 	columns := columnsOfLanes(column(grants, func(g *Grant) LaneAt { return LaneAt{g.Key(), g.Head} }))
-	taken, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(ClaimSQL), slices.Concat(
+	taken, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(claimSQL), slices.Concat(
 		[]any{now, lookAhead, allowance}, columns, []any{
 			column(grants, func(g *Grant) int { return g.Tasks }),
 			column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
@@ -142,8 +142,8 @@ func inOrder(a, b ClaimedTask) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }
 
-// PeekSQL tells in how long each of the first tasks of some lanes is due, in nanoseconds.
-const PeekSQL = `
+// peekSQL tells in how long each of the first tasks of some lanes is due, in nanoseconds.
+const peekSQL = `
 SELECT ARRAY(
     SELECT (extract(epoch FROM t.next_attempt_at - clock.now) * 1000000000)::bigint
     FROM tasktable.scheduled_tasks AS t
@@ -172,7 +172,7 @@ func (s Queries) Peek(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead time.Duration, lanes []Peek, aside ...string,
 ) ([][]time.Duration, error) {
 	columns := columnsOfLanes(column(lanes, func(p *Peek) LaneAt { return LaneAt{p.Key(), p.Head} }))
-	return pg.CollectColumn[[]time.Duration](ctx, q, "look at the tasks of lanes", s.Schema.SQL(PeekSQL), slices.Concat(
+	return pg.CollectColumn[[]time.Duration](ctx, q, "look at the tasks of lanes", s.Schema.SQL(peekSQL), slices.Concat(
 		[]any{now, lookAhead}, columns, []any{
 			column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) bool { return p.Near }),
 			pg.OrEmpty(aside),

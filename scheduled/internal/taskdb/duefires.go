@@ -18,10 +18,10 @@ const (
 	planningTime = 200 * time.Millisecond
 )
 
-// PickFiresSQL picks the recurring tasks that are due, $4 of each lane. It steps over tasks that others have locked,
+// pickFiresSQL picks the recurring tasks that are due, $4 of each lane. It steps over tasks that others have locked,
 // but only for a time, because somebody may have locked very many. It reads few columns, because others may be
 // unreadable.
-const PickFiresSQL = `
+const pickFiresSQL = `
 WITH picked AS MATERIALIZED (
     SELECT head.id, head.revision, lane.type, head.due
     FROM unnest($2::text[], $3::text[], $7::timestamptz[]) AS lane (queue, type, head)
@@ -47,14 +47,14 @@ func (s Queries) PickFires(
 	most = min(most, MaxForks)
 	each := max(most/max(len(lanes), 1), 1)
 	return pg.CollectRows[LaneHead](ctx, q, "pick recurring tasks",
-		s.Schema.SQL(PickFiresSQL), now, column(lanes, func(l *Lane) string { return l.Queue }),
+		s.Schema.SQL(pickFiresSQL), now, column(lanes, func(l *Lane) string { return l.Queue }),
 		column(lanes, func(l *Lane) string { return l.Type }), each, pg.OrEmpty(aside), most,
 		column(lanes, func(l *Lane) time.Time { return l.Head }))
 }
 
-// RecurringSQL reads recurring tasks that are due. The rows are found by their ids, because any other condition could
+// recurringSQL reads recurring tasks that are due. The rows are found by their ids, because any other condition could
 // make Postgres step over the dead entries of an index.
-const RecurringSQL = `
+const recurringSQL = `
 SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
     t.time_zone::text AS time_zone,
     t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
@@ -95,7 +95,7 @@ type dueTask struct {
 func (s Queries) DueFires(
 	ctx context.Context, q pg.DB, now *time.Time, picked []LaneHead, most int,
 ) (due DueFires, err error) {
-	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks", s.Schema.SQL(RecurringSQL), now,
+	tasks, err := pg.CollectRows[fireplan.Task](ctx, q, "read recurring tasks", s.Schema.SQL(recurringSQL), now,
 		column(picked, func(h *LaneHead) string { return h.ID }))
 	if err != nil || len(tasks) == 0 {
 		return due, err

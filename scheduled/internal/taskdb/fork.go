@@ -222,8 +222,8 @@ const forkSQL = `
 SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''), NULL, false))
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
 
-// AdvanceSQL writes no column whose edit would draw a revision. A task without a next fire has ended.
-const AdvanceSQL = `
+// advanceSQL writes no column whose edit would draw a revision. A task without a next fire has ended.
+const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
     open_occurrences_from = one.open_occurrences_from, planned_wall = one.wall, planned_zone_data = one.zone_data,
@@ -238,7 +238,7 @@ WHERE t.id = ANY (ARRAY[one.id])`
 // Advance plans the next fires. It must run in the engine's context, so that the triggers do not take the status of a
 // task that has ended for somebody's edit.
 func (s Queries) Advance(ctx context.Context, q pg.DB, tasks []Advanced) error {
-	_, err := q.Exec(ctx, s.Schema.SQL(AdvanceSQL),
+	_, err := q.Exec(ctx, s.Schema.SQL(advanceSQL),
 		column(tasks, func(a *Advanced) string { return a.ID }),
 		column(tasks, func(a *Advanced) *time.Time { return a.Next }),
 		column(tasks, func(a *Advanced) *time.Time { return a.Last }),

@@ -22,12 +22,12 @@ const (
 	VerdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
-// GateSQL asks whether claims may start. The start time that it returns is transaction_timestamp, because that is
+// gateSQL asks whether claims may start. The start time that it returns is transaction_timestamp, because that is
 // earlier than the statement's snapshot. So the statement sees every edit that was committed before the start time.
 // statement_timestamp would be later than the snapshot, because in the extended protocol Postgres takes the snapshot
 // at Bind and sets statement_timestamp anew at Execute. If the row of an asked task has another fence, the answer has
 // no row for the task.
-const GateSQL = `
+const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
     t.max_attempts, t.trace, t.asked_revision, t.waiting_since,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
@@ -81,7 +81,7 @@ type GateAnswer struct {
 	Expected     float64
 }
 
-// columns points to the fields for GateSQL's columns, in their order.
+// columns points to the fields for gateSQL's columns, in their order.
 func (g *GateAnswer) columns() []any {
 	return []any{
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
@@ -118,7 +118,7 @@ func TextOf(text *string) string {
 func (s Queries) Gate(
 	ctx context.Context, q pg.DB, now *time.Time, holds []Claim, payloads bool,
 ) (map[int64]GateAnswer, error) {
-	rows, err := q.Query(ctx, s.Schema.SQL(GateSQL), now, idsOf(holds), fencesOf(holds), revisionsOf(holds),
+	rows, err := q.Query(ctx, s.Schema.SQL(gateSQL), now, idsOf(holds), fencesOf(holds), revisionsOf(holds),
 		column(holds, func(c *Claim) time.Time { return c.Due }), payloads)
 	if err != nil {
 		return nil, fmt.Errorf("ask the gate for %d tasks: %w", len(holds), err)
@@ -136,9 +136,9 @@ func (s Queries) Gate(
 	return byFence, nil
 }
 
-// ExtendSQL makes leases longer. It skips a row that an application has locked. Such a task keeps the lease that it
+// extendSQL makes leases longer. It skips a row that an application has locked. Such a task keeps the lease that it
 // has. No lease gets shorter.
-const ExtendSQL = `
+const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET lease_expires_at = greatest(t.lease_expires_at,
     clock_timestamp() + $3::interval + coalesce($4::interval,
@@ -165,7 +165,7 @@ func (s Queries) Extend(
 	ctx context.Context, q pg.DB, holds []Claim, allowance time.Duration, d *time.Duration,
 ) (map[int64]time.Duration, error) {
 	done, err := pg.CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
-		s.Schema.SQL(ExtendSQL), idsOf(holds), fencesOf(holds), allowance, d)
+		s.Schema.SQL(extendSQL), idsOf(holds), fencesOf(holds), allowance, d)
 	if err != nil {
 		return nil, err
 	}
@@ -176,9 +176,9 @@ func (s Queries) Extend(
 	return leases, nil
 }
 
-// The worker asks RecheckSQL each second for the holds that run or wait: whether they are still held,
+// The worker asks recheckSQL each second for the holds that run or wait: whether they are still held,
 // edited or cancelled. It does not read payloads.
-const RecheckSQL = `
+const recheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'
     AND t.revision = asked.revision, false) AS current,
     coalesce(t.status = 'CANCELLED', false) AS cancelled
@@ -200,5 +200,5 @@ type RecheckRow struct {
 // Recheck asks for the state of claims. A claim that is gone has no row in the answer.
 func (s Queries) Recheck(ctx context.Context, q pg.DB, holds []Claim) ([]RecheckRow, error) {
 	return pg.CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
-		s.Schema.SQL(RecheckSQL), idsOf(holds), fencesOf(holds), revisionsOf(holds))
+		s.Schema.SQL(recheckSQL), idsOf(holds), fencesOf(holds), revisionsOf(holds))
 }

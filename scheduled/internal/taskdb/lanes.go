@@ -103,10 +103,10 @@ const nextPrioritySQL = `
             AND t.priority > low.priority AND t.priority < low.to_priority
         ORDER BY t.priority, t.next_attempt_at LIMIT 1)`
 
-// LookSQL lists the known lanes whose head lies between a time of their own and $12, and the lanes in the gaps, $11 at
+// lookSQL lists the known lanes whose head lies between a time of their own and $12, and the lanes in the gaps, $11 at
 // most. In a gap it jumps from the head of each lane to the head of the next, which takes one probe a lane, however
 // many tasks the lanes have.
-const LookSQL = `
+const lookSQL = `
 WITH RECURSIVE found AS (
     SELECT head.*, low.to_type, low.to_priority
     FROM unnest($6::text[], $7::text[], $8::int[], $9::text[], $10::int[])
@@ -130,8 +130,8 @@ FROM (
     (SELECT found.queue, found.type, found.priority, found.next_attempt_at, found.due_at FROM found LIMIT $11::int)
 ) AS lane`
 
-// RecurringLookSQL does the same for recurring tasks. Their index has no priority.
-var RecurringLookSQL = ofRecurring.Replace(LookSQL)
+// recurringLookSQL does the same for recurring tasks. Their index has no priority.
+var recurringLookSQL = ofRecurring.Replace(lookSQL)
 
 // ofRecurring turns a statement about lanes into one about the lanes of recurring tasks.
 var ofRecurring = strings.NewReplacer(
@@ -142,15 +142,15 @@ var ofRecurring = strings.NewReplacer(
 	"t.type, t.priority, t.next", "t.type, t.next",
 )
 
-// QueueLook adds LookSQL or RecurringLookSQL to a batch.
+// QueueLook adds lookSQL or recurringLookSQL to a batch.
 func (s Queries) QueueLook(
 	batch *pgx.Batch, recurring bool, known []LaneAt, gaps []Gap, most int, until time.Time,
 ) {
 	low := column(gaps, func(g *Gap) LaneAt { return LaneAt{LaneKey: g.Low} })
 	high := column(gaps, func(g *Gap) LaneAt { return LaneAt{LaneKey: g.High} })
-	statement := LookSQL
+	statement := lookSQL
 	if recurring {
-		statement = RecurringLookSQL
+		statement = recurringLookSQL
 	}
 	batch.Queue(s.Schema.SQL(statement), slices.Concat(
 		[]any{nil}, columnsOfLanes(known), columnsOfLanes(low)[:3], columnsOfLanes(high)[1:3], []any{most, until},

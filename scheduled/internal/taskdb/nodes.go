@@ -103,15 +103,15 @@ func HandlerName(schema string, node int64) string {
 	return fmt.Sprintf("tasktable handler of node %d (%08x)", node, uint32(pg.LockClass(schema, "node")))
 }
 
-// ClientPrefix and a node's number make its River client's id.
-const ClientPrefix = "tasktable-"
+// clientPrefix and a node's number make its River client's id.
+const clientPrefix = "tasktable-"
 
 // ClientID returns the id of a node's River client.
-func ClientID(number int64) string { return ClientPrefix + strconv.FormatInt(number, 10) }
+func ClientID(number int64) string { return clientPrefix + strconv.FormatInt(number, 10) }
 
 // NodeOf returns the number of the node of a River client, or 0 if it is not one of ours.
 func NodeOf(client string) int64 {
-	number, is := strings.CutPrefix(client, ClientPrefix)
+	number, is := strings.CutPrefix(client, clientPrefix)
 	node, err := strconv.ParseInt(number, 10, 64)
 	if !is || err != nil {
 		return 0

@@ -17,8 +17,8 @@ type Overlooked struct {
 // MaxOverlooked is how many tasks of a lane one statement lists.
 const MaxOverlooked = 1000
 
-// OverlookedSQL lists the waiting tasks of lanes until times.
-const OverlookedSQL = `
+// overlookedSQL lists the waiting tasks of lanes until times.
+const overlookedSQL = `
 SELECT task.id, lane.until
 FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[]) AS lane (queue, type, priority, until)
 CROSS JOIN LATERAL (
@@ -30,11 +30,11 @@ CROSS JOIN LATERAL (
 ORDER BY task.next_attempt_at`
 
 // A fire that is planned cannot lie before a mark, because the task was there with this or an earlier fire.
-var recurringOverlookedSQL = ofRecurring.Replace(OverlookedSQL)
+var recurringOverlookedSQL = ofRecurring.Replace(overlookedSQL)
 
 // Overlooked lists the waiting tasks of lanes until times, at most MaxOverlooked of each lane.
 func (s Queries) Overlooked(ctx context.Context, q pg.DB, recurring bool, until []LaneAt) ([]Overlooked, error) {
-	statement := OverlookedSQL
+	statement := overlookedSQL
 	if recurring {
 		statement = recurringOverlookedSQL
 	}
@@ -42,10 +42,10 @@ func (s Queries) Overlooked(ctx context.Context, q pg.DB, recurring bool, until 
 		append(columnsOfLanes(until), MaxOverlooked)...)
 }
 
-// RequeueSQL puts tasks that lie before the mark behind the others of their lane, in the order in which they are given.
+// requeueSQL puts tasks that lie before the mark behind the others of their lane, in the order in which they are given.
 // They keep the time at which they were due. It leaves out tasks that somebody has locked. A planned fire keeps its
 // time.
-const RequeueSQL = `
+const requeueSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET next_attempt_at = clock_timestamp() + late.place * interval '1 microsecond',
     due_at = CASE WHEN t.cron IS NULL THEN coalesce(t.due_at, t.next_attempt_at) END
@@ -62,7 +62,7 @@ FROM (
 
 // Requeue puts overlooked tasks behind the others of their lanes. It returns how many.
 func (s Queries) Requeue(ctx context.Context, q pg.DB, tasks []Overlooked) (moved int, err error) {
-	written, err := q.Exec(ctx, s.Schema.SQL(RequeueSQL),
+	written, err := q.Exec(ctx, s.Schema.SQL(requeueSQL),
 		column(tasks, func(o *Overlooked) string { return o.ID }),
 		column(tasks, func(o *Overlooked) time.Time { return o.Until }))
 	if err != nil {

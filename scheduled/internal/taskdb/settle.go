@@ -42,11 +42,11 @@ func orNull(at *time.Time) *time.Time {
 	return at
 }
 
-// SettleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
+// settleSQL locks each row that it can, writes a line of history for each, and releases each hold. It skips a row
 // that an application's open transaction has locked, and reports the row as held, so that this row stalls no other.
 // Its joins go by the primary key, row by row. A hash join or a scan, which stale statistics could suggest, would
 // read the whole table. ANY (ARRAY[...]) leaves Postgres only one probe for each row.
-const SettleSQL = `
+const settleSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, clock.now, t.tid, t.type AS row_type, t.row_scheduled_at, t.status, t.attempt AS row_attempt,
         t.written_start, t.written_node, t.woken, t.row_waits,
@@ -154,7 +154,7 @@ func (s Queries) Settle(
 	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {
 	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks", len(settlements)),
-		s.Schema.SQL(SettleSQL), attemptArgs(now, node, settlements,
+		s.Schema.SQL(settleSQL), attemptArgs(now, node, settlements,
 			column(settlements, func(s *Settlement) string { return s.Outcome }),
 			column(settlements, func(s *Settlement) string { return s.Edited }),
 			column(settlements, func(s *Settlement) string { return string(s.To) }),

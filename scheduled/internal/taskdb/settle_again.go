@@ -8,11 +8,11 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// AgainSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
+// againSQL writes the next run into the task's own row. It is no part of the upsert of the follow-ups, because a
 // second row with the same id in one upsert is an error. The trigger draws the revision, computes the next time, and
-// writes a line of changes. A row that no longer belongs to the attempt is left to SettleSQL. Without a new trace, the
+// writes a line of changes. A row that no longer belongs to the attempt is left to settleSQL. Without a new trace, the
 // task keeps its old link.
-const AgainSQL = `
+const againSQL = `
 WITH locked AS MATERIALIZED (
     SELECT s.*, t.row_type, t.row_scheduled_at, t.next_status,
         -- A task that asks for "now" each time would write to the database without a pause.
@@ -61,7 +61,7 @@ func (s Queries) Again(
 	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {
 	return pg.CollectRows[SettleResult](ctx, q, fmt.Sprintf("settle %d tasks that run again", len(settlements)),
-		s.Schema.SQL(AgainSQL), attemptArgs(now, node, settlements,
+		s.Schema.SQL(againSQL), attemptArgs(now, node, settlements,
 			column(settlements, func(s *Settlement) *time.Time { return s.Effects.Again }),
 			column(settlements, func(s *Settlement) string { return s.Effects.Trace }))...)
 }

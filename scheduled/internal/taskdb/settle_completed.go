@@ -12,11 +12,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// CompleteSQL records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
-// costs a little more than half of SettleSQL, because it does not lock rows before it writes them. If an
+// completeSQL records attempts that were completed and whose tasks were not edited meanwhile, as nearly all are. It
+// costs a little more than half of settleSQL, because it does not lock rows before it writes them. If an
 // application's transaction has locked a row, the statement waits a moment and then gives up. It sets this limit
 // itself, before it locks the first row.
-const CompleteSQL = `
+const completeSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, set_config('lock_timeout', '20ms', true)
 ), updated AS (
@@ -36,7 +36,7 @@ WITH clock AS MATERIALIZED (
 ), ` + recordedSQL + `
 SELECT u.fence FROM updated AS u`
 
-// plain reports whether CompleteSQL can record the settlement.
+// plain reports whether completeSQL can record the settlement.
 func (s *Settlement) plain() bool {
 	return s.To == store.StatusCompleted && s.Outcome == OutcomeCompleted &&
 		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&
@@ -49,7 +49,7 @@ func (s *Settlement) plain() bool {
 func (s Queries) Complete(
 	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) (done []SettleResult, err error) {
-	rows, err := q.Query(ctx, s.Schema.SQL(CompleteSQL), attemptArgs(now, node, settlements)...)
+	rows, err := q.Query(ctx, s.Schema.SQL(completeSQL), attemptArgs(now, node, settlements)...)
 	if err == nil {
 		done = make([]SettleResult, 0, len(settlements))
 		one := SettleResult{

@@ -16,7 +16,7 @@ import (
 // attempt is one try of a task, from when the gate lets it through until its handler returns.
 type attempt struct {
 	*job
-	run       *Run
+	run       *run
 	variant   *handlers.Variant
 	execution *handlers.Execution // belongs to the handler's goroutine
 	lease     *leaseContext       // the handler's context
@@ -36,8 +36,8 @@ type result struct {
 }
 
 // run makes an attempt at a task that the gate has let through, and has its outcome recorded. If the attempt takes
-// longer than GateValid, the rest of the batch goes on in another slot.
-func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
+// longer than gateValid, the rest of the batch goes on in another slot.
+func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 	a, why := b.begin(r, answer, b.answers.asked)
 	if why != "" {
 		b.end(r, taskdb.Released(r.Claim, why))
@@ -49,7 +49,7 @@ func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
 	go a.perform(done) // on a goroutine of its own, because the handler may hang, or end its goroutine
 	var patience <-chan time.Time
 	if len(b.runs) > 0 {
-		timer := time.NewTimer(GateValid)
+		timer := time.NewTimer(gateValid)
 		defer timer.Stop()
 		patience = timer.C
 	}
@@ -68,7 +68,7 @@ func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
 		return
 	}
 	took := time.Since(began)
-	b.Averages.Observe(ended.Type, took)
+	b.averages.observe(ended.Type, took)
 	b.tally.Duration.Observe(took.Seconds())
 	if ended.recorded != nil {
 		b.tell(r, ended.Settlement, *ended.recorded, nil)
@@ -79,7 +79,7 @@ func (b *batch) run(r *Run, answer taskdb.GateAnswer) {
 }
 
 // begin makes an attempt with its lease and the handler's context. If it cannot begin, why is the reason.
-func (j *job) begin(r *Run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
+func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
 	variant := j.config.Handlers.Variant(answer.Type)
 	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
 		return nil, "this node has no handler for type " + answer.Type

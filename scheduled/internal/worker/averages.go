@@ -26,8 +26,8 @@ type average struct {
 }
 
 const (
-	// AverageRuns is how many runs are enough to go by the average.
-	AverageRuns   = 20
+	// averageRuns is how many runs are enough to go by the average.
+	averageRuns   = 20
 	averageWeight = 20 // each later run has this share, one in so many
 )
 
@@ -42,8 +42,8 @@ func (a *averages) change(kind string, change func(*average)) {
 	a.types[kind] = changed
 }
 
-// Observe notes how long a handler has run.
-func (a *averages) Observe(kind string, took time.Duration) {
+// observe notes how long a handler has run.
+func (a *averages) observe(kind string, took time.Duration) {
 	a.change(kind, func(now *average) {
 		now.runs++
 		now.value += (took - now.value) / time.Duration(min(now.runs, averageWeight))
@@ -67,7 +67,7 @@ func (a *averages) of(kind string) (time.Duration, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found := a.types[kind]
-	return found.value, found.runs >= AverageRuns
+	return found.value, found.runs >= averageRuns
 }
 
 // measured returns the averages of the types that have run often enough to go by them.
@@ -76,7 +76,7 @@ func (a *averages) measured() map[string]time.Duration {
 	defer a.mu.Unlock()
 	found := map[string]time.Duration{}
 	for kind, average := range a.types {
-		if average.runs >= AverageRuns {
+		if average.runs >= averageRuns {
 			found[kind] = average.value
 		}
 	}

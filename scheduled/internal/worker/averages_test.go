@@ -50,23 +50,23 @@ func TestAverages(t *testing.T) {
 	if took, measured := a.of("JOB"); took != 0 || measured {
 		t.Errorf("nothing seen: %s, %t", took, measured)
 	}
-	for range AverageRuns - 1 {
-		a.Observe("JOB", 10*time.Millisecond)
-		a.Observe("OTHER", time.Second)
+	for range averageRuns - 1 {
+		a.observe("JOB", 10*time.Millisecond)
+		a.observe("OTHER", time.Second)
 	}
 	if _, measured := a.of("JOB"); measured {
 		t.Error("an opinion after too few runs")
 	}
-	a.Observe("JOB", 10*time.Millisecond)
+	a.observe("JOB", 10*time.Millisecond)
 	if took, measured := a.of("JOB"); took != 10*time.Millisecond || !measured {
 		t.Errorf("%s, %t", took, measured)
 	}
-	a.Observe("JOB", 210*time.Millisecond)
+	a.observe("JOB", 210*time.Millisecond)
 	if took, _ := a.of("JOB"); took != 20*time.Millisecond {
 		t.Errorf("after one slow run: %s", took)
 	}
 	for range 500 { // it forgets
-		a.Observe("JOB", 0)
+		a.observe("JOB", 0)
 	}
 	if took, _ := a.of("JOB"); took > time.Microsecond {
 		t.Errorf("after many quick ones: %s", took)

@@ -7,16 +7,16 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// MaxStint is how long a batch may keep tasks that have not begun, once they are due. Batches are made to take a
+// maxStint is how long a batch may keep tasks that have not begun, once they are due. Batches are made to take a
 // quarter of it.
-const MaxStint = time.Second
+const maxStint = time.Second
 
 // batch is tasks of one job that run one after the other in one slot. When one takes long, the rest becomes a batch of
 // its own and goes on in another slot. The rest goes back to the queue if that takes too long as well, so that a more
 // urgent task, or one of another type, does not wait behind it. One goroutine serves a batch.
 type batch struct {
 	*job
-	runs      []*Run           // the tasks that have not begun, the first due first
+	runs      []*run           // the tasks that have not begun, the first due first
 	notBefore time.Time        // when they are due by the gate, by this process's clock; zero: the gate has not said
 	held      []*slots.Request // the places that the batch has or waits for, in the order of job.places
 	stint     stint
@@ -34,7 +34,7 @@ func (b *batch) serve() {
 			b.run(r, answer)
 		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds():
 			dueIn := time.Duration(answer.DueIn * float64(time.Second))
-			apart := &batch{job: b.job, runs: []*Run{r}, notBefore: b.answers.asked.Add(dueIn)}
+			apart := &batch{job: b.job, runs: []*run{r}, notBefore: b.answers.asked.Add(dueIn)}
 			b.serving.Go(apart.serve)
 		default:
 			b.refuse(r, answer)
@@ -44,7 +44,7 @@ func (b *batch) serve() {
 
 // next waits until the first task that is left is due and the batch has its places. It hands back the tasks that must
 // not wait any longer. It returns nil when none is left.
-func (b *batch) next() *Run {
+func (b *batch) next() *run {
 	for len(b.runs) > 0 {
 		first, why := b.runs[0], b.halted()
 		switch {
@@ -68,13 +68,13 @@ func (b *batch) next() *Run {
 }
 
 // early is how long from now a task will be due.
-func (b *batch) early(r *Run) time.Duration {
+func (b *batch) early(r *run) time.Duration {
 	return max(b.config.Clock.Until(r.Due), time.Until(b.notBefore))
 }
 
 // lateIn is how long from now a task that has not begun will have been kept for too long. It is negative after that.
-func (b *batch) lateIn(r *Run) time.Duration {
-	return max(b.config.Clock.Until(r.Due), time.Until(r.Since)) + MaxStint
+func (b *batch) lateIn(r *run) time.Duration {
+	return max(b.config.Clock.Until(r.Due), time.Until(r.since)) + maxStint
 }
 
 // due is how many of the first tasks are due.
@@ -104,7 +104,7 @@ func (b *batch) wait(granted <-chan struct{}, atMost time.Duration) {
 
 // enter waits for the next place that a handler needs. It reports whether the batch has all of them. Due tasks that
 // have waited for too long go back. They keep their due time, so that operators see how late they are. They are not
-// claimed over and over in a fast loop, because each claim waits for MaxStint, and the leader claims no more tasks than
+// claimed over and over in a fast loop, because each claim waits for maxStint, and the leader claims no more tasks than
 // there are places.
 func (b *batch) enter() bool {
 	for i, at := range b.places {
@@ -149,10 +149,10 @@ type stint struct {
 	begun int
 }
 
-// getsOn reports whether as many tasks as are left will have begun within MaxStint, at the speed so far. Without a
+// getsOn reports whether as many tasks as are left will have begun within maxStint, at the speed so far. Without a
 // speed it returns true, because a gate that answers slowly must not keep every batch from beginning.
 func (s stint) getsOn(now time.Time, left int) bool {
-	return s.begun == 0 || now.Sub(s.since)/time.Duration(s.begun)*time.Duration(left) <= MaxStint
+	return s.begun == 0 || now.Sub(s.since)/time.Duration(s.begun)*time.Duration(left) <= maxStint
 }
 
 // halted says why nothing new may start, or nothing if it may.

@@ -18,8 +18,8 @@ import (
 
 // quickType has the node take a type for a quick one.
 func (tr *ownWorker) quickType(kind string) {
-	for range AverageRuns {
-		tr.Averages.Observe(kind, time.Microsecond)
+	for range averageRuns {
+		tr.averages.observe(kind, time.Microsecond)
 	}
 }
 
@@ -42,7 +42,7 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	enginetest.Eventually(t, patience, "the rest is queued again", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
 	})
-	if took := time.Since(began); took < MaxStint || took > limit(5*time.Second) {
+	if took := time.Since(began); took < maxStint || took > limit(5*time.Second) {
 		t.Errorf("after %s", took)
 	}
 	if n := s.Count(`SELECT count(DISTINCT finished_at) FROM tasktable.scheduled_task_executions

@@ -225,7 +225,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 			})
 			s.Add(id, nil)
 			end := enginetest.Receive(t, decoding, patience, "it is decoded")
-			let := time.After(GateValid + 50*time.Millisecond)
+			let := time.After(gateValid + 50*time.Millisecond)
 			if id == "edited" {
 				if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
 					t.Fatal(err)
@@ -240,7 +240,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 				return
 			}
 			a := s.Begins(id)
-			if a.StartedAt.Before(gate.Add(-GateValid)) {
+			if a.StartedAt.Before(gate.Add(-gateValid)) {
 				t.Errorf("started by a gate of %s before it was decoded", gate.Sub(a.StartedAt))
 			}
 			a.End <- nil

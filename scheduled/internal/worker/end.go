@@ -14,7 +14,7 @@ import (
 // end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
 // recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
 // second time. Only the first call counts.
-func (j *job) end(r *Run, s taskdb.Settlement) {
+func (j *job) end(r *run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
@@ -28,7 +28,7 @@ func (j *job) end(r *Run, s taskdb.Settlement) {
 }
 
 // drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
-func (j *job) drop(r *Run) {
+func (j *job) drop(r *run) {
 	if r.ended.Swap(true) {
 		return
 	}
@@ -36,7 +36,7 @@ func (j *job) drop(r *Run) {
 }
 
 // tell writes the log line of a claim's end, counts it, and tells the application of a failure.
-func (j *job) tell(r *Run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
+func (j *job) tell(r *run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
 	if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
 		s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
 	}

@@ -38,15 +38,15 @@ type gateAnswer struct {
 
 // gate returns the gate's answer for the task r, which is due. It asks together about as many of the tasks behind it
 // as will begin while the answer is valid. If the database does not answer, it asks again until the node stops.
-func (b *batch) gate(r *Run) taskdb.GateAnswer {
+func (b *batch) gate(r *run) taskdb.GateAnswer {
 	for r.place >= b.answered || b.stale(b.answers.asked) {
 		if why := b.halted(); why != "" {
 			return taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
 		}
-		average, measured := b.Averages.of(b.kind)
-		bytes := b.Averages.payload(b.kind)
+		average, measured := b.averages.of(b.kind)
+		bytes := b.averages.payload(b.kind)
 		part := partOf(1+b.due(), average, measured, bytes, b.gateSize.Now())
-		asked := append([]*Run{r}, b.runs[:part-1]...)
+		asked := append([]*run{r}, b.runs[:part-1]...)
 		if b.answers = b.ask(asked, bytes*part); b.answers.rows != nil {
 			b.answered = asked[part-1].place + 1
 			break // However old the answer is: the attempt looks at that, and asks again about this task alone.
@@ -64,13 +64,13 @@ func partOf(due int, average time.Duration, measured bool, bytes, limit int) int
 	}
 	part := due
 	if average > 0 {
-		part = int(min(int64(due), int64(GateValid/average)))
+		part = int(min(int64(due), int64(gateValid/average)))
 	}
 	return max(1, min(part, limit/max(1, bytes>>10)))
 }
 
 // ask puts tasks to the gate, together with the questions that other batches ask at the same time.
-func (j *job) ask(runs []*Run, bytes int) gateAnswer {
+func (j *job) ask(runs []*run, bytes int) gateAnswer {
 	question := &gateAsk{answer: make(chan gateAnswer, 1), claims: claimsOf(runs), bytes: bytes}
 	select {
 	case j.gates.In <- question:
@@ -84,7 +84,7 @@ func (j *job) ask(runs []*Run, bytes int) gateAnswer {
 			for _, r := range runs {
 				read += len(answer.rows[r.Fence].Payload)
 			}
-			j.Averages.observePayload(j.kind, read/len(runs))
+			j.averages.observePayload(j.kind, read/len(runs))
 		}
 		return answer
 	case <-j.settling.Done():
@@ -149,7 +149,7 @@ func (w *Worker) readGate(ctx context.Context, claims []taskdb.Claim) (gateAnswe
 		return gateAnswer{}, err
 	}
 	w.trip.took(took, time.Now())
-	w.gateSize.Pace(took, GateValid/2)
+	w.gateSize.Pace(took, gateValid/2)
 	return gateAnswer{rows: answers, asked: asked}, nil
 }
 
@@ -179,7 +179,7 @@ const gateTries = 100
 // handler may not be called.
 func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 	for range gateTries {
-		if a.lease.short(GateValid) { // the wait must not take time from the handler
+		if a.lease.short(gateValid) { // the wait must not take time from the handler
 			if err := a.extend(nil); err != nil {
 				return notReady(err)
 			}
@@ -213,8 +213,8 @@ func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 
 // checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
 // claim if the row no longer belongs to this attempt.
-func (j *job) checkWaiting(r *Run) {
-	asked := j.ask([]*Run{r}, j.Averages.payload(j.kind))
+func (j *job) checkWaiting(r *run) {
+	asked := j.ask([]*run{r}, j.averages.payload(j.kind))
 	if asked.rows == nil {
 		return // the next recheck reports the change again
 	}
@@ -229,7 +229,7 @@ func (j *job) checkWaiting(r *Run) {
 const maxEarly = 15 * time.Second
 
 // refuse ends a claim that the gate did not let through.
-func (j *job) refuse(r *Run, answer taskdb.GateAnswer) {
+func (j *job) refuse(r *run, answer taskdb.GateAnswer) {
 	switch answer.Verdict {
 	case taskdb.VerdictEarly:
 		s := taskdb.Released(r.Claim, "its row says that it is due later")

@@ -19,7 +19,7 @@ import (
 
 // attemptOf is an attempt without a context.
 func attemptOf(claim taskdb.Claim, e *handlers.Execution, w *Worker) *attempt {
-	return &attempt{job: &job{Worker: w}, run: &Run{Claim: claim}, execution: e}
+	return &attempt{job: &job{Worker: w}, run: &run{Claim: claim}, execution: e}
 }
 
 // The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
@@ -128,7 +128,7 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
-	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || lease.short(-GateValid) {
+	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || lease.short(-gateValid) {
 		t.Errorf("it begins at %s, and its lease ends at %s, %v", e.StartedAt, row.LeaseExpiresAt, err)
 	}
 }

@@ -17,7 +17,7 @@ const HungAfter = 30 * time.Second
 // safe for concurrent use.
 type hung struct {
 	mu   sync.Mutex
-	runs map[*Run]hungRun
+	runs map[*run]hungRun
 }
 
 type hungRun struct {
@@ -25,10 +25,10 @@ type hungRun struct {
 	told  bool
 }
 
-func newHung() *hung { return &hung{runs: map[*Run]hungRun{}} }
+func newHung() *hung { return &hung{runs: map[*run]hungRun{}} }
 
 // claimEnds notes that the claim of a running handler is over.
-func (h *hung) claimEnds(r *Run) {
+func (h *hung) claimEnds(r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, known := h.runs[r]; !known && !r.returned {
@@ -37,7 +37,7 @@ func (h *hung) claimEnds(r *Run) {
 }
 
 // returns notes that a handler has returned.
-func (h *hung) returns(r *Run) {
+func (h *hung) returns(r *run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.returned = true
@@ -59,7 +59,7 @@ func (h *hung) stuck(before time.Time) (queues, types map[string]int) {
 }
 
 // untold returns the handlers whose claims were over at a time and that it has not returned before.
-func (h *hung) untold(before time.Time) (fresh []*Run) {
+func (h *hung) untold(before time.Time) (fresh []*run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for r, hanging := range h.runs {

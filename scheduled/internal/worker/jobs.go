@@ -51,16 +51,16 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 	if w.isTx(j.kind) {
 		j.places = append(j.places, slots.Place{Slots: w.txSlots, What: "a connection for its transaction"})
 	}
-	j.places = append(j.places, slots.Place{Slots: w.Slots, Queue: j.queue, What: "a slot"})
+	j.places = append(j.places, slots.Place{Slots: w.slots, Queue: j.queue, What: "a slot"})
 	j.serving.Go(all.serve)
 	j.serving.Wait()
 	j.finish()
 }
 
-// Release hands back the claims of a job that River runs on this node although the node never received it. None of
+// releaseStray hands back the claims of a job that River runs on this node although the node never received it. None of
 // these claims has begun, so no attempt is used. If the job arrives after all, its claims are gone, and the gate
 // refuses them.
-func (w *Worker) Release(stray taskdb.StrayJob) {
+func (w *Worker) releaseStray(stray taskdb.StrayJob) {
 	claims, err := riverjobs.DecodeClaims(stray.Tasks)
 	all := w.take(stray.ID, stray.Queue, stray.Kind, claims)
 	if all == nil {
@@ -84,17 +84,17 @@ func (w *Worker) take(id int64, queue, kind string, claims []taskdb.Claim) *batc
 	}
 	w.jobs[id] = true
 	j := &job{Worker: w, id: id, queue: queue, kind: kind, tally: w.config.Metrics.Of(kind)}
-	all := &batch{job: j, runs: make([]*Run, len(claims))}
+	all := &batch{job: j, runs: make([]*run, len(claims))}
 	j.pending.Add(len(claims))
 	for i, claim := range claims {
-		all.runs[i] = &Run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), Since: time.Now()}
+		all.runs[i] = &run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), since: time.Now()}
 		w.runs[claim.Fence] = all.runs[i]
 	}
 	return all
 }
 
-// JobsInHand lists River's jobs that this node holds.
-func (w *Worker) JobsInHand() []int64 {
+// jobsInHand lists River's jobs that this node holds.
+func (w *Worker) jobsInHand() []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.AppendSeq(make([]int64, 0, len(w.jobs)), maps.Keys(w.jobs))
@@ -131,7 +131,7 @@ type doneJob struct {
 // maxDoneJobs is how many River jobs one statement removes.
 const maxDoneJobs = 1000
 
-// removeTries is how often the worker tries to remove finished jobs before it leaves them to AskPool.
+// removeTries is how often the worker tries to remove finished jobs before it leaves them to askPool.
 const removeTries = 5
 
 // removeJobs removes the River jobs that were done since the last time.

@@ -27,9 +27,9 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 	first := s.Begins("first") // the node works
 	unlock := enginetest.Lock(t, s.Pool, "a")
 	released := make(chan struct{})
-	go func() { tr.Release(stray); close(released) }()
+	go func() { tr.releaseStray(stray); close(released) }()
 	enginetest.Eventually(t, patience, "the job is in hand", func() bool {
-		return slices.Contains(tr.JobsInHand(), stray.ID)
+		return slices.Contains(tr.jobsInHand(), stray.ID)
 	})
 	// While it is being released.
 	tr.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims)

@@ -114,11 +114,11 @@ func expectedOf(answer taskdb.GateAnswer) time.Duration {
 
 // leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
 // has waited so long that the lease is too short, leaseFor extends it. Nobody has to renew it before, because a task
-// waits for MaxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why
+// waits for maxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why
 // gives the reason, and the task must not start.
-func (j *job) leaseFor(r *Run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
+func (j *job) leaseFor(r *run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
 	end = asked.Add(time.Duration(answer.Lease * float64(time.Second)))
-	if needed := expectedOf(answer) + j.leaseMargin() + GateValid; time.Until(end) >= needed {
+	if needed := expectedOf(answer) + j.leaseMargin() + gateValid; time.Until(end) >= needed {
 		return end, ""
 	}
 	asked = time.Now()
@@ -176,7 +176,7 @@ func (a *attempt) extend(d *time.Duration) error {
 // endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their
 // contexts. Nothing else looks for such claims while this node lives. If an outcome is being recorded, that outcome
 // wins.
-func (w *Worker) endLapsed(runs []*Run) {
+func (w *Worker) endLapsed(runs []*run) {
 	for _, r := range runs {
 		if a := r.begun(); a != nil && time.Now().After(a.lease.leaseEnd().Add(lostAfter)) {
 			w.hung.claimEnds(r)

@@ -26,7 +26,7 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.batch(3, 0)
 	first := s.Begins("1")
 	enginetest.Eventually(t, patience, "the others wait for a slot", func() bool {
-		return tr.Slots.Waiting("default") > 0
+		return tr.slots.Waiting("default") > 0
 	})
 	tr.config.Quiet.Set(true)
 	for _, id := range []string{"2", "3"} {
@@ -55,10 +55,10 @@ func TestQuietNodeStartsNoTransaction(t *testing.T) {
 	tr.begin()
 	tr.batch(1, 0)
 	enginetest.Eventually(t, patience, "its attempt begins", func() bool {
-		held := tr.InHand(0)
-		return len(held) == 1 && held[0].Begun()
+		held := tr.inHand(0)
+		return len(held) == 1 && held[0].begun() != nil
 	})
-	s.Passes(time.Now().Add(GateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
+	s.Passes(time.Now().Add(gateValid + 50*time.Millisecond)) // by then the first gate's answer is too old
 	tr.config.Quiet.Set(true)
 	release()
 	enginetest.Eventually(t, patience, "it goes back because the node is quiet", func() bool {

@@ -29,7 +29,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 		conn.Release()
 	}
 	tr.begin()
-	tr.AskPool(t.Context())
+	tr.askPool(t.Context())
 	conn, err := tr.config.EnginePool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

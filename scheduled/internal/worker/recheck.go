@@ -21,7 +21,7 @@ const checkEvery = time.Second
 func (w *Worker) check(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
-	writable := time.NewTicker(WritableEvery)
+	writable := time.NewTicker(writableEvery)
 	defer writable.Stop()
 	for {
 		select {
@@ -30,32 +30,32 @@ func (w *Worker) check(ctx context.Context) {
 		case <-ticker.C:
 			w.RecheckAll(ctx)
 		case <-writable.C:
-			writable.Reset(w.AskPool(ctx))
+			writable.Reset(w.askPool(ctx))
 		}
 	}
 }
 
 const (
-	// WritableEvery is how often the node asks the pool whether it still leads to a server that takes writes. This
+	// writableEvery is how often the node asks the pool whether it still leads to a server that takes writes. This
 	// also shows whether the pool answers.
-	WritableEvery = 10 * time.Second
-	// PoolAgain is when the node asks the pool again after that.
-	PoolAgain = 2 * time.Second
+	writableEvery = 10 * time.Second
+	// poolAgain is when the node asks the pool again after that.
+	poolAgain = 2 * time.Second
 )
 
-// AskPool asks over the engine's pool which jobs River runs on this node, and releases the claims that the node never
+// askPool asks over the engine's pool which jobs River runs on this node, and releases the claims that the node never
 // received. It returns when to ask again.
 //
-// If the pool leads to a standby, AskPool makes it connect anew. The session notices a standby by itself. But the
+// If the pool leads to a standby, askPool makes it connect anew. The session notices a standby by itself. But the
 // pool and the session may reach different servers, because one may go through a proxy and the other not. River could
 // fetch nothing over connections to a standby, and would still keep them.
-func (w *Worker) AskPool(ctx context.Context) (again time.Duration) {
+func (w *Worker) askPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	var strays []taskdb.StrayJob
 	err := w.config.EnginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
 		strays, err = w.config.Statements.LookAtPool(
-			asking, conn.Conn(), w.config.Number, w.JobsInHand(),
+			asking, conn.Conn(), w.config.Number, w.jobsInHand(),
 		)
 		return err
 	})
@@ -63,25 +63,25 @@ func (w *Worker) AskPool(ctx context.Context) (again time.Duration) {
 	switch {
 	case err == nil:
 		for _, stray := range strays {
-			w.releasing.Go(func() { w.Release(stray) })
+			w.releasing.Go(func() { w.releaseStray(stray) })
 		}
-		return WritableEvery
+		return writableEvery
 	case ctx.Err() != nil:
-		return WritableEvery
+		return writableEvery
 	case errors.Is(err, pg.ErrReadOnly):
 		w.config.Log.Warn("the engine's pool leads to a standby; it connects again", "error", err)
 		w.config.EnginePool.Reset()
 	default:
-		w.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", PoolAgain)
+		w.config.Log.Warn("the engine's pool was not answered; asking again", "error", err, "in", poolAgain)
 	}
-	return PoolAgain
+	return poolAgain
 }
 
 // RecheckAll checks the claims in hand that are not quite new. It ends the handlers of cancelled and lost tasks, makes
 // tasks that still wait and were edited ask the gate, and ends claims whose lease is over.
 func (w *Worker) RecheckAll(ctx context.Context) {
 	w.lookForHung(time.Now())
-	runs := w.InHand(checkEvery / 2)
+	runs := w.inHand(checkEvery / 2)
 	if len(runs) == 0 {
 		return
 	}
@@ -89,7 +89,7 @@ func (w *Worker) RecheckAll(ctx context.Context) {
 	if err := w.recheck(ctx, runs); err != nil {
 		w.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
 	}
-	if err := w.WriteStarts(ctx, runs); err != nil {
+	if err := w.writeStarts(ctx, runs); err != nil {
 		w.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
 	}
 }
@@ -101,13 +101,13 @@ func (w *Worker) Recheck(ctx context.Context, fence string) {
 	if r == nil {
 		return
 	}
-	if err := w.recheck(ctx, []*Run{r}); err != nil {
+	if err := w.recheck(ctx, []*run{r}); err != nil {
 		w.config.Log.Warn("node could not recheck a running task",
 			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
 	}
 }
 
-func (w *Worker) recheck(ctx context.Context, runs []*Run) error {
+func (w *Worker) recheck(ctx context.Context, runs []*run) error {
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	states, err := w.config.Statements.Recheck(ctx, w.config.EnginePool, claimsOf(runs))
@@ -130,25 +130,25 @@ func (w *Worker) recheck(ctx context.Context, runs []*Run) error {
 	return nil
 }
 
-// LongRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
+// longRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
 // history has the start, so that they cost no extra write.
-const LongRun = time.Second
+const longRun = time.Second
 
 // unwritten returns when the attempt started. ok is true if the attempt has run for long and its row does not show
 // the start yet.
-func (r *Run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
+func (r *run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a := r.attempt
-	if a == nil || a.called.IsZero() || a.written || now.Sub(a.called) < LongRun {
+	if a == nil || a.called.IsZero() || a.written || now.Sub(a.called) < longRun {
 		return time.Time{}, false
 	}
 	return a.startedAt, true
 }
 
-// WriteStarts writes the start and the node of attempts that have run for long to their rows. If an application has
+// writeStarts writes the start and the node of attempts that have run for long to their rows. If an application has
 // locked a row, the next look writes it.
-func (w *Worker) WriteStarts(ctx context.Context, runs []*Run) error {
+func (w *Worker) writeStarts(ctx context.Context, runs []*run) error {
 	now := time.Now()
 	var claims []taskdb.Claim
 	var starts []time.Time

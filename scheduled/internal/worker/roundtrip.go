@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// GateValid is how old the answer of the gate may be when the handler is called, unless the link is slow. It is also
+// gateValid is how old the answer of the gate may be when the handler is called, unless the link is slow. It is also
 // how long a task may run before the rest of its batch goes on in another slot.
-const GateValid = 250 * time.Millisecond
+const gateValid = 250 * time.Millisecond
 
 const (
 	// slowFor is how long all answers must have been slow before the link counts as slow.
@@ -43,8 +43,8 @@ func (t *roundTrip) valid() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	quickest := min(t.present, t.before)
-	if quickest <= GateValid/2 {
-		return GateValid
+	if quickest <= gateValid/2 {
+		return gateValid
 	}
 	return slowTrips * quickest
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// Run is a claim that this node holds.
-type Run struct {
+// run is a claim that this node holds.
+type run struct {
 	taskdb.Claim
 	job   *job
 	place int           // in the job
 	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
-	Since time.Time     // when the node got the claim
+	since time.Time     // when the node got the claim
 
 	returned bool // the handler has returned; guarded by hung.mu
 
@@ -26,7 +26,7 @@ type Run struct {
 }
 
 // forget removes a claim that is over, or that the node has given up.
-func (j *job) forget(r *Run) {
+func (j *job) forget(r *run) {
 	j.mu.Lock()
 	delete(j.runs, r.Fence)
 	j.mu.Unlock()
@@ -36,26 +36,26 @@ func (j *job) forget(r *Run) {
 	j.pending.Done()
 }
 
-// InHand lists the claims that this node has held for at least this long.
-func (w *Worker) InHand(least time.Duration) []*Run {
+// inHand lists the claims that this node has held for at least this long.
+func (w *Worker) inHand(least time.Duration) []*run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var found []*Run
+	var found []*run
 	for _, r := range w.runs {
-		if time.Since(r.Since) >= least {
+		if time.Since(r.since) >= least {
 			found = append(found, r)
 		}
 	}
 	return found
 }
 
-func (w *Worker) byFence(fence int64) *Run {
+func (w *Worker) byFence(fence int64) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[fence]
 }
 
-func claimsOf(runs []*Run) []taskdb.Claim {
+func claimsOf(runs []*run) []taskdb.Claim {
 	claims := make([]taskdb.Claim, len(runs))
 	for i, r := range runs {
 		claims[i] = r.Claim
@@ -64,18 +64,15 @@ func claimsOf(runs []*Run) []taskdb.Claim {
 }
 
 // begun is the attempt, or nil while the task waits.
-func (r *Run) begun() *attempt {
+func (r *run) begun() *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.attempt
 }
 
-// Begun reports whether the attempt has begun. Its handler may still wait for its transaction.
-func (r *Run) Begun() bool { return r.begun() != nil }
-
 // span returns a context with the span of the attempt, for the log. Before the attempt begins, the context has no
 // span.
-func (r *Run) span() context.Context {
+func (r *run) span() context.Context {
 	if a := r.begun(); a != nil {
 		return a.lease
 	}
@@ -84,7 +81,7 @@ func (r *Run) span() context.Context {
 
 // changed reacts to a change of the row. If the handler runs and there is a cause, it ends the handler's context. If
 // the task still waits, it makes the task ask the gate.
-func (r *Run) changed(cause error) {
+func (r *run) changed(cause error) {
 	if a := r.begun(); a != nil {
 		if cause != nil {
 			a.lease.cancel(cause)

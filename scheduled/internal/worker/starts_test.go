@@ -66,10 +66,10 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 	tr.begin()
 	tr.batch(1, 0)
 	enginetest.Eventually(t, patience, "it waits for its connection", func() bool {
-		runs := tr.InHand(0)
-		return len(runs) == 1 && runs[0].Begun() && time.Since(runs[0].Since) > 2*LongRun
+		runs := tr.inHand(0)
+		return len(runs) == 1 && runs[0].begun() != nil && time.Since(runs[0].since) > 2*longRun
 	})
-	if err := tr.WriteStarts(t.Context(), tr.InHand(0)); err != nil {
+	if err := tr.writeStarts(t.Context(), tr.inHand(0)); err != nil {
 		t.Error(err)
 	}
 	if s.Count(startWrittenSQL, "one") != 0 {

@@ -71,7 +71,7 @@ const windowPatience = 20 * time.Millisecond
 
 // inWindow reports whether a task may begin. It waits for a moment, and then has the job say that the batch goes on. It
 // returns false if that cannot be written.
-func (j *job) inWindow(r *Run) bool {
+func (j *job) inWindow(r *run) bool {
 	if j.window == nil {
 		return true
 	}

@@ -27,9 +27,9 @@ type Worker struct {
 	gateSize  *pg.Size // how much a read of the gate weighs
 	trip      roundTrip
 	doneJobs  *groupcommit.Group[*doneJob]
-	Averages  *averages
+	averages  *averages
 	tracing   *tracing.Tracing
-	Slots     *slots.Slots
+	slots     *slots.Slots
 	typeSlots *slots.Slots // of the types with a limit
 	txSlots   *slots.Slots // places of transactional handlers
 	hung      *hung
@@ -44,7 +44,7 @@ type Worker struct {
 	releasing    sync.WaitGroup // jobs that are being released
 
 	mu   sync.Mutex
-	runs map[int64]*Run // by fence
+	runs map[int64]*run // by fence
 	jobs map[int64]bool // ids of River's jobs that this node holds
 }
 
@@ -53,19 +53,19 @@ type Worker struct {
 func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
-		gateSize: pg.NewSize(1, maxGateAsks), Averages: &averages{},
+		gateSize: pg.NewSize(1, maxGateAsks), averages: &averages{},
 		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{
 			Room: groupRoom, Limit: func() int { return maxDoneJobs },
 		}),
-		tracing: tracing.New(config.Tracer, config.Number), Slots: slots.New(config.Slots, config.ShareSlots),
+		tracing: tracing.New(config.Tracer, config.Number), slots: slots.New(config.Slots, config.ShareSlots),
 		typeSlots: slots.New(config.TypeSlots, false),
 		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
-		runs: map[int64]*Run{}, jobs: map[int64]bool{},
+		runs: map[int64]*run{}, jobs: map[int64]bool{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
 		Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
 	})
-	w.publisher = &publisher{config: config, averages: w.Averages, hung: w.Hung}
+	w.publisher = &publisher{config: config, averages: w.averages, hung: w.Hung}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
 	w.stopStarting = sync.OnceFunc(func() { close(w.stopping) })
@@ -105,15 +105,15 @@ func (w *Worker) AwaitEnd() {
 }
 
 // Measured returns, by type, how long handlers run on average, for the types that have run often enough.
-func (w *Worker) Measured() map[string]time.Duration { return w.Averages.measured() }
+func (w *Worker) Measured() map[string]time.Duration { return w.averages.measured() }
 
 // Count is how many claims the node has in hand: running, or waiting for their time or a slot.
-func (w *Worker) Count() int { return len(w.InHand(0)) }
+func (w *Worker) Count() int { return len(w.inHand(0)) }
 
 // Usage returns the usage of the slots of each queue, of those of each type with a limit, and of the places of
 // transactional handlers.
 func (w *Worker) Usage() (slots, types map[string]metrics.Usage, places metrics.Usage) {
-	return w.Slots.Usage(), w.typeSlots.Usage(), w.txSlots.Usage()[""]
+	return w.slots.Usage(), w.typeSlots.Usage(), w.txSlots.Usage()[""]
 }
 
 // causeOf returns the reason for which a handler's context ended, or nil if it has not ended.
