@@ -25,7 +25,7 @@ func TestShellCompletes(t *testing.T) {
 		"tasks list --queue ":                 "default|mail",
 		"tasks list --status ex":              "EXECUTING|EXPIRED",
 		"tasks list --status FAILED,C":        "FAILED,COMPLETED|FAILED,CANCELLED",
-		"dead re":                             "retry\tRuns dead letters again at once",
+		"dead re":                             "retry\tRuns FAILED and EXPIRED tasks again at once",
 		"dead archive task-":                  "task-MAIL-2\tMAIL, FAILED|task-MAIL-3\tMAIL, EXPIRED",
 		"dead list --status ":                 "FAILED|EXPIRED",
 		"recurring next ":                     "nightly\t0 3 * * *, QUEUED",

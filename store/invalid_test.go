@@ -269,7 +269,7 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 			_, err := b.inspector.List(b.ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
 			return err
 		},
-		"scheduled from must be in the years": func() error {
+		"scheduled_from must be in the years": func() error {
 			_, err := b.inspector.List(b.ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
 			return err
 		},
