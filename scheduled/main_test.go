@@ -15,7 +15,6 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -153,33 +152,11 @@ func (b *bench) member(change func(*Config), parts ...handlers.Part) (node *Node
 	return node, stop
 }
 
-// nobodyLeads keeps the leader's lock from all nodes until the test ends.
-func (b *bench) nobodyLeads() {
-	b.T.Helper()
-	conn, err := b.Pool.Acquire(b.T.Context())
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	b.T.Cleanup(func() { _ = conn.Conn().Close(context.Background()); conn.Release() })
-	if _, err := conn.Exec(
-		b.T.Context(), "SELECT pg_advisory_lock($1, 0)", pg.LockClass("tasktable", "leader"),
-	); err != nil {
-		b.T.Fatal(err)
-	}
-}
-
 // leading is the number of the node that leads, or 0.
 func (b *bench) leading() int64 {
 	b.T.Helper()
 	return enginetest.Ask[int64](b.Bench,
 		`SELECT coalesce(max(number), 0) FROM tasktable.node_states WHERE state = 'leads'`)
-}
-
-// connections names the server's processes that serve connections of that application name.
-func (b *bench) connections(name string) []int32 {
-	b.T.Helper()
-	return enginetest.Ask[[]int32](b.Bench, `SELECT coalesce(array_agg(pid ORDER BY pid), '{}') FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name LIKE $1 || '%'`, name)
 }
 
 // end ends the connections of that application name, from the server's side, and returns how many there were.

@@ -118,14 +118,14 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	s.Add("a", nil)
 	tr.oneBatch("default", 1)
-	tr.instance.quiet.Set(true)
+	tr.quiet.Set(true)
 	tr.run()
 	s.Sees("the node works nothing", worksNothingSQL, 1)
 	s.Passes(s.Now().Add(time.Second))
 	if n := s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
 		t.Errorf("%d jobs are left", n)
 	}
-	tr.instance.quiet.Set(false)
+	tr.quiet.Set(false)
 	s.Begins("a").End <- nil
 	enginetest.Await(t, s.Pool, "a", patience, store.StatusCompleted)
 	// If it waited for longer than two seconds, it went back first.

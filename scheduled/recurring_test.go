@@ -25,15 +25,6 @@ func (s *bench) recur(name string, recurrence store.Recurrence) store.Receipt {
 	return s.Add(name, func(task *store.Task) { task.Recurrence = &recurrence })
 }
 
-// planned waits until the next fire of recurring tasks, as they are now, is known.
-func (s *bench) planned(ids ...string) {
-	s.T.Helper()
-	enginetest.Eventually(s.T, patience, "the next fires are planned", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = ANY ($1)
-			AND next_fire IS NOT NULL`, ids) == len(ids)
-	})
-}
-
 // line is what the table says about one fire.
 type line struct {
 	ID        string

@@ -163,7 +163,7 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	tr.run()
 	s.Is("old", store.StatusCompleted, "COMPLETED")
 	retention := maintenance.NewRetention(maintenance.RetentionConfig{
-		Config: maintenance.Config{Pool: tr.instance.pool, Statements: tr.statements, Log: enginetest.Logger()},
+		Config: maintenance.Config{Pool: tr.pool, Statements: tr.statements, Log: enginetest.Logger()},
 		Period: time.Microsecond,
 	})
 	for at := (maintenance.Place{}); ; {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
-	"github.com/tasktable/tasktable/store"
 )
 
 // frame is the value that a template works with. Its View is the value of the page's view. Within a range a template
@@ -203,8 +202,3 @@ func pathPart(id string) string {
 }
 
 const idMark = "\x7f"
-
-// isDead reports whether a task is a dead letter that nobody has archived.
-func isDead(row store.Row) bool {
-	return (row.Status == store.StatusFailed || row.Status == store.StatusExpired) && row.ArchivedAt == nil
-}

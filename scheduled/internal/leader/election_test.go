@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,9 +51,9 @@ func TestLeaderWithoutProgressResigns(t *testing.T) {
 	run := func() *Leader {
 		l := b.candidate(func(c *Config, _ *session.Registration) { c.PollInterval, c.Turned = time.Minute, func() {} })
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Run(ctx, nil) }()
-		t.Cleanup(func() { cancel(); <-ended })
+		var running sync.WaitGroup
+		running.Go(func() { _ = l.Run(ctx, nil) })
+		t.Cleanup(func() { cancel(); running.Wait() })
 		return l
 	}
 	first := run()
