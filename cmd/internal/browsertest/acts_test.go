@@ -233,6 +233,8 @@ func TestPausedQueue(t *testing.T) {
 				chromedp.Submit(chromedp.CSS(`input[name="reason"]`)))
 			s.waitFor(`SELECT count(*) = 1 FROM tasktable.pauses WHERE name = 'default' AND reason = 'the greeter moves'
 				AND paused_by = 'ann'`)
+			// The browser must have followed the answer. Its redirect would end the load of the next page.
+			b.do(chromedp.WaitVisible(`//*[contains(text(), "the greeter moves")]`))
 			s.schedule("greet", 0)
 			b.look("/tasks/greet")
 			b.do(chromedp.WaitVisible(`//*[contains(text(), "the greeter moves")]`))
