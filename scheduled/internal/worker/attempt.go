@@ -85,6 +85,9 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 		return nil, "this node has no handler for type " + answer.Type
 	}
 	leaseEnd, why := j.leaseFor(r, answer, asked)
+	if why == "" {
+		why = j.halted() // the node may have become quiet, or begun to stop, while the gate was asked
+	}
 	if why == "" && !j.config.Alive() {
 		why = "the node lost touch with the database"
 	}
