@@ -17,7 +17,7 @@ import (
 // forgotten variable would silently make a command work on other tasks.
 type taskFilter struct {
 	fields []inspect.FilterField
-	texts  map[string]string // what was given, by the names of the fields
+	texts  map[string]string // the given texts, by the names of the fields
 }
 
 func newTaskFilter(fields []inspect.FilterField) taskFilter {

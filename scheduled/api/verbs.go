@@ -45,7 +45,7 @@ type manyInput struct {
 	Body verbBody
 }
 
-// Applied is what a verb on many tasks has done.
+// Applied is the result of a verb on many tasks.
 type Applied struct {
 	Receipts []Receipt `json:"receipts" nullable:"false" doc:"One for each task, in the order of their ids."`
 	Selected int       `json:"selected" doc:"How many tasks were selected."`

@@ -62,7 +62,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// What a call on many refuses changes nothing. Notices are the engine's.
+// A call on many tasks that is refused changes nothing. Notices are the engine's.
 func TestVerbsOnManyRefuse(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

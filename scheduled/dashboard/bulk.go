@@ -76,7 +76,7 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 	return (&bulk{rule: rule, most: maxBulk, same: v.form("exact") != ""}).act(ctx, v)
 }
 
-// act asks first, and acts when the person has confirmed it. The form of the question has what the person has seen.
+// act asks first, and acts when the person has confirmed it. The form of the question has the tasks as the person has seen them.
 func (b *bulk) act(ctx context.Context, v *visit) (done, error) {
 	b.wrong = formErrors{}
 	if err := b.choose(ctx, v); err != nil {
@@ -101,7 +101,7 @@ func (b *bulk) act(ctx context.Context, v *visit) (done, error) {
 	return b.done(v, did.Receipts), nil
 }
 
-// done tells what was done. It names the tasks that were left alone, or else the changed ones if they are few.
+// done tells the result. It names the tasks that were left alone, or else the changed ones if they are few.
 func (b *bulk) done(v *visit, receipts []store.Receipt) done {
 	changed := make(map[string]bool, len(receipts))
 	var named []string
@@ -298,7 +298,7 @@ func (b *bulk) ask(ctx context.Context, v *visit) (done, error) {
 			continue
 		}
 		names = append(names, task.Name)
-		now = append(now, seenTask{task.ID, task.Revision, task.Status}) // this is what the person sees now
+		now = append(now, seenTask{task.ID, task.Revision, task.Status}) // as the person sees it now
 	}
 	encoded, err := json.Marshal(now)
 	if err != nil {
