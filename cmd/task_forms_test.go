@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard"
@@ -22,6 +24,7 @@ type taskForms struct {
 	t              *testing.T
 	api, dashboard http.Handler
 	variables      []string
+	pool           *pgxpool.Pool
 }
 
 func newTaskForms(t *testing.T) taskForms {
@@ -40,7 +43,7 @@ func newTaskForms(t *testing.T) taskForms {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return taskForms{t, service.Handler(), pages.Handler(), []string{"DATABASE_URL=" + pool.Config().ConnString()}}
+	return taskForms{t, service.Handler(), pages.Handler(), []string{"DATABASE_URL=" + pool.Config().ConnString()}, pool}
 }
 
 // put schedules by the API. It returns the body of the answer.

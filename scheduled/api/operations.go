@@ -74,7 +74,7 @@ type statsAnswer struct{ Body Stats }
 
 // QueuePath names a queue in the path of a call.
 type QueuePath struct {
-	Queue string `path:"queue" maxLength:"127"`
+	Queue string `path:"queue"`
 }
 
 // PauseQueueRequest says how long and why a queue is paused.

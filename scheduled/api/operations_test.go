@@ -38,7 +38,7 @@ func TestPauseAndResumeAQueue(t *testing.T) {
 	}
 	for path, says := range map[string]string{
 		"No%20Queue/pause": "queue must be 1 to 64 of a-z", "%00/resume": "queue must be 1 to 64 of a-z",
-		strings.Repeat("q", 128) + "/pause": "path.queue: expected length <= 127",
+		strings.Repeat("q", 65) + "/pause": "queue must be 1 to 64 of a-z",
 	} {
 		s.says(s.wants(422, "all", "POST", "/v1/queues/"+path, ""), says)
 	}

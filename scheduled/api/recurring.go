@@ -57,11 +57,11 @@ func recurringOf(t inspect.RecurringTask) Recurring {
 }
 
 type recurringListInput struct {
-	Queue  string `query:"queue" maxLength:"127"`
-	Type   string `query:"type" maxLength:"127"`
+	Queue  string `query:"queue"`
+	Type   string `query:"type"`
 	Status string `query:"status" enum:"QUEUED,PAUSED,CANCELLED,COMPLETED"`
-	Entity string `query:"entity" maxLength:"512"`
-	Tenant string `query:"tenant_id" maxLength:"512"`
+	Entity string `query:"entity"`
+	Tenant string `query:"tenant_id"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	After  string `query:"after" maxLength:"512" doc:"The id of the last task of the page before."`
 }

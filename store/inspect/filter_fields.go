@@ -248,6 +248,16 @@ func (f FilterField) fits(text string) bool {
 	}
 }
 
+// checkField checks a text by the rule of the field that has this parameter. A text of another name may be any text.
+func checkField(parameter, text string) error {
+	for _, field := range FilterFields() {
+		if field.Parameter == parameter && text != "" && !field.fits(text) {
+			return check.Invalid(parameter, field.Rule(), fmt.Sprintf("%.100q", text))
+		}
+	}
+	return check.Text(parameter, text)
+}
+
 // text returns the field as its condition takes it. It checks the field, because a text that Postgres refuses would
 // abort the caller's transaction.
 func (f FilterField) text(filter Filter) (text string, err error) {

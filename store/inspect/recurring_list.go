@@ -143,7 +143,7 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 		{"type", filter.Type}, {"queue", filter.Queue}, {"status", string(filter.Status)}, {"entity", filter.Entity},
 		{"tenant_id", filter.TenantID}, {"declared_by", filter.DeclaredBy}, {"after", filter.After},
 	} {
-		if err := check.Text(field.name, field.value); err != nil {
+		if err := checkField(field.name, field.value); err != nil {
 			return nil, fmt.Errorf("list recurring tasks: %w", err)
 		}
 		args = append(args, field.value)
