@@ -140,3 +140,22 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		})
 	}
 }
+
+// A claimed task is paused until a time, and then fails because its claim cannot be settled. It stays a dead letter
+// when that time comes.
+func TestTheEndOfAPauseResumesNoDeadLetter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
+	b.paused(h, enginetest.Noon.Add(time.Hour))
+	failHeld(b, h)
+	if row := b.row("a"); row.Status != store.StatusFailed || row.PausedUntil != nil {
+		t.Errorf("it is %s, and paused until %v", row.Status, row.PausedUntil)
+	}
+	if n := b.resumesAt(enginetest.Noon.Add(2 * time.Hour)); n != 0 {
+		t.Errorf("%d resumed", n)
+	}
+	if row := b.row("a"); row.Status != store.StatusFailed {
+		t.Errorf("after the pause it is %s", row.Status)
+	}
+}

@@ -38,6 +38,8 @@ const failBrokenSQL = `
 WITH updated AS (
     UPDATE tasktable.scheduled_tasks AS t
     SET status = 'FAILED', fence = NULL, lease_expires_at = NULL, next_attempt_at = NULL, due_at = NULL,
+        -- Otherwise the leader would resume the dead task at the end of its pause.
+        paused_until = NULL,
         message = $4::text,
         finished_at = clock_timestamp(), last_status_update = clock_timestamp()
     WHERE t.id = $1::text AND (t.fence = $2::bigint
