@@ -35,7 +35,7 @@ func planned(ctx context.Context, t *testing.T, pool *pgxpool.Pool, statements [
 		for i, line := range plan {
 			plan[i] = inOneOrder(line)
 		}
-		plans = append(plans, strings.Join(plan, "\n"))
+		plans = append(plans, strings.Join(slices.DeleteFunc(plan, readsDatabases), "\n"))
 	}
 	check(t, conn.Conn().DeallocateAll(ctx))
 	_, err = conn.Exec(ctx, `RESET plan_cache_mode`)
@@ -53,6 +53,12 @@ func whole(plan []string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// readsDatabases reports whether a line says how Postgres finds the row of this database. That plan follows the size of
+// pg_database, which other tests change meanwhile.
+func readsDatabases(line string) bool {
+	return strings.Contains(line, "pg_catalog.pg_database") || strings.Contains(line, "d.datname = current_database")
 }
 
 // inOneOrder sorts the conditions of a line. With row level security Postgres asks some of them in another order.
