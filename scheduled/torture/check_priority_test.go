@@ -4,14 +4,15 @@ package torture
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 )
 
 // higherPriorityFirst: a pass that takes a task leaves none of the same pool that has a higher priority and was due,
-// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. The
-// samples are the lowest tasks that passes took while others waited.
+// and free, before the pass began, whatever their types. Locked rows are not judged: a pass looks past them. Neither is
+// a task whose place a newcomer has taken. The samples are the lowest tasks that passes took while others waited.
 func higherPriorityFirst(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	waits := h.waits()
@@ -27,11 +28,12 @@ func higherPriorityFirst(h *history, wrong reportFunc) (samples int) {
 				samples++
 			}
 			for _, w := range free {
-				if w.overlookedBy(pass) && !h.maybePaused(w.queue, w.kind, pass.Began, pass.At) && !h.touched(x, w.id, pass) {
+				if w.overlookedBy(pass) && !h.maybePaused(w.queue, w.kind, pass.Began, pass.At) &&
+					!h.touched(x, w.id, pass) && !h.displaced(x, w, pass) {
 					wrong(w.id,
-						"%s of priority %d was left waiting since %s, when the pass that began at %s took %s, %s of priority %d, at %s",
+						"%s of priority %d was left waiting since %s, when the pass that began at %s took %s, %s of priority %d, at %s; in all it took %s",
 						w.kind, w.priority, h.offset(w.from), h.offset(pass.Began), pass.ID, pass.Type, pass.Priority,
-						h.offset(pass.At))
+						h.offset(pass.At), h.tookInAll(pass))
 				}
 			}
 		}
@@ -56,6 +58,7 @@ type waiting struct {
 	id          string
 	queue, kind string
 	priority    int
+	due         time.Time
 	from, until time.Time
 	end         *auditRow // the change that ended it; nil: none did
 }
@@ -76,8 +79,8 @@ func (h *history) waits() map[pool][]waiting {
 			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
 				continue
 			}
-			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, from: later(known, *a.Next),
-				until: h.Quiet}
+			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, due: *a.Next,
+				from: later(known, *a.Next), until: h.Quiet}
 			if known.Sub(a.Began) > openFor {
 				w.from = w.from.Add(walkedWithin)
 			}
@@ -120,6 +123,36 @@ func (h *history) lowestClaims() map[pool][]*auditRow {
 		slices.SortFunc(passes, func(a, b *auditRow) int { return a.Began.Compare(b.Began) })
 	}
 	return lowest
+}
+
+// displaced says whether a newcomer took a task's place. A pass takes as many tasks of a lane as it has seen there. If an
+// older one is committed meanwhile, the pass takes that one instead.
+func (h *history) displaced(x *index, w waiting, pass *auditRow) bool {
+	for i := range h.Audit {
+		a := &h.Audit[i]
+		if a.TxID != pass.TxID || !a.claims() || a.OldNext == nil || a.OldNext.After(w.due) ||
+			a.Queue != w.queue || a.Type != w.kind || a.Priority != w.priority {
+			continue
+		}
+		changes := x.byID[a.ID]
+		known, sure := x.known[changes[slices.Index(changes, a)-1].TxID]
+		if !sure || !known.Before(pass.Began) {
+			return true
+		}
+	}
+	return false
+}
+
+// tookInAll lists the tasks of a pass, in the order in which it took them.
+func (h *history) tookInAll(pass *auditRow) string {
+	var took []string
+	for i := range h.Audit {
+		if a := &h.Audit[i]; a.TxID == pass.TxID && a.claims() && a.OldNext != nil {
+			took = append(took, fmt.Sprintf("%s %s %d due %s at %s", a.Queue, a.Type, a.Priority, h.offset(*a.OldNext),
+				h.offset(a.At)))
+		}
+	}
+	return strings.Join(took, ", ")
 }
 
 // touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or

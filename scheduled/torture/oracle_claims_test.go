@@ -97,6 +97,11 @@ var claimCases = []oracleCase{
 			t.finishes(fence)
 		}
 	}},
+	{name: "a newcomer takes the place of the higher one", steps: func(t *script) { thirdOfLane(t, time.Second) }},
+	{
+		name: "an older one is claimed together with the lower one", wrong: []string{"priority"},
+		steps: func(t *script) { thirdOfLane(t, 0) },
+	},
 	{name: "a writer has locked the higher one", steps: func(t *script) {
 		twoPriorities(t)
 		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
@@ -144,6 +149,20 @@ func twoPriorities(t *script) {
 	t.schedule("low", func(a *auditRow) { a.Priority = -10 })
 	t.schedule("high", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(time.Second) })
 	t.passes(time.Second)
+}
+
+// thirdOfLane has a pass claim a task instead of one of the same lane, and of one that has a lower priority. The writer
+// of that task knows after so long that it is committed.
+func thirdOfLane(t *script, known time.Duration) {
+	twoPriorities(t)
+	t.schedule("older", func(a *auditRow) { a.Priority, a.FirstDue = 10, t.now.Add(-10*time.Millisecond) })
+	t.Entries[len(t.Entries)-1].Ended = t.now.Add(known)
+	first := t.claim("older", "low") - 1
+	for _, fence := range []int64{first, first + 1} {
+		t.starts(fence)
+		t.finishes(fence)
+	}
+	t.runs("high")
 }
 
 // recurs schedules a recurring task.

@@ -21,8 +21,8 @@
 //
 // The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are
 // several, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it
-// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked rows. Then the leader
-// claims again, and other lanes get that room.
+// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked or just edited rows. Then
+// the leader claims again. If the lane gives too few once more, other lanes get that room.
 package plan
 
 import (
@@ -66,6 +66,7 @@ type lane struct {
 	room   int             // for how many tasks there would be room if the lane were alone
 	times  []time.Duration // in how long each task is due that the leader has seen
 	more   bool            // there may be other tasks
+	short  bool            // a claim has taken fewer tasks than were seen
 	closed bool            // no further task can be had
 	waits  bool            // a task does not fit
 	grant  taskdb.Grant
@@ -268,7 +269,8 @@ func (p *Plan) spread(room *ledger) {
 }
 
 // Claimed learns which tasks a claim by Grants has taken. It reports whether lanes have given fewer tasks than the
-// leader has seen there, so that others get their room. Then the leader claims by Grants again.
+// leader has seen there. Then the leader claims by Grants again. Other lanes get the room of a lane that has given too
+// few twice.
 func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 	got := map[taskdb.LaneKey]int{}
 	for _, c := range taken {
@@ -285,13 +287,17 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 			})
 		}
 		one.times = one.times[min(tasks, len(one.times)):]
-		switch {
-		case tasks >= min(one.grant.Tasks, shown):
+		if tasks >= min(one.grant.Tasks, shown) {
 			one.closed = tasks < one.grant.Tasks
+			continue
+		}
+		again = true
+		switch {
+		case !one.short: // only the next claim can take a row that was edited just before the last one
+			one.short = true
 		case one.near || p.input.LookAhead <= 0:
-			again, one.closed = true, true
+			one.closed = true
 		default: // its due tasks cannot be had, but perhaps those that are near their time can
-			again = true
 			one.near, one.times, one.more = true, nil, true
 		}
 	}

@@ -19,7 +19,7 @@ WITH clock AS MATERIALIZED (
 ), lane AS MATERIALIZED (
     -- Dead index entries may lie before the head that was listed.
     SELECT queue, type, priority, head, tasks, CASE WHEN near THEN $2::interval ELSE interval '0' END AS ahead,
-        interval '500 ms' AS max_scan
+        interval '250 ms' AS max_scan
     FROM unnest($4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::int[], $9::boolean[])
         AS l (queue, type, priority, head, tasks, near)
 ), locked AS MATERIALIZED (
