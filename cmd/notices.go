@@ -73,7 +73,7 @@ func (l *noticesList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "EVENTS", "MATCHES", "RECIPIENTS", "DIGEST", "AFTER", "QUIET", "STATE", "DECLARED BY")
+	t := term.NewTable("NAME", "EVENTS", "MATCHES", "RECIPIENTS", "DIGEST", "AFTER", "STATE", "DECLARED BY")
 	for _, rule := range found {
 		state := "enabled"
 		if rule.Disabled {
@@ -84,7 +84,7 @@ func (l *noticesList) run(ctx context.Context) error {
 			digest = rule.Digest.String()
 		}
 		t.Add(rule.Name, eventsText(rule.Events), matchText(rule), strings.Join(rule.Recipients, ","), digest,
-			rule.After.String(), quietText(rule.Quiet), state, rule.DeclaredBy)
+			rule.After.String(), state, rule.DeclaredBy)
 	}
 	return l.List(found, t, "There are no rules of notices.")
 }
@@ -109,13 +109,6 @@ func matchText(rule noticerules.Rule) string {
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-func quietText(quiet *noticerules.Quiet) string {
-	if quiet == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s-%s %s", quiet.From, quiet.To, quiet.Zone)
 }
 
 const noticesRemoveHelp = `Removes a rule of notices. Notices that it has scheduled are not sent. If no rule has the
@@ -178,8 +171,8 @@ func (c *client) ruleNames(ctx context.Context, prefix string) []string {
 	})
 }
 
-const noticesTestHelp = `Sends a test to a recipient, also in its quiet hours, and waits until a node has sent it. The
-exit code is 1 if no such recipient exists, if the message was not taken, or if no node has sent it in time.`
+const noticesTestHelp = `Sends a test to a recipient, and waits until a node has sent it. The exit code is 1 if no such
+recipient exists, if the message was not taken, or if no node has sent it in time.`
 
 // noticesTest is the command notices test.
 type noticesTest struct {

@@ -15,7 +15,7 @@ func (p *program) recipientsCommand() *cobra.Command {
 	group := &cobra.Command{
 		Use:   "recipients",
 		Short: "Lists, sets and removes the recipients of notices",
-		Example: `  tasktable notices recipients set ann --email ann@example.org --quiet "22:00-07:00 Europe/Berlin"
+		Example: `  tasktable notices recipients set ann --email ann@example.org
   tasktable notices recipients set ops --target ops
   tasktable notices recipients list`,
 		Args: options.NoArguments,
@@ -54,9 +54,9 @@ func (l *recipientsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "EMAIL", "TARGET", "EVENTS", "MUTED UNTIL", "QUIET")
+	t := term.NewTable("NAME", "EMAIL", "TARGET", "EVENTS")
 	for _, one := range found {
-		t.Add(one.Name, one.Email, one.Target, eventsText(one.Events), l.When(one.MutedUntil), quietText(one.Quiet))
+		t.Add(one.Name, one.Email, one.Target, eventsText(one.Events))
 	}
 	return l.List(found, t, "There are no recipients of notices.")
 }
@@ -64,15 +64,12 @@ func (l *recipientsList) run(ctx context.Context) error {
 const recipientsSetHelp = `Creates a recipient of notices, or replaces it: what is not given has its default again.
 
 A recipient has an e-mail address, or the name of a target. The URLs and tokens of targets are in the configuration of
-the nodes: see --notice-target of tasktable serve.
-
-` + term.MomentHelp
+the nodes: see --notice-target of tasktable serve.`
 
 // recipientsSet is the command notices recipients set.
 type recipientsSet struct {
 	*client
 	recipient noticerules.Recipient
-	muted     term.Moment
 }
 
 func (p *program) recipientsSetCommand() *cobra.Command {
@@ -84,25 +81,17 @@ func (p *program) recipientsSetCommand() *cobra.Command {
 		{Flag: "event", Kind: "event", Repeatable: true, Set: events(&r.Events),
 			Complete: options.Words(eventWords()...).Each(),
 			Usage:    "what the recipient wants to be told, one or several (default all events of the rules)"},
-		{Flag: "mute-until", Kind: "time", Set: options.Moment(&s.muted),
-			Usage: "tells nothing until then, and does not tell it later either"},
-		{Flag: "quiet", Kind: "hours", Set: quietHours(&r.Quiet),
-			Usage: "hours without notices, and their zone, such as \"22:00-07:00 Europe/Berlin\" (default the rule's)"},
 	}
 	return p.BindArguments(&cobra.Command{
 		Use:   "set NAME",
 		Short: "Creates or replaces a recipient",
 		Long:  recipientsSetHelp,
-		Example: `  tasktable notices recipients set ann --email ann@example.org --quiet "22:00-07:00 Europe/Berlin"
-  tasktable notices recipients set ops --target ops --event failed,late,recovered
-  tasktable notices recipients set ann --email ann@example.org --mute-until +14d`,
+		Example: `  tasktable notices recipients set ann --email ann@example.org
+  tasktable notices recipients set ops --target ops --event failed,late,recovered`,
 	}, append(opts, s.options()...), keyName(&r.Name, s.recipientNames), s.opened(s.run, s.check))
 }
 
 func (s *recipientsSet) check() error {
-	if _, err := options.Instant(s.printing.clock(), "mute-until", s.muted); err != nil {
-		return err
-	}
 	if (s.recipient.Email == "") == (s.recipient.Target == "") {
 		return options.Usage("give either --email or --target")
 	}
@@ -113,13 +102,6 @@ func (s *recipientsSet) run(ctx context.Context) error {
 	all, err := s.rulesOf()
 	if err != nil {
 		return err
-	}
-	until, err := options.Instant(s.Clock, "mute-until", s.muted)
-	if err != nil {
-		return err
-	}
-	if !until.IsZero() {
-		s.recipient.MutedUntil = &until
 	}
 	outcome, err := all.SetRecipient(ctx, s.pool, s.recipient)
 	if err != nil {

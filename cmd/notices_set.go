@@ -22,7 +22,7 @@ completed for more than --after) and recovered (late, missed or unsuccessful no 
 expired has completed after a retry).
 
 All causes of a window of --digest are one notice for each recipient, however many they are. With --digest off each
-cause is a notice of its own. What happens in quiet hours is one notice at their end.
+cause is a notice of its own.
 
 NAME has 1 to 63 letters, digits or _.-.`
 
@@ -53,8 +53,6 @@ func (p *program) noticesSetCommand() *cobra.Command {
 		{Flag: "after", Kind: "duration", Default: noticerules.DefaultAfter.String(),
 			Set:   options.Duration(&r.After, time.Second, 366*24*time.Hour),
 			Usage: "how long something lasts before it is late, missed or unsuccessful"},
-		{Flag: "quiet", Kind: "hours", Set: quietHours(&r.Quiet),
-			Usage: "hours without notices, and their zone, such as \"22:00-07:00 Europe/Berlin\""},
 		{Flag: "no-details", Set: options.Bool(&r.WithoutDetails), Usage: "leaves the errors of tasks out of the text"},
 		{Flag: "disabled", Set: options.Bool(&r.Disabled), Usage: "keeps the rule, but makes no notices"},
 	}
@@ -118,19 +116,6 @@ func digest(into *time.Duration) func(string) error {
 		if set(given) != nil {
 			return errors.New("must be off or a duration from 1s to 168h, such as 5m")
 		}
-		return nil
-	}
-}
-
-func quietHours(into **noticerules.Quiet) func(string) error {
-	return func(given string) error {
-		hours, zone, _ := strings.Cut(strings.TrimSpace(given), " ")
-		from, to, _ := strings.Cut(hours, "-")
-		quiet := &noticerules.Quiet{From: from, To: to, Zone: strings.TrimSpace(zone)}
-		if (noticerules.Recipient{Name: "name", Target: "target", Quiet: quiet}).Check() != nil {
-			return errors.New("must be two times of the day and a zone, such as \"22:00-07:00 Europe/Berlin\"")
-		}
-		*into = quiet
 		return nil
 	}
 }

@@ -14,14 +14,12 @@ import (
 
 // someNotices are recipients and rules, one of which code has declared.
 const someNotices = `
-INSERT INTO tasktable.notice_recipients (name, email, target, events, muted_until, quiet_from, quiet_to, quiet_zone)
-	VALUES ('ann', 'ann@example.org', NULL, '{failed}', '2026-12-24 12:00Z', '22:00', '07:30', 'Europe/Berlin'),
-	('ops', NULL, 'ops', NULL, NULL, NULL, NULL, NULL), ('spare', NULL, 'spare', NULL, NULL, NULL, NULL, NULL);
-INSERT INTO tasktable.notice_rules (name, events, types, tenants, digest, after, quiet_from, quiet_to, quiet_zone,
-	details, enabled, declared_by) VALUES
-	('dead', '{failed,expired}', NULL, NULL, '1 minute', '5 minutes', NULL, NULL, NULL, true, true, NULL),
-	('payments', '{failed}', '{CAPTURE,REFUND}', '{acme}', NULL, '5 minutes', '22:00', '07:00', 'UTC', false, false, NULL),
-	('nightly', '{missed,recovered}', NULL, NULL, '1 hour', '26 hours', NULL, NULL, NULL, true, true, 'shop');
+INSERT INTO tasktable.notice_recipients (name, email, target, events) VALUES
+	('ann', 'ann@example.org', NULL, '{failed}'), ('ops', NULL, 'ops', NULL), ('spare', NULL, 'spare', NULL);
+INSERT INTO tasktable.notice_rules (name, events, types, tenants, digest, after, details, enabled, declared_by) VALUES
+	('dead', '{failed,expired}', NULL, NULL, '1 minute', '5 minutes', true, true, NULL),
+	('payments', '{failed}', '{CAPTURE,REFUND}', '{acme}', NULL, '5 minutes', false, false, NULL),
+	('nightly', '{missed,recovered}', NULL, NULL, '1 hour', '26 hours', true, true, 'shop');
 INSERT INTO tasktable.notice_rule_recipients VALUES ('dead', 'ann'), ('dead', 'ops'), ('payments', 'ops'),
 	('nightly', 'ops')`
 
@@ -37,18 +35,17 @@ func TestNoticesAsTablesAndJSON(t *testing.T) {
 	goldenCommands(t, "notices", withNotices, asItIs, []goldenCommand{
 		{"list", exitOK, []string{"notices", "list"}},
 		{"set", exitOK, []string{"notices", "set", "new", "--event=late,recovered", "--to=ann", "--to=ops",
-			"--queue=mail", "--digest=5m", "--after=10m", "--quiet=22:00-07:00 Europe/Berlin", "--no-details"}},
+			"--queue=mail", "--digest=5m", "--after=10m", "--no-details"}},
 		{"set_again", exitOK, []string{"notices", "set", "dead", "--event=lost", "--to=ops", "--digest=off"}},
 		{"set_declared", exitFailed, []string{"notices", "set", "nightly", "--event=lost", "--to=ops"}},
 		{"set_unknown", exitUsage, []string{"notices", "set", "new", "--event=lost", "--to=ops,nobody"}},
-		{"set_zone", exitUsage, []string{"notices", "set", "new", "--event=lost", "--to=ops", "--quiet=22:00-07:00 Mars"}},
 		{"remove", exitOK, []string{"notices", "remove", "dead"}},
 		{"remove_declared", exitFailed, []string{"notices", "remove", "nightly"}},
 		{"remove_unknown", exitFailed, []string{"notices", "remove", "nobody"}},
 		{"test_unknown", exitFailed, []string{"notices", "test", "nobody"}},
 		{"recipients", exitOK, []string{"notices", "recipients", "list"}},
 		{"recipients_set", exitOK, []string{"notices", "recipients", "set", "bob", "--email=bob@example.org",
-			"--event=failed", "--mute-until=+1d"}},
+			"--event=failed"}},
 		{"recipients_remove", exitOK, []string{"notices", "recipients", "remove", "spare"}},
 		{"recipients_remove_used", exitFailed, []string{"notices", "recipients", "remove", "ops"}},
 	})
@@ -70,7 +67,7 @@ func TestSetReplacesARule(t *testing.T) {
 		t.Errorf("rules:\n%s", got.stdout)
 	}
 	got = runFixed(t, variables, "notices", "recipients", "list")
-	if !strings.Contains(got.stdout, "ann    -      pager   -       -            -\n") {
+	if !strings.Contains(got.stdout, "ann    -      pager   -\n") {
 		t.Errorf("recipients:\n%s", got.stdout)
 	}
 	completed := run(t, variables, "__complete", "notices", "test", "")

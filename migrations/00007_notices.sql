@@ -6,24 +6,17 @@
 -- +goose Up
 -- +goose StatementBegin
 CREATE TABLE tasktable.notice_recipients (
-    name        text COLLATE "C" PRIMARY KEY,
-    email       text,
-    target      text,
-    events      text[],
-    muted_until timestamptz,
-    quiet_from  time,
-    quiet_to    time,
-    quiet_zone  text,
+    name   text COLLATE "C" PRIMARY KEY,
+    email  text,
+    target text,
+    events text[],
     CONSTRAINT "name must be 1 to 63 letters, digits or _.-" CHECK (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
     CONSTRAINT "a recipient has either an email or a target" CHECK (num_nonnulls(email, target) = 1),
     CONSTRAINT "email must be one address without spaces"
         CHECK (email ~ '^[^[:space:][:cntrl:]@]+@[^[:space:][:cntrl:]@]+$' AND octet_length(email) <= 320),
     CONSTRAINT "target must be 1 to 63 letters, digits or _.-" CHECK (target ~ '^[A-Za-z0-9_.-]{1,63}$'),
     CONSTRAINT "events must be of failed, expired, lost, late, missed, unsuccessful, recovered"
-        CHECK (events <@ ARRAY['failed', 'expired', 'lost', 'late', 'missed', 'unsuccessful', 'recovered']),
-    CONSTRAINT "quiet_from, quiet_to and quiet_zone are set together, to two times"
-        CHECK (num_nulls(quiet_from, quiet_to, quiet_zone) IN (0, 3) AND (quiet_from <> quiet_to) IS NOT FALSE),
-    CONSTRAINT "quiet_zone must be an IANA zone that this Postgres knows" CHECK (tasktable.knows_time_zone(quiet_zone))
+        CHECK (events <@ ARRAY['failed', 'expired', 'lost', 'late', 'missed', 'unsuccessful', 'recovered'])
 );
 COMMENT ON TABLE tasktable.notice_recipients IS 'Who gets notices, one row a recipient: an address, and what the '
     'recipient wants to be told. It has no URLs and no tokens. Those are in the configuration of the nodes.';
@@ -38,9 +31,6 @@ CREATE TABLE tasktable.notice_rules (
     recurring   tasktable.task_id[],
     after       interval                   NOT NULL DEFAULT interval '5 minutes',
     digest      interval                   DEFAULT interval '1 minute',
-    quiet_from  time,
-    quiet_to    time,
-    quiet_zone  text,
     details     boolean                    NOT NULL DEFAULT true,
     enabled     boolean                    NOT NULL DEFAULT true,
     declared_by text,
@@ -59,10 +49,7 @@ CREATE TABLE tasktable.notice_rules (
     CONSTRAINT "digest must be between 1 second and 7 days" CHECK (digest BETWEEN interval '1 second'
         AND interval '168 hours' AND extract(year FROM digest) = 0 AND extract(month FROM digest) = 0),
     CONSTRAINT "after must be between 1 second and 366 days" CHECK (after BETWEEN interval '1 second'
-        AND interval '8784 hours' AND extract(year FROM after) = 0 AND extract(month FROM after) = 0),
-    CONSTRAINT "quiet_from, quiet_to and quiet_zone are set together, to two times"
-        CHECK (num_nulls(quiet_from, quiet_to, quiet_zone) IN (0, 3) AND (quiet_from <> quiet_to) IS NOT FALSE),
-    CONSTRAINT "quiet_zone must be an IANA zone that this Postgres knows" CHECK (tasktable.knows_time_zone(quiet_zone))
+        AND interval '8784 hours' AND extract(year FROM after) = 0 AND extract(month FROM after) = 0)
 );
 COMMENT ON TABLE tasktable.notice_rules IS 'Which causes make a notice, one row a rule. A column of tasks that is null '
     'matches all tasks.';
@@ -110,36 +97,6 @@ CREATE TABLE tasktable.notice_episodes (
 COMMENT ON TABLE tasktable.notice_episodes IS 'What is late, missed, unsuccessful or a dead letter now, one row each. '
     'A row is made when it is told, and removed when it has recovered. So each episode is told once.';
 
--- It compares instants and not local times, because an hour of local time is repeated in autumn.
-CREATE FUNCTION tasktable.quiet_until(at timestamptz, quiet_from time, quiet_to time, quiet_zone text)
-RETURNS timestamptz LANGUAGE sql STABLE AS $$
-    SELECT max(q.ends_at) FROM (
-        SELECT (day + quiet_from) AT TIME ZONE quiet_zone AS begins_at,
-            (day + CASE WHEN quiet_from < quiet_to THEN 0 ELSE 1 END + quiet_to) AT TIME ZONE quiet_zone AS ends_at
-        FROM unnest(ARRAY[(at AT TIME ZONE quiet_zone)::date - 1, (at AT TIME ZONE quiet_zone)::date]) AS day
-    ) AS q WHERE at >= q.begins_at AND at < q.ends_at
-$$;
-COMMENT ON FUNCTION tasktable.quiet_until IS 'The end of the quiet hours that a time lies in, or null if it lies in '
-    'none. Quiet hours that end in the hour that spring leaves out end an hour later.';
-
-CREATE FUNCTION tasktable.notice_time(
-    at timestamptz, digest interval, quiet_from time, quiet_to time, quiet_zone text
-) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    ends_at CONSTANT timestamptz := CASE WHEN digest IS NULL THEN at
-        ELSE date_bin(digest, at, '2000-01-01 00:00:00+00') + digest END;
-BEGIN
-    IF quiet_zone IS NOT NULL THEN -- a block with EXCEPTION makes each call ten times slower
-        BEGIN
-            RETURN coalesce(tasktable.quiet_until(ends_at, quiet_from, quiet_to, quiet_zone), ends_at);
-        EXCEPTION WHEN invalid_parameter_value THEN -- newer zone data no longer has the zone
-        END;
-    END IF;
-    RETURN ends_at;
-END $$;
-COMMENT ON FUNCTION tasktable.notice_time IS 'When a cause of a time is told: at the end of its window, and not in '
-    'quiet hours.';
-
 CREATE FUNCTION tasktable.insert_notice(id text, rule text, recipient text, at timestamptz) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -171,8 +128,7 @@ COMMENT ON FUNCTION tasktable.insert_notice IS 'Schedules a notice, in the queue
     'False: there is a task with its id. Null: an error that would come again, which is in the log of Postgres.';
 
 CREATE FUNCTION tasktable.open_notice(
-    rule text, recipient text, number bigint, at timestamptz, digest interval, quiet_from time, quiet_to time,
-    quiet_zone text
+    rule text, recipient text, number bigint, at timestamptz, digest interval
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     notice text;
@@ -180,7 +136,7 @@ DECLARE
     locked boolean := false;
 BEGIN
     FOR tries IN 1..100 LOOP
-        due := tasktable.notice_time(at, digest, quiet_from, quiet_to, quiet_zone);
+        due := coalesce(date_bin(digest, at, '2000-01-01 00:00:00+00') + digest, at); -- the end of the window
         EXIT WHEN due = at; -- at once, and so alone
         notice := format('notice/%s/%s/%s', rule, recipient,
             to_char(due AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'));
@@ -236,10 +192,7 @@ BEGIN
         RETURN 0; -- a notice that fails must not make a notice
     END IF;
     FOR one IN
-        SELECT r.name AS rule, p.name AS recipient, e.event, r.digest, 'recovered' = ANY (r.events) AS recovers,
-            CASE WHEN p.quiet_zone IS NULL THEN r.quiet_from ELSE p.quiet_from END AS quiet_from,
-            CASE WHEN p.quiet_zone IS NULL THEN r.quiet_to ELSE p.quiet_to END AS quiet_to,
-            coalesce(p.quiet_zone, r.quiet_zone) AS quiet_zone
+        SELECT r.name AS rule, p.name AS recipient, e.event, r.digest, 'recovered' = ANY (r.events) AS recovers
         FROM tasktable.notice_rules AS r
         JOIN tasktable.notice_rule_recipients AS m ON m.rule = r.name
         JOIN tasktable.notice_recipients AS p ON p.name = m.recipient
@@ -258,8 +211,7 @@ BEGIN
                 OR tasktable.recurring_id(add_cause.task_id) = ANY (r.recurring::text[]))
         ORDER BY r.name, p.name
     LOOP
-        notice := tasktable.open_notice(one.rule, one.recipient, add_cause.number, add_cause.at, one.digest,
-            one.quiet_from, one.quiet_to, one.quiet_zone);
+        notice := tasktable.open_notice(one.rule, one.recipient, add_cause.number, add_cause.at, one.digest);
         IF notice IS NOT NULL THEN
             INSERT INTO tasktable.notice_causes (notice_id, number, event, task_id, type, at, detail)
             VALUES (notice, add_cause.number, one.event, add_cause.task_id, add_cause.type, add_cause.at,
@@ -316,11 +268,7 @@ BEGIN
             ('email', 'The address of an e-mail. Null: the recipient has a target.'),
             ('target', 'Name of a target in the configuration of the nodes, which has the URL. Null: there is an '
                 'email.'),
-            ('events', 'The events that the recipient wants to be told. Null: all those of the rules.'),
-            ('muted_until', 'Until then the recipient is told nothing. What happens before is not told later.'),
-            ('quiet_from', 'Start of the quiet hours of this recipient, in local time. Null: those of the rule.'),
-            ('quiet_to', 'Their end. If it is before quiet_from, it is on the next day.'),
-            ('quiet_zone', 'Their IANA time zone.')
+            ('events', 'The events that the recipient wants to be told. Null: all those of the rules.')
         ) AS c (name, text)
         UNION ALL
         SELECT 'notice_rules', c.* FROM (VALUES
@@ -337,10 +285,6 @@ BEGIN
             ('after', 'How long something lasts before it is late, missed or unsuccessful.'),
             ('digest', 'Length of the windows. All causes of a window are one notice at its end. Null: each cause is '
                 'a notice of its own, at once.'),
-            ('quiet_from', 'Start of the quiet hours, in local time. Null: none. What happens in them is one notice at '
-                'their end.'),
-            ('quiet_to', 'Their end. If it is before quiet_from, it is on the next day.'),
-            ('quiet_zone', 'Their IANA time zone.'),
             ('details', 'Whether the text has the errors of the tasks.'),
             ('enabled', 'Whether the rule makes notices.'),
             ('declared_by', 'The service whose code declares the rule. Null: an operator made it.')
@@ -382,6 +326,6 @@ END $$;
 -- +goose Down
 DROP TRIGGER notice ON tasktable.scheduled_task_executions;
 DROP FUNCTION tasktable.after_death, tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice,
-    tasktable.insert_notice, tasktable.notice_time, tasktable.quiet_until;
+    tasktable.insert_notice;
 DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients, tasktable.notice_rules,
     tasktable.notice_recipients;

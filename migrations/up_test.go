@@ -118,8 +118,7 @@ func TestCheckOfWhatIsUnmigratedOrOlder(t *testing.T) {
 // withoutLast undoes the last migration, which must then be named in its place.
 const withoutLast = `
 	DROP FUNCTION tasktable.after_death CASCADE;
-	DROP FUNCTION tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice, tasktable.insert_notice,
-		tasktable.notice_time, tasktable.quiet_until;
+	DROP FUNCTION tasktable.add_cause, tasktable.recurring_id, tasktable.open_notice, tasktable.insert_notice;
 	DROP TABLE tasktable.notice_episodes, tasktable.notice_causes, tasktable.notice_rule_recipients,
 		tasktable.notice_rules, tasktable.notice_recipients;
 	DELETE FROM tasktable.goose_db_version WHERE version_id = 7`

@@ -62,11 +62,10 @@ func TestReceiversThatDoNotTakeANotice(t *testing.T) {
 	}
 }
 
-// Nothing is sent to who is muted or gone, by a rule that is disabled or gone, or about what was erased.
+// Nothing is sent to a recipient that is gone, by a rule that is disabled or gone, or about what was erased.
 func TestANoticeThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, note string }{
-		"muted":    {`UPDATE tasktable.notice_recipients SET muted_until = '2036-01-01Z'`, "the recipient is muted"},
 		"disabled": {`UPDATE tasktable.notice_rules SET enabled = false`, "its rule is disabled"},
 		"removed":  {`DELETE FROM tasktable.notice_rules`, "its rule was removed"},
 		"gone": {`WITH m AS (DELETE FROM tasktable.notice_rule_recipients) DELETE FROM tasktable.notice_recipients`,
@@ -104,12 +103,12 @@ func TestARecipientWantsSomeEvents(t *testing.T) {
 	b.want("notices", b.rows(noticesSQL), "notice/dead/ops/2035-05-01T09:01:00Z QUEUED 01 09:01:00 1")
 }
 
-// A test is sent at once, also in quiet hours.
+// A test is sent at once, without a rule.
 func TestATestIsSent(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	b := newBench(t, r.target(notice.KindNtfy))
-	b.recipient(rules.Recipient{Name: "ops", Target: "ops", Quiet: &rules.Quiet{From: "00:00", To: "23:59", Zone: "UTC"}})
+	b.recipient(rules.Recipient{Name: "ops", Target: "ops"})
 	b.schedule(store.Task{At: nine, Payload: store.JSON(`{"type": "NOTICE", "recipient": "ops", "test": true}`)})
 	if ran := b.run(nine); len(ran) != 1 || ran[0].Note != "told ops: Tasktable: a test of notices" {
 		t.Fatalf("ran %+v", ran)

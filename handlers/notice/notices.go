@@ -56,9 +56,6 @@ func (n *Notices) send(ctx context.Context, t *handlers.Task[contract.Notice]) e
 		t.Note("not sent: %s", note)
 		return nil
 	}
-	if to.QuietUntil != nil && !t.Payload.Test {
-		return handlers.Snooze(to.QuietUntil.Sub(t.StartedAt))
-	}
 	m := n.messageTo(t)
 	m.Test, m.To = true, t.StartedAt
 	if !t.Payload.Test {
@@ -79,25 +76,20 @@ func (n *Notices) send(ctx context.Context, t *handlers.Task[contract.Notice]) e
 
 const addresseeSQL = `
 SELECT r.name IS NOT NULL AS has_rule, coalesce(r.enabled, false) AS enabled, coalesce(r.details, false) AS details,
-    p.name IS NOT NULL AS has_recipient, coalesce(p.email, '') AS email, coalesce(p.target, '') AS target,
-    coalesce(p.muted_until > clock.now, false) AS muted, CASE WHEN p.quiet_zone IS NOT NULL
-        THEN tasktable.quiet_until(clock.now, p.quiet_from, p.quiet_to, p.quiet_zone)
-        ELSE tasktable.quiet_until(clock.now, r.quiet_from, r.quiet_to, r.quiet_zone) END AS quiet_until
-FROM (SELECT $3::text::timestamptz AS now) AS clock
+    p.name IS NOT NULL AS has_recipient, coalesce(p.email, '') AS email, coalesce(p.target, '') AS target
+FROM (SELECT) AS one
 LEFT JOIN tasktable.notice_rules AS r ON r.name = $1::text
 LEFT JOIN tasktable.notice_recipients AS p ON p.name = $2::text`
 
 // addressee is the recipient of a notice, as things are now.
 type addressee struct {
 	HasRule, Enabled, Details bool
-	HasRecipient, Muted       bool
+	HasRecipient              bool
 	Email, Target             string
-	QuietUntil                *time.Time
 }
 
 func (n *Notices) addressee(ctx context.Context, t *handlers.Task[contract.Notice]) (addressee, error) {
-	found, err := collect[addressee](ctx, n, "read the recipient", addresseeSQL, t.Payload.Rule, t.Payload.Recipient,
-		t.StartedAt.UTC().Format(time.RFC3339Nano))
+	found, err := collect[addressee](ctx, n, "read the recipient", addresseeSQL, t.Payload.Rule, t.Payload.Recipient)
 	if err != nil {
 		return addressee{}, err
 	}
@@ -115,8 +107,6 @@ func (a addressee) silent(payload contract.Notice) string {
 		return "its rule was removed"
 	case !a.Enabled:
 		return "its rule is disabled"
-	case a.Muted:
-		return "the recipient is muted"
 	}
 	return ""
 }

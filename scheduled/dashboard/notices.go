@@ -84,8 +84,7 @@ func (r ruleView) AfterText() string { return when.LengthText(r.After) }
 type recipientView struct {
 	rules.Recipient
 	Seen     string // the recipient as it is drawn
-	Muted    bool
-	NoTarget bool // the nodes have no target of the name
+	NoTarget bool   // the nodes have no target of the name
 }
 
 // noticeView is a task that tells a recipient something.
@@ -113,8 +112,7 @@ func noticesPage(ctx context.Context, v *visit) (any, error) {
 		return nil, err
 	}
 	for _, one := range recipients {
-		muted := one.MutedUntil != nil && one.MutedUntil.After(v.now)
-		shown.Recipients = append(shown.Recipients, recipientView{one, asJSON(one), muted, v.lacksTarget(one)})
+		shown.Recipients = append(shown.Recipients, recipientView{one, asJSON(one), v.lacksTarget(one)})
 	}
 	filter := inspect.Filter{Type: contract.Notice{}.TaskType(), LatestFirst: true, Limit: maxNotices}
 	last, err := v.inspector.Search(ctx, v.db, filter)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -141,17 +140,6 @@ func (s setting[T]) remove(
 	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
 }
 
-// quietOf reads quiet hours. They are nil if all three fields are empty.
-func quietOf(v *visit) *rules.Quiet {
-	quiet := rules.Quiet{
-		From: v.form("quiet_from"), To: v.form("quiet_to"), Zone: strings.TrimSpace(v.form("quiet_zone")),
-	}
-	if quiet == (rules.Quiet{}) {
-		return nil
-	}
-	return &quiet
-}
-
 func eventsOf(v *visit) (events []rules.Event) {
 	for _, event := range v.request.PostForm["event"] {
 		events = append(events, rules.Event(event))
@@ -178,8 +166,7 @@ func eventChoices(chosen []rules.Event) (choices []choice) {
 // renamedFields are the fields of forms for those that errors name.
 var renamedFields = map[string]string{
 	"types,": "types", "type": "types", "queue": "queues", "tenant_id": "tenants", "entity": "entities",
-	"id":          "recurring",
-	"quiet_from,": "quiet", "quiet_zone": "quiet", "recipient": "email", "a": "email",
+	"id": "recurring", "recipient": "email", "a": "email",
 }
 
 // formError adds an error of Set to a form, or returns it if it is not about a field.

@@ -17,7 +17,6 @@ type ruleFormView struct {
 	Rule       ruleView
 	Digest     string
 	After      string
-	Quiet      rules.Quiet
 	Events     []choice
 	Recipients []choice
 	Errors     formErrors
@@ -42,9 +41,6 @@ func rulePage(ctx context.Context, v *visit) (any, error) {
 func (f ruleFormView) of(ctx context.Context, v *visit, rule rules.Rule) (ruleFormView, error) {
 	f.Rule, f.Events = ruleView{rule, f.Seen}, eventChoices(rule.Events)
 	f.Digest, f.After = f.Rule.DigestText(), f.Rule.AfterText()
-	if rule.Quiet != nil {
-		f.Quiet = *rule.Quiet
-	}
 	all, err := v.rules().Recipients(ctx, v.db)
 	if err != nil {
 		return f, err
@@ -65,7 +61,7 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 	rule := rules.Rule{
 		Name: v.form("name"), Events: eventsOf(v), Recipients: v.request.PostForm["recipient"],
 		Types: readLines(v.form("types")), Queues: readLines(v.form("queues")), Tenants: readLines(v.form("tenants")),
-		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")), Quiet: quietOf(v),
+		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")),
 		WithoutDetails: v.form("details") == "", Disabled: v.form("enabled") == "",
 	}
 	errs := readTimes(v, &rule)

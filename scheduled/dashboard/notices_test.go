@@ -20,10 +20,9 @@ func newNotices(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	t.Helper()
 	b := newAdmin(t, changes...)
 	all := rules.New(rules.Config{})
-	until := time.Date(2035, 5, 1, 9, 0, 0, 123456000, time.UTC)
 	for _, one := range []rules.Recipient{
-		{Name: "ann", Email: "ann@example.org", MutedUntil: &until, Events: []rules.Event{rules.Failed}},
-		{Name: "ops", Target: "pager", Quiet: &rules.Quiet{From: "22:00", To: "07:30", Zone: "Europe/Berlin"}},
+		{Name: "ann", Email: "ann@example.org", Events: []rules.Event{rules.Failed}},
+		{Name: "ops", Target: "pager"},
 	} {
 		if _, err := all.SetRecipient(t.Context(), b.pool, one); err != nil {
 			t.Fatal(err)
@@ -81,14 +80,14 @@ func TestNoticesAreListed(t *testing.T) {
 		b := newNotices(t, func(c *dashboard.Config) { c.Prefix = prefix })
 		b.schedule(store.Task{ID: "notice/dead/ops/1", Payload: store.JSON(`{"type":"NOTICE","rule":"dead","recipient":"<i>ops"}`)})
 		got := b.get("/notices").wants(t, http.StatusOK, "dead", "failed, expired", "type A&lt;b&gt;, B1; tenant &lt;i&gt;acme",
-			"1d2h", "22:00 to 07:30 Europe/Berlin", "declared in the code of &lt;i&gt;shop", "target pager", "muted",
+			"1d2h", "declared in the code of &lt;i&gt;shop", "target pager",
 			"&lt;i&gt;ops", `href="`+prefix+`/tasks/notice%2Fdead%2Fops%2F1"`, "No node that runs can send notices")
 		if n := strings.Count(got.text, "/notices/rule/enable"); n != 1 {
 			t.Errorf("%d rules can be disabled", n)
 		}
 		b.get("/notices/rule?name=nightly").wants(t, http.StatusOK, "declares this rule").lacks(t, "Save the rule")
 		b.get("/notices/rule?name=dead").wants(t, http.StatusOK, `value="1d2h"`, `value="failed" checked`, "A&lt;b&gt;\nB1<")
-		b.get("/notices/recipient?name=ann").wants(t, http.StatusOK, `value="2035-05-01T09:00:00"`, "ann@example.org")
+		b.get("/notices/recipient?name=ann").wants(t, http.StatusOK, `value="failed" checked`, "ann@example.org")
 		b.get("/notices/rule?name=nobody").wants(t, http.StatusNotFound)
 		b.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types)
 			VALUES ('s', 'v1', 'h/1', '{"default": 1}', '{NOTICE}')`)
@@ -102,12 +101,11 @@ func TestRuleIsCreatedEditedAndRemoved(t *testing.T) {
 	t.Parallel()
 	b := newNotices(t)
 	fields := []string{"name", "new", "event", "late", "event", "recovered", "recipient", "ann", "recipient", "ops",
-		"digest", "off", "after", "2h", "queues", "mail\r\n\r\n bulk ", "entities", "order:7", "quiet_from", "22:00",
-		"quiet_to", "07:00", "quiet_zone", "UTC", "enabled", "1"}
+		"digest", "off", "after", "2h", "queues", "mail\r\n\r\n bulk ", "entities", "order:7", "enabled", "1"}
 	b.post("/notices/rule", fields...).wants(t, http.StatusOK, "The rule new is created.")
 	want := rules.Rule{Name: "new", Events: []rules.Event{rules.Late, rules.Recovered}, Recipients: []string{"ann", "ops"},
 		Digest: rules.AtOnce, After: 2 * time.Hour, Queues: []string{"mail", "bulk"}, Entities: []string{"order:7"},
-		Quiet: &rules.Quiet{From: "22:00", To: "07:00", Zone: "UTC"}, WithoutDetails: true}
+		WithoutDetails: true}
 	if got := b.rule("new"); !reflect.DeepEqual(got, want) {
 		t.Errorf("rule %+v", got)
 	}
@@ -186,22 +184,15 @@ func TestBadRuleIsNamedByItsField(t *testing.T) {
 		{"rule", "tenants", strings.Repeat("x", 600), `id="tenants-error">tenant_id must be`},
 		{"rule", "entities", strings.Repeat("x", 600), `id="entities-error">entity must be`},
 		{"rule", "entities", strings.Repeat("x\n", 101), `id="entities-error">entities must have at most 100`},
-		{"rule", "quiet_from", "25:00", `id="quiet-error">quiet hours must be`},
-		{"rule", "quiet_zone", "Mars", `id="quiet-error">quiet_zone must be an IANA zone`},
 		{"recipient", "name", "", `id="name-error">name must be`},
 		{"recipient", "email", "a@b.c", `id="email-error">recipient new must have either`},
 		{"recipient", "target", "a b", `id="target-error">target must be`},
 		{"recipient", "event", "x", `id="event-error">events must be of`},
-		{"recipient", "muted_until", "soon", `id="muted-error">muted until must be`},
-		{"recipient", "quiet_to", "22:00", `id="quiet-error">quiet hours must be`},
 	} {
 		fields := []string{one.name, one.value} // the first of two values counts
 		fields = append(fields, "name", "new", "event", "failed", "target", "pager")
 		if one.name != "recipient" {
 			fields = append(fields, "recipient", "ops")
-		}
-		if strings.HasPrefix(one.name, "quiet") {
-			fields = append(fields, "quiet_from", "22:00", "quiet_to", "07:00", "quiet_zone", "UTC")
 		}
 		b.post("/notices/"+one.path, fields...).wants(t, http.StatusUnprocessableEntity, one.want)
 	}
@@ -216,21 +207,15 @@ func TestBadRuleIsNamedByItsField(t *testing.T) {
 func TestRecipientIsCreatedEditedAndRemoved(t *testing.T) {
 	t.Parallel()
 	b := newNotices(t)
-	b.post("/look", "zone", "Europe/Berlin", "back", "/notices")
-	b.get("/notices/recipient?name=ann").wants(t, http.StatusOK, `name="zone" value="Europe/Berlin"`, `value="2035-05-01T11:00:00"`)
-	b.post("/look", "zone", "Asia/Tokyo", "back", "/notices") // the time is in the zone of the form, which is older
-	b.post("/notices/recipient", "zone", "Europe/Berlin", "name", "bob", "email", "bob@example.org", "event", "lost", "muted_until",
-		"2035-07-01T12:00", "quiet_from", "22:00", "quiet_to", "07:00", "quiet_zone", "UTC").
+	b.post("/notices/recipient", "name", "bob", "email", "bob@example.org", "event", "lost").
 		wants(t, http.StatusOK, "The recipient bob is created.")
 	bob := b.recipient("bob")
-	if bob.Email != "bob@example.org" || !bob.MutedUntil.Equal(time.Date(2035, 7, 1, 10, 0, 0, 0, time.UTC)) ||
-		bob.Quiet == nil || len(bob.Events) != 1 {
+	if want := (rules.Recipient{Name: "bob", Email: "bob@example.org", Events: []rules.Event{rules.Lost}}); !reflect.DeepEqual(bob, want) {
 		t.Errorf("recipient %+v", bob)
 	}
-	ann := b.recipient("ann")
-	b.post("/notices/recipient", "zone", "Europe/Berlin", "seen", seen(ann), "name", "ann", "target", "pager", "muted_until", "2035-05-01T11:00:00").
+	b.post("/notices/recipient", "seen", seen(b.recipient("ann")), "name", "ann", "target", "pager").
 		wants(t, http.StatusOK, "The recipient ann is updated.")
-	if got := b.recipient("ann"); got.Target != "pager" || got.Email != "" || !got.MutedUntil.Equal(*ann.MutedUntil) {
+	if got := b.recipient("ann"); got.Target != "pager" || got.Email != "" {
 		t.Errorf("recipient %+v", got)
 	}
 	b.post("/notices/recipient/remove", "seen", seen(bob), "name", "bob").wants(t, http.StatusOK, "Remove the recipient bob?")

@@ -10,8 +10,7 @@ type Notice struct {
 	Rule string `json:"rule,omitempty"`
 	// Recipient is the name of the recipient. It is required.
 	Recipient string `json:"recipient"`
-	// Test says that this notice tells nothing but that notices arrive. It is sent in quiet hours and to a muted
-	// recipient, too.
+	// Test says that this notice tells nothing but that notices arrive.
 	Test bool `json:"test,omitempty"`
 }
 

@@ -42,15 +42,6 @@ const (
 	maxValues = 100
 )
 
-// Quiet are the hours of each day in which no notice is sent. What happens in them is told at their end.
-type Quiet struct {
-	// From and To are local times, such as 22:00. If To is before From, it is on the next day.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Zone is an IANA time zone, such as Europe/Berlin.
-	Zone string `json:"zone"`
-}
-
 // Rule says which causes make a notice, and who gets it. Name, Events and Recipients are required.
 type Rule struct {
 	// Name has 1 to 63 letters, digits or _.-.
@@ -71,8 +62,6 @@ type Rule struct {
 	// After is how long something lasts before it is late, missed or unsuccessful. It is 1 s to 366 days, in whole
 	// seconds. Default (0): 5 minutes.
 	After time.Duration
-	// Quiet are the quiet hours of the rule. Default (nil): none.
-	Quiet *Quiet
 	// WithoutDetails leaves the errors of tasks out of the text.
 	WithoutDetails bool
 	// Disabled keeps the rule from making notices.
@@ -93,7 +82,6 @@ type ruleJSON struct {
 	Recipients    []string `json:"recipients"`
 	DigestSeconds *int64   `json:"digest_seconds"` // null: at once
 	AfterSeconds  int64    `json:"after_seconds"`
-	Quiet         *Quiet   `json:"quiet,omitempty"`
 	Details       bool     `json:"details"`
 	Enabled       bool     `json:"enabled"`
 	DeclaredBy    string   `json:"declared_by,omitempty"`
@@ -104,7 +92,7 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 	r = r.withDefaults()
 	text := ruleJSON{
 		Name: r.Name, Events: r.Events, Types: r.Types, Queues: r.Queues, Tenants: r.Tenants, Entities: r.Entities,
-		Recurring: r.Recurring, Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second), Quiet: r.Quiet,
+		Recurring: r.Recurring, Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second),
 		Details: !r.WithoutDetails, Enabled: !r.Disabled, DeclaredBy: r.DeclaredBy,
 	}
 	if r.Digest != AtOnce {
@@ -123,7 +111,7 @@ func (r *Rule) UnmarshalJSON(encoded []byte) error {
 		Name: text.Name, Events: text.Events, Types: text.Types, Queues: text.Queues, Tenants: text.Tenants,
 		Entities: text.Entities, Recurring: text.Recurring,
 		Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
-		Digest: AtOnce, Quiet: text.Quiet, WithoutDetails: !text.Details, Disabled: !text.Enabled,
+		Digest: AtOnce, WithoutDetails: !text.Details, Disabled: !text.Enabled,
 		DeclaredBy: text.DeclaredBy,
 	}
 	if text.DigestSeconds != nil {
@@ -149,7 +137,7 @@ func invalid(format string, args ...any) error {
 }
 
 // Check returns an error that wraps store.ErrInvalid and names the first field that breaks a rule. Only Postgres knows
-// the recipients and the time zones, so Set checks these.
+// the recipients, so Set checks these.
 func (r Rule) Check() error {
 	r = r.withDefaults()
 	switch {
@@ -187,7 +175,7 @@ func (r Rule) Check() error {
 			return invalid("%s must have at most %d values, and none that is empty", field, maxValues)
 		}
 	}
-	return r.Quiet.check()
+	return nil
 }
 
 func isWholeSeconds(d, most time.Duration) bool {
@@ -211,22 +199,6 @@ func checkEvents(events []Event) error {
 	return nil
 }
 
-func (q *Quiet) check() error {
-	if q == nil {
-		return nil
-	}
-	from, errFrom := time.Parse("15:04", q.From)
-	to, errTo := time.Parse("15:04", q.To)
-	switch {
-	case errFrom != nil || errTo != nil || from.Equal(to):
-		return invalid("quiet hours must be from one time of the day to another, such as 22:00 and 07:00, got %.20q "+
-			"and %.20q", q.From, q.To)
-	case q.Zone == "":
-		return invalid("quiet hours need a zone, such as Europe/Berlin")
-	}
-	return nil
-}
-
 // Recipient is who gets notices. Name is required, and either Email or Target.
 type Recipient struct {
 	// Name has 1 to 63 letters, digits or _.-.
@@ -237,11 +209,6 @@ type Recipient struct {
 	Target string `json:"target,omitempty"`
 	// Events are those that the recipient wants to be told. Default (none): all those of the rules.
 	Events []Event `json:"events,omitempty"`
-	// MutedUntil is when the recipient wants to be told again. What happens before is not told later. Default (nil):
-	// now.
-	MutedUntil *time.Time `json:"muted_until,omitempty"`
-	// Quiet are the quiet hours of the recipient. Default (nil): those of the rule.
-	Quiet *Quiet `json:"quiet,omitempty"`
 }
 
 // Check is Rule.Check for a recipient.
@@ -255,8 +222,5 @@ func (r Recipient) Check() error {
 		return invalid("target must be 1 to 63 letters, digits or _.-, the name of a target of the nodes' "+
 			"configuration, got %.100q", r.Target)
 	}
-	if err := checkEvents(r.Events); err != nil {
-		return err
-	}
-	return r.Quiet.check()
+	return checkEvents(r.Events)
 }

@@ -55,22 +55,19 @@ HAVING count(*) > 0`
 
 const setRuleSQL = `
 WITH given AS MATERIALIZED (
-    SELECT g.*, g.quiet ->> 'from' AS quiet_from, g.quiet ->> 'to' AS quiet_to, g.quiet ->> 'zone' AS quiet_zone
-    FROM jsonb_to_record($1::text::jsonb) AS g (name text, events text[], types text[], queues text[], tenants text[],
-        entities text[], recurring text[], recipients text[], digest_seconds float8, after_seconds float8,
-        quiet jsonb, details boolean, enabled boolean, declared_by text)
+    SELECT * FROM jsonb_to_record($1::text::jsonb) AS g (name text, events text[], types text[], queues text[],
+        tenants text[], entities text[], recurring text[], recipients text[], digest_seconds float8,
+        after_seconds float8, details boolean, enabled boolean, declared_by text)
 ), written AS (
     INSERT INTO tasktable.notice_rules AS r (name, events, types, queues, tenants, entities, recurring, digest,
-        after, quiet_from, quiet_to, quiet_zone, details, enabled, declared_by)
+        after, details, enabled, declared_by)
     SELECT g.name, g.events, g.types, g.queues, g.tenants, g.entities, g.recurring,
-        make_interval(secs => g.digest_seconds),
-        make_interval(secs => g.after_seconds), g.quiet_from::time, g.quiet_to::time, g.quiet_zone, g.details,
-        g.enabled, g.declared_by
+        make_interval(secs => g.digest_seconds), make_interval(secs => g.after_seconds), g.details, g.enabled,
+        g.declared_by
     FROM given AS g
-    ON CONFLICT (name) DO UPDATE SET (events, types, queues, tenants, entities, recurring, digest, after, quiet_from,
-        quiet_to, quiet_zone, details, enabled) = (excluded.events, excluded.types, excluded.queues, excluded.tenants,
-        excluded.entities, excluded.recurring, excluded.digest, excluded.after, excluded.quiet_from, excluded.quiet_to,
-        excluded.quiet_zone, excluded.details, excluded.enabled)
+    ON CONFLICT (name) DO UPDATE SET (events, types, queues, tenants, entities, recurring, digest, after, details,
+        enabled) = (excluded.events, excluded.types, excluded.queues, excluded.tenants, excluded.entities,
+        excluded.recurring, excluded.digest, excluded.after, excluded.details, excluded.enabled)
     WHERE r.declared_by IS NOT DISTINCT FROM excluded.declared_by
     RETURNING r.name, CASE WHEN r.xmax = 0 THEN 'created' ELSE 'updated' END AS outcome
 ), removed AS (
@@ -151,9 +148,7 @@ SELECT jsonb_build_object('name', r.name, 'events', r.events, 'types', r.types, 
     'digest_seconds', extract(epoch FROM r.digest)::bigint,
     'after_seconds', extract(epoch FROM r.after)::bigint, 'details', r.details, 'enabled', r.enabled,
     'declared_by', r.declared_by, 'recipients', (SELECT coalesce(jsonb_agg(m.recipient ORDER BY m.recipient), '[]')
-        FROM tasktable.notice_rule_recipients AS m WHERE m.rule = r.name),
-    'quiet', CASE WHEN r.quiet_zone IS NOT NULL THEN jsonb_build_object('from', to_char(r.quiet_from, 'HH24:MI'),
-        'to', to_char(r.quiet_to, 'HH24:MI'), 'zone', r.quiet_zone) END)::text AS value
+        FROM tasktable.notice_rule_recipients AS m WHERE m.rule = r.name))::text AS value
 FROM tasktable.notice_rules AS r ORDER BY r.name`
 
 // List returns the rules, sorted by name.
@@ -185,15 +180,10 @@ func (r *Rules) Remove(ctx context.Context, db store.DB, name string) error {
 
 const setRecipientSQL = `
 WITH written AS (
-    INSERT INTO tasktable.notice_recipients AS p (name, email, target, events, muted_until, quiet_from, quiet_to,
-        quiet_zone)
-    SELECT g.name, g.email, g.target, g.events, g.muted_until, (g.quiet ->> 'from')::time, (g.quiet ->> 'to')::time,
-        g.quiet ->> 'zone'
-    FROM jsonb_to_record($1::text::jsonb) AS g (name text, email text, target text, events text[],
-        muted_until timestamptz, quiet jsonb)
-    ON CONFLICT (name) DO UPDATE SET (email, target, events, muted_until, quiet_from, quiet_to, quiet_zone)
-        = (excluded.email, excluded.target, excluded.events, excluded.muted_until, excluded.quiet_from,
-        excluded.quiet_to, excluded.quiet_zone)
+    INSERT INTO tasktable.notice_recipients AS p (name, email, target, events)
+    SELECT g.name, g.email, g.target, g.events
+    FROM jsonb_to_record($1::text::jsonb) AS g (name text, email text, target text, events text[])
+    ON CONFLICT (name) DO UPDATE SET (email, target, events) = (excluded.email, excluded.target, excluded.events)
     RETURNING p.xmax = 0 AS created
 )
 SELECT CASE WHEN w.created THEN 'created' ELSE 'updated' END AS value FROM written AS w`
@@ -216,10 +206,7 @@ func (r *Rules) SetRecipient(ctx context.Context, db store.DB, recipient Recipie
 }
 
 const listRecipientsSQL = `
-SELECT jsonb_build_object('name', p.name, 'email', p.email, 'target', p.target, 'events', p.events,
-    'muted_until', p.muted_until, 'quiet', CASE WHEN p.quiet_zone IS NOT NULL THEN jsonb_build_object(
-        'from', to_char(p.quiet_from, 'HH24:MI'), 'to', to_char(p.quiet_to, 'HH24:MI'), 'zone', p.quiet_zone)
-            END)::text AS value
+SELECT jsonb_build_object('name', p.name, 'email', p.email, 'target', p.target, 'events', p.events)::text AS value
 FROM tasktable.notice_recipients AS p ORDER BY p.name`
 
 // Recipients returns the recipients, sorted by name.

@@ -20,10 +20,8 @@ func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 func TestRulesAreReadAsWritten(t *testing.T) {
 	t.Parallel()
 	pool, all := storetest.Pool(t), rules.New(rules.Config{})
-	until := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
 	recipients := []rules.Recipient{
-		{Name: "ann", Email: "ann@example.org", Events: []rules.Event{rules.Failed}, MutedUntil: &until,
-			Quiet: &rules.Quiet{From: "22:00", To: "07:30", Zone: "Europe/Berlin"}},
+		{Name: "ann", Email: "ann@example.org", Events: []rules.Event{rules.Failed}},
 		{Name: "ops", Target: "pager"},
 	}
 	for _, one := range recipients {
@@ -36,7 +34,7 @@ func TestRulesAreReadAsWritten(t *testing.T) {
 	given := []rules.Rule{
 		{Name: "all", Events: rules.Events(), Types: []string{"A1", "B1"}, Queues: []string{"mail"}, Tenants: []string{"acme"},
 			Entities: []string{"order:7"}, Recipients: []string{"ann", "ops"}, Digest: time.Hour, After: 26 * time.Hour,
-			Quiet: &rules.Quiet{From: "12:00", To: "13:00", Zone: "UTC"}, WithoutDetails: true, Disabled: true},
+			WithoutDetails: true, Disabled: true},
 		{Name: "least", Events: []rules.Event{rules.Lost}, Recipients: []string{"ops"}, Digest: rules.AtOnce,
 			After: rules.DefaultAfter},
 	}
@@ -56,11 +54,6 @@ func TestRulesAreReadAsWritten(t *testing.T) {
 		t.Errorf("rules %+v, %v", got, err)
 	}
 	read, err := all.Recipients(t.Context(), pool)
-	for i := range read {
-		if read[i].MutedUntil != nil {
-			read[i].MutedUntil = new(read[i].MutedUntil.UTC())
-		}
-	}
 	if err != nil || !reflect.DeepEqual(read, recipients) {
 		t.Errorf("recipients %+v, %v", read, err)
 	}
@@ -83,25 +76,20 @@ func TestABadRuleIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(r *rules.Rule){
-		"name must be 1 to 63 letters":        func(r *rules.Rule) { r.Name = "a/b" },
-		"events must have one or more of":     func(r *rules.Rule) { r.Events = nil },
-		"events must be of failed, expired":   func(r *rules.Rule) { r.Events = []rules.Event{"dead"} },
-		"recipients must have one or more":    func(r *rules.Rule) { r.Recipients = nil },
-		"one of them is empty":                func(r *rules.Rule) { r.Recipients = []string{"ops", ""} },
-		"there is no nobody":                  func(r *rules.Rule) { r.Recipients = []string{"nobody"} },
-		"types: ":                             func(r *rules.Rule) { r.Types = []string{"a b"} },
-		"queues: ":                            func(r *rules.Rule) { r.Queues = []string{"A"} },
-		"tenants must have at most 100":       func(r *rules.Rule) { r.Tenants = []string{""} },
-		"tenant_id must be 1 to 512 bytes":    func(r *rules.Rule) { r.Tenants = []string{"a\nb"} },
-		"entity must be 1 to 512 bytes":       func(r *rules.Rule) { r.Entities = []string{strings.Repeat("e", 513)} },
-		"digest must be whole seconds":        func(r *rules.Rule) { r.Digest = time.Millisecond },
-		"digest must be whole seconds from":   func(r *rules.Rule) { r.Digest = 169 * time.Hour },
-		"after must be whole seconds":         func(r *rules.Rule) { r.After = -time.Second },
-		"quiet hours must be from one time":   func(r *rules.Rule) { r.Quiet = &rules.Quiet{From: "7", To: "8", Zone: "UTC"} },
-		"quiet hours must be from":            func(r *rules.Rule) { r.Quiet = &rules.Quiet{From: "07:00", To: "07:00", Zone: "UTC"} },
-		"quiet hours need a zone":             func(r *rules.Rule) { r.Quiet = &rules.Quiet{From: "07:00", To: "08:00"} },
-		"quiet_zone must be an IANA zone":     func(r *rules.Rule) { r.Quiet = &rules.Quiet{From: "07:00", To: "08:00", Zone: "Mars"} },
-		"quiet_zone must be an IANA zone tha": func(r *rules.Rule) { r.Quiet = &rules.Quiet{From: "07:00", To: "08:00", Zone: "XYZ+3"} },
+		"name must be 1 to 63 letters":      func(r *rules.Rule) { r.Name = "a/b" },
+		"events must have one or more of":   func(r *rules.Rule) { r.Events = nil },
+		"events must be of failed, expired": func(r *rules.Rule) { r.Events = []rules.Event{"dead"} },
+		"recipients must have one or more":  func(r *rules.Rule) { r.Recipients = nil },
+		"one of them is empty":              func(r *rules.Rule) { r.Recipients = []string{"ops", ""} },
+		"there is no nobody":                func(r *rules.Rule) { r.Recipients = []string{"nobody"} },
+		"types: ":                           func(r *rules.Rule) { r.Types = []string{"a b"} },
+		"queues: ":                          func(r *rules.Rule) { r.Queues = []string{"A"} },
+		"tenants must have at most 100":     func(r *rules.Rule) { r.Tenants = []string{""} },
+		"tenant_id must be 1 to 512 bytes":  func(r *rules.Rule) { r.Tenants = []string{"a\nb"} },
+		"entity must be 1 to 512 bytes":     func(r *rules.Rule) { r.Entities = []string{strings.Repeat("e", 513)} },
+		"digest must be whole seconds":      func(r *rules.Rule) { r.Digest = time.Millisecond },
+		"digest must be whole seconds from": func(r *rules.Rule) { r.Digest = 169 * time.Hour },
+		"after must be whole seconds":       func(r *rules.Rule) { r.After = -time.Second },
 	} {
 		rule := rules.Rule{Name: "dead", Events: []rules.Event{rules.Failed}, Recipients: []string{"ops"}}
 		change(&rule)
@@ -110,13 +98,12 @@ func TestABadRuleIsRefused(t *testing.T) {
 		}
 	}
 	for want, one := range map[string]rules.Recipient{
-		"name must be 1 to 63 letters":       {Name: "", Target: "ops"},
-		"must have either an email":          {Name: "a"},
-		"must have either an email or a":     {Name: "a", Email: "a@b", Target: "ops"},
-		"target must be 1 to 63 letters":     {Name: "a", Target: "https://example.org/secret"},
-		"email must be one address":          {Name: "a", Email: "a@b, c@d"},
-		"events must be of failed":           {Name: "a", Email: "a@b", Events: []rules.Event{"x"}},
-		"quiet hours need a zone, such as E": {Name: "a", Email: "a@b", Quiet: &rules.Quiet{From: "07:00", To: "08:00"}},
+		"name must be 1 to 63 letters":   {Name: "", Target: "ops"},
+		"must have either an email":      {Name: "a"},
+		"must have either an email or a": {Name: "a", Email: "a@b", Target: "ops"},
+		"target must be 1 to 63 letters": {Name: "a", Target: "https://example.org/secret"},
+		"email must be one address":      {Name: "a", Email: "a@b, c@d"},
+		"events must be of failed":       {Name: "a", Email: "a@b", Events: []rules.Event{"x"}},
 	} {
 		if _, err := all.SetRecipient(t.Context(), pool, one); !errors.Is(err, store.ErrInvalid) ||
 			!strings.Contains(err.Error(), want) {

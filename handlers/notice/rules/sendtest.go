@@ -13,8 +13,8 @@ import (
 const testRetention = 24 * time.Hour
 
 // SendTest schedules a notice that tells a recipient nothing but that notices arrive. A node sends it before all other
-// tasks, also in quiet hours. It expires if no node has sent it within the given time. The receipt has the id of its
-// task, whose status and message tell how it ended. The error wraps ErrUnknown if there is no such recipient.
+// tasks. It expires if no node has sent it within the given time. The receipt has the id of its task, whose status and
+// message tell how it ended. The error wraps ErrUnknown if there is no such recipient.
 func (r *Rules) SendTest(
 	ctx context.Context, db store.DB, tasks *store.Store, recipient string, within time.Duration,
 ) (store.Receipt, error) {
