@@ -43,10 +43,10 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 		if _, err := tx.Exec(t.Context(), `INSERT INTO public.parcels VALUES ($1)`, name); err != nil {
 			t.Fatal(err)
 		}
-		holds := []taskdb.Claim{hold}
-		if leases, err := b.Extend(t.Context(), b.Pool, holds, time.Minute, nil); err != nil || len(leases) != 1 {
-			t.Errorf("%s: leases %v: %v", name, leases, err)
+		if _, extended, err := b.Extend(t.Context(), b.Pool, hold, time.Minute, nil); err != nil || !extended {
+			t.Errorf("%s: extended %t: %v", name, extended, err)
 		}
+		holds := []taskdb.Claim{hold}
 		started, err := b.Start(t.Context(), b.Pool, 7, holds, []time.Time{enginetest.Noon})
 		if err != nil || len(started) != 1 {
 			t.Errorf("%s: started %v: %v", name, started, err)

@@ -136,44 +136,30 @@ func (s Queries) Gate(
 	return byFence, nil
 }
 
-// extendSQL makes leases longer. It skips a row that an application has locked. Such a task keeps the lease that it
-// has. No lease gets shorter.
+// extendSQL makes a lease longer, and never shorter. If an application has locked the row, the task keeps the lease
+// that it has.
 const extendSQL = `
 UPDATE tasktable.scheduled_tasks AS t
 SET lease_expires_at = greatest(t.lease_expires_at,
     clock_timestamp() + $3::interval + coalesce($4::interval,
     least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')))
 WHERE t.ctid = ANY (ARRAY(
-    SELECT held.ctid
-    FROM unnest($1::text[], $2::bigint[]) AS asked (id, fence)
-    CROSS JOIN LATERAL (
-        SELECT t.ctid FROM tasktable.scheduled_tasks AS t
-        WHERE t.id = asked.id AND t.fence = asked.fence
-        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
-    ) AS held))
-RETURNING t.fence, date_part('epoch', t.lease_expires_at - clock_timestamp()) AS lease`
+    SELECT t.ctid FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = $1::text AND t.fence = $2::bigint
+    LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING date_part('epoch', t.lease_expires_at - clock_timestamp())`
 
-type extended struct {
-	Fence int64
-	Lease float64
-}
-
-// Extend makes the leases of holds last for at least allowance + d from now. d nil means the task's expected
-// execution time. Extend returns the new leases, from now, by fence. It leaves out the leases that it could not
-// extend.
+// Extend makes a lease last for at least allowance + d from now. d nil means the task's expected execution time. It
+// returns how long the lease lasts from now. done is false if the claim is gone, or its row locked.
 func (s Queries) Extend(
-	ctx context.Context, q pg.DB, holds []Claim, allowance time.Duration, d *time.Duration,
-) (map[int64]time.Duration, error) {
-	done, err := pg.CollectRows[extended](ctx, q, fmt.Sprintf("extend %d leases", len(holds)),
-		s.Schema.SQL(extendSQL), idsOf(holds), fencesOf(holds), allowance, d)
-	if err != nil {
-		return nil, err
+	ctx context.Context, q pg.DB, claim Claim, allowance time.Duration, d *time.Duration,
+) (lease time.Duration, done bool, err error) {
+	left, err := pg.CollectColumn[float64](ctx, q, "extend the lease of task "+claim.ID,
+		s.Schema.SQL(extendSQL), claim.ID, claim.Fence, allowance, d)
+	if err != nil || len(left) == 0 {
+		return 0, false, err
 	}
-	leases := make(map[int64]time.Duration, len(done))
-	for _, e := range done {
-		leases[e.Fence] = time.Duration(e.Lease * float64(time.Second))
-	}
-	return leases, nil
+	return time.Duration(left[0] * float64(time.Second)), true, nil
 }
 
 // The worker asks recheckSQL each second for the holds that run or wait: whether they are still held,

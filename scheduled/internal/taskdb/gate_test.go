@@ -231,17 +231,13 @@ func TestExtend(t *testing.T) {
 	holds := b.Take(time.Now())
 	extend := func(allowance time.Duration, d *time.Duration, ids ...string) map[string]time.Duration {
 		t.Helper()
-		var asked []taskdb.Claim
-		for _, id := range ids {
-			asked = append(asked, holds[id])
-		}
-		leases, err := b.Extend(t.Context(), b.Pool, asked, allowance, d)
-		if err != nil {
-			t.Fatal(err)
-		}
 		byID := map[string]time.Duration{}
-		for id, h := range holds {
-			if lease, ok := leases[h.Fence]; ok {
+		for _, id := range ids {
+			lease, done, err := b.Extend(t.Context(), b.Pool, holds[id], allowance, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if done {
 				byID[id] = lease.Round(time.Second) // by the real clock
 			}
 		}

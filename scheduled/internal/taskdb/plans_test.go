@@ -243,7 +243,7 @@ func (b *bench) hotStatements() []hotStatement {
 	add("peek", lanes*planMost+lanes, func(r *recorder) { _, _ = b.Peek(ctx, r, nil, time.Second, peeks) })
 	add("gate", planHolds, func(r *recorder) { _, _ = b.Gate(ctx, r, nil, holds, true) })
 	add("recheck", planHolds, func(r *recorder) { _, _ = b.Recheck(ctx, r, holds) })
-	add("extend", 2*planHolds, func(r *recorder) { _, _ = b.Extend(ctx, r, holds, time.Minute, nil) })
+	add("extend", 2, func(r *recorder) { _, _, _ = b.Extend(ctx, r, holds[0], time.Minute, nil) })
 	add("complete", planHolds, func(r *recorder) { _, _ = b.Complete(ctx, r, nil, new(int64(7)), done) })
 	add("settle", 2*planHolds, func(r *recorder) { _, _ = b.Settle(ctx, r, nil, new(int64(7)), done) })
 	add("again", 2*planHolds, func(r *recorder) { _, _ = b.Again(ctx, r, nil, new(int64(7)), agains) })

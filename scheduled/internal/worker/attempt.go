@@ -84,19 +84,16 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
 		return nil, "this node has no handler for type " + answer.Type
 	}
-	leaseEnd, why := j.leaseFor(r, answer, asked)
-	if why == "" {
-		why = j.halted() // the node may have become quiet, or begun to stop, while the gate was asked
-	}
-	if why == "" && !j.config.Alive() {
-		why = "the node lost touch with the database"
-	}
-	if why != "" {
+	if why = j.halted(); why != "" { // the node may have become quiet, or begun to stop, while the gate was asked
 		return nil, why
 	}
+	if !j.config.Alive() {
+		return nil, "the node lost touch with the database"
+	}
 	e := answer.Execution(r.Claim)
+	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd)
-	lease.expected = expectedOf(answer)
+	lease.expected = time.Duration(answer.Expected * float64(time.Second))
 	a = &attempt{job: j, run: r, variant: variant, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
 	e.WithExtend(func(_ context.Context, d time.Duration) error {
 		return a.extend(new(min(d, store.MaxExpectedExecutionTime)))
@@ -133,7 +130,7 @@ func (a *attempt) perform(done chan<- result) {
 		if a.variant.Backoff != nil {
 			backoff = a.variant.Backoff
 		}
-		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, causeOf(a.lease), outcome.Safely(backoff))
+		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, context.Cause(a.lease), outcome.Safely(backoff))
 		outcome.EncodeIfDead(a.lease, a.config.Codec, &ended.Settlement)
 		traced := ended.Outcome
 		//nolint:errorlint // a handler's error may panic when it is asked
@@ -145,11 +142,11 @@ func (a *attempt) perform(done chan<- result) {
 	})
 }
 
-// call calls the handler. If the answer of the gate is too old by now, for whatever reason, it asks the gate once more
-// before: the question was slow, the lease had to be extended, the codec has asked a slow service for its key, or the
-// transaction has waited for a connection.
+// call calls the handler. If the answer of the gate is too old by now, it asks the gate once more before: the question
+// was slow, the codec has asked a slow service for its key, or the transaction has waited for a connection. It does so
+// too if the task has waited for so long that its lease is too short for the handler.
 func (a *attempt) call(ctx context.Context, db pg.DB, handler handlers.Handler) error {
-	if a.stale(a.asked) {
+	if a.stale(a.asked) || a.lease.short() {
 		if err := a.gateAgain(ctx, db); err != nil {
 			return err
 		}

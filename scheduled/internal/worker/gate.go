@@ -175,11 +175,11 @@ const gateTries = 100
 
 // gateAgain asks the gate once more, as the last step before the handler, because the first answer has become stale. It
 // asks in the handler's own transaction, or on the engine's pool if the handler takes no transaction. It asks again
-// until an answer is young enough and the lease is long enough, up to gateTries times. It returns a refusal if the
-// handler may not be called.
+// until an answer is young enough, up to gateTries times. If the lease is too short by now, it extends it. It returns a
+// refusal if the handler may not be called.
 func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 	for range gateTries {
-		if a.lease.short(gateValid) { // the wait must not take time from the handler
+		if a.lease.short() { // the wait must not take time from the handler
 			if err := a.extend(nil); err != nil {
 				return notReady(err)
 			}
@@ -203,7 +203,7 @@ func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 		if why := a.halted(); why != "" { // the node may have begun to stop meanwhile
 			return &refusal{taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}}
 		}
-		if !a.stale(asked) && !a.lease.short(0) {
+		if !a.stale(asked) {
 			a.execution.StartedAt = answer.Now
 			return nil
 		}

@@ -17,9 +17,12 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// attemptOf is an attempt without a context.
+// attemptOf is an attempt with an hour's time.
 func attemptOf(claim taskdb.Claim, e *handlers.Execution, w *Worker) *attempt {
-	return &attempt{job: &job{Worker: w}, run: &run{Claim: claim}, execution: e}
+	end := time.Now().Add(time.Hour)
+	return &attempt{
+		job: &job{Worker: w}, run: &run{Claim: claim}, execution: e, lease: withLease(context.Background(), end, end),
+	}
 }
 
 // The gate that is asked again in the handler's transaction judges by the time at which it is asked, not by that at
@@ -128,7 +131,8 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
-	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || lease.short(-gateValid) {
+	deadline, _ := lease.Deadline()
+	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || time.Until(deadline) < expected {
 		t.Errorf("it begins at %s, and its lease ends at %s, %v", e.StartedAt, row.LeaseExpiresAt, err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -84,14 +83,11 @@ func (l *leaseContext) startTime() {
 	}
 }
 
-// short reports whether the time left is less than the handler is expected to take and `more`. A nil context has time.
-func (l *leaseContext) short(more time.Duration) bool {
-	if l == nil {
-		return false
-	}
+// short reports whether the time left is less than the handler is expected to take, and its start may take.
+func (l *leaseContext) short() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Until(l.deadline) < l.expected+more
+	return time.Until(l.deadline) < l.expected+gateValid
 }
 
 // leaseEnd is the time at which the lease ends. It may move later.
@@ -107,59 +103,26 @@ func (l *leaseContext) close() {
 	l.cancel(context.Canceled)
 }
 
-// expectedOf is how long the handler may take.
-func expectedOf(answer taskdb.GateAnswer) time.Duration {
-	return time.Duration(answer.Expected * float64(time.Second))
-}
-
-// leaseFor returns the end of the attempt's lease. The lease must outlive the handler's time by a margin. If the task
-// has waited so long that the lease is too short, leaseFor extends it. Nobody has to renew it before, because a task
-// waits for maxStint at most, and a claim does not end with its lease while its node lives. If the extension fails, why
-// gives the reason, and the task must not start.
-func (j *job) leaseFor(r *run, answer taskdb.GateAnswer, asked time.Time) (end time.Time, why string) {
-	end = asked.Add(time.Duration(answer.Lease * float64(time.Second)))
-	if needed := expectedOf(answer) + j.leaseMargin() + gateValid; time.Until(end) >= needed {
-		return end, ""
-	}
-	asked = time.Now()
-	lease, err := j.extendLease(r.Claim, nil)
-	if err != nil {
-		return end, sanitize.Text("its lease is too short: " + err.Error())
-	}
-	return asked.Add(lease), ""
-}
-
 // leaseMargin is how long the lease outlives the handler's context, so that the outcome of a handler that obeys its
 // context is recorded before the claim counts as lost. It is at most half of the start allowance, because the task
 // needs the other half to wait for its start.
 func (w *Worker) leaseMargin() time.Duration { return min(5*time.Second, w.config.StartAllowance/2) }
 
-// extendLease makes a lease last for at least d and the start allowance. If d is nil, it uses the time that the task is
-// expected to run. It returns how long the lease lasts from when the node asked, or longer.
-func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
-	defer cancel()
-	leases, err := w.config.Statements.Extend(
-		ctx, w.config.EnginePool, []taskdb.Claim{claim}, w.config.StartAllowance, d)
-	if err != nil {
-		return 0, err
-	}
-	lease, done := leases[claim.Fence]
-	if !done {
-		return 0, fmt.Errorf("extend task %s: %w, or its row is locked", claim.ID, handlers.ErrLeaseLost)
-	}
-	return lease, nil
-}
-
 // extend makes the handler's context last for at least d from now, and the lease longer than that by the start
 // allowance. If d is nil, it uses the time that the task is expected to run.
 func (a *attempt) extend(d *time.Duration) error {
-	cause := causeOf(a.lease)
+	cause := context.Cause(a.lease)
 	if cause == nil {
+		ctx, cancel := context.WithTimeout(a.settling, session.AnswerLimit)
+		defer cancel()
 		asked := time.Now()
-		lease, err := a.extendLease(a.run.Claim, d)
+		lease, done, err := a.config.Statements.Extend(
+			ctx, a.config.EnginePool, a.run.Claim, a.config.StartAllowance, d)
 		if err != nil {
 			return err
+		}
+		if !done {
+			return fmt.Errorf("extend task %s: %w, or its row is locked", a.run.ID, handlers.ErrLeaseLost)
 		}
 		deadline := asked.Add(lease - a.leaseMargin())
 		if d != nil {
@@ -168,7 +131,7 @@ func (a *attempt) extend(d *time.Duration) error {
 		if a.lease.extend(deadline, asked.Add(lease)) {
 			return nil
 		}
-		cause = causeOf(a.lease) // the context ended while the database answered
+		cause = context.Cause(a.lease) // the context ended while the database answered
 	}
 	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
 }

@@ -26,14 +26,14 @@ func TestLeaseContext(t *testing.T) {
 			t.Errorf("the lease ends at %s", end)
 		}
 		time.Sleep(60 * time.Second)
-		if ctx.Err() != nil || causeOf(ctx) != nil {
+		if ctx.Err() != nil || context.Cause(ctx) != nil {
 			t.Errorf("ended after %s: %v", time.Since(begin), context.Cause(ctx))
 		}
 		if deadline, _ := ctx.Deadline(); !deadline.Equal(begin.Add(2 * time.Minute)) {
 			t.Errorf("deadline %s", deadline)
 		}
 		<-ctx.Done()
-		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(causeOf(ctx), handlers.ErrDeadline) {
+		if took := time.Since(begin); took != 2*time.Minute || !errors.Is(context.Cause(ctx), handlers.ErrDeadline) {
 			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
 		}
 		if ctx.extend(time.Now().Add(time.Hour), time.Now().Add(time.Hour)) || ctx.Err() == nil {
@@ -51,13 +51,13 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 		closed := withLease(parent, time.Now().Add(time.Second), time.Now().Add(time.Second))
 		past := withLease(parent, time.Now().Add(-time.Second), time.Now().Add(-time.Second))
 		<-past.Done()
-		if !errors.Is(causeOf(past), handlers.ErrDeadline) {
-			t.Errorf("a lease that is over: %v", causeOf(past))
+		if !errors.Is(context.Cause(past), handlers.ErrDeadline) {
+			t.Errorf("a lease that is over: %v", context.Cause(past))
 		}
 		closed.close()
 		time.Sleep(2 * time.Second)
-		if !errors.Is(causeOf(closed), context.Canceled) {
-			t.Errorf("closed: %v", causeOf(closed))
+		if !errors.Is(context.Cause(closed), context.Canceled) {
+			t.Errorf("closed: %v", context.Cause(closed))
 		}
 		cancelled.cancel(handlers.ErrCancelled)
 		end(handlers.ErrInterrupted)
@@ -65,8 +65,8 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 		for ctx, want := range map[*leaseContext]error{
 			interrupted: handlers.ErrInterrupted, cancelled: handlers.ErrCancelled,
 		} {
-			if !errors.Is(causeOf(ctx), want) {
-				t.Errorf("%v, want %v", causeOf(ctx), want)
+			if !errors.Is(context.Cause(ctx), want) {
+				t.Errorf("%v, want %v", context.Cause(ctx), want)
 			}
 			ctx.close()
 		}

@@ -115,11 +115,3 @@ func (w *Worker) Count() int { return len(w.inHand(0)) }
 func (w *Worker) Usage() (slots, types map[string]metrics.Usage, places metrics.Usage) {
 	return w.slots.Usage(), w.typeSlots.Usage(), w.txSlots.Usage()[""]
 }
-
-// causeOf returns the reason for which a handler's context ended, or nil if it has not ended.
-func causeOf(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
-}
