@@ -37,7 +37,8 @@ type Request struct {
 type Place struct {
 	Slots *Slots
 	Queue string // or another name by which Slots has it
-	What  string // such as "a slot"
+	One   string // of these, for people, such as "a slot"
+	All   string // of these, for people, such as "all slots of queue default"
 }
 
 // Has reports whether the request has got its slot.
@@ -104,6 +105,14 @@ func (s *Slots) grant() {
 		s.used++
 		close(r.Granted)
 	}
+}
+
+// Size is how many slots a queue may use. Shared slots serve all queues.
+func (s *Slots) Size(name string) int {
+	if s.shared {
+		return s.total
+	}
+	return s.queues[name].size
 }
 
 // Waiting is how many requests of a queue wait for a slot.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
@@ -28,12 +29,12 @@ type StrayJob struct {
 // LookAtPool asks two things in one round trip: whether the server takes writes, and which jobs River runs on this
 // node although the node has not received them.
 func (s Queries) LookAtPool(
-	ctx context.Context, conn *pgx.Conn, number int64, inHand []int64,
+	ctx context.Context, pool *pgxpool.Pool, number int64, inHand []int64,
 ) (strays []StrayJob, err error) {
 	var batch pgx.Batch
 	batch.Queue(pg.ReadOnlySQL)
 	batch.Queue(s.Schema.SQL(strayJobsSQL), ClientID(number), inHand)
-	results := conn.SendBatch(ctx, &batch)
+	results := pool.SendBatch(ctx, &batch)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	if err := pg.RefuseReadOnly(results.QueryRow()); err != nil {
 		return nil, err

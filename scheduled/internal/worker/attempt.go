@@ -62,7 +62,7 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 		b.serving.Go(rest.serve)
 		ended = <-done
 	}
-	b.hung.returns(r)
+	b.returns(r)
 	if ended.refused != nil {
 		b.refuse(r, ended.refused.GateAnswer)
 		return
@@ -89,6 +89,9 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	}
 	if !j.config.Alive() {
 		return nil, "the node lost touch with the database"
+	}
+	if r.decided.Swap(true) {
+		return nil, "edited or cancelled before it started"
 	}
 	e := answer.Execution(r.Claim)
 	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))

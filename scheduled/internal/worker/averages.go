@@ -3,12 +3,12 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
 // averages has, for each type, the moving average of how long its handlers run on this node, and about how large its
@@ -83,31 +83,14 @@ func (a *averages) measured() map[string]time.Duration {
 	return found
 }
 
-// publisher writes into this node's row how long its handlers run. The leader uses these averages to size batches,
-// and may be a node that does not run these types. An idle node writes nothing.
-type publisher struct {
-	config   Config
-	averages *averages
-	hung     func() map[string]int
+// publishEvery is how often the node publishes. It tries a slow database again as late.
+const publishEvery = 3 * time.Second
 
-	published     map[string]time.Duration
-	publishedHung map[string]int
-}
-
-const (
-	// publishEvery is how often the publisher looks at the averages. It writes them at most this often.
-	publishEvery = 3 * time.Second
-	// publishRatio is the factor by which an average must have grown or shrunk to be published anew.
-	publishRatio = 1.25
-	// publishWithin limits how long the write may take. The publisher tries a slow database again later.
-	publishWithin = 5 * time.Second
-)
-
-// run works until ctx is done.
-func (p *publisher) run(ctx context.Context) {
+// publishLoop publishes until ctx is done.
+func (w *Worker) publishLoop(ctx context.Context) {
 	loop.Repeat(ctx, publishEvery, func() time.Duration {
-		if err := p.publish(ctx); err != nil && ctx.Err() == nil {
-			p.config.Log.Warn("averages of handler times and handlers that hang not published; trying again",
+		if err := w.publish(ctx); err != nil && ctx.Err() == nil {
+			w.config.Log.Warn("averages of handler times and handlers that hang not published; trying again",
 				"error", err)
 		}
 		return publishEvery
@@ -116,37 +99,28 @@ func (p *publisher) run(ctx context.Context) {
 
 const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb, hung = $3::text::jsonb WHERE number = $1`
 
-// publish writes the averages and how many handlers hang, if one of the averages has changed noticeably or handlers
-// hang or hang no longer. The doctor reads the latter.
-func (p *publisher) publish(ctx context.Context) error {
-	now, hung := p.averages.measured(), p.hung()
-	if !differ(p.published, now) && maps.Equal(p.publishedHung, hung) {
+// publish writes into this node's row how long its handlers run, and how many of them hang. The leader uses the
+// averages to size batches, and may be a node that does not run these types. The doctor reads how many hang. An idle
+// node writes nothing.
+func (w *Worker) publish(ctx context.Context) error {
+	hung, _ := json.Marshal(w.Hung()) // strings and numbers always encode
+	now := published{encodeAverages(w.averages.measured()), string(hung)}
+	if now == w.published {
 		return nil
 	}
-	encoded, _ := json.Marshal(hung) // strings and numbers always encode
-	ctx, cancel := context.WithTimeout(ctx, publishWithin)
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	if _, err := p.config.EnginePool.Exec(
-		ctx, p.config.Statements.Schema.SQL(publishSQL), p.config.Number, encodeAverages(now), string(encoded),
+	if _, err := w.config.EnginePool.Exec(
+		ctx, w.config.Statements.Schema.SQL(publishSQL), w.config.Number, now.averages, now.hung,
 	); err != nil {
 		return pg.Annotate(err, "publish averages and handlers that hang")
 	}
-	p.published, p.publishedHung = now, hung
+	w.published = now
 	return nil
 }
 
-// differ reports whether the leader would size batches differently with these averages. Differences below a
-// millisecond do not matter.
-func differ(before, now map[string]time.Duration) bool {
-	for kind, took := range now {
-		was, known := before[kind]
-		longer, shorter := max(took, was, time.Millisecond), max(min(took, was), time.Millisecond)
-		if !known || float64(longer) >= publishRatio*float64(shorter) {
-			return true
-		}
-	}
-	return false
-}
+// published is what the node's row says, as JSON objects.
+type published struct{ averages, hung string }
 
 // encodeAverages encodes averages as a JSON object, in microseconds by type.
 func encodeAverages(averages map[string]time.Duration) string {

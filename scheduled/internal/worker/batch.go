@@ -19,7 +19,7 @@ type batch struct {
 	runs      []*run           // the tasks that have not begun, the first due first
 	notBefore time.Time        // when they are due by the gate, by this process's clock; zero: the gate has not said
 	held      []*slots.Request // the places that the batch has or waits for, in the order of job.places
-	stint     stint
+	since     time.Time        // when the batch got its places; zero: it has not
 	answers   gateAnswer
 	answered  int // the tasks before this place in the job are in answers
 }
@@ -50,17 +50,16 @@ func (b *batch) next() *run {
 		switch {
 		case why != "":
 			b.release(len(b.runs), why)
-		case first.ended.Load(): // it was edited while it waited
+		case first.decided.Load(): // it was edited while it waited
 			b.runs = b.runs[1:]
 		case b.early(first) > 0:
 			b.leave()
 			b.wait(nil, b.early(first))
 		case !b.enter(): // some time has passed, or tasks went back
-		case b.lateIn(first) < 0 && !b.stint.getsOn(time.Now(), b.due()):
+		case b.lateIn(first) < 0 && time.Since(b.since) > maxStint:
 			b.release(b.due(), "the tasks before it took too long")
 		case b.inWindow(first):
 			b.runs = b.runs[1:]
-			b.stint.begun++
 			return first
 		}
 	}
@@ -87,18 +86,15 @@ func (b *batch) due() int {
 	return len(b.runs)
 }
 
-// wait waits until a place is granted or the time is over. It ends early when the first task's row changes, or when
-// nothing new may start.
-func (b *batch) wait(granted <-chan struct{}, atMost time.Duration) {
+// wait waits until a place is granted or the time is over. It ends early when nothing new may start.
+func (w *Worker) wait(granted <-chan struct{}, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
 	case <-granted:
 	case <-timer.C:
-	case <-b.runs[0].poke:
-		b.checkWaiting(b.runs[0])
-	case <-b.stopping:
-	case <-b.config.Quiet.Begins():
+	case <-w.stopping:
+	case <-w.config.Quiet.Begins():
 	}
 }
 
@@ -117,12 +113,12 @@ func (b *batch) enter() bool {
 		if late := b.lateIn(b.runs[0]); late > 0 {
 			b.wait(b.held[i].Granted, late)
 		} else {
-			b.release(b.due(), "it waited too long for "+at.What)
+			b.release(b.due(), "it waited too long for "+at.One)
 		}
 		return false
 	}
-	if b.stint.since.IsZero() {
-		b.stint.since = time.Now()
+	if b.since.IsZero() {
+		b.since = time.Now()
 	}
 	return true
 }
@@ -132,7 +128,7 @@ func (b *batch) leave() {
 	for i, slot := range b.held {
 		b.places[i].Slots.Release(slot)
 	}
-	b.held, b.stint = nil, stint{}
+	b.held, b.since = nil, time.Time{}
 }
 
 // release hands back the first tasks, which have not begun.
@@ -141,18 +137,6 @@ func (b *batch) release(tasks int, why string) {
 		b.end(r, taskdb.Released(r.Claim, why))
 	}
 	b.runs = b.runs[tasks:]
-}
-
-// stint is how a batch gets on while it has its places.
-type stint struct {
-	since time.Time
-	begun int
-}
-
-// getsOn reports whether as many tasks as are left will have begun within maxStint, at the speed so far. Without a
-// speed it returns true, because a gate that answers slowly must not keep every batch from beginning.
-func (s stint) getsOn(now time.Time, left int) bool {
-	return s.begun == 0 || now.Sub(s.since)/time.Duration(s.begun)*time.Duration(left) <= maxStint
 }
 
 // halted says why nothing new may start, or nothing if it may.

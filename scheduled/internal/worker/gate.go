@@ -211,18 +211,6 @@ func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 	return notReady(errors.New("the database answers too slowly"))
 }
 
-// checkWaiting asks the gate about a task whose row has changed before the task was due or had a slot. It ends the
-// claim if the row no longer belongs to this attempt.
-func (j *job) checkWaiting(r *run) {
-	asked := j.ask([]*run{r}, j.averages.payload(j.kind))
-	if asked.rows == nil {
-		return // the next recheck reports the change again
-	}
-	if answer, held := asked.rows[r.Fence]; !held || answer.Verdict == taskdb.VerdictEdited {
-		j.refuse(r, answer)
-	}
-}
-
 // maxEarly is how long a claimed task may wait on a node until it is due. It is the longest look-ahead and a little
 // more. A row may name a much later time if somebody moved the task with the triggers switched off. Such a task goes
 // back to the queue, because it would occupy one of River's workers.
@@ -244,7 +232,7 @@ func (j *job) refuse(r *run, answer taskdb.GateAnswer) {
 	case verdictHalted:
 		j.end(r, taskdb.Released(r.Claim, answer.Payload))
 	case verdictNotReady:
-		j.rest(notReadyRest)
+		j.wait(nil, notReadyRest)
 		j.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
 	case verdictBroken:
 		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)
@@ -261,15 +249,3 @@ func (j *job) refuse(r *run, answer taskdb.GateAnswer) {
 // its due time, so the leader claims it again at once. Without this rest, the node would ask a database that refuses
 // connections again and again without a pause, and each refusal would write a line of history.
 const notReadyRest = time.Second
-
-// rest waits. It ends early when the node stops, becomes quiet or ends its handlers.
-func (w *Worker) rest(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.stopping:
-	case <-w.config.Quiet.Begins():
-	case <-w.handlers.Done():
-	}
-}

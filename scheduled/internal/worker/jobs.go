@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
@@ -46,12 +47,20 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 	}
 	w.config.Metrics.JobTasks.Observe(float64(len(claims)))
 	if w.config.TypeSlots[j.kind] > 0 {
-		j.places = append(j.places, slots.Place{Slots: w.typeSlots, Queue: j.kind, What: "a slot of its type"})
+		j.places = append(j.places, slots.Place{
+			Slots: w.typeSlots, Queue: j.kind, One: "a slot of its type", All: "all slots of type " + j.kind,
+		})
 	}
-	if w.isTx(j.kind) {
-		j.places = append(j.places, slots.Place{Slots: w.txSlots, What: "a connection for its transaction"})
+	if variant := w.config.Handlers.Variant(j.kind); variant != nil && variant.Kind != handlers.KindPlain {
+		j.places = append(j.places, slots.Place{
+			Slots: w.txSlots, One: "a connection for its transaction", All: "all places of transactional handlers",
+		})
 	}
-	j.places = append(j.places, slots.Place{Slots: w.slots, Queue: j.queue, What: "a slot"})
+	slot := slots.Place{Slots: w.slots, Queue: j.queue, One: "a slot", All: "all slots of queue " + j.queue}
+	if w.config.ShareSlots {
+		slot.All = "all slots"
+	}
+	j.places = append(j.places, slot)
 	j.serving.Go(all.serve)
 	j.serving.Wait()
 	j.finish()
@@ -87,7 +96,7 @@ func (w *Worker) take(id int64, queue, kind string, claims []taskdb.Claim) *batc
 	all := &batch{job: j, runs: make([]*run, len(claims))}
 	j.pending.Add(len(claims))
 	for i, claim := range claims {
-		all.runs[i] = &run{Claim: claim, job: j, place: i, poke: make(chan struct{}, 1), since: time.Now()}
+		all.runs[i] = &run{Claim: claim, job: j, place: i, since: time.Now()}
 		w.runs[claim.Fence] = all.runs[i]
 	}
 	return all
@@ -131,31 +140,17 @@ type doneJob struct {
 // maxDoneJobs is how many River jobs one statement removes.
 const maxDoneJobs = 1000
 
-// removeTries is how often the worker tries to remove finished jobs before it leaves them to askPool.
-const removeTries = 5
-
-// removeJobs removes the River jobs that were done since the last time.
+// removeJobs removes the River jobs that were done since the last time. If it cannot, askPool finds them, because River
+// still runs them on this node and the node does not have them in hand.
 func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 	ids := make([]int64, len(done))
 	for i, job := range done {
 		ids[i] = job.id
 	}
-	var err error
-	for try := range removeTries {
-		if try > 0 {
-			select { // the database may need a moment
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
-		}
-		limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
-		_, err = w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
-		cancel()
-		if w.config.Answered(err); err == nil || ctx.Err() != nil {
-			break
-		}
-	}
-	if err != nil && ctx.Err() == nil {
+	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+	defer cancel()
+	_, err := w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
+	if w.config.Answered(err); err != nil && ctx.Err() == nil {
 		w.config.Log.Warn(
 			"finished River jobs not removed; the node will find them", "jobs", len(ids), "error", err,
 		)

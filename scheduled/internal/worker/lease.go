@@ -142,7 +142,7 @@ func (a *attempt) extend(d *time.Duration) error {
 func (w *Worker) endLapsed(runs []*run) {
 	for _, r := range runs {
 		if a := r.begun(); a != nil && time.Now().After(a.lease.leaseEnd().Add(lostAfter)) {
-			w.hung.claimEnds(r)
+			w.overruns(r)
 			a.end(r, a.lost("its lease ended"))
 		}
 	}

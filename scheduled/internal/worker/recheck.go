@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -17,22 +16,13 @@ import (
 // checkEvery is how often the node checks the claims in its hands. NOTIFY only makes it check sooner.
 const checkEvery = time.Second
 
-// check looks after the claims in this node's hands and after the engine's pool, until ctx is done.
-func (w *Worker) check(ctx context.Context) {
-	ticker := time.NewTicker(checkEvery)
-	defer ticker.Stop()
-	writable := time.NewTicker(writableEvery)
-	defer writable.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			w.RecheckAll(ctx)
-		case <-writable.C:
-			writable.Reset(w.askPool(ctx))
-		}
-	}
+// checkLoop looks after the claims in this node's hands until ctx is done.
+func (w *Worker) checkLoop(ctx context.Context) {
+	loop.Repeat(ctx, checkEvery, func() time.Duration {
+		w.lookForHung()
+		w.RecheckAll(ctx)
+		return checkEvery
+	})
 }
 
 const (
@@ -52,13 +42,7 @@ const (
 func (w *Worker) askPool(ctx context.Context) (again time.Duration) {
 	asking, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	var strays []taskdb.StrayJob
-	err := w.config.EnginePool.AcquireFunc(asking, func(conn *pgxpool.Conn) (err error) {
-		strays, err = w.config.Statements.LookAtPool(
-			asking, conn.Conn(), w.config.Number, w.jobsInHand(),
-		)
-		return err
-	})
+	strays, err := w.config.Statements.LookAtPool(asking, w.config.EnginePool, w.config.Number, w.jobsInHand())
 	w.config.Answered(err)
 	switch {
 	case err == nil:
@@ -80,7 +64,6 @@ func (w *Worker) askPool(ctx context.Context) (again time.Duration) {
 // RecheckAll checks the claims in hand that are not quite new. It ends the handlers of cancelled and lost tasks, makes
 // tasks that still wait and were edited ask the gate, and ends claims whose lease is over.
 func (w *Worker) RecheckAll(ctx context.Context) {
-	w.lookForHung(time.Now())
 	runs := w.inHand(checkEvery / 2)
 	if len(runs) == 0 {
 		return
@@ -134,28 +117,17 @@ func (w *Worker) recheck(ctx context.Context, runs []*run) error {
 // history has the start, so that they cost no extra write.
 const longRun = time.Second
 
-// unwritten returns when the attempt started. ok is true if the attempt has run for long and its row does not show
-// the start yet.
-func (r *run) unwritten(now time.Time) (startedAt time.Time, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	a := r.attempt
-	if a == nil || a.called.IsZero() || a.written || now.Sub(a.called) < longRun {
-		return time.Time{}, false
-	}
-	return a.startedAt, true
-}
-
 // writeStarts writes the start and the node of attempts that have run for long to their rows. If an application has
 // locked a row, the next look writes it.
 func (w *Worker) writeStarts(ctx context.Context, runs []*run) error {
-	now := time.Now()
 	var claims []taskdb.Claim
 	var starts []time.Time
 	for _, r := range runs {
-		if startedAt, ok := r.unwritten(now); ok {
-			claims, starts = append(claims, r.Claim), append(starts, startedAt)
+		r.mu.Lock()
+		if a := r.attempt; a != nil && !a.called.IsZero() && !a.written && time.Since(a.called) >= longRun {
+			claims, starts = append(claims, r.Claim), append(starts, a.startedAt)
 		}
+		r.mu.Unlock()
 	}
 	if len(claims) == 0 {
 		return nil

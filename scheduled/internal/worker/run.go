@@ -13,13 +13,14 @@ import (
 type run struct {
 	taskdb.Claim
 	job   *job
-	place int           // in the job
-	poke  chan struct{} // says that the row has changed, so that the task asks the gate before it is due
-	since time.Time     // when the node got the claim
+	place int       // in the job
+	since time.Time // when the node got the claim
 
-	returned bool // the handler has returned; guarded by hung.mu
+	returned bool // the handler has returned; guarded by Worker.mu
+	told     bool // the log says that the handler hangs; for lookForHung alone
 
-	ended atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
+	decided atomic.Bool // the attempt begins, or the claim was given up before that; one excludes the other
+	ended   atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
 
 	mu      sync.Mutex
 	attempt *attempt // nil while the task waits
@@ -80,16 +81,13 @@ func (r *run) span() context.Context {
 }
 
 // changed reacts to a change of the row. If the handler runs and there is a cause, it ends the handler's context. If
-// the task still waits, it makes the task ask the gate.
+// the task still waits, it gives up the claim.
 func (r *run) changed(cause error) {
-	if a := r.begun(); a != nil {
-		if cause != nil {
-			a.lease.cancel(cause)
-		}
-		return
-	}
-	select {
-	case r.poke <- struct{}{}:
-	default: // the task knows already
+	a := r.begun()
+	switch {
+	case a != nil && cause != nil:
+		a.lease.cancel(cause)
+	case a == nil && !r.decided.Swap(true):
+		r.job.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
 	}
 }

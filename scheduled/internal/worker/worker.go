@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/scheduled/internal/groupcommit"
+	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/slots"
@@ -22,17 +23,16 @@ type Worker struct {
 	config    Config
 	sqlDB     *sql.DB // over config.Pool, for HandleSQLTx
 	settler   *settler
-	publisher *publisher
 	gates     *groupcommit.Group[*gateAsk]
 	gateSize  *pg.Size // how much a read of the gate weighs
 	trip      roundTrip
 	doneJobs  *groupcommit.Group[*doneJob]
-	averages  *averages
+	averages  averages
+	published published // for publish alone
 	tracing   *tracing.Tracing
 	slots     *slots.Slots
 	typeSlots *slots.Slots // of the types with a limit
 	txSlots   *slots.Slots // places of transactional handlers
-	hung      *hung
 
 	handlers     context.Context // ends when the node fences itself or interrupts its handlers; its cause is the reason
 	endHandlers  context.CancelCauseFunc
@@ -46,6 +46,8 @@ type Worker struct {
 	mu   sync.Mutex
 	runs map[int64]*run // by fence
 	jobs map[int64]bool // ids of River's jobs that this node holds
+	// The handlers that have not returned although their claims are over, and since when they are over.
+	overrunning map[*run]time.Time
 }
 
 // New makes a worker. It runs tasks from Start on. The contexts of handlers have the values of ctx. They do not end
@@ -53,19 +55,18 @@ type Worker struct {
 func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
-		gateSize: pg.NewSize(1, maxGateAsks), averages: &averages{},
+		gateSize: pg.NewSize(1, maxGateAsks), published: published{"{}", "{}"},
 		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{
 			Room: groupRoom, Limit: func() int { return maxDoneJobs },
 		}),
 		tracing: tracing.New(config.Tracer, config.Number), slots: slots.New(config.Slots, config.ShareSlots),
 		typeSlots: slots.New(config.TypeSlots, false),
-		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}), hung: newHung(),
-		runs: map[int64]*run{}, jobs: map[int64]bool{},
+		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
+		runs: map[int64]*run{}, jobs: map[int64]bool{}, overrunning: map[*run]time.Time{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
 		Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
 	})
-	w.publisher = &publisher{config: config, averages: w.averages, hung: w.Hung}
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
 	w.stopStarting = sync.OnceFunc(func() { close(w.stopping) })
@@ -80,8 +81,11 @@ func (w *Worker) Start(ctx context.Context) {
 		w.services.Go(func() { w.gates.Run(w.settling, w.answerGates) })
 	}
 	w.services.Go(func() { w.doneJobs.Run(w.settling, w.removeJobs) })
-	w.services.Go(func() { w.check(ctx) })
-	w.services.Go(func() { w.publisher.run(ctx) })
+	w.services.Go(func() { w.checkLoop(ctx) })
+	w.services.Go(func() {
+		loop.Repeat(ctx, writableEvery, func() time.Duration { return w.askPool(ctx) })
+	})
+	w.services.Go(func() { w.publishLoop(ctx) })
 }
 
 // Halt starts nothing new any more, and hands back the claims that wait.
