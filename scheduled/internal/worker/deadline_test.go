@@ -147,7 +147,7 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 		}
 	}
 	tr := s.prepare(func(c *Config) {
-		brief(c)
+		c.StartAllowance = 5 * time.Second // a loaded machine needs some until the handler begins
 		c.Failures = failures.New(failures.Config{Dead: note(&dead), Lost: note(&again), Log: enginetest.Logger()})
 	}, handlers.Handle(s.HandleDeaf))
 	tr.begin()
