@@ -2,13 +2,10 @@ package recurrence
 
 import (
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/robfig/cron/v3"
 )
 
 // TestCrontabForms: forms of a crontab that robfig/cron does not read mean the same as others that it reads.
@@ -197,86 +194,6 @@ func TestCrontabRefused(t *testing.T) {
 			if strings.Contains(err.Error(), foreign) {
 				t.Errorf("%q: the error has words of robfig/cron: %v", c.expression, err)
 			}
-		}
-	}
-}
-
-// crontabPools make expressions of the forms that robfig/cron does not read.
-var crontabPools = [6][]string{
-	{"0", "0", "0", "0", "0", "0", "55-5", "*/30"},
-	{"0", "30", "*/15", "50-10/20", "45-15", "0,59"},
-	{"2", "2", "1-3", "22-2", "23-1/2", "*", "0"},
-	{"*", "*", "?", "L", "L-1", "L-7", "1W", "15W", "30W", "LW", "28-3", "1,L", "L-2W", "12-14,LW"},
-	{"*", "*", "*", "NOV-APRIL", "october-3", "MARCH,OCT", "9-5/2"},
-	{"*", "*", "?", "7", "5-7", "FRI-MON", "sunday", "5L", "SUNL", "SUN#1", "7#2", "wed#5", "MON-3,6#4", "6-2/2"},
-}
-
-// TestCrontabAgainstBruteForce: around each change of the clocks and over whole years, hundreds of fires are those of
-// a walk through time that reads the expression by itself.
-func TestCrontabAgainstBruteForce(t *testing.T) {
-	t.Parallel()
-	random := rand.New(rand.NewPCG(7, 23))
-	fires := 0
-	for _, s := range slices.Concat(years, oddities) {
-		for range 6 {
-			expression := expressionFrom(random, crontabPools)
-			p := planOf(expression, 0)
-			from, to := s.from, s.to
-			if p.step == 1 { // the walk takes seconds
-				from = s.from + random.Int64N(s.to-s.from)
-				to = min(s.to, from+10*86400)
-			}
-			rule := mustParse(t, expression, s.zone)
-			want := p.brute(s, from, to)
-			fires += len(want)
-			t.Run(expression+" "+s.zone, func(t *testing.T) {
-				checkFires(t, random, rule, from, to, want)
-			})
-		}
-		for _, c := range s.changes {
-			from, to := max(s.from, c.at-3*86400), min(s.to, c.at+3*86400)
-			for range 6 {
-				expression := expressionFrom(random, crontabPools)
-				p := planOf(expression, 0)
-				if p.step == 1 {
-					from, to = max(from, c.at-3*3600), min(to, c.at+4*3600)
-				}
-				rule := mustParse(t, expression, s.zone)
-				want := p.brute(s, from, to)
-				fires += len(want)
-				t.Run("change "+expression+" "+s.zone, func(t *testing.T) {
-					checkFires(t, random, rule, from, to, want)
-				})
-			}
-		}
-	}
-	if fires < 5000 {
-		t.Errorf("only %d fires were compared", fires)
-	}
-}
-
-func expressionFrom(random *rand.Rand, from [6][]string) string {
-	fields := make([]string, len(from))
-	for i, pool := range from {
-		fields[i] = pool[random.IntN(len(pool))]
-	}
-	if fields[0] == "0" && random.IntN(2) == 0 {
-		fields = fields[1:]
-	}
-	return strings.Join(fields, " ")
-}
-
-// TestRobfigDoesNotReadThem keeps the table above honest: had robfig/cron read them, nothing would have been shown.
-func TestRobfigDoesNotReadThem(t *testing.T) {
-	t.Parallel()
-	parser := cron.NewParser(
-		cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor,
-	)
-	for _, expression := range []string{
-		"0 9 * * 7", "0 9 * * FRI-MON", "0 22-2 * * *", "0 9 * * MONDAY", "0 0 L * *", "0 0 15W * *", "0 0 * * FRI#2",
-	} {
-		if _, err := parser.Parse(expression); err == nil {
-			t.Errorf("%s: robfig/cron reads it", expression)
 		}
 	}
 }

@@ -4,50 +4,92 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/robfig/cron/v3"
 )
 
-// What a random expression is made of, weighted by repetition.
-var pools = [6][]string{
-	{"0", "0", "0", "0", "0", "0", "30", "*/20", "15-17"},
-	{"0", "30", "*", "*/15", "0/20", "5-50/15", "0,59", "1/29"},
-	{"0", "1", "2", "3", "*", "*", "*/2", "0-3", "22,23", "1/2", "20-23/3"},
-	{"*", "*", "*", "?", "*/2", "1,28-31", "13", "*/1"},
-	{"*", "*", "*", "MAR,APR,OCT,NOV", "2-12", "*/3"},
-	{"*", "*", "*", "?", "SUN", "MON-FRI", "*/2", "sat,0"},
+// schedules are the expressions that each change of the clocks is tried with, beside the random ones.
+var schedules = []string{
+	"@daily", "30 2 * * *", "30 1 * * *", "45 1 * * *", "30 23 * * *", "0 9 * * MON-FRI", // once a day
+	"0,30 0-3 * * *", "15 2,3 * * *", "0 0-23 * * *", // fixed times, several of which may fall into a gap
+	"@hourly", "*/15 * * * *", "0/20 2 * * *", "*/20 1,2,23 * * SAT,SUN", // wildcards
+	"15 30 2 * * *", "*/20 30 2 * * *", // seconds
+	"@every 17m30s", "@every 45m", "@every 24h", // elapsed time
+	"0 12 31 * *", "59 23 28-31 * *", "0 3 29 2 *", "@monthly", "@weekly", "@yearly", // ends of months, the leap day
+	"0 6 13 * FRI", "0 0 */10 * 0", "0 6 13 * *", // day of month and day of week
 }
 
-func randomExpression(random *rand.Rand) string {
-	return expressionFrom(random, pools)
+// Random expressions are made of these members, weighted by repetition. Package robfig/cron reads the first, and it
+// does not read the second.
+var (
+	pools = [6][]string{
+		{"0", "0", "0", "0", "0", "0", "30", "*/20", "15-17"},
+		{"0", "30", "*", "*/15", "0/20", "5-50/15", "0,59", "1/29"},
+		{"0", "1", "2", "3", "*", "*", "*/2", "0-3", "22,23", "1/2", "20-23/3"},
+		{"*", "*", "*", "?", "*/2", "1,28-31", "13", "*/1"},
+		{"*", "*", "*", "MAR,APR,OCT,NOV", "2-12", "*/3"},
+		{"*", "*", "*", "?", "SUN", "MON-FRI", "*/2", "sat,0"},
+	}
+	crontabPools = [6][]string{
+		{"0", "0", "0", "0", "0", "0", "55-5", "*/30"},
+		{"0", "30", "*/15", "50-10/20", "45-15", "0,59"},
+		{"2", "2", "1-3", "22-2", "23-1/2", "*", "0"},
+		{"*", "*", "?", "L", "L-1", "L-7", "1W", "15W", "30W", "LW", "28-3", "1,L", "L-2W", "12-14,LW"},
+		{"*", "*", "*", "NOV-APRIL", "october-3", "MARCH,OCT", "9-5/2"},
+		{"*", "*", "?", "7", "5-7", "FRI-MON", "sunday", "5L", "SUNL", "SUN#1", "7#2", "wed#5", "MON-3,6#4", "6-2/2"},
+	}
+)
+
+func randomExpression(random *rand.Rand, from [6][]string) string {
+	fields := make([]string, len(from))
+	for i, pool := range from {
+		fields[i] = pool[random.IntN(len(pool))]
+	}
+	if fields[0] == "0" && random.IntN(2) == 0 {
+		fields = fields[1:]
+	}
+	return strings.Join(fields, " ")
 }
 
-// TestAgainstBruteForce: around every change of the clocks, Next, Between and Last say of random expressions what a
-// walk through time does.
+// TestAgainstBruteForce compares Next, Between and Last with a walk through time that reads the expression by itself.
+// It does so over whole years, and around each change of the clocks, where the walk may take seconds as its step.
 func TestAgainstBruteForce(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
+	fires := 0
+	try := func(s stretch, expression string, from, to, change int64) {
+		phase := change - random.Int64N(1_000_000)
+		p := planOf(expression, phase)
+		if p.step == 1 && p.every == 0 {
+			from, to = max(from, change-3*3600), min(to, change+4*3600)
+		}
+		rule := mustParse(t, expression, s.zone).Anchored(time.Unix(phase, 0))
+		want := p.brute(s, from, to)
+		fires += len(want)
+		t.Run(expression+" "+s.zone, func(t *testing.T) { checkFires(t, random, rule, from, to, want) })
+	}
 	for _, s := range slices.Concat(years, oddities) {
+		for range 3 {
+			try(s, randomExpression(random, pools), s.from, s.to, s.from+3*3600)
+			try(s, randomExpression(random, crontabPools), s.from, s.to, s.from+3*3600)
+		}
 		for _, c := range s.changes {
-			from, to := max(s.from, c.at-30*3600), min(s.to, c.at+40*3600)
-			for range 12 {
-				expression := randomExpression(random)
-				if random.IntN(12) == 0 {
-					expression = fmt.Sprintf("@every %ds", 1000+random.IntN(20000))
-				}
-				phase := c.at - random.Int64N(1_000_000)
-				p := planOf(expression, phase)
-				if p.step == 1 && p.every == 0 { // the walk takes seconds
-					from, to = max(from, c.at-3*3600), min(to, c.at+4*3600)
-				}
-				rule := mustParse(t, expression, s.zone).Anchored(time.Unix(phase, 0))
-				t.Run(expression+" "+s.zone, func(t *testing.T) {
-					checkFires(t, random, rule, from, to, p.brute(s, from, to))
-				})
+			from, to := max(s.from, c.at-3*86400), min(s.to, c.at+3*86400)
+			for _, expression := range schedules {
+				try(s, expression, from, to, c.at)
+			}
+			for range 10 {
+				try(s, randomExpression(random, pools), from, to, c.at)
+				try(s, randomExpression(random, crontabPools), from, to, c.at)
+				try(s, fmt.Sprintf("@every %ds", 1000+random.IntN(20000)), from, to, c.at)
 			}
 		}
+	}
+	if fires < 20000 {
+		t.Errorf("only %d fires were compared", fires)
 	}
 }
 
@@ -112,7 +154,7 @@ func TestAsRobfig(t *testing.T) {
 	)
 	expressions := []string{"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
 	for len(expressions) < 300 {
-		expressions = append(expressions, randomExpression(random))
+		expressions = append(expressions, randomExpression(random, pools))
 	}
 	for _, expression := range expressions {
 		schedule, err := parser.Parse("TZ=UTC " + expression)
@@ -129,4 +171,12 @@ func TestAsRobfig(t *testing.T) {
 			at = next
 		}
 	}
+}
+
+func seconds(times []time.Time) []int64 {
+	list := make([]int64, len(times))
+	for i, at := range times {
+		list[i] = at.Unix()
+	}
+	return list
 }
