@@ -1,6 +1,7 @@
 package community
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/store"
@@ -49,14 +51,33 @@ func checkText(field, value string) error {
 	return nil
 }
 
-// described adds to an error what was being done. If a foreign key has no row at its other end, the error wraps
-// ErrNotFound.
-func described(err error, doing string) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == "23503" {
-		return fmt.Errorf("%s: %w: %w", doing, ErrNotFound, err)
+// one runs a statement that returns one row. The error wraps ErrNotFound if there is no row, or if a foreign key has no
+// row at its other end.
+func one[T any](ctx context.Context, db store.DB, statement string, args ...any) (row T, err error) {
+	rows, err := db.Query(ctx, statement, args...)
+	if err == nil {
+		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	var refused *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return row, ErrNotFound
+	case errors.As(err, &refused) && refused.Code == "23503":
+		return row, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return row, err
+}
+
+// deleteOne runs a statement that deletes the row with an id, and cancels the tasks of the row.
+func (a *App) deleteOne(ctx context.Context, tx pgx.Tx, statement, id, entity string) error {
+	deleted, err := tx.Exec(ctx, statement, pgx.NamedArgs{"id": id})
+	if err == nil && deleted.RowsAffected() == 0 {
+		err = ErrNotFound
+	}
+	if err == nil {
+		_, err = a.tasks.Sync(ctx, tx, entity)
+	}
+	return err
 }
 
 // micros truncates a time to microseconds, as Postgres keeps them, so that it equals itself when it is read back. The

@@ -55,14 +55,15 @@
 //   - PURGE, daily, deletes rows that are marked for it, after the time that the retention policy of their kind
 //     gives.
 //   - DEACTIVATED_ACCT_PURGE, daily, deletes accounts 30 days after their deactivation, with all rows that refer to
-//     them. A community gets another member as its host. It is deleted too if no member can be its host. Mails in the
-//     outbox stay, because with an SMTP server they would have been sent.
+//     them. Their communities stay, without a host. Mails in the outbox stay, because with an SMTP server they would
+//     have been sent.
 //   - MOMENT_CLEANUP, every 5 minutes, hides expired moments that are not journaled.
 //   - MOMENT_PURGE, daily, deletes moments 7 days after they were hidden.
 //   - MESSAGE_EXPIRY, every 30 seconds, deletes disappearing messages.
 //
-// The changes commit together with the completion of the task, so its result (a count of rows by table) is exact. A
-// run changes at most MostRows rows. If there may be more, the task runs again in a new transaction, and its row
-// shows the result of the last run. The next fire takes the rows that another transaction has locked. If an entity is
-// deleted, its tasks are cancelled, as everywhere in this package.
+// The changes commit together with the completion of the task, so its result (a count of rows by table) is exact. It
+// does not count the rows that go with an account. A run changes at most MostRows rows, or 100 accounts with theirs.
+// If there may be more, the task runs again in a new transaction, and its row shows the result of the last run. The
+// next fire takes the rows that another transaction has locked. If an entity is deleted, its tasks are cancelled, as
+// everywhere in this package.
 package community

@@ -39,20 +39,6 @@ func mustBe(t *testing.T, when string, got []string, want ...string) {
 	}
 }
 
-func TestTheEngineWelcomes(t *testing.T) {
-	t.Parallel()
-	play(t, func(_ *world, _ pgx.Tx, runAt func(time.Time) []string) {
-		soon := time.Now().Add(time.Minute)
-		// Of the two who had joined before, one is the host, who gets no message.
-		mustBe(
-			t, "at once", runAt(soon), "SEND_EMAIL COMPLETED", "SEND_EMAIL COMPLETED", "WELCOME_MEMBER COMPLETED",
-			"WELCOME_MEMBER COMPLETED",
-		)
-		mustBe(t, "within a day", runAt(soon.Add(23*time.Hour)))
-		mustBe(t, "after a day", runAt(soon.Add(25*time.Hour)), "SEND_DIRECT_MESSAGE COMPLETED")
-	})
-}
-
 // A weekly event is drafted, published and reminded of, and goes on over the change of daylight saving
 // until it is deleted.
 func TestTheEngineRunsASeries(t *testing.T) {
@@ -111,30 +97,6 @@ func TestTheEngineAfterAnOutage(t *testing.T) {
 		if event, err := w.app.Event(w.ctx, tx, "43"); err != nil ||
 			!event.StartsAt.Equal(clock(t, "2035-07-13T15:00:00Z")) {
 			t.Errorf("the series is at %s, %v", event.StartsAt, err)
-		}
-	})
-}
-
-// A reminder that is due before its event is published waits for it, and uses up no attempt.
-func TestTheEngineWaitsForThePublication(t *testing.T) {
-	t.Parallel()
-	play(t, func(w *world, tx pgx.Tx, runAt func(time.Time) []string) {
-		runAt(clock(t, "2035-01-01T00:00:00Z"))
-		event := meeting(t)
-		event.PublishAt = event.StartsAt.Add(-30 * time.Minute)
-		if _, err := w.app.CreateEvent(w.ctx, tx, event); err != nil {
-			t.Fatal(err)
-		}
-		mustBe(t, "due, but a draft", runAt(event.StartsAt.Add(-time.Hour)), "SEND_EVENT_REMINDER SNOOZED")
-		ran := runAt(event.PublishAt) // both are due; the order is the engine's
-		again := runAt(event.PublishAt.Add(time.Minute))
-		all := append(ran, again...)
-		if !slices.Contains(all, "PUBLISH_EVENT COMPLETED") || !slices.Contains(all, "SEND_EVENT_REMINDER COMPLETED") {
-			t.Errorf("ran %q", all)
-		}
-		row, err := w.tasks.Get(w.ctx, tx, reminder42)
-		if err != nil || row.Attempt != 1 {
-			t.Errorf("attempt %d, %v", row.Attempt, err)
 		}
 	})
 }

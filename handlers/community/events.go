@@ -2,7 +2,6 @@ package community
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -81,7 +80,7 @@ func (a *App) MoveEvent(ctx context.Context, tx pgx.Tx, id string, startsAt time
 func (a *App) saveEvent(
 	ctx context.Context, tx pgx.Tx, doing, statement string, event Event, local time.Time,
 ) (Event, error) {
-	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
+	saved, err := one[eventRow](ctx, tx, statement, pgx.NamedArgs{
 		"id":              event.ID,
 		"community_id":    event.CommunityID,
 		"title":           event.Title,
@@ -96,11 +95,7 @@ func (a *App) saveEvent(
 		"publish_at":      orNull(event.PublishAt),
 	})
 	if err != nil {
-		return Event{}, described(err, doing)
-	}
-	saved, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[eventRow])
-	if err != nil {
-		return Event{}, described(err, doing)
+		return Event{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if _, err := a.tasks.Sync(ctx, tx, entityOfEvent(saved.ID), saved.tasks()...); err != nil {
 		return Event{}, fmt.Errorf("%s: %w", doing, err)
@@ -112,14 +107,7 @@ const deleteEventSQL = `DELETE FROM community.events WHERE id = @id`
 
 // DeleteEvent removes an event and cancels its tasks. Notifications that were sent stay in their table.
 func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
-	deleted, err := tx.Exec(ctx, deleteEventSQL, pgx.NamedArgs{"id": id})
-	if err != nil {
-		return described(err, "delete event "+id)
-	}
-	if deleted.RowsAffected() == 0 {
-		return fmt.Errorf("delete event %s: %w", id, ErrNotFound)
-	}
-	if _, err := a.tasks.Sync(ctx, tx, entityOfEvent(id)); err != nil {
+	if err := a.deleteOne(ctx, tx, deleteEventSQL, id, entityOfEvent(id)); err != nil {
 		return fmt.Errorf("delete event %s: %w", id, err)
 	}
 	return nil
@@ -132,7 +120,7 @@ FROM community.events WHERE id = $1`
 
 // Event reads an event. It returns an error that wraps ErrNotFound if there is none.
 func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) {
-	row, err := readEvent(ctx, db, eventSQL, id)
+	row, err := one[eventRow](ctx, db, eventSQL, id)
 	if err != nil {
 		return Event{}, fmt.Errorf("read event %s: %w", id, err)
 	}
@@ -141,17 +129,5 @@ func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) 
 
 // lockEvent waits for earlier edits of an event to commit, reads it, and makes later edits wait.
 func lockEvent(ctx context.Context, tx pgx.Tx, id string) (eventRow, error) {
-	return readEvent(ctx, tx, eventSQL+" FOR UPDATE", id)
-}
-
-func readEvent(ctx context.Context, db store.DB, statement, id string) (eventRow, error) {
-	rows, err := db.Query(ctx, statement, id)
-	if err != nil {
-		return eventRow{}, err
-	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[eventRow])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return eventRow{}, ErrNotFound
-	}
-	return row, err
+	return one[eventRow](ctx, tx, eventSQL+" FOR UPDATE", id)
 }

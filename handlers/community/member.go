@@ -22,13 +22,9 @@ func (a *App) AddMember(ctx context.Context, tx pgx.Tx, member Member) (Member, 
 	if err := checkLine("Email", member.Email); err != nil {
 		return Member{}, fmt.Errorf("add member: %w", err)
 	}
-	rows, err := tx.Query(ctx, addMemberSQL, pgx.NamedArgs{"id": member.ID, "email": member.Email})
+	added, err := one[Member](ctx, tx, addMemberSQL, pgx.NamedArgs{"id": member.ID, "email": member.Email})
 	if err != nil {
-		return Member{}, described(err, "add member")
-	}
-	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Member])
-	if err != nil {
-		return Member{}, described(err, "add member")
+		return Member{}, fmt.Errorf("add member: %w", err)
 	}
 	return added, nil
 }
@@ -37,7 +33,7 @@ func (a *App) AddMember(ctx context.Context, tx pgx.Tx, member Member) (Member, 
 type Community struct {
 	ID    string // the caller chooses it; "": a new UUID
 	Title string // 1 to 200 characters without control characters
-	Host  string // the member who greets the new ones
+	Host  string // the member who greets the new ones; there is none after the account of the host was deleted
 }
 
 const addCommunitySQL = `
@@ -51,13 +47,9 @@ func (a *App) AddCommunity(ctx context.Context, tx pgx.Tx, community Community) 
 		return Community{}, fmt.Errorf("add community: %w", err)
 	}
 	args := pgx.NamedArgs{"id": community.ID, "title": community.Title, "host": community.Host}
-	rows, err := tx.Query(ctx, addCommunitySQL, args)
+	added, err := one[Community](ctx, tx, addCommunitySQL, args)
 	if err != nil {
-		return Community{}, described(err, "add community")
-	}
-	added, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Community])
-	if err != nil {
-		return Community{}, described(err, "add community")
+		return Community{}, fmt.Errorf("add community: %w", err)
 	}
 	return added, nil
 }

@@ -2,7 +2,6 @@ package community
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,29 +21,21 @@ type Membership struct {
 
 func entityOfMembership(id string) string { return "membership:" + id }
 
+// The update changes nothing. It makes the statement return the membership that exists already.
 const joinSQL = `
 INSERT INTO community.memberships (community_id, member_id) VALUES (@community_id, @member_id)
-ON CONFLICT (community_id, member_id) DO NOTHING
+ON CONFLICT (community_id, member_id) DO UPDATE SET member_id = excluded.member_id
 RETURNING id, community_id, member_id, joined_at`
 
-const membershipSQL = `
-SELECT id, community_id, member_id, joined_at FROM community.memberships WHERE community_id = @community_id
-	AND member_id = @member_id`
-
 // JoinCommunity adds a member to a community and starts the welcome. If the member belongs to the community already,
-// JoinCommunity changes nothing and returns the existing membership.
+// JoinCommunity changes nothing and returns the existing membership: its welcome has the same id, so it is not
+// scheduled twice.
 func (a *App) JoinCommunity(ctx context.Context, tx pgx.Tx, communityID, memberID string) (Membership, error) {
 	doing := fmt.Sprintf("join community %s as %s", communityID, memberID)
-	joined, err := oneMembership(ctx, tx, joinSQL, communityID, memberID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		joined, err = oneMembership(ctx, tx, membershipSQL, communityID, memberID)
-		if err != nil {
-			return Membership{}, described(err, doing)
-		}
-		return joined, nil
-	}
+	args := pgx.NamedArgs{"community_id": communityID, "member_id": memberID}
+	joined, err := one[Membership](ctx, tx, joinSQL, args)
 	if err != nil {
-		return Membership{}, described(err, doing)
+		return Membership{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if _, err := a.tasks.Schedule(ctx, tx, store.Task{
 		Payload:  contract.WelcomeMember{MembershipID: joined.ID},
@@ -63,23 +54,13 @@ RETURNING id, community_id, member_id, joined_at`
 // LeaveCommunity ends a membership and cancels the steps of the welcome that have not run yet.
 func (a *App) LeaveCommunity(ctx context.Context, tx pgx.Tx, communityID, memberID string) error {
 	doing := fmt.Sprintf("leave community %s as %s", communityID, memberID)
-	left, err := oneMembership(ctx, tx, leaveSQL, communityID, memberID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("%s: %w", doing, ErrNotFound)
-	}
+	args := pgx.NamedArgs{"community_id": communityID, "member_id": memberID}
+	left, err := one[Membership](ctx, tx, leaveSQL, args)
 	if err != nil {
-		return described(err, doing)
+		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if _, err := a.tasks.Sync(ctx, tx, entityOfMembership(left.ID)); err != nil {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return nil
-}
-
-func oneMembership(ctx context.Context, tx pgx.Tx, statement, communityID, memberID string) (Membership, error) {
-	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{"community_id": communityID, "member_id": memberID})
-	if err != nil {
-		return Membership{}, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Membership])
 }

@@ -2,7 +2,6 @@ package community
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -82,7 +81,7 @@ func (a *App) savePost(ctx context.Context, tx pgx.Tx, doing, statement string, 
 	if err != nil {
 		return Post{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	rows, err := tx.Query(ctx, statement, pgx.NamedArgs{
+	saved, err := one[Post](ctx, tx, statement, pgx.NamedArgs{
 		"id":           post.ID,
 		"community_id": post.CommunityID,
 		"author":       post.Author,
@@ -90,14 +89,7 @@ func (a *App) savePost(ctx context.Context, tx pgx.Tx, doing, statement string, 
 		"publish_at":   orNull(post.PublishAt),
 	})
 	if err != nil {
-		return Post{}, described(err, doing)
-	}
-	saved, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Post])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Post{}, fmt.Errorf("%s: %w", doing, ErrNotFound)
-	}
-	if err != nil {
-		return Post{}, described(err, doing)
+		return Post{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if _, err := a.tasks.Sync(ctx, tx, entityOfPost(saved.ID), saved.tasks()...); err != nil {
 		return Post{}, fmt.Errorf("%s: %w", doing, err)
@@ -109,14 +101,7 @@ const deletePostSQL = `DELETE FROM community.scheduled_posts WHERE id = @id`
 
 // DeletePost removes a post and cancels its publication.
 func (a *App) DeletePost(ctx context.Context, tx pgx.Tx, id string) error {
-	deleted, err := tx.Exec(ctx, deletePostSQL, pgx.NamedArgs{"id": id})
-	if err != nil {
-		return described(err, "delete post "+id)
-	}
-	if deleted.RowsAffected() == 0 {
-		return fmt.Errorf("delete post %s: %w", id, ErrNotFound)
-	}
-	if _, err := a.tasks.Sync(ctx, tx, entityOfPost(id)); err != nil {
+	if err := a.deleteOne(ctx, tx, deletePostSQL, id, entityOfPost(id)); err != nil {
 		return fmt.Errorf("delete post %s: %w", id, err)
 	}
 	return nil
@@ -127,7 +112,7 @@ SELECT id, community_id, author, body, publish_at, published_at FROM community.s
 
 // Post reads a post. It returns an error that wraps ErrNotFound if there is none.
 func (a *App) Post(ctx context.Context, db store.DB, id string) (Post, error) {
-	post, err := readPost(ctx, db, postSQL, id)
+	post, err := one[Post](ctx, db, postSQL, id)
 	if err != nil {
 		return Post{}, fmt.Errorf("read post %s: %w", id, err)
 	}
@@ -135,17 +120,5 @@ func (a *App) Post(ctx context.Context, db store.DB, id string) (Post, error) {
 }
 
 func lockPost(ctx context.Context, tx pgx.Tx, id string) (Post, error) {
-	return readPost(ctx, tx, postSQL+" FOR UPDATE", id)
-}
-
-func readPost(ctx context.Context, db store.DB, statement, id string) (Post, error) {
-	rows, err := db.Query(ctx, statement, id)
-	if err != nil {
-		return Post{}, err
-	}
-	post, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Post])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Post{}, ErrNotFound
-	}
-	return post, err
+	return one[Post](ctx, tx, postSQL+" FOR UPDATE", id)
 }

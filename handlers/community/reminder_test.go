@@ -59,44 +59,6 @@ func TestAReminderReachesEachMember(t *testing.T) {
 	)
 }
 
-// Each reminder schedules the next; over the change of daylight saving at the same time on the clocks, so an
-// hour earlier in UTC.
-func TestARecurringEventGoesOn(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	event := meeting(t)
-	// 15:00 in winter.
-	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-19T14:00:00Z"), "Europe/Berlin", 7
-	w.create(event)
-	for _, step := range []struct{ reminder, next string }{
-		{"2035-03-19T13:00:00Z", "2035-03-26T13:00:00Z"}, // 15:00 in summer
-		{"2035-03-26T12:00:00Z", "2035-04-02T13:00:00Z"},
-	} {
-		row := w.task(reminder42)
-		if !row.ScheduledAt.Equal(clock(t, step.reminder)) {
-			t.Fatalf("reminder at %s, want %s", row.ScheduledAt, step.reminder)
-		}
-		next := clock(t, step.next)
-		row = w.again(reminder42, w.mustRun(attempt(row, time.Time{})))
-		if !row.ScheduledAt.Equal(next.Add(-time.Hour)) {
-			t.Errorf("next reminder at %s", row.ScheduledAt)
-		}
-		if now := w.event("42"); !now.StartsAt.Equal(next) {
-			t.Errorf("next start %s, want %s", now.StartsAt, next)
-		}
-	}
-	w.mustHaveReminded(
-		"42 2035-03-19T14:00Z member-1", "42 2035-03-19T14:00Z member-2", "42 2035-03-26T13:00Z member-1",
-		"42 2035-03-26T13:00Z member-2",
-	)
-	// An edit that moves nothing does not disturb the series.
-	before := w.task(reminder42)
-	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, w.event("42")); return err })
-	if after := w.task(reminder42); after.Revision != before.Revision {
-		t.Error("the reminder has a new revision")
-	}
-}
-
 // On the day on which the clocks skip its time it is an hour late, by the clock; the week after it is not.
 func TestASkippedTimeDoesNotMoveTheSeries(t *testing.T) {
 	t.Parallel()
@@ -114,30 +76,6 @@ func TestASkippedTimeDoesNotMoveTheSeries(t *testing.T) {
 	w.again(reminder42, w.mustRun(attempt(w.task(reminder42), time.Time{})))
 	if now := w.event("42"); !now.StartsAt.Equal(clock(t, "2035-04-01T00:30:00Z")) { // 02:30 again
 		t.Errorf("starts %s", now.StartsAt)
-	}
-}
-
-// After an outage of a month no reminder goes out for what has started, and the series goes on.
-func TestAnOutageDoesNotEndASeries(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	event := meeting(t)
-	event.RepeatDays = 7
-	w.create(event)
-	effects := w.mustRun(attempt(w.task(reminder42), clock(t, "2035-06-29T14:30:00Z")))
-	w.mustHaveReminded()
-	if !strings.Contains(effects.Note, "4 time(s)") { // on the 1st, 8th, 15th and 22nd
-		t.Errorf("note %q", effects.Note)
-	}
-	row := w.again(reminder42, effects)
-	if !row.ScheduledAt.Equal(clock(t, "2035-06-29T14:00:00Z")) {
-		t.Fatalf("next reminder at %s", row.ScheduledAt)
-	}
-	// That is due already, and half an hour late is better than never.
-	effects = w.mustRun(attempt(row, clock(t, "2035-06-29T14:30:01Z")))
-	w.mustHaveReminded("42 2035-06-29T15:00Z member-1", "42 2035-06-29T15:00Z member-2")
-	if row := w.again(reminder42, effects); !row.ScheduledAt.Equal(clock(t, "2035-07-06T14:00:00Z")) {
-		t.Errorf("next reminder at %s", row.ScheduledAt)
 	}
 }
 

@@ -32,9 +32,18 @@ func newSweep(tx pgx.Tx, e *handlers.Execution) *sweep {
 	return &sweep{tx: tx, e: e, left: MostRows, swept: Swept{}}
 }
 
-// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments. The statement
-// should skip rows that another transaction has locked, so that nobody who edits a row has to wait. The next fire
-// finds these rows.
+// deleteSQL leaves out rows that another transaction has locked, so that nobody who edits a row has to wait. The next
+// fire finds these rows.
+const deleteSQL = `
+DELETE FROM community.%[1]s WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM community.%[1]s WHERE %[2]s LIMIT @rows FOR UPDATE SKIP LOCKED))`
+
+// delete deletes the rows of a table for which a condition holds.
+func (s *sweep) delete(ctx context.Context, table, condition string, args pgx.NamedArgs) error {
+	return s.exec(ctx, table, fmt.Sprintf(deleteSQL, table, condition), args)
+}
+
+// exec runs a statement that changes at most @rows rows of a table, with @now and its own arguments.
 func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.NamedArgs) error {
 	if s.left <= 0 {
 		return nil
@@ -47,27 +56,10 @@ func (s *sweep) exec(ctx context.Context, table, statement string, args pgx.Name
 	return nil
 }
 
-// texts is exec for a statement that returns a text for each row that it has changed.
-func (s *sweep) texts(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
-	if s.left <= 0 {
-		return nil, nil
-	}
-	found, err := s.find(ctx, table, statement, args)
-	s.count(table, int64(len(found)))
-	return found, err
-}
-
-// find reads a column of text and counts no changed rows.
-func (s *sweep) find(ctx context.Context, table, statement string, args pgx.NamedArgs) ([]string, error) {
-	rows, err := s.tx.Query(ctx, statement, s.args(args))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", table, err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", table, err)
-	}
-	return found, nil
+// texts runs a query of one column of text. It counts no changed rows.
+func (s *sweep) texts(ctx context.Context, statement string, args pgx.NamedArgs) ([]string, error) {
+	rows, _ := s.tx.Query(ctx, statement, s.args(args)) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 func (s *sweep) args(args pgx.NamedArgs) pgx.NamedArgs {

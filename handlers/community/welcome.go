@@ -28,7 +28,8 @@ type newcomer struct {
 // The lock makes a LeaveCommunity that runs at the same time wait for this transaction. LeaveCommunity then cancels
 // the follow-ups.
 const newcomerSQL = `
-SELECT m.member_id, m.joined_at, p.email, c.id AS community_id, c.title, c.host
+SELECT m.member_id, m.joined_at, p.email, c.id AS community_id, c.title,
+    coalesce(c.host, m.member_id) AS host -- nobody greets where there is no host
 FROM community.memberships AS m
 JOIN community.members AS p ON p.id = m.member_id
 JOIN community.communities AS c ON c.id = m.community_id
@@ -38,12 +39,8 @@ FOR SHARE OF m`
 // welcome runs WELCOME_MEMBER. It sends nothing itself. Its steps are tasks of their own, each with its own attempts.
 // The transaction that completes this task schedules all of them.
 func (a *App) welcome(ctx context.Context, tx pgx.Tx, t *handlers.Task[contract.WelcomeMember]) error {
-	rows, err := tx.Query(ctx, newcomerSQL, pgx.NamedArgs{"id": t.Payload.MembershipID})
-	if err != nil {
-		return fmt.Errorf("read membership %s: %w", t.Payload.MembershipID, err)
-	}
-	member, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[newcomer])
-	if errors.Is(err, pgx.ErrNoRows) {
+	member, err := one[newcomer](ctx, tx, newcomerSQL, pgx.NamedArgs{"id": t.Payload.MembershipID})
+	if errors.Is(err, ErrNotFound) {
 		t.Note("membership %s is gone: nobody was welcomed", t.Payload.MembershipID)
 		return nil
 	}

@@ -84,27 +84,6 @@ func TestAllListsEachVariant(t *testing.T) {
 	}
 }
 
-// The test above is worth something only if it sees a struct that All does not list.
-func TestAForgottenVariantIsSeen(t *testing.T) {
-	t.Parallel()
-	const forgotten = `package contract
-		type (
-			CloseEvent struct{ EventID string }
-			Helper     struct{}
-			SendPush   = push.SendPush
-		)
-		func (*CloseEvent) TaskType() string { return "CLOSE_EVENT" }
-		func (Helper) TaskKey() string { return "" }
-		func TaskType() string { return "" }`
-	file, err := parser.ParseFile(token.NewFileSet(), "forgotten.go", forgotten, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := variants([]*ast.File{file}), []string{"CloseEvent", "SendPush"}; !slices.Equal(got, want) {
-		t.Errorf("saw %q, want %q", got, want)
-	}
-}
-
 // Producers compile this package in: it must not bring handlers, an SMTP client or the engine.
 func TestItImportsNothingButTheStore(t *testing.T) {
 	t.Parallel()
@@ -144,18 +123,6 @@ func TestIDs(t *testing.T) {
 		}
 		if err := (store.Task{Payload: test.payload}).Check(); err != nil {
 			t.Errorf("%T: %v", test.payload, err)
-		}
-	}
-}
-
-func TestTypesAreUnique(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, payload := range contract.All() {
-		if name := payload.TaskType(); seen[name] {
-			t.Errorf("two variants are called %s", name)
-		} else {
-			seen[name] = true
 		}
 	}
 }
