@@ -61,12 +61,12 @@ func TestBackfillOfEachRange(t *testing.T) {
 				ID: name, Payload: payload(1), At: c.begin,
 				Recurrence: &store.Recurrence{Cron: c.cron, TimeZone: c.zone},
 			})
-			before := b.wholeState(name)
+			before := b.state(name)
 			made := b.backfill(name, c.from, c.to, c.most)
 			if got := b.clocks(name); got != c.want || made != len(strings.Fields(c.want)) {
 				b.Errorf("%d made: %s\ninstead of %s", made, got, c.want)
 			}
-			same(b, "the recurring task", b.wholeState(name), before)
+			same(b, "the recurring task", b.state(name), before)
 			if again := b.backfill(name, c.from, c.to, c.most); again != 0 {
 				b.Errorf("%d made again", again)
 			}
@@ -88,7 +88,7 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 	}
 	until := b.now()
 	for i, id := range b.occurrences("one") {
-		got := b.wholeState(id)
+		got := b.state(id)
 		w := &want{b: b, found: got.Row, from: from, until: until}
 		row := occurrence(got.Row, id, "one", past(10*(i+1)))
 		row.Jitter = pointerTo(24 * time.Hour)
@@ -115,13 +115,13 @@ func TestBackfillKeepsWhatIsThere(t *testing.T) {
 	b.make(foreign, "QUEUED")
 	before := map[string]state{}
 	for _, id := range []string{skipped, waiting, completed, foreign} {
-		before[id] = b.wholeState(id)
+		before[id] = b.state(id)
 	}
 	if made := b.backfill("one", past(0), past(60), 10000); made != 2 {
 		t.Errorf("%d made", made)
 	}
 	for id, state := range before {
-		same(b, id, b.wholeState(id), state)
+		same(b, id, b.state(id), state)
 	}
 	same(
 		b, "the new ones", []bool{b.get("one@2020-01-01T00:50:00Z") != nil, b.get("one@2020-01-01T01:00:00Z") != nil},
@@ -135,11 +135,11 @@ func TestBackfillOfEachRow(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
 		b.makeRecurring(kind, kind)
-		before := b.wholeState(kind)
+		before := b.state(kind)
 		if made := b.backfill(kind, past(0), past(3*24*60), 10000); made != 3 {
 			t.Errorf("%s: %d made", kind, made)
 		}
-		after := b.wholeState(kind)
+		after := b.state(kind)
 		after.Version = before.Version // open_occurrences_from goes back to the first
 		same(b, kind, after, before)
 	}

@@ -12,7 +12,7 @@ import (
 // expectRetried is a dead letter as Retry leaves it.
 func (b *bench) expectRetried(id string, before state, from time.Time) {
 	b.Helper()
-	after := b.wholeState(id)
+	after := b.state(id)
 	w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.now()}
 	w.row.Attempt = 0
 	w.row.RunNowAt = w.during("run_now_at", after.Row.RunNowAt)
@@ -33,7 +33,7 @@ func TestRetryOfDeadLetters(t *testing.T) {
 		} else {
 			b.make(kind, kind)
 		}
-		before, from := b.wholeState(kind), b.now()
+		before, from := b.state(kind), b.now()
 		receipt, err := b.tasks.Retry(b.ctx, b.pool, kind)
 		b.check(err)
 		same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Queued, Revision: b.get(kind).Revision})
@@ -52,10 +52,10 @@ func TestArchive(t *testing.T) {
 			} else {
 				b.make(kind, kind)
 			}
-			before, from := b.wholeState(kind), b.now()
+			before, from := b.state(kind), b.now()
 			receipt, err := b.tasks.Archive(b.ctx, b.pool, kind, "refunded\nby hand")
 			b.check(err)
-			after := b.wholeState(kind)
+			after := b.state(kind)
 			switch {
 			case before.Row == nil:
 				same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Absent})
@@ -81,7 +81,7 @@ func TestArchive(t *testing.T) {
 			receipt, err = b.tasks.Archive(b.ctx, b.pool, kind, "another note")
 			b.check(err)
 			same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Unchanged, Revision: after.Row.Revision})
-			same(b, "archived again", b.wholeState(kind), after)
+			same(b, "archived again", b.state(kind), after)
 		})
 	}
 }

@@ -73,7 +73,7 @@ func TestEraseOfEachRow(t *testing.T) {
 					WHERE id = $1`, id, task.Entity, task.TenantID)
 				b.execution(id)
 				if who == "bob" {
-					untouched[id] = b.wholeState(id)
+					untouched[id] = b.state(id)
 				}
 			}
 		}
@@ -91,7 +91,7 @@ func TestEraseOfEachRow(t *testing.T) {
 		held := []string{"ann EXECUTING", "ann held QUEUED", "ann held PAUSED", "ann held CANCELLED"}
 		before := map[string]state{}
 		for _, id := range held {
-			before[id] = b.wholeState(id)
+			before[id] = b.state(id)
 		}
 		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
 			WHERE task_id LIKE 'ann%' AND task_id <> ALL ($1)`, held)
@@ -101,7 +101,7 @@ func TestEraseOfEachRow(t *testing.T) {
 			Tasks: tasks, Executions: int64(len(rowKinds) - 1 - len(held)), Changes: changes, Running: int64(len(held)),
 		})
 		for id, state := range untouched {
-			same(b, "another's: "+id, b.wholeState(id), state)
+			same(b, "another's: "+id, b.state(id), state)
 			if _, executions := b.history(id); executions != 1 {
 				b.Errorf("%s has %d executions", id, executions)
 			}
@@ -181,7 +181,7 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 		edit("bob's")
 		remove("bob's")
 
-		rows := []state{b.wholeState("passed on"), b.wholeState("anew")}
+		rows := []state{b.state("passed on"), b.state("anew")}
 		// Of deleted 3 changes and 1 execution, of passed on 3 and 1, of passed on and deleted 2, of anew 3 and 1, of
 		// came to ann 3 and 1.
 		same(b, "erased", erase("ann"), store.Erasure{Tasks: 1, Executions: 4, Changes: 14})
@@ -193,7 +193,7 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 			same(b, id, [2]int{changes, executions}, want)
 		}
 		for i, id := range []string{"passed on", "anew"} {
-			after := b.wholeState(id)
+			after := b.state(id)
 			after.Changes, rows[i].Changes = nil, nil
 			same(b, id, after, rows[i])
 		}
@@ -263,14 +263,14 @@ func TestEraseIsPartOfItsTransaction(t *testing.T) {
 	b := newBench(t)
 	b.schedule(base("one"))
 	b.schedule(base("two"))
-	before := b.wholeState("one")
+	before := b.state("one")
 	tx := b.begin(pgx.TxOptions{})
 	gone, err := b.tasks.EraseEntity(b.ctx, tx, "event:1")
 	if err != nil || gone != (store.Erasure{Tasks: 2, Changes: 2}) {
 		t.Errorf("%+v, %v", gone, err)
 	}
 	b.check(tx.Rollback(b.ctx))
-	same(b, "after a rollback", b.wholeState("one"), before)
+	same(b, "after a rollback", b.state("one"), before)
 	b.inTx(func(tx pgx.Tx) {
 		_, err := b.tasks.EraseEntity(b.ctx, tx, "event:1")
 		b.check(err)

@@ -12,8 +12,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// badColumns are values that the table refuses, by column, with what the message says.
-var badColumns = []struct{ column, value, message string }{
+// badColumn is a value that the table refuses, with what the message says.
+type badColumn struct{ column, value, message string }
+
+// badColumns are of each task. badRecurringColumns are of recurring tasks.
+var badColumns = []badColumn{
 	{"id", `''`, "id must be 1 to 512 bytes without control characters"},
 	{"id", `repeat('x', 513)`, "id must be 1 to 512 bytes without control characters"},
 	{"id", `repeat('€', 171)`, "id must be 1 to 512 bytes without control characters"},
@@ -75,47 +78,87 @@ var badColumns = []struct{ column, value, message string }{
 	{"scheduled_by", `''`, "scheduled_by must be 1 to 512 bytes without control characters"},
 }
 
+var badRecurringColumns = []badColumn{
+	{"cron", `''`, "cron must be 1 to 256 printable ASCII characters"},
+	{"cron", `E'0 9 * * *\n'`, "cron must be 1 to 256 printable ASCII characters"},
+	{"cron", `'0 9 * * «'`, "cron must be 1 to 256 printable ASCII characters"},
+	{"cron", `repeat('*', 257)`, "cron must be 1 to 256 printable ASCII characters"},
+	{"time_zone", `''`, "time_zone must be an IANA name of 1 to 64 characters"},
+	{"time_zone", `'Europe Berlin'`, "time_zone must be an IANA name of 1 to 64 characters"},
+	{"time_zone", `repeat('z', 65)`, "time_zone must be an IANA name of 1 to 64 characters"},
+	{"overlap", `'queue'`, "overlap must be skip, allow or cancel_running"},
+	{"overlap", `''`, "overlap must be skip, allow or cancel_running"},
+	{"catch_up", `'some'`, "catch_up must be latest, all or none"},
+	{"catch_up_paused", `'NONE'`, "catch_up must be latest, all or none"},
+	{"catch_up_limit", `0`, "catch_up_limit must be between 1 and 10000"},
+	{"catch_up_limit", `10001`, "catch_up_limit must be between 1 and 10000"},
+	{"jitter", `'0'`, "jitter must be over 0 and at most 24 hours, without months"},
+	{"jitter", `'-1 second'`, "jitter must be over 0 and at most 24 hours, without months"},
+	{"jitter", `'24:00:00.000001'`, "jitter must be over 0 and at most 24 hours, without months"},
+	{"jitter", `'1 day 1 microsecond'`, "jitter must be over 0 and at most 24 hours, without months"},
+	{"ends_at", `'infinity'`, "ends_at, paused_until must be finite, in the years 1 to 9999"},
+	{"ends_at", `'10000-01-01Z'`, "ends_at, paused_until must be finite, in the years 1 to 9999"},
+	{"max_occurrences", `0`, "max_occurrences must be between 1 and 1000000"},
+	{"max_occurrences", `1000001`, "max_occurrences must be between 1 and 1000000"},
+	{"retention", `'0'`, "retention must be over 0 and at most 100 years, in days or less"},
+	{"retention", `'-1 hour'`, "retention must be over 0 and at most 100 years, in days or less"},
+	{"retention", `'1 month'`, "retention must be over 0 and at most 100 years, in days or less"},
+	{"retention", `'876600:00:00.000001'`, "retention must be over 0 and at most 100 years, in days or less"},
+	{"id", `repeat('x', 481)`, "id of a recurring task must be at most 480 bytes"},
+	{"id", `repeat('€', 161)`, "id of a recurring task must be at most 480 bytes"},
+}
+
 // However a bad value comes, the message names the field and the rule, and nothing is changed.
 func TestBadValuesInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	before := b.state("one")
+	b.make("plain", "QUEUED")
+	b.makeRecurring("recurring", "planned")
+	plain, recurring := b.state("plain"), b.state("recurring")
 	t.Run("all", func(t *testing.T) {
 		all := benchOn(t, b.pool)
 		for i, bad := range badColumns {
-			all.each(fmt.Sprintf("%d %s", i, bad.column), func(b *bench) {
-				arguments := map[string]string{"payload": `'{"type": "TEST", "n": 1}'`, "id": `'new'`}
-				arguments[bad.column] = bad.value
-				columns, values, named := "", "", ""
-				for column, value := range arguments {
-					columns, values, named = columns+", "+column, values+", "+value, named+", "+column+" => "+value
-				}
-				b.refused(
-					`INSERT INTO tasktable.scheduled_tasks (`+columns[2:]+`) VALUES (`+values[2:]+`)`, bad.message,
-				)
-				// Null is the default of schedule's optional arguments.
-				if bad.value == "null" && bad.column != "payload" {
-					b.refused(
-						`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = null WHERE id = 'one'`, bad.message,
-					)
-					return
-				}
-				b.refused(`SELECT tasktable.schedule(`+named[2:]+`)`, bad.message)
-				if bad.column == "id" || bad.column == "scheduled_by" {
-					return
-				}
-				b.refused(
-					`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = `+bad.value+` WHERE id = 'one'`, bad.message,
-				)
-				b.refused(strings.Replace(`SELECT tasktable.schedule(`+named[2:]+`)`, `'new'`, `'one'`, 1), bad.message)
+			all.each(fmt.Sprintf("%d %s", i, bad.column), func(b *bench) { b.refusesColumn(bad, "plain", "schedule") })
+		}
+		for i, bad := range badRecurringColumns {
+			all.each(fmt.Sprintf("recurring %d %s", i, bad.column), func(b *bench) {
+				b.refusesColumn(bad, "recurring", "schedule", "schedule_recurring")
 			})
 		}
 	})
 	b = benchOn(t, b.pool) // its time begins anew: the subtests had theirs
-	same(b, "task", b.state("one"), before)
-	if b.get("new") != nil {
-		t.Error("a task was made")
+	same(b, "plain", b.state("plain"), plain)
+	same(b, "recurring", b.state("recurring"), recurring)
+	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); left != 2 {
+		t.Errorf("%d tasks instead of two", left)
+	}
+}
+
+// refusesColumn demands that an INSERT, an UPDATE of a task and the functions refuse a value.
+func (b *bench) refusesColumn(bad badColumn, id string, functions ...string) {
+	b.Helper()
+	arguments := map[string]string{"payload": `'{"type": "TEST", "n": 1}'`, "id": `'new'`}
+	if id == "recurring" {
+		arguments["cron"] = `'@daily'`
+	}
+	arguments[bad.column] = bad.value
+	columns, values, named := "", "", ""
+	for column, value := range arguments {
+		columns, values, named = columns+", "+column, values+", "+value, named+", "+column+" => "+value
+	}
+	b.refused(`INSERT INTO tasktable.scheduled_tasks (`+columns[2:]+`) VALUES (`+values[2:]+`)`, bad.message)
+	if bad.column != "id" && bad.column != "scheduled_by" {
+		b.refused(`UPDATE tasktable.scheduled_tasks SET `+bad.column+` = `+bad.value+` WHERE id = $1`, bad.message, id)
+	}
+	if bad.value == "null" && bad.column != "payload" {
+		return // null is the default of schedule's optional arguments
+	}
+	for _, function := range functions {
+		call := `SELECT tasktable.` + function + `(` + named[2:] + `)`
+		b.refused(call, bad.message)
+		if bad.column != "id" && bad.column != "scheduled_by" {
+			b.refused(strings.Replace(call, `'new'`, `'`+id+`'`, 1), bad.message)
+		}
 	}
 }
 

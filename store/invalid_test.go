@@ -189,31 +189,45 @@ func sized(bytes int) store.JSON {
 	return store.JSON(`{"type":"TEST","s":"` + strings.Repeat("x", bytes-len(around)) + `"}`)
 }
 
+// eachBad calls do with each of badTasks and badRecurring.
+func eachBad(do func(name string, good, bad store.Task, field, rule string)) {
+	for _, one := range badTasks {
+		task := base("one")
+		one.change(&task)
+		do(one.name, base("good"), task, one.field, one.rule)
+	}
+	for _, one := range badRecurring {
+		task := recurs("one")
+		one.change(&task)
+		do(one.name, recurs("good"), task, one.field, one.rule)
+	}
+}
+
 func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
-	for _, bad := range badTasks {
-		t.Run(bad.name, func(t *testing.T) {
+	eachBad(func(name string, good, task store.Task, field, rule string) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := benchOn(t, nil)
-			task := base("one")
-			task.Entity = ""
-			bad.change(&task)
 			_, alone := b.tasks.Schedule(b.ctx, noDB(b), task)
-			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{base("good"), task})
-			_, synced := b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
-			for call, err := range map[string]error{
-				"Schedule": alone, "ScheduleMany": many, "Sync": synced, "Check": task.Check(),
-			} {
-				if bad.field == "entity" && call == "Sync" && err != nil {
-					continue // there it is another rule: the entity must be Sync's
+			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{good, task})
+			_, fixed := task.Fixed()
+			calls := map[string]error{"Schedule": alone, "ScheduleMany": many, "Check": task.Check(), "Fixed": fixed}
+			if field != "entity" { // there it is another rule: the entity must be Sync's
+				task.Entity = ""
+				_, calls["Sync"] = b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
+			}
+			for call, err := range calls {
+				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), field) ||
+					!strings.Contains(err.Error(), rule) {
+					t.Errorf("%s: %v; should name %q and %q", call, err, field, rule)
 				}
-				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), bad.field+" ") ||
-					!strings.Contains(err.Error(), bad.rule) {
-					t.Errorf("%s: %v; should name %q and %q", call, err, bad.field, bad.rule)
+				if err != nil && len(err.Error()) > 600 {
+					t.Errorf("%s: an error of %d bytes", call, len(err.Error()))
 				}
 			}
 		})
-	}
+	})
 }
 
 func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
@@ -302,13 +316,11 @@ func TestTheTransactionIsUsableAfterBadInput(t *testing.T) {
 	b.make("one", "QUEUED")
 	tx := b.begin(pgx.TxOptions{})
 	b.exec(tx, `CREATE TABLE mine AS SELECT 1`)
-	for _, bad := range badTasks {
-		task := base("one")
-		bad.change(&task)
+	eachBad(func(name string, _, task store.Task, _, _ string) {
 		if _, err := b.tasks.Schedule(b.ctx, tx, task); err == nil {
-			t.Errorf("%s: accepted", bad.name)
+			t.Errorf("%s: accepted", name)
 		}
-	}
+	})
 	before := b.state("one")
 	_, err := b.tasks.Cancel(b.ctx, tx, "one")
 	b.check(err)

@@ -27,7 +27,7 @@ func TestAKindIsKept(t *testing.T) {
 				first.Replace = true // the second round begins with what the first has left
 				_, err := way.call(b, first)
 				b.check(err)
-				before := b.wholeState(way.name)
+				before := b.state(way.name)
 				if way.name == "SQL" {
 					then.Replace = false
 					b.refused(b.sqlOf(then), want)
@@ -35,7 +35,7 @@ func TestAKindIsKept(t *testing.T) {
 					!strings.Contains(err.Error(), want) || errors.Is(err, store.ErrInvalid) {
 					b.Errorf("recurring %t: %v", recurring, err)
 				}
-				same(b, "refused", b.wholeState(way.name), before)
+				same(b, "refused", b.state(way.name), before)
 				then.Replace = true
 				receipt, err := way.call(b, then)
 				if err != nil || receipt.Outcome != store.Rescheduled || (b.get(way.name).Cron != nil) == recurring {

@@ -57,7 +57,7 @@ func TestForkCopiesTheContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.schedule(rich("one"))
-	parent := b.wholeState("one")
+	parent := b.state("one")
 	for fire, id := range map[string]string{
 		"2100-01-01 09:00+01":         "one@2100-01-01T08:00:00Z",
 		"2100-01-01 08:00:00.5Z":      "one@2100-01-01T08:00:00.500000Z",
@@ -69,7 +69,7 @@ func TestForkCopiesTheContent(t *testing.T) {
 		if got := b.fork("one", fire); got != id {
 			t.Errorf("the occurrence of %s is %s", fire, got)
 		}
-		got := b.wholeState(id)
+		got := b.state(id)
 		row := occurrence(got.Row, id, "one", at)
 		if row.NextAttemptAt = pointerTo(b.dueOf(id, at, 90*time.Minute)); at.Before(got.Row.CreatedAt) {
 			row.NextAttemptAt = got.Row.NextAttemptAt
@@ -82,9 +82,9 @@ func TestForkCopiesTheContent(t *testing.T) {
 		if again != nil || skipped != nil {
 			t.Errorf("twice: %v, %v", text(again), text(skipped))
 		}
-		same(b, "after a second fork", b.wholeState(id), got)
+		same(b, "after a second fork", b.state(id), got)
 	}
-	same(b, "the recurring task", b.wholeState("one"), parent)
+	same(b, "the recurring task", b.state("one"), parent)
 }
 
 func TestForkOfWhatDoesNotRun(t *testing.T) {
@@ -93,7 +93,7 @@ func TestForkOfWhatDoesNotRun(t *testing.T) {
 	b.schedule(rich("one"))
 	from := b.now()
 	id := b.fork("one", "2100-01-01 08:00Z", "an earlier one has not ended")
-	got := b.wholeState(id)
+	got := b.state(id)
 	row := occurrence(got.Row, id, "one", far(8*60))
 	row.Status, row.Message, row.FinishedAt = "SKIPPED", pointerTo("an earlier one has not ended"), got.Row.FinishedAt
 	if row.FinishedAt == nil || row.FinishedAt.Before(from) || row.FinishedAt.After(b.now()) {
@@ -111,11 +111,11 @@ func TestForkOfEachRow(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
 		b.makeRecurring(kind, kind)
-		before := b.wholeState(kind)
+		before := b.state(kind)
 		if got := b.fork(kind, "2100-01-01 08:00Z"); got != kind+"@2100-01-01T08:00:00Z" {
 			t.Errorf("%s: %s", kind, got)
 		}
-		same(b, kind, b.wholeState(kind), before)
+		same(b, kind, b.state(kind), before)
 	}
 	for _, kind := range rowKinds {
 		b.make("plain "+kind, kind)
@@ -138,7 +138,7 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 		b.each(kind, func(b *bench) {
 			b.makeRecurring(kind, kind)
 			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET jitter = '24 hours' WHERE id = $1`, kind)
-			before, from := b.wholeState(kind), b.now()
+			before, from := b.state(kind), b.now()
 			for range 2 {
 				receipt, err := b.tasks.RunNow(b.ctx, b.pool, kind)
 				b.check(err)
@@ -147,7 +147,7 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 				})
 			}
 			until := b.now()
-			same(b, "the recurring task", b.wholeState(kind), before)
+			same(b, "the recurring task", b.state(kind), before)
 			ids := b.occurrences(kind)
 			if len(ids) != 2 {
 				b.Fatalf("%d occurrences: %v", len(ids), ids)
@@ -253,12 +253,12 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
 					WHERE id = $1`, name)
 			})
-			before := b.wholeState(name)
+			before := b.state(name)
 			c.do(b, id)
 			if got := b.liveFrom(name); !got.Equal(c.want) {
 				b.Errorf("open_occurrences_from is %v instead of %v", got.UTC(), c.want)
 			}
-			after := b.wholeState(name)
+			after := b.state(name)
 			after.Version = before.Version
 			same(b, "the rest of the task", after, before)
 		})
@@ -296,7 +296,7 @@ func TestRetriesOfAnOccurrenceDoNotWriteToItsTask(t *testing.T) {
 	b.asEngine(func(tx pgx.Tx) {
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2000-01-01Z' WHERE id = 'one'`)
 	})
-	before := b.wholeState("one")
+	before := b.state("one")
 	b.asEngine(func(tx pgx.Tx) {
 		b.exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
@@ -306,7 +306,7 @@ func TestRetriesOfAnOccurrenceDoNotWriteToItsTask(t *testing.T) {
 			SET status = 'QUEUED', fence = NULL, lease_expires_at = NULL, next_attempt_at = clock_timestamp()
 			WHERE id = $1`, id)
 	})
-	same(b, "task", b.wholeState("one"), before)
+	same(b, "task", b.state("one"), before)
 	if row := b.get(id); row.Attempt != 1 || fmt.Sprint(row.Status) != "QUEUED" {
 		t.Errorf("got %s", pretty(row))
 	}

@@ -15,10 +15,10 @@ import (
 // pointerTo is what a nullable column that is not null is read as.
 func pointerTo[T any](value T) *T { return &value }
 
-// fullRow has a value in every column, and the least one in none that may be null.
-func fullRow() (full, least store.Row) {
+// fullRows have a value in every column, and the last one in none that may be null. List returns them in this order.
+func fullRows() []store.Row {
 	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
-	full = store.Row{
+	full := store.Row{
 		ID: "full — «ü» 😀", Payload: json.RawMessage(`{"n": 1.50, "s": "«ü»", "type": "TEST"}`), Type: "TEST",
 		Entity: pointerTo("event:1"), TenantID: pointerTo("acme"), Queue: "mail", Status: store.StatusExecuting,
 		Priority: -100, ScheduledAt: at(0), RunNowAt: pointerTo(at(1)), Expiration: pointerTo(store.MaxExpiration),
@@ -28,12 +28,29 @@ func fullRow() (full, least store.Row) {
 		CreatedAt: at(3), LastStatusUpdate: at(4), StartedAt: pointerTo(at(5)),
 		StartedFence: pointerTo(int64(1<<40 + 1)), Node: pointerTo(int64(1 << 40)),
 	}
-	least = store.Row{
+	occurrence := store.Row{
+		ID: "full, an occurrence", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default",
+		Status: store.StatusExpired, ScheduledAt: at(0), ExpectedExecutionTime: time.Hour, MaxAttempts: 1, Revision: 1,
+		CreatedAt: at(1), LastStatusUpdate: at(2), FinishedAt: pointerTo(at(4)),
+		ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)), ArchivedNote: pointerTo("two\nlines"),
+		SpawnedBy: pointerTo("a «ü» task"),
+	}
+	recurring := store.Row{
+		ID: "full, recurring", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default",
+		Status: store.StatusPaused, ScheduledAt: at(0), ExpectedExecutionTime: time.Hour, MaxAttempts: 1, Revision: 1,
+		CreatedAt: at(1), LastStatusUpdate: at(2), Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Asia/Beirut"),
+		Overlap: pointerTo(store.OverlapCancelRunning), CatchUp: pointerTo(store.CatchUpNone),
+		CatchUpPaused: pointerTo(store.CatchUpAll), CatchUpLimit: pointerTo(10000),
+		Jitter: pointerTo(24*time.Hour - time.Microsecond), EndsAt: pointerTo(at(1)),
+		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)),
+		PausedUntil: pointerTo(at(2)), Retention: pointerTo(876600 * time.Hour),
+	}
+	least := store.Row{
 		ID: "least", Payload: json.RawMessage(`{"type": "TEST"}`), Type: "TEST", Queue: "default",
 		Status: store.StatusCompleted, ScheduledAt: at(6), ExpectedExecutionTime: time.Microsecond, MaxAttempts: 1,
 		Revision: 1<<40 + 2, CreatedAt: at(7), LastStatusUpdate: at(8), FinishedAt: pointerTo(at(9)),
 	}
-	return full, least
+	return []store.Row{full, occurrence, recurring, least}
 }
 
 // insert puts a row into the table as it is, past the triggers' corrections.
@@ -43,24 +60,12 @@ func (b *bench) insert(row store.Row) {
 	b.check(err)
 	b.inTx(func(tx pgx.Tx) {
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, queue, status,
-			priority, scheduled_at, run_now_at, expiration,
-				expected_execution_time, max_attempts, attempt, revision, next_attempt_at, fence, lease_expires_at,
-				message, result, scheduled_by,
-				created_at, last_status_update, started_at, finished_at, started_fence, node)
-			SELECT id, payload, payload ->> 'type', entity, tenant_id, queue, status, priority, scheduled_at,
-				run_now_at, expiration / 1000 * interval '1 microsecond',
-				expected_execution_time / 1000 * interval '1 microsecond', max_attempts, attempt, revision,
-				next_attempt_at, fence, lease_expires_at, message,
-				result, scheduled_by, created_at, last_status_update, started_at, finished_at, started_fence, node
-			FROM jsonb_to_record($1::text::jsonb) AS r (id text, payload jsonb, entity text, tenant_id text, queue text,
-				status text, priority int,
-				scheduled_at timestamptz, run_now_at timestamptz, expiration bigint, expected_execution_time bigint,
-				max_attempts int, attempt int,
-				revision bigint, next_attempt_at timestamptz, fence bigint, lease_expires_at timestamptz, message text,
-				result jsonb, scheduled_by text,
-				created_at timestamptz, last_status_update timestamptz, started_at timestamptz, finished_at timestamptz,
-				started_fence bigint, node bigint)`, string(body))
+		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks
+			SELECT (jsonb_populate_record(NULL::tasktable.scheduled_tasks, body || (
+				SELECT jsonb_object_agg(name, (body ->> name)::bigint / 1000 || ' microseconds')
+				FROM unnest(ARRAY['expiration', 'expected_execution_time', 'jitter', 'retention']) AS name
+				WHERE body ? name))).*
+			FROM (SELECT $1::text::jsonb AS body) AS r`, string(body))
 		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	})
 }
@@ -71,7 +76,8 @@ func utc(row store.Row) store.Row {
 		*at = at.UTC()
 	}
 	for _, at := range []**time.Time{
-		&row.RunNowAt, &row.NextAttemptAt, &row.LeaseExpiresAt, &row.StartedAt, &row.FinishedAt,
+		&row.RunNowAt, &row.NextAttemptAt, &row.LeaseExpiresAt, &row.StartedAt, &row.FinishedAt, &row.EndsAt,
+		&row.PausedUntil, &row.ArchivedAt,
 	} {
 		if *at != nil {
 			*at = pointerTo((*at).UTC())
@@ -83,11 +89,12 @@ func utc(row store.Row) store.Row {
 func TestEveryColumnIsReadByEveryDriver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	full, least := fullRow()
-	b.insert(full)
-	b.insert(least)
+	all := fullRows()
+	for _, row := range all {
+		b.insert(row)
+	}
 	for name, db := range b.readers() {
-		for _, want := range []store.Row{full, least} {
+		for _, want := range all {
 			got, err := b.tasks.Get(b.ctx, db, want.ID)
 			b.check(err)
 			same(b, name+": "+want.ID, utc(got), want)
@@ -100,7 +107,7 @@ func TestEveryColumnIsReadByEveryDriver(t *testing.T) {
 		for i, row := range rows {
 			rows[i] = utc(row)
 		}
-		same(b, name+": list", rows, []store.Row{full, least})
+		same(b, name+": list", rows, all)
 		if _, err := b.tasks.Get(b.ctx, db, "nobody"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: get of none: %v", name, err)
 		}

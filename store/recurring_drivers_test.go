@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -159,54 +158,4 @@ func (b *bench) in(tasks *store.Store, statement string) string {
 	schema, err := store.NewSchema("jobs")
 	b.check(err)
 	return schema.SQL(statement)
-}
-
-// The newer columns of a row, each read by each driver as it was written.
-func TestEveryNewerColumnIsReadByEveryDriver(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
-	b.schedule(base("recurring"))
-	b.schedule(base("occurrence"))
-	b.inTx(func(tx pgx.Tx) { // past the triggers' corrections
-		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks
-			SET cron = '*/5 * * * *', time_zone = 'Asia/Beirut', overlap = 'cancel_running', catch_up = 'none',
-			catch_up_paused = 'all',
-			catch_up_limit = 10000, jitter = '23:59:59.999999', ends_at = '2031-02-03 04:05:01.123456Z',
-			max_occurrences = 1000000, occurrence_count = 2147483647,
-			planned_revision = 1099511627776, status = 'PAUSED', next_attempt_at = NULL,
-			paused_until = '2031-02-03 04:05:02.123456Z', retention = '876600 hours'
-			WHERE id = 'recurring'`)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks
-			SET parent_id = 'recurring «ü» 😀', status = 'EXPIRED', next_attempt_at = NULL, finished_at = now(),
-			archived_at = '2031-02-03 04:05:03.123456Z', archived_note = E'two\nlines',
-			spawned_by = 'a «ü» task' WHERE id = 'occurrence'`)
-		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	})
-	recurring := store.Row{
-		Cron: pointerTo("*/5 * * * *"), TimeZone: pointerTo("Asia/Beirut"),
-		Overlap: pointerTo(store.OverlapCancelRunning), CatchUp: pointerTo(store.CatchUpNone),
-		CatchUpPaused: pointerTo(store.CatchUpAll), CatchUpLimit: pointerTo(10000),
-		Jitter: pointerTo(24*time.Hour - time.Microsecond), EndsAt: pointerTo(at(1)),
-		MaxOccurrences: pointerTo(1000000), OccurrenceCount: 2147483647, PlannedRevision: pointerTo(int64(1 << 40)),
-		PausedUntil: pointerTo(at(2)), Retention: pointerTo(876600 * time.Hour),
-	}
-	occurrence := store.Row{ParentID: pointerTo("recurring «ü» 😀"), ArchivedAt: pointerTo(at(3)),
-		ArchivedNote: pointerTo("two\nlines"), SpawnedBy: pointerTo("a «ü» task")}
-	for name, db := range b.readers() {
-		for id, want := range map[string]store.Row{"recurring": recurring, "occurrence": occurrence} {
-			got, err := b.tasks.Get(b.ctx, db, id)
-			b.check(err)
-			got = utcWhole(got)
-			same(b, fmt.Sprintf("%s: %s", name, id), store.Row{
-				Cron: got.Cron, TimeZone: got.TimeZone, Overlap: got.Overlap, CatchUp: got.CatchUp,
-				CatchUpPaused: got.CatchUpPaused, CatchUpLimit: got.CatchUpLimit, Jitter: got.Jitter,
-				EndsAt: got.EndsAt, MaxOccurrences: got.MaxOccurrences, OccurrenceCount: got.OccurrenceCount,
-				ParentID: got.ParentID, PlannedRevision: got.PlannedRevision, PausedUntil: got.PausedUntil,
-				Retention: got.Retention, ArchivedAt: got.ArchivedAt, ArchivedNote: got.ArchivedNote,
-				SpawnedBy: got.SpawnedBy,
-			}, want)
-		}
-	}
 }

@@ -37,7 +37,7 @@ func TestRecurringInsertByPlainSQL(t *testing.T) {
 		b.each(name, func(b *bench) {
 			from := b.now()
 			b.exec(b.pool, insert.sql, name)
-			after := b.wholeState(name)
+			after := b.state(name)
 			w := &want{b: b, found: after.Row, from: from, until: b.now()}
 			task := recurs(name)
 			insert.change(&task)
@@ -89,9 +89,9 @@ func TestRecurringEditByPlainSQL(t *testing.T) {
 			for _, kind := range recurringKinds[1:] {
 				id := edit.set + kind
 				b.makeRecurring(id, kind)
-				before, from := b.wholeState(id), b.now()
+				before, from := b.state(id), b.now()
 				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
-				until, after := b.now(), b.wholeState(id)
+				until, after := b.now(), b.state(id)
 				task := recurs(id)
 				edit.change(&task)
 				w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
@@ -106,7 +106,7 @@ func TestRecurringEditByPlainSQL(t *testing.T) {
 				}
 				b.checkWhole(before, after, &w.row, "sql", outcome, b.role())
 				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
-				again := b.wholeState(id)
+				again := b.state(id)
 				again.Version = after.Version
 				same(b, "the same edit again", again, after)
 			}
@@ -120,14 +120,14 @@ func TestRecurringEditOfNothing(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
 		b.makeRecurring(kind, kind)
-		before := b.wholeState(kind)
+		before := b.state(kind)
 		for _, set := range []string{
 			`cron = cron, time_zone = time_zone, overlap = overlap, catch_up = catch_up, ends_at = ends_at, ` +
 				`jitter = jitter, paused_until = paused_until`,
 			`time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
 		} {
 			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, kind)
-			after := b.wholeState(kind)
+			after := b.state(kind)
 			after.Version = before.Version
 			same(b, kind+": "+set, after, before)
 		}

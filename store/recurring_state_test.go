@@ -128,64 +128,11 @@ func (w *want) become(status store.Status) {
 	}
 }
 
-// wholeContent is content with what a recurring, a paused or an archived task has besides.
-func wholeContent(row *store.Row) map[string]any {
-	fields := content(row)
-	for key, value := range map[string]any{
-		"cron": text(row.Cron), "time_zone": text(row.TimeZone), "overlap": text((*string)(row.Overlap)),
-		"catch_up": text((*string)(row.CatchUp)), "catch_up_paused": text((*string)(row.CatchUpPaused)),
-		"catch_up_limit": digits(row.CatchUpLimit), "jitter": clock(row.Jitter), "ends_at": instant(row.EndsAt),
-		"max_occurrences": digits(row.MaxOccurrences), "parent_id": text(row.ParentID),
-		"paused_until": instant(row.PausedUntil), "retention": clock(row.Retention),
-		"archived_at": instant(row.ArchivedAt), "archived_note": text(row.ArchivedNote),
-	} {
-		if value != nil {
-			fields[key] = value
-		}
-	}
-	return fields
-}
-
 func digits(n *int) any {
 	if n == nil {
 		return nil
 	}
 	return float64(*n)
-}
-
-// wholeState is state with all times of its change lines in UTC.
-func (b *bench) wholeState(id string) state {
-	b.Helper()
-	found := b.state(id)
-	if found.Row != nil {
-		*found.Row = utcWhole(*found.Row)
-	}
-	for i, change := range found.Changes {
-		for _, side := range []*[]byte{(*[]byte)(&found.Changes[i].Old), (*[]byte)(&found.Changes[i].New)} {
-			fields := b.recorded(*side)
-			for _, key := range []string{"ends_at", "paused_until", "archived_at"} {
-				if value, ok := fields[key].(string); ok {
-					at, err := time.Parse(time.RFC3339Nano, value)
-					b.check(err)
-					fields[key] = instant(&at)
-				}
-			}
-			*side = encoded(b, fields)
-		}
-		found.Changes[i].ChangedAt = change.ChangedAt.UTC()
-	}
-	return found
-}
-
-// utcWhole is utc for the newer columns too.
-func utcWhole(row store.Row) store.Row {
-	row = utc(row)
-	for _, at := range []**time.Time{&row.EndsAt, &row.PausedUntil, &row.ArchivedAt} {
-		if *at != nil {
-			*at = pointerTo((*at).UTC())
-		}
-	}
-	return row
 }
 
 // checkWhole compares a task with its row as wanted and one more change line, by verb; with no line if verb is "".
@@ -207,32 +154,15 @@ func (b *bench) checkWhole(before, after state, row *store.Row, verb, outcome, b
 				"status": string(row.Status), "type": row.Type, "scheduled_at": instant(&row.ScheduledAt),
 			})
 		case row == nil:
-			line.Old = encoded(b, wholeContent(before.Row))
+			line.Old = encoded(b, content(before.Row))
 		default:
 			line.Revision = after.Row.Revision
-			was, is := wholeContent(before.Row), wholeContent(row)
-			old, current := map[string]any{}, map[string]any{}
-			for key := range merged(was, is) {
-				if pretty(was[key]) != pretty(is[key]) {
-					old[key], current[key] = was[key], is[key]
-				}
-			}
-			line.Old, line.New = encoded(b, old), encoded(b, current)
+			was, is := edits(before.Row, row)
+			line.Old, line.New = encoded(b, was), encoded(b, is)
 		}
 		expected.Version, expected.Changes = after.Version, append(
 			expected.Changes[:len(expected.Changes):len(expected.Changes)], line,
 		)
 	}
 	same(b, "task", after, expected)
-}
-
-func merged(a, b map[string]any) map[string]bool {
-	keys := map[string]bool{}
-	for key := range a {
-		keys[key] = true
-	}
-	for key := range b {
-		keys[key] = true
-	}
-	return keys
 }

@@ -151,10 +151,10 @@ func (b *bench) checkRecurring(
 ) {
 	b.Helper()
 	b.makeRecurring(task.ID, kind)
-	before, from := b.wholeState(task.ID), b.now()
+	before, from := b.state(task.ID), b.now()
 	receipt, err := call()
 	b.check(err)
-	until, after := b.now(), b.wholeState(task.ID)
+	until, after := b.now(), b.state(task.ID)
 	if after.Row == nil {
 		b.Fatalf("%s: the row is gone", task.ID)
 	}
@@ -195,7 +195,7 @@ func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
 			task.At = time.Time{}
 			first, err := way.call(b, task)
 			b.check(err)
-			before := b.wholeState(way.name)
+			before := b.state(way.name)
 			for range 3 {
 				again, err := way.call(b, task)
 				if err != nil || again != (store.Receipt{
@@ -204,7 +204,7 @@ func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
 					b.Errorf("%+v, %v", again, err)
 				}
 			}
-			same(b, "task", b.wholeState(way.name), before)
+			same(b, "task", b.state(way.name), before)
 		})
 	}
 }

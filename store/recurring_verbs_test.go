@@ -50,10 +50,10 @@ func (b *bench) callRecurring(verb, id string) (store.Receipt, error) {
 // recurring task now writes nothing to its own row.
 func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	b.Helper()
-	before, from := b.wholeState(id), b.now()
+	before, from := b.state(id), b.now()
 	receipt, err := b.callRecurring(verb, id)
 	b.check(err)
-	until, after := b.now(), b.wholeState(id)
+	until, after := b.now(), b.state(id)
 	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
 	lineVerb := strings.TrimSuffix(strings.TrimSuffix(verb, "_until"), "_other")
 	if strings.HasPrefix(verb, "re_") {
@@ -99,12 +99,12 @@ func TestOccurrencesOutliveTheirRecurringTask(t *testing.T) {
 			var states []state
 			occurrences := []string{b.fork(verb, "2100-01-01 09:00Z"), b.fork(verb, "2100-01-02 09:00Z", "not today")}
 			for _, id := range occurrences {
-				states = append(states, b.wholeState(id))
+				states = append(states, b.state(id))
 			}
 			_, err := b.callRecurring(verb, verb)
 			b.check(err)
 			for i, id := range occurrences {
-				same(b, id, b.wholeState(id), states[i])
+				same(b, id, b.state(id), states[i])
 			}
 		})
 	}
@@ -225,7 +225,7 @@ func TestLinesOfPausesUntil(t *testing.T) {
 		if got := b.ask(call.sql); got.Outcome != call.outcome || *got.Revision != b.get("one").Revision {
 			t.Errorf("%s: %s", call.sql, pretty(got))
 		}
-		changes := b.wholeState("one").Changes
+		changes := b.state("one").Changes
 		if call.old == nil {
 			same(b, call.sql, len(changes), lines)
 			continue
