@@ -191,7 +191,7 @@ func TestReconcileRefusesAQueryThatWouldWrite(t *testing.T) {
 	for query, want := range map[string]string{
 		`DELETE FROM events RETURNING id AS key, starts_at AS scheduled_at`: "query must be one SELECT that only " +
 			"reads",
-		reminders + "\n; DELETE FROM events":                                  "query must be one statement",
+		reminders + "\n; DELETE FROM events":                                  "query is wrong",
 		`SELECT id AS key, starts_at AS scheduled_at, 1 AS color FROM events`: `a column "color"`,
 		`SELECT id AS key, starts_at AS scheduled_at FROM evnts`:              "query is wrong in line 1",
 	} {

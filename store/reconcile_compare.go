@@ -79,7 +79,7 @@ ORDER BY pair.id COLLATE "C" NULLS FIRST`
 // declare checks the query and opens the cursor. The cursor sees the tasks as of this moment, whatever is repaired
 // while it is read.
 func (r *reconciliation) declare(ctx context.Context) error {
-	query, err := oneStatement(r.config.Query)
+	query, err := checkQuery(r.config.Query)
 	if err != nil {
 		return err
 	}

@@ -142,65 +142,21 @@ func queryError(err error, text string) error {
 	return query.Annotate(err, "query")
 }
 
-// oneStatement returns the query without the ; at its end and without the comments after it, because compareSQL puts
-// the query into parentheses.
-func oneStatement(query string) (string, error) {
+// queryEnd matches the semicolons and the comments at the end of a query. What has no quotes is not inside of a text.
+var queryEnd = regexp.MustCompile(`(?:[\s;]|--[^'"$\n]*(?:\n|$))+$`)
+
+// checkQuery returns the query without its end, because compareSQL puts the query into parentheses. describeQuery
+// refuses a text of more than one statement.
+func checkQuery(query string) (string, error) {
 	if len(query) > MaxReconcileQueryBytes {
 		return "", check.Invalid("query", "must be at most 1 MiB", fmt.Sprintf("%d bytes", len(query)))
 	}
 	if !utf8.ValidString(query) || strings.ContainsRune(query, 0) {
 		return "", check.Invalid("query", "must be UTF-8 without NUL", "other bytes")
 	}
-	end, words := len(query), 0
-	for i := 0; i < len(query); {
-		token := sqlToken(query[i:])
-		switch {
-		case token == ";":
-			end = min(end, i)
-		case strings.TrimSpace(token) == "" || strings.HasPrefix(token, "--") || strings.HasPrefix(token, "/*"):
-		case end < i:
-			return "", check.Invalid("query", "must be one statement",
-				fmt.Sprintf("another one at %q", shortened(query[i:])))
-		default:
-			words++
-		}
-		i += len(token)
-	}
-	if words == 0 {
+	query = queryEnd.ReplaceAllString(query, "")
+	if query == "" {
 		return "", check.Invalid("query", "must be given", "an empty one")
 	}
-	return query[:end], nil
-}
-
-var (
-	plainToken = regexp.MustCompile(`^(?s:--[^\n]*|[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|"[^"]*"|[\pL_][\pL\pN_$]*|.)`)
-	dollarTag  = regexp.MustCompile(`^\$(?:[\pL_][\pL\pN_]*)?\$`)
-)
-
-// sqlToken returns the comment, text, word or single character with which the SQL begins.
-func sqlToken(sql string) string {
-	if tag := dollarTag.FindString(sql); tag != "" {
-		if end := strings.Index(sql[len(tag):], tag); end >= 0 {
-			return sql[:2*len(tag)+end]
-		}
-		return sql
-	}
-	if !strings.HasPrefix(sql, "/*") {
-		return plainToken.FindString(sql)
-	}
-	depth := 0
-	for i := 0; i+1 < len(sql); i++ {
-		switch sql[i : i+2] {
-		case "/*":
-			depth++
-			i++
-		case "*/":
-			depth--
-			i++
-		}
-		if depth == 0 {
-			return sql[:i+1]
-		}
-	}
-	return sql
+	return query, nil
 }
