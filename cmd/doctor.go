@@ -33,7 +33,7 @@ reached.`
 const doctorExample = `  tasktable doctor
   tasktable doctor --strict && kubectl rollout …                # before a deployment
   tasktable doctor --output json | jq -r '.findings[] | select(.level == "error") | .found'
-  tasktable doctor --skip dead-letters,bloat                    # what is known, or takes too long
+  tasktable doctor --skip attention,bloat                       # what is known, or takes too long
   tasktable doctor --check leader --check nodes`
 
 // examine is the command doctor.
@@ -66,7 +66,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	opts = append(opts, e.printing.options()...)
 	for _, one := range e.engine.options() {
-		if one.Flag == "engine-conns" || one.Flag == "retention" { // the two options of a node that the checks need
+		if one.Flag == "engine-conns" { // the option of a node that the checks need
 			opts = append(opts, one)
 		}
 	}
@@ -106,7 +106,6 @@ func (e *examine) run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	report, err := doctor.Examine(ctx, doctor.Config{
 		Pool: d.pool, Connect: d.session, Schema: e.database.schema, Only: e.only, Skip: e.skip,
-		Retention:   e.engine.retention,
 		EngineConns: e.engine.engineConns,
 	})
 	if err != nil {

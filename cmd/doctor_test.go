@@ -21,7 +21,7 @@ func examined(t *testing.T, url string, args ...string) result {
 func TestDoctorsExitCode(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	got := examined(t, url, "--check=due,pauses,triggers")
+	got := examined(t, url, "--check=retention,recurring,triggers")
 	got.want(t, exitOK)
 	if !strings.Contains(got.stdout, "ok       triggers") ||
 		!strings.Contains(got.stdout, "\n0 errors, 0 warnings, 0 info, 3 ok\n") ||
@@ -30,13 +30,13 @@ func TestDoctorsExitCode(t *testing.T) {
 	}
 	got = examined(t, url) // without a node
 	got.want(t, exitOK)
-	if !strings.Contains(got.stdout, "no node runs: nothing will be claimed\n") ||
+	if !strings.Contains(got.stdout, "no node runs: nothing is claimed\n") ||
 		!strings.Contains(got.stdout, "→ start a node: tasktable serve") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	examined(t, url, "--strict").want(t, exitUnhealthy, "tasktable: 0 errors, 1 warning, ")
 	run(t, []string{"DATABASE_URL=" + url, "TASKTABLE_DOCTOR_STRICT=true",
-		"TASKTABLE_DOCTOR_SKIP=settings,connection,nodes"},
+		"TASKTABLE_DOCTOR_SKIP=settings,connection,attention"},
 		"doctor").want(t, exitOK)
 
 	mustExec(t, url, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER zzz_task_1_edit`)

@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/scheduled/doctor"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -25,7 +25,7 @@ const statsHelp = `Prints statistics of all types or of one:
     handler started. TOOK is the time from then until its end. P50, P95 and P99 mean that 50, 95 or 99 of 100 took no
     longer. If there were more than 100000 attempts, it reads the newest of them, and prints how far back they reach,
     unless --exact is given.
-  - The number of dead letters that are not archived, the task that has been due for longest, and the next fires.
+  - The next fires, and what needs a person, of all types, as on the overview of the dashboard.
 
 With --output json it prints an object. Durations are in nanoseconds.`
 
@@ -68,9 +68,8 @@ type statistics struct {
 	Until          time.Time            `json:"until"`
 	Bounded        bool                 `json:"bounded"` // since is later than the user asked for
 	Attempts       []inspect.TypeStats  `json:"attempts"`
-	DeadLetters    int64                `json:"dead_letters"`
-	OldestDue      *inspect.OldestDue   `json:"oldest_due,omitempty"`
 	NextFires      []inspect.ComingFire `json:"next_fires"`
+	Attention      []inspect.Finding    `json:"attention"`
 }
 
 func (s *stats) run(ctx context.Context) error {
@@ -81,7 +80,7 @@ func (s *stats) run(ctx context.Context) error {
 	if s.JSON {
 		return s.Document(found)
 	}
-	for _, part := range []func(*statistics) error{s.printTasks, s.printAttempts, s.printRest, s.printFires} {
+	for _, part := range []func(*statistics) error{s.printTasks, s.printAttempts, s.printFires, s.printAttention} {
 		if err := part(found); err != nil {
 			return err
 		}
@@ -102,23 +101,14 @@ func (s *stats) collect(ctx context.Context) (*statistics, error) {
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := s.inspector.OldestDue(ctx, s.pool, s.taskType)
-	if err != nil {
-		return nil, err
-	}
 	fires, err := s.inspector.ComingFires(ctx, s.pool, s.taskType, nextFires)
 	if err != nil {
 		return nil, err
 	}
-	found := &statistics{Tasks: counts.Counts, TasksEstimated: counts.Estimated, Since: throughput.Since,
-		Until:   throughput.Until,
-		Bounded: throughput.Bounded, Attempts: throughput.Types, OldestDue: oldest, NextFires: fires}
-	for _, count := range counts.Counts {
-		if count.Status == store.StatusFailed || count.Status == store.StatusExpired {
-			found.DeadLetters += count.Count - count.Archived
-		}
-	}
-	return found, nil
+	attention, err := s.inspector.Attention(ctx, s.pool)
+	return &statistics{Tasks: counts.Counts, TasksEstimated: counts.Estimated, Since: throughput.Since,
+		Until: throughput.Until, Bounded: throughput.Bounded, Attempts: throughput.Types, NextFires: fires,
+		Attention: append([]inspect.Finding{}, attention...)}, err
 }
 
 // title prints the heading of a part.
@@ -215,36 +205,6 @@ func failures(rate *float64) term.Cell {
 	return c
 }
 
-// printRest prints the number of dead letters and the oldest due task.
-func (s *stats) printRest(found *statistics) error {
-	t := term.NewFields()
-	dead := term.Cell{Text: strconv.FormatInt(found.DeadLetters, 10)}
-	if found.TasksEstimated {
-		dead.Text = "about " + dead.Text
-	}
-	if found.DeadLetters > 0 {
-		dead.Color = term.Red
-	}
-	t.Add("dead letters", dead)
-	oldest := "none is due"
-	if due := found.OldestDue; due != nil {
-		oldest = fmt.Sprintf("%s of %s in %s, %s", due.ID, due.Type, due.Queue, s.When(&due.DueAt))
-		var why []string
-		if due.IsPaused {
-			why = append(why, "paused")
-		}
-		if !due.HasNode {
-			why = append(why, "no node works it")
-		}
-		if len(why) > 0 {
-			oldest += ": " + strings.Join(why, ", ")
-		}
-	}
-	t.Add("oldest due", oldest)
-	fmt.Fprintln(s.Data)
-	return t.Print(s.Data, s.Colors, s.Width)
-}
-
 func (s *stats) printFires(found *statistics) error {
 	if len(found.NextFires) == 0 {
 		return nil
@@ -256,4 +216,14 @@ func (s *stats) printFires(found *statistics) error {
 		t.Add(s.When(&fire.At), fire.ID, fire.Type, fire.Queue)
 	}
 	return t.Print(s.Data, s.Colors, s.Width)
+}
+
+func (s *stats) printAttention(found *statistics) error {
+	fmt.Fprintln(s.Data)
+	s.title("What needs a person")
+	t := term.NewTable("LEVEL", "FOUND")
+	for _, one := range found.Attention {
+		t.Add(term.Cell{Text: string(one.Level), Color: levelColors[doctor.Level(one.Level)]}, one.Found)
+	}
+	return s.orNone(t, "nothing")
 }

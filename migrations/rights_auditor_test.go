@@ -78,7 +78,7 @@ func TestTheAuditorReadsTheStore(t *testing.T) {
 			_, err := inspector.Throughput(ctx, r.auditor, inspect.StatsFilter{})
 			return err
 		},
-		"oldest due":   func() error { _, err := inspector.OldestDue(ctx, r.auditor, ""); return err },
+		"attention":    func() error { _, err := inspector.Attention(ctx, r.auditor); return err },
 		"coming fires": func() error { _, err := inspector.ComingFires(ctx, r.auditor, "", 5); return err },
 		"recurring": func() error {
 			_, err := inspector.ListRecurring(ctx, r.auditor, inspect.RecurringFilter{})

@@ -19,7 +19,7 @@ type Dashboard struct {
 	files     map[string]staticFile
 	feeds     *feeds
 	histories map[string]history // of the overview, by the name of the window
-	trouble   *kept[troubleRead]
+	attention *kept[attentionRead]
 	tabs      *kept[map[string]string]
 	signIns   *fairuse.Rates  // by address
 	forms     *fairuse.Shares // bytes of each person

@@ -18,7 +18,7 @@ func New(config Config) (*Dashboard, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux(),
-		histories: newHistories(), trouble: newKept[troubleRead](), tabs: newKept[map[string]string](),
+		histories: newHistories(), attention: newKept[attentionRead](), tabs: newKept[map[string]string](),
 		signIns: fairuse.NewRates(), forms: fairuse.NewShares(formsOfAll, formsOfOne)}
 	d.feeds = newFeeds(d)
 	if d.files, err = readFiles(); err != nil {

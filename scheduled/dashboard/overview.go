@@ -17,14 +17,13 @@ const (
 	maxTypes   = 10
 	maxComing  = 10
 	maxOverdue = 90 // more fires are read than shown, because overdue fires come first and are left out
-	maxTrouble = 10
 	maxDead    = 5
 	maxChanges = 8
 	// maxChangesRead is how many changes are read to fold those of one act into a line.
 	maxChangesRead = 200
 )
 
-const troubleFresh = 2 * time.Second
+const attentionFresh = time.Second
 
 func (d *Dashboard) registerOverview() {
 	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overviewPage)
@@ -35,28 +34,25 @@ type overviewView struct {
 	Cards     []attentionCard
 	Calm      bool // nothing needs a person
 	Nodes     nodesSummary
+	Missing   []inspect.Finding // about nodes
 	Window    window
 	Windows   []window
 	Charts    chartsView
 	Types     []inspect.TypeStats // the busiest first
 	TypesMore bool
 	// TypesSince is set if the numbers of the types reach back less far than the window.
-	TypesSince  *time.Time
-	Coming      []coming
-	Trouble     []inspect.RecurringTask
-	TroubleMore bool
-	Dead        []store.Row
-	Changes     []changesFolded
+	TypesSince *time.Time
+	Coming     []coming
+	Trouble    []inspect.Finding // about recurring tasks
+	Dead       []store.Row
+	Changes    []changesFolded
 }
 
-// attentionCard is a kind of tasks that a person should look at.
+// attentionCard is a kind of findings, with their sum.
 type attentionCard struct {
-	Name  string
-	Means string
-	inspect.Several
+	inspect.FindingKind
+	inspect.Finding
 	Tone string
-	Path string // of the list
-	List string
 }
 
 // coming is a task that becomes due, or a recurring task that fires.
@@ -72,7 +68,7 @@ func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	}
 	view := overviewView{Window: chosen, Windows: windows}
 	for _, read := range []func(context.Context, *visit, *overviewView) error{
-		readAttention, d.readHistory, readComing, d.readTrouble, readLatest,
+		d.readAttention, d.readHistory, readComing, readLatest,
 	} {
 		if err := read(ctx, v, &view); err != nil {
 			return nil, err
@@ -81,39 +77,53 @@ func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	return view, nil
 }
 
-func readAttention(ctx context.Context, v *visit, view *overviewView) error {
-	found, err := v.inspector.Attention(ctx, v.db)
+func (d *Dashboard) readAttention(ctx context.Context, v *visit, view *overviewView) error {
+	read, err := d.attention.get(ctx, attentionFresh, func(attentionRead) (read attentionRead, err error) {
+		if read.nodes, err = v.inspector.Nodes(ctx, v.db, inspect.NodeFilter{}); err != nil {
+			return read, err
+		}
+		read.found, err = v.inspector.Attention(ctx, v.db)
+		return read, err
+	})
 	if err != nil {
 		return err
 	}
-	nodes, err := v.inspector.Nodes(ctx, v.db, inspect.NodeFilter{})
-	if err != nil {
-		return err
+	view.Nodes, view.Calm = nodesSummaryOf(read.nodes), len(read.found) == 0
+	for _, kind := range inspect.FindingKinds() {
+		of := slices.DeleteFunc(slices.Clone(read.found), func(f inspect.Finding) bool { return f.Kind != kind.Name })
+		switch kind.Name {
+		case "nodes":
+			view.Missing = of
+			continue
+		case "recurring":
+			view.Trouble = of
+		}
+		view.Cards = append(view.Cards, cardOf(kind, of))
 	}
-	view.Cards, view.Nodes = cardsOf(found), nodesSummaryOf(nodes)
-	view.Calm = view.Nodes.Tone == "good" && !slices.ContainsFunc(view.Cards,
-		func(card attentionCard) bool { return card.Tone != "" })
 	return nil
 }
 
-func cardsOf(found inspect.Attention) []attentionCard {
-	scopes := inspect.Several{Count: len(found.Pauses)}
-	cards := []attentionCard{
-		{"Late", "due for over a minute", found.Late, "warn",
-			"/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", "Waiting tasks"},
-		{"Waiting", "for something out of order", found.Waiting, "warn", "/tasks?order=scheduled_at&waiting=true",
-			"Tasks put off"},
-		{"Dead letters", "failed or expired", found.Dead, "bad", "/dead", "Dead letters"},
-		{"Paused tasks", "paused one by one", found.Paused, "warn", "/tasks?status=PAUSED", "Paused tasks"},
-		{"Paused scopes", "everything, queues, types", scopes, "warn", "/queues#pauses", "Pauses"},
-		{"Stuck", "claimed, and the lease has ended", found.Stuck, "bad", "/tasks?status=EXECUTING", "Executing tasks"},
-	}
-	for i := range cards {
-		if cards[i].Count == 0 {
-			cards[i].Tone = ""
+// cardOf sums up the findings of a kind.
+func cardOf(kind inspect.FindingKind, found []inspect.Finding) attentionCard {
+	card := attentionCard{FindingKind: kind}
+	for _, one := range found {
+		card.Count, card.More = card.Count+one.Count, card.More || one.More
+		if one.OldestAt != nil && (card.OldestAt == nil || one.OldestAt.Before(*card.OldestAt)) {
+			card.OldestID, card.OldestAt = one.OldestID, one.OldestAt
+		}
+		if card.Tone != "bad" {
+			card.Tone = findingTone(one)
 		}
 	}
-	return cards
+	return card
+}
+
+// findingTone is the tone of a finding on a page.
+func findingTone(found inspect.Finding) string {
+	if found.Level == inspect.LevelError {
+		return "bad"
+	}
+	return "warn"
 }
 
 // nodesSummary tells in short which nodes there are.
@@ -209,16 +219,6 @@ func readComing(ctx context.Context, v *visit, view *overviewView) error {
 	slices.SortStableFunc(view.Coming, func(a, b coming) int { return a.At.Compare(b.At) })
 	view.Coming = view.Coming[:min(len(view.Coming), maxComing)]
 	return nil
-}
-
-func (d *Dashboard) readTrouble(ctx context.Context, v *visit, view *overviewView) error {
-	found, err := d.trouble.get(ctx, troubleFresh, func(troubleRead) (read troubleRead, err error) {
-		read.tasks, read.more, err = v.inspector.RecurringTrouble(ctx, v.db)
-		return read, err
-	})
-	view.Trouble = found.tasks[:min(len(found.tasks), maxTrouble)]
-	view.TroubleMore = found.more || len(found.tasks) > maxTrouble
-	return err
 }
 
 // readLatest reads the last dead letters and the last changes.

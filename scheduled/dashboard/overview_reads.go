@@ -17,8 +17,8 @@ type bucketsRead struct {
 	at      time.Time // the database's
 }
 
-// troubleRead has the results of RecurringTrouble.
-type troubleRead struct {
-	tasks []inspect.RecurringTask
-	more  bool
+// attentionRead has what needs a person, and the nodes of the same time.
+type attentionRead struct {
+	found []inspect.Finding
+	nodes []inspect.Node
 }

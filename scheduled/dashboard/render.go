@@ -25,7 +25,7 @@ var staticFiles embed.FS
 // readTemplates reads all templates. The file tasks.html is the template tasks.
 func readTemplates() (*template.Template, error) {
 	all := template.New("").Funcs(template.FuncMap{
-		"took": words.Took, "short": words.Short, "count": words.Count, "join": strings.Join,
+		"took": words.Took, "short": words.Short, "count": words.Count, "tone": findingTone, "join": strings.Join,
 		"exactly": func(number any) string { return words.Count(number, false) },
 		"dict":    dict,
 	})

@@ -1,5 +1,5 @@
 // Package doctor examines a deployment, and gives a remedy for each finding. It asks whether the database is fit,
-// whether its tables are whole, whether a node leads, and whether anything is late, stuck or dead.
+// whether its tables are whole, whether a node leads, and what inspect.Attention finds, such as late tasks and dead letters.
 //
 // It only reads, in transactions of a few seconds at most. It sees the rows that its database role may see. If a
 // check fails, this is a finding, and the other checks go on.
@@ -36,9 +36,6 @@ type Config struct {
 	// has connections for one more node. A node takes EngineConns, up to three more, and the MaxConns of the Pool.
 	// Default (0): 6.
 	EngineConns int
-	// Retention is how long the nodes keep dead letters. The doctor needs it to say when retention removes the
-	// oldest. -1 means for ever. Default (0): 90 days, as for nodes.
-	Retention time.Duration
 	// Only names the checks to make, and Skip names the checks to leave out. Checks returns the names. Default (nil):
 	// all checks for Only, and none for Skip.
 	Only, Skip []string
@@ -56,9 +53,6 @@ type limits struct {
 	horizon       int64         // transactions that a snapshot keeps from being vacuumed
 	dead          int64         // dead rows of a table
 	bloat         int64         // bytes of a table or an index
-	late          time.Duration // how late a due task may be
-	paused        time.Duration // how old a pause without an end may be
-	lapsed        time.Duration // leases
 	shortLife     time.Duration // of a node
 	shortLives    int           // of a service's nodes within an hour
 	river         time.Duration // how old a job without a claim may be
@@ -76,9 +70,6 @@ var defaultLimits = limits{
 	horizon:       1_000_000,
 	dead:          10_000,
 	bloat:         64 << 20,
-	late:          time.Minute,
-	paused:        time.Hour,
-	lapsed:        15 * time.Second,
 	shortLife:     2 * time.Minute,
 	shortLives:    5,
 	river:         10 * time.Minute,
@@ -97,9 +88,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.EngineConns == 0 {
 		c.EngineConns = scheduled.DefaultEngineConns
-	}
-	if c.Retention == 0 {
-		c.Retention = scheduled.DefaultRetention
 	}
 	if c.limits == (limits{}) {
 		c.limits = defaultLimits
@@ -130,9 +118,6 @@ func (c Config) validate() error {
 	}
 	if c.EngineConns < 3 || c.EngineConns > 100 {
 		errs = append(errs, fmt.Errorf("EngineConns must be between 3 and 100, got %d", c.EngineConns))
-	}
-	if c.Retention < 0 && c.Retention != -1 {
-		errs = append(errs, fmt.Errorf("Retention must be over 0, or -1, got %s", c.Retention))
 	}
 	for _, name := range slices.Concat(c.Only, c.Skip) {
 		if !slices.Contains(Checks(), name) {
@@ -165,9 +150,8 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	}
 	defer pool.Close()
 	server := config.Pool.Config().ConnConfig
-	e := &examination{config: config, schema: schema, tasks: store.New(store.Config{Schema: schema.String()}),
-		inspector: inspect.New(store.Config{Schema: schema.String()}), pool: pool,
-		explained: map[[2]string]bool{}}
+	e := &examination{config: config, schema: schema,
+		inspector: inspect.New(store.Config{Schema: schema.String()}), pool: pool}
 	e.report = Report{
 		Database: fmt.Sprintf("%s:%d/%s", server.Host, server.Port, server.Database),
 		Schema:   schema.String(),
@@ -212,18 +196,15 @@ func ownPool(ctx context.Context, from *pgxpool.Pool) (*pgxpool.Pool, error) {
 type examination struct {
 	config    Config
 	schema    store.Schema
-	tasks     *store.Store
 	inspector *inspect.Inspector
 	pool      *pgxpool.Pool
 	report    Report
 
-	check        string             // the name of the running check
-	tx           pgx.Tx             // the transaction of that check
-	unreachable  bool               // no connection is possible, so that no other check needs to try
-	unmigrated   bool               // the tables are missing, or the role may not use them
-	otherVersion bool               // the schema has another version than this program
-	work         *work              // nil until listWork has read it
-	explained    map[[2]string]bool // queues and types that have a finding, because no live node works them
+	check        string // the name of the running check
+	tx           pgx.Tx // the transaction of that check
+	unreachable  bool   // no connection is possible, so that no other check needs to try
+	unmigrated   bool   // the tables are missing, or the role may not use them
+	otherVersion bool   // the schema has another version than this program
 }
 
 // beginSQL begins each transaction. Its settings are LOCAL, because a pooler gives the connection to other clients

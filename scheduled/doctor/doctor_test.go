@@ -129,8 +129,7 @@ func TestBadConfig(t *testing.T) {
 		"check": {
 			Config{Pool: pool, Skip: []string{"weather"}}, `Only and Skip must be of connection, room, versions`,
 		},
-		"conns":     {Config{Pool: pool, EngineConns: 2}, "EngineConns must be between 3 and 100, got 2"},
-		"retention": {Config{Pool: pool, Retention: -2}, "Retention must be over 0, or -1"},
+		"conns": {Config{Pool: pool, EngineConns: 2}, "EngineConns must be between 3 and 100, got 2"},
 	} {
 		if _, err := Examine(t.Context(), test.config); !errors.Is(err, store.ErrInvalid) ||
 			!strings.Contains(err.Error(), test.want) {
@@ -229,12 +228,12 @@ func TestAFailingCheckIsAFinding(t *testing.T) {
 	p := newPatient(t)
 	locker := p.connect()
 	p.on(locker, "BEGIN", "LOCK TABLE tasktable.pauses IN ACCESS EXCLUSIVE MODE")
-	report := p.examine(nil, "pauses", "claims")
-	p.finds(report, "pauses", Warning, "not checked", "lock timeout")
-	p.finds(report, "claims", OK)
+	report := p.examine(nil, "attention", "retention")
+	p.finds(report, "attention", Warning, "not checked", "lock timeout")
+	p.finds(report, "retention", OK)
 	p.on(locker, "ROLLBACK")
 	p.exec(`ALTER TABLE tasktable.pauses RENAME COLUMN reason TO why`)
-	p.finds(p.examine(nil, "pauses", "claims"), "pauses", Warning, "not checked", `column "reason" does not exist`)
+	p.finds(p.examine(nil, "attention"), "attention", Warning, "not checked", `column p.reason does not exist`)
 }
 
 func TestAnEndedContext(t *testing.T) {

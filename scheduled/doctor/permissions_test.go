@@ -70,7 +70,7 @@ func TestWhichRoleItIs(t *testing.T) {
 	report := r.as(r.nobody)
 	r.finds(report, "versions", Error, "role "+r.nobody+" has no right in schema tasktable")
 	for _, one := range report.Findings {
-		if one.Check == "permissions" || one.Check == "due" {
+		if one.Check == "permissions" || one.Check == "attention" {
 			t.Errorf("it looks at what it may not see: %+v", one)
 		}
 	}
@@ -119,7 +119,7 @@ func TestWithFewerRights(t *testing.T) {
 	r.node()
 	for role, unseen := range map[string][]string{
 		r.Engine: nil, r.Auditor: nil,
-		r.Application: {"nodes", "leader", "due", "waiting", "pauses", "retention", "recurring", "river"},
+		r.Application: {"nodes", "leader", "attention", "retention", "recurring", "river"},
 	} {
 		report := r.as(role)
 		var found []string

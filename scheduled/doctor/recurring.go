@@ -7,35 +7,26 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// recurringSQL reads the waiting recurring tasks by their index. A task that is not planned yet is due at once.
+// recurringSQL reads the waiting recurring tasks by their index.
 const recurringSQL = `
-SELECT t.id::text AS id, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron,
-    coalesce(t.time_zone::text, 'UTC') AS zone,
-    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, coalesce(t.planned_zone_data, '') AS zone_data,
-    extract(epoch FROM statement_timestamp() - t.next_attempt_at)::float8 AS late,
-    EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
-        AND p.name = t.type)) AS paused
+SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+    t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, coalesce(t.planned_zone_data, '') AS zone_data
 FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
 
 type recurringRow struct {
 	ID       string
-	Queue    string
-	Type     string
 	Cron     string
 	Zone     string
 	Planned  bool
-	ZoneData string  // the recurrence.Fingerprint of the zone when the leader planned the next fire, or ""
-	Late     float64 // in seconds, negative if the fire is in the future
-	Paused   bool
+	ZoneData string // the recurrence.Fingerprint of the zone when the leader planned the next fire, or ""
 }
 
 // recurringMost is how many tasks have findings of their own.
 const recurringMost = 5
 
-// recurring checks for recurring tasks that do not fire, and for services whose nodes declare different recurring
-// tasks.
+// recurring checks for recurring tasks whose rule is wrong, and for services whose nodes declare different recurring
+// tasks. Attention tells which do not fire or succeed.
 func (e *examination) recurring(ctx context.Context) error {
 	found, err := rows[recurringRow](ctx, e, recurringSQL)
 	if err != nil {
@@ -43,12 +34,13 @@ func (e *examination) recurring(ctx context.Context) error {
 	}
 	bad := 0
 	for _, one := range found {
-		do, what := e.firing(one)
-		if what == "" {
+		_, err := recurrence.Parse(one.Cron, one.Zone) // it also refuses a rule that never fires, such as 30 February
+		if err == nil {
 			continue
 		}
 		if bad++; bad <= recurringMost {
-			e.fail(do, "recurring task %s %s", line(one.ID), what)
+			e.fail("correct its cron or time_zone: the leader fails it when it comes to it",
+				"recurring task %s does not fire: %s", line(one.ID), line(err.Error()))
 		}
 	}
 	if bad > recurringMost {
@@ -60,25 +52,6 @@ func (e *examination) recurring(ctx context.Context) error {
 	}
 	e.zoneData(found)
 	return e.declared(ctx)
-}
-
-// firing returns the reason that keeps a task from firing, and its remedy. Both are empty if the task is well.
-func (e *examination) firing(one recurringRow) (do, what string) {
-	_, err := recurrence.Parse(one.Cron, one.Zone) // it also refuses a rule that never fires, such as 30 February
-	switch {
-	case err != nil:
-		return "correct its cron or time_zone: the leader fails it when it comes to it",
-			"does not fire: " + line(err.Error())
-	case one.Paused || one.Late < e.config.limits.late.Seconds():
-		return "", ""
-	}
-	// The finding names no nodes, because the role of an application may not read them.
-	do = "see nodes and leader: one must lead, and one work queue " + line(one.Queue) + " and type " + one.Type +
-		"; or " + e.command("why "+word(one.ID))
-	if one.Planned {
-		return do, "should have fired " + seconds(one.Late) + " ago"
-	}
-	return do, "has not been planned for " + seconds(one.Late)
 }
 
 // declaredSQL counts the sets of recurring tasks that the live nodes of a service declare. since is the age of the

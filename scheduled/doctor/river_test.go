@@ -52,3 +52,12 @@ func TestRiversLeaderAndQueues(t *testing.T) {
 	p.exec(`UPDATE tasktable.river_queue SET paused_at = NULL`)
 	p.well(p.examine(nil, "river"))
 }
+
+// hold makes a task claimed, by a lease that ends so many seconds from now.
+func (p *patient) hold(id string, seconds int) {
+	p.t.Helper()
+	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
+		fence = nextval('tasktable.task_numbers'),
+		lease_expires_at = clock_timestamp() + $2 * interval '1 second', next_attempt_at = NULL
+		WHERE id = $1`, id, seconds)
+}

@@ -1,138 +1,192 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-// Attention tells what an operator should look at.
-type Attention struct {
-	// At is the database's time of the answer.
-	At time.Time `json:"at"`
-	// Late are the tasks that have been due for more than a minute and are not claimed. Their At is when they were
-	// due. Tasks that a pause of everything, of their queue or of their type holds back are not late, because somebody
-	// wants that. The alerts and the notices of late tasks leave them out, too. Tasks that wait for something that is
-	// out of order are late.
-	Late Several `json:"late"`
-	// Waiting are the tasks that wait for something that is out of order, such as a host whose circuit is open. Their
-	// At is when they were due.
-	Waiting Several `json:"waiting"`
-	// Dead are the dead letters that nobody has archived. Their At is when they ended.
-	Dead Several `json:"dead"`
-	// Paused are the tasks that are paused by themselves. Their At is when they were paused.
-	Paused Several `json:"paused"`
-	// Stuck are the claimed tasks whose lease has ended. Their At is when it ended.
-	Stuck Several `json:"stuck"`
-	// Pauses are the pauses of everything, of queues and of types that hold now.
-	Pauses []store.Pause `json:"pauses"`
-}
+// LateAfter is how long a task must have been due until it is late. A task that waits for something that is out of
+// order is due since before it waited. Tasks that a pause of everything, of their queue or of their type holds back are
+// not late, because somebody wants that. A fire of a recurring task is late after the same time.
+const LateAfter = time.Minute
 
-// Several counts tasks, and names the oldest of them.
-type Several struct {
-	Count int `json:"count"`
-	// More tells that there are more than Count.
-	More bool `json:"more,omitempty"`
-	// OldestID and OldestAt are nil if Count is 0.
+// Level tells how bad a finding is.
+type Level string
+
+// The levels, from good to bad.
+const (
+	LevelInfo    Level = "info"    // worth knowing, and perhaps wanted
+	LevelWarning Level = "warning" // works, but not as it should
+	LevelError   Level = "error"   // does not work
+)
+
+// Finding is something that needs a person.
+type Finding struct {
+	// Kind is the Name of a FindingKind.
+	Kind  string `json:"kind"`
+	Level Level  `json:"level"`
+	// Found says it in a sentence, with figures. Do says what to do about it.
+	Found string `json:"found"`
+	Do    string `json:"do"`
+	// Count is how many tasks it is about, or 1. More tells that there are perhaps more. Attention counts up to 10,000.
+	Count int  `json:"count"`
+	More  bool `json:"more,omitempty"`
+	// OldestID and OldestAt are the first of the tasks, and since when it is so. They are nil if it is not about tasks.
 	OldestID *string    `json:"oldest_id,omitempty"`
 	OldestAt *time.Time `json:"oldest_at,omitempty"`
 }
 
-// attentionMost is up to which number Attention counts the tasks of each kind.
-const attentionMost = 10000
+// FindingKind is a kind of findings.
+type FindingKind struct {
+	Name  string
+	Label string // of its card in the dashboard
+	Rule  string // such as "due for over a minute"
+	Path  string // of the dashboard's list
+	List  string // the name of the list
 
-const severalSQL = `
-SELECT count(*) AS count, false AS more, (array_agg(one.id ORDER BY one.at, one.id COLLATE "C"))[1] AS oldest_id,
-    min(one.at) AS oldest_at
-FROM (`
+	do     string // what to do, unless the statement tells
+	sql    string // its rows are findingRows; $1 is maxCounted
+	single bool   // a row is one thing, so the sentence has no count
+}
 
-// lateSQL reads the tasks of the lanes whose first task is late, and stops when it has read enough. It begins with the
-// lane whose first task has been due for longest.
-const lateSQL = lanesCTE + `, late AS (
-    SELECT * FROM lane
-    WHERE lane.head <= statement_timestamp() AND lane.due < statement_timestamp() - interval '1 minute'
-        AND NOT EXISTS (
-        SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = lane.queue
-                OR p.scope = 'type' AND p.name = lane.type))
-    ORDER BY lane.due
-), waiting AS (
-    SELECT t.id::text AS id, t.waiting_since AS at, t.next_attempt_at FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since < statement_timestamp() - interval '1 minute' AND t.next_attempt_at IS NOT NULL
-        AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue
-                OR p.scope = 'type' AND p.name = t.type))
-    ORDER BY t.waiting_since LIMIT $1::text::int
-)` + severalSQL + `
-    (SELECT waiting.id, waiting.at FROM waiting
-    WHERE waiting.next_attempt_at > statement_timestamp()) -- the others are counted below
-    UNION ALL
-    SELECT task.id, task.at FROM late CROSS JOIN LATERAL (
-        SELECT t.id::text AS id, ` + dueSQL + ` AS at FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
-            AND t.next_attempt_at <= statement_timestamp()
-        ORDER BY t.next_attempt_at LIMIT $1::text::int) AS task
-    WHERE task.at < statement_timestamp() - interval '1 minute'
-    LIMIT $1::text::int
-) AS one`
+const (
+	kindNodes     = "nodes"
+	kindRecurring = "recurring"
 
-const waitingSQL = severalSQL + `
-    SELECT t.id::text AS id, t.waiting_since AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL ORDER BY t.waiting_since LIMIT $1::text::int
-) AS one`
+	maxCounted  = 10000 // up to which number a statement counts
+	maxFindings = 10    // of a kind; the last one stands for all others
+)
 
-// deadSQL and pausedSQL read the index scheduled_tasks_rare.
-const deadSQL = severalSQL + `
-    (SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'FAILED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.archived_at IS NULL
-    ORDER BY t.finished_at LIMIT $1::text::int)
-    UNION ALL
-    (SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'EXPIRED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.archived_at IS NULL
-    ORDER BY t.finished_at LIMIT $1::text::int)
-    ORDER BY at LIMIT $1::text::int
-) AS one`
+// findingKinds has all kinds, in the order in which people look at them. To add one, add it here.
+var findingKinds = []FindingKind{
+	{Name: kindNodes, Label: "Nodes", Rule: "missing, silent or hung", Path: "/nodes", List: "Nodes", single: true,
+		do: "see the logs of the nodes", sql: nodesFindingsSQL},
+	{Name: "late", Label: "Late", Rule: "due for over a minute", List: "Waiting tasks",
+		Path: "/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", sql: lateSQL,
+		do: "see why the first waits: tasktable why ID; if nodes and leader are well, the slots are too few or busy: " +
+			"more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
+	{Name: "waiting", Label: "Waiting", Rule: "for something out of order", List: "Tasks put off",
+		Path: "/tasks?order=scheduled_at&waiting=true", sql: waitingSQL,
+		do: "mend what the message names; the tasks then run by themselves, within twice the time for which a circuit " +
+			"is open"},
+	{Name: "dead", Label: "Dead letters", Rule: "failed or expired", Path: "/dead", List: "Dead letters", sql: deadSQL,
+		do: "tasktable dead list --group; then tasktable dead retry ID, or tasktable dead archive ID --note why"},
+	{Name: "paused", Label: "Paused tasks", Rule: "paused one by one", Path: "/tasks?status=PAUSED",
+		List: "Paused tasks", do: "tasktable tasks resume ID", sql: pausedSQL},
+	{Name: "pauses", Label: "Paused scopes", Rule: "everything, queues, types", Path: "/queues#pauses", List: "Pauses",
+		single: true, sql: pausesSQL},
+	{Name: "stuck", Label: "Stuck", Rule: "claimed, and the lease has ended", Path: "/tasks?status=EXECUTING",
+		List: "Executing tasks", sql: stuckSQL,
+		do: "see whether a node leads; if one does, a transaction has locked the rows: tasktable doctor --check snapshots"},
+	{Name: kindRecurring, Label: "Recurring tasks", Rule: "failing, overdue or not fired", Path: "/recurring",
+		List: "Recurring tasks", sql: recurringFindingsSQL,
+		do: "tasktable why ID; a node must lead, and the cron and the time zone must be right"},
+}
 
-const pausedSQL = severalSQL + `
-    SELECT t.id::text AS id, t.last_status_update AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.status = 'PAUSED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED')
-    LIMIT $1::text::int
-) AS one`
+// FindingKinds returns all kinds of findings.
+func FindingKinds() []FindingKind { return slices.Clone(findingKinds) }
 
-const stuckSQL = severalSQL + `
-    SELECT t.id::text AS id, t.lease_expires_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.lease_expires_at < statement_timestamp() ORDER BY t.lease_expires_at LIMIT $1::text::int
-) AS one`
+// findingRow is a row of a kind's statement. In what, {s} is the s of a plural.
+type findingRow struct {
+	Level    Level
+	What     string
+	Count    int
+	More     bool
+	OldestID *string
+	OldestAt *time.Time
+	Detail   string // after a colon
+	Do       string
+}
 
-// Attention tells what an operator should look at: late tasks, tasks that wait, dead letters, paused tasks, stuck
-// tasks and pauses. It counts up to 10,000 of each kind. If more tasks are paused, it does not know the oldest, and
-// names one of them.
-func (i *Inspector) Attention(ctx context.Context, db store.DB) (found Attention, err error) {
-	for _, one := range []struct {
-		sql, doing string
-		into       *Several
-	}{
-		{lateSQL, "count late tasks", &found.Late},
-		{waitingSQL, "count tasks that wait", &found.Waiting},
-		{deadSQL, "count dead letters", &found.Dead},
-		{pausedSQL, "count paused tasks", &found.Paused},
-		{stuckSQL, "count stuck tasks", &found.Stuck},
-	} {
-		rows, err := query.Collect[Several](ctx, i.source, db, one.doing, one.sql, strconv.Itoa(attentionMost+1))
+// Attention tells what needs a person, and is nil if nothing does. The dashboard's overview, doctor and stats of the
+// command line show its answer. It reads the indexes of waiting and rare tasks, and up to 500 recurring tasks. It needs
+// the right to read the table nodes, which the application role of `tasktable migrate roles` does not have.
+func (i *Inspector) Attention(ctx context.Context, db store.DB) (all []Finding, err error) {
+	for _, kind := range findingKinds {
+		rows, err := query.Collect[findingRow](ctx, i.source, db, "find "+kind.Name, kind.sql, strconv.Itoa(maxCounted))
 		if err != nil {
-			return found, err
+			return nil, err
 		}
-		*one.into = rows[0]
-		if rows[0].Count > attentionMost {
-			one.into.Count, one.into.More = attentionMost, true
+		var found []Finding
+		for _, row := range rows {
+			found = append(found, kind.finding(row))
+		}
+		if kind.Name == kindRecurring {
+			tasks, _, err := i.RecurringTrouble(ctx, db)
+			if err != nil {
+				return nil, err
+			}
+			for _, task := range tasks {
+				found = append(found, kind.trouble(task))
+			}
+		}
+		all = append(all, kind.shortened(found)...)
+	}
+	return all, nil
+}
+
+func (k FindingKind) finding(row findingRow) Finding {
+	found := Finding{Kind: k.Name, Level: row.Level, Found: row.What, Do: cmp.Or(row.Do, k.do), Count: row.Count,
+		More: row.More, OldestID: row.OldestID, OldestAt: row.OldestAt}
+	if !k.single {
+		count, plural := strconv.Itoa(row.Count), "s"
+		if row.Count == 1 {
+			plural = ""
+		}
+		if found.More {
+			count += " or more"
+		}
+		found.Found = count + " " + strings.Replace(row.What, "{s}", plural, 1)
+	}
+	if row.OldestID != nil && row.OldestAt != nil {
+		found.Found += fmt.Sprintf(", the first (%s) since %s", *row.OldestID, row.OldestAt.UTC().Format(time.RFC3339))
+	}
+	if row.Detail != "" {
+		found.Found += ": " + row.Detail
+	}
+	// Ids and messages are texts of other people.
+	apart := func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }
+	found.Found = strings.Join(strings.FieldsFunc(found.Found, apart), " ")
+	return found
+}
+
+// trouble is the finding of a recurring task that is failing or overdue.
+func (k FindingKind) trouble(task RecurringTask) Finding {
+	what := fmt.Sprintf("recurring task{s} %s", task.Health)
+	if task.FailuresInARow > 0 {
+		what += fmt.Sprintf(", %d failures in a row", task.FailuresInARow)
+	}
+	row := findingRow{Level: LevelWarning, What: what, Count: 1, OldestID: &task.ID, OldestAt: task.LastFailure}
+	if task.LastFailure == nil {
+		row.OldestAt = &task.StartsAt
+		if task.LastSuccess != nil {
+			row.OldestAt = task.LastSuccess
 		}
 	}
-	if found.Pauses, err = i.tasks.Pauses(ctx, db); err != nil {
-		return found, err
+	if task.LastError != nil {
+		row.Detail = *task.LastError
 	}
-	found.At, err = i.tasks.Now(ctx, db)
-	return found, err
+	return k.finding(row)
+}
+
+// shortened puts one finding in the place of the many at the end.
+func (k FindingKind) shortened(found []Finding) []Finding {
+	if len(found) <= maxFindings {
+		return found
+	}
+	last := found[maxFindings-1]
+	last.Found = fmt.Sprintf("%d findings more about %s", len(found)-maxFindings+1, strings.ToLower(k.Label))
+	for _, one := range found[maxFindings:] {
+		last.Count, last.More = last.Count+one.Count, last.More || one.More
+	}
+	return append(found[:maxFindings-1:maxFindings-1], last)
 }

@@ -3,20 +3,41 @@ package inspect_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
+// attention returns the findings of a kind, as text.
+func (b *bench) attention(kind string) (texts []string) {
+	b.Helper()
+	found, err := b.Inspector.Attention(b.Ctx, b.Pool)
+	b.Check(err)
+	for _, one := range found {
+		if one.Kind == kind {
+			texts = append(texts, fmt.Sprintf("%s %d%s: %s", one.Level, one.Count, map[bool]string{true: "+"}[one.More], one.Found))
+		}
+	}
+	return texts
+}
+
+// leads makes a node that leads, works the queues and has the types.
+func (b *bench) leads(queues, types string) { b.session(b.line("events", queues, types), true) }
+
 func TestAttention(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	got, err := b.Inspector.Attention(b.Ctx, b.Pool)
+	same(b, "an empty table", b.attention("nodes"), []string{"warning 1: no node runs: nothing is claimed"})
+	b.leads(`{"default": 5, "mail": 5}`, `{TEST}`)
+	found, err := b.Inspector.Attention(b.Ctx, b.Pool)
 	b.Check(err)
-	got.At = time.Time{}
-	same(b, "an empty table", got, inspect.Attention{Pauses: []store.Pause{}})
+	same(b, "a node without tasks", len(found), 0)
 	for _, kind := range []string{"QUEUED", "EXECUTING", "COMPLETED", "CANCELLED", "PAUSED", "FAILED", "EXPIRED"} {
 		for i := range 2 {
 			b.Make(fmt.Sprint(kind, i), kind)
@@ -34,30 +55,147 @@ func TestAttention(t *testing.T) {
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 		SET lease_expires_at = $1::text::timestamptz - interval '1 hour' WHERE id = 'EXECUTING1'`,
 		now.Format(time.RFC3339Nano))
-	_, err = b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
+	_, err = b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "it moves")
 	b.Check(err)
-	failed, paused := b.Get("FAILED1"), b.Get("PAUSED0")
+	b.Exec(b.Pool, `UPDATE tasktable.pauses SET paused_at = '2026-01-01Z', paused_by = 'ann'`)
+	at := func(id string, ago time.Duration) string {
+		return fmt.Sprintf(", the first (%s) since %s", id, now.Add(-ago).UTC().Format(time.RFC3339))
+	}
+	since := func(id string, at time.Time) string {
+		return fmt.Sprintf(", the first (%s) since %s", id, at.UTC().Format(time.RFC3339))
+	}
+	want := []string{
+		"late warning 2 2 late tasks of type TEST in queue default" + at("late1", 3*time.Hour),
+		"dead warning 1 1 FAILED dead letter" + since("FAILED1", *b.Get("FAILED1").FinishedAt),
+		"dead info 2 2 EXPIRED dead letters" + since("EXPIRED0", *b.Get("EXPIRED0").FinishedAt),
+		"paused info 2 2 tasks paused one by one" + since("PAUSED0", b.Get("PAUSED0").LastStatusUpdate),
+		"pauses info 1 queue mail is paused since 2026-01-01T00:00:00Z by ann until somebody resumes it, and holds back " +
+			"0 due tasks and 0 fires of recurring tasks: it moves",
+		"stuck error 1 1 task held by claims whose lease has ended" + at("EXECUTING1", time.Hour) + ": nobody takes them back",
+	}
 	for driver, db := range b.Readers() {
-		got, err := b.Inspector.Attention(b.Ctx, db)
+		found, err := b.Inspector.Attention(b.Ctx, db)
 		b.Check(err)
-		if got.At.Before(now) || len(got.Pauses) != 1 || got.Pauses[0].Name != "mail" {
-			t.Errorf("%s: %s", driver, pretty(got))
-		}
-		for what, c := range map[string]struct {
-			got  inspect.Several
-			want int
-			id   string
-			at   time.Time
-		}{
-			"late": {got.Late, 2, "late1", now.Add(-3 * time.Hour)}, "dead": {got.Dead, 3, "FAILED1", *failed.FinishedAt},
-			"paused": {got.Paused, 2, "PAUSED0", paused.LastStatusUpdate},
-			"stuck":  {got.Stuck, 1, "EXECUTING1", now.Add(-time.Hour)},
-		} {
-			if c.got.Count != c.want || c.got.More || c.got.OldestID == nil || *c.got.OldestID != c.id ||
-				!c.got.OldestAt.Equal(c.at) {
-				t.Errorf("%s, %s: %s instead of %d, %s, %s", driver, what, pretty(c.got), c.want, c.id, c.at)
+		var got []string
+		for _, one := range found {
+			text := fmt.Sprint(one.Kind, " ", one.Level, " ", one.Count, " ", one.Found)
+			text, _, _ = strings.Cut(text, ": the newest says")
+			got = append(got, text)
+			if one.Do == "" || one.More {
+				t.Errorf("%s: %s", driver, pretty(one))
 			}
 		}
+		same(b, driver, got, want)
+	}
+}
+
+// Late tasks that no live node works are an error, and tasks that nobody will work are told before they are late.
+func TestAttentionToWorkThatNobodyDoes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.leads(`{"default": 5}`, `{TEST}`)
+	for queue, kind := range map[string]string{"mail": "TEST", "default": "OTHER"} {
+		b.Schedule(store.Task{ID: kind, Payload: store.JSON(`{"type": "` + kind + `"}`), Queue: queue, At: b.Now().Add(-time.Hour)})
+	}
+	b.Schedule(store.Task{ID: "soon", Payload: store.JSON(`{"type": "SOON"}`), At: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)})
+	got := b.attention("late")
+	for i, text := range got {
+		head, tail, _ := strings.Cut(text, ", the first")
+		_, reason, _ := strings.Cut(tail, "Z: ")
+		got[i] = head + ": " + reason
+	}
+	slices.Sort(got)
+	same(b, "late", got, []string{
+		"error 1: 1 late task of type OTHER in queue default: no live node has a handler of that type for that queue",
+		"error 1: 1 late task of type TEST in queue mail: no live node works that queue",
+	})
+	same(b, "nodes", b.attention("nodes"), []string{
+		"info 1: no live node works type SOON in queue default, which has a task at 2100-01-01T00:00:00Z"})
+}
+
+func TestAttentionToNodes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	number := b.line("mail", `{}`, `{}`)
+	same(b, "a silent node", b.attention("nodes"), []string{"warning 1: no node runs: nothing is claimed",
+		fmt.Sprintf("info 1: node %d (mail on host-1/42) is silent", number)})
+	b.session(number, false)
+	same(b, "a quiet node", b.attention("nodes"), []string{
+		"error 1: no node leads, of 1 that live, all of them quiet: nothing is claimed"})
+	b.leads(`{"default": 5}`, `{TEST}`)
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET hung = '{"SLOW": 3}' WHERE number = $1`, number)
+	same(b, "hung handlers", b.attention("nodes"), []string{fmt.Sprintf("warning 1: 3 handlers of type SLOW on node %d "+
+		"(mail on host-1/42) do not return, although their claims are over", number)})
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET hung = '[]' WHERE number = $1`, number) // damaged
+	same(b, "a damaged row", len(b.attention("nodes")), 0)
+}
+
+// A pause without an end becomes a warning after an hour, if something waits for it. The fires of recurring tasks wait
+// for it, too.
+func TestAttentionToPauses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(store.Task{ID: "due", Payload: payload(1), Queue: "mail", At: b.Now().Add(-time.Hour)})
+	b.recurringSince("fires", "@hourly", 5*time.Hour)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '1 hour' WHERE id = 'fires'`)
+	for _, scope := range []store.Scope{store.Queue("mail"), store.Everything()} {
+		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, "")
+		b.Check(err)
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.pauses SET paused_by = 'ann', paused_at = now() - interval '2 hours' WHERE name = 'mail'`)
+	got := b.attention("pauses")
+	for i := range got {
+		level, _, _ := strings.Cut(got[i], " is paused since")
+		_, waits, _ := strings.Cut(got[i], "resumes it")
+		got[i] = level + waits
+	}
+	same(b, "pauses", got, []string{
+		"warning 1: queue mail, and holds back 1 due task and 0 fires of recurring tasks",
+		"info 1: all, and holds back 1 due task and 1 fire of recurring tasks"})
+	same(b, "late", len(b.attention("late"))+len(b.attention("recurring")), 0)
+}
+
+// A recurring task needs a person if its fire is late, if it fires no more, or if its occurrences fail. More findings
+// than ten of a kind become one at the end.
+func TestAttentionToRecurringTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 12 {
+		b.recurringSince(fmt.Sprint("task ", i), "@hourly", time.Hour)
+		b.occurrences(fmt.Sprint("task ", i), time.Minute, "FAILED")
+	}
+	got := b.attention("recurring")
+	if len(got) != 10 || !strings.HasPrefix(got[0], "warning 1: 1 recurring task failing, 1 failures in a row, the first (task 0) since") ||
+		!strings.HasPrefix(got[9], "warning 3: 3 findings more about recurring tasks") {
+		t.Errorf("failing: %s", pretty(got))
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '1 hour',
+		planned_revision = CASE WHEN id = 'task 1' THEN revision END WHERE id IN ('task 1', 'task 2')`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', next_attempt_at = NULL, finished_at = now()
+		WHERE id = 'task 3'`)
+	got = b.attention("recurring")
+	for i, want := range []string{"that FAILED, and will not fire, the first (task 3)", "whose fire is late, the first (task 1)",
+		"whose fire nobody plans, the first (task 2)"} {
+		if len(got) != 10 || !strings.HasPrefix(got[i], "error 1: 1 recurring task "+want) {
+			t.Errorf("want %s: %s", want, pretty(got))
+		}
+	}
+}
+
+// Each late lane is found, also if one of them has more late tasks than are counted.
+func TestAttentionToManyLateTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `SET LOCAL session_replication_role = replica`)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
+			SELECT 'many ' || i, '{"type": "MANY"}'::jsonb, 'MANY', i, now() - interval '2 hours' FROM generate_series(1, 6000) AS i
+			UNION ALL SELECT 'one', '{"type": "ONE"}'::jsonb, 'ONE', 1, now() - interval '1 hour'`)
+	})
+	got := b.attention("late")
+	if len(got) != 2 || !strings.HasPrefix(got[0], "error 5000+: 5000 or more late tasks of type MANY") ||
+		!strings.HasPrefix(got[1], "error 1: 1 late task of type ONE") {
+		t.Errorf("late: %s", pretty(got))
 	}
 }
 
@@ -85,9 +223,7 @@ func TestLateIsNotPaused(t *testing.T) {
 		if c.until == time.Millisecond {
 			b.Exec(b.Pool, `SELECT pg_sleep(0.01)`)
 		}
-		got, err := b.Inspector.Attention(b.Ctx, b.Pool)
-		b.Check(err)
-		same(b, c.pause.String(), got.Late.Count, c.want)
+		same(b, c.pause.String(), len(b.attention("late")), c.want)
 		_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, c.pause)
 		b.Check(err)
 	}

@@ -43,9 +43,11 @@ func SampledSeries(i *Inspector, most int) *Inspector {
 // Statements whose plans are tested.
 const (
 	LateSQL         = lateSQL
+	DeadSQL         = deadSQL
+	PausesSQL       = pausesSQL
+	RecurringSQL    = recurringFindingsSQL
 	LaneCountsSQL   = laneCountsSQL
 	LaneRunningSQL  = laneRunningSQL
-	OldestDueSQL    = oldestDueSQL
 	ComingFiresSQL  = comingFiresSQL
 	ComingTasksSQL  = comingTasksSQL
 	RunningTasksSQL = runningTasksSQL

@@ -228,54 +228,6 @@ func (i *Inspector) window(ctx context.Context, db store.DB, filter StatsFilter)
 	return found, nil
 }
 
-// OldestDue is the task that has been due for longest.
-type OldestDue struct {
-	ID    string    `json:"id"`
-	Type  string    `json:"type"`
-	Queue string    `json:"queue"`
-	DueAt time.Time `json:"due_at"`
-	// IsPaused tells that everything, its queue or its type is paused. HasNode tells that a node that runs now works
-	// both its queue and its type.
-	IsPaused bool `json:"is_paused"`
-	HasNode  bool `json:"has_node"`
-}
-
-const oldestDueSQL = lanesCTE + `
-SELECT t.id, t.type, t.queue, least(oldest.at, t.due_at) AS due_at,
-    EXISTS (SELECT 1 FROM tasktable.worked_lanes AS w WHERE w.queue = t.queue AND w.type = t.type) AS has_node,
-    EXISTS (SELECT 1 FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > statement_timestamp())
-        AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type'
-            AND p.name = t.type)) AS is_paused
-FROM (
-    (SELECT t.id::text AS id, first.due AS at
-    FROM (SELECT * FROM lane WHERE lane.head <= statement_timestamp() AND ($1::text = '' OR lane.type = $1::text)
-        ORDER BY lane.due LIMIT 1) AS first
-    JOIN tasktable.scheduled_tasks AS t
-        ON t.queue = first.queue AND t.type = first.type AND t.priority = first.priority AND t.cron IS NULL
-            AND t.next_attempt_at = first.head
-    ORDER BY t.id::text COLLATE "C" LIMIT 1)
-    UNION ALL
-    (SELECT t.id::text AS id, t.waiting_since AS at FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL AND ($1::text = '' OR t.type = $1::text)
-    ORDER BY t.waiting_since LIMIT 1)
-    ORDER BY at LIMIT 1
-) AS oldest
-JOIN tasktable.scheduled_tasks AS t ON t.id = oldest.id`
-
-// OldestDue returns the task that has been due for longest, of one type or of all types if taskType is "". A task that
-// waits for something that is out of order is due since before it waited. OldestDue returns nil if no task is due. It
-// reads only the first task of each lane, and the first that waits.
-func (i *Inspector) OldestDue(ctx context.Context, db store.DB, taskType string) (*OldestDue, error) {
-	if err := check.Text("type", taskType); err != nil {
-		return nil, fmt.Errorf("oldest due task: %w", err)
-	}
-	rows, err := query.Collect[OldestDue](ctx, i.source, db, "oldest due task", oldestDueSQL, taskType)
-	if err != nil || len(rows) == 0 {
-		return nil, err
-	}
-	return &rows[0], nil
-}
-
 // ComingFire is the planned next fire of a recurring task.
 type ComingFire struct {
 	ID    string    `json:"id"`

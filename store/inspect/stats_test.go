@@ -159,43 +159,6 @@ func TestThroughput(t *testing.T) {
 	}
 }
 
-func TestOldestDue(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	expect := func(kind string, want *inspect.OldestDue) {
-		t.Helper()
-		for driver, db := range b.Readers() {
-			got, err := b.Inspector.OldestDue(b.Ctx, db, kind)
-			b.Check(err)
-			if got != nil {
-				got.DueAt = got.DueAt.UTC()
-			}
-			same(b, driver, got, want)
-		}
-	}
-	b.lane("default", "LATER", 0, 0, 3, 1)
-	b.MakeRecurring("recurring", "due")
-	expect("", nil)
-	b.lane("default", "DUE", 1, 2, 2, 0)
-	b.lane("mail", "DUE", 0, 1, 0, 0)
-	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = '2019-01-01Z' WHERE queue = 'mail'`)
-	b.lane("mail", "OTHER", 0, 1, 0, 0)
-	year := time.Date(2019, 1, 1, 0, 0, 0, 0, time.UTC)
-	mail := inspect.OldestDue{ID: "mailDUE0 0", Type: "DUE", Queue: "mail", DueAt: year}
-	expect("", &mail)
-	expect("OTHER", &inspect.OldestDue{ID: "mailOTHER0 0", Type: "OTHER", Queue: "mail", DueAt: longAgo})
-	expect("LATER", nil)
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
-	b.Check(err)
-	b.line("silent", `{"mail": 1, "default": 1}`, `{DUE,OTHER}`)
-	b.session(b.line("one", `{"mail": 1}`, `{DUE}`), false)
-	mail.IsPaused, mail.HasNode = true, true
-	expect("DUE", &mail)
-	if _, err := b.Inspector.OldestDue(b.Ctx, noDB(b), "a\x00"); !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("a bad type: %v", err)
-	}
-}
-
 func TestComingFires(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
