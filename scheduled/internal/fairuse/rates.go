@@ -11,13 +11,8 @@ import (
 // very many, so that the memory is bounded. That gives a name one more burst a minute. It is safe for concurrent use.
 type Rates struct {
 	mu     sync.Mutex
-	known  map[string]*limit
+	known  map[string]*rate.Limiter
 	forgot time.Time
-}
-
-type limit struct {
-	*rate.Limiter
-	rate int
 }
 
 const (
@@ -26,7 +21,7 @@ const (
 )
 
 // NewRates returns a Rates that has counted no call.
-func NewRates() *Rates { return &Rates{known: map[string]*limit{}, forgot: time.Now()} }
+func NewRates() *Rates { return &Rates{known: map[string]*rate.Limiter{}, forgot: time.Now()} }
 
 // Take counts a call. It returns 0, or how long the caller has to wait if it has called too often. A burst may have as
 // many calls as two seconds.
@@ -35,12 +30,14 @@ func (l *Rates) Take(name string, perSecond int) (wait time.Duration) {
 	defer l.mu.Unlock()
 	now := time.Now()
 	if now.Sub(l.forgot) > forgetAfter || len(l.known) >= maxNames {
-		l.known, l.forgot = map[string]*limit{}, now
+		l.known, l.forgot = map[string]*rate.Limiter{}, now
 	}
-	if one := l.known[name]; one == nil || one.rate != perSecond {
-		l.known[name] = &limit{rate.NewLimiter(rate.Limit(perSecond), 2*perSecond), perSecond}
+	one := l.known[name]
+	if one == nil || one.Limit() != rate.Limit(perSecond) {
+		one = rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
+		l.known[name] = one
 	}
-	reserved := l.known[name].ReserveN(now, 1)
+	reserved := one.ReserveN(now, 1)
 	if wait = reserved.DelayFrom(now); wait > 0 {
 		reserved.CancelAt(now)
 	}

@@ -50,9 +50,7 @@ func Decide(claim taskdb.Claim, e *handlers.Execution, err, cause error, delay h
 		s.Outcome, s.To, s.Refund = taskdb.OutcomeInterrupted, store.StatusQueued, true
 	case wish.snooze != nil:
 		s.Outcome, s.To, s.Refund, s.NextIn = taskdb.OutcomeSnoozed, store.StatusQueued, true, max(*wish.snooze, 0)
-	case wish.wait != nil:
-		s.Outcome, s.To, s.Refund, s.NextIn = taskdb.OutcomeSnoozed, store.StatusQueued, true, max(*wish.wait, 0)
-		s.Waits = true
+		s.Waits = wish.waits
 	case wish.permanent, e.Attempt >= e.MaxAttempts:
 		s.Outcome, s.To = taskdb.OutcomeFailed, store.StatusFailed
 		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead, Trace: e.Effects().Trace}
@@ -75,8 +73,9 @@ func addReason(s *taskdb.Settlement, why error) {
 
 // retryHint is a request that an error makes, besides being an error.
 type retryHint struct {
-	permanent           bool
-	snooze, wait, after *time.Duration
+	permanent     bool
+	snooze, after *time.Duration
+	waits         bool // with snooze: see handlers.Wait
 }
 
 // retryHintOf reads an error. The methods of the error are the handler's code and may panic, as they do if a nil
@@ -97,11 +96,11 @@ func retryHintOf(err error) (asked retryHint) {
 	if errors.As(err, &after) {
 		asked.after = &after.Delay
 	}
-	if errors.As(err, &snooze) {
-		asked.snooze = &snooze.Delay
-	}
 	if errors.As(err, &wait) {
-		asked.wait = &wait.Delay
+		asked.snooze, asked.waits = &wait.Delay, true
+	}
+	if errors.As(err, &snooze) {
+		asked.snooze, asked.waits = &snooze.Delay, false
 	}
 	return asked
 }

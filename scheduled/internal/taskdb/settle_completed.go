@@ -3,7 +3,6 @@ package taskdb
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,8 +38,7 @@ SELECT u.fence FROM updated AS u`
 // plain reports whether completeSQL can record the settlement.
 func (s *Settlement) plain() bool {
 	return s.To == store.StatusCompleted && s.Outcome == OutcomeCompleted &&
-		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0 &&
-		s.Type != "" && s.ScheduledAt != nil && s.StartedAt != nil && s.Error == nil
+		s.Effects.Again == nil && len(s.Effects.FollowUps) == 0
 }
 
 // Complete records attempts that were completed, and returns those that it recorded. The others are left for Settle.
@@ -68,28 +66,15 @@ func (s Queries) Complete(
 func (s Queries) CompleteOrSettle(
 	ctx context.Context, q pg.DB, node *int64, settlements []Settlement,
 ) (done []SettleResult, err error) {
-	plain, rest := settlements, []Settlement(nil)
-	if slices.ContainsFunc(settlements, func(s Settlement) bool { return !s.plain() }) {
-		plain = nil // nearly always all are plain, and then nothing is copied
-		for _, one := range settlements {
-			if one.plain() {
-				plain = append(plain, one)
-			} else {
-				rest = append(rest, one)
-			}
-		}
-	}
+	plain, rest := split(settlements, (*Settlement).plain)
 	if len(plain) > 0 {
 		if done, err = s.Complete(ctx, q, nil, node, plain); err != nil && !pg.IsTimeout(err) && !pg.IsDataError(err) {
 			return nil, err
 		}
 		if len(done) < len(plain) {
 			recorded := ByFence(done)
-			for _, one := range plain {
-				if _, ok := recorded[one.Fence]; !ok {
-					rest = append(rest, one)
-				}
-			}
+			_, left := split(plain, func(one *Settlement) bool { return recorded[one.Fence].Settled })
+			rest = append(rest, left...)
 		}
 	}
 	if len(rest) == 0 {

@@ -35,14 +35,11 @@ func (s Queries) lockInOrder(
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, one := range settlements {
-		busyFollowUp := func(task store.Task) bool { return slices.Contains(busy, IDOf(task)) }
-		if slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, busyFollowUp) {
-			held = append(held, one)
-		} else {
-			free = append(free, one)
-		}
-	}
+	held, free = split(settlements, func(one *Settlement) bool {
+		return slices.Contains(busy, one.ID) || slices.ContainsFunc(one.Effects.FollowUps, func(task store.Task) bool {
+			return slices.Contains(busy, IDOf(task))
+		})
+	})
 	return free, held, nil
 }
 
@@ -71,14 +68,7 @@ func (s Queries) SettleAll(
 	if err != nil {
 		return nil, err
 	}
-	var agains, rest []Settlement
-	for _, one := range settlements {
-		if one.Effects.Again != nil && one.To == store.StatusCompleted {
-			agains = append(agains, one)
-		} else {
-			rest = append(rest, one)
-		}
-	}
+	agains, rest := split(settlements, func(one *Settlement) bool { return one.Effects.Again != nil })
 	var done []SettleResult
 	if len(agains) > 0 {
 		if done, err = s.Again(ctx, q, now, node, agains); err != nil {
@@ -93,11 +83,8 @@ func (s Queries) SettleAll(
 		states := ByFence(done)
 		edited := func(state SettleResult) bool { return state.Held && !state.Current }
 		done = slices.DeleteFunc(done, edited)
-		for _, one := range agains {
-			if edited(states[one.Fence]) {
-				rest = append(rest, one)
-			}
-		}
+		superseded, _ := split(agains, func(one *Settlement) bool { return edited(states[one.Fence]) })
+		rest = append(rest, superseded...)
 	}
 	if len(rest) > 0 {
 		settledRest, err := s.Settle(ctx, q, now, node, rest)
@@ -122,4 +109,16 @@ func ByFence(done []SettleResult) map[int64]SettleResult {
 		states[one.Fence] = one
 	}
 	return states
+}
+
+// split returns the settlements for which is returns true, and the others.
+func split(settlements []Settlement, is func(*Settlement) bool) (some, others []Settlement) {
+	for i := range settlements {
+		if is(&settlements[i]) {
+			some = append(some, settlements[i])
+		} else {
+			others = append(others, settlements[i])
+		}
+	}
+	return some, others
 }

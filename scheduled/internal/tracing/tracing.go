@@ -3,7 +3,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"regexp"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -76,24 +75,13 @@ func (t *Tracing) End(ctx context.Context, outcome string, err error) {
 	}
 	span := trace.SpanFromContext(ctx)
 	span.SetAttributes(attribute.String("tasktable.outcome", outcome))
-	switch {
-	case outcome != taskdb.OutcomeFailed && outcome != taskdb.OutcomeRetried:
-	case isPanic(err):
-		span.SetStatus(codes.Error, "panic")
-	default:
-		span.SetStatus(codes.Error, outcome)
+	if outcome == taskdb.OutcomeFailed || outcome == taskdb.OutcomeRetried {
+		why := outcome
+		//nolint:errorlint // a handler's error may panic when it is asked
+		if _, panicked := err.(*handlers.PanicError); panicked {
+			why = "panic"
+		}
+		span.SetStatus(codes.Error, why)
 	}
 	span.End()
-}
-
-// isPanic reports whether an error is a handler's panic. The methods of the error are the handler's code, and may
-// panic themselves.
-func isPanic(err error) (found bool) {
-	defer func() {
-		if recover() != nil {
-			found = false
-		}
-	}()
-	var panicked *handlers.PanicError
-	return errors.As(err, &panicked)
 }

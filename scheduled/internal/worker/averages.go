@@ -31,6 +31,9 @@ const (
 	averageWeight = 20 // each later run has this share, one in so many
 )
 
+// measured reports whether the type has run often enough to go by the average.
+func (a average) measured() bool { return a.runs >= averageRuns }
+
 func (a *averages) change(kind string, change func(*average)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -55,19 +58,11 @@ func (a *averages) observePayload(kind string, bytes int) {
 	a.change(kind, func(now *average) { now.payload = max(bytes, now.payload-(now.payload-bytes+7)/8) })
 }
 
-// payload is about how large a type's payloads are, in bytes.
-func (a *averages) payload(kind string) int {
+// of returns what is known of a type.
+func (a *averages) of(kind string) average {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.types[kind].payload
-}
-
-// of returns the average of a type, and whether the type has run often enough to go by it.
-func (a *averages) of(kind string) (time.Duration, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	found := a.types[kind]
-	return found.value, found.runs >= averageRuns
+	return a.types[kind]
 }
 
 // measured returns the averages of the types that have run often enough to go by them.
@@ -76,7 +71,7 @@ func (a *averages) measured() map[string]time.Duration {
 	defer a.mu.Unlock()
 	found := map[string]time.Duration{}
 	for kind, average := range a.types {
-		if average.runs >= averageRuns {
+		if average.measured() {
 			found[kind] = average.value
 		}
 	}

@@ -26,28 +26,28 @@ func TestAveragesAreWrittenAndRead(t *testing.T) {
 func TestAverages(t *testing.T) {
 	t.Parallel()
 	var a averages
-	if took, measured := a.of("JOB"); took != 0 || measured {
-		t.Errorf("nothing seen: %s, %t", took, measured)
+	if now := a.of("JOB"); now != (average{}) {
+		t.Errorf("nothing seen: %+v", now)
 	}
 	for range averageRuns - 1 {
 		a.observe("JOB", 10*time.Millisecond)
 		a.observe("OTHER", time.Second)
 	}
-	if _, measured := a.of("JOB"); measured {
+	if a.of("JOB").measured() {
 		t.Error("an opinion after too few runs")
 	}
 	a.observe("JOB", 10*time.Millisecond)
-	if took, measured := a.of("JOB"); took != 10*time.Millisecond || !measured {
-		t.Errorf("%s, %t", took, measured)
+	if now := a.of("JOB"); now.value != 10*time.Millisecond || !now.measured() {
+		t.Errorf("%+v", now)
 	}
 	a.observe("JOB", 210*time.Millisecond)
-	if took, _ := a.of("JOB"); took != 20*time.Millisecond {
+	if took := a.of("JOB").value; took != 20*time.Millisecond {
 		t.Errorf("after one slow run: %s", took)
 	}
 	for range 500 { // it forgets
 		a.observe("JOB", 0)
 	}
-	if took, _ := a.of("JOB"); took > time.Microsecond {
+	if took := a.of("JOB").value; took > time.Microsecond {
 		t.Errorf("after many quick ones: %s", took)
 	}
 }
@@ -56,14 +56,14 @@ func TestAveragePayloads(t *testing.T) {
 	t.Parallel()
 	var a averages
 	for _, step := range []struct{ saw, want int }{{100, 100}, {250_000, 250_000}, {100, 218_762}, {300_000, 300_000}} {
-		if a.observePayload("JOB", step.saw); a.payload("JOB") != step.want {
-			t.Errorf("after payloads of %d bytes: %d, want %d", step.saw, a.payload("JOB"), step.want)
+		if a.observePayload("JOB", step.saw); a.of("JOB").payload != step.want {
+			t.Errorf("after payloads of %d bytes: %d, want %d", step.saw, a.of("JOB").payload, step.want)
 		}
 	}
 	for range 200 {
 		a.observePayload("JOB", 0)
 	}
-	if a.payload("JOB") != 0 || a.payload("OTHER") != 0 {
-		t.Errorf("%d and %d bytes", a.payload("JOB"), a.payload("OTHER"))
+	if a.of("JOB").payload != 0 || a.of("OTHER").payload != 0 {
+		t.Errorf("%d and %d bytes", a.of("JOB").payload, a.of("OTHER").payload)
 	}
 }

@@ -21,7 +21,6 @@ type batch struct {
 	held      []*slots.Request // the places that the batch has or waits for, in the order of job.places
 	since     time.Time        // when the batch got its places; zero: it has not
 	answers   gateAnswer
-	answered  int // the tasks before this place in the job are in answers
 }
 
 // serve runs the tasks, each at its time.

@@ -30,8 +30,9 @@ type gateAsk struct {
 
 func (a *gateAsk) weight() int { return max(len(a.claims), a.bytes>>10) }
 
-// gateAnswer has the answers by fence. rows is nil if the database did not answer.
+// gateAnswer is the answer to a question.
 type gateAnswer struct {
+	// By fence. A claim that is no longer there has an answer without a verdict. nil: the database did not answer.
 	rows  map[int64]taskdb.GateAnswer
 	asked time.Time // by this process's clock
 }
@@ -39,57 +40,59 @@ type gateAnswer struct {
 // gate returns the gate's answer for the task r, which is due. It asks together about as many of the tasks behind it
 // as will begin while the answer is valid. If the database does not answer, it asks again until the node stops.
 func (b *batch) gate(r *run) taskdb.GateAnswer {
-	for r.place >= b.answered || b.stale(b.answers.asked) {
+	answer, asked := b.answers.rows[r.Fence]
+	for !asked || b.stale(b.answers.asked) {
 		if why := b.halted(); why != "" {
 			return taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}
 		}
-		average, measured := b.averages.of(b.kind)
-		bytes := b.averages.payload(b.kind)
-		part := partOf(1+b.due(), average, measured, bytes, b.gateSize.Now())
-		asked := append([]*run{r}, b.runs[:part-1]...)
-		if b.answers = b.ask(asked, bytes*part); b.answers.rows != nil {
-			b.answered = asked[part-1].place + 1
-			break // However old the answer is: the attempt looks at that, and asks again about this task alone.
+		about := b.averages.of(b.kind)
+		part := partOf(1+b.due(), about, b.gateSize.Now())
+		question := &gateAsk{
+			claims: claimsOf(append([]*run{r}, b.runs[:part-1]...)), bytes: about.payload * part,
+			answer: make(chan gateAnswer, 1),
+		}
+		if b.answers = b.ask(question); b.answers.rows != nil {
+			// However old the answer is: the attempt looks at that, and asks again about this task alone.
+			return b.answers.rows[r.Fence]
 		}
 	}
-	return b.answers.rows[r.Fence]
+	return answer
 }
 
 // partOf is how many of the due tasks of a batch share a question. It is as many as one slot begins while the answer
-// is valid, and at most as many as a read may have. average is how long their handlers take. If nobody has measured
-// it, each question is about one task, and batches of this type have one task too. bytes is the size of a payload.
-func partOf(due int, average time.Duration, measured bool, bytes, limit int) int {
-	if !measured {
+// is valid, and at most as many as a read may have. If nobody has measured how long their handlers take, each question
+// is about one task, and batches of this type have one task too.
+func partOf(due int, about average, limit int) int {
+	if !about.measured() {
 		return 1
 	}
 	part := due
-	if average > 0 {
-		part = int(min(int64(due), int64(gateValid/average)))
+	if about.value > 0 {
+		part = int(min(int64(due), int64(gateValid/about.value)))
 	}
-	return max(1, min(part, limit/max(1, bytes>>10)))
+	return max(1, min(part, limit/max(1, about.payload>>10)))
 }
 
-// ask puts tasks to the gate, together with the questions that other batches ask at the same time.
-func (j *job) ask(runs []*run, bytes int) gateAnswer {
-	question := &gateAsk{answer: make(chan gateAnswer, 1), claims: claimsOf(runs), bytes: bytes}
+// ask puts a question to the gate, together with those that other batches ask at the same time.
+func (j *job) ask(question *gateAsk) (answer gateAnswer) {
 	select {
 	case j.gates.In <- question:
 	case <-j.settling.Done():
 		return gateAnswer{}
 	}
 	select {
-	case answer := <-question.answer:
-		if answer.rows != nil {
-			read := 0
-			for _, r := range runs {
-				read += len(answer.rows[r.Fence].Payload)
-			}
-			j.averages.observePayload(j.kind, read/len(runs))
-		}
-		return answer
+	case answer = <-question.answer:
 	case <-j.settling.Done():
 		return gateAnswer{}
 	}
+	if answer.rows != nil {
+		read := 0
+		for _, claim := range question.claims {
+			read += len(answer.rows[claim.Fence].Payload)
+		}
+		j.averages.observePayload(j.kind, read/len(question.claims))
+	}
+	return answer
 }
 
 // answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
@@ -147,6 +150,11 @@ func (w *Worker) readGate(ctx context.Context, claims []taskdb.Claim) (gateAnswe
 	w.config.Metrics.GateTook.Observe(took.Seconds())
 	if err != nil {
 		return gateAnswer{}, err
+	}
+	for _, claim := range claims {
+		if _, there := answers[claim.Fence]; !there {
+			answers[claim.Fence] = taskdb.GateAnswer{}
+		}
 	}
 	w.trip.took(took, time.Now())
 	w.gateSize.Pace(took, gateValid/2)

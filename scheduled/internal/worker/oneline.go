@@ -25,9 +25,5 @@ func oneLine(text string) (line, stack string) {
 	if len(line) <= maxLoggedError {
 		return line, stack
 	}
-	end := maxLoggedError
-	for !utf8.RuneStart(line[end]) {
-		end--
-	}
-	return line[:end] + "…", stack
+	return strings.ToValidUTF8(line[:maxLoggedError], "") + "…", stack // the cut may fall within a character
 }

@@ -32,7 +32,7 @@ type settler struct {
 type settling struct {
 	taskdb.Settlement
 	tries    int
-	late     int // how often Postgres ended a statement that took too long for this outcome alone
+	refused  int // how often Postgres refused this outcome alone, or took too long for its follow-ups
 	degraded bool
 	done     func(taskdb.SettleResult, error)
 }
@@ -51,8 +51,13 @@ const (
 	groupRoom = plan.MaxInHand
 )
 
-// followUpBytes is how large the payloads of the follow-ups are together.
-func (ending *settling) followUpBytes() (bytes int) {
+// bytesPerFollowUp is how many bytes cost as much as a follow-up without a payload.
+const bytesPerFollowUp = 1 << 10
+
+// bytes is how much an outcome costs. All follow-ups of a group are one JSON text, and Postgres parses it while it
+// holds the locks on their rows.
+func (ending *settling) bytes() int {
+	bytes := len(ending.Effects.Result) + bytesPerFollowUp*len(ending.Effects.FollowUps)
 	for _, task := range ending.Effects.FollowUps {
 		if payload, ok := task.Payload.(store.JSON); ok {
 			bytes += len(payload)
@@ -61,12 +66,8 @@ func (ending *settling) followUpBytes() (bytes int) {
 	return bytes
 }
 
-// effectsWeight is 1, and more for a task with many follow-ups or with large ones. All follow-ups of a group are one
-// JSON text, and Postgres parses it while it holds the locks on their rows.
-func effectsWeight(ending *settling) int {
-	const tasks, bytes = 10, 64 << 10 // the follow-ups and their bytes that a weight of 1 stands for
-	return max(1, (len(ending.Effects.FollowUps)+tasks-1)/tasks, (ending.followUpBytes()+bytes-1)/bytes)
-}
+// effectsWeight is 1, and more for a task with more than ten follow-ups or with large ones.
+func effectsWeight(ending *settling) int { return 1 + ending.bytes()/(10*bytesPerFollowUp) }
 
 func newSettler(config Config) *settler {
 	made := &settler{config: config, most: pg.NewSize(1, maxSettled)}
@@ -105,8 +106,11 @@ func (s *settler) enqueue(ctx context.Context, ending *settling) {
 }
 
 func (s *settler) flush(ctx context.Context, batch []*settling) {
-	began := time.Now()
-	limited, cancel := context.WithTimeout(ctx, limitOf(batch))
+	began, bytes := time.Now(), 0
+	for _, ending := range batch {
+		bytes += ending.bytes() // a handler may make results and follow-ups large, and the follow-ups many
+	}
+	limited, cancel := context.WithTimeout(ctx, settleLimit+limitFor(bytes))
 	done, err := s.commit(limited, batch)
 	cancel()
 	s.config.Answered(err)
@@ -144,14 +148,13 @@ func (s *settler) flush(ctx context.Context, batch []*settling) {
 // statement may have to wait for locks, or for an index that is being made.
 const settleLimit = 5 * time.Second
 
-const (
-	// beginEffectsSQL has Postgres itself end a statement that takes too long. So the settler can tell it from a
-	// database that does not answer.
-	beginEffectsSQL = `BEGIN; SET LOCAL statement_timeout = '5s'`
-	// maxLate is how often Postgres may end a statement before the attempt fails that asked for so many follow-ups, or
-	// for ones that take so long.
-	maxLate = 3
-)
+// beginEffectsSQL has Postgres itself end a statement that takes too long. So the settler can tell it from a database
+// that does not answer.
+const beginEffectsSQL = `BEGIN; SET LOCAL statement_timeout = '5s'`
+
+// maxRefused is how often Postgres may refuse an outcome before the attempt fails. It is more than once, see
+// pg.IsDataError.
+const maxRefused = 3
 
 // minLinkSpeed is how many bytes a second a link carries at least. A statement with large payloads has more time
 // accordingly.
@@ -160,17 +163,6 @@ const minLinkSpeed = 32 << 10
 // limitFor is the time limit of a statement that carries the given number of bytes.
 func limitFor(bytes int) time.Duration {
 	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkSpeed
-}
-
-// limitOf is the time limit of the statements that record these outcomes. A handler may make results and follow-ups
-// large, and the follow-ups many.
-func limitOf(batch []*settling) time.Duration {
-	bytes, followUps := 0, 0
-	for _, ending := range batch {
-		bytes += len(ending.Effects.Result) + ending.followUpBytes()
-		followUps += len(ending.Effects.FollowUps)
-	}
-	return settleLimit*time.Duration(1+followUps/taskdb.FollowUpsAtOnce) + limitFor(bytes)
 }
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
@@ -209,16 +201,8 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 	case len(batch) > 1 && (pg.IsDataError(err) || pg.IsTimeout(err)):
 		s.flush(ctx, batch[:len(batch)/2])
 		s.flush(ctx, batch[len(batch)/2:])
-	case len(batch) == 1 && pg.IsDataError(err) && batch[0].tries == 0:
-		s.again(ctx, batch[0]) // it must fail twice: see pg.IsDataError
-	case len(batch) == 1 && pg.IsDataError(err) && !batch[0].degraded:
-		// Postgres refuses the outcome that the handler asked for.
-		s.degrade(ctx, batch[0], fmt.Errorf("the outcome %s could not be recorded: %w", batch[0].Outcome, err))
-	case len(batch) == 1 && pg.IsDataError(err):
-		s.failBroken(ctx, batch[0], err)
-	case len(batch) == 1 && pg.IsCanceled(err) && batch[0].late == maxLate-1 && len(batch[0].Effects.FollowUps) > 0:
-		s.degrade(ctx, batch[0], fmt.Errorf(
-			"its %d follow-ups could not be scheduled in time: %w", len(batch[0].Effects.FollowUps), err))
+	case len(batch) == 1 && (pg.IsDataError(err) || pg.IsCanceled(err) && len(batch[0].Effects.FollowUps) > 0):
+		s.refused(ctx, batch[0], err)
 	default:
 		s.config.Log.Warn("outcomes not recorded; trying again", "tasks", len(batch), "error", err)
 		if pg.IsReadOnly(err) {
@@ -226,11 +210,24 @@ func (s *settler) recover(ctx context.Context, batch []*settling, err error) {
 			s.config.EnginePool.Reset()
 		}
 		for _, ending := range batch {
-			if len(batch) == 1 && pg.IsCanceled(err) {
-				ending.late++
-			}
 			s.again(ctx, ending)
 		}
+	}
+}
+
+// refused deals with an outcome that Postgres does not record as the handler asked for it.
+func (s *settler) refused(ctx context.Context, ending *settling, err error) {
+	ending.refused++
+	switch {
+	case ending.degraded:
+		s.failBroken(ctx, ending, err)
+	case ending.refused < maxRefused:
+		s.again(ctx, ending)
+	case pg.IsDataError(err):
+		s.degrade(ctx, ending, fmt.Errorf("the outcome %s could not be recorded: %w", ending.Outcome, err))
+	default:
+		s.degrade(ctx, ending, fmt.Errorf(
+			"its %d follow-ups could not be scheduled in time: %w", len(ending.Effects.FollowUps), err))
 	}
 }
 
