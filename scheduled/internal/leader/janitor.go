@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -22,9 +21,6 @@ import (
 //
 // For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs. If somebody has deleted the
 // job of a claim, maintenance/abandoned.go finds the claim.
-
-// nudgeAfter is how long a job that could begin waits in River until the leader tells River of it once more.
-const nudgeAfter = time.Second
 
 // maxUnfetched is how long a job that could begin may wait in River before its tasks go back to the queue.
 const maxUnfetched = 2 * time.Second
@@ -46,16 +42,6 @@ func (l *Leader) reclaimStrays(ctx context.Context) (err error) {
 		err = errors.Join(err, reclaimErr)
 	}
 	return err
-}
-
-// renotifyRiver tells River once more of the queues in which jobs wait. It does not disturb nodes that are full.
-func (l *Leader) renotifyRiver(ctx context.Context) error {
-	waiting := l.jobs.Waiting(nudgeAfter)
-	if len(waiting) == 0 {
-		return nil
-	}
-	defer l.limit().Stop()
-	return riverjobs.Nudge(ctx, l.conn, l.statements, waiting)
 }
 
 const whyUnfetched = "no node had a slot for it in time"

@@ -173,7 +173,7 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 // running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
 func (l *Leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.renotifyRiver} {
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep} {
 		if l.conn.IsClosed() {
 			break
 		}

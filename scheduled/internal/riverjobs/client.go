@@ -31,16 +31,16 @@ import (
 //   - riverDriver, because River would wait for answers for ever, and would complete jobs
 //   - fetchSQL, because River's own statement reads the index entries of all jobs that ever existed
 //   - limited, because River has a limit for a queue and none for a kind
-//   - Nudge, because River does not ask again for a job if it missed the notification
 //   - JobSetStateIfRunningMany, because River's completer would end a job before its claims, 50 to 250 ms late. The
 //     worker removes the job.
 
 // maxRiverWorkers is River's own limit for a queue.
 const maxRiverWorkers = 10000
 
-// riverPollInterval is how often River looks for jobs of which nobody has told it. It can be long, because the
-// leader's nudge tells River a second later of jobs that River missed while its connection was broken. River's
-// default is once a second. That would be half of all statements of an idle node.
+// riverPollInterval is how often River looks for jobs of which nobody has told it. It can be long, because the leader
+// takes back a job that nobody fetches for two seconds, and tells River of the next one. River misses a notification if
+// its connection is broken at that moment. River's default is once a second. That would be half of all statements of an
+// idle node.
 const riverPollInterval = 30 * time.Second
 
 // ClientConfig is what the River client needs to know of its node.
@@ -251,8 +251,7 @@ type fetchedRow struct {
 	CreatedAt   time.Time
 }
 
-// JobGetAvailable fetches the waiting jobs, the most urgent first. It fetches none while the node is quiet. The
-// leader's nudge makes River fetch the remaining jobs once the node is no longer quiet.
+// JobGetAvailable fetches the waiting jobs, the most urgent first. It fetches none while the node is quiet.
 //
 // River's own statement reads the index entries of all jobs that ever existed. Postgres cannot remove these entries
 // while somebody holds an old snapshot. River would also wait for the answer for ever. If the answer is lost although
@@ -285,20 +284,4 @@ func (e *riverExecutor) JobGetAvailable(
 		})
 	}
 	return result, nil
-}
-
-// nudgeSQL notifies River once more of waiting jobs. River was notified when the jobs were inserted, but it misses
-// the notification if its listening connection is broken at that moment. If a fetch of River fails, River does not
-// ask again before its next poll. The channel and the payload are River's own.
-const nudgeSQL = `
-SELECT pg_notify(concat($1::text, '.river_insert'), json_build_object('queue', waiting.queue)::text)
-FROM (
-    SELECT DISTINCT j.queue FROM tasktable.river_job AS j WHERE j.id = ANY ($2::bigint[]) AND j.state = 'available'
-) AS waiting
-WHERE pg_notification_queue_usage() < 0.5`
-
-// Nudge tells River once more of the queues in which some of the jobs wait.
-func Nudge(ctx context.Context, db pg.DB, statements taskdb.Queries, jobs []int64) error {
-	_, err := db.Exec(ctx, statements.Schema.SQL(nudgeSQL), statements.Schema.String(), jobs)
-	return pg.Annotate(err, "tell River of waiting jobs")
 }
