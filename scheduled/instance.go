@@ -97,7 +97,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.log = i.config.Logger.With("node", i.session.Number)
 	i.dead = newFailureNotifier(i.config, i.pool, i.log)
 	working, types := i.config.works()
-	turns, frees := session.NewTurns(i.pool.Config().MaxConns), loop.NewSignal()
+	housekeeping, frees := session.NewHousekeeping(i.pool), loop.NewSignal()
 	i.wakes = loop.NewSignal()
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
@@ -110,7 +110,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Frees: frees, DueSoon: i.dueSoon, Answered: i.heard,
 	})
 	onLeader := maintenance.Config{
-		Pool: i.pool, Turns: turns, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
+		Housekeeping: housekeeping, Statements: i.statements, Leads: i.session.Leads, Log: i.log,
 	}
 	i.rounds = []interface{ Run(ctx context.Context) }{
 		maintenance.NewRetention(maintenance.RetentionConfig{
@@ -123,7 +123,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		}),
 		maintenance.NewReplanner(onLeader),
 		metrics.NewTableStats(metrics.TableStatsConfig{
-			Pool: i.pool, Turns: turns, Statements: i.statements, Metrics: i.metrics,
+			Housekeeping: housekeeping, Statements: i.statements, Metrics: i.metrics,
 			Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
 		}),
 		maintenance.NewAbandoned(maintenance.AbandonedConfig{
@@ -141,7 +141,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	i.leader = leader.New(leader.Config{
-		Session: i.session, Pool: i.pool, Turns: turns, Statements: i.statements, River: i.river,
+		Session: i.session, Pool: i.pool, Housekeeping: housekeeping, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
 		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,

@@ -16,6 +16,7 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -163,7 +164,9 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	tr.run()
 	s.Is("old", store.StatusCompleted, "COMPLETED")
 	retention := maintenance.NewRetention(maintenance.RetentionConfig{
-		Config: maintenance.Config{Pool: tr.pool, Statements: tr.statements, Log: enginetest.Logger()},
+		Config: maintenance.Config{
+			Housekeeping: session.NewHousekeeping(tr.pool), Statements: tr.statements, Log: enginetest.Logger(),
+		},
 		Period: time.Microsecond,
 	})
 	for at := (maintenance.Place{}); ; {

@@ -62,8 +62,8 @@ type Leader struct {
 // Config is the configuration of a leader.
 type Config struct {
 	Session        *session.Session
-	Pool           *pgxpool.Pool // the engine's, for the walk
-	Turns          session.Turns // for connections of Pool; nil: no bound
+	Pool           *pgxpool.Pool // the engine's
+	Housekeeping   *session.Housekeeping
 	Statements     taskdb.Queries
 	River          *river.Client[pgx.Tx]
 	PollInterval   time.Duration

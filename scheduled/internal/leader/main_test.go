@@ -32,7 +32,8 @@ func newBench(t *testing.T) *bench {
 func (b *bench) candidate(change ...func(*Config, *session.Registration)) *Leader {
 	b.T.Helper()
 	config := Config{
-		Pool: b.Pool, Statements: b.Queries, Log: enginetest.Logger(), StartAllowance: time.Minute, Quiet: quiet.New(),
+		Pool: b.Pool, Housekeeping: session.NewHousekeeping(b.Pool), Statements: b.Queries, Log: enginetest.Logger(),
+		StartAllowance: time.Minute, Quiet: quiet.New(),
 		Metrics:  metrics.New(metrics.Config{}),
 		Failures: failures.New(failures.Config{Log: enginetest.Logger()}),
 		Averages: func() map[string]time.Duration { return nil },

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -199,7 +200,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := 0
-	w := &walk{pool: b.Pool, statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }}
+	w := &walk{housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }}
 	job := taskdb.LaneAt{LaneKey: key("default", "JOB", 0), At: time.Now().Add(-time.Hour)}
 	other := job
 	other.Type = "OTHER"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
@@ -21,11 +20,10 @@ import (
 // had locked it, or the leader had left it alone, while others were claimed. If a look took too long, a round lists the
 // lanes instead.
 type walk struct {
-	pool       *pgxpool.Pool
-	turns      session.Turns
-	statements taskdb.Queries
-	log        *slog.Logger
-	moved      func() // makes the leader look
+	housekeeping *session.Housekeeping
+	statements   taskdb.Queries
+	log          *slog.Logger
+	moved        func() // makes the leader look
 
 	under chan walked // gets the result of the round under way; nil: there is none
 	next  time.Time   // when to begin the next round
@@ -52,7 +50,7 @@ const (
 
 func (l *Leader) newWalk() *walk {
 	return &walk{
-		pool: l.config.Pool, turns: l.config.Turns, statements: l.statements, log: l.log, moved: l.config.Wakes.Send,
+		housekeeping: l.config.Housekeeping, statements: l.statements, log: l.log, moved: l.config.Wakes.Send,
 	}
 }
 
@@ -112,7 +110,7 @@ func (m *laneMarks) passed() (lanes []taskdb.LaneAt) {
 // list lists the lanes.
 func (w *walk) list(ctx context.Context, look *pgx.Batch) (found walked, err error) {
 	began := time.Now()
-	err = w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err = w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 		results := tx.SendBatch(ctx, look)
 		if found.tasks, err = pg.CollectNext[taskdb.Lane](results, "list lanes"); err == nil {
 			found.recurring, err = pg.CollectNext[taskdb.Lane](results, "list lanes of recurring tasks")
@@ -130,7 +128,7 @@ func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) 
 		for more := true; more && ctx.Err() == nil; {
 			began := time.Now()
 			var found []taskdb.Overlooked
-			listErr := w.connected(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
+			listErr := w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 				found, err = w.statements.Overlooked(ctx, tx, recurring, some)
 				return err
 			})
@@ -151,7 +149,7 @@ func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) 
 // requeue moves tasks. It leaves out those that Postgres refuses to move.
 func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved int, err error) {
 	err = pg.IsolateLocked(tasks, func(some []taskdb.Overlooked) error {
-		return w.connected(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
+		return w.housekeeping.Do(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
 			n, err := w.statements.Requeue(ctx, tx, some)
 			moved += n
 			return err
@@ -162,26 +160,4 @@ func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved in
 		return nil
 	})
 	return moved, err
-}
-
-const walkLimitSQL = `SELECT set_config('statement_timeout', ($1::bigint)::text, true),
-    set_config('lock_timeout', '200ms', true)`
-
-// connected calls do in a transaction on the pool, which may take so long.
-func (w *walk) connected(
-	ctx context.Context, limit time.Duration, do func(ctx context.Context, tx pgx.Tx) error,
-) error {
-	leave, err := w.turns.Take(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, limit+session.AnswerLimit)
-	defer cancel()
-	return pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, walkLimitSQL, limit.Milliseconds()); err != nil {
-			return err
-		}
-		return do(ctx, tx)
-	})
 }

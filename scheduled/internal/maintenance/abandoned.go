@@ -3,7 +3,6 @@ package maintenance
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,16 +77,9 @@ ORDER BY t.lease_expires_at LIMIT $3::int FOR NO KEY UPDATE SKIP LOCKED`
 // end, or that takes too long by itself, until the next round. A node that was frozen may extend a lease between the
 // two statements. It loses the claim all the same, as if it had been frozen for a moment longer.
 func (a *Abandoned) runOnce(ctx context.Context) (more bool, err error) {
-	leave, err := a.config.Turns.Take(ctx) // the wait does not count as a slow look
-	if err != nil {
-		return false, err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, 3*a.config.Within)
-	defer cancel()
 	most := a.size.Now()
 	var claims []taskdb.Claim
-	if err = a.limited(ctx, func(tx pgx.Tx) (err error) {
+	if err = a.config.Housekeeping.Do(ctx, a.config.Within, func(ctx context.Context, tx pgx.Tx) (err error) {
 		claims, err = pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
 			a.config.Statements.Schema.SQL(AbandonedSQL), a.config.After, pg.OrEmpty(a.passed), most)
 		return err
@@ -104,12 +96,6 @@ func (a *Abandoned) runOnce(ctx context.Context) (more bool, err error) {
 	return len(claims) == most && err == nil || pg.IsTimeout(err), err
 }
 
-// limited runs do in a transaction whose statements Postgres ends when they take too long.
-func (a *Abandoned) limited(ctx context.Context, do func(pgx.Tx) error) error {
-	begin := fmt.Sprintf("BEGIN; SET LOCAL statement_timeout = %d", a.config.Within.Milliseconds())
-	return pgx.BeginTxFunc(ctx, a.config.Pool, pgx.TxOptions{BeginQuery: begin}, do)
-}
-
 func (a *Abandoned) takeBack(ctx context.Context, claims []taskdb.Claim) error {
 	var ended []taskdb.Settlement
 	for _, claim := range claims {
@@ -117,7 +103,7 @@ func (a *Abandoned) takeBack(ctx context.Context, claims []taskdb.Claim) error {
 		ended = append(ended, taskdb.Lost(claim, "its lease ended, and nobody held it"))
 	}
 	var done []taskdb.SettleResult
-	if err := a.limited(ctx, func(tx pgx.Tx) (err error) {
+	if err := a.config.Housekeeping.Do(ctx, a.config.Within, func(ctx context.Context, tx pgx.Tx) (err error) {
 		done, err = a.config.Statements.Settle(ctx, tx, nil, nil, ended)
 		return err
 	}); err != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
 )
@@ -21,6 +22,6 @@ func newBench(t *testing.T) *bench {
 // onLeader is the configuration of work on a node that leads.
 func (b *bench) onLeader() Config {
 	return Config{
-		Pool: b.Pool, Statements: b.Queries, Leads: func() bool { return true }, Log: enginetest.Logger(),
+		Housekeeping: session.NewHousekeeping(b.Pool), Statements: b.Queries, Leads: func() bool { return true }, Log: enginetest.Logger(),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
@@ -62,25 +64,22 @@ WHERE t.id = old.id`
 
 // replan has some fires planned anew. It returns how many. If these are maxReplanned, there may be more.
 func (r *Replanner) replan(ctx context.Context) (tasks int64, err error) {
-	leave, err := r.config.Turns.Take(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	zones, err := pg.CollectColumn[string](
-		ctx, r.config.Pool, "list time zones", r.config.Statements.Schema.SQL(zonesInUseSQL),
-	)
-	if err != nil {
-		return 0, err
-	}
-	var names, data []string
-	for _, name := range zones {
-		if fingerprint := r.config.Statements.Zones.Fingerprint(name); fingerprint != "" {
-			names, data = append(names, name), append(data, fingerprint)
+	err = r.config.Housekeeping.Do(ctx, time.Minute, func(ctx context.Context, tx pgx.Tx) error {
+		zones, err := pg.CollectColumn[string](
+			ctx, tx, "list time zones", r.config.Statements.Schema.SQL(zonesInUseSQL),
+		)
+		if err != nil {
+			return err
 		}
-	}
-	done, err := r.config.Pool.Exec(ctx, r.config.Statements.Schema.SQL(replanSQL), names, data, maxReplanned)
-	return done.RowsAffected(), pg.Annotate(err, "plan fires anew")
+		var names, data []string
+		for _, name := range zones {
+			if fingerprint := r.config.Statements.Zones.Fingerprint(name); fingerprint != "" {
+				names, data = append(names, name), append(data, fingerprint)
+			}
+		}
+		done, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(replanSQL), names, data, maxReplanned)
+		tasks = done.RowsAffected()
+		return pg.Annotate(err, "plan fires anew")
+	})
+	return tasks, err
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -32,11 +31,10 @@ type Retention struct {
 
 // Config is the configuration that all work on the leader's node has in common.
 type Config struct {
-	Pool       *pgxpool.Pool
-	Turns      session.Turns // for connections of Pool; nil: no bound
-	Statements taskdb.Queries
-	Leads      func() bool // whether this node leads
-	Log        *slog.Logger
+	Housekeeping *session.Housekeeping
+	Statements   taskdb.Queries
+	Leads        func() bool // whether this node leads
+	Log          *slog.Logger
 }
 
 // RetentionConfig is the configuration of Retention.
@@ -115,7 +113,10 @@ func (r *Retention) endRound(ctx context.Context, round Retained) {
 	if round.Refused > 0 {
 		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
 	}
-	_, err := r.config.Pool.Exec(ctx, r.config.Statements.Schema.SQL(noteRefusedSQL), r.config.Node, note)
+	err := r.config.Housekeeping.Do(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(noteRefusedSQL), r.config.Node, note)
+		return err
+	})
 	if err != nil && ctx.Err() == nil {
 		r.config.Log.Warn("retention could not write its note about rows that it cannot remove", "error", err)
 	}
@@ -281,14 +282,9 @@ const maxRetain = 2 * time.Second
 // RunOnce goes through the next batch of pages and removes the rows that are too old. It returns where to go on. After
 // a batch that took too long, as on a slow disk, the next batch is half as large.
 func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Retained, err error) {
-	leave, err := r.config.Turns.Take(ctx)
-	if err != nil {
-		return at, Retained{}, err
-	}
-	defer leave()
-	began := time.Now()
-	defer func() { r.pages.Pace(time.Since(began), maxRetain) }()
-	err = pgx.BeginFunc(ctx, r.config.Pool, func(tx pgx.Tx) error {
+	err = r.config.Housekeeping.Do(ctx, time.Minute, func(ctx context.Context, tx pgx.Tx) error {
+		began := time.Now()
+		defer func() { r.pages.Pace(time.Since(began), maxRetain) }()
 		next, done, err = r.step(ctx, tx, nil, at)
 		return err
 	})

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -29,13 +28,12 @@ type TableStats struct {
 
 // TableStatsConfig is the configuration of TableStats.
 type TableStatsConfig struct {
-	Pool       *pgxpool.Pool
-	Turns      session.Turns // for connections of Pool; nil: no bound
-	Statements taskdb.Queries
-	Metrics    *Metrics      // without a registerer, nothing is counted
-	Every      time.Duration // the pause between two counts; 0: censusEvery
-	Leads      func() bool   // whether this node leads
-	Log        *slog.Logger
+	Housekeeping *session.Housekeeping
+	Statements   taskdb.Queries
+	Metrics      *Metrics      // without a registerer, nothing is counted
+	Every        time.Duration // the pause between two counts; 0: censusEvery
+	Leads        func() bool   // whether this node leads
+	Log          *slog.Logger
 }
 
 const (
@@ -130,30 +128,17 @@ func (c *TableStats) count(ctx context.Context, seen *sight) error {
 	return err
 }
 
-// The server gives up a statement that takes longer. The pool has its own limit for the wait for a lock.
-const censusLimitSQL = `SELECT set_config('statement_timeout', '1s', true)`
-
-// counted reads rows within this time limit, and gives them to take.
+// counted reads rows within a second, and gives them to take.
 func counted[T any](
 	ctx context.Context, c *TableStats, doing, statement string, args []any, take func(rows []T),
 ) error {
-	leave, err := c.config.Turns.Take(ctx)
-	if err != nil {
-		return pg.Annotate(err, doing)
-	}
-	defer leave()
-	var batch pgx.Batch
-	batch.Queue(censusLimitSQL)
-	batch.Queue(c.config.Statements.Schema.SQL(statement), args...)
-	results := c.config.Pool.SendBatch(ctx, &batch)
-	var rows []T
-	if _, err = results.Exec(); err == nil {
-		rows, err = pg.CollectNext[T](results, "read rows")
-	}
-	if err = errors.Join(err, results.Close()); err == nil {
-		take(rows)
-	}
-	return pg.Annotate(err, doing)
+	return c.config.Housekeeping.Do(ctx, time.Second, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := pg.CollectRows[T](ctx, tx, doing, c.config.Statements.Schema.SQL(statement), args...)
+		if err == nil {
+			take(rows)
+		}
+		return err
+	})
 }
 
 // list lists the lanes that no node works. The leader's looks leave these out.

@@ -2,13 +2,11 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -28,7 +26,9 @@ func (b *bench) surveyor() *TableStats {
 	if _, err := m.Register(); err != nil {
 		b.T.Fatal(err)
 	}
-	return NewTableStats(TableStatsConfig{Pool: b.Pool, Statements: b.Queries, Metrics: m, Log: enginetest.Logger()})
+	return NewTableStats(TableStatsConfig{
+		Housekeeping: session.NewHousekeeping(b.Pool), Statements: b.Queries, Metrics: m, Log: enginetest.Logger(),
+	})
 }
 
 // Due tasks are counted by lane as far as it goes; an emptied lane is shown, empty, for a while.
@@ -136,13 +136,6 @@ func TestCensusFailsInPart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
-	settings := b.Pool.Config()
-	settings.ConnConfig.RuntimeParams["lock_timeout"] = "500ms" // as the engine's pool has it
-	var err error
-	if c.config.Pool, err = pgxpool.NewWithConfig(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.config.Pool.Close)
 	if err := c.count(t.Context(), &sight{}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,30 +162,5 @@ func TestCensusFailsInPart(t *testing.T) {
 	}
 	if jobs := c.config.Metrics.found.Load().jobs; len(jobs) < 8 {
 		t.Errorf("%v", jobs)
-	}
-}
-
-// A count waits while other housekeeping has the connection that is for all of it.
-func TestCensusWaitsForItsTurn(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	c := b.surveyor()
-	c.config.Turns = session.NewTurns(2)
-	leave, err := c.config.Turns.Take(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := b.Pool.Stat().AcquireCount()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := c.count(ctx, &sight{at: enginetest.Noon}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the count does not wait: %v", err)
-	}
-	if taken := b.Pool.Stat().AcquireCount() - before; taken != 0 {
-		t.Errorf("the count took a connection %d times", taken)
-	}
-	leave()
-	if err := c.count(t.Context(), &sight{at: enginetest.Noon}); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package session has a node's own connection, the database's clock, the listener, and the engine's pool.
+// Package session has a node's own connection, the database's clock, the listener, the engine's pool, and its share for
+// housekeeping.
 package session
 
 import (
