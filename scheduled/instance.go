@@ -121,13 +121,9 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 			Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec,
 			Every: i.config.declareEvery, Log: i.log,
 		}),
-		maintenance.NewReplanner(onLeader),
 		metrics.NewTableStats(metrics.TableStatsConfig{
 			Housekeeping: housekeeping, Statements: i.statements, Metrics: i.metrics,
 			Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,
-		}),
-		maintenance.NewAbandoned(maintenance.AbandonedConfig{
-			Config: onLeader, After: i.config.abandonedAfter, Metrics: i.metrics, Failures: i.dead,
 		}),
 		i.listener(),
 	}
@@ -143,7 +139,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.leader = leader.New(leader.Config{
 		Session: i.session, Pool: i.pool, Housekeeping: housekeeping, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
-		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
 		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil

@@ -9,18 +9,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// The janitor ends River jobs that no node works, and the claims in them. There are four kinds:
+// The janitor ends River jobs that no node works, and the claims in them. There are five kinds:
 //
 //   - jobs of a node that died: the leader records their claims as lost (reclaimNode in reclaim.go)
 //   - jobs that a node fetched after the leader had declared it dead: the same (reclaimStrays)
 //   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
 //   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.Release)
+//   - jobs that somebody has deleted: the walk finds their claims when the leases have ended (endAbandoned)
 //
-// For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs. If somebody has deleted the
-// job of a claim, maintenance/abandoned.go finds the claim.
+// For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs.
 
 // maxUnfetched is how long a job that could begin may wait in River before its tasks go back to the queue.
 const maxUnfetched = 2 * time.Second
@@ -88,4 +89,52 @@ func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back i
 		ended, _, err := l.endJobs(ctx, tx, nil, nobody, jobs, release)
 		return ended, err
 	})
+}
+
+// abandonedAfter is from the end of a lease until the claim is taken back. It is so long that everything that takes
+// claims back sooner has done so.
+const abandonedAfter = time.Minute
+
+// AbandonedSQL finds claims whose lease has ended. It steps over rows that an application has locked.
+const AbandonedSQL = `
+SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
+FROM tasktable.scheduled_tasks AS t
+WHERE t.lease_expires_at < statement_timestamp() - $1::interval
+ORDER BY t.lease_expires_at LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED`
+
+// abandoned finds claims that nothing else takes back. A node ends the claims in its own hands when their leases end.
+// The leader finds the claims of dead nodes, and those that no node has fetched, through River's jobs. While somebody
+// holds an old snapshot, the index on the lease keeps an entry for each task that was ever claimed. To step over 300,000
+// of them takes a tenth of a second.
+func (w *walk) abandoned(ctx context.Context) (claims []taskdb.Claim, err error) {
+	err = w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
+		claims, err = pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
+			w.statements.Schema.SQL(AbandonedSQL), w.abandonedAfter, maxReclaimed)
+		return err
+	})
+	return claims, err
+}
+
+// endAbandoned takes back the claims that the walk has found. A node that was frozen may have extended a lease since.
+// It loses the claim all the same, as if it had been frozen for a moment longer.
+func (l *Leader) endAbandoned(ctx context.Context) error {
+	var lost []taskdb.Settlement
+	for _, claim := range l.abandoned {
+		claim.Due = time.Time{} // the row does not say when the task was due
+		lost = append(lost, taskdb.Lost(claim, "its lease ended, and nobody held it"))
+	}
+	lost, later := l.thisStep(lost)
+	if len(lost) == 0 {
+		return nil
+	}
+	_, err := l.endingStep(ctx, func(tx pgx.Tx) ([]endedClaim, error) {
+		ended, _, err := l.end(ctx, tx, nil, lost)
+		return ended, err
+	})
+	if err == nil {
+		l.abandoned = slices.DeleteFunc(l.abandoned, func(claim taskdb.Claim) bool {
+			return !slices.Contains(later, claim.Fence)
+		})
+	}
+	return err
 }

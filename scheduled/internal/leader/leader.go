@@ -49,6 +49,7 @@ type Leader struct {
 	resumes     *pg.Size // how many tasks a step resumes
 	jobs        riverjobs.View
 	walk        *walk
+	abandoned   []taskdb.Claim // that the walk has found
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
 	pausesEnd   bool           // pauses of single tasks have ended; the next pass resumes the tasks
@@ -69,6 +70,7 @@ type Config struct {
 	PollInterval   time.Duration
 	LookAhead      time.Duration
 	StartAllowance time.Duration
+	AbandonedAfter time.Duration // for tests; 0: abandonedAfter
 	Quiet          *quiet.Switch
 	Failures       *failures.Notifier
 	Metrics        *metrics.Metrics
@@ -173,7 +175,7 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 // running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
 func (l *Leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep} {
+	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.endAbandoned} {
 		if l.conn.IsClosed() {
 			break
 		}

@@ -200,7 +200,10 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved := 0
-	w := &walk{housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger(), moved: func() { moved++ }}
+	w := &walk{
+		housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger(),
+		moved: func() { moved++ },
+	}
 	job := taskdb.LaneAt{LaneKey: key("default", "JOB", 0), At: time.Now().Add(-time.Hour)}
 	other := job
 	other.Type = "OTHER"

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +26,10 @@ type walk struct {
 	log          *slog.Logger
 	moved        func() // makes the leader look
 
+	abandonedAfter time.Duration
+	abandonedNext  time.Time // when to look for abandoned claims
+	planned        bool      // fires are planned with this node's time zone data
+
 	under chan walked // gets the result of the round under way; nil: there is none
 	next  time.Time   // when to begin the next round
 }
@@ -34,6 +39,7 @@ type walked struct {
 	tasks, recurring []taskdb.Lane
 	took             time.Duration // to list them
 	listed           bool
+	abandoned        []taskdb.Claim
 }
 
 const (
@@ -51,6 +57,7 @@ const (
 func (l *Leader) newWalk() *walk {
 	return &walk{
 		housekeeping: l.config.Housekeeping, statements: l.statements, log: l.log, moved: l.config.Wakes.Send,
+		abandonedAfter: cmp.Or(l.config.AbandonedAfter, abandonedAfter),
 	}
 }
 
@@ -60,6 +67,9 @@ func (l *Leader) walkOn(ctx context.Context) {
 	if w.under != nil {
 		select {
 		case found := <-w.under:
+			if len(found.abandoned) > 0 {
+				l.abandoned = found.abandoned
+			}
 			if w.under = nil; found.listed {
 				more := l.lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
 				l.lanes.narrow = more || found.took > quickList
@@ -85,18 +95,36 @@ func (l *Leader) walkOn(ctx context.Context) {
 	under := make(chan walked, 1)
 	w.under = under
 	go func() {
-		var found walked
-		var err error
-		if look != nil {
-			found, err = w.list(ctx, look)
-		} else {
-			err = errors.Join(w.move(ctx, false, tasks), w.move(ctx, true, recurring))
-		}
+		found, err := w.round(ctx, look, tasks, recurring)
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("leader could not read what its looks leave out; it tries again", "error", err)
 		}
 		under <- found
 	}()
+}
+
+// round lists the lanes if look is not nil, and otherwise moves the tasks that lie before these times. At its first
+// success it has fires planned anew. Each minute it looks for abandoned claims.
+func (w *walk) round(
+	ctx context.Context, look *pgx.Batch, tasks, recurring []taskdb.LaneAt,
+) (found walked, err error) {
+	if look != nil {
+		found, err = w.list(ctx, look)
+	} else {
+		err = errors.Join(w.move(ctx, false, tasks), w.move(ctx, true, recurring))
+	}
+	if !w.planned {
+		planErr := w.replan(ctx)
+		w.planned, err = planErr == nil, errors.Join(err, planErr)
+	}
+	if time.Now().After(w.abandonedNext) {
+		claims, abandonedErr := w.abandoned(ctx)
+		if found.abandoned = claims; len(claims) < maxReclaimed {
+			w.abandonedNext = time.Now().Add(w.abandonedAfter)
+		}
+		err = errors.Join(err, abandonedErr)
+	}
+	return found, err
 }
 
 // passed lists where looks at the lanes begin.

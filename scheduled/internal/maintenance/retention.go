@@ -1,5 +1,5 @@
-// Package maintenance has the work that keeps the tables as they should be: retention, tasks declared in code, time
-// zone data, and claims that nobody holds.
+// Package maintenance has the work that keeps the tables as they should be: retention, and tasks and notice rules that
+// are declared in code.
 package maintenance
 
 import (

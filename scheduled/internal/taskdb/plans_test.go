@@ -17,7 +17,7 @@ import (
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/leader"
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -260,7 +260,7 @@ func (b *bench) hotStatements() []hotStatement {
 	add("fork", taskdb.MaxForks, func(r *recorder) { _, _ = b.DueFires(ctx, r, nil, recurringHeads, taskdb.MaxForks) })
 	add("advance", taskdb.MaxForks, func(r *recorder) { _ = b.Advance(ctx, r, advanced) })
 	add("abandoned", planMost, func(r *recorder) {
-		r.Queue(b.Schema.SQL(maintenance.AbandonedSQL), time.Minute, []string{}, planMost)
+		r.Queue(b.Schema.SQL(leader.AbandonedSQL), time.Minute, planMost)
 	})
 	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot

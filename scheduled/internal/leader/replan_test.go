@@ -1,10 +1,11 @@
-package maintenance
+package leader
 
 import (
 	"testing"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -21,7 +22,8 @@ func at(text string) time.Time {
 func (b *bench) moves(posix string, now time.Time) {
 	b.T.Helper()
 	b.Zones = enginetest.ZonesOf(posix)
-	if _, err := NewReplanner(b.onLeader()).replan(b.T.Context()); err != nil {
+	w := walk{housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger()}
+	if err := w.replan(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 	// A test's clock.

@@ -1,4 +1,4 @@
-package maintenance
+package leader
 
 import (
 	"testing"
@@ -7,8 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
-	"github.com/tasktable/tasktable/scheduled/internal/failures"
-	"github.com/tasktable/tasktable/scheduled/internal/metrics"
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -25,16 +24,17 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	if taken := b.Take(time.Now()); len(taken) != 4 {
 		t.Fatalf("%d claims", len(taken))
 	}
+	l := b.elected(func(_ *Config, node *session.Registration) { node.Types = []string{} }) // claims nothing anew
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - CASE id
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
-	a := NewAbandoned(AbandonedConfig{
-		Config: b.onLeader(), Failures: failures.New(failures.Config{}), Metrics: metrics.New(metrics.Config{}),
-	})
 	step := func() {
 		t.Helper()
-		if more, err := a.runOnce(t.Context()); more || err != nil {
-			t.Fatalf("there may be more: %t, %v", more, err)
+		found, err := l.newWalk().abandoned(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
+		l.abandoned = found
+		b.tick(l)
 	}
 	held := func() (ids string) {
 		t.Helper()
