@@ -95,6 +95,39 @@ CREATE VIEW tasktable.late_tasks AS
 COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet, and those that wait for something '
     'that is out of order.';
 
+-- Attention and the watch of notices read it, so that both mean the same by late. The view late_tasks reads all that is
+-- due, also of recurring tasks and of pauses.
+CREATE FUNCTION tasktable.late_at(at timestamptz, after interval, most bigint) RETURNS TABLE (
+    id text, type text, queue text, priority integer, tenant_id text, entity text, due_at timestamptz, waits integer,
+    message text
+) LANGUAGE sql STABLE AS $$
+    SELECT t.id, l.type, l.queue, l.priority, t.tenant_id, t.entity, t.due_at, t.waits, t.message
+    FROM tasktable.lanes AS l CROSS JOIN LATERAL (
+        SELECT t.id::text, t.tenant_id::text, t.entity::text,
+            least(t.waiting_since, t.due_at, t.next_attempt_at)::timestamptz AS due_at,
+            CASE WHEN t.waiting_since IS NOT NULL THEN t.waits END AS waits, t.message
+        FROM tasktable.scheduled_tasks AS t
+        WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
+            AND t.next_attempt_at <= late_at.at
+        ORDER BY t.next_attempt_at LIMIT late_at.most
+    ) AS t
+    WHERE l.next_attempt_at <= late_at.at AND t.due_at < late_at.at - late_at.after
+        AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > late_at.at)
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = l.queue OR p.scope = 'type' AND p.name = l.type))
+    UNION ALL
+    (SELECT t.id::text, t.type::text, t.queue::text, t.priority::integer, t.tenant_id::text, t.entity::text,
+        t.waiting_since, t.waits, t.message
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.waiting_since < late_at.at - late_at.after AND t.next_attempt_at IS NOT NULL
+        AND t.next_attempt_at > late_at.at -- the others are found above
+        AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > late_at.at)
+            AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type))
+    ORDER BY t.waiting_since LIMIT 10000)
+$$;
+COMMENT ON FUNCTION tasktable.late_at IS 'Tasks that are due since more than a time and are not claimed, or are put off '
+    'because something is out of order. Tasks that a pause of a scope holds back are not late. It reads the first due '
+    'tasks of each queue, type and priority up to a number, and the first 10,000 that are put off.';
+
 CREATE VIEW tasktable.waiting_tasks AS
     SELECT t.id, t.type, t.queue, t.priority, t.tenant_id, t.waiting_since, t.waits, t.next_attempt_at::timestamptz,
         t.message
@@ -554,7 +587,7 @@ END $$;
 
 -- +goose Down
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
-DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead;
+DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead, tasktable.late_at;
 DROP VIEW tasktable.task_reasons;
 DROP FUNCTION tasktable.reason_text, tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,

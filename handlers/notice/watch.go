@@ -29,9 +29,9 @@ func Recurring() []store.Task {
 // opened and each ended episode is a cause. The function add_cause opens the episodes of dead letters. They end here
 // when the task has completed, or without a cause when it was cancelled or deleted.
 //
-// A task that waits for something that is out of order is late from the time at which it was due first. Of a lane the
-// watch reads 10,000 due tasks at most, the earliest first, and as many that wait. So a rule for a tenant finds no late
-// task behind more than these. $1 is now, and $2 is the form of times.
+// Late is what the function late_at says, as for inspect.Attention, after the time of the rule. Of a lane the watch reads
+// 10,000 due tasks at most, the earliest first, and as many that wait. So a rule for a tenant finds no late task behind
+// more than these. $1 is now, and $2 is the form of times.
 //
 // The watch rarely sees a fire that was missed because no node was there, because the next leader forks it first. So
 // the watch also looks at the occurrences that the leader has made late, back to ten minutes ago, because a look may be
@@ -41,57 +41,25 @@ WITH clock AS MATERIALIZED (
     SELECT $1::text::timestamptz AS now, $2::text
 ), pause AS MATERIALIZED (
     SELECT p.scope, p.name FROM tasktable.pauses AS p, clock WHERE p.ends_at IS NULL OR p.ends_at > clock.now
-), lane AS MATERIALIZED (
-    SELECT l.queue, l.type, l.priority, l.next_attempt_at FROM tasktable.lanes AS l
-    WHERE l.type NOT IN ('NOTICE', 'NOTICE_WATCH') AND NOT EXISTS (SELECT FROM pause WHERE pause.scope = 'all'
-        OR pause.scope = 'queue' AND pause.name = l.queue OR pause.scope = 'type' AND pause.name = l.type)
 ), rule AS MATERIALIZED (
     SELECT r.name, r.events, r.types::text[] AS types, r.queues::text[] AS queues, r.tenants::text[] AS tenants,
         r.entities::text[] AS entities, r.recurring::text[] AS recurring, r.after, clock.now - r.after AS since
     FROM tasktable.notice_rules AS r, clock WHERE r.enabled AND r.events && ARRAY['late', 'missed', 'unsuccessful']
-), unclaimed AS (
-    SELECT r.name AS rule, t.*, 'not claimed' AS state
-    FROM rule AS r JOIN lane AS l ON l.next_attempt_at < r.since
-        AND (r.types IS NULL OR l.type = ANY (r.types)) AND (r.queues IS NULL OR l.queue = ANY (r.queues))
-    CROSS JOIN LATERAL (
-        SELECT d.task_id, d.type, d.queue, d.tenant_id, d.entity, d.due FROM (
-            SELECT t.id::text AS task_id, t.type::text AS type, t.queue::text AS queue, t.tenant_id::text AS tenant_id,
-                t.entity::text AS entity, t.next_attempt_at::timestamptz AS due
-            FROM tasktable.scheduled_tasks AS t
-            WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
-                AND t.next_attempt_at < r.since
-            ORDER BY t.next_attempt_at LIMIT 10000
-        ) AS d
-        WHERE (r.tenants IS NULL OR d.tenant_id = ANY (r.tenants))
-            AND (r.entities IS NULL OR d.entity = ANY (r.entities))
-            AND (r.recurring IS NULL OR d.task_id = ANY (r.recurring)
-                OR tasktable.recurring_id(d.task_id) = ANY (r.recurring))
-        ORDER BY d.due LIMIT 1
-    ) AS t
-    WHERE 'late' = ANY (r.events)
-), put_off AS (
-    SELECT r.name AS rule, w.task_id, w.type, w.queue, w.tenant_id, w.entity, w.due,
-        'put off ' || w.waits || ' times' || coalesce(': ' || left(w.message, 300), '') AS state
-    FROM rule AS r JOIN (
-        SELECT t.id::text AS task_id, t.type::text AS type, t.queue::text AS queue, t.tenant_id::text AS tenant_id,
-            t.entity::text AS entity, t.waiting_since AS due, t.waits, t.message
-        FROM tasktable.scheduled_tasks AS t
-        WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL
-            AND t.waiting_since < (SELECT max(r.since) FROM rule AS r) AND NOT EXISTS (SELECT FROM pause
-                WHERE pause.scope = 'all' OR pause.scope = 'queue' AND pause.name = t.queue
-                    OR pause.scope = 'type' AND pause.name = t.type)
-        ORDER BY t.waiting_since LIMIT 10000
-    ) AS w ON w.due < r.since
-        AND (r.types IS NULL OR w.type = ANY (r.types)) AND (r.queues IS NULL OR w.queue = ANY (r.queues))
-        AND (r.tenants IS NULL OR w.tenant_id = ANY (r.tenants))
-        AND (r.entities IS NULL OR w.entity = ANY (r.entities))
-    WHERE 'late' = ANY (r.events)
 ), late AS (
-    SELECT DISTINCT ON (o.rule, o.queue, o.type) o.rule, 'late' AS event, o.queue || ' ' || o.type AS subject,
-        o.task_id, o.type, o.queue, o.tenant_id, o.entity, o.due,
-        'due since ' || to_char(o.due AT TIME ZONE 'UTC', $2) || ' and ' || o.state AS detail
-    FROM (SELECT * FROM unclaimed UNION ALL SELECT * FROM put_off) AS o
-    ORDER BY o.rule, o.queue, o.type, o.due
+    SELECT DISTINCT ON (r.name, t.queue, t.type) r.name AS rule, 'late' AS event, t.queue || ' ' || t.type AS subject,
+        t.id AS task_id, t.type, t.queue, t.tenant_id, t.entity, t.due_at AS due,
+        'due since ' || to_char(t.due_at AT TIME ZONE 'UTC', $2) || ' and ' || CASE WHEN t.waits IS NULL
+            THEN 'not claimed' ELSE 'put off ' || t.waits || ' times' || coalesce(': ' || left(t.message, 300), '') END
+            AS detail
+    FROM rule AS r CROSS JOIN clock CROSS JOIN LATERAL tasktable.late_at(clock.now, r.after,
+        CASE WHEN num_nonnulls(r.tenants, r.entities, r.recurring) = 0 THEN 1 ELSE 10000 END) AS t
+    WHERE 'late' = ANY (r.events) AND t.type NOT IN ('NOTICE', 'NOTICE_WATCH')
+        AND (r.types IS NULL OR t.type = ANY (r.types)) AND (r.queues IS NULL OR t.queue = ANY (r.queues))
+        AND (r.tenants IS NULL OR t.tenant_id = ANY (r.tenants))
+        AND (r.entities IS NULL OR t.entity = ANY (r.entities))
+        AND (r.recurring IS NULL OR t.id = ANY (r.recurring)
+            OR tasktable.recurring_id(t.id) = ANY (r.recurring))
+    ORDER BY r.name, t.queue, t.type, t.due_at
 ), recurring AS (
     SELECT r.name AS rule, r.events, r.since, t.id::text AS task_id, t.type::text AS type, t.queue::text AS queue,
         t.tenant_id::text AS tenant_id, t.entity::text AS entity, t.next_attempt_at::timestamptz AS due, t.created_at,

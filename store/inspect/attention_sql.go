@@ -53,35 +53,17 @@ WITH node AS MATERIALIZED (
 SELECT level, what, 1 AS count, false AS more, NULL::text AS oldest_id, NULL::timestamptz AS oldest_at, detail, "do"
 FROM found ORDER BY place, what LIMIT $1::text::int`
 
-// lateSQL reads the tasks of the lanes whose first task is late, and begins with the lane whose first task has been due
-// for longest. All late lanes together are counted up to $1 tasks, but each of them up to 100 at least.
-const lateSQL = lanesCTE + `, late AS MATERIALIZED (
-    SELECT t.* FROM lane AS t
-    WHERE t.head <= statement_timestamp() AND t.due < statement_timestamp() - ` + lateAfterSQL + `
-        AND ` + notPausedSQL + `
-), most AS MATERIALIZED (
-    SELECT greatest(100, $1::text::bigint / greatest(count(*), 1)) AS tasks FROM late
+// lateSQL counts the tasks of all lanes together up to $1, but those of each lane up to 100 at least.
+const lateSQL = `
+WITH most AS MATERIALIZED (
+    SELECT greatest(100, $1::text::bigint / greatest(count(*), 1)) AS tasks FROM tasktable.lanes AS l
+    WHERE l.next_attempt_at <= statement_timestamp()
 ), worked AS MATERIALIZED (
     SELECT w.queue, w.type FROM tasktable.worked_lanes AS w
-), waiting AS (
-    SELECT t.queue::text AS queue, t.type::text AS type, t.id::text AS id, t.waiting_since AS at, t.next_attempt_at
-    FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since < statement_timestamp() - ` + lateAfterSQL + ` AND t.next_attempt_at IS NOT NULL
-        AND ` + notPausedSQL + `
-    ORDER BY t.waiting_since LIMIT $1::text::int
 ), task AS (
-    SELECT waiting.queue, waiting.type, waiting.id, waiting.at, false AS more FROM waiting
-    WHERE waiting.next_attempt_at > statement_timestamp() -- the others are counted below
-    UNION ALL
-    SELECT late.queue, late.type, task.id, task.at, count(*) OVER lane >= most.tasks AS more
-    FROM late CROSS JOIN most CROSS JOIN LATERAL (
-        SELECT t.id::text AS id, ` + dueSQL + ` AS at FROM tasktable.scheduled_tasks AS t
-        WHERE t.queue = late.queue AND t.type = late.type AND t.priority = late.priority AND t.cron IS NULL
-            AND t.next_attempt_at <= statement_timestamp()
-        ORDER BY t.next_attempt_at LIMIT most.tasks
-    ) AS task
-    WHERE task.at < statement_timestamp() - ` + lateAfterSQL + `
-    WINDOW lane AS (PARTITION BY late.queue, late.type, late.priority)
+    SELECT t.queue, t.type, t.id, t.due_at AS at, count(*) OVER lane >= most.tasks AS more
+    FROM most CROSS JOIN LATERAL tasktable.late_at(statement_timestamp(), ` + lateAfterSQL + `, most.tasks) AS t
+    WINDOW lane AS (PARTITION BY t.queue, t.type, t.priority)
 ), kind AS (
     SELECT task.queue, task.type, count(*)::int AS count, bool_or(task.more) AS more, min(task.at) AS oldest_at,
         (array_agg(task.id ORDER BY task.at, task.id COLLATE "C"))[1] AS oldest_id,
