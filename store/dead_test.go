@@ -1,45 +1,11 @@
 package store_test
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
-
-// expectRetried is a dead letter as Retry leaves it.
-func (b *bench) expectRetried(id string, before state, from time.Time) {
-	b.Helper()
-	after := b.state(id)
-	w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.now()}
-	w.row.Attempt = 0
-	w.row.RunNowAt = w.during("run_now_at", after.Row.RunNowAt)
-	w.row.ArchivedAt, w.row.ArchivedNote = nil, nil
-	w.become(store.StatusQueued)
-	w.row.NextAttemptAt = w.row.RunNowAt
-	b.checkWhole(before, after, &w.row, "retry", "queued", service)
-}
-
-func TestRetryOfDeadLetters(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, kind := range []string{"FAILED", "EXPIRED", "archived"} {
-		if kind == "archived" {
-			b.make(kind, "FAILED")
-			_, err := b.tasks.Archive(b.ctx, b.pool, kind, "too early")
-			b.check(err)
-		} else {
-			b.make(kind, kind)
-		}
-		before, from := b.state(kind), b.now()
-		receipt, err := b.tasks.Retry(b.ctx, b.pool, kind)
-		b.check(err)
-		same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Queued, Revision: b.get(kind).Revision})
-		b.expectRetried(kind, before, from)
-	}
-}
 
 func TestArchive(t *testing.T) {
 	t.Parallel()
@@ -138,15 +104,5 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 	rows, err = b.inspector.List(b.ctx, b.pool, inspect.DeadLetters())
 	if err != nil || len(rows) != 1 || rows[0].ID != "failed again" {
 		t.Errorf("that failed once more: %s, %v", pretty(rows), err)
-	}
-}
-
-func TestBadArchivesAreRefusedBeforeTheDatabase(t *testing.T) {
-	t.Parallel()
-	b := benchOn(t, nil)
-	for _, bad := range [][2]string{{"", "x"}, {"a\x00", "x"}, {"one", "a\x00b"}, {"one", "\xff"}} {
-		if _, err := b.tasks.Archive(b.ctx, noDB(b), bad[0], bad[1]); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("archive %q: %v", bad, err)
-		}
 	}
 }

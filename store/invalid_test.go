@@ -241,6 +241,7 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 		"Resume":     func(id string) error { _, err := b.tasks.Resume(b.ctx, db, id); return err },
 		"RunNow":     func(id string) error { _, err := b.tasks.RunNow(b.ctx, db, id); return err },
 		"Retry":      func(id string) error { _, err := b.tasks.Retry(b.ctx, db, id); return err },
+		"Archive":    func(id string) error { _, err := b.tasks.Archive(b.ctx, db, id, ""); return err },
 		"Delete":     func(id string) error { _, err := b.tasks.Delete(b.ctx, db, id); return err },
 		"Get":        func(id string) error { _, err := b.tasks.Get(b.ctx, db, id); return err },
 		"History":    func(id string) error { _, err := b.tasks.History(b.ctx, db, id); return err },
@@ -259,6 +260,10 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 		},
 		"scheduled_at must be in the years": func() error {
 			_, err := b.tasks.Reschedule(b.ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+			return err
+		},
+		"note must be UTF-8 without NUL": func() error {
+			_, err := b.tasks.Archive(b.ctx, db, "one", "a\x00b")
 			return err
 		},
 		"entity must be 1 to 512":    func() error { _, err := b.tasks.Sync(b.ctx, db, ""); return err },

@@ -80,28 +80,6 @@ func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
 	same(b, "keep", outcomes(receipts), []string{"done finished"})
 }
 
-func TestOneBadTaskRefusesAll(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	bad := base("bad")
-	bad.Priority = 101
-	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{base("good"), bad})
-	if !errors.Is(err, store.ErrInvalid) || b.get("good") != nil {
-		t.Errorf("schedule many: %v", err)
-	}
-	_, err = b.tasks.Sync(b.ctx, b.pool, "event:1", base("good"), bad)
-	if !errors.Is(err, store.ErrInvalid) || b.get("good") != nil {
-		t.Errorf("sync: %v", err)
-	}
-	good := store.JSON(`{"type":"TEST"}`)
-	_, err = b.pool.Exec(b.ctx, `SELECT * FROM tasktable.schedule_many(jsonb_build_array(
-		jsonb_build_object('id', 'good', 'payload', $1::text::jsonb),
-		jsonb_build_object('id', 'bad', 'payload', $1::text::jsonb, 'priority', 101)))`, string(good))
-	if err == nil || b.get("good") != nil {
-		t.Errorf("in SQL: %v", err)
-	}
-}
-
 // Tasks that an application's trigger schedules for each of many new ones, one by one or many at once, are made and
 // recorded as others are.
 func TestTriggersScheduleBesideScheduleMany(t *testing.T) {

@@ -10,13 +10,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -38,68 +36,6 @@ func newRegistry(t *testing.T, config webhook.Config) *handlers.Registry {
 		t.Fatal(err)
 	}
 	return registry
-}
-
-// A task is scheduled, sent, retried by the same key, and keeps its result.
-func TestTheEngineSends(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	requests := make(chan received, 2)
-	var calls atomic.Int32
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		requests <- received{r.Method, string(body), r.Header}
-		if calls.Add(1) == 1 {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"delivery": 9}`)
-	})
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.AlwaysSample()))
-	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{
-		Allow: local, Secrets: map[string][]string{"orders": {secret}},
-	}), scheduledtest.WithTracer(provider))
-	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
-	receipt, err := tasks.Schedule(ctx, tx, store.Task{ID: "order-7", At: at, Payload: contract.HTTPRequest{
-		URL: server.URL + "/hooks", Body: map[string]any{"text": "<ü>", "number": 7}, SignWith: "orders",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ran := harness.RunDueAt(ctx, at)
-	if len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
-		!strings.Contains(ran[0].Err.Error(), "answered 502 to POST ") {
-		t.Fatalf("ran %+v", ran)
-	}
-	ran = harness.RunDueAt(ctx, at.Add(time.Minute))
-	if len(ran) != 1 || ran[0].Outcome != "COMPLETED" ||
-		!strings.Contains(string(ran[0].Result), `"body":{"delivery":9}`) {
-		t.Fatalf("ran %+v, result %s", ran, ran[0].Result)
-	}
-	for i := range 2 {
-		got := <-requests
-		if got.body != `{"text":"<ü>","number":7}` {
-			t.Errorf("body %s", got.body)
-		}
-		parent := strings.Split(got.header.Get("Traceparent"), "-")
-		if len(parent) != 4 || parent[3] != "01" {
-			t.Errorf("traceparent %q", got.header.Get("Traceparent"))
-		}
-		key := fmt.Sprintf("order-7:%d", receipt.Revision)
-		for name, want := range map[string]string{
-			"Idempotency-Key": key, "Webhook-Id": key, "Tasktable-Attempt": fmt.Sprint(i + 1), "Tasktable-Task-Id": "order-7",
-		} {
-			if value := got.header.Get(name); value != want {
-				t.Errorf("request %d: %s is %q, want %q", i+1, name, value, want)
-			}
-		}
-	}
 }
 
 func TestScheduleRefusesABadRequest(t *testing.T) {

@@ -14,67 +14,6 @@ import (
 	"github.com/tasktable/tasktable/store/internal/testbench"
 )
 
-// However long the pages are, and whichever way round: each dead letter is on one of them.
-func TestPagesOfDeadLetters(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.dead()
-	b.AsEngine(func(tx pgx.Tx) { // some end at one time
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET finished_at = '2100-01-01 00:00:03Z'
-			WHERE id IN ('2', '3', '4')`)
-	})
-	want := strings.Fields("0 1 2 3 4 5")
-	for driver, db := range b.Readers() {
-		for _, latest := range []bool{false, true} {
-			for _, size := range []int{1, 2, 4, 6, 7} {
-				var listed []string
-				filter := dead(inspect.Filter{Limit: size, LatestFirst: latest})
-				for range 10 {
-					rows, err := b.Inspector.List(b.Ctx, db, filter)
-					b.Check(err)
-					if len(rows) == 0 {
-						break
-					}
-					listed = append(listed, strings.Fields(ids(rows))...)
-					filter.After = &rows[len(rows)-1]
-				}
-				if latest {
-					slices.Reverse(listed)
-				}
-				if !slices.Equal(listed, want) {
-					t.Errorf("%s, latest first %v, %d a page: %v", driver, latest, size, listed)
-				}
-			}
-		}
-	}
-}
-
-func TestCountOfDeadLetters(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.dead()
-	_, err := b.Tasks.Archive(b.Ctx, b.Pool, "1", "")
-	b.Check(err)
-	for _, c := range deadFilters {
-		if c.filter.Limit != 0 {
-			continue
-		}
-		want := len(slices.DeleteFunc(strings.Fields(c.ids), func(id string) bool { return id == "1" }))
-		if c.filter.Archived != nil {
-			want = 1
-		}
-		from := b.Now()
-		total, err := b.Inspector.Count(b.Ctx, b.Pool, dead(c.filter))
-		if err != nil || total.Count != want || total.At.Before(from) || total.At.After(b.Now()) {
-			t.Errorf("%s: %+v instead of %d, %v", c.name, total, want, err)
-		}
-	}
-	// A limit is for others.
-	if total, err := b.Inspector.Count(b.Ctx, b.Pool, dead(inspect.Filter{Limit: 1})); err != nil || total.Count != 5 {
-		t.Errorf("%+v, %v", total, err)
-	}
-}
-
 func TestGroupsOfDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

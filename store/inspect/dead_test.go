@@ -3,7 +3,6 @@ package inspect_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +113,12 @@ func TestDeadLetters(t *testing.T) {
 		if err != nil || ids(rows) != c.ids {
 			t.Errorf("%s: %s instead of %s, %v", c.name, ids(rows), c.ids, err)
 		}
+		from := b.Now()
+		total, err := b.Inspector.Count(b.Ctx, b.Pool, dead(c.filter))
+		if c.filter.Limit == 0 && total.Count != len(rows) || err != nil || total.At.Before(from) ||
+			total.At.After(b.Now()) {
+			t.Errorf("%s: %+v instead of %d, %v", c.name, total, len(rows), err)
+		}
 	}
 	rows, err := b.Inspector.List(b.Ctx, b.Pool, dead(inspect.Filter{Type: "OTHER"}))
 	b.Check(err)
@@ -156,64 +161,6 @@ func TestLimitOfDeadLetters(t *testing.T) {
 		if len(receipts) != want {
 			t.Errorf("%d retried instead of %d", len(receipts), want)
 		}
-	}
-}
-
-// Each action changes the dead letters that the filter selects, the first of them, and no others.
-func TestDoOnDeadLetters(t *testing.T) {
-	t.Parallel()
-	for _, c := range deadFilters {
-		for _, action := range []inspect.Action{{Verb: inspect.Retry}, {Verb: inspect.Archive, Note: "by hand"}} {
-			t.Run(string(action.Verb)+" "+c.name, func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t)
-				b.dead()
-				_, err := b.Tasks.Archive(b.Ctx, b.Pool, "1", "before") // archived ones are not among the rest
-				b.Check(err)
-				wanted := strings.Fields(strings.Replace(" "+c.ids, " 1", "", 1))
-				switch c.name {
-				case "the oldest":
-					wanted = []string{"0", "2"}
-				case "archived":
-					wanted = []string{"1"}
-				}
-				receipts := b.do(action, dead(c.filter))
-				outcome := store.Queued
-				switch {
-				case action.Verb == inspect.Archive && c.name == "archived":
-					outcome = store.Unchanged
-				case action.Verb == inspect.Archive:
-					outcome = store.Archived
-				}
-				var want []store.Receipt
-				for _, id := range wanted {
-					want = append(want, store.Receipt{ID: id, Outcome: outcome, Revision: b.Get(id).Revision})
-				}
-				same(b, "receipts", receipts, want)
-				for i := range 6 {
-					b.afterAction(b.Get(fmt.Sprint(i)), action, slices.Contains(wanted, fmt.Sprint(i)))
-				}
-			})
-		}
-	}
-}
-
-// afterAction checks a dead letter, which the action was done to or not.
-func (b *bench) afterAction(row *store.Row, action inspect.Action, done bool) {
-	b.Helper()
-	retried, note := done && action.Verb == inspect.Retry, ""
-	if done && action.Verb == inspect.Archive {
-		note = "by hand"
-	}
-	if row.ID == "1" && !retried {
-		note = "before"
-	}
-	found := ""
-	if row.ArchivedNote != nil {
-		found = *row.ArchivedNote
-	}
-	if (row.Status == store.StatusQueued) != retried || found != note {
-		b.Errorf("task %s: %s", row.ID, pretty(row))
 	}
 }
 

@@ -98,8 +98,11 @@ func TestEachWayFindsTheSame(t *testing.T) {
 		"rare": {inspect.Filter{Statuses: of("FAILED", "EXECUTING", "PAUSED", "SKIPPED")}, func(r store.Row) bool {
 			return slices.Contains(of("FAILED", "EXECUTING", "PAUSED", "SKIPPED"), r.Status)
 		}},
-		"put off":      {inspect.Filter{Waiting: true}, func(r store.Row) bool { return r.WaitingSince != nil && r.NextAttemptAt != nil }},
-		"waiting":      {inspect.Filter{Statuses: of("QUEUED"), Queue: "q1"}, func(r store.Row) bool { return r.Status == "QUEUED" && r.Queue == "q1" }},
+		"put off": {inspect.Filter{Waiting: true}, func(r store.Row) bool { return r.WaitingSince != nil && r.NextAttemptAt != nil }},
+		"waiting": {inspect.Filter{Statuses: of("QUEUED"), Queue: "q1"}, func(r store.Row) bool { return r.Status == "QUEUED" && r.Queue == "q1" }},
+		"dead letters": {inspect.DeadLetters(), func(r store.Row) bool {
+			return (r.Status == "FAILED" || r.Status == "EXPIRED") && r.ArchivedAt == nil
+		}},
 		"archived":     {inspect.Filter{Archived: new(true)}, func(r store.Row) bool { return r.ArchivedAt != nil }},
 		"not archived": {inspect.Filter{Archived: new(false)}, func(r store.Row) bool { return r.ArchivedAt == nil }},
 		"scheduled": {inspect.Filter{ScheduledFrom: start.Add(5 * time.Minute), ScheduledTo: start.Add(9 * time.Minute)},
