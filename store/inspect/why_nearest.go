@@ -20,11 +20,12 @@ import (
 func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) error {
 	e.Reason = Reason{Code: "never_scheduled",
 		Text: "never scheduled under this id, or removed by retention or erasure with its history"}
-	parent, of, found := cutLast(e.ID, "@")
-	if !found {
+	at := strings.LastIndexByte(e.ID, '@')
+	if at < 0 {
 		return nil
 	}
-	fire, err := time.Parse(time.RFC3339Nano, of)
+	parent := e.ID[:at]
+	fire, err := time.Parse(time.RFC3339Nano, e.ID[at+1:])
 	if err != nil {
 		return nil
 	}
@@ -56,14 +57,6 @@ func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) er
 		e.Reason.Text += fmt.Sprintf("; it is %s", row.Status)
 	}
 	return nil
-}
-
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+len(separator):], true
 }
 
 const knownTypesSQL = `
