@@ -19,8 +19,8 @@ func (b *bench) ended(id, status string) {
 	case "COMPLETED", "FAILED", "CANCELLED":
 		finished = "clock_timestamp()"
 	}
-	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, fence = NULL, lease_expires_at = NULL,
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = $2, fence = NULL, lease_expires_at = NULL,
 			next_attempt_at = `+next+`, finished_at = `+finished+` WHERE id = $1`, id, status)
 	})
 }
@@ -39,67 +39,67 @@ func TestAgain(t *testing.T) {
 		{name: "dies", comes: "FAILED", want: store.StatusQueued, due: true},
 		{name: "is retried", comes: "QUEUED", want: store.StatusQueued, due: true},
 		{name: "is paused", comes: "COMPLETED", want: store.StatusPaused, between: func(b *bench, id string) {
-			_, err := b.tasks.Pause(b.ctx, b.pool, id)
-			b.check(err)
+			_, err := b.Tasks.Pause(b.Ctx, b.Pool, id)
+			b.Check(err)
 		}},
 		{name: "is cancelled", comes: "CANCELLED", want: store.StatusCancelled, between: func(b *bench, id string) {
-			_, err := b.tasks.Cancel(b.ctx, b.pool, id)
-			b.check(err)
+			_, err := b.Tasks.Cancel(b.Ctx, b.Pool, id)
+			b.Check(err)
 		}},
 		{name: "is edited", comes: "QUEUED", want: store.StatusQueued, between: func(b *bench, id string) {
 			task := base(id)
 			task.Priority = 7
-			b.schedule(task)
-			if row := b.get(id); row.RunNowAt == nil {
+			b.Schedule(task)
+			if row := b.Get(id); row.RunNowAt == nil {
 				b.Errorf("the edit has lost it: %s", pretty(row))
 			}
 		}},
 		{name: "is moved", comes: "QUEUED", want: store.StatusQueued, between: func(b *bench, id string) {
-			_, err := b.tasks.Reschedule(b.ctx, b.pool, id, far(60))
-			b.check(err)
+			_, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, far(60))
+			b.Check(err)
 		}},
 	} {
 		for way, ask := range map[string]func(b *bench, id string) store.Receipt{
 			"by RunNow": func(b *bench, id string) store.Receipt {
-				receipt, err := b.tasks.RunNow(b.ctx, b.pool, id)
-				b.check(err)
+				receipt, err := b.Tasks.RunNow(b.Ctx, b.Pool, id)
+				b.Check(err)
 				return receipt
 			},
 			"by Schedule": func(b *bench, id string) store.Receipt {
 				task := base(id)
 				task.IfRunning = store.Again
-				return b.schedule(task)
+				return b.Schedule(task)
 			},
 			"by ScheduleMany": func(b *bench, id string) store.Receipt {
 				task := base(id)
 				task.IfRunning = store.Again
-				receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{task})
-				b.check(err)
+				receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task})
+				b.Check(err)
 				return receipts[0]
 			},
 		} {
 			b.each(c.name+" "+way, func(b *bench) {
 				id := c.name + " " + way
-				b.make(id, "EXECUTING")
-				before := b.get(id)
+				b.Make(id, "EXECUTING")
+				before := b.Get(id)
 				for range 2 {
 					receipt := ask(b, id)
 					if receipt.Outcome != store.RunsAgain || receipt.Revision != before.Revision {
 						b.Errorf("got %+v", receipt)
 					}
 				}
-				if row := b.get(id); row.Revision != before.Revision || row.Status != store.StatusExecuting {
+				if row := b.Get(id); row.Revision != before.Revision || row.Status != store.StatusExecuting {
 					b.Errorf("the attempt is not current: %s", pretty(row))
 				}
-				if lines := len(b.lines(id)); lines != 2 {
+				if lines := len(b.Lines(id)); lines != 2 {
 					b.Errorf("%d lines", lines)
 				}
 				if c.between != nil {
 					c.between(b, id)
 				}
 				b.ended(id, c.comes)
-				row := b.get(id)
-				due := row.NextAttemptAt != nil && !row.NextAttemptAt.After(b.now())
+				row := b.Get(id)
+				due := row.NextAttemptAt != nil && !row.NextAttemptAt.After(b.Now())
 				if row.Status != c.want || due != c.due || row.Attempt != 0 && c.want == store.StatusQueued {
 					b.Errorf("got %s", pretty(row))
 				}
@@ -107,7 +107,7 @@ func TestAgain(t *testing.T) {
 				if (row.AskedRevision != before.AskedRevision) != wants {
 					b.Errorf("asked_revision went from %d to %d", before.AskedRevision, row.AskedRevision)
 				}
-				if one[bool](b, b.pool, `SELECT again_at IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = $1`, id) {
+				if one[bool](b, b.Pool, `SELECT again_at IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = $1`, id) {
 					b.Error("it would run once more still")
 				}
 			})
@@ -119,15 +119,15 @@ func TestAgain(t *testing.T) {
 func TestRunNowOfATaskThatWasPausedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "EXECUTING")
-	_, err := b.tasks.Pause(b.ctx, b.pool, "one")
-	b.check(err)
-	receipt, err := b.tasks.RunNow(b.ctx, b.pool, "one")
-	if err != nil || receipt.Outcome != store.RunsAgain || b.get("one").Status != store.StatusExecuting {
-		t.Fatalf("%+v, %v: %s", receipt, err, pretty(b.get("one")))
+	b.Make("one", "EXECUTING")
+	_, err := b.Tasks.Pause(b.Ctx, b.Pool, "one")
+	b.Check(err)
+	receipt, err := b.Tasks.RunNow(b.Ctx, b.Pool, "one")
+	if err != nil || receipt.Outcome != store.RunsAgain || b.Get("one").Status != store.StatusExecuting {
+		t.Fatalf("%+v, %v: %s", receipt, err, pretty(b.Get("one")))
 	}
 	b.ended("one", "COMPLETED")
-	if row := b.get("one"); row.Status != store.StatusQueued || row.NextAttemptAt == nil {
+	if row := b.Get("one"); row.Status != store.StatusQueued || row.NextAttemptAt == nil {
 		t.Errorf("got %s", pretty(row))
 	}
 }
@@ -137,21 +137,21 @@ func TestRunNowOfATaskThatWasPausedWhileItRuns(t *testing.T) {
 func TestScheduleWithIfRunningLocksATaskThatWaits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("one"))
-	tx := b.begin(pgx.TxOptions{})
+	b.Schedule(base("one"))
+	tx := b.Begin(pgx.TxOptions{})
 	task := base("one")
 	task.IfRunning = store.Again
-	receipt, err := b.tasks.Schedule(b.ctx, tx, task)
+	receipt, err := b.Tasks.Schedule(b.Ctx, tx, task)
 	if err != nil || receipt.Outcome != store.Unchanged {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
 	call := start(b, func(conn *pgxpool.Conn) (int, error) {
-		b.exec(conn, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'one' FOR UPDATE`)
+		b.Exec(conn, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'one' FOR UPDATE`)
 		return 0, nil
 	}).blockedBy(tx)
-	b.check(tx.Commit(b.ctx))
+	b.Check(tx.Commit(b.Ctx))
 	_, err = call.result()
-	b.check(err)
+	b.Check(err)
 }
 
 func TestIfRunningIsChecked(t *testing.T) {
@@ -161,7 +161,7 @@ func TestIfRunningIsChecked(t *testing.T) {
 		"if_running must be 'again' or null")
 	task := base("one")
 	task.IfRunning = "twice"
-	if _, err := b.tasks.Schedule(b.ctx, noDB(b), task); err == nil {
+	if _, err := b.Tasks.Schedule(b.Ctx, noDB(b), task); err == nil {
 		t.Error("no error")
 	}
 }

@@ -16,7 +16,7 @@ func TestAskedRevision(t *testing.T) {
 		return func(b *bench, id string) {
 			b.Helper()
 			receipt, err := do(b, id)
-			b.check(err)
+			b.Check(err)
 			if receipt.Outcome == store.Unchanged || receipt.Outcome == store.Finished {
 				b.Fatalf("nothing was done: %+v", receipt)
 			}
@@ -26,12 +26,12 @@ func TestAskedRevision(t *testing.T) {
 		return verb(func(b *bench, id string) (store.Receipt, error) {
 			task := base(id)
 			change(&task)
-			return b.tasks.Schedule(b.ctx, b.pool, task)
+			return b.Tasks.Schedule(b.Ctx, b.Pool, task)
 		})
 	}
-	retry := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.Retry(b.ctx, b.pool, id) })
-	runNow := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) })
-	pause := verb(func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) })
+	retry := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Retry(b.Ctx, b.Pool, id) })
+	runNow := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.RunNow(b.Ctx, b.Pool, id) })
+	pause := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Pause(b.Ctx, b.Pool, id) })
 	priority := edit(func(task *store.Task) { task.Priority = 7 })
 	payloadEdit := edit(func(task *store.Task) { task.Payload = payload(2) })
 	move := edit(func(task *store.Task) { task.At = far(5) })
@@ -67,21 +67,21 @@ func TestAskedRevision(t *testing.T) {
 		{"payload", "QUEUED", payloadEdit, true},
 		{"payload of a running task", "EXECUTING", payloadEdit, true},
 		{"payload of a dead letter by SQL", "FAILED", func(b *bench, id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"n": 3}' WHERE id = $1`, id)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"n": 3}' WHERE id = $1`, id)
 		}, true},
 		{"time", "QUEUED", move, true},
 		{"time of a dead letter", "FAILED", move, true},
 		{"delete and insert", "QUEUED", func(b *bench, id string) {
-			_, err := b.tasks.Delete(b.ctx, b.pool, id)
-			b.check(err)
-			b.schedule(base(id))
+			_, err := b.Tasks.Delete(b.Ctx, b.Pool, id)
+			b.Check(err)
+			b.Schedule(base(id))
 		}, true},
 	} {
 		b.each(c.name, func(b *bench) {
-			b.make(c.name, c.kind)
-			before := b.get(c.name)
+			b.Make(c.name, c.kind)
+			before := b.Get(c.name)
 			c.do(b, c.name)
-			after := b.get(c.name)
+			after := b.Get(c.name)
 			want := before.AskedRevision
 			if c.draws {
 				want = after.Revision

@@ -12,7 +12,7 @@ import (
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	rule := one[string](b, b.pool, `SELECT pg_get_constraintdef(oid) FROM pg_constraint
+	rule := one[string](b, b.Pool, `SELECT pg_get_constraintdef(oid) FROM pg_constraint
 		WHERE conrelid = 'tasktable.scheduled_task_executions'::regclass AND contype = 'c'`)
 	var words []store.AttemptOutcome
 	for _, found := range regexp.MustCompile(`'([A-Z]+)'`).FindAllStringSubmatch(rule, -1) {

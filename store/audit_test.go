@@ -12,34 +12,34 @@ import (
 func TestHistoryIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+	b.Make("one", "QUEUED")
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 		scheduled_at, finished_at, outcome)
 		VALUES (1000, 'one', 'TEST', 1, 1, now(), now(), 'COMPLETED')`)
-	before, err := b.tasks.History(b.ctx, b.pool, "one")
-	b.check(err)
+	before, err := b.Tasks.History(b.Ctx, b.Pool, "one")
+	b.Check(err)
 	for _, table := range []string{"scheduled_task_changes", "scheduled_task_executions"} {
 		b.refused(`UPDATE tasktable.`+table+` SET outcome = 'FAILED'`, table+` is append-only: UPDATE is refused`)
 		b.refused(`DELETE FROM tasktable.`+table, table+` is append-only: DELETE is refused`)
 		b.refused(`TRUNCATE tasktable.`+table, table+` is append-only: TRUNCATE is refused`)
 	}
 	b.refused(`TRUNCATE tasktable.scheduled_tasks`, `TRUNCATE of scheduled_tasks is refused: DELETE records each task`)
-	after, err := b.tasks.History(b.ctx, b.pool, "one")
-	b.check(err)
+	after, err := b.Tasks.History(b.Ctx, b.Pool, "one")
+	b.Check(err)
 	same(b, "history", after, before)
 
-	b.inTx(func(tx pgx.Tx) { // retention alone may delete; it may not rewrite
-		b.exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
-		b.exec(tx, `DELETE FROM tasktable.scheduled_task_changes`)
-		b.exec(tx, `DELETE FROM tasktable.scheduled_task_executions`)
+	b.InTx(func(tx pgx.Tx) { // retention alone may delete; it may not rewrite
+		b.Exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
+		b.Exec(tx, `DELETE FROM tasktable.scheduled_task_changes`)
+		b.Exec(tx, `DELETE FROM tasktable.scheduled_task_executions`)
 	})
-	after, err = b.tasks.History(b.ctx, b.pool, "one")
+	after, err = b.Tasks.History(b.Ctx, b.Pool, "one")
 	if err != nil || len(after.Changes)+len(after.Executions) != 0 {
 		t.Errorf("after retention: %v, %s", err, pretty(after))
 	}
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
-	if _, err := tx.Exec(b.ctx, `TRUNCATE tasktable.scheduled_task_changes`); err == nil ||
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT set_config('tasktable_change.context', 'retention', true)`)
+	if _, err := tx.Exec(b.Ctx, `TRUNCATE tasktable.scheduled_task_changes`); err == nil ||
 		!strings.Contains(err.Error(), "append-only") {
 		t.Errorf("TRUNCATE by retention: %v", err)
 	}
@@ -48,8 +48,8 @@ func TestHistoryIsAppendOnly(t *testing.T) {
 func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	b.make("held", "EXECUTING")
+	b.Make("one", "QUEUED")
+	b.Make("held", "EXECUTING")
 	queued, held := b.state("one"), b.state("held")
 	for sql, message := range map[string]string{
 		`UPDATE tasktable.scheduled_tasks SET id = 'two' WHERE id = 'one'`:  `id of task "one" cannot be changed`,
@@ -76,7 +76,7 @@ func TestPlainSQLCannotBreakTheProtocol(t *testing.T) {
 	}
 	same(b, "the queued one", b.state("one"), queued)
 	same(b, "the held one", b.state("held"), held)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET id = id, payload = payload, status = status`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET id = id, payload = payload, status = status`)
 	queued.Version, held.Version = b.state("one").Version, b.state("held").Version
 	same(b, "the queued one, set to itself", b.state("one"), queued)
 	same(b, "the held one, set to itself", b.state("held"), held)
@@ -90,14 +90,14 @@ func TestUpsertByPlainSQL(t *testing.T) {
 		VALUES ('one', $1::text::jsonb, '2100-01-01Z')
 		ON CONFLICT (id) DO UPDATE SET payload = excluded.payload, scheduled_at = excluded.scheduled_at`
 	first := `{"type": "TEST", "n": 1}`
-	b.exec(b.pool, upsert, first)
-	revision := b.get("one").Revision
-	b.exec(b.pool, upsert, first)
-	if row := b.get("one"); row.Revision != revision {
+	b.Exec(b.Pool, upsert, first)
+	revision := b.Get("one").Revision
+	b.Exec(b.Pool, upsert, first)
+	if row := b.Get("one"); row.Revision != revision {
 		t.Errorf("the same again: revision %d after %d", row.Revision, revision)
 	}
-	b.exec(b.pool, upsert, `{"type": "TEST", "n": 2}`)
-	same(b, "lines", b.lines("one"), []string{"sql created " + b.role(), "sql rescheduled " + b.role()})
+	b.Exec(b.Pool, upsert, `{"type": "TEST", "n": 2}`)
+	same(b, "lines", b.Lines("one"), []string{"sql created " + b.Role(), "sql rescheduled " + b.Role()})
 }
 
 func TestWhoChangedIt(t *testing.T) {
@@ -105,25 +105,25 @@ func TestWhoChangedIt(t *testing.T) {
 	b := newBench(t)
 	nobody := store.New(store.Config{})
 	const edit = `UPDATE tasktable.scheduled_tasks SET priority = priority + 1 WHERE id = 'one'`
-	role := b.role()
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type":"TEST"}', '2100-01-01Z', 'one', scheduled_by => 'cron-host')`)
-	b.exec(b.pool, edit)
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `SET LOCAL tasktable_change.by = 'ann'`)
-		b.exec(tx, edit)
-		_, err := nobody.Pause(b.ctx, tx, "one")
-		b.check(err)
-		_, err = b.tasks.Resume(b.ctx, tx, "one") // a service of its own goes before the setting
-		b.check(err)
+	role := b.Role()
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type":"TEST"}', '2100-01-01Z', 'one', scheduled_by => 'cron-host')`)
+	b.Exec(b.Pool, edit)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `SET LOCAL tasktable_change.by = 'ann'`)
+		b.Exec(tx, edit)
+		_, err := nobody.Pause(b.Ctx, tx, "one")
+		b.Check(err)
+		_, err = b.Tasks.Resume(b.Ctx, tx, "one") // a service of its own goes before the setting
+		b.Check(err)
 	})
-	_, err := nobody.Pause(b.ctx, b.pool, "one")
-	b.check(err)
-	b.exec(b.pool, `SELECT tasktable.resume('one', 'bob')`)
-	same(b, "lines", b.lines("one"), []string{
+	_, err := nobody.Pause(b.Ctx, b.Pool, "one")
+	b.Check(err)
+	b.Exec(b.Pool, `SELECT tasktable.resume('one', 'bob')`)
+	same(b, "lines", b.Lines("one"), []string{
 		"schedule created cron-host", "sql rescheduled " + role, "sql rescheduled ann", "pause paused ann",
 		"resume queued " + service, "pause paused " + role, "resume queued bob",
 	})
-	if by := b.get("one").ScheduledBy; by == nil || *by != "cron-host" {
+	if by := b.Get("one").ScheduledBy; by == nil || *by != "cron-host" {
 		t.Errorf("scheduled_by is %v", text(by))
 	}
 }
@@ -132,45 +132,45 @@ func TestWhoChangedIt(t *testing.T) {
 func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	role := b.role()
+	role := b.Role()
 	for _, id := range []string{"one", "two"} {
-		b.make(id, "QUEUED")
+		b.Make(id, "QUEUED")
 	}
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
-		_, err := b.tasks.Reschedule(b.ctx, tx, "one", far(5))
-		b.check(err)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 2 WHERE id = 'one'`)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
+		_, err := b.Tasks.Reschedule(b.Ctx, tx, "one", far(5))
+		b.Check(err)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 2 WHERE id = 'one'`)
 		moved := base("one")
 		moved.At = far(6)
-		_, err = b.tasks.ScheduleMany(b.ctx, tx, []store.Task{moved})
-		b.check(err)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 3 WHERE id = 'one'`)
+		_, err = b.Tasks.ScheduleMany(b.Ctx, tx, []store.Task{moved})
+		b.Check(err)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 3 WHERE id = 'one'`)
 
-		_, err = b.tasks.Schedule(b.ctx, tx, base("three"))
-		b.check(err)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET entity = NULL WHERE id = 'three'`)
+		_, err = b.Tasks.Schedule(b.Ctx, tx, base("three"))
+		b.Check(err)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET entity = NULL WHERE id = 'three'`)
 
-		nested, err := tx.Begin(b.ctx)
-		b.check(err)
-		if _, err := nested.Exec(b.ctx, `SELECT tasktable.schedule('[]', id => 'one')`); err == nil {
+		nested, err := tx.Begin(b.Ctx)
+		b.Check(err)
+		if _, err := nested.Exec(b.Ctx, `SELECT tasktable.schedule('[]', id => 'one')`); err == nil {
 			b.Error("no error")
 		}
-		b.check(nested.Rollback(b.ctx))
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 4 WHERE id = 'one'`)
-		_, err = b.tasks.Sync(b.ctx, tx, "event:1", base("one"))
-		b.check(err)
-		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'one'`)
+		b.Check(nested.Rollback(b.Ctx))
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 4 WHERE id = 'one'`)
+		_, err = b.Tasks.Sync(b.Ctx, tx, "event:1", base("one"))
+		b.Check(err)
+		b.Exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'one'`)
 	})
-	same(b, "lines of one", b.lines("one"), []string{
+	same(b, "lines of one", b.Lines("one"), []string{
 		"schedule created " + service, "sql rescheduled " + role, "reschedule rescheduled " + service,
 		"sql rescheduled " + role, "schedule rescheduled " + service, "sql rescheduled " + role,
 		"sql rescheduled " + role, "sync rescheduled " + service, "sql deleted " + role,
 	})
-	same(b, "lines of three", b.lines("three"), []string{"schedule created " + service, "sql rescheduled " + role})
-	same(b, "lines of two", b.lines("two"), []string{"schedule created " + service, "cancel cancelled " + service})
+	same(b, "lines of three", b.Lines("three"), []string{"schedule created " + service, "sql rescheduled " + role})
+	same(b, "lines of two", b.Lines("two"), []string{"schedule created " + service, "cancel cancelled " + service})
 	if left := one[string](
-		b, b.pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`,
+		b, b.Pool, `SELECT coalesce(current_setting('tasktable_change.context', true), '')`,
 	); left != "" {
 		t.Errorf("the context is left: %q", left)
 	}
@@ -180,12 +180,12 @@ func TestViewsForAudit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, kind := range []string{"QUEUED", "EXECUTING", "FAILED", "EXPIRED", "COMPLETED"} {
-		b.make(kind, kind)
+		b.Make(kind, kind)
 	}
 	late := base("late")
-	late.At = b.now().Add(-1e9)
-	b.schedule(late)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+	late.At = b.Now().Add(-1e9)
+	b.Schedule(late)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 		scheduled_at, due_at, started_at,
 		finished_at, outcome, node) SELECT 1000, id, type, revision, 1, scheduled_at, now(),
 		now() + interval '1 second', now() + interval '3 seconds',
@@ -199,14 +199,14 @@ func TestViewsForAudit(t *testing.T) {
 			FROM tasktable.task_timeline WHERE task_id = 'COMPLETED'`: "change schedule created " +
 			service + ",execution attempt COMPLETED node 7 00:00:01 00:00:02",
 	} {
-		if got := one[*string](b, b.pool, view); got == nil || *got != want {
+		if got := one[*string](b, b.Pool, view); got == nil || *got != want {
 			t.Errorf("%s: %v instead of %s", view, text(got), want)
 		}
 	}
 	// A node that works both its queue and its type.
-	b.exec(b.pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+	b.Exec(b.Pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
 		VALUES ('s', 'v', 'h', '{"default": 1}', '{TEST}')`)
-	if !one[bool](b, b.pool, `SELECT has_node FROM tasktable.late_tasks`) {
+	if !one[bool](b, b.Pool, `SELECT has_node FROM tasktable.late_tasks`) {
 		t.Error("the node is not seen")
 	}
 }

@@ -16,8 +16,8 @@ func past(minutes int) time.Time { return time.Date(2020, 1, 1, 0, minutes, 0, 0
 
 func (b *bench) backfill(id string, from, to time.Time, most int) int {
 	b.Helper()
-	made, err := b.tasks.Backfill(b.ctx, b.pool, id, from, to, most)
-	b.check(err)
+	made, err := b.Tasks.Backfill(b.Ctx, b.Pool, id, from, to, most)
+	b.Check(err)
 	return made
 }
 
@@ -27,7 +27,7 @@ func (b *bench) clocks(parent string) string {
 	var found []string
 	for _, id := range b.occurrences(parent) {
 		at, err := time.Parse(time.RFC3339, strings.TrimPrefix(id, parent+"@"))
-		b.check(err)
+		b.Check(err)
 		found = append(found, fmt.Sprint(at.Sub(past(0)).Minutes()))
 	}
 	return strings.Join(found, " ")
@@ -57,7 +57,7 @@ func TestBackfillOfEachRange(t *testing.T) {
 		"on the clocks of a zone": {"30 1 * * *", "Europe/Berlin", past(0), past(0), past(24 * 60), 100, "30"},
 	} {
 		b.each(name, func(b *bench) {
-			b.schedule(store.Task{
+			b.Schedule(store.Task{
 				ID: name, Payload: payload(1), At: c.begin,
 				Recurrence: &store.Recurrence{Cron: c.cron, TimeZone: c.zone},
 			})
@@ -81,12 +81,12 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 	task := rich("one")
 	task.Recurrence = &store.Recurrence{Cron: "*/10 * * * *"}
 	task.Expiration, task.Jitter = time.Hour, 24*time.Hour
-	b.schedule(task)
-	from := b.now()
+	b.Schedule(task)
+	from := b.Now()
 	if made := b.backfill("one", past(0), past(30), 100); made != 3 {
 		t.Fatalf("%d made", made)
 	}
-	until := b.now()
+	until := b.Now()
 	for i, id := range b.occurrences("one") {
 		got := b.state(id)
 		w := &want{b: b, found: got.Row, from: from, until: until}
@@ -96,7 +96,7 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 		row.NextAttemptAt = row.RunNowAt
 		b.checkWhole(state{}, got, &row, "fork", "created", service)
 	}
-	if late := one[int](b, b.pool, `SELECT count(*) FROM tasktable.late_tasks WHERE late_by < interval '1 minute'
+	if late := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.late_tasks WHERE late_by < interval '1 minute'
 		AND id LIKE 'one@%'`); late != 3 {
 		t.Errorf("%d are late by less than a minute", late)
 	}
@@ -106,13 +106,13 @@ func TestBackfilledOccurrencesAreDueAtOnce(t *testing.T) {
 func TestBackfillKeepsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{
+	b.Schedule(store.Task{
 		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "*/10 * * * *"},
 	})
 	skipped, waiting := b.fork("one", "2020-01-01 00:10Z", "it was not its day"), b.fork("one", "2020-01-01 00:20Z")
 	const completed, foreign = "one@2020-01-01T00:30:00Z", "one@2020-01-01T00:40:00Z"
-	b.make(completed, "COMPLETED")
-	b.make(foreign, "QUEUED")
+	b.Make(completed, "COMPLETED")
+	b.Make(foreign, "QUEUED")
 	before := map[string]state{}
 	for _, id := range []string{skipped, waiting, completed, foreign} {
 		before[id] = b.state(id)
@@ -124,7 +124,7 @@ func TestBackfillKeepsWhatIsThere(t *testing.T) {
 		same(b, id, b.state(id), state)
 	}
 	same(
-		b, "the new ones", []bool{b.get("one@2020-01-01T00:50:00Z") != nil, b.get("one@2020-01-01T01:00:00Z") != nil},
+		b, "the new ones", []bool{b.Get("one@2020-01-01T00:50:00Z") != nil, b.Get("one@2020-01-01T01:00:00Z") != nil},
 		[]bool{true, true},
 	)
 }
@@ -134,7 +134,7 @@ func TestBackfillOfEachRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
-		b.makeRecurring(kind, kind)
+		b.MakeRecurring(kind, kind)
 		before := b.state(kind)
 		if made := b.backfill(kind, past(0), past(3*24*60), 10000); made != 3 {
 			t.Errorf("%s: %d made", kind, made)
@@ -152,17 +152,17 @@ func TestBackfillOfEachRow(t *testing.T) {
 func TestBackfillLeavesTheFuture(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{
+	b.Schedule(store.Task{
 		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "@every 1h"},
 	})
-	now := b.now()
+	now := b.Now()
 	made := b.backfill("one", now.Add(-3*time.Hour), now.Add(48*time.Hour), 100)
 	ids := b.occurrences("one")
 	if made < 3 || made > 4 || len(ids) != made {
 		t.Errorf("%d made: %v", made, ids)
 	}
 	for _, id := range ids {
-		if at := b.get(id).ScheduledAt; at.After(b.now()) {
+		if at := b.Get(id).ScheduledAt; at.After(b.Now()) {
 			t.Errorf("one of the future, %v", at)
 		}
 	}
@@ -174,7 +174,7 @@ func TestBackfillLeavesTheFuture(t *testing.T) {
 func TestBackfillIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{
+	b.Schedule(store.Task{
 		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "* * * * * *"},
 	})
 	if made := b.backfill("one", past(0), past(60*24*365), 2000); made != 2000 {
@@ -192,13 +192,13 @@ func TestBackfillIsBounded(t *testing.T) {
 func TestBackfillRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("plain"))
-	b.makeRecurring("one", "planned")
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron)
+	b.Schedule(base("plain"))
+	b.MakeRecurring("one", "planned")
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron)
 		VALUES ('unreadable', '{"type": "TEST"}', '0 0 30 2 *')`)
-	b.exec(b.pool, `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean
+	b.Exec(b.Pool, `CREATE OR REPLACE FUNCTION tasktable.knows_time_zone(zone text) RETURNS boolean
 		LANGUAGE sql AS 'SELECT true'`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone)
 		VALUES ('nowhere', '{"type": "TEST"}', '@daily', 'Europe/Atlantis')`)
 	for name, c := range map[string]struct {
 		id       string
@@ -220,17 +220,17 @@ func TestBackfillRefuses(t *testing.T) {
 		"unreadable":        {"unreadable", past(0), past(60), 1, store.ErrInvalid, "cron must be"},
 		"no such zone":      {"nowhere", past(0), past(60), 1, store.ErrInvalid, "time_zone must be"},
 	} {
-		made, err := b.tasks.Backfill(b.ctx, b.pool, c.id, c.from, c.to, c.most)
+		made, err := b.Tasks.Backfill(b.Ctx, b.Pool, c.id, c.from, c.to, c.most)
 		if made != 0 || !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: %d, %v", name, made, err)
 		}
 	}
-	ended, cancel := context.WithCancel(b.ctx)
+	ended, cancel := context.WithCancel(b.Ctx)
 	cancel()
-	if _, err := b.tasks.Backfill(ended, b.pool, "one", past(0), past(60), 1); !errors.Is(err, context.Canceled) {
+	if _, err := b.Tasks.Backfill(ended, b.Pool, "one", past(0), past(60), 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
-	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks
+	if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks
 		WHERE parent_id IS NOT NULL`); left != 0 {
 		t.Errorf("%d occurrences", left)
 	}

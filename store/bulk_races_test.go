@@ -18,10 +18,10 @@ func TestBulkCallsWithCrossedIDsDoNotDeadlock(t *testing.T) {
 	b := newBench(t)
 	type bulk func(b *bench, on *pgxpool.Conn, entity string, ids ...string) ([]store.Receipt, error)
 	many := func(b *bench, on *pgxpool.Conn, entity string, ids ...string) ([]store.Receipt, error) {
-		return b.tasks.ScheduleMany(b.ctx, on, moved(ids, entity))
+		return b.Tasks.ScheduleMany(b.Ctx, on, moved(ids, entity))
 	}
 	sync := func(b *bench, on *pgxpool.Conn, entity string, ids ...string) ([]store.Receipt, error) {
-		return b.tasks.Sync(b.ctx, on, entity, moved(ids, entity)...)
+		return b.Tasks.Sync(b.Ctx, on, entity, moved(ids, entity)...)
 	}
 	for _, pair := range []struct {
 		name          string
@@ -33,20 +33,20 @@ func TestBulkCallsWithCrossedIDsDoNotDeadlock(t *testing.T) {
 			for id, entity := range map[string]string{outer: others, middle: others, last: mine} {
 				task := base(id)
 				task.Entity = entity
-				b.schedule(task)
+				b.Schedule(task)
 			}
-			tx := b.begin(pgx.TxOptions{})
-			b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, middle)
+			tx := b.Begin(pgx.TxOptions{})
+			b.Exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = $1 FOR UPDATE`, middle)
 			first := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
 				return pair.first(b, conn, others, last, middle, outer)
 			}).blocked()
 			second := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
 				return pair.second(b, conn, mine, outer, middle)
 			}).blocked()
-			b.check(tx.Rollback(b.ctx))
+			b.Check(tx.Rollback(b.Ctx))
 			for _, call := range []*later[[]store.Receipt]{first, second} {
 				receipts, err := call.result()
-				b.check(err)
+				b.Check(err)
 				for _, receipt := range receipts {
 					if receipt.Outcome != store.Rescheduled {
 						b.Errorf("got %+v", receipt)
@@ -71,10 +71,10 @@ func moved(ids []string, entity string) []store.Task {
 // waiting lists the ids of an entity's tasks that wait.
 func (b *bench) waiting(entity string) []string {
 	b.Helper()
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{
+	rows, err := b.Inspector.List(b.Ctx, b.Pool, inspect.Filter{
 		Entity: entity, Statuses: []store.Status{store.StatusQueued},
 	})
-	b.check(err)
+	b.Check(err)
 	var ids []string
 	for _, row := range rows {
 		ids = append(ids, row.ID)
@@ -88,24 +88,24 @@ func TestTheSecondSyncOfAnEntitySeesTheFirst(t *testing.T) {
 	for _, end := range []string{"commit", "rollback"} {
 		b.each(end, func(b *bench) {
 			entity := "event:" + end
-			tx := b.begin(pgx.TxOptions{})
-			_, err := b.tasks.Sync(b.ctx, tx, entity, of(end+" a"), of(end+" b"))
-			b.check(err)
+			tx := b.Begin(pgx.TxOptions{})
+			_, err := b.Tasks.Sync(b.Ctx, tx, entity, of(end+" a"), of(end+" b"))
+			b.Check(err)
 			second := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-				return b.tasks.Sync(b.ctx, conn, entity, of(end+" c"), of(end+" b"))
+				return b.Tasks.Sync(b.Ctx, conn, entity, of(end+" c"), of(end+" b"))
 			}).blocked()
 			// Another entity's has no part in it.
-			_, err = b.tasks.Sync(b.ctx, b.pool, "other:"+end, of(end+" x"))
-			b.check(err)
+			_, err = b.Tasks.Sync(b.Ctx, b.Pool, "other:"+end, of(end+" x"))
+			b.Check(err)
 			want := []string{end + " c created", end + " b created"}
 			if end == "commit" {
-				b.check(tx.Commit(b.ctx))
+				b.Check(tx.Commit(b.Ctx))
 				want = []string{end + " c created", end + " b unchanged", end + " a cancelled"}
 			} else {
-				b.check(tx.Rollback(b.ctx))
+				b.Check(tx.Rollback(b.Ctx))
 			}
 			receipts, err := second.result()
-			b.check(err)
+			b.Check(err)
 			same(b, "receipts", outcomes(receipts), want)
 			same(b, "waiting", b.waiting(entity), []string{end + " b", end + " c"})
 		})
@@ -123,7 +123,7 @@ func TestSyncsOfOneEntityAtOnceEndInOneOfTheSets(t *testing.T) {
 		slices.Sort(sets[racer])
 	}
 	race(b, func(racer int) ([]store.Receipt, error) {
-		return b.tasks.Sync(b.ctx, b.pool, "event:1", of(sets[racer][2]), of(sets[racer][0]), of(sets[racer][1]))
+		return b.Tasks.Sync(b.Ctx, b.Pool, "event:1", of(sets[racer][2]), of(sets[racer][0]), of(sets[racer][1]))
 	})
 	left := b.waiting("event:1")
 	if !slices.ContainsFunc(sets, func(set []string) bool { return slices.Equal(set, left) }) {

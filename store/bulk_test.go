@@ -31,15 +31,15 @@ func TestBulkDoesNotGrowWithTheSquare(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			_, err := b.tasks.ScheduleMany(b.ctx, tx, tasks)
+			_, err := b.Tasks.ScheduleMany(b.Ctx, tx, tasks)
 			b.Check(err)
 			took["ScheduleMany"] += time.Since(began)
 			began = time.Now()
-			_, err = b.tasks.Sync(b.ctx, tx, entity, tasks...)
+			_, err = b.Tasks.Sync(b.Ctx, tx, entity, tasks...)
 			b.Check(err)
 			took["Sync"] += time.Since(began)
 		}
-		b.Check(tx.Rollback(b.ctx))
+		b.Check(tx.Rollback(b.Ctx))
 		return took
 	}
 	var slow []string

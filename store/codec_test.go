@@ -61,7 +61,7 @@ func reversed(text []byte) []byte {
 func TestPayloadsAreEncoded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.tasks = store.New(store.Config{Service: service, Codec: secret(t, 1)})
+	b.Tasks = store.New(store.Config{Service: service, Codec: secret(t, 1)})
 	daily := recurs("daily")
 	synced := store.Task{ID: "synced", Payload: payload(1), At: far(0)}
 	many := []store.Task{base("many 1"), base("many 2"), daily}
@@ -69,32 +69,32 @@ func TestPayloadsAreEncoded(t *testing.T) {
 		many = append(many, base(fmt.Sprintf("bulk %02d", i)))
 	}
 	for round, want := range []store.Outcome{store.Created, store.Unchanged} {
-		receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, many)
-		b.check(err)
-		more, err := b.tasks.Sync(b.ctx, b.pool, "event:9", synced)
-		b.check(err)
-		for _, receipt := range append(append(receipts, more...), b.schedule(base("one"))) {
+		receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
+		b.Check(err)
+		more, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:9", synced)
+		b.Check(err)
+		for _, receipt := range append(append(receipts, more...), b.Schedule(base("one"))) {
 			if receipt.Outcome != want {
 				t.Errorf("round %d: %s is %s, want %s", round+1, receipt.ID, receipt.Outcome, want)
 			}
 		}
 	}
-	b.exec(b.pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
-	_, err := b.tasks.RunNow(b.ctx, b.pool, "daily") // at an instant with a fraction
-	b.check(err)
+	b.Exec(b.Pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
+	_, err := b.Tasks.RunNow(b.Ctx, b.Pool, "daily") // at an instant with a fraction
+	b.Check(err)
 
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{})
-	b.check(err)
+	rows, err := b.Inspector.List(b.Ctx, b.Pool, inspect.Filter{})
+	b.Check(err)
 	if len(rows) != 28+2+2 {
 		t.Errorf("%d tasks", len(rows))
 	}
 	for _, row := range rows {
 		var fields map[string]string
-		b.check(json.Unmarshal(row.Payload, &fields))
+		b.Check(json.Unmarshal(row.Payload, &fields))
 		if len(fields) != 3 || fields["type"] != "TEST" || fields["$codec"] != "seal/1" || row.Type != "TEST" {
 			t.Errorf("%s: stored is %s", row.ID, row.Payload)
 		}
-		if got, err := b.tasks.Payload(b.ctx, row); err != nil || string(got) != `{"n":1,"type":"TEST"}` {
+		if got, err := b.Tasks.Payload(b.Ctx, row); err != nil || string(got) != `{"n":1,"type":"TEST"}` {
 			t.Errorf("%s: payload %s, %v", row.ID, got, err)
 		}
 	}
@@ -104,10 +104,10 @@ func TestPayloadsAreEncoded(t *testing.T) {
 func TestSameContentIsEncodedAlike(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.tasks = store.New(store.Config{Service: service, Codec: coded{name: "turned"}})
+	b.Tasks = store.New(store.Config{Service: service, Codec: coded{name: "turned"}})
 	same := func(text string) store.Outcome {
 		t.Helper()
-		return b.schedule(store.Task{ID: "a", Payload: store.JSON(text), At: far(0)}).Outcome
+		return b.Schedule(store.Task{ID: "a", Payload: store.JSON(text), At: far(0)}).Outcome
 	}
 	const first = `{"type":"TEST","a":[1,2.50,-0.0,1e2,1E-3],"b":{"y":"<ü>","x":null},"long":12345678901234567890.10}`
 	if got := same(first); got != store.Created {
@@ -117,7 +117,7 @@ func TestSameContentIsEncodedAlike(t *testing.T) {
 		first,
 		`{ "b" : {"x":null, "y":"\u003c\u00fc\u003e"}, "a":[1, 2.5, 0, 100, 0.001], "long": 12345678901234567890.1, ` +
 			`"type":"TEST" }`,
-		one[string](b, b.pool, `SELECT ($1::text::jsonb)::text`, first), // as Postgres writes it
+		one[string](b, b.Pool, `SELECT ($1::text::jsonb)::text`, first), // as Postgres writes it
 	} {
 		if got := same(text); got != store.Unchanged {
 			t.Errorf("%s is %s", text, got)
@@ -138,27 +138,27 @@ func TestSameContentIsEncodedAlike(t *testing.T) {
 func TestCodecsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("ended", "COMPLETED")
+	b.Make("ended", "COMPLETED")
 	for i, codec := range []store.Codec{
 		nil, secret(t, 1), secret(t, 2), store.Codecs(coded{name: "turned"}, secret(t, 2)), nil,
 	} {
-		b.tasks = store.New(store.Config{Service: service, Codec: codec})
+		b.Tasks = store.New(store.Config{Service: service, Codec: codec})
 		want := []store.Outcome{store.Rescheduled, store.Unchanged}
 		if i == 0 {
 			want[0] = store.Created
 		}
 		if codec != nil { // what the one before has made it reads
-			got, err := b.tasks.Payload(b.ctx, *b.get("a"))
+			got, err := b.Tasks.Payload(b.Ctx, *b.Get("a"))
 			if err != nil || string(got) != `{"n":1,"type":"TEST"}` && string(got) != `{"n": 1, "type": "TEST"}` {
 				t.Errorf("codec %d reads %s, %v", i, got, err)
 			}
 		}
 		for _, want := range want {
-			if got := b.schedule(base("a")).Outcome; got != want {
+			if got := b.Schedule(base("a")).Outcome; got != want {
 				t.Errorf("codec %d: %s, want %s", i, got, want)
 			}
 		}
-		if got := b.schedule(base("ended")).Outcome; got != store.Finished {
+		if got := b.Schedule(base("ended")).Outcome; got != store.Finished {
 			t.Errorf("codec %d: an ended task is %s", i, got)
 		}
 	}
@@ -281,18 +281,18 @@ func TestWhatCannotBeEncoded(t *testing.T) {
 		},
 	} {
 		tasks := store.New(store.Config{Service: service, Codec: test.codec})
-		tx := b.begin(pgx.TxOptions{})
-		_, err := tasks.Schedule(b.ctx, tx, store.Task{ID: "a", Payload: test.payload})
-		_, errMany := tasks.ScheduleMany(b.ctx, tx, []store.Task{base("b"), {ID: "a", Payload: test.payload}})
-		_, errSync := tasks.Sync(b.ctx, tx, "event:1", store.Task{ID: "a", Payload: test.payload})
+		tx := b.Begin(pgx.TxOptions{})
+		_, err := tasks.Schedule(b.Ctx, tx, store.Task{ID: "a", Payload: test.payload})
+		_, errMany := tasks.ScheduleMany(b.Ctx, tx, []store.Task{base("b"), {ID: "a", Payload: test.payload}})
+		_, errSync := tasks.Sync(b.Ctx, tx, "event:1", store.Task{ID: "a", Payload: test.payload})
 		for _, err := range []error{err, errMany, errSync} {
 			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		}
-		b.check(tx.Commit(b.ctx)) // it can go on
+		b.Check(tx.Commit(b.Ctx)) // it can go on
 	}
-	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 0 {
+	if n := one[int](b, b.Pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 0 {
 		t.Errorf("%d tasks", n)
 	}
 }
@@ -309,14 +309,14 @@ func TestPayloadsWithoutACodecCostNothing(t *testing.T) {
 func TestReconcileAndEncodedPayloads(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	withKey, without := store.New(store.Config{Service: service, Codec: secret(t, 1)}), b.tasks
-	b.tasks = withKey
+	withKey, without := store.New(store.Config{Service: service, Codec: secret(t, 1)}), b.Tasks
+	b.Tasks = withKey
 	for _, id := range []string{"agrees", "moves", "differs"} {
-		b.schedule(base(id))
+		b.Schedule(base(id))
 	}
 	before := map[string]string{}
 	for _, id := range []string{"agrees", "moves", "differs"} {
-		before[id] = string(b.get(id).Payload)
+		before[id] = string(b.Get(id).Payload)
 	}
 	query := func(columns string) store.ReconcileConfig {
 		return store.ReconcileConfig{Apply: true, Query: `SELECT id, CASE id WHEN 'moves'
@@ -326,41 +326,41 @@ func TestReconcileAndEncodedPayloads(t *testing.T) {
 	}
 	payloads := query(`, jsonb_build_object('n', CASE id WHEN 'differs' THEN 2.0 ELSE 1.0 END) AS payload`)
 
-	b.tasks = without
+	b.Tasks = without
 	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrInvalid) ||
 		!strings.Contains(err.Error(), "payload of the task is encoded: without its Codec it cannot be compared") {
 		t.Errorf("without the codec: %v", err)
 	}
-	b.tasks = store.New(store.Config{Service: service, Codec: coded{name: "turned"}})
+	b.Tasks = store.New(store.Config{Service: service, Codec: coded{name: "turned"}})
 	if _, err := b.reconcile(payloads); !errors.Is(err, store.ErrUnknownCodec) ||
 		!strings.Contains(err.Error(), `row "agrees"`) {
 		t.Errorf("with another codec: %v", err)
 	}
 	for id, payload := range before {
-		if got := string(b.get(id).Payload); got != payload {
+		if got := string(b.Get(id).Payload); got != payload {
 			t.Errorf("%s was changed to %s", id, got)
 		}
 	}
 
-	b.tasks = without
+	b.Tasks = without
 	report, err := b.reconcile(query(""))
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(report, "agree 2, finished 0, missing 0, cancelled 0, ended 0, time 1, content 0, orphaned 0")
 	for id, payload := range before {
-		if got := string(b.get(id).Payload); got != payload {
+		if got := string(b.Get(id).Payload); got != payload {
 			t.Errorf("%s: the payload has become %s", id, got)
 		}
 	}
 
-	b.tasks = withKey
+	b.Tasks = withKey
 	report, err = b.reconcile(payloads)
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(report, "agree 2, finished 0, missing 0, cancelled 0, ended 0, time 0, content 1, orphaned 0")
 	for id, want := range map[string]string{
 		"agrees": `{"n":1,"type":"TEST"}`, "moves": `{"n":1,"type":"TEST"}`, "differs": `{"n":2,"type":"TEST"}`,
 	} {
-		if got, err := b.tasks.Payload(b.ctx, *b.get(id)); err != nil || string(got) != want ||
-			strings.Contains(string(b.get(id).Payload), `"n"`) {
+		if got, err := b.Tasks.Payload(b.Ctx, *b.Get(id)); err != nil || string(got) != want ||
+			strings.Contains(string(b.Get(id).Payload), `"n"`) {
 			t.Errorf("%s: %s, %v", id, got, err)
 		}
 	}
@@ -398,23 +398,23 @@ func TestAChangedKeyKeepsTheIdempotencyKey(t *testing.T) {
 			} {
 				id := fmt.Sprintf("%s, %s, %d %s", rotation, way.name, i, c.kind)
 				task := base(id)
-				b.make(id, c.kind)
-				encoded, err := task.Encoded(b.ctx, before)
-				b.check(err)
-				b.asEngine(func(tx pgx.Tx) { // as if it had been scheduled by the codec
-					b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET payload = $2::text::jsonb WHERE id = $1`, id,
+				b.Make(id, c.kind)
+				encoded, err := task.Encoded(b.Ctx, before)
+				b.Check(err)
+				b.AsEngine(func(tx pgx.Tx) { // as if it had been scheduled by the codec
+					b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+					b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET payload = $2::text::jsonb WHERE id = $1`, id,
 						string(must(json.Marshal(encoded.Payload))))
-					b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+					b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 				})
-				was := b.get(id)
+				was := b.Get(id)
 				c.change(&task)
-				b.tasks = store.New(store.Config{Service: service, Codec: after})
+				b.Tasks = store.New(store.Config{Service: service, Codec: after})
 				receipt, err := way.call(b, task)
-				b.check(err)
-				row := b.get(id)
-				plain, err := b.tasks.Payload(b.ctx, *row)
-				b.check(err)
+				b.Check(err)
+				row := b.Get(id)
+				plain, err := b.Tasks.Payload(b.Ctx, *row)
+				b.Check(err)
 				want, _ := json.Marshal(task.Payload)
 				if receipt.Outcome != c.outcome || (row.AskedRevision != was.AskedRevision) != c.draws ||
 					(string(row.Payload) != string(was.Payload)) != c.anew ||

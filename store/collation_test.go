@@ -64,15 +64,15 @@ func TestPausesDoNotDependOnTheCollation(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, collated(t))
 	for _, name := range []string{"aa", "BB", "_x", "A-b", "Ab"} {
-		_, err := b.tasks.PauseScope(b.ctx, b.pool, store.Type(name), time.Time{}, "")
-		b.check(err)
+		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type(name), time.Time{}, "")
+		b.Check(err)
 	}
 	var names []string
 	for _, pause := range b.paused() {
 		names = append(names, pause.Name)
 	}
 	sorted := func(collation string) string {
-		return one[string](b, b.pool, `SELECT string_agg(name, ' ' ORDER BY name `+collation+`) FROM tasktable.pauses`)
+		return one[string](b, b.Pool, `SELECT string_agg(name, ' ' ORDER BY name `+collation+`) FROM tasktable.pauses`)
 	}
 	if got := strings.Join(names, " "); got != "A-b Ab BB _x aa" || got != sorted(`COLLATE "C"`) {
 		t.Errorf("the order is %s", got)

@@ -157,14 +157,14 @@ func FuzzCron(f *testing.F) {
 func TestZonesInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	names := one[[]string](b, b.pool, `SELECT array_agg(name) FROM pg_timezone_names`)
+	names := one[[]string](b, b.Pool, `SELECT array_agg(name) FROM pg_timezone_names`)
 	names = append(names, "europe/berlin", "EUROPE/BERLIN", "Europe/Atlantis", "Mars/Olympus", "PST", "CEST", "XYZ+3",
 		"GMT+5", "FOO-1BAR", "Etc/GMT+13", "Etc/GMT-15", "ETC/GMT+13", "Local", "local", "localtime", "posixrules",
 		"UTC", "GMT", "GMT0", "EST5EDT", "Etc/GMT+12", "Etc/GMT-14", "Etc/GMT0", "3", "default", "Europe", "Z")
 	known := 0
 	for _, name := range names {
 		_, err := recurrence.Parse("@daily", name)
-		if got := one[bool](b, b.pool, `SELECT tasktable.knows_time_zone($1)`, name); got != (err == nil) {
+		if got := one[bool](b, b.Pool, `SELECT tasktable.knows_time_zone($1)`, name); got != (err == nil) {
 			t.Errorf("%s: Postgres takes it: %t, Go says %v", name, got, err)
 		} else if got {
 			known++
@@ -173,7 +173,7 @@ func TestZonesInSQL(t *testing.T) {
 	if known < 300 {
 		t.Errorf("only %d zones are known", known)
 	}
-	if zone := one[string](b, b.pool, `SELECT tasktable.knows_time_zone('Asia/Tokyo')::text || ' '
+	if zone := one[string](b, b.Pool, `SELECT tasktable.knows_time_zone('Asia/Tokyo')::text || ' '
 		|| current_setting('timezone')`); strings.Contains(zone, "Tokyo") {
 		t.Errorf("the session's zone is now another: %s", zone)
 	}
@@ -184,7 +184,7 @@ func TestZonesInSQL(t *testing.T) {
 func TestBadCronIsRefusedInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.makeRecurring("one", "planned")
+	b.MakeRecurring("one", "planned")
 	before := b.state("one")
 	for _, bad := range []struct{ cron, zone, says string }{
 		{"61 * * * *", "UTC", `cron: minute 61 is not in 0-59, in "61 * * * *"`},
@@ -215,17 +215,17 @@ func TestBadCronIsRefusedInSQL(t *testing.T) {
 		}
 	}
 	same(b, "task", b.state("one"), before)
-	if b.get("new") != nil {
+	if b.Get("new") != nil {
 		t.Error("a task was made")
 	}
 	// A task that cannot be read all the same, as one of another release, can be edited otherwise, and mended.
-	b.exec(b.pool, `DO $$ BEGIN
+	b.Exec(b.Pool, `DO $$ BEGIN
 		SET LOCAL session_replication_role = replica;
 		UPDATE tasktable.scheduled_tasks SET cron = 'never' WHERE id = 'one';
 	END $$`)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = 'one'`)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '0 0 L * *' WHERE id = 'one'`)
-	if _, err := b.tasks.Schedule(b.ctx, b.pool, store.Task{
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET priority = 7 WHERE id = 'one'`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET cron = '0 0 L * *' WHERE id = 'one'`)
+	if _, err := b.Tasks.Schedule(b.Ctx, b.Pool, store.Task{
 		ID: "new", Payload: plain{}, Recurrence: &store.Recurrence{Cron: "61 * * * *"},
 	}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("from Go: %v", err)

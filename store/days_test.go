@@ -15,24 +15,24 @@ func TestADayIs24Hours(t *testing.T) {
 	b := newBench(t)
 	const intervals = `expiration => '1 day 12 hours', expected_execution_time => '1 day', jitter => '1 day', ` +
 		`retention => '30 days'`
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01Z', 'one', `+intervals+`)`)
-	b.exec(b.pool, `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', 'many ' || n, 'payload',
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01Z', 'one', `+intervals+`)`)
+	b.Exec(b.Pool, `SELECT tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', 'many ' || n, 'payload',
 		'{"type": "TEST"}'::jsonb,
 		'expiration', '1 day 12 hours', 'expected_execution_time', '1 day', 'jitter', '1 day', 'retention', '30 days')))
 		FROM generate_series(1, 30) AS n`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, expiration, expected_execution_time,
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, expiration, expected_execution_time,
 		jitter, retention)
 		VALUES ('plain', '{"type": "TEST"}', '1 day 12 hours', '1 day', '1 day', '30 days')`)
-	b.schedule(base("edited"))
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks
+	b.Schedule(base("edited"))
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 		SET expiration = '1 day 12 hours', expected_execution_time = '1 day', jitter = '1 day',
 		retention = '30 days' WHERE id = 'edited'`)
 	for _, id := range []string{"one", "many 7", "plain", "edited"} {
-		if got := one[string](b, b.pool, hours, id); got != want {
+		if got := one[string](b, b.Pool, hours, id); got != want {
 			t.Errorf("%s: %s, want %s", id, got, want)
 		}
 	}
-	if row := b.get("one"); *row.Expiration != 36*time.Hour {
+	if row := b.Get("one"); *row.Expiration != 36*time.Hour {
 		t.Errorf("read: %s", row.Expiration)
 	}
 	again := b.ask(`SELECT * FROM tasktable.schedule('{"type": "TEST"}', '2100-01-01Z', 'one', ` + intervals + `)`)

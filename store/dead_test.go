@@ -14,13 +14,13 @@ func TestArchive(t *testing.T) {
 	for _, kind := range kinds {
 		b.each(kind, func(b *bench) {
 			if kind == "recurring FAILED" {
-				b.makeRecurring(kind, "FAILED")
+				b.MakeRecurring(kind, "FAILED")
 			} else {
-				b.make(kind, kind)
+				b.Make(kind, kind)
 			}
-			before, from := b.state(kind), b.now()
-			receipt, err := b.tasks.Archive(b.ctx, b.pool, kind, "refunded\nby hand")
-			b.check(err)
+			before, from := b.state(kind), b.Now()
+			receipt, err := b.Tasks.Archive(b.Ctx, b.Pool, kind, "refunded\nby hand")
+			b.Check(err)
 			after := b.state(kind)
 			switch {
 			case before.Row == nil:
@@ -35,7 +35,7 @@ func TestArchive(t *testing.T) {
 				return
 			}
 			same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Archived, Revision: after.Row.Revision})
-			w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.now()}
+			w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: b.Now()}
 			w.row.ArchivedAt, w.row.ArchivedNote, w.row.Revision = w.during(
 				"archived_at", after.Row.ArchivedAt,
 			), pointerTo("refunded\nby hand"), after.Row.Revision
@@ -44,8 +44,8 @@ func TestArchive(t *testing.T) {
 				b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
 			}
 
-			receipt, err = b.tasks.Archive(b.ctx, b.pool, kind, "another note")
-			b.check(err)
+			receipt, err = b.Tasks.Archive(b.Ctx, b.Pool, kind, "another note")
+			b.Check(err)
 			same(b, "receipt", receipt, store.Receipt{ID: kind, Outcome: store.Unchanged, Revision: after.Row.Revision})
 			same(b, "archived again", b.state(kind), after)
 		})
@@ -66,13 +66,13 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 		"run now": {"run_now", store.Queued, false}, "the same again": {"identical", store.Finished, true},
 		"cancelled": {"cancel", store.Finished, true}, "kept": {"keep_time", store.Finished, true},
 	} {
-		b.make(name, "FAILED")
-		_, err := b.tasks.Archive(b.ctx, b.pool, name, "done with")
-		b.check(err)
+		b.Make(name, "FAILED")
+		_, err := b.Tasks.Archive(b.Ctx, b.Pool, name, "done with")
+		b.Check(err)
 		if receipt := b.do(c.verb, name); receipt.Outcome != c.outcome {
 			t.Errorf("%s: %+v", name, receipt)
 		}
-		row := b.get(name)
+		row := b.Get(name)
 		if archived := row.ArchivedAt != nil && row.ArchivedNote != nil &&
 			*row.ArchivedNote == "done with"; archived != c.stays || c.stays != (row.Status == "FAILED") {
 			t.Errorf("%s: %s", name, pretty(row))
@@ -81,27 +81,27 @@ func TestWhatBecomesOfAnArchivedTask(t *testing.T) {
 			t.Errorf("%s: a mark is left: %s", name, pretty(row))
 		}
 	}
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.DeadLetters())
+	rows, err := b.Inspector.List(b.Ctx, b.Pool, inspect.DeadLetters())
 	if err != nil || len(rows) != 0 {
 		t.Errorf("listed: %s, %v", pretty(rows), err)
 	}
-	total, err := b.inspector.Count(b.ctx, b.pool, inspect.DeadLetters())
+	total, err := b.Inspector.Count(b.Ctx, b.Pool, inspect.DeadLetters())
 	if err != nil || total.Count != 0 {
 		t.Errorf("counted: %v, %v", total, err)
 	}
-	view := one[string](b, b.pool, `SELECT string_agg(concat_ws(' ', id, status, archived_at IS NOT NULL, archived_note,
+	view := one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id, status, archived_at IS NOT NULL, archived_note,
 		message), ', ' ORDER BY id) FROM tasktable.dead_letters`)
 	same(
 		b, "view", view,
 		"cancelled FAILED t done with it was so, kept FAILED t done with it was so, "+
 			"the same again FAILED t done with it was so",
 	)
-	b.make("failed again", "FAILED")
-	_, err = b.tasks.Archive(b.ctx, b.pool, "failed again", "")
-	b.check(err)
+	b.Make("failed again", "FAILED")
+	_, err = b.Tasks.Archive(b.Ctx, b.Pool, "failed again", "")
+	b.Check(err)
 	b.do("retry", "failed again")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'failed again'`)
-	rows, err = b.inspector.List(b.ctx, b.pool, inspect.DeadLetters())
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'failed again'`)
+	rows, err = b.Inspector.List(b.Ctx, b.Pool, inspect.DeadLetters())
 	if err != nil || len(rows) != 1 || rows[0].ID != "failed again" {
 		t.Errorf("that failed once more: %s, %v", pretty(rows), err)
 	}

@@ -14,7 +14,7 @@ import (
 func (b *bench) many(ids ...string) *later[[]store.Receipt] {
 	b.Helper()
 	return start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-		return b.tasks.ScheduleMany(b.ctx, conn, moved(ids, "event:1"))
+		return b.Tasks.ScheduleMany(b.Ctx, conn, moved(ids, "event:1"))
 	})
 }
 
@@ -23,7 +23,7 @@ func ends[T any](b *bench, calls ...*later[T]) {
 	b.Helper()
 	for _, call := range calls {
 		_, err := call.result()
-		b.check(err)
+		b.Check(err)
 	}
 }
 
@@ -37,17 +37,17 @@ func TestBulkCallsThatInsertTheSameTasksDoNotDeadlock(t *testing.T) {
 		ids[i] = fmt.Sprintf("task %02d", i)
 	}
 	insert := func(id string) pgx.Tx {
-		tx := b.begin(pgx.TxOptions{})
-		_, err := b.tasks.Schedule(b.ctx, tx, base(id))
-		b.check(err)
+		tx := b.Begin(pgx.TxOptions{})
+		_, err := b.Tasks.Schedule(b.Ctx, tx, base(id))
+		b.Check(err)
 		return tx
 	}
 	first, middle := insert(ids[0]), insert(ids[12])
 	one := b.many(ids...).blockedBy(first)
-	b.check(first.Commit(b.ctx))
+	b.Check(first.Commit(b.Ctx))
 	one.blockedBy(middle)
 	two := b.many(ids...).blocked()
-	b.check(middle.Rollback(b.ctx))
+	b.Check(middle.Rollback(b.Ctx))
 	ends(b, one, two)
 }
 
@@ -55,19 +55,19 @@ func TestBulkCallsThatInsertTheSameTasksDoNotDeadlock(t *testing.T) {
 func TestBulkCallsAndAnEditOfAnOccurrenceDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(recurs("job"))
+	b.Schedule(recurs("job"))
 	occurrence := "job@2100-01-01T09:00:00Z"
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at, parent_id)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at, parent_id)
 		VALUES ($1, '{"type": "TEST"}', '2100-01-01 12:00Z', 'job')`, occurrence)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 11:00Z' WHERE id = 'job'`)
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'job' FOR UPDATE`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 11:00Z' WHERE id = 'job'`)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'job' FOR UPDATE`)
 	bulk := b.many("job", occurrence).blocked()
 	edit := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-		receipt, err := b.tasks.Reschedule(b.ctx, conn, occurrence, far(0))
+		receipt, err := b.Tasks.Reschedule(b.Ctx, conn, occurrence, far(0))
 		return []store.Receipt{receipt}, err
 	}).blocked()
-	b.check(tx.Rollback(b.ctx))
+	b.Check(tx.Rollback(b.Ctx))
 	ends(b, bulk, edit)
 }
 
@@ -78,15 +78,15 @@ func TestEraseAndBulkCallsDoNotDeadlock(t *testing.T) {
 	for _, id := range []string{"z", "a"} {
 		task := base(id)
 		task.Entity = "event:1"
-		b.schedule(task)
+		b.Schedule(task)
 	}
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'a' FOR UPDATE`)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT FROM tasktable.scheduled_tasks WHERE id = 'a' FOR UPDATE`)
 	bulk := b.many("z", "a").blocked()
 	erase := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) {
-		return b.tasks.EraseEntity(b.ctx, conn, "event:1")
+		return b.Tasks.EraseEntity(b.Ctx, conn, "event:1")
 	}).blocked()
-	b.check(tx.Rollback(b.ctx))
+	b.Check(tx.Rollback(b.Ctx))
 	ends(b, bulk)
 	ends(b, erase)
 }

@@ -42,58 +42,58 @@ type sqlcSQL interface {
 
 func ways() []way {
 	return []way{
-		{"pgx pool", func(b *bench) (store.DB, func(bool) error) { return b.pool, nil }},
+		{"pgx pool", func(b *bench) (store.DB, func(bool) error) { return b.Pool, nil }},
 		{"pgx conn", func(b *bench) (store.DB, func(bool) error) {
-			conn, err := pgx.ConnectConfig(b.ctx, b.pool.Config().ConnConfig.Copy())
-			b.check(err)
+			conn, err := pgx.ConnectConfig(b.Ctx, b.Pool.Config().ConnConfig.Copy())
+			b.Check(err)
 			b.Cleanup(func() { _ = conn.Close(context.Background()) })
 			return conn, nil
 		}},
-		{"pgx tx", func(b *bench) (store.DB, func(bool) error) { return b.pgxTx(b.pool) }},
+		{"pgx tx", func(b *bench) (store.DB, func(bool) error) { return b.pgxTx(b.Pool) }},
 		{"pgx nested tx", func(b *bench) (store.DB, func(bool) error) {
-			outer := b.begin(pgx.TxOptions{})
-			inner, err := outer.Begin(b.ctx)
-			b.check(err)
+			outer := b.Begin(pgx.TxOptions{})
+			inner, err := outer.Begin(b.Ctx)
+			b.Check(err)
 			return inner, func(commit bool) error {
 				if commit {
-					if err := inner.Commit(b.ctx); err != nil {
+					if err := inner.Commit(b.Ctx); err != nil {
 						return err
 					}
-					return outer.Commit(b.ctx)
+					return outer.Commit(b.Ctx)
 				}
-				if err := inner.Rollback(b.ctx); err != nil {
+				if err := inner.Rollback(b.Ctx); err != nil {
 					return err
 				}
-				return outer.Commit(b.ctx) // what was done before the savepoint stays
+				return outer.Commit(b.Ctx) // what was done before the savepoint stays
 			}
 		}},
 		{"pgx simple protocol", func(b *bench) (store.DB, func(bool) error) {
-			return b.pgxTx(b.poolIn(pgx.QueryExecModeSimpleProtocol))
+			return b.pgxTx(b.PoolIn(pgx.QueryExecModeSimpleProtocol))
 		}},
 		{"pgx exec mode", func(b *bench) (store.DB, func(bool) error) {
-			return b.pgxTx(b.poolIn(pgx.QueryExecModeExec)) // as behind a pooler that keeps no prepared statements
+			return b.pgxTx(b.PoolIn(pgx.QueryExecModeExec)) // as behind a pooler that keeps no prepared statements
 		}},
 		{"sqlc for pgx", func(b *bench) (store.DB, func(bool) error) {
-			tx := b.begin(pgx.TxOptions{})
+			tx := b.Begin(pgx.TxOptions{})
 			queries := struct{ db sqlcPgx }{tx}
 			return queries.db, b.endPgx(tx)
 		}},
 		{
 			"database/sql over pgx, DB",
-			func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("pgx")), nil },
+			func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.OpenSQL("pgx")), nil },
 		},
 		{"database/sql over pgx, Conn", func(b *bench) (store.DB, func(bool) error) {
-			conn, err := b.openSQL("pgx").Conn(b.ctx)
-			b.check(err)
+			conn, err := b.OpenSQL("pgx").Conn(b.Ctx)
+			b.Check(err)
 			b.Cleanup(func() { _ = conn.Close() })
 			return store.SQL(conn), nil
 		}},
 		{"database/sql over pgx, Tx", func(b *bench) (store.DB, func(bool) error) { return b.sqlTx("pgx") }},
-		{"lib/pq, DB", func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.openSQL("postgres")), nil }},
+		{"lib/pq, DB", func(b *bench) (store.DB, func(bool) error) { return store.SQL(b.OpenSQL("postgres")), nil }},
 		{"lib/pq, Tx", func(b *bench) (store.DB, func(bool) error) { return b.sqlTx("postgres") }},
 		{"sqlc for database/sql", func(b *bench) (store.DB, func(bool) error) {
-			tx, err := b.openSQL("pgx").BeginTx(b.ctx, nil)
-			b.check(err)
+			tx, err := b.OpenSQL("pgx").BeginTx(b.Ctx, nil)
+			b.Check(err)
 			queries := struct{ db sqlcSQL }{tx}
 			return store.SQL(queries.db), b.endSQL(tx)
 		}},
@@ -102,8 +102,8 @@ func ways() []way {
 
 func (b *bench) pgxTx(pool *pgxpool.Pool) (store.DB, func(bool) error) {
 	b.Helper()
-	tx, err := pool.Begin(b.ctx)
-	b.check(err)
+	tx, err := pool.Begin(b.Ctx)
+	b.Check(err)
 	b.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx, b.endPgx(tx)
 }
@@ -111,16 +111,16 @@ func (b *bench) pgxTx(pool *pgxpool.Pool) (store.DB, func(bool) error) {
 func (b *bench) endPgx(tx pgx.Tx) func(bool) error {
 	return func(commit bool) error {
 		if commit {
-			return tx.Commit(b.ctx)
+			return tx.Commit(b.Ctx)
 		}
-		return tx.Rollback(b.ctx)
+		return tx.Rollback(b.Ctx)
 	}
 }
 
 func (b *bench) sqlTx(driver string) (store.DB, func(bool) error) {
 	b.Helper()
-	tx, err := b.openSQL(driver).BeginTx(b.ctx, nil)
-	b.check(err)
+	tx, err := b.OpenSQL(driver).BeginTx(b.Ctx, nil)
+	b.Check(err)
 	return store.SQL(tx), b.endSQL(tx)
 }
 
@@ -143,10 +143,10 @@ func TestEveryWayToTheDatabase(t *testing.T) {
 			db, end := way.open(b)
 			b.allVerbs(db, way.name)
 			if end != nil {
-				if b.get(way.name) != nil {
+				if b.Get(way.name) != nil {
 					b.Error("seen before the commit")
 				}
-				b.check(end(true))
+				b.Check(end(true))
 			}
 			b.checkAllVerbs(way.name)
 		})
@@ -162,10 +162,10 @@ func TestRollbackLeavesNothing(t *testing.T) {
 			continue
 		}
 		b.allVerbs(db, way.name)
-		b.check(end(false))
+		b.Check(end(false))
 	}
 	for _, table := range []string{"scheduled_tasks", "scheduled_task_changes", "scheduled_task_executions"} {
-		if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.`+table); left != 0 {
+		if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.`+table); left != 0 {
 			t.Errorf("%d rows in %s", left, table)
 		}
 	}
@@ -177,44 +177,44 @@ func (b *bench) allVerbs(db store.DB, id string) {
 	expect := func(outcome store.Outcome) func(store.Receipt, error) {
 		return func(receipt store.Receipt, err error) {
 			b.Helper()
-			b.check(err)
+			b.Check(err)
 			if receipt.Outcome != outcome || receipt.ID != id {
 				b.Errorf("got %+v instead of %s", receipt, outcome)
 			}
 		}
 	}
-	expect(store.Created)(b.tasks.Schedule(b.ctx, db, full(id)))
-	expect(store.Unchanged)(b.tasks.Schedule(b.ctx, db, full(id)))
-	expect(store.Rescheduled)(b.tasks.Reschedule(b.ctx, db, id, far(5)))
-	expect(store.Paused)(b.tasks.Pause(b.ctx, db, id))
-	expect(store.Queued)(b.tasks.Resume(b.ctx, db, id))
-	expect(store.Queued)(b.tasks.RunNow(b.ctx, db, id))
-	expect(store.Unchanged)(b.tasks.Retry(b.ctx, db, id))
-	expect(store.Cancelled)(b.tasks.Cancel(b.ctx, db, id))
-	expect(store.Deleted)(b.tasks.Delete(b.ctx, db, id))
-	expect(store.Absent)(b.tasks.Cancel(b.ctx, db, id))
-	expect(store.Created)(b.tasks.Schedule(b.ctx, db, full(id)))
+	expect(store.Created)(b.Tasks.Schedule(b.Ctx, db, full(id)))
+	expect(store.Unchanged)(b.Tasks.Schedule(b.Ctx, db, full(id)))
+	expect(store.Rescheduled)(b.Tasks.Reschedule(b.Ctx, db, id, far(5)))
+	expect(store.Paused)(b.Tasks.Pause(b.Ctx, db, id))
+	expect(store.Queued)(b.Tasks.Resume(b.Ctx, db, id))
+	expect(store.Queued)(b.Tasks.RunNow(b.Ctx, db, id))
+	expect(store.Unchanged)(b.Tasks.Retry(b.Ctx, db, id))
+	expect(store.Cancelled)(b.Tasks.Cancel(b.Ctx, db, id))
+	expect(store.Deleted)(b.Tasks.Delete(b.Ctx, db, id))
+	expect(store.Absent)(b.Tasks.Cancel(b.Ctx, db, id))
+	expect(store.Created)(b.Tasks.Schedule(b.Ctx, db, full(id)))
 
 	entity := "way:" + id
 	bulk := []store.Task{
 		{ID: id + " 1", Payload: payload(1), Entity: entity}, {ID: id + " 2", Payload: payload(2), Entity: entity},
 	}
-	receipts, err := b.tasks.ScheduleMany(b.ctx, db, bulk)
-	b.check(err)
+	receipts, err := b.Tasks.ScheduleMany(b.Ctx, db, bulk)
+	b.Check(err)
 	same(b, "many", outcomes(receipts), []string{id + " 1 created", id + " 2 created"})
-	receipts, err = b.tasks.Sync(b.ctx, db, entity, bulk[1])
-	b.check(err)
+	receipts, err = b.Tasks.Sync(b.Ctx, db, entity, bulk[1])
+	b.Check(err)
 	same(b, "sync", outcomes(receipts), []string{id + " 2 unchanged", id + " 1 cancelled"})
 
-	row, err := b.tasks.Get(b.ctx, db, id)
-	b.check(err)
+	row, err := b.Tasks.Get(b.Ctx, db, id)
+	b.Check(err)
 	if row.ID != id || *row.Expiration != time.Hour || row.Message != nil {
 		b.Errorf("got %s", pretty(row))
 	}
-	rows, err := b.inspector.List(b.ctx, db, inspect.Filter{Entity: entity})
-	b.check(err)
-	history, err := b.tasks.History(b.ctx, db, id)
-	b.check(err)
+	rows, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Entity: entity})
+	b.Check(err)
+	history, err := b.Tasks.History(b.Ctx, db, id)
+	b.Check(err)
 	if len(rows) != 2 || len(history.Changes) != 8 {
 		b.Errorf("%d tasks listed, %d change lines", len(rows), len(history.Changes))
 	}
@@ -222,7 +222,7 @@ func (b *bench) allVerbs(db store.DB, id string) {
 
 func (b *bench) checkAllVerbs(id string) {
 	b.Helper()
-	same(b, "lines", b.lines(id), []string{
+	same(b, "lines", b.Lines(id), []string{
 		"schedule created " + service, "reschedule rescheduled " + service, "pause paused " + service,
 		"resume queued " + service, "run_now queued " + service, "cancel cancelled " + service,
 		"delete deleted " + service, "schedule created " + service,
@@ -233,21 +233,21 @@ func (b *bench) checkAllVerbs(id string) {
 func TestGORM(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	db, err := gorm.Open(postgres.New(postgres.Config{Conn: b.openSQL("pgx")}), &gorm.Config{Logger: logger.Discard})
-	b.check(err)
-	b.check(db.Exec(`CREATE TABLE events (id text PRIMARY KEY)`).Error)
+	db, err := gorm.Open(postgres.New(postgres.Config{Conn: b.OpenSQL("pgx")}), &gorm.Config{Logger: logger.Discard})
+	b.Check(err)
+	b.Check(db.Exec(`CREATE TABLE events (id text PRIMARY KEY)`).Error)
 	act := func(id string, end error) error {
 		return db.Transaction(func(tx *gorm.DB) error {
-			b.check(tx.Exec(`INSERT INTO events VALUES (?)`, id).Error)
+			b.Check(tx.Exec(`INSERT INTO events VALUES (?)`, id).Error)
 			b.allVerbs(store.SQL(tx.Statement.ConnPool), id)
 			return end
 		})
 	}
-	b.check(act("committed", nil))
+	b.Check(act("committed", nil))
 	if err := act("rolled back", context.Canceled); err == nil {
 		t.Error("no error")
 	}
 	b.checkAllVerbs("committed")
 	same(b, "rolled back", b.state("rolled back"), state{})
-	same(b, "events", one[[]string](b, b.pool, `SELECT array_agg(id) FROM events`), []string{"committed"})
+	same(b, "events", one[[]string](b, b.Pool, `SELECT array_agg(id) FROM events`), []string{"committed"})
 }

@@ -14,7 +14,7 @@ import (
 // execution writes a line of the history of a task, as a settled claim leaves it, and returns its fence.
 func (b *bench) execution(id string) int64 {
 	b.Helper()
-	return one[int64](b, b.pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
+	return one[int64](b, b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
 		attempt, scheduled_at, finished_at, outcome, error)
 		VALUES (nextval('tasktable.task_numbers'), $1, 'TEST', 1, 1, now(), now(), 'RETRIED',
 			'no such user: ann@example.org') RETURNING fence`, id)
@@ -23,8 +23,8 @@ func (b *bench) execution(id string) int64 {
 // history counts the lines of a task.
 func (b *bench) history(id string) (changes, executions int) {
 	b.Helper()
-	history, err := b.tasks.History(b.ctx, b.pool, id)
-	b.check(err)
+	history, err := b.Tasks.History(b.Ctx, b.Pool, id)
+	b.Check(err)
 	return len(history.Changes), len(history.Executions)
 }
 
@@ -34,9 +34,9 @@ var erasers = map[string]struct {
 	erase func(*bench, string) (store.Erasure, error)
 }{
 	"entity": {func(t store.Task, who string) store.Task { t.Entity = who; return t },
-		func(b *bench, who string) (store.Erasure, error) { return b.tasks.EraseEntity(b.ctx, b.pool, who) }},
+		func(b *bench, who string) (store.Erasure, error) { return b.Tasks.EraseEntity(b.Ctx, b.Pool, who) }},
 	"tenant": {func(t store.Task, who string) store.Task { t.TenantID = who; return t },
-		func(b *bench, who string) (store.Erasure, error) { return b.tasks.EraseTenant(b.ctx, b.pool, who) }},
+		func(b *bench, who string) (store.Erasure, error) { return b.Tasks.EraseTenant(b.Ctx, b.Pool, who) }},
 }
 
 // eachEraser runs a test for both, on a database of its own.
@@ -51,7 +51,7 @@ func eachEraser(
 			test(b, func(id, who string) store.Task { return way.of(base(id), who) }, func(who string) store.Erasure {
 				b.Helper()
 				gone, err := way.erase(b, who)
-				b.check(err)
+				b.Check(err)
 				return gone
 			})
 		})
@@ -67,9 +67,9 @@ func TestEraseOfEachRow(t *testing.T) {
 		for _, kind := range rowKinds[1:] {
 			for _, who := range []string{"ann", "bob"} {
 				id := who + " " + kind
-				b.make(id, kind)
+				b.Make(id, kind)
 				task := of(id, who)
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3
 					WHERE id = $1`, id, task.Entity, task.TenantID)
 				b.execution(id)
 				if who == "bob" {
@@ -78,10 +78,10 @@ func TestEraseOfEachRow(t *testing.T) {
 			}
 		}
 		for _, kind := range recurringKinds[1:] {
-			b.makeRecurring("ann recurring "+kind, kind)
+			b.MakeRecurring("ann recurring "+kind, kind)
 			task := of("", "ann")
-			b.exec(
-				b.pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3 WHERE id = $1`,
+			b.Exec(
+				b.Pool, `UPDATE tasktable.scheduled_tasks SET entity = $2, tenant_id = $3 WHERE id = $1`,
 				"ann recurring "+kind, task.Entity, task.TenantID,
 			)
 			b.fork("ann recurring "+kind, "2100-01-01 08:00Z")
@@ -93,7 +93,7 @@ func TestEraseOfEachRow(t *testing.T) {
 		for _, id := range held {
 			before[id] = b.state(id)
 		}
-		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
+		changes = one[int64](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
 			WHERE task_id LIKE 'ann%' AND task_id <> ALL ($1)`, held)
 
 		tasks := int64(len(rowKinds) - 1 - len(held) + 3*(len(recurringKinds)-1))
@@ -107,7 +107,7 @@ func TestEraseOfEachRow(t *testing.T) {
 			}
 		}
 		for _, id := range held {
-			row, was := b.get(id), before[id].Row
+			row, was := b.Get(id), before[id].Row
 			changes, executions := b.history(id)
 			cancelled := 1
 			if was.Status == "CANCELLED" {
@@ -119,10 +119,10 @@ func TestEraseOfEachRow(t *testing.T) {
 			}
 		}
 		same(b, "while they run", erase("ann"), store.Erasure{Running: int64(len(held))})
-		changes = one[int64](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
+		changes = one[int64](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_task_changes
 			WHERE task_id LIKE 'ann%'`)
-		b.asEngine(func(tx pgx.Tx) {
-			b.exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL
+		b.AsEngine(func(tx pgx.Tx) {
+			b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = NULL, lease_expires_at = NULL
 				WHERE id LIKE 'ann%'`)
 		})
 		same(b, "when they have ended", erase("ann"), store.Erasure{
@@ -133,7 +133,7 @@ func TestEraseOfEachRow(t *testing.T) {
 			"scheduled_tasks WHERE id", "scheduled_task_changes WHERE task_id",
 			"scheduled_task_executions WHERE task_id",
 		} {
-			if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.`+table+` LIKE 'ann%'`); left != 0 {
+			if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.`+table+` LIKE 'ann%'`); left != 0 {
 				b.Errorf("%d left in %s", left, table)
 			}
 		}
@@ -145,39 +145,39 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 	t.Parallel()
 	eachEraser(t, func(b *bench, of func(id, who string) store.Task, erase func(who string) store.Erasure) {
 		edit := func(id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name": "Ann"}'
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name": "Ann"}'
 				WHERE id = $1`, id)
 			b.execution(id)
 		}
 		remove := func(id string) {
-			_, err := b.tasks.Delete(b.ctx, b.pool, id)
-			b.check(err)
+			_, err := b.Tasks.Delete(b.Ctx, b.Pool, id)
+			b.Check(err)
 		}
-		b.schedule(of("deleted", "ann"))
+		b.Schedule(of("deleted", "ann"))
 		edit("deleted")
 		remove("deleted")
 
-		b.schedule(of("passed on", "ann"))
+		b.Schedule(of("passed on", "ann"))
 		edit("passed on")
-		b.schedule(of("passed on", "bob"))
+		b.Schedule(of("passed on", "bob"))
 		edit("passed on")
 
-		b.schedule(of("passed on and deleted", "ann"))
-		b.schedule(of("passed on and deleted", "bob"))
+		b.Schedule(of("passed on and deleted", "ann"))
+		b.Schedule(of("passed on and deleted", "bob"))
 		edit("passed on and deleted")
 		remove("passed on and deleted")
 
-		b.schedule(of("anew", "ann"))
+		b.Schedule(of("anew", "ann"))
 		edit("anew")
 		remove("anew")
-		b.schedule(of("anew", "bob"))
+		b.Schedule(of("anew", "bob"))
 		edit("anew")
 
-		b.schedule(of("came to ann", "bob"))
+		b.Schedule(of("came to ann", "bob"))
 		edit("came to ann")
-		b.schedule(of("came to ann", "ann"))
+		b.Schedule(of("came to ann", "ann"))
 
-		b.schedule(of("bob's", "bob"))
+		b.Schedule(of("bob's", "bob"))
 		edit("bob's")
 		remove("bob's")
 
@@ -197,14 +197,14 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 			after.Changes, rows[i].Changes = nil, nil
 			same(b, id, after, rows[i])
 		}
-		left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes AS c
+		left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_task_changes AS c
 			WHERE c::text LIKE '%ann%' AND task_id <> 'came to ann'`)
 		if left != 0 {
 			b.Errorf("ann is in %d lines", left)
 		}
 		same(b, "once more", erase("ann"), store.Erasure{})
 		same(b, "bob too", erase("bob"), store.Erasure{Tasks: 2, Executions: 4, Changes: 8})
-		if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_task_changes`); left != 0 {
+		if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_task_changes`); left != 0 {
 			b.Errorf("%d lines are left", left)
 		}
 	})
@@ -214,26 +214,26 @@ func TestEraseOfWhatWasSomebodys(t *testing.T) {
 func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("one"))
-	b.schedule(base("two"))
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT set_config('tasktable_change.context', 'engine', true)`)
-	b.exec(tx, `UPDATE tasktable.scheduled_tasks
+	b.Schedule(base("one"))
+	b.Schedule(base("two"))
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT set_config('tasktable_change.context', 'engine', true)`)
+	b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 		SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
 		lease_expires_at = clock_timestamp() + interval '1 hour',
 		next_attempt_at = NULL, attempt = attempt + 1 WHERE id = 'one'`)
 	call := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) {
-		return b.tasks.EraseEntity(b.ctx, conn, "event:1")
+		return b.Tasks.EraseEntity(b.Ctx, conn, "event:1")
 	}).blocked()
-	b.check(tx.Commit(b.ctx))
+	b.Check(tx.Commit(b.Ctx))
 	gone, err := call.result()
 	if err != nil || gone != (store.Erasure{Tasks: 1, Changes: 1, Running: 1}) {
 		t.Errorf("%+v, %v", gone, err)
 	}
-	if row := b.get("one"); row == nil || row.Fence == nil || row.Status != store.StatusCancelled {
+	if row := b.Get("one"); row == nil || row.Fence == nil || row.Status != store.StatusCancelled {
 		t.Errorf("got %s", pretty(row))
 	}
-	again, err := b.tasks.EraseEntity(b.ctx, b.pool, "event:1")
+	again, err := b.Tasks.EraseEntity(b.Ctx, b.Pool, "event:1")
 	if err != nil || again != (store.Erasure{Running: 1}) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
@@ -245,7 +245,7 @@ func TestEraseOfATenantsAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, tenant := range []string{"ann", "bob"} {
-		one[string](b, b.pool, `WITH key AS (
+		one[string](b, b.Pool, `WITH key AS (
 				INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id)
 				VALUES ($1::text, 'tt_', sha256(convert_to($1::text, 'UTF8')), '{read}', 'api', $1::text)
 				RETURNING name
@@ -253,46 +253,46 @@ func TestEraseOfATenantsAnswers(t *testing.T) {
 			INSERT INTO tasktable.api_answers (caller, idempotency_key, request_hash, answer)
 			SELECT name, 'x', '', '{}' FROM key RETURNING caller`, tenant)
 	}
-	_, err := b.tasks.EraseTenant(b.ctx, b.pool, "ann")
-	b.check(err)
-	same(b, "whose answers are left", one[string](b, b.pool, `SELECT string_agg(caller, ' ') FROM tasktable.api_answers`), "bob")
+	_, err := b.Tasks.EraseTenant(b.Ctx, b.Pool, "ann")
+	b.Check(err)
+	same(b, "whose answers are left", one[string](b, b.Pool, `SELECT string_agg(caller, ' ') FROM tasktable.api_answers`), "bob")
 }
 
 func TestEraseIsPartOfItsTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("one"))
-	b.schedule(base("two"))
+	b.Schedule(base("one"))
+	b.Schedule(base("two"))
 	before := b.state("one")
-	tx := b.begin(pgx.TxOptions{})
-	gone, err := b.tasks.EraseEntity(b.ctx, tx, "event:1")
+	tx := b.Begin(pgx.TxOptions{})
+	gone, err := b.Tasks.EraseEntity(b.Ctx, tx, "event:1")
 	if err != nil || gone != (store.Erasure{Tasks: 2, Changes: 2}) {
 		t.Errorf("%+v, %v", gone, err)
 	}
-	b.check(tx.Rollback(b.ctx))
+	b.Check(tx.Rollback(b.Ctx))
 	same(b, "after a rollback", b.state("one"), before)
-	b.inTx(func(tx pgx.Tx) {
-		_, err := b.tasks.EraseEntity(b.ctx, tx, "event:1")
-		b.check(err)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('three', '{"type": "TEST"}')`)
-		b.exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'three'`)
-		_, err = tx.Exec(b.ctx, `SAVEPOINT s`)
-		b.check(err)
-		if _, err := tx.Exec(b.ctx, `DELETE FROM tasktable.scheduled_task_changes`); err == nil ||
+	b.InTx(func(tx pgx.Tx) {
+		_, err := b.Tasks.EraseEntity(b.Ctx, tx, "event:1")
+		b.Check(err)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('three', '{"type": "TEST"}')`)
+		b.Exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'three'`)
+		_, err = tx.Exec(b.Ctx, `SAVEPOINT s`)
+		b.Check(err)
+		if _, err := tx.Exec(b.Ctx, `DELETE FROM tasktable.scheduled_task_changes`); err == nil ||
 			!strings.Contains(err.Error(), "append-only") {
 			t.Errorf("history after an erasure: %v", err)
 		}
-		b.exec(tx, `ROLLBACK TO s`)
+		b.Exec(tx, `ROLLBACK TO s`)
 	})
-	same(b, "lines", b.lines("three"), []string{"sql created " + b.role(), "sql deleted " + b.role()})
+	same(b, "lines", b.Lines("three"), []string{"sql created " + b.Role(), "sql deleted " + b.Role()})
 }
 
 func TestEraseRefuses(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
 	for _, who := range []string{"", "a\x00", "a\nb", "\xff", strings.Repeat("x", 513)} {
-		_, entity := b.tasks.EraseEntity(b.ctx, noDB(b), who)
-		_, tenant := b.tasks.EraseTenant(b.ctx, noDB(b), who)
+		_, entity := b.Tasks.EraseEntity(b.Ctx, noDB(b), who)
+		_, tenant := b.Tasks.EraseTenant(b.Ctx, noDB(b), who)
 		if !errors.Is(entity, store.ErrInvalid) || !strings.Contains(entity.Error(), "entity must be") {
 			t.Errorf("entity %.10q: %v", who, entity)
 		}
@@ -303,14 +303,14 @@ func TestEraseRefuses(t *testing.T) {
 	b = newBench(t)
 	nobody := base("nobody's")
 	nobody.Entity, nobody.TenantID = "", ""
-	b.schedule(nobody)
+	b.Schedule(nobody)
 	for _, sql := range []string{
 		`SELECT tasktable.erase()`, `SELECT tasktable.erase(NULL, NULL)`, `SELECT tasktable.erase('event:1', 'acme')`,
 	} {
 		b.refused(sql, "erase needs one of entity and tenant_id")
 	}
-	same(b, "of nobody", one[string](b, b.pool, `SELECT tasktable.erase(tenant_id => 'nobody')::text`), "(0,0,0,0)")
-	if b.get("nobody's") == nil {
+	same(b, "of nobody", one[string](b, b.Pool, `SELECT tasktable.erase(tenant_id => 'nobody')::text`), "(0,0,0,0)")
+	if b.Get("nobody's") == nil {
 		t.Error("what is nobody's was erased")
 	}
 }

@@ -55,10 +55,10 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 		{"tenant", func(t *store.Task) { t.TenantID = "" }, `{"tenant_id": "acme"}`, `{"tenant_id": null}`},
 	} {
 		b.each(field.name, func(b *bench) {
-			first := b.schedule(full(field.name))
+			first := b.Schedule(full(field.name))
 			task := full(field.name)
 			field.change(&task)
-			second := b.schedule(task)
+			second := b.Schedule(task)
 			if second.Outcome != store.Rescheduled || second.Revision <= first.Revision {
 				b.Errorf("got %+v after %+v", second, first)
 			}
@@ -68,7 +68,7 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 			}
 			same(b, "old", b.recorded(changes[1].Old), b.recorded([]byte(field.old)))
 			same(b, "new", b.recorded(changes[1].New), b.recorded([]byte(field.new)))
-			if again := b.schedule(task); again.Outcome != store.Unchanged || again.Revision != second.Revision {
+			if again := b.Schedule(task); again.Outcome != store.Unchanged || again.Revision != second.Revision {
 				b.Errorf("scheduled the same again: %+v after %+v", again, second)
 			}
 		})
@@ -79,7 +79,7 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 func TestScheduleWrittenOtherwiseIsUnchanged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.schedule(full("one"))
+	first := b.Schedule(full("one"))
 	for name, change := range map[string]func(*store.Task){
 		"order and space":  func(t *store.Task) { t.Payload = store.JSON("{ \"n\" : 1,\n\"type\": \"TEST\" }") },
 		"a struct":         func(t *store.Task) { t.Payload = counted{N: 1} },
@@ -90,7 +90,7 @@ func TestScheduleWrittenOtherwiseIsUnchanged(t *testing.T) {
 	} {
 		task := full("one")
 		change(&task)
-		if receipt := b.schedule(task); receipt != (store.Receipt{
+		if receipt := b.Schedule(task); receipt != (store.Receipt{
 			ID: "one", Revision: first.Revision, Outcome: store.Unchanged,
 		}) {
 			t.Errorf("%s: %+v", name, receipt)
@@ -115,16 +115,16 @@ func (plain) TaskType() string { return "PLAIN" }
 func TestIDComesFromTheTaskOrThePayloadOrIsNew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if got := b.schedule(store.Task{Payload: counted{key: "42"}, At: far(0)}); got.ID != "task-TEST-42" ||
+	if got := b.Schedule(store.Task{Payload: counted{key: "42"}, At: far(0)}); got.ID != "task-TEST-42" ||
 		store.IDOf(counted{key: "42"}) != got.ID {
 		t.Errorf("id of a keyed payload: %s", got.ID)
 	}
-	if got := b.schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, At: far(0)}); got.ID != "mine" {
+	if got := b.Schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, At: far(0)}); got.ID != "mine" {
 		t.Errorf("id of the task: %s", got.ID)
 	}
-	first, second := b.schedule(store.Task{
+	first, second := b.Schedule(store.Task{
 		Payload: plain{}, At: far(0),
-	}), b.schedule(store.Task{Payload: plain{}, At: far(0)})
+	}), b.Schedule(store.Task{Payload: plain{}, At: far(0)})
 	if first.Outcome != store.Created || second.Outcome != store.Created || first.ID >= second.ID ||
 		store.IDOf(plain{}) != "" {
 		t.Errorf("a payload without a key: %+v, %+v", first, second)

@@ -14,7 +14,7 @@ import (
 func TestVerbsAndForeignKeysDoNotWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `CREATE TABLE public.parcels (task_id text REFERENCES tasktable.scheduled_tasks)`)
+	b.Exec(b.Pool, `CREATE TABLE public.parcels (task_id text REFERENCES tasktable.scheduled_tasks)`)
 	const refer = `INSERT INTO public.parcels VALUES ('a')`
 	for _, c := range []struct {
 		verb string
@@ -23,37 +23,37 @@ func TestVerbsAndForeignKeysDoNotWait(t *testing.T) {
 		{"schedule", func(db store.DB) error {
 			task := base("a")
 			task.Priority = 7
-			_, err := b.tasks.Schedule(b.ctx, db, task)
+			_, err := b.Tasks.Schedule(b.Ctx, db, task)
 			return err
 		}},
 		{"schedule many", func(db store.DB) error {
-			_, err := b.tasks.ScheduleMany(b.ctx, db, []store.Task{base("a"), base("b")})
+			_, err := b.Tasks.ScheduleMany(b.Ctx, db, []store.Task{base("a"), base("b")})
 			return err
 		}},
 		{"reschedule", func(db store.DB) error {
-			_, err := b.tasks.Reschedule(b.ctx, db, "a", time.Now().Add(time.Hour))
+			_, err := b.Tasks.Reschedule(b.Ctx, db, "a", time.Now().Add(time.Hour))
 			return err
 		}},
-		{"pause", func(db store.DB) error { _, err := b.tasks.Pause(b.ctx, db, "a"); return err }},
-		{"resume", func(db store.DB) error { _, err := b.tasks.Resume(b.ctx, db, "a"); return err }},
-		{"run now", func(db store.DB) error { _, err := b.tasks.RunNow(b.ctx, db, "a"); return err }},
-		{"cancel", func(db store.DB) error { _, err := b.tasks.Cancel(b.ctx, db, "a"); return err }},
+		{"pause", func(db store.DB) error { _, err := b.Tasks.Pause(b.Ctx, db, "a"); return err }},
+		{"resume", func(db store.DB) error { _, err := b.Tasks.Resume(b.Ctx, db, "a"); return err }},
+		{"run now", func(db store.DB) error { _, err := b.Tasks.RunNow(b.Ctx, db, "a"); return err }},
+		{"cancel", func(db store.DB) error { _, err := b.Tasks.Cancel(b.Ctx, db, "a"); return err }},
 	} {
-		b.schedule(base("a"))
+		b.Schedule(base("a"))
 		for order, first := range []bool{true, false} {
-			one, other := b.begin(pgx.TxOptions{}), b.begin(pgx.TxOptions{})
-			b.exec(one, `SET LOCAL lock_timeout = '5s'`)
-			b.exec(other, `SET LOCAL lock_timeout = '5s'`)
+			one, other := b.Begin(pgx.TxOptions{}), b.Begin(pgx.TxOptions{})
+			b.Exec(one, `SET LOCAL lock_timeout = '5s'`)
+			b.Exec(other, `SET LOCAL lock_timeout = '5s'`)
 			if first {
-				b.exec(one, refer)
+				b.Exec(one, refer)
 			}
 			if err := c.do(other); err != nil {
 				t.Errorf("%s, order %d: the verb: %v", c.verb, order, err)
-			} else if _, err := one.Exec(b.ctx, refer); err != nil {
+			} else if _, err := one.Exec(b.Ctx, refer); err != nil {
 				t.Errorf("%s, order %d: the row that refers to the task: %v", c.verb, order, err)
 			}
-			b.check(one.Rollback(b.ctx))
-			b.check(other.Commit(b.ctx))
+			b.Check(one.Rollback(b.Ctx))
+			b.Check(other.Commit(b.Ctx))
 		}
 	}
 }

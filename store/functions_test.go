@@ -42,7 +42,7 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 		"erase":           "entity text DEFAULT NULL::text, tenant_id text DEFAULT NULL::text",
 		"fork_occurrence": "parent text, fire timestamp with time zone, skip_reason text DEFAULT NULL::text, ",
 	} {
-		got := one[string](b, b.pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p
+		got := one[string](b, b.Pool, `SELECT pg_get_function_arguments(p.oid) FROM pg_proc AS p
 			WHERE p.proname = $1 AND p.pronamespace = 'tasktable'::regnamespace`, name)
 		optional, found := strings.CutPrefix(got, arguments)
 		if !found || optional != "" && strings.Count(optional, "DEFAULT") != 1+strings.Count(optional, ", ") {
@@ -61,8 +61,8 @@ type answer struct {
 // ask calls a function as psql does, with the simple protocol.
 func (b *bench) ask(sql string) answer {
 	b.Helper()
-	rows, err := b.pool.Query(b.ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	b.check(err)
+	rows, err := b.Pool.Query(b.Ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	b.Check(err)
 	got, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[answer])
 	if err != nil {
 		b.Fatalf("%s: %v", sql, err)
@@ -86,10 +86,10 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 				t.Errorf("%s: %s, want %s", sql, got.Outcome, want)
 			}
 		}
-		same(b, argument, one[string](b, b.pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time,
+		same(b, argument, one[string](b, b.Pool, `SELECT concat_ws(' ', queue, priority, expected_execution_time,
 			max_attempts)
 			FROM tasktable.scheduled_tasks WHERE id = $1`, argument), "default 0 00:05:00 10")
-		same(b, argument+"'s change", b.changes(argument)[0].Verb, "schedule")
+		same(b, argument+"'s change", b.Changes(argument)[0].Verb, "schedule")
 	}
 	for _, argument := range []string{
 		"queue", "priority", "expected_execution_time", "max_attempts", "time_zone", "overlap", "catch_up",
@@ -108,13 +108,13 @@ func TestANullArgumentOfScheduleIsItsDefault(t *testing.T) {
 		`SELECT * FROM tasktable.schedule_many($1, wake => NULL, verb => NULL)`,
 		`SELECT * FROM tasktable.sync('event:1', $1, wake => NULL)`,
 	} {
-		b.exec(
-			b.pool, call,
+		b.Exec(
+			b.Pool, call,
 			`[{"id": "of many", "payload": {"type": "TEST"}, "queue": null, "priority": null, "max_attempts": null,
 			"expected_execution_time": null, "overlap": null}]`,
 		)
 	}
-	if got := b.changes("of many")[0].Verb; got != "schedule" {
+	if got := b.Changes("of many")[0].Verb; got != "schedule" {
 		t.Errorf("the verb of schedule_many is %q", got)
 	}
 }
@@ -142,13 +142,13 @@ func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 		{`select * from tasktable.cancel('hello')`, "absent"},
 	} {
 		got := b.ask(call.sql)
-		row := b.get("hello")
+		row := b.Get("hello")
 		if got.ID != "hello" || got.Outcome != call.outcome || (got.Revision == nil) != (row == nil) ||
 			row != nil && *got.Revision != row.Revision {
 			t.Errorf("%s: %s", call.sql, pretty(got))
 		}
 	}
-	if got := one[string](b, b.pool, `select tasktable.cancel('nobody')::text`); got != "(nobody,,absent)" {
+	if got := one[string](b, b.Pool, `select tasktable.cancel('nobody')::text`); got != "(nobody,,absent)" {
 		t.Errorf("as a composite: %s", got)
 	}
 }
@@ -166,7 +166,7 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 			payload => '{"type":"LOG"}')`,
 	} {
 		receipt := b.ask(sql)
-		got := b.get(id)
+		got := b.Get(id)
 		at := far(0)
 		same(b, id, got, &store.Row{
 			ID: id, Payload: []byte(`{"type": "LOG"}`), Type: "LOG", Entity: &entity, TenantID: &tenant, Queue: "mail",
@@ -174,13 +174,13 @@ func TestScheduleInSQLStoresEachArgument(t *testing.T) {
 			MaxAttempts: 9, Revision: *receipt.Revision, AskedRevision: *receipt.Revision, NextAttemptAt: &at,
 			CreatedAt: got.CreatedAt, LastStatusUpdate: got.LastStatusUpdate,
 		})
-		same(b, "lines", b.lines(id), []string{"schedule created " + b.role()})
+		same(b, "lines", b.Lines(id), []string{"schedule created " + b.Role()})
 	}
 
-	from := b.now()
+	from := b.Now()
 	receipt := b.ask(`select * from tasktable.schedule('{"type":"LOG"}')`)
-	got := b.get(receipt.ID)
-	if got.ScheduledAt.Before(from) || got.ScheduledAt.After(b.now()) {
+	got := b.Get(receipt.ID)
+	if got.ScheduledAt.Before(from) || got.ScheduledAt.After(b.Now()) {
 		t.Errorf("scheduled without a time, at %v, for %v", from, got.ScheduledAt)
 	}
 	at := got.ScheduledAt
@@ -196,13 +196,13 @@ func TestIDsMadeInSQLAreUUIDsOfVersion7(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	syntax := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	ids := one[[]string](b, b.pool, `SELECT array_agg(tasktable.new_task_id()) FROM generate_series(1, 100)`)
+	ids := one[[]string](b, b.Pool, `SELECT array_agg(tasktable.new_task_id()) FROM generate_series(1, 100)`)
 	for _, id := range ids {
 		if !syntax.MatchString(id) {
 			t.Errorf("got %s", id)
 		}
 	}
-	seconds := one[float64](b, b.pool, `SELECT abs(extract(epoch
+	seconds := one[float64](b, b.Pool, `SELECT abs(extract(epoch
 		FROM clock_timestamp()) - ('x0000' || left(replace($1, '-', ''),
 		12))::bit(64)::bigint / 1000.0)::float8`, ids[0])
 	if seconds > 60 {
@@ -219,10 +219,10 @@ func TestBulkInSQL(t *testing.T) {
 		answer
 	}
 	ask := func(sql string) []string {
-		rows, err := b.pool.Query(b.ctx, sql, pgx.QueryExecModeSimpleProtocol)
-		b.check(err)
+		rows, err := b.Pool.Query(b.Ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		b.Check(err)
 		lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
-		b.check(err)
+		b.Check(err)
 		var found []string
 		for _, line := range lines {
 			found = append(found, pretty(line.Position)+" "+line.ID+" "+line.Outcome)
@@ -235,7 +235,7 @@ func TestBulkInSQL(t *testing.T) {
 		{"id": "a", "payload": {"type": "LOG"}, "entity": "event:1"}]') order by position`), []string{
 		"1 b created", "2 a created",
 	})
-	if row := b.get("a"); row.ScheduledAt.After(b.now()) || row.MaxAttempts != 10 ||
+	if row := b.Get("a"); row.ScheduledAt.After(b.Now()) || row.MaxAttempts != 10 ||
 		row.ExpectedExecutionTime != 5*time.Minute {
 		t.Errorf("got %s", pretty(row))
 	}

@@ -34,36 +34,36 @@ func mortal(id string) store.Task {
 func TestIfDeadIsContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(mortal("one"))
+	b.Schedule(mortal("one"))
 	again := mortal("one")
-	row := b.get("one")
+	row := b.Get("one")
 	read, err := store.TaskOf(*row)
-	b.check(err)
+	b.Check(err)
 	again.IfDead = read.IfDead
 	for name, task := range map[string]store.Task{"the same": mortal("one"), "as it was read": again} {
-		if got := b.schedule(task); got.Outcome != store.Unchanged {
+		if got := b.Schedule(task); got.Outcome != store.Unchanged {
 			t.Errorf("%s: %s", name, got.Outcome)
 		}
 	}
-	if got := b.schedule(store.Task{ID: "one", Payload: payload(1), Entity: "event:1", TenantID: "acme"}); got.Outcome !=
+	if got := b.Schedule(store.Task{ID: "one", Payload: payload(1), Entity: "event:1", TenantID: "acme"}); got.Outcome !=
 		store.Rescheduled {
 		t.Errorf("without them: %s", got.Outcome)
 	}
-	changes := b.changes("one")
+	changes := b.Changes("one")
 	var was struct {
 		IfDead json.RawMessage `json:"if_dead"`
 	}
-	b.check(json.Unmarshal(changes[len(changes)-1].Old, &was))
+	b.Check(json.Unmarshal(changes[len(changes)-1].Old, &was))
 	same(b, "old", string(was.IfDead), string(row.IfDead))
 
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type":"TEST"}', id => 'sql',
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type":"TEST"}', id => 'sql',
 		if_dead => '[{"payload": {"type": "TELL"}, "expiration": "2 days", "scheduled_at": "2100-01-01 01:00+01"}]')`)
 	for _, written := range []string{
 		`[{"payload": {"type": "TELL"}, "expiration": "48 hours", "scheduled_at": "2100-01-01 00:00Z", "priority": 0,
 			"queue": "default", "cron": null}]`,
-		one[string](b, b.pool, `SELECT if_dead::text FROM tasktable.scheduled_tasks WHERE id = 'sql'`),
+		one[string](b, b.Pool, `SELECT if_dead::text FROM tasktable.scheduled_tasks WHERE id = 'sql'`),
 	} {
-		same(b, written, one[string](b, b.pool, `SELECT (tasktable.schedule('{"type":"TEST"}', id => 'sql',
+		same(b, written, one[string](b, b.Pool, `SELECT (tasktable.schedule('{"type":"TEST"}', id => 'sql',
 			if_dead => $1::text::jsonb)).outcome`, written), "unchanged")
 	}
 }
@@ -73,24 +73,24 @@ func TestIfDeadIsContent(t *testing.T) {
 func TestDeathSchedules(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(mortal("one"))
+	b.Schedule(mortal("one"))
 	kill := func(id string) {
-		b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'boom' WHERE id = $1`, id)
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'boom' WHERE id = $1`, id)
 	}
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED' WHERE id = 'one'`)
-	if got := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); got != 1 {
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED' WHERE id = 'one'`)
+	if got := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); got != 1 {
 		t.Fatalf("%d tasks after a cancel", got)
 	}
-	b.schedule(mortal("one"))
+	b.Schedule(mortal("one"))
 	kill("one")
-	same(b, "message", *b.get("one").Message, "boom")
+	same(b, "message", *b.Get("one").Message, "boom")
 	for id, want := range map[string]string{
 		"task-REFUND-one": `{"type": "REFUND", "order": "one"} 2100-01-01T00:05:00Z mail order:1 acme -7 36:00:00 00:00:01.5` +
 			` 3 00:00:00.000001 01:30:00 by events-api of one, task one`,
 		"one/dead/2": fmt.Sprintf(`{"type": "TELL", "nothing": null} now default event:1 acme 0  00:05:00 %d   by events-api of one,`+
 			` task one`, store.DefaultMaxAttempts),
 	} {
-		same(b, id, one[string](b, b.pool, `SELECT concat_ws(' ', payload, CASE WHEN scheduled_at < now() THEN 'now' ELSE
+		same(b, id, one[string](b, b.Pool, `SELECT concat_ws(' ', payload, CASE WHEN scheduled_at < now() THEN 'now' ELSE
 			to_char(scheduled_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END, queue, entity, tenant_id, priority,
 			coalesce(expiration::text, ''), expected_execution_time, max_attempts, coalesce(jitter::text, ''),
 			coalesce(retention::text, ''), 'by', scheduled_by, 'of', spawned_by || ',', (SELECT c.changed_by
@@ -98,13 +98,13 @@ func TestDeathSchedules(t *testing.T) {
 			FROM tasktable.scheduled_tasks AS t WHERE id = $1`, id), want)
 	}
 
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id <> 'one'`)
-	_, err := b.tasks.Retry(b.ctx, b.pool, "one")
-	b.check(err)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id <> 'one'`)
+	_, err := b.Tasks.Retry(b.Ctx, b.Pool, "one")
+	b.Check(err)
 	kill("one")
-	same(b, "message", *b.get("one").Message, `boom; task "task-REFUND-one" of if_dead stays finished`)
-	same(b, "status", b.get("task-REFUND-one").Status, store.StatusCompleted)
-	same(b, "status", b.get("one/dead/2").Status, store.StatusQueued)
+	same(b, "message", *b.Get("one").Message, `boom; task "task-REFUND-one" of if_dead stays finished`)
+	same(b, "status", b.Get("task-REFUND-one").Status, store.StatusCompleted)
+	same(b, "status", b.Get("one/dead/2").Status, store.StatusQueued)
 }
 
 // What cannot be scheduled at the death is told in the message, and keeps neither the task from dying nor the others
@@ -143,19 +143,19 @@ func TestDeathStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.exec(b.pool, c.before)
-			before := b.get("child")
-			b.schedule(store.Task{ID: "one", Payload: payload(1), TenantID: "acme", IfDead: []store.Task{
+			b.Exec(b.Pool, c.before)
+			before := b.Get("child")
+			b.Schedule(store.Task{ID: "one", Payload: payload(1), TenantID: "acme", IfDead: []store.Task{
 				{ID: "child", Payload: payload(2)}, {ID: "other", Payload: payload(3)}}})
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', message = 'late' WHERE id = 'one'`)
-			row := b.get("one")
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'EXPIRED', message = 'late' WHERE id = 'one'`)
+			row := b.Get("one")
 			if row.Status != store.StatusExpired || !strings.HasPrefix(*row.Message, "late; "+c.want) {
 				t.Errorf("%s, message %q", row.Status, *row.Message)
 			}
-			if b.get("other") == nil {
+			if b.Get("other") == nil {
 				t.Error("the other task was not scheduled")
 			}
-			same(b, "the child", pretty(b.get("child")), pretty(before))
+			same(b, "the child", pretty(b.Get("child")), pretty(before))
 		})
 	}
 }
@@ -185,7 +185,7 @@ func TestIfDeadInvalid(t *testing.T) {
 			{Payload: store.JSON(`{"type":"TEST","a":"` + strings.Repeat("a", 100<<10) + `"}`)}},
 	} {
 		task := store.Task{ID: "one", Payload: payload(1), TenantID: "acme", IfDead: ifDead}
-		if _, err := b.tasks.Schedule(b.ctx, noDB(b), task); !errors.Is(err, store.ErrInvalid) ||
+		if _, err := b.Tasks.Schedule(b.Ctx, noDB(b), task); !errors.Is(err, store.ErrInvalid) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want one that says %s", err, want)
 		}
@@ -211,7 +211,7 @@ func TestIfDeadInvalid(t *testing.T) {
 		b.refused(`INSERT INTO tasktable.scheduled_tasks (id, payload, if_dead)
 			VALUES ('one', '{"type":"TEST"}', $1::text::jsonb)`, want, given)
 	}
-	if b.get("one") != nil {
+	if b.Get("one") != nil {
 		t.Error("the task is there")
 	}
 }
@@ -221,24 +221,24 @@ func TestIfDeadOfOccurrencesIsEncoded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	codec := secret(t, 1)
-	b.tasks = store.New(store.Config{Service: service, Codec: codec})
+	b.Tasks = store.New(store.Config{Service: service, Codec: codec})
 	task := mortal("one")
 	task.Recurrence = &store.Recurrence{Cron: "@daily"}
-	b.schedule(task)
-	if got := b.schedule(task); got.Outcome != store.Unchanged {
+	b.Schedule(task)
+	if got := b.Schedule(task); got.Outcome != store.Unchanged {
 		t.Errorf("the same: %s", got.Outcome)
 	}
-	row := b.get("one")
+	row := b.Get("one")
 	if strings.Contains(string(row.IfDead), "nothing") {
 		t.Errorf("if_dead in the clear: %s", row.IfDead)
 	}
-	occurrence := one[string](b, b.pool, `SELECT tasktable.fork_occurrence('one', '2026-11-23 12:00Z')`)
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = $1`, occurrence)
+	occurrence := one[string](b, b.Pool, `SELECT tasktable.fork_occurrence('one', '2026-11-23 12:00Z')`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = $1`, occurrence)
 	for id, want := range map[string]string{
 		"task-REFUND-one":      `{"order":"one","type":"REFUND"}`,
 		occurrence + "/dead/2": `{"nothing":null,"type":"TELL"}`,
 	} {
-		payload, err := b.tasks.Payload(b.ctx, *b.get(id))
+		payload, err := b.Tasks.Payload(b.Ctx, *b.Get(id))
 		if err != nil || string(payload) != want {
 			t.Errorf("%s: %s, %v", id, payload, err)
 		}

@@ -112,11 +112,11 @@ var badRecurringColumns = []badColumn{
 func TestBadValuesInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("plain", "QUEUED")
-	b.makeRecurring("recurring", "planned")
+	b.Make("plain", "QUEUED")
+	b.MakeRecurring("recurring", "planned")
 	plain, recurring := b.state("plain"), b.state("recurring")
 	t.Run("all", func(t *testing.T) {
-		all := benchOn(t, b.pool)
+		all := benchOn(t, b.Pool)
 		for i, bad := range badColumns {
 			all.each(fmt.Sprintf("%d %s", i, bad.column), func(b *bench) { b.refusesColumn(bad, "plain", "schedule") })
 		}
@@ -126,10 +126,10 @@ func TestBadValuesInSQL(t *testing.T) {
 			})
 		}
 	})
-	b = benchOn(t, b.pool) // its time begins anew: the subtests had theirs
+	b = benchOn(t, b.Pool) // its time begins anew: the subtests had theirs
 	same(b, "plain", b.state("plain"), plain)
 	same(b, "recurring", b.state("recurring"), recurring)
-	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); left != 2 {
+	if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); left != 2 {
 		t.Errorf("%d tasks instead of two", left)
 	}
 }
@@ -165,7 +165,7 @@ func (b *bench) refusesColumn(bad badColumn, id string, functions ...string) {
 func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
+	b.Make("one", "QUEUED")
 	before := b.state("one")
 	for sql, message := range map[string]string{
 		`SELECT tasktable.reschedule('one', NULL)`:       "at must be a time, not null",
@@ -193,22 +193,22 @@ func TestBadArgumentsOfTheSQLFunctions(t *testing.T) {
 func TestWhatOnlyTheDatabaseRefusesIsInvalidToo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(
-		b.pool, `ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "priority must not be 13" CHECK (priority <> 13)`,
+	b.Exec(
+		b.Pool, `ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "priority must not be 13" CHECK (priority <> 13)`,
 	)
 	unlucky := base("one")
 	unlucky.Priority = 13
 	for name, db := range map[string]store.DB{
-		"pgx": b.pool, "database/sql": store.SQL(b.openSQL("pgx")), "lib/pq": store.SQL(b.openSQL("postgres")),
+		"pgx": b.Pool, "database/sql": store.SQL(b.OpenSQL("pgx")), "lib/pq": store.SQL(b.OpenSQL("postgres")),
 	} {
-		_, err := b.tasks.Schedule(b.ctx, db, unlucky)
+		_, err := b.Tasks.Schedule(b.Ctx, db, unlucky)
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "priority must not be 13") ||
 			!strings.Contains(err.Error(), "schedule task one") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	var refused *pgconn.PgError
-	_, err := b.tasks.ScheduleMany(b.ctx, b.begin(pgx.TxOptions{}), []store.Task{base("good"), unlucky})
+	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Begin(pgx.TxOptions{}), []store.Task{base("good"), unlucky})
 	if !errors.As(err, &refused) || refused.Code != "23514" {
 		t.Errorf("the cause is lost: %v", err)
 	}

@@ -209,13 +209,13 @@ func TestBadTasksAreRefusedBeforeTheDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := benchOn(t, nil)
-			_, alone := b.tasks.Schedule(b.ctx, noDB(b), task)
-			_, many := b.tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{good, task})
+			_, alone := b.Tasks.Schedule(b.Ctx, noDB(b), task)
+			_, many := b.Tasks.ScheduleMany(b.Ctx, noDB(b), []store.Task{good, task})
 			_, fixed := task.Fixed()
 			calls := map[string]error{"Schedule": alone, "ScheduleMany": many, "Check": task.Check(), "Fixed": fixed}
 			if field != "entity" { // there it is another rule: the entity must be Sync's
 				task.Entity = ""
-				_, calls["Sync"] = b.tasks.Sync(b.ctx, noDB(b), "event:1", task)
+				_, calls["Sync"] = b.Tasks.Sync(b.Ctx, noDB(b), "event:1", task)
 			}
 			for call, err := range calls {
 				if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), field) ||
@@ -235,16 +235,16 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 	b := benchOn(t, nil)
 	db := noDB(b)
 	ids := map[string]func(id string) error{
-		"Reschedule": func(id string) error { _, err := b.tasks.Reschedule(b.ctx, db, id, far(0)); return err },
-		"Cancel":     func(id string) error { _, err := b.tasks.Cancel(b.ctx, db, id); return err },
-		"Pause":      func(id string) error { _, err := b.tasks.Pause(b.ctx, db, id); return err },
-		"Resume":     func(id string) error { _, err := b.tasks.Resume(b.ctx, db, id); return err },
-		"RunNow":     func(id string) error { _, err := b.tasks.RunNow(b.ctx, db, id); return err },
-		"Retry":      func(id string) error { _, err := b.tasks.Retry(b.ctx, db, id); return err },
-		"Archive":    func(id string) error { _, err := b.tasks.Archive(b.ctx, db, id, ""); return err },
-		"Delete":     func(id string) error { _, err := b.tasks.Delete(b.ctx, db, id); return err },
-		"Get":        func(id string) error { _, err := b.tasks.Get(b.ctx, db, id); return err },
-		"History":    func(id string) error { _, err := b.tasks.History(b.ctx, db, id); return err },
+		"Reschedule": func(id string) error { _, err := b.Tasks.Reschedule(b.Ctx, db, id, far(0)); return err },
+		"Cancel":     func(id string) error { _, err := b.Tasks.Cancel(b.Ctx, db, id); return err },
+		"Pause":      func(id string) error { _, err := b.Tasks.Pause(b.Ctx, db, id); return err },
+		"Resume":     func(id string) error { _, err := b.Tasks.Resume(b.Ctx, db, id); return err },
+		"RunNow":     func(id string) error { _, err := b.Tasks.RunNow(b.Ctx, db, id); return err },
+		"Retry":      func(id string) error { _, err := b.Tasks.Retry(b.Ctx, db, id); return err },
+		"Archive":    func(id string) error { _, err := b.Tasks.Archive(b.Ctx, db, id, ""); return err },
+		"Delete":     func(id string) error { _, err := b.Tasks.Delete(b.Ctx, db, id); return err },
+		"Get":        func(id string) error { _, err := b.Tasks.Get(b.Ctx, db, id); return err },
+		"History":    func(id string) error { _, err := b.Tasks.History(b.Ctx, db, id); return err },
 	}
 	for name, call := range ids {
 		for _, id := range []string{"", strings.Repeat("x", 513), "a\x00", "a\u009f", "\xff"} {
@@ -255,57 +255,57 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 	}
 	for what, call := range map[string]func() error{
 		"scheduled_at must be given": func() error {
-			_, err := b.tasks.Reschedule(b.ctx, db, "one", time.Time{})
+			_, err := b.Tasks.Reschedule(b.Ctx, db, "one", time.Time{})
 			return err
 		},
 		"scheduled_at must be in the years": func() error {
-			_, err := b.tasks.Reschedule(b.ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+			_, err := b.Tasks.Reschedule(b.Ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 			return err
 		},
 		"note must be UTF-8 without NUL": func() error {
-			_, err := b.tasks.Archive(b.ctx, db, "one", "a\x00b")
+			_, err := b.Tasks.Archive(b.Ctx, db, "one", "a\x00b")
 			return err
 		},
-		"entity must be 1 to 512":    func() error { _, err := b.tasks.Sync(b.ctx, db, ""); return err },
-		"entity must be at most 512": func() error { _, err := b.tasks.Sync(b.ctx, db, "\x01"); return err },
+		"entity must be 1 to 512":    func() error { _, err := b.Tasks.Sync(b.Ctx, db, ""); return err },
+		"entity must be at most 512": func() error { _, err := b.Tasks.Sync(b.Ctx, db, "\x01"); return err },
 		"limit must be": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: -1})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: -1})
 			return err
 		},
 		"limit must be between": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Limit: 10001})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: 10001})
 			return err
 		},
 		"status must be": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
 			return err
 		},
 		"tenant_id must be": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{TenantID: "\xff"})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{TenantID: "\xff"})
 			return err
 		},
 		"after must be at most": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
 			return err
 		},
 		"scheduled_from must be in the years": func() error {
-			_, err := b.inspector.List(b.ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
+			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
 			return err
 		},
 		"service must be": func() error {
-			_, err := store.New(store.Config{Service: "\n"}).Cancel(b.ctx, db, "one")
+			_, err := store.New(store.Config{Service: "\n"}).Cancel(b.Ctx, db, "one")
 			return err
 		},
 		"schema \"Bad\" must be 1 to 46 of a-z": func() error {
-			_, err := store.New(store.Config{Schema: "Bad"}).Get(b.ctx, db, "one")
+			_, err := store.New(store.Config{Schema: "Bad"}).Get(b.Ctx, db, "one")
 			return err
 		},
 		"schema \"a;b\" must be 1 to 46 of a-z": func() error {
-			_, err := store.New(store.Config{Schema: "a;b"}).Schedule(b.ctx, db, base("one"))
+			_, err := store.New(store.Config{Schema: "a;b"}).Schedule(b.Ctx, db, base("one"))
 			return err
 		},
 		"must be 1 to 46 of a-z, 0-9 and _, not starting": func() error {
-			_, err := inspect.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.ctx, db, inspect.Filter{})
+			_, err := inspect.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.Ctx, db, inspect.Filter{})
 			return err
 		},
 	} {
@@ -318,18 +318,18 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 func TestTheTransactionIsUsableAfterBadInput(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `CREATE TABLE mine AS SELECT 1`)
+	b.Make("one", "QUEUED")
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `CREATE TABLE mine AS SELECT 1`)
 	eachBad(func(name string, _, task store.Task, _, _ string) {
-		if _, err := b.tasks.Schedule(b.ctx, tx, task); err == nil {
+		if _, err := b.Tasks.Schedule(b.Ctx, tx, task); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	})
 	before := b.state("one")
-	_, err := b.tasks.Cancel(b.ctx, tx, "one")
-	b.check(err)
-	b.check(tx.Commit(b.ctx))
+	_, err := b.Tasks.Cancel(b.Ctx, tx, "one")
+	b.Check(err)
+	b.Check(tx.Commit(b.Ctx))
 	if after := b.state("one"); len(after.Changes) != len(before.Changes)+1 ||
 		after.Row.Status != store.StatusCancelled {
 		t.Errorf("got %s", pretty(after))
@@ -339,34 +339,34 @@ func TestTheTransactionIsUsableAfterBadInput(t *testing.T) {
 func TestClosedTransactionsAndOtherDeadEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	tx := b.begin(pgx.TxOptions{})
-	b.check(tx.Commit(b.ctx))
-	if _, err := b.tasks.Schedule(b.ctx, tx, base("one")); !errors.Is(err, pgx.ErrTxClosed) ||
+	tx := b.Begin(pgx.TxOptions{})
+	b.Check(tx.Commit(b.Ctx))
+	if _, err := b.Tasks.Schedule(b.Ctx, tx, base("one")); !errors.Is(err, pgx.ErrTxClosed) ||
 		errors.Is(err, store.ErrInvalid) {
 		t.Errorf("pgx: %v", err)
 	}
-	sqlTx, err := b.openSQL("pgx").BeginTx(b.ctx, nil)
-	b.check(err)
-	b.check(sqlTx.Commit())
-	if _, err := b.tasks.Cancel(b.ctx, store.SQL(sqlTx), "one"); !errors.Is(err, sql.ErrTxDone) {
+	sqlTx, err := b.OpenSQL("pgx").BeginTx(b.Ctx, nil)
+	b.Check(err)
+	b.Check(sqlTx.Commit())
+	if _, err := b.Tasks.Cancel(b.Ctx, store.SQL(sqlTx), "one"); !errors.Is(err, sql.ErrTxDone) {
 		t.Errorf("database/sql: %v", err)
 	}
-	failed := b.begin(pgx.TxOptions{})
-	_, _ = failed.Exec(b.ctx, `SELECT 1/0`)
-	if _, err := b.tasks.Schedule(b.ctx, failed, base("one")); err == nil || !strings.Contains(err.Error(), "25P02") {
+	failed := b.Begin(pgx.TxOptions{})
+	_, _ = failed.Exec(b.Ctx, `SELECT 1/0`)
+	if _, err := b.Tasks.Schedule(b.Ctx, failed, base("one")); err == nil || !strings.Contains(err.Error(), "25P02") {
 		t.Errorf("in a failed transaction: %v", err)
 	}
-	ended, cancel := context.WithCancel(b.ctx)
+	ended, cancel := context.WithCancel(b.Ctx)
 	cancel()
-	if _, err := b.tasks.Schedule(ended, b.pool, base("one")); !errors.Is(err, context.Canceled) {
+	if _, err := b.Tasks.Schedule(ended, b.Pool, base("one")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
 	elsewhere := store.New(store.Config{Schema: "elsewhere"})
-	if _, err := elsewhere.Schedule(b.ctx, b.pool, base("one")); err == nil ||
+	if _, err := elsewhere.Schedule(b.Ctx, b.Pool, base("one")); err == nil ||
 		!strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("in a schema that is not there: %v", err)
 	}
-	if b.get("one") != nil {
+	if b.Get("one") != nil {
 		t.Error("a task was made")
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (b *bench) scheduling(task store.Task) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Schedule": func(ctx context.Context) error {
-			_, err := b.tasks.Schedule(ctx, b.pool, task)
+			_, err := b.Tasks.Schedule(ctx, b.Pool, task)
 			return err
 		},
 		"ScheduleMany": func(ctx context.Context) error {
@@ -25,13 +25,13 @@ func (b *bench) scheduling(task store.Task) map[string]func(context.Context) err
 				tasks[i] = base(task.ID + string(rune('a'+i)))
 			}
 			tasks[3] = task
-			_, err := b.tasks.ScheduleMany(ctx, b.pool, tasks)
+			_, err := b.Tasks.ScheduleMany(ctx, b.Pool, tasks)
 			return err
 		},
 		"Sync": func(ctx context.Context) error {
 			synced := task // the ways run side by side
 			synced.Entity = ""
-			_, err := b.tasks.Sync(ctx, b.pool, "event:1", synced)
+			_, err := b.Tasks.Sync(ctx, b.Pool, "event:1", synced)
 			return err
 		},
 	}
@@ -41,7 +41,7 @@ func (b *bench) scheduling(task store.Task) map[string]func(context.Context) err
 func (b *bench) endsWith(task store.Task) {
 	for name, schedule := range b.scheduling(task) {
 		b.each(name, func(b *bench) {
-			ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+			ctx, cancel := context.WithTimeout(b.Ctx, 10*time.Second)
 			defer cancel()
 			err := schedule(ctx)
 			for _, part := range []string{
@@ -59,8 +59,8 @@ func (b *bench) endsWith(task store.Task) {
 func TestScheduleWhereATriggerLeavesTheInsertOut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `CREATE FUNCTION left_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
-	b.exec(b.pool, `CREATE TRIGGER left_out BEFORE INSERT ON tasktable.scheduled_tasks
+	b.Exec(b.Pool, `CREATE FUNCTION left_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$`)
+	b.Exec(b.Pool, `CREATE TRIGGER left_out BEFORE INSERT ON tasktable.scheduled_tasks
 		FOR EACH ROW WHEN (NEW.id = 'gone') EXECUTE FUNCTION left_out()`)
 	b.endsWith(store.Task{ID: "gone", Payload: payload(1), At: far(0)})
 }
@@ -70,24 +70,24 @@ func TestScheduleWhereAPolicyHidesTheRow(t *testing.T) {
 	t.Parallel()
 	role := storetest.Role(t)
 	b := newBench(t)
-	b.schedule(store.Task{ID: "theirs", Payload: payload(1), At: far(0), TenantID: "other"})
-	b.exec(
-		b.pool, `GRANT USAGE ON SCHEMA tasktable TO `+role+`; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO `+role+`;
+	b.Schedule(store.Task{ID: "theirs", Payload: payload(1), At: far(0), TenantID: "other"})
+	b.Exec(
+		b.Pool, `GRANT USAGE ON SCHEMA tasktable TO `+role+`; GRANT ALL ON ALL TABLES IN SCHEMA tasktable TO `+role+`;
 		GRANT ALL ON ALL SEQUENCES IN SCHEMA tasktable TO `+role+
 			`; ALTER TABLE tasktable.scheduled_tasks ENABLE ROW LEVEL SECURITY;
 		CREATE POLICY by_tenant ON tasktable.scheduled_tasks TO `+role+` USING (tenant_id = 'acme')`,
 	)
-	config := b.pool.Config()
+	config := b.Pool.Config()
 	config.ConnConfig.RuntimeParams["role"] = role
 	config.MinConns = 0
-	pool, err := pgxpool.NewWithConfig(b.ctx, config)
-	b.check(err)
+	pool, err := pgxpool.NewWithConfig(b.Ctx, config)
+	b.Check(err)
 	t.Cleanup(pool.Close)
 	before := b.state("theirs")
 	t.Run("all", func(t *testing.T) {
 		own := benchOn(t, pool)
 		own.endsWith(store.Task{ID: "theirs", Payload: payload(1), At: far(0), TenantID: "acme"})
 	})
-	b = benchOn(t, b.pool)
+	b = benchOn(t, b.Pool)
 	same(b, "the other tenant's task", b.state("theirs"), before)
 }

@@ -29,9 +29,9 @@ func TestAnOldSnapshotIsASerializationError(t *testing.T) {
 		for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 			b.each(race.name+", "+string(level), func(b *bench) {
 				id := race.name + string(level)
-				b.make(id, race.kind)
-				tx := b.begin(pgx.TxOptions{IsoLevel: level})
-				b.exec(tx, `SELECT count(*) FROM tasktable.scheduled_tasks`) // takes the snapshot
+				b.Make(id, race.kind)
+				tx := b.Begin(pgx.TxOptions{IsoLevel: level})
+				b.Exec(tx, `SELECT count(*) FROM tasktable.scheduled_tasks`) // takes the snapshot
 				b.do(race.other, id)
 				before := b.state(id)
 				task := base(id)
@@ -54,9 +54,9 @@ func TestVerbsInEveryIsolationLevel(t *testing.T) {
 	b := newBench(t)
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		b.each(string(level), func(b *bench) {
-			tx := b.begin(pgx.TxOptions{IsoLevel: level})
+			tx := b.Begin(pgx.TxOptions{IsoLevel: level})
 			b.allVerbs(tx, string(level))
-			b.check(tx.Commit(b.ctx))
+			b.Check(tx.Commit(b.Ctx))
 			b.checkAllVerbs(string(level))
 		})
 	}

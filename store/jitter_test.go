@@ -78,12 +78,12 @@ func TestDueOf(t *testing.T) {
 
 func (b *bench) inTxZone(zone string, do func(get func(string) bool)) {
 	b.Helper()
-	conn, err := b.pool.Acquire(b.ctx)
-	b.check(err)
+	conn, err := b.Pool.Acquire(b.Ctx)
+	b.Check(err)
 	defer conn.Release()
-	b.exec(conn, `SET TIME ZONE '`+zone+`'`)
+	b.Exec(conn, `SET TIME ZONE '`+zone+`'`)
 	do(func(sql string) bool { return one[bool](b, conn, sql) })
-	b.exec(conn, `RESET TIME ZONE`)
+	b.Exec(conn, `RESET TIME ZONE`)
 }
 
 // A one-off task is due its jitter late, at insert and at each edit; run now is now. What was asked for
@@ -98,13 +98,13 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 	}
 	verb := func(name string) func(*bench, string) {
 		return func(b *bench, id string) {
-			_, err := b.call(b.pool, name, id, task(id))
-			b.check(err)
+			_, err := b.call(b.Pool, name, id, task(id))
+			b.Check(err)
 		}
 	}
 	set := func(set string) func(*bench, string) {
 		return func(b *bench, id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -127,11 +127,11 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 			[]func(*bench, string){set(`status = 'FAILED'`), verb("re_other")}, far(5), 24 * time.Hour,
 		},
 		"scheduled without jitter": {
-			[]func(*bench, string){func(b *bench, id string) { b.schedule(base(id)) }}, far(0), 0,
+			[]func(*bench, string){func(b *bench, id string) { b.Schedule(base(id)) }}, far(0), 0,
 		},
 	} {
 		b.each(name, func(b *bench) {
-			b.schedule(task(name))
+			b.Schedule(task(name))
 			for _, step := range c.do {
 				step(b, name)
 			}
@@ -139,7 +139,7 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 			if c.jitter > 0 {
 				due = b.dueOf(name, c.at, c.jitter)
 			}
-			if row := b.get(name); !row.ScheduledAt.Equal(c.at) || !row.NextAttemptAt.Equal(due) {
+			if row := b.Get(name); !row.ScheduledAt.Equal(c.at) || !row.NextAttemptAt.Equal(due) {
 				b.Errorf(
 					"scheduled for %v, due at %v instead of %v", row.ScheduledAt.UTC(), row.NextAttemptAt.UTC(), due,
 				)
@@ -151,12 +151,12 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 		"run now, then another field": {verb("run_now"), set(`priority = 3`)},
 	} {
 		b.each(name, func(b *bench) {
-			b.schedule(task(name))
-			from := b.now()
+			b.Schedule(task(name))
+			from := b.Now()
 			for _, step := range steps {
 				step(b, name)
 			}
-			if row := b.get(name); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) ||
+			if row := b.Get(name); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.Now()) ||
 				!row.ScheduledAt.Equal(far(0)) {
 				b.Errorf("due at %v", row.NextAttemptAt)
 			}
@@ -170,15 +170,15 @@ func TestJitterOfOccurrences(t *testing.T) {
 	b := newBench(t)
 	task := recurs("one")
 	task.Jitter = time.Hour
-	from := b.now()
-	b.schedule(task)
-	if row := b.get("one"); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) {
+	from := b.Now()
+	b.Schedule(task)
+	if row := b.Get("one"); row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.Now()) {
 		t.Errorf("to be planned at %v", row.NextAttemptAt)
 	}
 	spans := map[time.Duration]bool{}
 	for day := range 20 {
 		at := far(day * 24 * 60)
-		row := b.get(b.fork("one", at.Format(time.RFC3339)))
+		row := b.Get(b.fork("one", at.Format(time.RFC3339)))
 		late := row.NextAttemptAt.Sub(at)
 		if late < 0 || late >= time.Hour || !row.NextAttemptAt.Equal(b.dueOf(row.ID, at, time.Hour)) {
 			t.Errorf("%s is late by %v", row.ID, late)

@@ -26,7 +26,7 @@ func TestAKindIsKept(t *testing.T) {
 				}
 				first.Replace = true // the second round begins with what the first has left
 				_, err := way.call(b, first)
-				b.check(err)
+				b.Check(err)
 				before := b.state(way.name)
 				if way.name == "SQL" {
 					then.Replace = false
@@ -38,7 +38,7 @@ func TestAKindIsKept(t *testing.T) {
 				same(b, "refused", b.state(way.name), before)
 				then.Replace = true
 				receipt, err := way.call(b, then)
-				if err != nil || receipt.Outcome != store.Rescheduled || (b.get(way.name).Cron != nil) == recurring {
+				if err != nil || receipt.Outcome != store.Rescheduled || (b.Get(way.name).Cron != nil) == recurring {
 					b.Errorf("recurring %t, with Replace: %+v, %v", recurring, receipt, err)
 				}
 			}

@@ -15,25 +15,25 @@ import (
 func TestScheduleManyAnswersInTheOrderGiven(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("b", "QUEUED")
-	b.make("c", "COMPLETED")
-	b.make("d", "held CANCELLED")
+	b.Make("b", "QUEUED")
+	b.Make("c", "COMPLETED")
+	b.Make("d", "held CANCELLED")
 	moved := base("b")
 	moved.At = far(5)
 	tasks := []store.Task{base("z"), base("d"), moved, base("c"), base("a"), base("z")}
-	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, tasks)
-	b.check(err)
+	receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
+	b.Check(err)
 	same(b, "receipts", outcomes(receipts), []string{
 		"z created", "d rearmed", "b rescheduled", "c finished", "a created", "z unchanged",
 	})
 	for _, receipt := range receipts {
-		if row := b.get(receipt.ID); row.Revision != receipt.Revision {
+		if row := b.Get(receipt.ID); row.Revision != receipt.Revision {
 			t.Errorf("%s: revision %d, the row says %d", receipt.ID, receipt.Revision, row.Revision)
 		}
 	}
-	same(b, "lines", b.lines("a"), []string{"schedule created " + service})
+	same(b, "lines", b.Lines("a"), []string{"schedule created " + service})
 
-	receipts, err = b.tasks.ScheduleMany(b.ctx, b.pool, nil)
+	receipts, err = b.Tasks.ScheduleMany(b.Ctx, b.Pool, nil)
 	if err != nil || len(receipts) != 0 {
 		t.Errorf("of none: %v, %v", receipts, err)
 	}
@@ -44,10 +44,10 @@ func TestOfTwoWithOneIDTheLaterWins(t *testing.T) {
 	b := newBench(t)
 	first, second, third := base("one"), base("one"), base("one")
 	second.Payload, third.Payload = payload(2), payload(3)
-	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{first, second, third})
-	b.check(err)
+	receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{first, second, third})
+	b.Check(err)
 	same(b, "receipts", outcomes(receipts), []string{"one created", "one rescheduled", "one rescheduled"})
-	if row := b.get("one"); string(row.Payload) != `{"n": 3, "type": "TEST"}` || row.Revision != receipts[2].Revision {
+	if row := b.Get("one"); string(row.Payload) != `{"n": 3, "type": "TEST"}` || row.Revision != receipts[2].Revision {
 		t.Errorf("got %s in revision %d", row.Payload, row.Revision)
 	}
 }
@@ -56,10 +56,10 @@ func TestOfTwoWithOneIDTheLaterWins(t *testing.T) {
 func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	alone := b.schedule(full("alone"))
-	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{full("among"), {ID: "zero", Payload: payload(1)}})
-	b.check(err)
-	single, bulk := b.get(alone.ID), b.get("among")
+	alone := b.Schedule(full("alone"))
+	receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{full("among"), {ID: "zero", Payload: payload(1)}})
+	b.Check(err)
+	single, bulk := b.Get(alone.ID), b.Get("among")
 	for _, row := range []*store.Row{single, bulk} {
 		if row.AskedRevision != row.Revision {
 			b.Errorf("%s is of revision %d, with asked_revision %d", row.ID, row.Revision, row.AskedRevision)
@@ -68,15 +68,15 @@ func TestScheduleManyStoresWhatScheduleDoes(t *testing.T) {
 	bulk.ID, bulk.Revision, bulk.AskedRevision, bulk.CreatedAt, bulk.LastStatusUpdate = single.ID, single.Revision,
 		single.AskedRevision, single.CreatedAt, single.LastStatusUpdate
 	same(b, "row", bulk, single)
-	if row := b.get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.now()) ||
+	if row := b.Get("zero"); receipts[1].Outcome != store.Created || row.ScheduledAt.After(b.Now()) ||
 		row.Expiration != nil || row.Entity != nil {
 		t.Errorf("a task of defaults: %s", pretty(row))
 	}
 	keep := base("done")
-	b.make("done", "FAILED")
+	b.Make("done", "FAILED")
 	keep.At, keep.IfFinished = far(5), store.Keep
-	receipts, err = b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{keep})
-	b.check(err)
+	receipts, err = b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{keep})
+	b.Check(err)
 	same(b, "keep", outcomes(receipts), []string{"done finished"})
 }
 
@@ -94,30 +94,30 @@ func TestTriggersScheduleBesideScheduleMany(t *testing.T) {
 		t.Run(timing, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.exec(b.pool, `CREATE FUNCTION others() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			b.Exec(b.Pool, `CREATE FUNCTION others() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				EXECUTE `+quoted(others)+` USING NEW.id;
 				RETURN NEW;
 			END $$`)
-			b.exec(b.pool, `CREATE TRIGGER others `+timing+` INSERT ON tasktable.scheduled_tasks
+			b.Exec(b.Pool, `CREATE TRIGGER others `+timing+` INSERT ON tasktable.scheduled_tasks
 				FOR EACH ROW WHEN (NEW.id NOT LIKE 'one %') EXECUTE FUNCTION others()`)
 			var many []store.Task
 			for i := range most {
 				many = append(many, base(fmt.Sprint(i)))
 			}
-			receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, many)
-			b.check(err)
+			receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
+			b.Check(err)
 			for i, receipt := range receipts {
 				if receipt.Outcome != store.Created || receipt.ID != fmt.Sprint(i) {
 					t.Errorf("receipt %d: %+v", i, receipt)
 				}
 				for _, id := range []string{receipt.ID, "one " + receipt.ID} {
-					if got := b.lines(id); len(got) != 1 {
+					if got := b.Lines(id); len(got) != 1 {
 						t.Errorf("lines of changes of %s: %v", id, got)
 					}
 				}
 			}
-			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('later', '{"type": "TEST"}')`)
-			if got := b.lines("later"); len(got) != 1 {
+			b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('later', '{"type": "TEST"}')`)
+			if got := b.Lines("later"); len(got) != 1 {
 				t.Errorf("lines of changes of one scheduled later: %v", got)
 			}
 		})
@@ -129,8 +129,8 @@ func TestTriggersScheduleBesideScheduleMany(t *testing.T) {
 func TestAfterABulkCallThatFailed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `DO $$ BEGIN
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `DO $$ BEGIN
 			PERFORM tasktable.schedule_many(jsonb_agg(jsonb_build_object('id', n::text, 'payload',
 			'{"type": "TEST"}'::jsonb, 'priority', 85 + n)))
 			FROM generate_series(1, 30) AS n;
@@ -138,14 +138,14 @@ func TestAfterABulkCallThatFailed(t *testing.T) {
 		EXCEPTION WHEN check_violation THEN
 			PERFORM tasktable.schedule('{"type": "TEST"}', id => 'instead');
 		END $$`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('beside', '{"type": "TEST"}')`)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('beside', '{"type": "TEST"}')`)
 	})
 	for _, id := range []string{"instead", "beside"} {
-		if row, lines := b.get(id), b.lines(id); row == nil || row.NextAttemptAt == nil || len(lines) != 1 {
+		if row, lines := b.Get(id), b.Lines(id); row == nil || row.NextAttemptAt == nil || len(lines) != 1 {
 			t.Errorf("%s: %s with the lines %v", id, pretty(row), lines)
 		}
 	}
-	if b.get("1") != nil {
+	if b.Get("1") != nil {
 		t.Error("a task of the call that failed is there")
 	}
 }
@@ -164,53 +164,53 @@ func TestSyncMakesTheTasksOfAnEntityExactlyThese(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, kind := range rowKinds[1:] {
-		b.make(kind, kind)
+		b.Make(kind, kind)
 	}
-	b.make("kept", "QUEUED")
+	b.Make("kept", "QUEUED")
 	elsewhere := base("elsewhere")
 	elsewhere.Entity = "event:2"
-	b.schedule(elsewhere)
+	b.Schedule(elsewhere)
 	done := b.state("COMPLETED")
 	other := b.state("elsewhere")
 
-	receipts, err := b.tasks.Sync(b.ctx, b.pool, "event:1", of("new"), base("kept"), base("FAILED"))
-	b.check(err)
+	receipts, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", of("new"), base("kept"), base("FAILED"))
+	b.Check(err)
 	same(b, "receipts", outcomes(receipts), []string{
 		"new created", "kept unchanged", "FAILED finished",
 		"EXECUTING cancelled", "PAUSED cancelled", "QUEUED cancelled", "held PAUSED cancelled", "held QUEUED cancelled",
 	})
-	rows, err := b.inspector.List(b.ctx, b.pool, inspect.Filter{
+	rows, err := b.Inspector.List(b.Ctx, b.Pool, inspect.Filter{
 		Entity: "event:1", Statuses: []store.Status{store.StatusQueued},
 	})
-	b.check(err)
+	b.Check(err)
 	if len(rows) != 2 || rows[0].ID != "kept" || rows[1].ID != "new" {
 		t.Errorf("waiting now: %s", pretty(rows))
 	}
-	if row := b.get("EXECUTING"); row.Fence == nil {
+	if row := b.Get("EXECUTING"); row.Fence == nil {
 		t.Error("the hold of the running one is gone")
 	}
 	same(b, "a finished one", b.state("COMPLETED"), done)
 	same(b, "another entity's", b.state("elsewhere"), other)
-	same(b, "lines", b.lines("new"), []string{"sync created " + service})
+	same(b, "lines", b.Lines("new"), []string{"sync created " + service})
 
-	receipts, err = b.tasks.Sync(b.ctx, b.pool, "event:1", base("kept"), base("elsewhere"))
-	b.check(err)
+	receipts, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:1", base("kept"), base("elsewhere"))
+	b.Check(err)
 	same(b, "moved here", outcomes(receipts), []string{"kept unchanged", "elsewhere rescheduled", "new cancelled"})
-	receipts, err = b.tasks.Sync(b.ctx, b.pool, "event:1")
-	b.check(err)
+	receipts, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:1")
+	b.Check(err)
 	same(b, "none", outcomes(receipts), []string{"elsewhere cancelled", "kept cancelled"})
 }
 
 func TestSyncRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
+	b.Make("one", "QUEUED")
 	before := b.state("one")
 	foreign := base("two")
 	foreign.Entity = "event:2"
 	for name, call := range map[string]func() error{
-		"no entity":      func() error { _, err := b.tasks.Sync(b.ctx, b.pool, "", of("two")); return err },
-		"another's task": func() error { _, err := b.tasks.Sync(b.ctx, b.pool, "event:1", foreign); return err },
+		"no entity":      func() error { _, err := b.Tasks.Sync(b.Ctx, b.Pool, "", of("two")); return err },
+		"another's task": func() error { _, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", foreign); return err },
 	} {
 		if err := call(); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -229,7 +229,7 @@ func TestSyncRefuses(t *testing.T) {
 		b.refused(sql, message)
 	}
 	same(b, "task", b.state("one"), before)
-	if b.get("two") != nil {
+	if b.Get("two") != nil {
 		t.Error("a refused Sync left a task")
 	}
 }

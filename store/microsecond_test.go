@@ -24,26 +24,26 @@ func TestTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 			b.each(kind+" "+name, func(b *bench) {
 				id := kind + " " + name
 				task := store.Task{ID: id, Payload: payload(1), At: pair[0], Entity: id}
-				b.schedule(task)
+				b.Schedule(task)
 				if kind == "COMPLETED" {
 					b.finish(id)
 				}
 				before := b.state(id)
 				task.At = pair[1]
-				b.wantOutcome("Schedule", want, b.schedule(task))
-				many, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{task})
-				b.check(err)
+				b.wantOutcome("Schedule", want, b.Schedule(task))
+				many, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task})
+				b.Check(err)
 				b.wantOutcome("ScheduleMany", want, many[0])
-				synced, err := b.tasks.Sync(b.ctx, b.pool, id, task)
-				b.check(err)
+				synced, err := b.Tasks.Sync(b.Ctx, b.Pool, id, task)
+				b.Check(err)
 				b.wantOutcome("Sync", want, synced[0])
-				moved, err := b.tasks.Reschedule(b.ctx, b.pool, id, pair[1])
-				b.check(err)
+				moved, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, pair[1])
+				b.Check(err)
 				b.wantOutcome("Reschedule", want, moved)
 				report, err := b.reconcile(store.ReconcileConfig{Query: fmt.Sprintf(
 					`SELECT '%s' AS id, timestamptz '%s' AS scheduled_at,
 						jsonb '{"n": 1}' AS payload`, id, pair[1].Format(time.RFC3339Nano))})
-				b.check(err)
+				b.Check(err)
 				if drift := report.Ended.Count + report.WrongTime.Count; drift != 0 {
 					b.Errorf("Reconcile: %s", counts(report))
 				}
@@ -61,17 +61,17 @@ func TestTimesOfMoreThanAMicrosecondDiffer(t *testing.T) {
 		-2: store.Rearmed, -1: store.Finished, 1: store.Finished, 2: store.Rearmed,
 	} {
 		id := fmt.Sprint(micros)
-		b.schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
+		b.Schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
 		b.finish(id)
 		at := far(0).Add(time.Duration(micros) * time.Microsecond)
-		b.wantOutcome(id, want, b.schedule(store.Task{ID: id, Payload: payload(1), At: at}))
+		b.wantOutcome(id, want, b.Schedule(store.Task{ID: id, Payload: payload(1), At: at}))
 	}
-	b.schedule(store.Task{ID: "edited", Payload: payload(1), At: far(0)})
+	b.Schedule(store.Task{ID: "edited", Payload: payload(1), At: far(0)})
 	b.wantOutcome(
 		"edited", store.Rescheduled,
-		b.schedule(store.Task{ID: "edited", Payload: payload(2), At: far(0).Add(time.Microsecond)}),
+		b.Schedule(store.Task{ID: "edited", Payload: payload(2), At: far(0).Add(time.Microsecond)}),
 	)
-	if row := b.get("edited"); !row.ScheduledAt.Equal(far(0)) {
+	if row := b.Get("edited"); !row.ScheduledAt.Equal(far(0)) {
 		t.Errorf("an edit of the payload moved the task to %s", row.ScheduledAt)
 	}
 }
@@ -86,20 +86,20 @@ func TestOtherTimesLessThanAMicrosecondApartAreTheSame(t *testing.T) {
 			Recurrence: &store.Recurrence{Cron: "@daily", EndsAt: far(9).Add(nanos)},
 		}
 	}
-	b.schedule(daily(789))
-	b.wantOutcome("ends_at", store.Unchanged, b.schedule(daily(0)))
-	b.schedule(base("one"))
-	_, err := b.tasks.PauseUntil(b.ctx, b.pool, "one", far(9).Add(789))
-	b.check(err)
-	again, err := b.tasks.PauseUntil(b.ctx, b.pool, "one", far(9).Add(time.Microsecond))
-	b.check(err)
+	b.Schedule(daily(789))
+	b.wantOutcome("ends_at", store.Unchanged, b.Schedule(daily(0)))
+	b.Schedule(base("one"))
+	_, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(9).Add(789))
+	b.Check(err)
+	again, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(9).Add(time.Microsecond))
+	b.Check(err)
 	b.wantOutcome("paused_until", store.Unchanged, again)
 }
 
 // finish ends a task as the engine does.
 func (b *bench) finish(id string) {
 	b.Helper()
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`, id)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`, id)
 }
 
 func (b *bench) wantOutcome(doing string, want store.Outcome, got store.Receipt) {

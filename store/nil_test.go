@@ -56,10 +56,10 @@ func TestNilCodecs(t *testing.T) {
 	} {
 		config := store.Config{Codec: codec}
 		tasks := store.New(config)
-		_, scheduled := tasks.Schedule(b.ctx, noDB(b), base("one"))
-		_, many := tasks.ScheduleMany(b.ctx, noDB(b), []store.Task{base("one")})
-		_, payload := tasks.Payload(b.ctx, store.Row{Payload: []byte(`{"type":"TEST","$codec":"x","$data":""}`)})
-		_, listed := inspect.New(config).List(b.ctx, noDB(b), inspect.Filter{})
+		_, scheduled := tasks.Schedule(b.Ctx, noDB(b), base("one"))
+		_, many := tasks.ScheduleMany(b.Ctx, noDB(b), []store.Task{base("one")})
+		_, payload := tasks.Payload(b.Ctx, store.Row{Payload: []byte(`{"type":"TEST","$codec":"x","$data":""}`)})
+		_, listed := inspect.New(config).List(b.Ctx, noDB(b), inspect.Filter{})
 		for call, err := range map[string]error{
 			"Check": config.Check(), "Schedule": scheduled, "ScheduleMany": many, "Payload": payload,
 			"List": listed,

@@ -23,11 +23,11 @@ func TestSQLWithoutATimeMeansTheSameAsInGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			from := b.now()
+			from := b.Now()
 			if got := b.ask(sql); got.Outcome != "created" {
 				t.Errorf("a new one: %s", pretty(got))
 			}
-			if at := b.get("one").ScheduledAt; at.Before(from) || at.After(b.now()) {
+			if at := b.Get("one").ScheduledAt; at.Before(from) || at.After(b.Now()) {
 				t.Errorf("it is due at %s, not at once", at)
 			}
 			before := b.state("one")
@@ -45,13 +45,13 @@ func TestSQLWithoutATimeMeansTheSameAsInGo(t *testing.T) {
 	}
 	b.ask(`SELECT * FROM tasktable.schedule(` + body + `, '2100-01-01Z', 'two')`)
 	b.finish("two")
-	from := b.now()
+	from := b.Now()
 	if got := b.ask(
 		`SELECT * FROM tasktable.schedule(` + body + `, id => 'two', if_finished => 'rearm')`,
 	); got.Outcome != "rearmed" {
 		t.Errorf("rearm: %s", pretty(got))
 	}
-	if at := b.get("two").ScheduledAt; at.Before(from) || at.After(b.now()) {
+	if at := b.Get("two").ScheduledAt; at.Before(from) || at.After(b.Now()) {
 		t.Errorf("rearm: it is due at %s, not at once", at)
 	}
 }

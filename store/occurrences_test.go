@@ -13,11 +13,11 @@ import (
 // occurrences are the ids of a task's occurrences, by their time.
 func (b *bench) occurrences(parent string) []string {
 	b.Helper()
-	rows, err := b.pool.Query(b.ctx, `SELECT id::text FROM tasktable.scheduled_tasks WHERE parent_id = $1
+	rows, err := b.Pool.Query(b.Ctx, `SELECT id::text FROM tasktable.scheduled_tasks WHERE parent_id = $1
 		ORDER BY scheduled_at, id`, parent)
-	b.check(err)
+	b.Check(err)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	b.check(err)
+	b.Check(err)
 	return ids
 }
 
@@ -47,7 +47,7 @@ func occurrence(found *store.Row, id, parent string, at time.Time) store.Row {
 func (b *bench) dueOf(id string, at time.Time, jitter time.Duration) time.Time {
 	b.Helper()
 	return one[time.Time](
-		b, b.pool, `SELECT tasktable.due_of($1, $2::text::timestamptz, NULL, $3::text::interval)`, id,
+		b, b.Pool, `SELECT tasktable.due_of($1, $2::text::timestamptz, NULL, $3::text::interval)`, id,
 		at.Format(time.RFC3339Nano), clock(&jitter),
 	).UTC()
 }
@@ -56,7 +56,7 @@ func (b *bench) dueOf(id string, at time.Time, jitter time.Duration) time.Time {
 func TestForkCopiesTheContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(rich("one"))
+	b.Schedule(rich("one"))
 	parent := b.state("one")
 	for fire, id := range map[string]string{
 		"2100-01-01 09:00+01":         "one@2100-01-01T08:00:00Z",
@@ -65,7 +65,7 @@ func TestForkCopiesTheContent(t *testing.T) {
 		"0001-01-01 00:00Z":           "one@0001-01-01T00:00:00Z",
 		"9999-12-30 23:59:59.999999Z": "one@9999-12-30T23:59:59.999999Z",
 	} {
-		at := one[time.Time](b, b.pool, `SELECT $1::text::timestamptz`, fire).UTC()
+		at := one[time.Time](b, b.Pool, `SELECT $1::text::timestamptz`, fire).UTC()
 		if got := b.fork("one", fire); got != id {
 			t.Errorf("the occurrence of %s is %s", fire, got)
 		}
@@ -76,8 +76,8 @@ func TestForkCopiesTheContent(t *testing.T) {
 		}
 		b.checkWhole(state{}, got, &row, "fork", "created", "leader")
 
-		again := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one', $1::text::timestamptz)`, fire)
-		skipped := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one',
+		again := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence('one', $1::text::timestamptz)`, fire)
+		skipped := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence('one',
 			$1::text::timestamptz, 'late')`, fire)
 		if again != nil || skipped != nil {
 			t.Errorf("twice: %v, %v", text(again), text(skipped))
@@ -90,17 +90,17 @@ func TestForkCopiesTheContent(t *testing.T) {
 func TestForkOfWhatDoesNotRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(rich("one"))
-	from := b.now()
+	b.Schedule(rich("one"))
+	from := b.Now()
 	id := b.fork("one", "2100-01-01 08:00Z", "an earlier one has not ended")
 	got := b.state(id)
 	row := occurrence(got.Row, id, "one", far(8*60))
 	row.Status, row.Message, row.FinishedAt = "SKIPPED", pointerTo("an earlier one has not ended"), got.Row.FinishedAt
-	if row.FinishedAt == nil || row.FinishedAt.Before(from) || row.FinishedAt.After(b.now()) {
+	if row.FinishedAt == nil || row.FinishedAt.Before(from) || row.FinishedAt.After(b.Now()) {
 		t.Errorf("finished_at %v", row.FinishedAt)
 	}
 	b.checkWhole(state{}, got, &row, "fork", "created", "leader")
-	if again := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence('one', '2100-01-01 08:00Z')`); again != nil {
+	if again := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence('one', '2100-01-01 08:00Z')`); again != nil {
 		t.Errorf("what was skipped is forked: %s", *again)
 	}
 }
@@ -110,7 +110,7 @@ func TestForkOfEachRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
-		b.makeRecurring(kind, kind)
+		b.MakeRecurring(kind, kind)
 		before := b.state(kind)
 		if got := b.fork(kind, "2100-01-01 08:00Z"); got != kind+"@2100-01-01T08:00:00Z" {
 			t.Errorf("%s: %s", kind, got)
@@ -118,12 +118,12 @@ func TestForkOfEachRow(t *testing.T) {
 		same(b, kind, b.state(kind), before)
 	}
 	for _, kind := range rowKinds {
-		b.make("plain "+kind, kind)
-		if got := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, now())`, "plain "+kind); got != nil {
+		b.Make("plain "+kind, kind)
+		if got := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence($1, now())`, "plain "+kind); got != nil {
 			t.Errorf("a plain %s: %s", kind, *got)
 		}
 	}
-	if left := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks
+	if left := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks
 		WHERE parent_id LIKE 'plain%'`); left != 0 {
 		t.Errorf("%d occurrences of plain tasks", left)
 	}
@@ -136,24 +136,24 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
 		b.each(kind, func(b *bench) {
-			b.makeRecurring(kind, kind)
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET jitter = '24 hours' WHERE id = $1`, kind)
-			before, from := b.state(kind), b.now()
+			b.MakeRecurring(kind, kind)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET jitter = '24 hours' WHERE id = $1`, kind)
+			before, from := b.state(kind), b.Now()
 			for range 2 {
-				receipt, err := b.tasks.RunNow(b.ctx, b.pool, kind)
-				b.check(err)
+				receipt, err := b.Tasks.RunNow(b.Ctx, b.Pool, kind)
+				b.Check(err)
 				same(b, "receipt", receipt, store.Receipt{
 					ID: kind, Revision: before.Row.Revision, Outcome: store.Queued,
 				})
 			}
-			until := b.now()
+			until := b.Now()
 			same(b, "the recurring task", b.state(kind), before)
 			ids := b.occurrences(kind)
 			if len(ids) != 2 {
 				b.Fatalf("%d occurrences: %v", len(ids), ids)
 			}
 			for _, id := range ids {
-				row := b.get(id)
+				row := b.Get(id)
 				at := row.ScheduledAt.UTC()
 				if id != kind+"@"+at.Format("2006-01-02T15:04:05.000000Z") && id != kind+"@"+at.Format(time.RFC3339) {
 					b.Errorf("%s is of %v", id, at)
@@ -164,7 +164,7 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 					*row.Jitter != 24*time.Hour {
 					b.Errorf("asked from %v to %v: %s", from, until, pretty(row))
 				}
-				same(b, "lines", b.lines(id), []string{"fork created " + service})
+				same(b, "lines", b.Lines(id), []string{"fork created " + service})
 			}
 		})
 	}
@@ -175,27 +175,27 @@ func TestRunNowForksAnExtraOccurrence(t *testing.T) {
 func TestWhoForked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(recurs("one"))
+	b.Schedule(recurs("one"))
 	nobody := store.New(store.Config{})
-	role := b.role()
-	_, err := nobody.RunNow(b.ctx, b.pool, "one")
-	b.check(err)
-	b.exec(b.pool, `SELECT tasktable.run_now('one', 'ann')`)
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `SET LOCAL tasktable_change.by = 'bob'`)
-		b.exec(tx, `SELECT tasktable.run_now('one')`)
+	role := b.Role()
+	_, err := nobody.RunNow(b.Ctx, b.Pool, "one")
+	b.Check(err)
+	b.Exec(b.Pool, `SELECT tasktable.run_now('one', 'ann')`)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `SET LOCAL tasktable_change.by = 'bob'`)
+		b.Exec(tx, `SELECT tasktable.run_now('one')`)
 		// What follows is not the fork's.
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
 	})
-	b.asEngine(func(tx pgx.Tx) { b.exec(tx, `SELECT tasktable.fork_occurrence('one', clock_timestamp())`) })
+	b.AsEngine(func(tx pgx.Tx) { b.Exec(tx, `SELECT tasktable.fork_occurrence('one', clock_timestamp())`) })
 	var lines []string
 	for _, id := range b.occurrences("one") {
-		lines = append(lines, b.lines(id)...)
+		lines = append(lines, b.Lines(id)...)
 	}
 	same(b, "lines", lines, []string{
 		"fork created " + role, "fork created ann", "fork created bob", "fork created leader",
 	})
-	same(b, "of the task", b.lines("one"), []string{"schedule created " + service, "sql rescheduled bob"})
+	same(b, "of the task", b.Lines("one"), []string{"schedule created " + service, "sql rescheduled bob"})
 }
 
 // An occurrence that waits moves the recurring task's open_occurrences_from back to its time, so that an
@@ -206,13 +206,13 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 	early, late := far(8*60), far(10*60)
 	verb := func(name string) func(b *bench, id string) {
 		return func(b *bench, id string) {
-			_, err := b.call(b.pool, name, id, store.Task{})
-			b.check(err)
+			_, err := b.call(b.Pool, name, id, store.Task{})
+			b.Check(err)
 		}
 	}
 	set := func(set string) func(b *bench, id string) {
 		return func(b *bench, id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -224,8 +224,8 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		"run now":              {"COMPLETED", verb("run_now"), early},
 		"skipped, and run now": {"SKIPPED", verb("run_now"), early},
 		"moved, having ended": {"COMPLETED", func(b *bench, id string) {
-			_, err := b.tasks.Reschedule(b.ctx, b.pool, id, early.Add(time.Second))
-			b.check(err)
+			_, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, early.Add(time.Second))
+			b.Check(err)
 		}, early.Add(time.Second)},
 		"queued by hand":       {"CANCELLED", set(`status = 'QUEUED'`), early},
 		"paused by hand":       {"FAILED", set(`status = 'PAUSED'`), early},
@@ -234,23 +234,23 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		"moved by hand":        {"waits", set(`scheduled_at = '2100-01-01 08:30Z'`), far(8*60 + 30)},
 		"moved to later":       {"waits", set(`scheduled_at = '2100-01-01 12:00Z'`), late},
 		"another's": {"FAILED", func(b *bench, id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET parent_id = NULL, status = 'QUEUED' WHERE id = $1`, id)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET parent_id = NULL, status = 'QUEUED' WHERE id = $1`, id)
 		}, late},
 	} {
 		b.each(name, func(b *bench) {
-			b.makeRecurring(name, "planned")
+			b.MakeRecurring(name, "planned")
 			fire := "2100-01-01 08:00Z"
 			if c.status == "waits" {
 				fire = "2100-01-01 11:00Z"
 			}
 			id := b.fork(name, fire)
-			b.asEngine(func(tx pgx.Tx) {
+			b.AsEngine(func(tx pgx.Tx) {
 				if c.status != "waits" {
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks
+					b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 						SET status = $2, next_attempt_at = NULL, finished_at = clock_timestamp()
 						WHERE id = $1`, id, c.status)
 				}
-				b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
+				b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
 					WHERE id = $1`, name)
 			})
 			before := b.state(name)
@@ -264,14 +264,14 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		})
 	}
 	b.each("made for a time that has passed", func(b *bench) {
-		b.makeRecurring("made", "planned")
+		b.MakeRecurring("made", "planned")
 		for _, step := range []struct {
 			fire string
 			want time.Time
 		}{{"2100-01-01 12:00Z", late}, {"2100-01-01 08:00Z", early}, {"2100-01-01 09:00Z", early}} {
-			b.asEngine(func(tx pgx.Tx) {
+			b.AsEngine(func(tx pgx.Tx) {
 				if step.fire == "2100-01-01 12:00Z" {
-					b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
+					b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2100-01-01 10:00Z'
 						WHERE id = 'made'`)
 				}
 			})
@@ -291,23 +291,23 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 func TestRetriesOfAnOccurrenceDoNotWriteToItsTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.makeRecurring("one", "planned")
+	b.MakeRecurring("one", "planned")
 	id := b.fork("one", "1999-01-01 08:00Z")
-	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2000-01-01Z' WHERE id = 'one'`)
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET open_occurrences_from = '2000-01-01Z' WHERE id = 'one'`)
 	})
 	before := b.state("one")
-	b.asEngine(func(tx pgx.Tx) {
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
 			lease_expires_at = clock_timestamp() + interval '1 hour',
 			next_attempt_at = NULL, attempt = attempt + 1 WHERE id = $1`, id)
-		b.exec(tx, `UPDATE tasktable.scheduled_tasks
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = 'QUEUED', fence = NULL, lease_expires_at = NULL, next_attempt_at = clock_timestamp()
 			WHERE id = $1`, id)
 	})
 	same(b, "task", b.state("one"), before)
-	if row := b.get(id); row.Attempt != 1 || fmt.Sprint(row.Status) != "QUEUED" {
+	if row := b.Get(id); row.Attempt != 1 || fmt.Sprint(row.Status) != "QUEUED" {
 		t.Errorf("got %s", pretty(row))
 	}
 }

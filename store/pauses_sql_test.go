@@ -17,25 +17,25 @@ func TestPausesInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, call := range []struct{ sql, outcome, line string }{
-		{`SELECT tasktable.pause_scope('all')`, "paused", "all  -  " + b.role() + " -"},
-		{`SELECT tasktable.pause_scope('all')`, "unchanged", "all  -  " + b.role() + " -"},
+		{`SELECT tasktable.pause_scope('all')`, "paused", "all  -  " + b.Role() + " -"},
+		{`SELECT tasktable.pause_scope('all')`, "unchanged", "all  -  " + b.Role() + " -"},
 		{`SELECT tasktable.pause_scope('all', '', '2100-01-01Z', 'why', 'ann')`, "paused", "all  2100 why ann -"},
 		{`SELECT tasktable.resume_scope('all', by => 'bob')`, "queued", ""},
 		{`SELECT tasktable.resume_scope('all')`, "unchanged", ""},
 		{`SELECT tasktable.resume_scope('queue', 'nobody-paused')`, "unchanged", ""},
 		{
 			`SELECT tasktable.pause_scope('queue', 'mail', until => '2100-01-01Z')`, "paused",
-			"queue mail 2100  " + b.role() + " -",
+			"queue mail 2100  " + b.Role() + " -",
 		},
 		{
 			`SELECT tasktable.pause_scope('type', 'TEST', reason => 'why')`, "paused",
-			"type TEST - why " + b.role() + " -",
+			"type TEST - why " + b.Role() + " -",
 		},
 	} {
-		if got := one[string](b, b.pool, call.sql); got != call.outcome {
+		if got := one[string](b, b.Pool, call.sql); got != call.outcome {
 			t.Errorf("%s: %s", call.sql, got)
 		}
-		lines := one[*string](b, b.pool, `SELECT (SELECT concat(scope, ' ', name, ' ',
+		lines := one[*string](b, b.Pool, `SELECT (SELECT concat(scope, ' ', name, ' ',
 			coalesce(extract(year FROM ends_at AT TIME ZONE 'UTC')::text, '-'), ' ', reason, ' ', paused_by, ' ',
 			coalesce(resumed_by, '-')) FROM tasktable.pauses WHERE ends_at IS NULL OR ends_at > clock_timestamp()
 			ORDER BY number DESC LIMIT 1)`)
@@ -43,7 +43,7 @@ func TestPausesInSQL(t *testing.T) {
 			t.Errorf("%s: %q instead of %q", call.sql, got, call.line)
 		}
 	}
-	same(b, "resumed by", one[string](b, b.pool, `SELECT resumed_by FROM tasktable.pauses WHERE scope = 'all'`), "bob")
+	same(b, "resumed by", one[string](b, b.Pool, `SELECT resumed_by FROM tasktable.pauses WHERE scope = 'all'`), "bob")
 	lines := b.pauseLines()
 	for sql, message := range map[string]string{
 		`SELECT tasktable.pause_scope('everything')`: "scope must be all, queue or type",
@@ -77,13 +77,13 @@ func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 	b := benchOn(t, nil)
 	db, year10000 := noDB(b), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
 	scope := func(scope store.Scope, until time.Time, reason string) func() error {
-		return func() error { _, err := b.tasks.PauseScope(b.ctx, db, scope, until, reason); return err }
+		return func() error { _, err := b.Tasks.PauseScope(b.Ctx, db, scope, until, reason); return err }
 	}
 	resume := func(scope store.Scope) func() error {
-		return func() error { _, err := b.tasks.ResumeScope(b.ctx, db, scope); return err }
+		return func() error { _, err := b.Tasks.ResumeScope(b.Ctx, db, scope); return err }
 	}
 	task := func(id string, until time.Time) func() error {
-		return func() error { _, err := b.tasks.PauseUntil(b.ctx, db, id, until); return err }
+		return func() error { _, err := b.Tasks.PauseUntil(b.Ctx, db, id, until); return err }
 	}
 	for rule, calls := range map[string][]func() error{
 		"scope must be": {scope(store.Scope{}, far(0), ""), resume(store.Scope{})},
@@ -113,7 +113,7 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	for _, scope := range []store.Scope{store.Everything(), store.Queue("mail"), store.Type("TEST")} {
 		got := map[store.Outcome]int{}
 		for _, outcome := range race(b, func(int) (store.Outcome, error) {
-			return b.tasks.PauseScope(b.ctx, b.pool, scope, time.Time{}, "")
+			return b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, "")
 		}) {
 			got[outcome]++
 		}
@@ -125,7 +125,7 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	for _, scope := range []store.Scope{store.Everything(), store.Queue("mail"), store.Type("TEST")} {
 		got := map[store.Outcome]int{}
 		for _, outcome := range race(b, func(int) (store.Outcome, error) {
-			return b.tasks.ResumeScope(b.ctx, b.pool, scope)
+			return b.Tasks.ResumeScope(b.Ctx, b.Pool, scope)
 		}) {
 			got[outcome]++
 		}
@@ -133,18 +133,18 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 	}
 
 	// One that is not committed yet decides: nobody overtakes it.
-	tx := b.begin(pgx.TxOptions{})
-	_, err := b.tasks.PauseScope(b.ctx, tx, store.Queue("mail"), far(0), "first")
-	b.check(err)
+	tx := b.Begin(pgx.TxOptions{})
+	_, err := b.Tasks.PauseScope(b.Ctx, tx, store.Queue("mail"), far(0), "first")
+	b.Check(err)
 	second := start(b, func(conn *pgxpool.Conn) (store.Outcome, error) {
-		return b.tasks.PauseScope(b.ctx, conn, store.Queue("mail"), far(0), "first")
+		return b.Tasks.PauseScope(b.Ctx, conn, store.Queue("mail"), far(0), "first")
 	}).blocked()
 	// Another waits for nobody.
-	if got, err := b.tasks.PauseScope(b.ctx, b.pool, store.Queue("other"), far(0), "first"); err != nil ||
+	if got, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("other"), far(0), "first"); err != nil ||
 		got != store.Paused {
 		t.Errorf("another queue: %s, %v", got, err)
 	}
-	b.check(tx.Rollback(b.ctx))
+	b.Check(tx.Rollback(b.Ctx))
 	if got, err := second.result(); err != nil || got != store.Paused {
 		t.Errorf("after a rollback: %s, %v", got, err)
 	}

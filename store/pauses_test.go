@@ -71,11 +71,11 @@ type pauseLine struct {
 // pauseLines are all lines, also those that are over.
 func (b *bench) pauseLines() []pauseLine {
 	b.Helper()
-	rows, err := b.pool.Query(b.ctx, `SELECT scope, name, paused_at, paused_by, ends_at, reason, resumed_by, number
+	rows, err := b.Pool.Query(b.Ctx, `SELECT scope, name, paused_at, paused_by, ends_at, reason, resumed_by, number
 		FROM tasktable.pauses ORDER BY number`)
-	b.check(err)
+	b.Check(err)
 	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[pauseLine])
-	b.check(err)
+	b.Check(err)
 	for i, line := range lines {
 		lines[i].Pause = utcPause(line.Pause)
 	}
@@ -93,8 +93,8 @@ func utcPause(pause store.Pause) store.Pause {
 // paused are the scopes that the store lists.
 func (b *bench) paused() []store.Pause {
 	b.Helper()
-	found, err := b.tasks.Pauses(b.ctx, b.pool)
-	b.check(err)
+	found, err := b.Tasks.Pauses(b.Ctx, b.Pool)
+	b.Check(err)
 	var pauses []store.Pause
 	for _, pause := range found {
 		pauses = append(pauses, utcPause(pause))
@@ -115,7 +115,7 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 			var over []pauseLine
 			pause := func(until time.Time, reason string, want store.Outcome) {
 				b.Helper()
-				got, err := b.tasks.PauseScope(b.ctx, b.pool, scope, until, reason)
+				got, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason)
 				line.EndsAt, line.Reason = orNone(until), orNone(reason)
 				lines := b.pauseLines()
 				if err != nil || got != want || len(lines) == 0 {
@@ -126,20 +126,20 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 			}
 			resume := func(want store.Outcome) {
 				b.Helper()
-				if got, err := b.tasks.ResumeScope(b.ctx, b.pool, scope); err != nil || got != want {
+				if got, err := b.Tasks.ResumeScope(b.Ctx, b.Pool, scope); err != nil || got != want {
 					b.Errorf("resume: %s, %v", got, err)
 				}
 				same(b, "listed", b.paused(), nil)
 			}
 			begin := func(until time.Time, reason string) {
 				b.Helper()
-				from := b.now()
-				_, err := b.tasks.PauseScope(b.ctx, b.pool, scope, until, reason)
-				b.check(err)
+				from := b.Now()
+				_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason)
+				b.Check(err)
 				lines := b.pauseLines()
 				last := lines[len(lines)-1]
 				if line.PausedAt, line.Number = last.PausedAt, last.Number; line.PausedAt.Before(from) ||
-					line.PausedAt.After(b.now()) {
+					line.PausedAt.After(b.Now()) {
 					b.Errorf("paused at %v", line.PausedAt)
 				}
 				pause(until, reason, store.Unchanged)
@@ -152,10 +152,10 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 			pause(far(1), "the mail server is down\nsince nine", store.Paused)
 			pause(time.Time{}, "", store.Paused)
 
-			from := b.now()
+			from := b.Now()
 			resume(store.Queued)
 			ended := b.pauseLines()[0]
-			if ended.EndsAt == nil || ended.EndsAt.Before(from) || ended.EndsAt.After(b.now()) {
+			if ended.EndsAt == nil || ended.EndsAt.Before(from) || ended.EndsAt.After(b.Now()) {
 				b.Errorf("ended at %v", ended.EndsAt)
 			}
 			line.EndsAt, line.ResumedBy = ended.EndsAt, pointerTo(service)
@@ -184,7 +184,7 @@ func TestPauseOfAScopeUntilATimeThatHasPassed(t *testing.T) {
 		lines int
 		holds bool
 	}{{past(0), 1, false}, {past(0), 2, false}, {far(0), 3, true}, {past(1), 3, false}, {time.Time{}, 4, true}} {
-		got, err := b.tasks.PauseScope(b.ctx, b.pool, store.Everything(), step.until, "")
+		got, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Everything(), step.until, "")
 		if err != nil || got != store.Paused || len(b.pauseLines()) != step.lines ||
 			(len(b.paused()) == 1) != step.holds {
 			t.Errorf("step %d: %s, %v: %s", i, got, err, pretty(b.pauseLines()))
@@ -201,13 +201,13 @@ func TestPausesBesideEachOther(t *testing.T) {
 		"default OTHER": {Payload: typed("OTHER")}, "mail OTHER": {Payload: typed("OTHER"), Queue: "mail"},
 	} {
 		task.ID, task.At = id, past(0)
-		b.schedule(task)
+		b.Schedule(task)
 	}
 	pause := func(scope store.Scope) func() error {
-		return func() error { _, err := b.tasks.PauseScope(b.ctx, b.pool, scope, time.Time{}, ""); return err }
+		return func() error { _, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, ""); return err }
 	}
 	resume := func(scope store.Scope) func() error {
-		return func() error { _, err := b.tasks.ResumeScope(b.ctx, b.pool, scope); return err }
+		return func() error { _, err := b.Tasks.ResumeScope(b.Ctx, b.Pool, scope); return err }
 	}
 	for i, step := range []struct {
 		do           func() error
@@ -233,19 +233,19 @@ func TestPausesBesideEachOther(t *testing.T) {
 		},
 		{resume(store.Everything()), "queue:other type:mail", ""},
 	} {
-		b.check(step.do())
+		b.Check(step.do())
 		var listed []string
 		for _, pause := range b.paused() {
 			listed = append(listed, pause.Scope+":"+pause.Name)
 		}
-		held := one[*string](b, b.pool, `SELECT string_agg(id, ', ' ORDER BY id COLLATE "C") FROM tasktable.late_tasks
+		held := one[*string](b, b.Pool, `SELECT string_agg(id, ', ' ORDER BY id COLLATE "C") FROM tasktable.late_tasks
 			WHERE is_paused`)
 		if got := strings.Join(listed, " "); got != step.listed ||
 			fmt.Sprint(orDefault(text(held), any(""))) != step.held {
 			t.Errorf("step %d: %s; held up: %v", i, got, text(held))
 		}
 	}
-	if waiting := one[int](b, b.pool, `SELECT count(*) FROM tasktable.late_tasks`); waiting != 4 {
+	if waiting := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.late_tasks`); waiting != 4 {
 		t.Errorf("%d tasks are late", waiting)
 	}
 }

@@ -21,14 +21,14 @@ func (raw) TaskType() string { return "TEST" }
 
 // storedSize is the length of what Postgres makes of a payload's text, or an error if it makes nothing of it.
 func (b *bench) storedSize(body string) (size int, err error) {
-	return size, b.pool.QueryRow(b.ctx, `SELECT octet_length(($1::text::jsonb)::text)`, body).Scan(&size)
+	return size, b.Pool.QueryRow(b.Ctx, `SELECT octet_length(($1::text::jsonb)::text)`, body).Scan(&size)
 }
 
 // storable asks the table's own rules.
 func (b *bench) storable(body string) error {
 	var size int
-	return b.pool.QueryRow(
-		b.ctx, `SELECT octet_length(($1::text::jsonb)::tasktable.task_payload::text)`, body,
+	return b.Pool.QueryRow(
+		b.Ctx, `SELECT octet_length(($1::text::jsonb)::tasktable.task_payload::text)`, body,
 	).Scan(&size)
 }
 
@@ -78,7 +78,7 @@ func encode(payload store.Payload) string {
 func (b *bench) checkLimit(payload raw, body string) {
 	b.Helper()
 	size, err := b.storedSize(body)
-	b.check(err)
+	b.Check(err)
 	if size > store.MaxPayloadBytes {
 		return
 	}
@@ -167,12 +167,12 @@ func TestPayloadAtTheLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	most := store.Task{ID: "alone", Payload: sized(store.MaxPayloadBytes), At: far(0)}
-	b.schedule(most)
+	b.Schedule(most)
 	most.ID = "among"
-	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{most, most})
-	b.check(err)
+	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{most, most})
+	b.Check(err)
 	for _, id := range []string{"alone", "among"} {
-		if row := b.get(id); len(row.Payload) != store.MaxPayloadBytes {
+		if row := b.Get(id); len(row.Payload) != store.MaxPayloadBytes {
 			t.Errorf("%s: %d bytes", id, len(row.Payload))
 		}
 	}
@@ -201,8 +201,8 @@ func TestTheTypeIsAddedOnce(t *testing.T) {
 		},
 		"a backslash before u0": {plain{Name: `\u0000`}, `{"Name": "\\u0000", "type": "PLAIN"}`},
 	} {
-		b.schedule(store.Task{ID: name, Payload: c.payload, At: far(0)})
-		if row := b.get(name); string(row.Payload) != c.want {
+		b.Schedule(store.Task{ID: name, Payload: c.payload, At: far(0)})
+		if row := b.Get(name); string(row.Payload) != c.want {
 			t.Errorf("%s: %s instead of %s", name, row.Payload, c.want)
 		}
 	}

@@ -33,8 +33,8 @@ func TestInsertByPlainSQL(t *testing.T) {
 			VALUES ($1, '{"type": "TEST", "n": 1}', -5, 7, 8, now(), '2020-01-01')`, func(*store.Row) {}},
 	} {
 		b.each(insert.name, func(b *bench) {
-			from := b.now()
-			b.exec(b.pool, insert.sql, insert.name)
+			from := b.Now()
+			b.Exec(b.Pool, insert.sql, insert.name)
 			got := b.state(insert.name)
 			if got.Row.CreatedAt.Before(from) || got.Row.ScheduledAt.Before(from) || got.Row.Revision < 1 {
 				b.Errorf("got %s", pretty(got.Row))
@@ -47,7 +47,7 @@ func TestInsertByPlainSQL(t *testing.T) {
 			}
 			insert.want(want)
 			line := store.Change{
-				Revision: want.Revision, TaskID: insert.name, Verb: "sql", Outcome: "created", ChangedBy: b.role(),
+				Revision: want.Revision, TaskID: insert.name, Verb: "sql", Outcome: "created", ChangedBy: b.Role(),
 				New: encoded(b, map[string]any{
 					"status": string(want.Status), "type": "TEST", "scheduled_at": instant(&want.ScheduledAt),
 				}),
@@ -83,12 +83,12 @@ func TestEditByPlainSQL(t *testing.T) {
 		for _, kind := range rowKinds[1:] {
 			b.each(column+"/"+kind, func(b *bench) {
 				id := column + " " + kind
-				b.make(id, kind)
+				b.Make(id, kind)
 				before := b.state(id)
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
 				after := b.state(id)
 				b.checkEdit(before, after)
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
 				again := b.state(id)
 				again.Version = after.Version // the row is rewritten by an UPDATE of the same, but that is all
 				same(b, "the same edit again", again, after)
@@ -142,7 +142,7 @@ func (b *bench) checkLine(before, after state, outcome string, was, is []byte) {
 	}
 	line := after.Changes[len(after.Changes)-1]
 	want := store.Change{
-		TaskID: line.TaskID, Verb: "sql", Outcome: outcome, ChangedAt: line.ChangedAt, ChangedBy: b.role(), Old: was,
+		TaskID: line.TaskID, Verb: "sql", Outcome: outcome, ChangedAt: line.ChangedAt, ChangedBy: b.Role(), Old: was,
 		New: is,
 	}
 	if want.Revision = revisionOf(after.Row); after.Row == nil || want.Revision == before.Row.Revision {
@@ -178,16 +178,16 @@ func TestStatusByPlainSQL(t *testing.T) {
 		for i, to := range []store.Status{"QUEUED", "PAUSED", "CANCELLED", "COMPLETED", "EXECUTING"} {
 			b.each(kind+"/"+string(to), func(b *bench) {
 				id := kind + " " + string(to)
-				b.make(id, kind)
+				b.Make(id, kind)
 				before := b.state(id)
 				if outcomes[i] == "!" {
 					b.refused(set, `status of task "`+id+`" cannot be set to EXECUTING: only a claim does that`, id, to)
 					same(b, "task", b.state(id), before)
 					return
 				}
-				from := b.now()
-				b.exec(b.pool, set, id, to)
-				until, after := b.now(), b.state(id)
+				from := b.Now()
+				b.Exec(b.Pool, set, id, to)
+				until, after := b.Now(), b.state(id)
 				if outcomes[i] == "-" {
 					before.Version = after.Version
 					same(b, "task", after, before)
@@ -235,22 +235,22 @@ func TestDeleteByPlainSQL(t *testing.T) {
 	const del = `DELETE FROM tasktable.scheduled_tasks WHERE id = $1`
 	for _, kind := range rowKinds[1:] {
 		b.each(kind, func(b *bench) {
-			b.make(kind, kind)
+			b.Make(kind, kind)
 			before := b.state(kind)
 			if before.Row.Fence != nil {
 				b.refused(del, `task "`+kind+`" is running and cannot be deleted`, kind)
 				same(b, "task", b.state(kind), before)
 				return
 			}
-			b.exec(b.pool, del, kind)
+			b.Exec(b.Pool, del, kind)
 			after := b.state(kind)
 			if after.Row != nil {
 				b.Error("it is still there")
 			}
 			b.checkLine(before, after, "deleted", encoded(b, content(before.Row)), nil)
-			b.inTx(func(tx pgx.Tx) { // a new task of the same id goes on in the same history
-				receipt, err := b.tasks.Schedule(b.ctx, tx, base(kind))
-				b.check(err)
+			b.InTx(func(tx pgx.Tx) { // a new task of the same id goes on in the same history
+				receipt, err := b.Tasks.Schedule(b.Ctx, tx, base(kind))
+				b.Check(err)
 				if last := after.Changes[len(after.Changes)-1].Revision; receipt.Outcome != store.Created ||
 					receipt.Revision <= last {
 					b.Errorf("got %+v after revision %d", receipt, last)
@@ -312,17 +312,17 @@ func TestTypeByPlainSQL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload)
+			b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload)
 				VALUES ('one', '{"type": "TEST", "n": 1}')`)
 			before := b.state("one")
 			if rule.refused != "" {
 				b.refused(rule.sql, rule.refused)
 				same(b, "refused", b.state("one"), before)
 			} else {
-				b.exec(b.pool, rule.sql)
+				b.Exec(b.Pool, rule.sql)
 			}
 			b.agrees("one", rule.kind)
-			if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
+			if n := one[int](b, b.Pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
 				t.Errorf("%d tasks", n)
 			}
 		})
@@ -332,7 +332,7 @@ func TestTypeByPlainSQL(t *testing.T) {
 // agrees wants a task's type to be that, in its own column and in its payload.
 func (b *bench) agrees(id, kind string) {
 	b.Helper()
-	if got := one[string](b, b.pool, `SELECT type || ' ' || (payload ->> 'type') FROM tasktable.scheduled_tasks
+	if got := one[string](b, b.Pool, `SELECT type || ' ' || (payload ->> 'type') FROM tasktable.scheduled_tasks
 		WHERE id = $1`, id); got != kind+" "+kind {
 		b.Errorf("%s: type and that of the payload are %q, want %q twice", id, got, kind)
 	}
@@ -343,12 +343,12 @@ func (b *bench) agrees(id, kind string) {
 func TestTypeWithATriggerOnThePayload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	b.exec(b.pool, `CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	b.Make("one", "QUEUED")
+	b.Exec(b.Pool, `CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		NEW.payload := NEW.payload || '{"type": "SPOILED"}';
 		RETURN NEW;
 	END $$`)
-	b.exec(b.pool, `CREATE TRIGGER zzzz_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+	b.Exec(b.Pool, `CREATE TRIGGER zzzz_spoil BEFORE INSERT OR UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 		EXECUTE FUNCTION spoil()`)
 	before := b.state("one")
 	for _, sql := range []string{
@@ -363,7 +363,7 @@ func TestTypeWithATriggerOnThePayload(t *testing.T) {
 		b.refused(sql, "must be what its payload says")
 	}
 	same(b, "task", b.state("one"), before)
-	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
+	if n := one[int](b, b.Pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 1 {
 		t.Errorf("%d tasks", n)
 	}
 }
@@ -372,14 +372,14 @@ func TestTypeWithATriggerOnThePayload(t *testing.T) {
 func TestTypeFollowsAnEarlierTrigger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `CREATE FUNCTION rename() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	b.Exec(b.Pool, `CREATE FUNCTION rename() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		NEW.payload := NEW.payload || '{"type": "RENAMED"}';
 		RETURN NEW;
 	END $$`)
-	b.exec(b.pool, `CREATE TRIGGER rename BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW
+	b.Exec(b.Pool, `CREATE TRIGGER rename BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks FOR EACH ROW
 		EXECUTE FUNCTION rename()`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST"}')`)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ('one', '{"type": "TEST"}')`)
 	b.agrees("one", "RENAMED")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 2}'`)
 	b.agrees("one", "RENAMED")
 }

@@ -17,17 +17,17 @@ import (
 func TestTwoPhaseCommit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if one[string](b, b.pool, `SELECT current_setting('max_prepared_transactions')`) == "0" {
+	if one[string](b, b.Pool, `SELECT current_setting('max_prepared_transactions')`) == "0" {
 		t.Skip("the server allows no prepared transactions")
 	}
-	b.make("held", "EXECUTING")
+	b.Make("held", "EXECUTING")
 	const refused = "cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY"
 	ask := func(sql string) func(pgx.Tx) error {
-		return func(tx pgx.Tx) error { _, err := tx.Exec(b.ctx, sql); return err }
+		return func(tx pgx.Tx) error { _, err := tx.Exec(b.Ctx, sql); return err }
 	}
 	through := func(config store.Config) func(pgx.Tx) error {
 		return func(tx pgx.Tx) error {
-			_, err := store.New(config).Schedule(b.ctx, tx, store.Task{ID: "go", Payload: payload(1)})
+			_, err := store.New(config).Schedule(b.Ctx, tx, store.Task{ID: "go", Payload: payload(1)})
 			return err
 		}
 	}
@@ -48,24 +48,24 @@ func TestTwoPhaseCommit(t *testing.T) {
 		{"of a running task, quietly", "held", refused,
 			ask(`SELECT tasktable.schedule('{"type":"TEST"}', now(), 'held', wake => false)`)},
 	} {
-		before := pretty(b.get(phase.id))
+		before := pretty(b.Get(phase.id))
 		name := fmt.Sprintf("'tasktable %d %d'", time.Now().UnixNano(), i) // all databases of a server share the names
-		b.Cleanup(func() { _, _ = b.pool.Exec(context.Background(), "ROLLBACK PREPARED "+name) })
-		tx := b.begin(pgx.TxOptions{})
+		b.Cleanup(func() { _, _ = b.Pool.Exec(context.Background(), "ROLLBACK PREPARED "+name) })
+		tx := b.Begin(pgx.TxOptions{})
 		if err := phase.do(tx); err != nil {
 			t.Fatalf("%s: %v", phase.name, err)
 		}
-		_, err := tx.Exec(b.ctx, "PREPARE TRANSACTION "+name)
+		_, err := tx.Exec(b.Ctx, "PREPARE TRANSACTION "+name)
 		if (err == nil) != (phase.refused == "") || err != nil && !strings.Contains(err.Error(), phase.refused) {
 			t.Fatalf("%s: PREPARE TRANSACTION says %v", phase.name, err)
 		}
-		b.check(tx.Rollback(b.ctx)) // gives the connection back; a prepared transaction is no longer the connection's
-		same(b, phase.name+", before the second phase", pretty(b.get(phase.id)), before)
+		b.Check(tx.Rollback(b.Ctx)) // gives the connection back; a prepared transaction is no longer the connection's
+		same(b, phase.name+", before the second phase", pretty(b.Get(phase.id)), before)
 		if err != nil {
 			continue
 		}
-		b.exec(b.pool, "COMMIT PREPARED "+name)
-		if row := b.get(phase.id); row == nil || row.Status != store.StatusQueued {
+		b.Exec(b.Pool, "COMMIT PREPARED "+name)
+		if row := b.Get(phase.id); row == nil || row.Status != store.StatusQueued {
 			t.Errorf("%s: after the second phase it is %s", phase.name, pretty(row))
 		}
 	}
@@ -76,8 +76,8 @@ func TestTwoPhaseCommit(t *testing.T) {
 func TestPayloadOfTheTypeJSON(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	conn, err := b.pool.Acquire(b.ctx)
-	b.check(err)
+	conn, err := b.Pool.Acquire(b.Ctx)
+	b.Check(err)
 	defer conn.Release()
 	for _, call := range []struct{ call, refused string }{
 		{`tasktable.schedule('{"type":"TEST"}')`, ""},
@@ -88,7 +88,7 @@ func TestPayloadOfTheTypeJSON(t *testing.T) {
 		{`tasktable.schedule_many('[]'::json)`, "function tasktable.schedule_many(json) does not exist"},
 		{`tasktable.schedule_many('[]'::json::jsonb)`, ""},
 	} {
-		_, err := conn.Exec(b.ctx, `SELECT `+call.call, pgx.QueryExecModeSimpleProtocol)
+		_, err := conn.Exec(b.Ctx, `SELECT `+call.call, pgx.QueryExecModeSimpleProtocol)
 		if (err == nil) != (call.refused == "") || err != nil && !strings.Contains(err.Error(), call.refused) {
 			t.Errorf("%s: %v", call.call, err)
 		}
@@ -96,13 +96,13 @@ func TestPayloadOfTheTypeJSON(t *testing.T) {
 	for _, kind := range []string{"json", "jsonb", "unknown"} {
 		for cast, fits := range map[string]bool{"": kind != "json", "::jsonb": true} {
 			sql := fmt.Sprintf(`PREPARE as_%s_%d (%[1]s) AS SELECT tasktable.schedule($1%[3]s)`, kind, len(cast), cast)
-			_, err := conn.Exec(b.ctx, sql)
+			_, err := conn.Exec(b.Ctx, sql)
 			if (err == nil) != fits {
 				t.Errorf("a parameter of the type %s, cast %q: %v", kind, cast, err)
 			}
 		}
 	}
 	// In an INSERT the cast is Postgres's own.
-	b.exec(conn, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+	b.Exec(conn, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
 		VALUES ('inserted', '{"type":"TEST"}'::json, now())`)
 }

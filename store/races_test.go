@@ -17,10 +17,10 @@ const racers = 32
 func crowd(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
-	config := b.pool.Config()
+	config := b.Pool.Config()
 	config.MaxConns, config.MinConns = racers, 0
-	pool, err := pgxpool.NewWithConfig(b.ctx, config)
-	b.check(err)
+	pool, err := pgxpool.NewWithConfig(b.Ctx, config)
+	b.Check(err)
 	t.Cleanup(pool.Close)
 	return benchOn(t, pool)
 }
@@ -58,7 +58,7 @@ func TestUpsertsOfOneNewIDAtOnce(t *testing.T) {
 	b := crowd(t)
 	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
 		receipts := race(b, func(racer int) (store.Receipt, error) {
-			return b.tasks.Schedule(b.ctx, b.pool, wish(id, racer))
+			return b.Tasks.Schedule(b.Ctx, b.Pool, wish(id, racer))
 		})
 		b.replay(id, receipts)
 	}
@@ -70,9 +70,9 @@ func TestUpsertsAndDeletesOfOneIDAtOnce(t *testing.T) {
 	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
 		receipts := race(b, func(racer int) (store.Receipt, error) {
 			if racer%3 == 0 {
-				return b.tasks.Delete(b.ctx, b.pool, id)
+				return b.Tasks.Delete(b.Ctx, b.Pool, id)
 			}
-			return b.tasks.Schedule(b.ctx, b.pool, wish(id, racer))
+			return b.Tasks.Schedule(b.Ctx, b.Pool, wish(id, racer))
 		})
 		b.replay(id, receipts)
 	}
@@ -114,7 +114,7 @@ func (b *bench) replay(id string, receipts []store.Receipt) {
 		b.Fatalf("%d upserts and %d deletes are lost", len(wishes), toDelete)
 	}
 	var left any
-	if row := b.get(id); row != nil {
+	if row := b.Get(id); row != nil {
 		left = instant(&row.ScheduledAt)
 	}
 	if left != at {
@@ -133,8 +133,8 @@ type later[T any] struct {
 // start does something on a connection of its own and returns at once.
 func start[T any](b *bench, do func(*pgxpool.Conn) (T, error)) *later[T] {
 	b.Helper()
-	conn, err := b.pool.Acquire(b.ctx)
-	b.check(err)
+	conn, err := b.Pool.Acquire(b.Ctx)
+	b.Check(err)
 	call := &later[T]{b: b, pid: conn.Conn().PgConn().PID(), done: make(chan T, 1), err: make(chan error, 1)}
 	go func() {
 		defer conn.Release()
@@ -161,9 +161,9 @@ func (l *later[T]) until(blockedSQL string, args ...any) *later[T] {
 	l.b.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for !one[bool](l.b, l.b.pool, blockedSQL, args...) {
+	for !one[bool](l.b, l.b.Pool, blockedSQL, args...) {
 		select {
-		case <-l.b.ctx.Done():
+		case <-l.b.Ctx.Done():
 			l.b.Fatal("the call never waited")
 		case err := <-l.err:
 			l.b.Fatalf("the call did not wait: %v", err)
@@ -178,7 +178,7 @@ func (l *later[T]) result() (T, error) {
 	select {
 	case err := <-l.err:
 		return <-l.done, err
-	case <-l.b.ctx.Done():
+	case <-l.b.Ctx.Done():
 		l.b.Fatal("the call never came back")
 		panic("unreachable")
 	}
@@ -205,21 +205,21 @@ func TestScheduleWaitsForWhatOthersDo(t *testing.T) {
 	} {
 		b.each(race.name, func(b *bench) {
 			id := race.name
-			b.make(id, race.kind)
-			tx := b.begin(pgx.TxOptions{})
+			b.Make(id, race.kind)
+			tx := b.Begin(pgx.TxOptions{})
 			b.doOn(tx, race.other, id)
 			task := base(id)
 			task.At = far(5)
 			call := start(b, func(conn *pgxpool.Conn) (store.Receipt, error) {
-				return b.tasks.Schedule(b.ctx, conn, task)
+				return b.Tasks.Schedule(b.Ctx, conn, task)
 			}).blocked()
 			if race.commit {
-				b.check(tx.Commit(b.ctx))
+				b.Check(tx.Commit(b.Ctx))
 			} else {
-				b.check(tx.Rollback(b.ctx))
+				b.Check(tx.Rollback(b.Ctx))
 			}
 			receipt, err := call.result()
-			row := b.get(id)
+			row := b.Get(id)
 			if err != nil || receipt.Outcome != race.want || row == nil || !row.ScheduledAt.Equal(far(5)) ||
 				row.Revision != receipt.Revision {
 				b.Errorf("%+v, %v: %s", receipt, err, pretty(row))
@@ -231,11 +231,11 @@ func TestScheduleWaitsForWhatOthersDo(t *testing.T) {
 func TestUnchangedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	b.make("two", "COMPLETED")
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks FOR UPDATE`)
-	receipts, err := b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{base("one"), base("two")})
-	b.check(err)
+	b.Make("one", "QUEUED")
+	b.Make("two", "COMPLETED")
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks FOR UPDATE`)
+	receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("one"), base("two")})
+	b.Check(err)
 	same(b, "receipts", outcomes(receipts), []string{"one unchanged", "two finished"})
 }

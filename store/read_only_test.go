@@ -13,11 +13,11 @@ import (
 func TestAReadOnlyServerIsNamed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	err := pgx.BeginTxFunc(b.ctx, b.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := b.tasks.Get(b.ctx, tx, "one"); !errors.Is(err, store.ErrNotFound) {
+	err := pgx.BeginTxFunc(b.Ctx, b.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := b.Tasks.Get(b.Ctx, tx, "one"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("Get: %v", err)
 		}
-		_, err := b.tasks.Schedule(b.ctx, tx, base("one"))
+		_, err := b.Tasks.Schedule(b.Ctx, tx, base("one"))
 		return err
 	})
 	if !errors.Is(err, store.ErrReadOnly) {

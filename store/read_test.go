@@ -57,16 +57,16 @@ func fullRows() []store.Row {
 func (b *bench) insert(row store.Row) {
 	b.Helper()
 	body, err := json.Marshal(row)
-	b.check(err)
-	b.inTx(func(tx pgx.Tx) {
-		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.exec(tx, `INSERT INTO tasktable.scheduled_tasks
+	b.Check(err)
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks
 			SELECT (jsonb_populate_record(NULL::tasktable.scheduled_tasks, body || (
 				SELECT jsonb_object_agg(name, (body ->> name)::bigint / 1000 || ' microseconds')
 				FROM unnest(ARRAY['expiration', 'expected_execution_time', 'jitter', 'retention']) AS name
 				WHERE body ? name))).*
 			FROM (SELECT $1::text::jsonb AS body) AS r`, string(body))
-		b.exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	})
 }
 
@@ -93,22 +93,22 @@ func TestEveryColumnIsReadByEveryDriver(t *testing.T) {
 	for _, row := range all {
 		b.insert(row)
 	}
-	for name, db := range b.readers() {
+	for name, db := range b.Readers() {
 		for _, want := range all {
-			got, err := b.tasks.Get(b.ctx, db, want.ID)
-			b.check(err)
+			got, err := b.Tasks.Get(b.Ctx, db, want.ID)
+			b.Check(err)
 			same(b, name+": "+want.ID, utc(got), want)
 			if got.Result == nil != (want.Result == nil) {
 				t.Errorf("%s: result of %s is %q", name, want.ID, got.Result)
 			}
 		}
-		rows, err := b.inspector.List(b.ctx, db, inspect.Filter{})
-		b.check(err)
+		rows, err := b.Inspector.List(b.Ctx, db, inspect.Filter{})
+		b.Check(err)
 		for i, row := range rows {
 			rows[i] = utc(row)
 		}
 		same(b, name+": list", rows, all)
-		if _, err := b.tasks.Get(b.ctx, db, "nobody"); !errors.Is(err, store.ErrNotFound) {
+		if _, err := b.Tasks.Get(b.Ctx, db, "nobody"); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: get of none: %v", name, err)
 		}
 	}
@@ -118,12 +118,12 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	at := func(second int) time.Time { return time.Date(2031, 2, 3, 4, 5, second, 123456000, time.UTC) }
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_executions VALUES
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions VALUES
 		(12, 'one', 'TEST', 11, 1, '2031-02-03 04:05:00.123456Z', '2031-02-03 04:05:01.123456Z',
 			'2031-02-03 04:05:02.123456Z', '2031-02-03 04:05:03.123456Z',
 			'FAILED', 'oh', 7), (10, 'one', 'TEST', 9, 2, '2031-02-03 04:05:00.123456Z', NULL, NULL,
 			'2031-02-03 04:05:03.123456Z', 'LOST', NULL, NULL)`)
-	b.exec(b.pool, `INSERT INTO tasktable.scheduled_task_changes
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_changes
 			(revision, task_id, verb, outcome, changed_at, changed_by, old, new)
 		VALUES (11, 'one', 'sql', 'rescheduled', '2031-02-03 04:05:05.123456Z', 'ann', '{"a": 1}', '{"a": 2}'),
 		(9, 'one', 'schedule', 'created', '2031-02-03 04:05:04.123456Z', 'ann', NULL, NULL)`)
@@ -145,9 +145,9 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 				Error: pointerTo("oh"), Node: pointerTo(int64(7))},
 		},
 	}
-	for name, db := range b.readers() {
-		got, err := b.tasks.History(b.ctx, db, "one")
-		b.check(err)
+	for name, db := range b.Readers() {
+		got, err := b.Tasks.History(b.Ctx, db, "one")
+		b.Check(err)
 		for i := range got.Changes {
 			got.Changes[i].ChangedAt = got.Changes[i].ChangedAt.UTC()
 		}
@@ -160,7 +160,7 @@ func TestHistoryIsReadByEveryDriver(t *testing.T) {
 			got.Executions[i].DueAt, got.Executions[i].StartedAt = row.RunNowAt, row.StartedAt
 		}
 		same(b, name, got, want)
-		empty, err := b.tasks.History(b.ctx, db, "nobody")
+		empty, err := b.Tasks.History(b.Ctx, db, "nobody")
 		if err != nil || len(empty.Changes)+len(empty.Executions) != 0 {
 			t.Errorf("%s: history of none: %v, %v", name, empty, err)
 		}

@@ -42,7 +42,7 @@ func TestReconcileTakesOneStatementHoweverItIsWritten(t *testing.T) {
 func TestReconcileRefusesBadQueries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `CREATE TABLE public.log (line text);
+	b.Exec(b.Pool, `CREATE TABLE public.log (line text);
 		CREATE FUNCTION public.write() RETURNS int LANGUAGE sql AS $$ INSERT INTO public.log VALUES ('x')
 			RETURNING 1 $$;
 		CREATE FUNCTION public.allow() RETURNS text LANGUAGE sql AS $$
@@ -89,20 +89,20 @@ func TestReconcileRefusesBadQueries(t *testing.T) {
 		{oneWanted + " UNION ALL " + oneWanted, `query must yield each id once, got "task-TEST-1" twice`},
 	} {
 		for _, apply := range []bool{false, true} {
-			tx := b.begin(pgx.TxOptions{})
-			_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: test.query, Apply: apply})
+			tx := b.Begin(pgx.TxOptions{})
+			_, err := b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "TEST", Query: test.query, Apply: apply})
 			if name := fmt.Sprintf("%.60s (apply %t)", test.query, apply); err == nil ||
 				!strings.Contains(err.Error(), test.want) {
 				b.Errorf("%s: the error is %v\nwant %s", name, err, test.want)
 			} else if !strings.Contains(test.query, "allow") {
 				b.wantInvalid(err)
 			}
-			b.exec(tx, `INSERT INTO public.log VALUES ('the transaction is usable, and writable')`)
-			b.check(tx.Rollback(b.ctx))
+			b.Exec(tx, `INSERT INTO public.log VALUES ('the transaction is usable, and writable')`)
+			b.Check(tx.Rollback(b.Ctx))
 		}
 	}
-	if one[int](b, b.pool, `SELECT count(*) FROM public.log`)+
-		one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`) != 0 {
+	if one[int](b, b.Pool, `SELECT count(*) FROM public.log`)+
+		one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`) != 0 {
 		b.Error("something was written")
 	}
 }
@@ -181,7 +181,7 @@ func TestReconcileRefusesBadRows(t *testing.T) {
 		_, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
 		b.wantInvalid(err, test.want)
 	}
-	if n := one[int](b, b.pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {
+	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {
 		b.Errorf("%d tasks were left", n)
 	}
 }
@@ -207,40 +207,40 @@ func goodColumns(row string) string {
 func TestReconcileRefusesABadConfig(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	tx := b.begin(pgx.TxOptions{})
-	_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "?", Query: oneWanted})
+	tx := b.Begin(pgx.TxOptions{})
+	_, err := b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "?", Query: oneWanted})
 	b.wantInvalid(err, "type must be")
-	_, err = store.New(store.Config{Schema: "?"}).Reconcile(b.ctx, tx, store.ReconcileConfig{
+	_, err = store.New(store.Config{Schema: "?"}).Reconcile(b.Ctx, tx, store.ReconcileConfig{
 		Type: "TEST", Query: oneWanted,
 	})
 	b.wantInvalid(err, "schema")
-	_, err = b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, EntityColumn: "event"})
+	_, err = b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, EntityColumn: "event"})
 	b.wantInvalid(err, `query must have the column "event", as the entity`)
 }
 
 func TestReconcileInAReadOnlyTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	tx := b.begin(pgx.TxOptions{AccessMode: pgx.ReadOnly})
-	report, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted})
-	b.check(err)
+	tx := b.Begin(pgx.TxOptions{AccessMode: pgx.ReadOnly})
+	report, err := b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted})
+	b.Check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 }
 
 func TestReconcileHasAStatementTimeout(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SET LOCAL statement_timeout = '77s'`)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SET LOCAL statement_timeout = '77s'`)
 	slow := `SELECT 1 AS key, now() AS scheduled_at FROM pg_sleep(60)`
-	_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{
+	_, err := b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{
 		Type: "TEST", Query: slow, Timeout: 20 * time.Millisecond,
 	})
 	if err == nil || !strings.Contains(err.Error(), "statement timeout") {
 		b.Errorf("the error is %v", err)
 	}
-	_, err = b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, Timeout: time.Minute})
-	b.check(err)
+	_, err = b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, Timeout: time.Minute})
+	b.Check(err)
 	if left := one[string](b, tx, `SHOW statement_timeout`); left != "77s" {
 		b.Errorf("afterwards statement_timeout is %s", left)
 	}
@@ -254,12 +254,12 @@ func TestReconcileInAnotherSchema(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	b := benchOn(t, pool)
-	b.check(migrations.Up(b.ctx, pool, "jobs"))
-	b.exec(pool, `CREATE SCHEMA tasktable; CREATE VIEW tasktable.wanted AS `+oneWanted)
-	b.tasks = store.New(store.Config{Schema: "jobs"})
+	b.Check(migrations.Up(b.Ctx, pool, "jobs"))
+	b.Exec(pool, `CREATE SCHEMA tasktable; CREATE VIEW tasktable.wanted AS `+oneWanted)
+	b.Tasks = store.New(store.Config{Schema: "jobs"})
 	report, err := b.reconcile(store.ReconcileConfig{Query: `TABLE tasktable.wanted`, Apply: true})
-	b.check(err)
-	if report.Done[store.Created] != 1 || b.get("task-TEST-1") == nil {
+	b.Check(err)
+	if report.Done[store.Created] != 1 || b.Get("task-TEST-1") == nil {
 		b.Errorf("did %v", report.Done)
 	}
 }

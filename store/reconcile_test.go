@@ -18,8 +18,8 @@ import (
 func (b *bench) reconcile(config store.ReconcileConfig) (report store.ReconcileReport, err error) {
 	b.Helper()
 	config.Type = "TEST"
-	err = pgx.BeginTxFunc(b.ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
-		report, err = b.tasks.Reconcile(b.ctx, tx, config)
+	err = pgx.BeginTxFunc(b.Ctx, b.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) (err error) {
+		report, err = b.Tasks.Reconcile(b.Ctx, tx, config)
 		return err
 	})
 	return report, err
@@ -54,14 +54,14 @@ func TestReconcileFindsAndMendsEachKindOfRow(t *testing.T) {
 			t.Run(cells[0]+name, func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
-				b.tasks = store.New(store.Config{Service: service, Codec: codec})
+				b.Tasks = store.New(store.Config{Service: service, Codec: codec})
 				for i, kind := range rowKinds {
-					b.make(kind, kind)
+					b.Make(kind, kind)
 					b.checkFound(cells[0], kind, cells[1+i])
-					b.exec(b.pool, `UPDATE tasktable.scheduled_tasks
+					b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 						SET fence = NULL, lease_expires_at = NULL, status = 'COMPLETED', finished_at = now()
 						WHERE fence IS NOT NULL`)
-					b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks`)
+					b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks`)
 				}
 			})
 		}
@@ -80,7 +80,7 @@ func (b *bench) checkFound(verb, kind, want string) {
 		kind, at.Format(time.RFC3339), n, verb != "unyielded")
 	before := b.state(kind)
 	report, err := b.reconcile(store.ReconcileConfig{Query: query})
-	b.check(err)
+	b.Check(err)
 	same(b, verb+" "+kind+", not applied", b.state(kind), before)
 	all := map[string]int{
 		"agree": report.Agree, "finished": report.Finished, "missing": report.Missing.Count,
@@ -95,7 +95,7 @@ func (b *bench) checkFound(verb, kind, want string) {
 	config := store.ReconcileConfig{Query: query, Apply: true}
 	if want == "ended" {
 		report, err = b.reconcile(config)
-		b.check(err)
+		b.Check(err)
 		same(b, verb+" "+kind+", applied", b.state(kind), before)
 		if report.Left != 1 || len(report.Done) != 0 {
 			b.Errorf("%s %s: left %d, did %v", verb, kind, report.Left, report.Done)
@@ -103,13 +103,13 @@ func (b *bench) checkFound(verb, kind, want string) {
 		config.Rearm = true
 	}
 	report, err = b.reconcile(config)
-	b.check(err)
+	b.Check(err)
 	if drifted := all["agree"]+all["finished"] == 0 && want != "nothing"; drifted != (len(report.Done) == 1) ||
 		report.Left != 0 {
 		b.Errorf("%s %s: left %d, did %v", verb, kind, report.Left, report.Done)
 	}
 	again, err := b.reconcile(config)
-	b.check(err)
+	b.Check(err)
 	if again.Drift() != 0 || len(again.Done) != 0 {
 		b.Errorf("%s %s: a second time: %s, did %v", verb, kind, counts(again), again.Done)
 	}
@@ -138,18 +138,18 @@ func TestReconcileComparesEachColumn(t *testing.T) {
 		{"expiration", `NULL::interval`}, {"expected_execution_time", `interval '2 s'`},
 		{"expected_execution_time", `NULL::interval`}, {"max_attempts", `4`}, {"max_attempts", `NULL::int`},
 	} {
-		b.schedule(full("a"))
+		b.Schedule(full("a"))
 		report, err := b.reconcile(store.ReconcileConfig{Query: query("payload", `jsonb '{"n": 1}'`)})
-		b.check(err)
+		b.Check(err)
 		b.wantCounts(report, "agree 1, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 
 		report, err = b.reconcile(store.ReconcileConfig{Query: query(test.column, test.value), Apply: true})
-		b.check(err)
+		b.Check(err)
 		if len(report.OtherContent.Examples) != 1 || report.OtherContent.Examples[0].Fields != test.column {
 			b.Errorf("%s %s: found %+v", test.column, test.value, report)
 		}
 		report, err = b.reconcile(store.ReconcileConfig{Query: query(test.column, test.value)})
-		b.check(err)
+		b.Check(err)
 		b.wantCounts(report, "agree 1, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	}
 }
@@ -160,24 +160,24 @@ func TestReconcileKeepsWhatTheQueryHasNoColumnFor(t *testing.T) {
 	b := newBench(t)
 	task := full("task-TEST-1")
 	task.Jitter, task.Retention = time.Minute, time.Hour
-	b.schedule(task)
-	before := b.get(task.ID)
+	b.Schedule(task)
+	before := b.Get(task.ID)
 	query :=
 		`SELECT n AS key, timestamptz '2100-01-01 00:05Z' AS scheduled_at FROM generate_series(1, 2) AS n; ` +
 			`-- the reminders`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true})
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 1, cancelled 0, ended 0, time 1, content 0, orphaned 0")
-	after := b.get(task.ID)
+	after := b.Get(task.ID)
 	before.ScheduledAt, before.Revision, before.AskedRevision, before.NextAttemptAt = far(5), after.Revision,
 		after.Revision, after.NextAttemptAt
 	same(b, "the one that there was", after, before)
-	made := b.get("task-TEST-2")
+	made := b.Get("task-TEST-2")
 	if string(made.Payload) != `{"type": "TEST"}` || made.Queue != "default" || made.MaxAttempts != 10 ||
 		made.Entity != nil || !made.ScheduledAt.Equal(far(5)) {
 		b.Errorf("the new one is %s", pretty(made))
 	}
-	same(b, "change lines", b.lines(made.ID), []string{"reconcile created " + service})
+	same(b, "change lines", b.Lines(made.ID), []string{"reconcile created " + service})
 }
 
 func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
@@ -185,8 +185,8 @@ func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
 	b := newBench(t)
 	query := `SELECT 1 AS key, 'event:1' AS "The event", timestamptz '2100-01-01 00:00Z' AS scheduled_at`
 	_, err := b.reconcile(store.ReconcileConfig{Query: query, EntityColumn: "The event", Apply: true})
-	b.check(err)
-	if made := b.get("task-TEST-1"); made == nil || *made.Entity != "event:1" {
+	b.Check(err)
+	if made := b.Get("task-TEST-1"); made == nil || *made.Entity != "event:1" {
 		b.Errorf("the task is %s", pretty(made))
 	}
 }
@@ -195,14 +195,14 @@ func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
 func TestReconcileMendsInBatches(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01 00:00Z', 'task-TEST-' || n)
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01 00:00Z', 'task-TEST-' || n)
 		FROM generate_series(1, 7500) AS n`)
-	b.exec(b.pool, `SELECT tasktable.schedule('{"type": "OTHER"}', '2100-01-01 00:00Z', 'other')`)
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "OTHER"}', '2100-01-01 00:00Z', 'other')`)
 	query := `SELECT n AS key, CASE WHEN n % 3 = 0 THEN timestamptz '2100-01-01 00:00Z'
 		ELSE timestamptz '2100-01-01 00:01Z' END AS scheduled_at
 		FROM generate_series(1, 10000) AS n WHERE n % 3 < 2`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: 2})
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(
 		report, "agree 2500, finished 0, missing 1667, cancelled 0, ended 0, time 2500, content 0, orphaned 2500",
 	)
@@ -219,9 +219,9 @@ func TestReconcileMendsInBatches(t *testing.T) {
 			{ID: "task-TEST-1001", Status: queued, At: &at}, {ID: "task-TEST-1004", Status: queued, At: &at}}},
 	})
 	report, err = b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: -1})
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(report, "agree 6667, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
-	if other := b.get("other"); other.Status != queued {
+	if other := b.Get("other"); other.Status != queued {
 		b.Errorf("a task of another type is %s", other.Status)
 	}
 }
@@ -229,14 +229,14 @@ func TestReconcileMendsInBatches(t *testing.T) {
 func TestReconcileLeavesRecurringTasksAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(store.Task{ID: "daily", Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: "@daily"}})
-	if one[string](b, b.pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 00:00Z')`) == "" {
+	b.Schedule(store.Task{ID: "daily", Payload: payload(1), At: far(0), Recurrence: &store.Recurrence{Cron: "@daily"}})
+	if one[string](b, b.Pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 00:00Z')`) == "" {
 		b.Fatal("no occurrence was forked")
 	}
 	report, err := b.reconcile(store.ReconcileConfig{
 		Query: `SELECT 1 AS key, now() AS scheduled_at WHERE false`, Apply: true,
 	})
-	b.check(err)
+	b.Check(err)
 	b.wantCounts(report, "agree 0, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	_, err = b.reconcile(store.ReconcileConfig{Query: `SELECT 'daily' AS id, now() AS scheduled_at`})
 	b.wantInvalid(err, `row "daily": invalid: id must not be a recurring task's`)
@@ -274,24 +274,24 @@ func TestReconcileOverwritesNothingNewer(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
 				if test.exists {
-					b.schedule(base("a"))
+					b.Schedule(base("a"))
 				}
-				other, tx := b.begin(pgx.TxOptions{}), b.begin(pgx.TxOptions{IsoLevel: level})
-				b.exec(other, test.newer)
+				other, tx := b.Begin(pgx.TxOptions{}), b.Begin(pgx.TxOptions{IsoLevel: level})
+				b.Exec(other, test.newer)
 				ended := make(chan error, 1)
 				go func() {
-					_, err := b.tasks.Reconcile(b.ctx, tx, store.ReconcileConfig{
+					_, err := b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{
 						Type: "TEST", Query: test.query, Apply: true,
 					})
 					ended <- err
 				}()
 				b.waitForLock(ended)
-				b.check(other.Commit(b.ctx))
+				b.Check(other.Commit(b.Ctx))
 				if err := <-ended; !errors.Is(err, store.ErrConflict) {
 					b.Errorf("the error is %v", err)
 				}
-				b.exec(tx, `SELECT 1`) // still usable
-				if row := b.get("a"); name != "deleted" && !row.ScheduledAt.Equal(far(9)) {
+				b.Exec(tx, `SELECT 1`) // still usable
+				if row := b.Get("a"); name != "deleted" && !row.ScheduledAt.Equal(far(9)) {
 					b.Errorf("the task is at %s", row.ScheduledAt)
 				}
 			})
@@ -303,7 +303,7 @@ func TestReconcileOverwritesNothingNewer(t *testing.T) {
 func (b *bench) waitForLock(ended chan error) {
 	b.Helper()
 	for waits := false; !waits && len(ended) == 0; {
-		waits = one[bool](b, b.pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
+		waits = one[bool](b, b.Pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock') FROM pg_sleep(0.01)`)
 	}
 }

@@ -19,13 +19,13 @@ func TestOperationsOverEveryWayToTheDatabase(t *testing.T) {
 	b := newBench(t)
 	for _, way := range ways() {
 		t.Run(way.name, func(t *testing.T) { // one after the other: pauses of one are seen by all
-			b := benchOn(t, b.pool)
+			b := benchOn(t, b.Pool)
 			db, end := way.open(b)
-			b.allOperations(db, b.tasks, "of "+way.name)
+			b.allOperations(db, b.Tasks, "of "+way.name)
 			if end != nil {
-				b.check(end(true))
+				b.Check(end(true))
 			}
-			if row := b.get("of " + way.name + " daily"); row != nil {
+			if row := b.Get("of " + way.name + " daily"); row != nil {
 				b.Errorf("erased, but there: %s", pretty(row))
 			}
 		})
@@ -41,7 +41,7 @@ func TestOperationsInAnotherSchema(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	b := benchOn(t, pool)
-	b.check(migrations.Up(b.ctx, pool, "jobs"))
+	b.Check(migrations.Up(b.Ctx, pool, "jobs"))
 	b.allOperations(pool, store.New(store.Config{Service: service, Schema: "jobs"}), "one")
 }
 
@@ -57,17 +57,17 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 	expect := func(outcome store.Outcome) func(store.Receipt, error) {
 		return func(receipt store.Receipt, err error) {
 			b.Helper()
-			b.check(err)
+			b.Check(err)
 			if receipt.Outcome != outcome || receipt.ID != id {
 				b.Errorf("got %+v instead of %s", receipt, outcome)
 			}
 		}
 	}
-	expect(store.Created)(tasks.Schedule(b.ctx, db, of(id)))
-	expect(store.Unchanged)(tasks.Schedule(b.ctx, db, of(id)))
-	expect(store.Paused)(tasks.PauseUntil(b.ctx, db, id, far(60)))
-	row, err := tasks.Get(b.ctx, db, id)
-	b.check(err)
+	expect(store.Created)(tasks.Schedule(b.Ctx, db, of(id)))
+	expect(store.Unchanged)(tasks.Schedule(b.Ctx, db, of(id)))
+	expect(store.Paused)(tasks.PauseUntil(b.Ctx, db, id, far(60)))
+	row, err := tasks.Get(b.Ctx, db, id)
+	b.Check(err)
 	if *row.Cron != "@daily" || *row.TimeZone != "Europe/Berlin" || *row.Overlap != "allow" || *row.CatchUp != "all" ||
 		*row.CatchUpPaused != "none" ||
 		*row.CatchUpLimit != 7 || *row.Jitter != 90*time.Minute || !row.EndsAt.Equal(far(90)) ||
@@ -76,86 +76,86 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 		*row.Retention != 72*time.Hour || row.ArchivedAt != nil {
 		b.Errorf("got %s", pretty(row))
 	}
-	expect(store.Queued)(tasks.Resume(b.ctx, db, id))
-	expect(store.Queued)(tasks.RunNow(b.ctx, db, id))
+	expect(store.Queued)(tasks.Resume(b.Ctx, db, id))
+	expect(store.Queued)(tasks.RunNow(b.Ctx, db, id))
 	for _, want := range []int{2, 0} {
-		if made, err := tasks.Backfill(b.ctx, db, id, past(0), past(2*24*60), 10); err != nil || made != want {
+		if made, err := tasks.Backfill(b.Ctx, db, id, past(0), past(2*24*60), 10); err != nil || made != want {
 			b.Errorf("backfill: %d, %v", made, err)
 		}
 	}
-	receipts, err := tasks.Sync(b.ctx, db, entity, of(id))
-	b.check(err)
+	receipts, err := tasks.Sync(b.Ctx, db, entity, of(id))
+	b.Check(err)
 	same(b, "sync", outcomes(receipts), []string{id + " unchanged"})
 
 	for _, want := range []store.Outcome{store.Paused, store.Unchanged} {
-		if got, err := tasks.PauseScope(b.ctx, db, store.Queue("mail"), far(0), "why «so»"); err != nil || got != want {
+		if got, err := tasks.PauseScope(b.Ctx, db, store.Queue("mail"), far(0), "why «so»"); err != nil || got != want {
 			b.Errorf("pause: %s, %v", got, err)
 		}
 	}
-	pauses, err := tasks.Pauses(b.ctx, db)
-	b.check(err)
+	pauses, err := tasks.Pauses(b.Ctx, db)
+	b.Check(err)
 	if len(pauses) != 1 || pauses[0].Scope != "queue" || pauses[0].Name != "mail" || !pauses[0].EndsAt.Equal(far(0)) ||
 		*pauses[0].Reason != "why «so»" {
 		b.Errorf("got %s", pretty(pauses))
 	}
 	for _, want := range []store.Outcome{store.Queued, store.Unchanged} {
-		if got, err := tasks.ResumeScope(b.ctx, db, store.Queue("mail")); err != nil || got != want {
+		if got, err := tasks.ResumeScope(b.Ctx, db, store.Queue("mail")); err != nil || got != want {
 			b.Errorf("resume: %s, %v", got, err)
 		}
 	}
 
 	failed := of(id + " failed")
 	failed.Recurrence = nil
-	_, err = tasks.Schedule(b.ctx, db, failed)
-	b.check(err)
+	_, err = tasks.Schedule(b.Ctx, db, failed)
+	b.Check(err)
 	fail := func() {
-		rows, err := db.Query(b.ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh'
+		rows, err := db.Query(b.Ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh'
 			WHERE id = $1 RETURNING id`), failed.ID)
-		b.check(err)
+		b.Check(err)
 		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-		b.check(err)
+		b.Check(err)
 	}
 	fail()
-	inspector := b.inspector
-	if tasks != b.tasks {
+	inspector := b.Inspector
+	if tasks != b.Tasks {
 		inspector = inspect.New(store.Config{Service: service, Schema: "jobs"})
 	}
 	filter := inspect.DeadLetters()
 	filter.Entity, filter.Message = entity, "oh"
-	done, err := inspector.Do(b.ctx, db, inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
-	b.check(err)
+	done, err := inspector.Do(b.Ctx, db, inspect.Action{Verb: inspect.Retry}, inspect.Targets{Filter: &filter})
+	b.Check(err)
 	same(b, "retried", outcomes(done.Receipts), []string{failed.ID + " queued"})
 	fail()
-	rows, err := inspector.List(b.ctx, db, filter)
+	rows, err := inspector.List(b.Ctx, db, filter)
 	if err != nil || len(rows) != 1 || rows[0].ID != failed.ID {
 		b.Errorf("dead letters: %s, %v", pretty(rows), err)
 	}
-	groups, err := inspector.Groups(b.ctx, db, filter, "")
+	groups, err := inspector.Groups(b.Ctx, db, filter, "")
 	if err != nil || len(groups) != 1 || groups[0].Count != 1 || groups[0].Message != "oh" {
 		b.Errorf("groups: %s, %v", pretty(groups), err)
 	}
-	receipt, err := tasks.Archive(b.ctx, db, failed.ID, "a note\nof two lines")
+	receipt, err := tasks.Archive(b.Ctx, db, failed.ID, "a note\nof two lines")
 	if err != nil || receipt.Outcome != store.Archived {
 		b.Errorf("archive: %+v, %v", receipt, err)
 	}
-	row, err = tasks.Get(b.ctx, db, failed.ID)
+	row, err = tasks.Get(b.Ctx, db, failed.ID)
 	if err != nil || *row.ArchivedNote != "a note\nof two lines" || row.ArchivedAt == nil {
 		b.Errorf("archived: %v, %s", err, pretty(row))
 	}
-	gone, err := tasks.EraseEntity(b.ctx, db, entity)
-	b.check(err)
+	gone, err := tasks.EraseEntity(b.Ctx, db, entity)
+	b.Check(err)
 	same(b, "erased", gone, store.Erasure{Tasks: 5, Changes: 11})
-	if gone, err = tasks.EraseTenant(b.ctx, db, entity); err != nil || gone != (store.Erasure{}) {
+	if gone, err = tasks.EraseTenant(b.Ctx, db, entity); err != nil || gone != (store.Erasure{}) {
 		b.Errorf("erased of a tenant: %+v, %v", gone, err)
 	}
 }
 
 // in is a statement for the schema of a store.
 func (b *bench) in(tasks *store.Store, statement string) string {
-	if tasks == b.tasks {
+	if tasks == b.Tasks {
 		return statement
 	}
 	schema, err := store.NewSchema("jobs")
-	b.check(err)
+	b.Check(err)
 	return schema.SQL(statement)
 }

@@ -116,8 +116,8 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 	*task.Recurrence = store.Recurrence{Cron: "0 9 * * *" + strings.Repeat(" ", 247),
 		TimeZone: "America/Argentina/ComodRivadavia", Overlap: "allow", CatchUp: "all", CatchUpPaused: "all",
 		CatchUpLimit: 10000, EndsAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC), MaxOccurrences: 1000000}
-	b.schedule(task)
-	row := b.get("one")
+	b.Schedule(task)
+	row := b.Get("one")
 	if *row.Jitter != task.Jitter || *row.Retention != task.Retention || *row.Cron != task.Recurrence.Cron ||
 		!row.EndsAt.Equal(task.Recurrence.EndsAt) {
 		t.Errorf("got %s", pretty(row))
@@ -126,10 +126,10 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 		time.Microsecond, 1, 1
 	task.At = time.Time{}                                      // kept, so that the end may be before it
 	task.Recurrence.EndsAt = time.Time{}.Add(time.Microsecond) // as late as can be told from none
-	if got := b.schedule(task); got.Outcome != store.Rescheduled {
+	if got := b.Schedule(task); got.Outcome != store.Rescheduled {
 		t.Errorf("the least: %+v", got)
 	}
-	if row := b.get("one"); *row.Jitter != time.Microsecond || !row.EndsAt.Equal(time.Time{}.Add(time.Microsecond)) {
+	if row := b.Get("one"); *row.Jitter != time.Microsecond || !row.EndsAt.Equal(time.Time{}.Add(time.Microsecond)) {
 		t.Errorf("the least: %s", pretty(row))
 	}
 }
@@ -137,8 +137,8 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 func TestBadRecurringCallsInSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.makeRecurring("one", "planned")
-	b.schedule(base("plain"))
+	b.MakeRecurring("one", "planned")
+	b.Schedule(base("plain"))
 	recurring, plain := b.state("one"), b.state("plain")
 	for sql, message := range map[string]string{
 		`SELECT tasktable.schedule_recurring('{"type":"TEST"}', NULL,
@@ -177,7 +177,7 @@ func TestBadRecurringCallsInSQL(t *testing.T) {
 	}
 	same(b, "the recurring one", b.state("one"), recurring)
 	same(b, "the plain one", b.state("plain"), plain)
-	if b.get("new") != nil {
+	if b.Get("new") != nil {
 		t.Error("a task was made")
 	}
 }

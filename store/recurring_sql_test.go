@@ -35,10 +35,10 @@ func TestRecurringInsertByPlainSQL(t *testing.T) {
 				'2000-01-01')`, func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
 	} {
 		b.each(name, func(b *bench) {
-			from := b.now()
-			b.exec(b.pool, insert.sql, name)
+			from := b.Now()
+			b.Exec(b.Pool, insert.sql, name)
 			after := b.state(name)
-			w := &want{b: b, found: after.Row, from: from, until: b.now()}
+			w := &want{b: b, found: after.Row, from: from, until: b.Now()}
 			task := recurs(name)
 			insert.change(&task)
 			task.At = *w.during("scheduled_at", &after.Row.ScheduledAt)
@@ -49,7 +49,7 @@ func TestRecurringInsertByPlainSQL(t *testing.T) {
 				w.row.PausedUntil = pointerTo(far(60))
 			}
 			w.become(after.Row.Status)
-			b.checkWhole(state{}, after, &w.row, "sql", "created", b.role())
+			b.checkWhole(state{}, after, &w.row, "sql", "created", b.Role())
 		})
 	}
 }
@@ -88,10 +88,10 @@ func TestRecurringEditByPlainSQL(t *testing.T) {
 		b.each(edit.set, func(b *bench) {
 			for _, kind := range recurringKinds[1:] {
 				id := edit.set + kind
-				b.makeRecurring(id, kind)
-				before, from := b.state(id), b.now()
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
-				until, after := b.now(), b.state(id)
+				b.MakeRecurring(id, kind)
+				before, from := b.state(id), b.Now()
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
+				until, after := b.Now(), b.state(id)
 				task := recurs(id)
 				edit.change(&task)
 				w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
@@ -104,8 +104,8 @@ func TestRecurringEditByPlainSQL(t *testing.T) {
 				if after.Row.Revision <= before.Row.Revision {
 					b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
 				}
-				b.checkWhole(before, after, &w.row, "sql", outcome, b.role())
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
+				b.checkWhole(before, after, &w.row, "sql", outcome, b.Role())
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
 				again := b.state(id)
 				again.Version = after.Version
 				same(b, "the same edit again", again, after)
@@ -119,14 +119,14 @@ func TestRecurringEditOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, kind := range recurringKinds[1:] {
-		b.makeRecurring(kind, kind)
+		b.MakeRecurring(kind, kind)
 		before := b.state(kind)
 		for _, set := range []string{
 			`cron = cron, time_zone = time_zone, overlap = overlap, catch_up = catch_up, ends_at = ends_at, ` +
 				`jitter = jitter, paused_until = paused_until`,
 			`time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
 		} {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, kind)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, kind)
 			after := b.state(kind)
 			after.Version = before.Version
 			same(b, kind+": "+set, after, before)
@@ -138,7 +138,7 @@ func TestRecurringEditOfNothing(t *testing.T) {
 // an earlier edit on.
 func (b *bench) owed(id string, before *store.Row, from time.Time) string {
 	b.Helper()
-	row := b.get(id)
+	row := b.Get(id)
 	switch {
 	case row.NextAttemptAt == nil:
 		return "waits for nothing"
@@ -147,7 +147,7 @@ func (b *bench) owed(id string, before *store.Row, from time.Time) string {
 		return "owed"
 	case before.NextAttemptAt != nil && row.NextAttemptAt.Equal(*before.NextAttemptAt) && before.PlannedRevision == nil:
 		return "to be planned" // from the earlier edit on
-	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.now()) &&
+	case !row.NextAttemptAt.Before(from) && !row.NextAttemptAt.After(b.Now()) &&
 		(row.PlannedRevision == nil || *row.PlannedRevision < row.Revision):
 		return "to be planned"
 	}
@@ -183,15 +183,15 @@ func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
 		"paused, and edited meanwhile": {"PAUSED", []string{`overlap = 'allow'`}, "waits for nothing"},
 	} {
 		b.each(name, func(b *bench) {
-			b.makeRecurring(name, c.kind)
-			before, from := b.get(name), b.now()
+			b.MakeRecurring(name, c.kind)
+			before, from := b.Get(name), b.Now()
 			for _, set := range c.edits {
-				b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, name)
+				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, name)
 			}
 			if got := b.owed(name, before, from); got != c.want {
 				b.Errorf("it is %s, instead of %s", got, c.want)
 			}
-			if row := b.get(name); row.RunNowAt != nil {
+			if row := b.Get(name); row.RunNowAt != nil {
 				b.Errorf("run_now_at is %v", row.RunNowAt)
 			}
 		})
@@ -204,35 +204,35 @@ const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up =
 // liveFrom is where the look for occurrences that have not ended begins.
 func (b *bench) liveFrom(id string) *time.Time {
 	b.Helper()
-	return one[*time.Time](b, b.pool, `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+	return one[*time.Time](b, b.Pool, `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id)
 }
 
 func TestARecurringTaskMadePlainAndBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.makeRecurring("one", "planned")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+nothingRecurs+`, jitter = '1 hour' WHERE id = 'one'`)
-	row := b.get("one")
-	due := one[time.Time](b, b.pool, `SELECT tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour')`)
+	b.MakeRecurring("one", "planned")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+nothingRecurs+`, jitter = '1 hour' WHERE id = 'one'`)
+	row := b.Get("one")
+	due := one[time.Time](b, b.Pool, `SELECT tasktable.due_of('one', '2100-01-01Z', NULL, '1 hour')`)
 	if row.Cron != nil || row.PlannedRevision != nil || b.liveFrom("one") != nil || !row.NextAttemptAt.Equal(due) {
 		t.Errorf("plain: %s", pretty(row))
 	}
-	from := b.now()
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'one'`)
-	row = b.get("one")
+	from := b.Now()
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'one'`)
+	row = b.Get("one")
 	if *row.TimeZone != "UTC" || *row.Overlap != "skip" || row.PlannedRevision != nil ||
-		row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.now()) {
+		row.NextAttemptAt.Before(from) || row.NextAttemptAt.After(b.Now()) {
 		t.Errorf("recurring again: %s", pretty(row))
 	}
-	role := b.role()
-	same(b, "lines", b.lines("one"), []string{
+	role := b.Role()
+	same(b, "lines", b.Lines("one"), []string{
 		"schedule created " + service, "sql rescheduled " + role, "sql rescheduled " + role,
 	})
 
 	// A running task that is made recurring runs to its end, and is planned after that.
-	b.make("held", "EXECUTING")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'held'`)
-	if row := b.get("held"); row.Status != "QUEUED" || row.Fence == nil || row.NextAttemptAt != nil ||
+	b.Make("held", "EXECUTING")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'held'`)
+	if row := b.Get("held"); row.Status != "QUEUED" || row.Fence == nil || row.NextAttemptAt != nil ||
 		*row.Overlap != "skip" {
 		t.Errorf("held: %s", pretty(row))
 	}
@@ -253,9 +253,9 @@ func TestCountOfOccurrencesWhenRearmed(t *testing.T) {
 		"a waiting one":           {"planned", `scheduled_at = '2100-01-01 00:05Z'`, 3},
 		"one that stays as it is": {"COMPLETED", `scheduled_at = '2100-01-01 00:05Z'`, 3},
 	} {
-		b.makeRecurring(name, c.kind)
-		b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET `+c.set+` WHERE id = $1`, name)
-		if row := b.get(name); row.OccurrenceCount != c.count {
+		b.MakeRecurring(name, c.kind)
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+c.set+` WHERE id = $1`, name)
+		if row := b.Get(name); row.OccurrenceCount != c.count {
 			t.Errorf("%s: %d occurrences instead of %d", name, row.OccurrenceCount, c.count)
 		}
 	}
@@ -264,16 +264,16 @@ func TestCountOfOccurrencesWhenRearmed(t *testing.T) {
 func TestViewOfRecurringTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("plain"))
+	b.Schedule(base("plain"))
 	for _, kind := range recurringKinds[1:] {
-		b.makeRecurring(kind, kind)
+		b.MakeRecurring(kind, kind)
 	}
-	rows, err := b.pool.Query(b.ctx, `SELECT concat_ws(' ', id, status, cron, next_fire = '2100-01-01 09:00Z', last_fire
+	rows, err := b.Pool.Query(b.Ctx, `SELECT concat_ws(' ', id, status, cron, next_fire = '2100-01-01 09:00Z', last_fire
 		IS NOT NULL, occurrence_count, paused_until IS NOT NULL)
 		FROM tasktable.recurring_tasks ORDER BY id COLLATE "C"`)
-	b.check(err)
+	b.Check(err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	b.check(err)
+	b.Check(err)
 	same(b, "view", lines, []string{
 		"CANCELLED CANCELLED 0 9 * * * t 3 f", "COMPLETED COMPLETED 0 9 * * * t 3 f", "FAILED FAILED 0 9 * * * t 3 f",
 		"PAUSED PAUSED 0 9 * * * t 3 t", "due QUEUED 0 9 * * * f t 3 f", "planned QUEUED 0 9 * * * t t 3 f",

@@ -24,8 +24,8 @@ func TestSyncAndOccurrences(t *testing.T) {
 	}
 	sync := func(want []string, tasks ...store.Task) {
 		b.Helper()
-		receipts, err := b.tasks.Sync(b.ctx, b.pool, "event:1", tasks...)
-		b.check(err)
+		receipts, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", tasks...)
+		b.Check(err)
 		same(b, "receipts", outcomes(receipts), want)
 	}
 	sync([]string{"kept created", "gone created", "plain created"}, daily("kept"), daily("gone"), of("plain"))
@@ -34,8 +34,8 @@ func TestSyncAndOccurrences(t *testing.T) {
 		b.fork("kept", "2100-01-03 09:00Z", "skipped"),
 	}
 	gone := []string{b.fork("gone", "2100-01-01 09:00Z"), b.fork("gone", "2100-01-02 09:00Z", "skipped")}
-	_, err := b.tasks.Pause(b.ctx, b.pool, kept[1])
-	b.check(err)
+	_, err := b.Tasks.Pause(b.Ctx, b.Pool, kept[1])
+	b.Check(err)
 	before := map[string]state{}
 	for _, id := range append(kept, "kept", "plain", gone[1]) {
 		before[id] = b.state(id)
@@ -59,7 +59,7 @@ func TestSyncAndOccurrences(t *testing.T) {
 		[]string{"kept rescheduled", kept[1] + " rescheduled", kept[0] + " cancelled", "plain cancelled"}, plain,
 		of(kept[1]),
 	)
-	if row := b.get(kept[1]); row.Status != "PAUSED" || *row.ParentID != "kept" {
+	if row := b.Get(kept[1]); row.Status != "PAUSED" || *row.ParentID != "kept" {
 		t.Errorf("got %s", pretty(row))
 	}
 	sync([]string{kept[1] + " cancelled", "kept cancelled"})
@@ -95,11 +95,11 @@ func TestRecurringFunctionsAsPsqlCallsThem(t *testing.T) {
 func TestNotificationsOfOperations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	listener, err := b.pool.Acquire(b.ctx)
-	b.check(err)
+	listener, err := b.Pool.Acquire(b.Ctx)
+	b.Check(err)
 	defer listener.Release()
-	b.makeRecurring("planned", "planned")
-	b.exec(listener, `LISTEN "tasktable.wake"; LISTEN "end"`)
+	b.MakeRecurring("planned", "planned")
+	b.Exec(listener, `LISTEN "tasktable.wake"; LISTEN "end"`)
 	defer func() { _, _ = listener.Exec(context.Background(), `UNLISTEN *`) }()
 	day := 0
 	for _, act := range []struct {
@@ -108,52 +108,52 @@ func TestNotificationsOfOperations(t *testing.T) {
 		wakes bool // unless NoNotify
 	}{
 		{"a recurring task", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.Schedule(b.ctx, b.pool, recurs("new "+b.now().String()))
+			_, err := s.Schedule(b.Ctx, b.Pool, recurs("new "+b.Now().String()))
 			return err
 		}, true},
 		{"the same", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.Schedule(b.ctx, b.pool, recurs("planned"))
+			_, err := s.Schedule(b.Ctx, b.Pool, recurs("planned"))
 			return err
 		}, false},
 		{"run now", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.RunNow(b.ctx, b.pool, "planned")
+			_, err := s.RunNow(b.Ctx, b.Pool, "planned")
 			return err
 		}, true},
 		{"backfill", func(s *store.Store, _ *inspect.Inspector) error {
 			day++
-			_, err := s.Backfill(b.ctx, b.pool, "planned", past(0), past(day*24*60), day)
+			_, err := s.Backfill(b.Ctx, b.Pool, "planned", past(0), past(day*24*60), day)
 			return err
 		}, true},
 		{"retry of dead ones", func(_ *store.Store, i *inspect.Inspector) error {
-			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
-			b.make("dead", "FAILED")
-			_, err := i.Do(b.ctx, b.pool, inspect.Action{Verb: inspect.Retry},
+			b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
+			b.Make("dead", "FAILED")
+			_, err := i.Do(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Retry},
 				inspect.Targets{Filter: new(inspect.DeadLetters())})
 			return err
 		}, true},
 		{"archive", func(s *store.Store, _ *inspect.Inspector) error {
-			b.exec(b.pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
-			b.make("dead", "FAILED")
-			_, err := s.Archive(b.ctx, b.pool, "dead", "")
+			b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
+			b.Make("dead", "FAILED")
+			_, err := s.Archive(b.Ctx, b.Pool, "dead", "")
 			return err
 		}, false},
 		{"pause of a queue", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.PauseScope(b.ctx, b.pool, store.Queue("mail"), time.Time{}, "")
+			_, err := s.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
 			return err
 		}, false},
 	} {
 		config := store.Config{Service: service, NoNotify: true}
-		b.check(act.do(store.New(config), inspect.New(config)))
+		b.Check(act.do(store.New(config), inspect.New(config)))
 		quiet := b.notified(listener.Conn())
 		config.NoNotify = false
-		b.check(act.do(store.New(config), inspect.New(config))) // new: its debounce has not begun
+		b.Check(act.do(store.New(config), inspect.New(config))) // new: its debounce has not begun
 		heard := b.notified(listener.Conn())
 		if len(quiet) > 0 || act.wakes != (len(heard) > 0) {
 			t.Errorf("%s: %v, and with NoNotify %v", act.name, heard, quiet)
 		}
 	}
-	_, err = b.tasks.ResumeScope(b.ctx, b.pool, store.Queue("mail"))
-	b.check(err)
+	_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("mail"))
+	b.Check(err)
 	same(b, "resume of a queue", b.notified(listener.Conn()), []string{"tasktable.wake "})
 }
 
@@ -163,20 +163,20 @@ func TestRetryOfDeadLettersLocksInOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"c", "a", "b"} {
-		b.make(id, "FAILED")
+		b.Make(id, "FAILED")
 	}
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = 'b' FOR UPDATE`)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT 1 FROM tasktable.scheduled_tasks WHERE id = 'b' FOR UPDATE`)
 	call := start(b, func(conn *pgxpool.Conn) ([]store.Receipt, error) {
-		done, err := b.inspector.Do(b.ctx, conn, inspect.Action{Verb: inspect.Retry},
+		done, err := b.Inspector.Do(b.Ctx, conn, inspect.Action{Verb: inspect.Retry},
 			inspect.Targets{Filter: new(inspect.DeadLetters())})
 		return done.Receipts, err
 	}).blocked()
-	free := one[[]string](b, b.pool, `SELECT array_agg(id::text)
+	free := one[[]string](b, b.Pool, `SELECT array_agg(id::text)
 		FROM (SELECT id FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`)
 	same(b, "not locked yet", free, []string{"c"})
-	b.check(tx.Rollback(b.ctx))
+	b.Check(tx.Rollback(b.Ctx))
 	receipts, err := call.result()
-	b.check(err)
+	b.Check(err)
 	same(b, "receipts", outcomes(receipts), []string{"a queued", "b queued", "c queued"})
 }

@@ -58,13 +58,13 @@ var recurringWays = []struct {
 }{
 	{
 		"Schedule", "schedule",
-		func(b *bench, task store.Task) (store.Receipt, error) { return b.tasks.Schedule(b.ctx, b.pool, task) },
+		func(b *bench, task store.Task) (store.Receipt, error) { return b.Tasks.Schedule(b.Ctx, b.Pool, task) },
 	},
 	{"ScheduleMany", "schedule", func(b *bench, task store.Task) (store.Receipt, error) {
-		return only(b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{task}))
+		return only(b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task}))
 	}},
 	{"Sync", "sync", func(b *bench, task store.Task) (store.Receipt, error) {
-		return only(b.tasks.Sync(b.ctx, b.pool, task.Entity, task))
+		return only(b.Tasks.Sync(b.Ctx, b.Pool, task.Entity, task))
 	}},
 	{"SQL", "schedule", (*bench).scheduleInSQL},
 }
@@ -150,11 +150,11 @@ func (b *bench) checkRecurring(
 	kind string, task store.Task, outcome store.Outcome, verb string, call func() (store.Receipt, error),
 ) {
 	b.Helper()
-	b.makeRecurring(task.ID, kind)
-	before, from := b.state(task.ID), b.now()
+	b.MakeRecurring(task.ID, kind)
+	before, from := b.state(task.ID), b.Now()
 	receipt, err := call()
-	b.check(err)
-	until, after := b.now(), b.state(task.ID)
+	b.Check(err)
+	until, after := b.Now(), b.state(task.ID)
 	if after.Row == nil {
 		b.Fatalf("%s: the row is gone", task.ID)
 	}
@@ -194,7 +194,7 @@ func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
 			task := recurs(way.name)
 			task.At = time.Time{}
 			first, err := way.call(b, task)
-			b.check(err)
+			b.Check(err)
 			before := b.state(way.name)
 			for range 3 {
 				again, err := way.call(b, task)
@@ -214,8 +214,8 @@ func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 	b := newBench(t)
 	task := store.Cron("TOKEN_CLEANUP", "*/5 * * * *")
 	task.Recurrence.TimeZone = "Europe/Berlin"
-	receipt := b.schedule(task)
-	row := b.get("recurring-TOKEN_CLEANUP")
+	receipt := b.Schedule(task)
+	row := b.Get("recurring-TOKEN_CLEANUP")
 	if receipt.ID != "recurring-TOKEN_CLEANUP" || receipt.Outcome != store.Created || row == nil {
 		t.Fatalf("%+v", receipt)
 	}
@@ -229,7 +229,7 @@ func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 		CatchUp: pointerTo(store.CatchUpLatest), CatchUpPaused: pointerTo(store.CatchUpNone),
 		CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),
 	})
-	if again := b.schedule(task); again.Outcome != store.Unchanged {
+	if again := b.Schedule(task); again.Outcome != store.Unchanged {
 		t.Errorf("again: %+v", again)
 	}
 }
@@ -239,24 +239,24 @@ func TestIDOfARecurringTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	daily := &store.Recurrence{Cron: "@daily"}
-	if got := b.schedule(store.Task{Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "task-TEST-42" {
+	if got := b.Schedule(store.Task{Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "task-TEST-42" {
 		t.Errorf("of a keyed payload: %+v", got)
 	}
-	if got := b.schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "mine" {
+	if got := b.Schedule(store.Task{ID: "mine", Payload: counted{key: "42"}, Recurrence: daily}); got.ID != "mine" {
 		t.Errorf("its own: %+v", got)
 	}
 	for _, id := range []string{strings.Repeat("x", 480), strings.Repeat("€", 160)} {
-		if got := b.schedule(store.Task{ID: id, Payload: plain{}, Recurrence: daily}); got.Outcome != store.Created {
+		if got := b.Schedule(store.Task{ID: id, Payload: plain{}, Recurrence: daily}); got.Outcome != store.Created {
 			t.Errorf("of 480 bytes: %+v", got)
 		}
-		occurrence := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, '2100-01-01 00:00:00.000001Z')`, id)
+		occurrence := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence($1, '2100-01-01 00:00:00.000001Z')`, id)
 		if occurrence == nil || *occurrence != id+"@2100-01-01T00:00:00.000001Z" {
 			t.Errorf("occurrence: %v", text(occurrence))
 		}
 	}
 	fixed, err := store.Task{Payload: counted{key: "43"}, Recurrence: daily}.Fixed()
-	b.check(err)
-	if got := b.schedule(fixed); got.ID != "task-TEST-43" {
+	b.Check(err)
+	if got := b.Schedule(fixed); got.ID != "task-TEST-43" {
 		t.Errorf("fixed: %+v", got)
 	}
 }

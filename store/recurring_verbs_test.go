@@ -29,7 +29,7 @@ func TestEachVerbOnEachRecurringRow(t *testing.T) {
 		for i, kind := range recurringKinds {
 			b.each(cells[0]+"/"+kind, func(b *bench) {
 				id := cells[0] + " " + kind
-				b.makeRecurring(id, kind)
+				b.MakeRecurring(id, kind)
 				b.checkRecurringVerb(cells[0], id, store.Outcome(cells[1+i]))
 			})
 		}
@@ -39,21 +39,21 @@ func TestEachVerbOnEachRecurringRow(t *testing.T) {
 func (b *bench) callRecurring(verb, id string) (store.Receipt, error) {
 	switch verb {
 	case "pause_until":
-		return b.tasks.PauseUntil(b.ctx, b.pool, id, far(60))
+		return b.Tasks.PauseUntil(b.Ctx, b.Pool, id, far(60))
 	case "pause_other":
-		return b.tasks.PauseUntil(b.ctx, b.pool, id, far(61))
+		return b.Tasks.PauseUntil(b.Ctx, b.Pool, id, far(61))
 	}
-	return b.call(b.pool, verb, id, store.Task{})
+	return b.call(b.Pool, verb, id, store.Task{})
 }
 
 // checkRecurringVerb does a verb to a row and compares all there is with what the outcome stands for. Running a
 // recurring task now writes nothing to its own row.
 func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	b.Helper()
-	before, from := b.state(id), b.now()
+	before, from := b.state(id), b.Now()
 	receipt, err := b.callRecurring(verb, id)
-	b.check(err)
-	until, after := b.now(), b.state(id)
+	b.Check(err)
+	until, after := b.Now(), b.state(id)
 	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
 	lineVerb := strings.TrimSuffix(strings.TrimSuffix(verb, "_until"), "_other")
 	if strings.HasPrefix(verb, "re_") {
@@ -95,14 +95,14 @@ func TestOccurrencesOutliveTheirRecurringTask(t *testing.T) {
 	b := newBench(t)
 	for _, verb := range []string{"cancel", "pause", "pause_until", "re_other", "delete"} {
 		b.each(verb, func(b *bench) {
-			b.makeRecurring(verb, "planned")
+			b.MakeRecurring(verb, "planned")
 			var states []state
 			occurrences := []string{b.fork(verb, "2100-01-01 09:00Z"), b.fork(verb, "2100-01-02 09:00Z", "not today")}
 			for _, id := range occurrences {
 				states = append(states, b.state(id))
 			}
 			_, err := b.callRecurring(verb, verb)
-			b.check(err)
+			b.Check(err)
 			for i, id := range occurrences {
 				same(b, id, b.state(id), states[i])
 			}
@@ -117,7 +117,7 @@ func (b *bench) fork(parent, fire string, skip ...string) string {
 	if len(skip) > 0 {
 		reason = &skip[0]
 	}
-	id := one[*string](b, b.pool, `SELECT tasktable.fork_occurrence($1, $2::text::timestamptz,
+	id := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence($1, $2::text::timestamptz,
 		$3, 'leader')`, parent, fire, reason)
 	if id == nil {
 		b.Fatalf("no occurrence of %s at %s", parent, fire)
@@ -138,46 +138,46 @@ func TestPausedUntil(t *testing.T) {
 		"scheduled anew": {func(b *bench, id string) (store.Receipt, error) {
 			task := base(id)
 			task.At, task.Payload = far(5), payload(2)
-			return b.tasks.Schedule(b.ctx, b.pool, task)
+			return b.Tasks.Schedule(b.Ctx, b.Pool, task)
 		}, "PAUSED", true},
 		"made recurring": {
 			func(b *bench, id string) (store.Receipt, error) {
 				task := recurs(id)
 				task.Replace = true
-				return b.tasks.Schedule(b.ctx, b.pool, task)
+				return b.Tasks.Schedule(b.Ctx, b.Pool, task)
 			},
 			"PAUSED", true,
 		},
 		"rescheduled": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Reschedule(b.ctx, b.pool, id, far(7)) },
+			func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Reschedule(b.Ctx, b.Pool, id, far(7)) },
 			"PAUSED", true,
 		},
 		"paused for good": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, id) }, "PAUSED",
+			func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Pause(b.Ctx, b.Pool, id) }, "PAUSED",
 			false,
 		},
 		"resumed": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Resume(b.ctx, b.pool, id) }, "QUEUED",
+			func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Resume(b.Ctx, b.Pool, id) }, "QUEUED",
 			false,
 		},
 		"run now": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, id) }, "QUEUED",
+			func(b *bench, id string) (store.Receipt, error) { return b.Tasks.RunNow(b.Ctx, b.Pool, id) }, "QUEUED",
 			false,
 		},
 		"cancelled": {
-			func(b *bench, id string) (store.Receipt, error) { return b.tasks.Cancel(b.ctx, b.pool, id) }, "CANCELLED",
+			func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Cancel(b.Ctx, b.Pool, id) }, "CANCELLED",
 			false,
 		},
 	} {
 		b.each(name, func(b *bench) {
-			b.schedule(base(name))
-			receipt, err := b.tasks.PauseUntil(b.ctx, b.pool, name, far(60))
+			b.Schedule(base(name))
+			receipt, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, name, far(60))
 			if err != nil || receipt.Outcome != store.Paused {
 				b.Fatalf("%+v, %v", receipt, err)
 			}
 			_, err = c.then(b, name)
-			b.check(err)
-			row := b.get(name)
+			b.Check(err)
+			row := b.Get(name)
 			if row.Status != c.status || (row.PausedUntil != nil) != c.until ||
 				c.until && !row.PausedUntil.Equal(far(60)) {
 				b.Errorf("%s until %v", row.Status, row.PausedUntil)
@@ -190,7 +190,7 @@ func TestPausedUntil(t *testing.T) {
 func TestLinesOfPausesUntil(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.schedule(base("one"))
+	b.Schedule(base("one"))
 	for _, call := range []struct {
 		sql, outcome string
 		old, new     any
@@ -221,8 +221,8 @@ func TestLinesOfPausesUntil(t *testing.T) {
 			map[string]any{"status": "QUEUED", "paused_until": nil},
 		},
 	} {
-		lines := len(b.changes("one"))
-		if got := b.ask(call.sql); got.Outcome != call.outcome || *got.Revision != b.get("one").Revision {
+		lines := len(b.Changes("one"))
+		if got := b.ask(call.sql); got.Outcome != call.outcome || *got.Revision != b.Get("one").Revision {
 			t.Errorf("%s: %s", call.sql, pretty(got))
 		}
 		changes := b.state("one").Changes
@@ -236,5 +236,5 @@ func TestLinesOfPausesUntil(t *testing.T) {
 			call.new,
 		})
 	}
-	same(b, "lines", b.lines("one")[2], "pause paused ann")
+	same(b, "lines", b.Lines("one")[2], "pause paused ann")
 }

@@ -16,7 +16,7 @@ func TestWhatBecomesOfRunNow(t *testing.T) {
 		return func(b *bench, id string) {
 			task := base(id)
 			change(&task)
-			b.schedule(task)
+			b.Schedule(task)
 		}
 	}
 	do := func(verb string) func(*bench, string) {
@@ -24,7 +24,7 @@ func TestWhatBecomesOfRunNow(t *testing.T) {
 	}
 	end := func(status string) func(*bench, string) {
 		return func(b *bench, id string) {
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET status = $2 WHERE id = $1`, id, status)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = $2 WHERE id = $1`, id, status)
 		}
 	}
 	for _, then := range []struct {
@@ -55,17 +55,17 @@ func TestWhatBecomesOfRunNow(t *testing.T) {
 		},
 	} {
 		b.each(then.name, func(b *bench) {
-			b.schedule(base(then.name))
-			from := b.now()
+			b.Schedule(base(then.name))
+			from := b.Now()
 			b.do("run_now", then.name)
-			asked := b.get(then.name)
+			asked := b.Get(then.name)
 			if asked.RunNowAt == nil || asked.RunNowAt.Before(from) || !asked.ScheduledAt.Equal(far(0)) {
 				b.Fatalf("after run now: scheduled_at %v, run_now_at %v", asked.ScheduledAt, asked.RunNowAt)
 			}
 			for _, step := range then.steps {
 				step(b, then.name)
 			}
-			row := b.get(then.name)
+			row := b.Get(then.name)
 			want := state{Row: &store.Row{Status: "QUEUED", RunNowAt: asked.RunNowAt, NextAttemptAt: asked.RunNowAt}}
 			if !then.stays {
 				want.Row.RunNowAt, want.Row.NextAttemptAt = nil, &then.due

@@ -20,8 +20,8 @@ func TestScheduleAs(t *testing.T) {
 		}
 		many[1].By = ""
 		many[2].Trace = span
-		receipts, err := b.tasks.ScheduleAs(b.ctx, b.pool, many)
-		b.check(err)
+		receipts, err := b.Tasks.ScheduleAs(b.Ctx, b.Pool, many)
+		b.Check(err)
 		if len(receipts) != n {
 			t.Fatalf("%d receipts of %d tasks", len(receipts), n)
 		}
@@ -30,21 +30,21 @@ func TestScheduleAs(t *testing.T) {
 			if i == 1 {
 				by = service
 			}
-			same(b, "lines", b.lines(receipt.ID), []string{"schedule created " + by})
-			if row := b.get(receipt.ID); row.ScheduledBy == nil || *row.ScheduledBy != by {
+			same(b, "lines", b.Lines(receipt.ID), []string{"schedule created " + by})
+			if row := b.Get(receipt.ID); row.ScheduledBy == nil || *row.ScheduledBy != by {
 				t.Errorf("task %s is scheduled by %v, want %s", receipt.ID, row.ScheduledBy, by)
 			}
 			var trace *string
 			const traceSQL = `SELECT trace FROM tasktable.scheduled_tasks WHERE id = $1`
-			b.check(b.pool.QueryRow(b.ctx, traceSQL, receipt.ID).Scan(&trace))
+			b.Check(b.Pool.QueryRow(b.Ctx, traceSQL, receipt.ID).Scan(&trace))
 			if (trace != nil) != (i == 2) || trace != nil && *trace != span {
 				t.Errorf("task %s has the trace %v", receipt.ID, trace)
 			}
 		}
 		bad := base("bad")
 		bad.Priority = 101
-		_, err = b.tasks.ScheduleAs(b.ctx, b.pool, []store.TaskAs{{Task: base("good")}, {Task: bad}})
-		if err == nil || b.get("good") != nil {
+		_, err = b.Tasks.ScheduleAs(b.Ctx, b.Pool, []store.TaskAs{{Task: base("good")}, {Task: bad}})
+		if err == nil || b.Get("good") != nil {
 			t.Errorf("one bad task did not refuse all: %v", err)
 		}
 	}

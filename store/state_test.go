@@ -18,8 +18,8 @@ type state struct {
 
 func (b *bench) state(id string) state {
 	b.Helper()
-	found := state{Row: b.get(id)}
-	if changes := b.changes(id); len(changes) > 0 {
+	found := state{Row: b.Get(id)}
+	if changes := b.Changes(id); len(changes) > 0 {
 		found.Changes = changes
 	}
 	for i, change := range found.Changes {
@@ -28,7 +28,7 @@ func (b *bench) state(id string) state {
 	}
 	if found.Row != nil {
 		*found.Row = utc(*found.Row)
-		found.Version = one[string](b, b.pool, `SELECT xmin || ' ' || ctid FROM tasktable.scheduled_tasks
+		found.Version = one[string](b, b.Pool, `SELECT xmin || ' ' || ctid FROM tasktable.scheduled_tasks
 			WHERE id = $1`, id)
 	}
 	return found
@@ -88,11 +88,11 @@ func (b *bench) recorded(line json.RawMessage) map[string]any {
 		return nil
 	}
 	var fields map[string]any
-	b.check(json.Unmarshal(line, &fields))
+	b.Check(json.Unmarshal(line, &fields))
 	for _, key := range []string{"scheduled_at", "run_now_at", "ends_at", "paused_until", "archived_at"} {
 		if value, ok := fields[key].(string); ok {
 			at, err := time.Parse(time.RFC3339Nano, value)
-			b.check(err)
+			b.Check(err)
 			fields[key] = instant(&at)
 		}
 	}
@@ -104,7 +104,7 @@ func encoded(b *bench, fields map[string]any) json.RawMessage {
 		return nil
 	}
 	text, err := json.Marshal(fields)
-	b.check(err)
+	b.Check(err)
 	return text
 }
 

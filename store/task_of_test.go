@@ -15,14 +15,14 @@ import (
 func TestTaskOfChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.tasks = store.New(store.Config{Service: service, Codec: secret(t, 1)})
+	b.Tasks = store.New(store.Config{Service: service, Codec: secret(t, 1)})
 	want := map[string]store.Outcome{}
 	for _, kind := range rowKinds[1:] {
-		b.make(kind, kind)
+		b.Make(kind, kind)
 		want[kind] = store.Unchanged
 	}
 	for _, kind := range recurringKinds[1:] {
-		b.makeRecurring("recurring "+kind, kind)
+		b.MakeRecurring("recurring "+kind, kind)
 		want["recurring "+kind] = store.Unchanged
 	}
 	full := mortal("full")
@@ -36,21 +36,21 @@ func TestTaskOfChangesNothing(t *testing.T) {
 	sealed, sealedRecurring := full, recurring
 	sealed.ID, sealedRecurring.ID = "sealed", "sealed recurring"
 	for _, task := range []store.Task{full, recurring} {
-		b.schedule(task)
+		b.Schedule(task)
 	}
 	for _, task := range []store.Task{sealed, sealedRecurring} {
-		_, err := b.tasks.Schedule(b.ctx, b.pool, task)
-		b.check(err)
+		_, err := b.Tasks.Schedule(b.Ctx, b.Pool, task)
+		b.Check(err)
 	}
-	b.schedule(store.Task{ID: "plain", Payload: payload(1), At: far(0).Add(time.Microsecond)})
+	b.Schedule(store.Task{ID: "plain", Payload: payload(1), At: far(0).Add(time.Microsecond)})
 	for _, id := range []string{"full", "sealed", "plain", "full recurring", "sealed recurring"} {
 		want[id] = store.Unchanged
 	}
 	for _, id := range []string{"full recurring", "sealed recurring"} {
-		want[one[string](b, b.pool, `SELECT tasktable.fork_occurrence($1, '2026-11-23 12:00Z')`, id)] = store.Unchanged
+		want[one[string](b, b.Pool, `SELECT tasktable.fork_occurrence($1, '2026-11-23 12:00Z')`, id)] = store.Unchanged
 	}
 	for id := range want {
-		switch b.get(id).Status {
+		switch b.Get(id).Status {
 		case store.StatusCompleted, store.StatusFailed, store.StatusExpired, store.StatusSkipped:
 			want[id] = store.Finished
 		case store.StatusCancelled:
@@ -58,19 +58,19 @@ func TestTaskOfChangesNothing(t *testing.T) {
 		}
 	}
 	for id, outcome := range want {
-		before := pretty([]any{b.get(id), b.lines(id)})
-		task, err := store.TaskOf(*b.get(id))
-		b.check(err)
-		for name, tasks := range map[string]*store.Store{"without a codec": store.New(store.Config{}), "": b.tasks} {
-			got, err := tasks.Schedule(b.ctx, b.pool, task)
-			b.check(err)
+		before := pretty([]any{b.Get(id), b.Lines(id)})
+		task, err := store.TaskOf(*b.Get(id))
+		b.Check(err)
+		for name, tasks := range map[string]*store.Store{"without a codec": store.New(store.Config{}), "": b.Tasks} {
+			got, err := tasks.Schedule(b.Ctx, b.Pool, task)
+			b.Check(err)
 			if got.Outcome != outcome {
 				t.Errorf("%s %s: %s, not %s", id, name, got.Outcome, outcome)
 			}
 			if outcome == store.Rearmed {
 				break
 			}
-			same(b, id, pretty([]any{b.get(id), b.lines(id)}), before)
+			same(b, id, pretty([]any{b.Get(id), b.Lines(id)}), before)
 		}
 	}
 }
@@ -82,16 +82,16 @@ func TestTaskOfChangesOneField(t *testing.T) {
 	sealed := store.New(store.Config{Service: service, Codec: secret(t, 1)})
 	task := mortal("one")
 	task.Recurrence = &store.Recurrence{Cron: "@daily", TimeZone: "Europe/Berlin"}
-	_, err := sealed.Schedule(b.ctx, b.pool, task)
-	b.check(err)
-	before := b.get("one")
+	_, err := sealed.Schedule(b.Ctx, b.Pool, task)
+	b.Check(err)
+	before := b.Get("one")
 	edited, err := store.TaskOf(*before)
-	b.check(err)
+	b.Check(err)
 	edited.Priority = 42
-	if got := b.schedule(edited); got.Outcome != store.Rescheduled {
+	if got := b.Schedule(edited); got.Outcome != store.Rescheduled {
 		t.Fatal(got.Outcome)
 	}
-	after := b.get("one")
+	after := b.Get("one")
 	if after.Priority != 42 || after.AskedRevision != before.AskedRevision {
 		t.Errorf("priority %d, asked revision %d after %d", after.Priority, after.AskedRevision, before.AskedRevision)
 	}

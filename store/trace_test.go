@@ -114,8 +114,8 @@ func TestScheduleKeepsTheSpan(t *testing.T) {
 		{4, later, store.Rescheduled, traceOf(4)},
 	} {
 		before := b.state("a")
-		receipt, err := b.tasks.Schedule(within(b.ctx, step.n, trace.FlagsSampled, ""), b.pool, step.task)
-		b.check(err)
+		receipt, err := b.Tasks.Schedule(within(b.Ctx, step.n, trace.FlagsSampled, ""), b.Pool, step.task)
+		b.Check(err)
 		after := b.state("a")
 		got := ""
 		if after.Row.Trace != nil {
@@ -130,26 +130,26 @@ func TestScheduleKeepsTheSpan(t *testing.T) {
 	}
 
 	before := b.state("a")
-	b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET trace = $1 WHERE id = 'a'`, parent)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET trace = $1 WHERE id = 'a'`, parent)
 	after := b.state("a")
 	before.Row.Trace, before.Version = pointerTo(parent), after.Version
 	same(b, "after a change of the trace alone", after, before)
 
 	// The verbs leave it: the link is to where the content and the time come from.
 	for _, verb := range []func() (store.Receipt, error){
-		func() (store.Receipt, error) { return b.tasks.Pause(b.ctx, b.pool, "a") },
-		func() (store.Receipt, error) { return b.tasks.Resume(b.ctx, b.pool, "a") },
-		func() (store.Receipt, error) { return b.tasks.Reschedule(b.ctx, b.pool, "a", far(7)) },
-		func() (store.Receipt, error) { return b.tasks.RunNow(b.ctx, b.pool, "a") },
-		func() (store.Receipt, error) { return b.tasks.Cancel(b.ctx, b.pool, "a") },
+		func() (store.Receipt, error) { return b.Tasks.Pause(b.Ctx, b.Pool, "a") },
+		func() (store.Receipt, error) { return b.Tasks.Resume(b.Ctx, b.Pool, "a") },
+		func() (store.Receipt, error) { return b.Tasks.Reschedule(b.Ctx, b.Pool, "a", far(7)) },
+		func() (store.Receipt, error) { return b.Tasks.RunNow(b.Ctx, b.Pool, "a") },
+		func() (store.Receipt, error) { return b.Tasks.Cancel(b.Ctx, b.Pool, "a") },
 	} {
 		receipt, err := verb()
-		b.check(err)
-		if row := b.get("a"); row.Trace == nil || *row.Trace != parent {
+		b.Check(err)
+		if row := b.Get("a"); row.Trace == nil || *row.Trace != parent {
 			t.Errorf("%s: trace %s", receipt.Outcome, pretty(row.Trace))
 		}
 	}
-	for _, change := range b.changes("a") {
+	for _, change := range b.Changes("a") {
 		if strings.Contains(string(change.Old)+string(change.New), traceID) {
 			t.Errorf("a line of changes has the trace: %s", pretty(change))
 		}
@@ -160,35 +160,35 @@ func TestScheduleKeepsTheSpan(t *testing.T) {
 func TestEachWayOfSchedulingKeepsTheSpan(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ctx = within(b.ctx, 9, trace.FlagsSampled, "")
+	b.Ctx = within(b.Ctx, 9, trace.FlagsSampled, "")
 	var many []store.Task
 	for i := range 25 {
 		many = append(many, base(fmt.Sprintf("many %02d", i)))
 	}
-	_, err := b.tasks.ScheduleMany(b.ctx, b.pool, many)
-	b.check(err)
-	_, err = b.tasks.ScheduleMany(b.ctx, b.pool, []store.Task{base("few 1"), base("few 2")})
-	b.check(err)
-	_, err = b.tasks.Sync(b.ctx, b.pool, "event:7", store.Task{ID: "synced", Payload: payload(1), At: far(0)})
-	b.check(err)
-	b.schedule(recurs("daily"))
-	_, err = b.tasks.RunNow(b.ctx, b.pool, "daily")
-	b.check(err)
-	b.exec(b.pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
+	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
+	b.Check(err)
+	_, err = b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("few 1"), base("few 2")})
+	b.Check(err)
+	_, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:7", store.Task{ID: "synced", Payload: payload(1), At: far(0)})
+	b.Check(err)
+	b.Schedule(recurs("daily"))
+	_, err = b.Tasks.RunNow(b.Ctx, b.Pool, "daily")
+	b.Check(err)
+	b.Exec(b.Pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
 	for name, sql := range map[string]string{
 		"by name":   `schedule('{"type":"TEST"}', id => 'by name', trace => '` + traceOf(9) + `')`,
 		"recurring": `schedule_recurring('{"type":"TEST"}', '@daily', 'recurring', trace => '` + traceOf(9) + `')`,
 		"in an object": `schedule_many('[{"id": "in an object", "payload": {"type": "TEST"}, "trace": "` + traceOf(9) +
 			`"}]')`,
 	} {
-		b.exec(b.pool, `SELECT * FROM tasktable.`+sql)
-		if b.get(name) == nil {
+		b.Exec(b.Pool, `SELECT * FROM tasktable.`+sql)
+		if b.Get(name) == nil {
 			t.Errorf("%s: not scheduled", name)
 		}
 	}
-	others := one[string](b, b.pool, `SELECT coalesce(string_agg(id || ': ' || coalesce(trace, 'none'), ', '), '')
+	others := one[string](b, b.Pool, `SELECT coalesce(string_agg(id || ': ' || coalesce(trace, 'none'), ', '), '')
 		FROM tasktable.scheduled_tasks WHERE trace IS DISTINCT FROM $1`, traceOf(9))
-	if n := one[int](b, b.pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 25+2+1+3+3 ||
+	if n := one[int](b, b.Pool, `SELECT count(*)::int FROM tasktable.scheduled_tasks`); n != 25+2+1+3+3 ||
 		others != "" {
 		t.Errorf("%d tasks; with another trace: %s", n, others)
 	}
@@ -209,8 +209,8 @@ func TestTracesThatAreNone(t *testing.T) {
 	for i, right := range []string{
 		parent, parent[:53] + "00", parent + " a=1,b=2", parent + " " + strings.Repeat("x", 456),
 	} {
-		b.inTx(func(tx pgx.Tx) {
-			b.exec(tx, `SELECT tasktable.schedule('{"type":"TEST"}', id => $1,
+		b.InTx(func(tx pgx.Tx) {
+			b.Exec(tx, `SELECT tasktable.schedule('{"type":"TEST"}', id => $1,
 				trace => $2)`, fmt.Sprint("right ", i), right)
 		})
 	}

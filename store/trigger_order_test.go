@@ -26,16 +26,16 @@ func TestATriggerThatMovesTasksMovesThem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.exec(b.pool, moveSQL)
-			b.exec(b.pool, `CREATE TRIGGER `+name+` BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
+			b.Exec(b.Pool, moveSQL)
+			b.Exec(b.Pool, `CREATE TRIGGER `+name+` BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
 				FOR EACH ROW EXECUTE FUNCTION move()`)
-			b.schedule(base("one"))
-			b.exec(b.pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+			b.Schedule(base("one"))
+			b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
 				VALUES ('plain', '{"type": "TEST"}', '2100-01-01Z')`)
-			b.exec(b.pool, manySQL)
-			b.exec(b.pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 5}' WHERE id = 'one'`)
+			b.Exec(b.Pool, manySQL)
+			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET payload = '{"type": "TEST", "n": 5}' WHERE id = 'one'`)
 			for _, id := range []string{"one", "plain", "17"} {
-				row := b.get(id)
+				row := b.Get(id)
 				if row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(far(10)) || !row.ScheduledAt.Equal(far(10)) {
 					t.Errorf(
 						"%s: scheduled_at %s, but due at %v", id, row.ScheduledAt.Format(time.RFC3339),
@@ -52,9 +52,9 @@ func TestATriggerThatMovesTasksMovesThem(t *testing.T) {
 func TestATriggerAfterOursThatMovesTasksIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.make("one", "QUEUED")
-	b.exec(b.pool, moveSQL)
-	b.exec(b.pool, `CREATE TRIGGER zzzz_move BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
+	b.Make("one", "QUEUED")
+	b.Exec(b.Pool, moveSQL)
+	b.Exec(b.Pool, `CREATE TRIGGER zzzz_move BEFORE INSERT OR UPDATE OF payload ON tasktable.scheduled_tasks
 		FOR EACH ROW EXECUTE FUNCTION move()`)
 	before := b.state("one")
 	for _, sql := range []string{
@@ -72,16 +72,16 @@ func TestATriggerAfterOursThatMovesTasksIsRefused(t *testing.T) {
 func TestNoSettingTakesTheChecksOfInsertsAway(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	tx := b.begin(pgx.TxOptions{})
-	b.exec(tx, `SET LOCAL tasktable_change.bulk = '0'`)
-	b.exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, attempt, next_attempt_at)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SET LOCAL tasktable_change.bulk = '0'`)
+	b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, attempt, next_attempt_at)
 		VALUES ('one', '{"type": "TEST"}', 'TEST', 1, 3, '2000-01-01')`)
-	b.exec(tx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'two')`)
-	b.check(tx.Commit(b.ctx))
-	row := b.get("one")
-	if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || len(b.changes("one")) != 1 ||
-		len(b.changes("two")) != 1 {
-		t.Errorf("the row is %s, with %d lines of changes", pretty(row), len(b.changes("one")))
+	b.Exec(tx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'two')`)
+	b.Check(tx.Commit(b.Ctx))
+	row := b.Get("one")
+	if row.Attempt != 0 || !row.NextAttemptAt.Equal(row.ScheduledAt) || len(b.Changes("one")) != 1 ||
+		len(b.Changes("two")) != 1 {
+		t.Errorf("the row is %s, with %d lines of changes", pretty(row), len(b.Changes("one")))
 	}
 }
 

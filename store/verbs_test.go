@@ -84,10 +84,10 @@ func TestEachVerbOnEachRow(t *testing.T) {
 // checkCell does a verb to a row and compares all that can be seen of the task with what the verb's outcome stands for.
 func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
 	id := verb + " " + kind
-	b.make(id, kind)
-	before, from := b.state(id), b.now()
+	b.Make(id, kind)
+	before, from := b.state(id), b.Now()
 	receipt := b.do(verb, id)
-	until, after := b.now(), b.state(id)
+	until, after := b.Now(), b.state(id)
 
 	want := before
 	if wrote(outcome) {
@@ -115,7 +115,7 @@ func (b *bench) checkCell(verb, kind string, outcome store.Outcome) {
 // do does the verb of a line of verbTable.
 func (b *bench) do(verb, id string) store.Receipt {
 	b.Helper()
-	return b.doOn(b.pool, verb, id)
+	return b.doOn(b.Pool, verb, id)
 }
 
 func (b *bench) doOn(db store.DB, verb, id string) store.Receipt {
@@ -139,7 +139,7 @@ func (b *bench) doOn(db store.DB, verb, id string) store.Receipt {
 		task.At, task.Payload = far(5), payload(2)
 	}
 	receipt, err := b.call(db, verb, id, task)
-	b.check(err)
+	b.Check(err)
 	return receipt
 }
 
@@ -151,23 +151,23 @@ func isZero(verb string) bool {
 func (b *bench) call(db store.DB, verb, id string, task store.Task) (store.Receipt, error) {
 	switch verb {
 	case "re_other":
-		return b.tasks.Reschedule(b.ctx, db, id, far(5))
+		return b.Tasks.Reschedule(b.Ctx, db, id, far(5))
 	case "re_same":
-		return b.tasks.Reschedule(b.ctx, db, id, far(0))
+		return b.Tasks.Reschedule(b.Ctx, db, id, far(0))
 	case "cancel":
-		return b.tasks.Cancel(b.ctx, db, id)
+		return b.Tasks.Cancel(b.Ctx, db, id)
 	case "pause":
-		return b.tasks.Pause(b.ctx, db, id)
+		return b.Tasks.Pause(b.Ctx, db, id)
 	case "resume":
-		return b.tasks.Resume(b.ctx, db, id)
+		return b.Tasks.Resume(b.Ctx, db, id)
 	case "run_now":
-		return b.tasks.RunNow(b.ctx, db, id)
+		return b.Tasks.RunNow(b.Ctx, db, id)
 	case "retry":
-		return b.tasks.Retry(b.ctx, db, id)
+		return b.Tasks.Retry(b.Ctx, db, id)
 	case "delete":
-		return b.tasks.Delete(b.ctx, db, id)
+		return b.Tasks.Delete(b.Ctx, db, id)
 	default:
-		return b.tasks.Schedule(b.ctx, db, task)
+		return b.Tasks.Schedule(b.Ctx, db, task)
 	}
 }
 
