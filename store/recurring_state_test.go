@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -94,6 +95,9 @@ func (w *want) become(status store.Status) {
 		r.LastStatusUpdate = *w.during("last_status_update", &w.found.LastStatusUpdate)
 	}
 	waits := status == "QUEUED" || status == "PAUSED"
+	if waits {
+		r.Attempt = 0
+	}
 	switch {
 	case waits && was != nil && was.FinishedAt != nil: // it begins anew
 		r.FinishedAt, r.Message, r.Result, r.StartedAt = nil, nil, nil, nil
@@ -115,8 +119,8 @@ func (w *want) become(status store.Status) {
 		r.NextAttemptAt, r.PlannedRevision = was.NextAttemptAt, &r.Revision
 	case r.Cron == nil:
 		r.PlannedRevision = nil
-		if status == "QUEUED" {
-			r.NextAttemptAt = &r.ScheduledAt
+		if status == "QUEUED" && r.Fence == nil {
+			r.NextAttemptAt = cmp.Or(r.RunNowAt, &r.ScheduledAt)
 		}
 	case status == "QUEUED" && !moved && was != nil && was.Status == "QUEUED" && was.NextAttemptAt != nil &&
 		was.Cron != nil &&
@@ -150,15 +154,24 @@ func (b *bench) checkWhole(before, after state, row *store.Row, verb, outcome, b
 		}
 		switch {
 		case before.Row == nil:
+			line.Revision = row.Revision
 			line.New = encoded(b, map[string]any{
 				"status": string(row.Status), "type": row.Type, "scheduled_at": instant(&row.ScheduledAt),
 			})
 		case row == nil:
 			line.Old = encoded(b, content(before.Row))
 		default:
-			line.Revision = after.Row.Revision
+			if after.Row.Revision != before.Row.Revision {
+				line.Revision = after.Row.Revision
+			}
 			was, is := edits(before.Row, row)
 			line.Old, line.New = encoded(b, was), encoded(b, is)
+			if outcome == string(store.RunsAgain) {
+				line.Old, line.New = found.Old, found.New // again_at, which is no field of a Row
+			}
+		}
+		if before.Row != nil && found.Revision <= before.Row.Revision { // of the row, or a number of its own
+			b.Errorf("the line has number %d after revision %d", found.Revision, before.Row.Revision)
 		}
 		expected.Version, expected.Changes = after.Version, append(
 			expected.Changes[:len(expected.Changes):len(expected.Changes)], line,

@@ -55,16 +55,12 @@ func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	b.Check(err)
 	until, after := b.Now(), b.state(id)
 	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
-	lineVerb := strings.TrimSuffix(strings.TrimSuffix(verb, "_until"), "_other")
-	if strings.HasPrefix(verb, "re_") {
-		lineVerb = "reschedule"
-	}
 	if !wrote(outcome) || verb == "run_now" {
 		b.checkWhole(before, after, before.Row, "", "", "")
 		return
 	}
 	if outcome == store.Deleted {
-		b.checkWhole(before, after, nil, lineVerb, "deleted", service)
+		b.checkWhole(before, after, nil, lineVerb(verb), "deleted", service)
 		return
 	}
 	w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
@@ -85,7 +81,7 @@ func (b *bench) checkRecurringVerb(verb, id string, outcome store.Outcome) {
 	default:
 		w.become(store.StatusQueued)
 	}
-	b.checkWhole(before, after, &w.row, lineVerb, string(outcome), service)
+	b.checkWhole(before, after, &w.row, lineVerb(verb), string(outcome), service)
 }
 
 // What was forked goes on by itself, whatever becomes of the recurring task: cancel, delete and pause are of
