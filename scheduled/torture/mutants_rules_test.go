@@ -18,10 +18,6 @@ var (
 	refusing = steered("refusing", func(s *settings) {
 		s.Length, s.Work = 15*time.Second, map[string]int{"one": 60, "recur": 2, "refused": 1}
 	})
-	// More due tasks than slots, of which applications lock the oldest.
-	lockedBacklog = steered("lockedBacklog", func(s *settings) {
-		s.Slots, s.Hold, s.Work = 2, 5*time.Second, map[string]int{"one": 10, "hold": 3}
-	})
 	// Pauses of single tasks, and nothing that edits these tasks.
 	resting = steered("resting", func(s *settings) { s.Work = map[string]int{"one": 1, "rest": 3} })
 )
@@ -124,23 +120,5 @@ var ruleMutants = []mutant{
 		name: "one pause in three does not end", by: []string{"pause until"}, steer: resting,
 		edits: []edit{{engine + "internal/taskdb/pauses.go", "AND t.id <> ALL ($3::text[])\nORDER BY t.paused_until",
 			"AND t.id <> ALL ($3::text[])\n    AND hashtext(t.id) % 3 <> 0\nORDER BY t.paused_until"}},
-	},
-	{
-		name: "handlers that run for long leave their slots free", by: []string{"in hand", "urgency"}, steer: crowded,
-		edits: []edit{{engine + "internal/plan/ledger.go", "		if one.fetched++; !endsSoon {\n",
-			"		if one.fetched++; one.size < 0 {\n"}, {engine + "internal/plan/ledger.go",
-			"s.size-s.held-max(s.fetched-s.size, 0)", "s.size-s.held"}},
-	},
-	{
-		name: "claimed tasks that wait take no room", by: []string{"in hand", "urgency"}, steer: crowded,
-		edits: []edit{{engine + "internal/plan/ledger.go",
-			"	best.spend(job.Tasks*l.rates.cost(job.Type), true)\n", ""}},
-	},
-	{
-		name: "locked tasks keep the room of the others", by: []string{"start latency", "gap"}, steer: lockedBacklog,
-		edits: []edit{
-			{engine + "internal/plan/plan.go", "			one.closed = true\n", "			one.closed = false\n"},
-			{engine + "internal/plan/plan.go", "			one.near, one.times, one.more = true, nil, true\n", ""},
-		},
 	},
 }
