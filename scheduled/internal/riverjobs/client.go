@@ -235,21 +235,9 @@ UPDATE tasktable.river_job AS j
 SET state = 'running', attempt = j.attempt + 1, attempted_at = clock_timestamp(),
     attempted_by = array_append(j.attempted_by, $5::text)
 WHERE j.id = ANY (ARRAY(SELECT picked.id FROM picked))
-RETURNING j.id, j.queue, j.kind, j.args, j.metadata, j.priority::int AS priority, j.attempt::int AS attempt,
-    j.max_attempts::int AS max_attempts, j.attempted_at, j.created_at`
-
-type fetchedRow struct {
-	ID          int64
-	Queue       string
-	Kind        string
-	Args        []byte
-	Metadata    []byte
-	Priority    int
-	Attempt     int
-	MaxAttempts int
-	AttemptedAt time.Time
-	CreatedAt   time.Time
-}
+RETURNING j.id, j.queue, j.kind, j.args AS encoded_args, j.metadata, j.priority::int AS priority,
+    j.attempt::int AS attempt, j.max_attempts::int AS max_attempts, j.state::text AS state, j.attempted_at,
+    j.attempted_by, j.created_at, j.scheduled_at`
 
 // JobGetAvailable fetches the waiting jobs, the most urgent first. It fetches none while the node is quiet.
 //
@@ -265,23 +253,17 @@ func (e *riverExecutor) JobGetAvailable(
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	statement, queue, kinds := e.limited.fetch(params.Queue, params.Kind)
-	fetched, err := pg.CollectRows[fetchedRow](ctx, e.config.Pool, "fetch jobs",
-		e.config.Statements.Schema.SQL(statement), queue, pg.OrEmpty(kinds), e.within+backdate, params.MaxToLock,
-		params.ClientID)
-	if e.config.Heard(err); err != nil {
-		return nil, err
+	rows, err := e.config.Pool.Query(ctx, e.config.Statements.Schema.SQL(statement), queue, pg.OrEmpty(kinds),
+		e.within+backdate, params.MaxToLock, params.ClientID)
+	var jobs []*rivertype.JobRow
+	if err == nil {
+		jobs, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByNameLax[rivertype.JobRow])
 	}
-	slices.SortFunc(fetched, func(a, b fetchedRow) int {
+	if e.config.Heard(err); err != nil {
+		return nil, pg.Annotate(err, "fetch jobs")
+	}
+	slices.SortFunc(jobs, func(a, b *rivertype.JobRow) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
 	})
-	result := &riverdriver.JobGetAvailableResult{}
-	for _, row := range fetched {
-		result.Jobs = append(result.Jobs, &rivertype.JobRow{
-			ID: row.ID, Queue: row.Queue, Kind: row.Kind, EncodedArgs: row.Args, Metadata: row.Metadata,
-			Priority: row.Priority, Attempt: row.Attempt, MaxAttempts: row.MaxAttempts,
-			State: rivertype.JobStateRunning, AttemptedAt: &row.AttemptedAt, AttemptedBy: []string{params.ClientID},
-			CreatedAt: row.CreatedAt, ScheduledAt: row.CreatedAt,
-		})
-	}
-	return result, nil
+	return &riverdriver.JobGetAvailableResult{Jobs: jobs}, nil
 }
