@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -79,12 +80,18 @@ func (l *Leader) reclaimDead(ctx context.Context) (next time.Duration, err error
 		refused = time.Time{}
 	}
 	dead, next := l.deadNodes.look(l.nodes, now, refused)
+	for _, number := range l.jobs.Nodes() { // some may have fetched jobs after the leader had declared them dead
+		lives := func(node taskdb.LiveNode) bool { return node.Number == number }
+		if number != l.session.Number && !slices.ContainsFunc(l.nodes, lives) {
+			dead = append(dead, number)
+		}
+	}
 	err = l.noteSilent(ctx)
 	for _, number := range dead { // a node that cannot be ended does not stop the others
 		if l.conn.IsClosed() {
 			break
 		}
-		done, reclaimErr := l.reclaimAll(ctx, number)
+		done, reclaimErr := l.reclaimNode(ctx, number)
 		if done {
 			l.log.Warn("node is dead; the leader has taken its tasks back", "dead", number)
 		}

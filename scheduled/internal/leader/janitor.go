@@ -16,7 +16,7 @@ import (
 // The janitor ends River jobs that no node works, and the claims in them. There are five kinds:
 //
 //   - jobs of a node that died: the leader records their claims as lost (reclaimNode in reclaim.go)
-//   - jobs that a node fetched after the leader had declared it dead: the same (reclaimStrays)
+//   - jobs that a node fetched after the leader had declared it dead: the same
 //   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
 //   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.Release)
 //   - jobs that somebody has deleted: the walk finds their claims when the leases have ended (endAbandoned)
@@ -28,22 +28,6 @@ const maxUnfetched = 2 * time.Second
 
 // nobody is the client of jobs that River runs on no node.
 const nobody = ""
-
-// reclaimStrays takes back the running jobs of nodes that the leader had declared dead before they fetched the jobs.
-func (l *Leader) reclaimStrays(ctx context.Context) (err error) {
-	live := l.numbers()
-	for _, number := range l.jobs.Nodes() {
-		if slices.Contains(live, number) {
-			continue
-		}
-		if l.conn.IsClosed() {
-			break
-		}
-		_, reclaimErr := l.reclaimAll(ctx, number)
-		err = errors.Join(err, reclaimErr)
-	}
-	return err
-}
 
 const whyUnfetched = "no node had a slot for it in time"
 
@@ -84,11 +68,11 @@ func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back i
 	if len(jobs) == 0 {
 		return 0, nil
 	}
-	return l.endingStep(ctx, func(tx pgx.Tx) ([]endedClaim, error) {
+	back, _, err = l.endingSteps(ctx, func(tx pgx.Tx) ([]endedClaim, bool, error) {
 		release := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Released(h, why) }
-		ended, _, err := l.endJobs(ctx, tx, nil, nobody, jobs, release)
-		return ended, err
+		return l.endJobs(ctx, tx, nil, nobody, jobs, release)
 	})
+	return back, err
 }
 
 // abandonedAfter is from the end of a lease until the claim is taken back. It is so long that everything that takes
@@ -127,9 +111,9 @@ func (l *Leader) endAbandoned(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	_, err := l.endingStep(ctx, func(tx pgx.Tx) ([]endedClaim, error) {
+	_, _, err := l.endingSteps(ctx, func(tx pgx.Tx) ([]endedClaim, bool, error) {
 		ended, _, err := l.end(ctx, tx, nil, lost)
-		return ended, err
+		return ended, false, err
 	})
 	if err == nil {
 		l.abandoned = slices.DeleteFunc(l.abandoned, func(claim taskdb.Claim) bool {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -175,7 +174,7 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 // running. It returns in how long a silent node will count as dead, which is negative if no node is silent.
 func (l *Leader) recover(ctx context.Context) (next time.Duration, err error) {
 	next, err = l.reclaimDead(ctx)
-	for _, part := range []func(context.Context) error{l.reclaimStrays, l.sweep, l.endAbandoned} {
+	for _, part := range []func(context.Context) error{l.sweep, l.endAbandoned} {
 		if l.conn.IsClosed() {
 			break
 		}
@@ -230,13 +229,4 @@ func (l *Leader) workingNodes() []taskdb.LiveNode {
 	return slices.DeleteFunc(slices.Clone(l.nodes), func(n taskdb.LiveNode) bool {
 		return !n.Held && n.Number != l.session.Number
 	})
-}
-
-// numbers lists this node and all nodes that are not marked dead.
-func (l *Leader) numbers() []int64 {
-	known := map[int64]bool{l.session.Number: true}
-	for _, node := range l.nodes {
-		known[node.Number] = true
-	}
-	return slices.Sorted(maps.Keys(known))
 }

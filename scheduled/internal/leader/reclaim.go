@@ -21,52 +21,36 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// maxReclaimed is how many jobs, or claims, are ended in one step. The next tick ends the rest.
+// maxReclaimed is how many jobs, or claims, are ended in one step.
 const maxReclaimed = 500
 
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
 
-// reclaimAll takes back the tasks of a node. After a timeout the steps are small, and each step that succeeds doubles
-// the size of the next. The leader makes several small steps at once if they are quick, because a tick for each would
-// take seconds.
-func (l *Leader) reclaimAll(ctx context.Context, number int64) (done bool, err error) {
-	for began := time.Now(); ; {
-		small := !l.ends.Full()
-		done, err = l.reclaimNode(ctx, number)
-		if done || err != nil || !small || time.Since(began) > tickEvery/2 {
-			return done, err
-		}
-	}
-}
-
 // reclaimNode takes back the tasks that a dead node held according to River. It reports whether it has taken back all
 // of them. If an application has locked a row, that row and its job are left for the next tick.
 func (l *Leader) reclaimNode(ctx context.Context, number int64) (done bool, err error) {
-	_, err = l.endingStep(ctx, func(tx pgx.Tx) (ended []endedClaim, err error) {
+	_, done, err = l.endingSteps(ctx, func(tx pgx.Tx) (ended []endedClaim, left bool, err error) {
 		// The node cannot be alive if this transaction gets the node's lock. A node never takes a number a second
 		// time.
 		var free bool
 		row := tx.QueryRow(ctx, lockNodeSQL, pg.LockClass(l.session.Schema, "node"), int32(number))
 		if err := row.Scan(&free); err != nil {
-			return nil, fmt.Errorf("lock dead node %d: %w", number, err)
+			return nil, true, fmt.Errorf("lock dead node %d: %w", number, err)
 		}
 		if !free {
-			return nil, nil
+			return nil, true, nil
 		}
 		l.endHandlers(ctx, tx, number)
 		client, why := taskdb.ClientID(number), fmt.Sprintf("node %d died", number)
 		ending := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, why) }
-		ended, left, err := l.endJobs(ctx, tx, &number, client, l.jobs.Of(number), ending)
+		ended, left, err = l.endJobs(ctx, tx, &number, client, l.jobs.Of(number), ending)
 		if err != nil || left {
-			return ended, err
+			return ended, left, err
 		}
-		done = true
-		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(taskdb.FarewellSQL), number); err != nil {
-			return nil, fmt.Errorf("mark node %d dead: %w", number, err)
-		}
-		return ended, nil
+		_, err = tx.Exec(ctx, l.statements.Schema.SQL(taskdb.FarewellSQL), number)
+		return ended, false, pg.Annotate(err, fmt.Sprintf("mark node %d dead", number))
 	})
-	return done && err == nil, err
+	return done, err
 }
 
 // endedClaim is a claim that the leader has ended, with the line of the history.
@@ -75,25 +59,37 @@ type endedClaim struct {
 	state taskdb.SettleResult
 }
 
-// endingStep runs a step that ends claims, in a transaction. If a step runs into its time limit, the next step ends
-// half as many claims. If a single claim takes too long, it is left alone for a while, and the others are ended. Once
-// the ends are committed, endingStep reports them to metrics, hooks and the log. It returns how many there are.
-func (l *Leader) endingStep(
-	ctx context.Context, step func(pgx.Tx) ([]endedClaim, error),
-) (ends int, err error) {
-	var ended []endedClaim
-	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
-		ended, err = step(tx)
-		return err
-	})
-	switch {
-	case pg.IsTimeout(err):
-		l.ends.Shrink(l.ends.Now())
-		return 0, err
-	case err != nil:
-		return 0, err
+// endingSteps runs steps that end claims, each in a transaction, until none is left, or until a step ends none because
+// others have locked the rest, or for half a tick. If a step runs into its time limit, the next step ends half as many
+// claims. If a single claim takes too long, it is left alone for a while, and the others are ended. It returns how many
+// claims were ended, and whether none is left.
+func (l *Leader) endingSteps(
+	ctx context.Context, step func(pgx.Tx) (ended []endedClaim, left bool, err error),
+) (ends int, done bool, err error) {
+	for began := time.Now(); time.Since(began) < tickEvery/2; {
+		var ended []endedClaim
+		var left bool
+		err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
+			ended, left, err = step(tx)
+			return err
+		})
+		if pg.IsTimeout(err) {
+			l.ends.Shrink(l.ends.Now())
+		}
+		if err != nil {
+			return ends, false, err
+		}
+		l.ends.Grow()
+		l.recordEnded(ctx, ended)
+		if ends += len(ended); !left || len(ended) == 0 {
+			return ends, !left, nil
+		}
 	}
-	l.ends.Grow()
+	return ends, false, nil
+}
+
+// recordEnded reports claims to metrics, hooks and the log, once their ends are committed.
+func (l *Leader) recordEnded(ctx context.Context, ended []endedClaim) {
 	l.reclaimed = l.reclaimed || len(ended) > 0
 	var lost []failures.Failure
 	for _, one := range ended {
@@ -104,7 +100,6 @@ func (l *Leader) endingStep(
 		one.log(l.log)
 	}
 	l.notifyFailures(ctx, lost...)
-	return len(ended), nil
 }
 
 func (e endedClaim) log(log *slog.Logger) {
@@ -224,13 +219,12 @@ func (l *Leader) claimsOf(
 	return claims, isLeft, err
 }
 
-// thisStep picks the settlements that this step makes. later has the fences of the others. A step that has run into
-// its time limit is followed by smaller ones. It does that if, for example, a trigger of the application makes each
-// row slow.
+// thisStep picks the settlements that this step makes. later has the fences of the others. Steps are small if, for
+// example, a trigger of the application makes each row slow.
 func (l *Leader) thisStep(settlements []taskdb.Settlement) (now []taskdb.Settlement, later []int64) {
 	aside := l.quarantinedIDs()
 	for _, one := range settlements {
-		if !l.ends.Full() && len(now) == l.ends.Now() || slices.Contains(aside, one.ID) {
+		if len(now) == l.ends.Now() || slices.Contains(aside, one.ID) {
 			later = append(later, one.Fence)
 		} else {
 			now = append(now, one)
@@ -245,18 +239,16 @@ func (l *Leader) thisStep(settlements []taskdb.Settlement) (now []taskdb.Settlem
 func (l *Leader) end(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
 ) (ended []endedClaim, held []int64, err error) {
-	for chunk := range slices.Chunk(settlements, maxReclaimed) {
-		done, err := l.settleEach(ctx, tx, node, chunk)
-		if err != nil {
-			return nil, nil, err
-		}
-		taken := taskdb.ByFence(done)
-		for _, one := range chunk {
-			if state := taken[one.Fence]; state.Settled {
-				ended = append(ended, endedClaim{one, state})
-			} else if state.Held {
-				held = append(held, one.Fence)
-			}
+	done, err := l.settleEach(ctx, tx, node, settlements)
+	if err != nil {
+		return nil, nil, err
+	}
+	taken := taskdb.ByFence(done)
+	for _, one := range settlements {
+		if state := taken[one.Fence]; state.Settled {
+			ended = append(ended, endedClaim{one, state})
+		} else if state.Held {
+			held = append(held, one.Fence)
 		}
 	}
 	return ended, held, nil
