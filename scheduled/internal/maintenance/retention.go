@@ -70,9 +70,7 @@ const (
 	retainPages = 2000             // how many pages a batch reads at most: 16 MB
 	retainEvery = 10 * time.Minute // from the end of a round to the next
 	retainPause = time.Second      // between two batches
-	// retainRefusals is how many rows that cannot be removed a batch skips. The next batch begins behind them. Each
-	// such row costs some 40 statements.
-	retainRefusals = 50
+	maxItem     = 2048             // more than the rows that a page of the largest size, 32 KiB, has room for
 )
 
 // Run works until ctx is done.
@@ -122,11 +120,11 @@ func (r *Retention) endRound(ctx context.Context, round Retained) {
 	}
 }
 
-// Place is the place that a round has reached: the table, and the row to go on from. The zero value is the
-// beginning of a round.
+// Place is the place that a round has reached: the table, and the page to go on from. The zero value is the beginning
+// of a round.
 type Place struct {
 	table int
-	row   tuple
+	page  int64
 }
 
 // The period of the type of a task or of a line of the history. It is null for types that are kept for ever.
@@ -276,6 +274,8 @@ WITH clock AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 
+const pagesSQL = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint`
+
 // maxRetain is how long a batch may take. While it lasts, nobody can schedule a task with the id of a removed one.
 const maxRetain = 2 * time.Second
 
@@ -294,9 +294,9 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 	return next, done, nil
 }
 
-// step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock. It skips the rows
-// that cannot be removed, as an application's foreign key or trigger may forbid it. If these are very many, it stops
-// before the end of its pages.
+// step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock. An application's
+// foreign key or trigger may forbid that a row is removed, or somebody may have locked the row. Then step halves the
+// batch. It goes through a single page row by row, and skips such rows.
 func (r *Retention) step(
 	ctx context.Context, tx pgx.Tx, now *time.Time, at Place,
 ) (next Place, done Retained, err error) {
@@ -321,46 +321,76 @@ func (r *Retention) step(
 	if err != nil {
 		return at, done, err
 	}
-	end := tuple{page: min(at.row.page+int64(r.pages.Now()), size)}
-	stopped, refused, err := pastRefusals(at.row, end, func(from, to tuple) error {
+	remove := func(from, to string) error {
 		return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 			gone, err := pg.CollectRows[Retained](ctx, savepoint, "remove old rows of "+table.name,
-				r.config.Statements.Schema.SQL(table.sql), from.String(), to.String(), r.period, r.periods, now)
+				r.config.Statements.Schema.SQL(table.sql), from, to, r.period, r.periods, now)
 			for _, one := range gone {
 				done.add(one)
 			}
 			return err
 		})
-	})
+	}
+	end := at.page
+	for {
+		end = min(at.page+int64(r.pages.Now()), size)
+		err = remove(tid(at.page, 0), tid(end, 0))
+		refuses := pg.IsDataError(err) || pg.IsTimeout(err)
+		if refuses && r.pages.Shrink(int(end-at.page)) {
+			continue
+		}
+		if refuses {
+			err = r.removeEach(ctx, tx, at, remove, &done)
+		}
+		break
+	}
 	if err != nil {
 		return at, done, err
 	}
 	if done.Dead > 0 {
 		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", done.Dead)
 	}
-	if len(refused) > 0 {
-		if err := r.report(ctx, tx, at.table, refused, &done); err != nil {
-			return at, done, err
-		}
-	}
-	if stopped.page < size {
-		return Place{at.table, stopped}, done, nil
+	if end < size {
+		return Place{at.table, end}, done, nil
 	}
 	return Place{table: (at.table + 1) % len(retainTables)}, done, nil
 }
 
-// report logs the rows that could not be removed.
-func (r *Retention) report(ctx context.Context, tx pgx.Tx, table int, refused []refusal, batch *Retained) error {
-	of := retainTables[table]
-	task, err := pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
-		r.config.Statements.Schema.SQL(of.taskAt), refused[0].at.String())
+// tid is the place of a row as Postgres writes it. The items of a page begin with 1.
+func tid(page int64, item int) string { return fmt.Sprintf("(%d,%d)", page, item) }
+
+// removeEach removes the rows of a page, and logs those that cannot be removed.
+func (r *Retention) removeEach(
+	ctx context.Context, tx pgx.Tx, at Place, remove func(from, to string) error, batch *Retained,
+) error {
+	var items []int
+	for item := 1; item < maxItem; item++ {
+		items = append(items, item)
+	}
+	var refused Retained
+	var first string
+	err := pg.IsolateLocked(items, func(some []int) error {
+		return remove(tid(at.page, some[0]), tid(at.page, some[len(some)-1]+1))
+	}, func(item int, err error) error {
+		if refused.Refused++; refused.Refused == 1 {
+			first, refused.Why = tid(at.page, item), sanitize.Text(err.Error())
+		}
+		return nil
+	})
+	if err != nil || refused.Refused == 0 {
+		return err
+	}
+	of := retainTables[at.table]
+	refused.Task, err = pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
+		r.config.Statements.Schema.SQL(of.taskAt), first)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
 		return err
 	}
 	r.config.Log.Error(
 		"retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
 			"forbid it, or somebody may have locked them",
-		"table", r.config.Statements.Schema.SQL(of.name), "rows", len(refused), "task", task, "error", refused[0].err)
-	batch.add(Retained{Refused: len(refused), Task: task, Why: sanitize.Text(refused[0].err.Error())})
+		"table", r.config.Statements.Schema.SQL(of.name), "rows", refused.Refused, "task", refused.Task,
+		"error", refused.Why)
+	batch.add(refused)
 	return nil
 }

@@ -138,11 +138,11 @@ func TestRetainGoesOn(t *testing.T) {
 		// Each task has a line of history, which goes with it; 500 lines are of tasks that are gone. The other
 		// tables are small.
 		4500: {
-			{2 * 2000, Place{0, tuple{page: 2000}}}, {2 * 2000, Place{0, tuple{page: 4000}}},
+			{2 * 2000, Place{0, 2000}}, {2 * 2000, Place{0, 4000}},
 			{2 * 500, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}},
 		},
 		2001: {
-			{2 * 2000, Place{0, tuple{page: 2000}}}, {2, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}},
+			{2 * 2000, Place{0, 2000}}, {2, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}},
 		},
 		2000: {{2 * 2000, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}}},
 	} {
@@ -169,7 +169,7 @@ func TestRetainGoesOn(t *testing.T) {
 			return done
 		}
 		// A place beyond the end, as of a table that has become smaller meanwhile, is the end of that table.
-		if got := step(Place{2, tuple{page: 99999}}); got != (batch{}) {
+		if got := step(Place{2, 99999}); got != (batch{}) {
 			t.Errorf("%d pages, beyond the end: %+v", pages, got)
 		}
 		var at Place
