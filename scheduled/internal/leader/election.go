@@ -28,15 +28,9 @@ func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error
 			return false, err
 		}
 	}
-	if err := l.beginTerm(ctx); err != nil {
-		if l.begins++; l.begins == maxBegins {
-			l.begins = 0
-			l.progress.rest()
-			err = errors.Join(err, l.resign(ctx))
-		}
-		return false, err // the next turn tries again, and until then the node claims nothing
+	if err := l.beginTerm(ctx); err != nil { // the next turn tries again, and until then the node claims nothing
+		return false, errors.Join(err, l.noteProgress(ctx, false))
 	}
-	l.begins = 0
 	return true, nil
 }
 
@@ -76,8 +70,9 @@ func (l *Leader) moveNumbers(ctx context.Context, conn *pgx.Conn) error {
 }
 
 const (
-	// maxFailing is how long all passes of a leader may fail before it lets another node lead. The cause may be with
-	// this node alone. An example is a connection that carries pings but nothing larger.
+	// maxFailing is how long a leader may fail to begin a term, or how long all its passes may fail, before it lets
+	// another node lead. The cause may be with this node alone. An example is a connection that carries pings but
+	// nothing larger.
 	maxFailing = 10 * time.Second
 	// restFor is how long it then does not try to lead. If no other node leads by then, it leads again.
 	restFor = 5 * time.Second
@@ -89,27 +84,28 @@ type progress struct {
 	restsUntil   time.Time
 }
 
-// note records whether a pass succeeded.
-func (p *progress) note(ok bool) {
+// note records whether a pass succeeded. It reports whether all have failed for too long. Then the leader rests.
+func (p *progress) note(ok bool) (rests bool) {
 	switch {
 	case ok:
 		p.failingSince = time.Time{}
 	case p.failingSince.IsZero():
 		p.failingSince = time.Now()
+	case time.Since(p.failingSince) >= maxFailing:
+		*p = progress{restsUntil: time.Now().Add(restFor)}
+		return true
 	}
+	return false
 }
-
-// none reports whether all passes have failed for too long. It returns true once, and then the leader rests.
-func (p *progress) none() bool {
-	if p.failingSince.IsZero() || time.Since(p.failingSince) < maxFailing {
-		return false
-	}
-	p.failingSince = time.Time{}
-	p.rest()
-	return true
-}
-
-func (p *progress) rest() { p.restsUntil = time.Now().Add(restFor) }
 
 // rests reports whether this node must let another node lead.
 func (p *progress) rests() bool { return time.Now().Before(p.restsUntil) }
+
+// noteProgress notes whether a pass succeeded. If all have failed for too long, it lets another node lead.
+func (l *Leader) noteProgress(ctx context.Context, ok bool) error {
+	if !l.progress.note(ok) {
+		return nil
+	}
+	l.log.Error("leader makes no progress; it lets another node lead", "since", maxFailing)
+	return l.resign(ctx)
+}

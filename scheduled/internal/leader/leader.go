@@ -32,7 +32,6 @@ type Leader struct {
 	session    *session.Session
 	conn       *pgx.Conn // of the term, see term.go; nil before the first one
 	commitSQL  string    // ends a transaction of the term
-	begins     int       // how many tries to begin a term have failed
 	statements taskdb.Queries
 	metrics    *metrics.Metrics
 	log        *slog.Logger

@@ -30,14 +30,14 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 	defer tick.Stop()
 	poll := time.NewTicker(l.config.PollInterval)
 	defer poll.Stop()
-	due := time.NewTimer(0) // the first tick is at once
+	due := time.NewTimer(time.Hour)
 	defer due.Stop()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
-	death := time.NewTimer(time.Hour)
+	death := time.NewTimer(0) // the first turn is at once
 	defer death.Stop()
 	defer l.endTerm(ctx)
-	full, stopping, first := time.Duration(0), false, true
+	full, stopping := time.Duration(0), false
 	for {
 		var err error
 		pass, waited := false, time.Duration(0)
@@ -57,10 +57,6 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			pass, err = l.turn(ctx, stopping, due, death)
 		case <-due.C:
 			pass, waited = true, full
-			if first {
-				first = false
-				pass, err = l.turn(ctx, stopping, due, death)
-			}
 		case <-poll.C:
 			pass = true
 		case <-l.config.Wakes:
@@ -82,12 +78,6 @@ func (l *Leader) Run(ctx context.Context, stopLeading <-chan struct{}) error {
 			full, err = l.claimDue(ctx, due, waited)
 			if lost := l.over(ctx, err); lost != nil {
 				return lost
-			}
-			if l.progress.none() {
-				l.log.Error("leader makes no progress; it lets another node lead", "since", maxFailing)
-				if lost := l.over(ctx, l.resign(ctx)); lost != nil {
-					return lost
-				}
 			}
 		}
 	}
@@ -140,8 +130,7 @@ func (l *Leader) claimDue(
 	found, err := l.pass(ctx)
 	l.metrics.PassTook.Observe(time.Since(began).Seconds())
 	l.metrics.Looked(metrics.Pass, err != nil || found.stuck)
-	l.progress.note(err == nil && !found.stuck)
-	if err != nil {
+	if err = errors.Join(err, l.noteProgress(ctx, err == nil && !found.stuck)); err != nil {
 		return 0, err
 	}
 	if found.full {

@@ -18,13 +18,9 @@ import (
 // term fences it: a transaction that has written commits only if no later term has begun. So a leader that was replaced
 // commits nothing, and neither does a connection of its own that it has given up.
 
-const (
-	// maxAnswer is how long the leader's connection may take for a tick or a transaction. Postgres limits each
-	// statement to two seconds, so a connection that takes longer is dead.
-	maxAnswer = 20 * time.Second
-	// maxBegins is how often a leader tries to begin a term before it lets another node lead.
-	maxBegins = 3
-)
+// maxAnswer is how long the leader's connection may take for a tick or a transaction. Postgres limits each statement to
+// two seconds, so a connection that takes longer is dead.
+const maxAnswer = 20 * time.Second
 
 // awaitCommitsSQL waits for the commits of the term before. They take this lock together, in the function must_lead.
 const awaitCommitsSQL = `SELECT pg_advisory_xact_lock($1, 1)`
