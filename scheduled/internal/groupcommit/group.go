@@ -6,14 +6,19 @@ import "context"
 // Group commits together the items that arrive while the last commit is under way. Therefore no item waits for a
 // timer, and the busier the node is, the more items share a round trip.
 type Group[T any] struct {
-	In     chan T
+	in     chan entry[T]
 	weight func(T) int // how much of the limit an item takes
 	limit  func() int  // the weight from which on a commit takes no more items
 }
 
+type entry[T any] struct {
+	item T
+	done chan struct{} // closed after the commit; nil: nobody waits for it
+}
+
 // Config is the configuration of a group.
 type Config[T any] struct {
-	Room   int         // how many items In takes before a sender must wait
+	Room   int         // how many items wait before a sender must wait
 	Limit  func() int  // the weight from which on the next commit takes no more items
 	Weight func(T) int // nil means that each item weighs 1
 }
@@ -23,7 +28,33 @@ func New[T any](config Config[T]) *Group[T] {
 	if config.Weight == nil {
 		config.Weight = func(T) int { return 1 }
 	}
-	return &Group[T]{In: make(chan T, config.Room), weight: config.Weight, limit: config.Limit}
+	return &Group[T]{in: make(chan entry[T], config.Room), weight: config.Weight, limit: config.Limit}
+}
+
+// Send has an item committed, and does not wait for that. It reports whether there was room before ctx was done.
+func (g *Group[T]) Send(ctx context.Context, item T) bool { return g.send(ctx, entry[T]{item: item}) }
+
+// Do has an item committed, and waits for that. It reports whether the commit was over before ctx was done.
+func (g *Group[T]) Do(ctx context.Context, item T) bool {
+	done := make(chan struct{})
+	if !g.send(ctx, entry[T]{item, done}) {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (g *Group[T]) send(ctx context.Context, one entry[T]) bool {
+	select {
+	case g.in <- one:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Run calls do with the items that have arrived, until ctx is done, and then once more with those that are left.
@@ -34,33 +65,41 @@ func (g *Group[T]) Run(ctx context.Context, do func(context.Context, []T)) {
 		case <-ctx.Done():
 			g.Drain(ctx, do)
 			return
-		case item := <-g.In:
-			do(ctx, g.arrived([]T{item}))
+		case one := <-g.in:
+			g.commit(ctx, one, do)
 		}
 	}
 }
 
 // Drain calls do with the items that are left, because nothing else takes them any more.
 func (g *Group[T]) Drain(ctx context.Context, do func(context.Context, []T)) {
-	for left := g.arrived(nil); len(left) > 0; left = g.arrived(nil) {
-		do(ctx, left)
+	for {
+		select {
+		case one := <-g.in:
+			g.commit(ctx, one, do)
+		default:
+			return
+		}
 	}
 }
 
-// arrived adds the items that have arrived meanwhile, as long as there is room.
-func (g *Group[T]) arrived(with []T) []T {
-	weight, most := 0, g.limit()
-	for _, item := range with {
-		weight += g.weight(item)
-	}
-	for weight < most {
+// commit calls do with an item and with those that have arrived meanwhile, as long as there is room.
+func (g *Group[T]) commit(ctx context.Context, first entry[T], do func(context.Context, []T)) {
+	entries, items := []entry[T]{first}, []T{first.item}
+	weight, most := g.weight(first.item), g.limit()
+	for more := true; more && weight < most; {
 		select {
-		case item := <-g.In:
-			with = append(with, item)
-			weight += g.weight(item)
+		case one := <-g.in:
+			entries, items = append(entries, one), append(items, one.item)
+			weight += g.weight(one.item)
 		default:
-			return with
+			more = false
 		}
 	}
-	return with
+	do(ctx, items)
+	for _, one := range entries {
+		if one.done != nil {
+			close(one.done)
+		}
+	}
 }

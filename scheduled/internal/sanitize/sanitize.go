@@ -22,11 +22,7 @@ func Text(text string) string {
 	if whole && len(text) <= maxText {
 		return text
 	}
-	end := min(len(text), maxText-len("…"))
-	for end > 0 && end < len(text) && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
+	return strings.ToValidUTF8(text[:min(len(text), maxText-len("…"))], "") + "…" // the cut may fall within a character
 }
 
 // ErrorText is err.Error(). It returns a text even if that method panics, as it may for a nil pointer in an error

@@ -25,7 +25,7 @@ func (w *Worker) stale(asked time.Time) bool { return time.Since(asked) > w.trip
 type gateAsk struct {
 	claims []taskdb.Claim
 	bytes  int // about how many bytes their payloads have together
-	answer chan gateAnswer
+	answer gateAnswer
 }
 
 func (a *gateAsk) weight() int { return max(len(a.claims), a.bytes>>10) }
@@ -47,14 +47,18 @@ func (b *batch) gate(r *run) taskdb.GateAnswer {
 		}
 		about := b.averages.of(b.kind)
 		part := partOf(1+b.due(), about, b.gateSize.Now())
-		question := &gateAsk{
-			claims: claimsOf(append([]*run{r}, b.runs[:part-1]...)), bytes: about.payload * part,
-			answer: make(chan gateAnswer, 1),
+		question := &gateAsk{claims: claimsOf(append([]*run{r}, b.runs[:part-1]...)), bytes: about.payload * part}
+		if !b.gates.Do(b.settling, question) || question.answer.rows == nil {
+			continue
 		}
-		if b.answers = b.ask(question); b.answers.rows != nil {
-			// However old the answer is: the attempt looks at that, and asks again about this task alone.
-			return b.answers.rows[r.Fence]
+		b.answers = question.answer
+		read := 0
+		for _, claim := range question.claims {
+			read += len(b.answers.rows[claim.Fence].Payload)
 		}
+		b.averages.observePayload(b.kind, read/part)
+		// However old the answer is: the attempt looks at that, and asks again about this task alone.
+		return b.answers.rows[r.Fence]
 	}
 	return answer
 }
@@ -71,28 +75,6 @@ func partOf(due int, about average, limit int) int {
 		part = int(min(int64(due), int64(gateValid/about.value)))
 	}
 	return max(1, min(part, limit/max(1, about.payload>>10)))
-}
-
-// ask puts a question to the gate, together with those that other batches ask at the same time.
-func (j *job) ask(question *gateAsk) (answer gateAnswer) {
-	select {
-	case j.gates.In <- question:
-	case <-j.settling.Done():
-		return gateAnswer{}
-	}
-	select {
-	case answer = <-question.answer:
-	case <-j.settling.Done():
-		return gateAnswer{}
-	}
-	if answer.rows != nil {
-		read := 0
-		for _, claim := range question.claims {
-			read += len(answer.rows[claim.Fence].Payload)
-		}
-		j.averages.observePayload(j.kind, read/len(question.claims))
-	}
-	return answer
 }
 
 // answerGates puts all the questions that have arrived to the database at once. If the database does not answer, each
@@ -117,7 +99,7 @@ func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
 		}
 	}
 	for _, question := range asked {
-		question.answer <- answer
+		question.answer = answer
 	}
 }
 

@@ -116,25 +116,11 @@ func (j *job) finish() {
 	if j.unrecorded.Load() {
 		return // the node gives up, and the leader takes back the remaining claims
 	}
-	done := &doneJob{id: j.id, removed: make(chan struct{})}
-	select {
-	case j.doneJobs.In <- done:
-		select {
-		case <-done.removed:
-		case <-j.settling.Done():
-		}
-	case <-j.settling.Done():
-	}
+	j.doneJobs.Do(j.settling, j.id)
 	j.mu.Lock()
 	delete(j.jobs, j.id)
 	j.mu.Unlock()
 	j.config.Frees.Send()
-}
-
-// doneJob is a River job whose tasks are all settled.
-type doneJob struct {
-	id      int64
-	removed chan struct{}
 }
 
 // maxDoneJobs is how many River jobs one statement removes.
@@ -142,11 +128,7 @@ const maxDoneJobs = 1000
 
 // removeJobs removes the River jobs that were done since the last time. If it cannot, askPool finds them, because River
 // still runs them on this node and the node does not have them in hand.
-func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
-	ids := make([]int64, len(done))
-	for i, job := range done {
-		ids[i] = job.id
-	}
+func (w *Worker) removeJobs(ctx context.Context, ids []int64) {
 	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	_, err := w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
@@ -154,8 +136,5 @@ func (w *Worker) removeJobs(ctx context.Context, done []*doneJob) {
 		w.config.Log.Warn(
 			"finished River jobs not removed; the node will find them", "jobs", len(ids), "error", err,
 		)
-	}
-	for _, job := range done {
-		close(job.removed)
 	}
 }

@@ -95,13 +95,11 @@ func (s *settler) enqueue(ctx context.Context, ending *settling) {
 	if len(ending.Effects.FollowUps) > 0 {
 		to = s.effects
 	}
-	select {
-	case to.In <- ending:
-		if ctx.Err() != nil { // the goroutines that empty the channel may have ended
-			to.Drain(ctx, s.flush)
-		}
-	case <-ctx.Done():
+	switch {
+	case !to.Send(ctx, ending):
 		ending.done(taskdb.SettleResult{Fence: ending.Fence}, ctx.Err())
+	case ctx.Err() != nil: // the goroutines that empty the group may have ended
+		to.Drain(ctx, s.flush)
 	}
 }
 

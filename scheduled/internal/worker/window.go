@@ -19,10 +19,9 @@ type window struct {
 	size int
 
 	mu    sync.Mutex
-	over  []bool        // by the task's place in the job: its claim is over
-	first int           // the first place whose claim is not over
-	began int           // the job says that tasks before this place may have begun
-	moved chan struct{} // closed when the window moves; nil: nobody waits for it
+	over  []bool // by the task's place in the job: its claim is over
+	first int    // the first place whose claim is not over
+	began int    // the job says that tasks before this place may have begun
 }
 
 func newWindow(size, tasks int) *window { return &window{size: size, over: make([]bool, tasks)} }
@@ -35,7 +34,6 @@ func (w *window) ends(place int) {
 	for w.first < len(w.over) && w.over[w.first] {
 		w.first++
 	}
-	w.tell()
 }
 
 // goesOn notes that the job says how far the batch goes on.
@@ -43,31 +41,21 @@ func (w *window) goesOn(began int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.began = max(w.began, began)
-	w.tell()
 }
 
-func (w *window) tell() {
-	if w.moved != nil {
-		close(w.moved)
-		w.moved = nil
-	}
-}
-
-// has reports whether the task at this place may begin. If it may not, moved is closed when the window moves.
-func (w *window) has(place int) (has bool, moved <-chan struct{}) {
+// has reports whether the task at this place may begin.
+func (w *window) has(place int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if place < max(w.first+w.size, w.began) {
-		return true, nil
-	}
-	if w.moved == nil {
-		w.moved = make(chan struct{})
-	}
-	return false, w.moved
+	return place < max(w.first+w.size, w.began)
 }
 
-// windowPatience is how long a task waits for its window to move before the node writes that it goes on.
-const windowPatience = 20 * time.Millisecond
+// A task looks windowLooks times whether its window has moved, with this pause, before the node writes that it goes on.
+// Recording takes some milliseconds.
+const (
+	windowLooks = 4
+	windowPause = 5 * time.Millisecond
+)
 
 // inWindow reports whether a task may begin. It waits for a moment, and then has the job say that the batch goes on. It
 // returns false if that cannot be written.
@@ -75,23 +63,13 @@ func (j *job) inWindow(r *run) bool {
 	if j.window == nil {
 		return true
 	}
-	has, moved := j.window.has(r.place)
-	if has {
-		return true
-	}
-	patience := time.NewTimer(windowPatience)
-	defer patience.Stop()
-	for !has {
-		select {
-		case <-moved:
-			has, moved = j.window.has(r.place)
-		case <-patience.C:
-			return j.writeBegan(r.place + j.window.size)
-		case <-j.settling.Done():
-			return false
+	for range windowLooks {
+		if j.window.has(r.place) {
+			return true
 		}
+		j.wait(nil, windowPause)
 	}
-	return true
+	return j.writeBegan(r.place + j.window.size)
 }
 
 // writeBegan writes that the tasks before this place may have begun. If the job is gone, nobody goes by it.

@@ -26,7 +26,7 @@ type Worker struct {
 	gates     *groupcommit.Group[*gateAsk]
 	gateSize  *pg.Size // how much a read of the gate weighs
 	trip      roundTrip
-	doneJobs  *groupcommit.Group[*doneJob]
+	doneJobs  *groupcommit.Group[int64] // by the ids of River jobs
 	averages  averages
 	published published // for publish alone
 	tracing   *tracing.Tracing
@@ -56,7 +56,7 @@ func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
 		gateSize: pg.NewSize(1, maxGateAsks), published: published{"{}", "{}"},
-		doneJobs: groupcommit.New(groupcommit.Config[*doneJob]{
+		doneJobs: groupcommit.New(groupcommit.Config[int64]{
 			Room: groupRoom, Limit: func() int { return maxDoneJobs },
 		}),
 		tracing: tracing.New(config.Tracer, config.Number), slots: slots.New(config.Slots, config.ShareSlots),
@@ -112,7 +112,11 @@ func (w *Worker) AwaitEnd() {
 func (w *Worker) Measured() map[string]time.Duration { return w.averages.measured() }
 
 // Count is how many claims the node has in hand: running, or waiting for their time or a slot.
-func (w *Worker) Count() int { return len(w.inHand(0)) }
+func (w *Worker) Count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.runs)
+}
 
 // Usage returns the usage of the slots of each queue, of those of each type with a limit, and of the places of
 // transactional handlers.
