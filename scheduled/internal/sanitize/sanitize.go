@@ -39,9 +39,6 @@ func ErrorText(err error) (text string) {
 // JSON is Text for an encoded value, of any length. JSON writes NUL as an escape that jsonb refuses. jsonb refuses lone
 // surrogates too, and decoding and encoding the value replaces them. JSON returns nil if the value is not valid JSON.
 func JSON(encoded json.RawMessage) json.RawMessage {
-	if encoded == nil {
-		return nil
-	}
 	if utf8.Valid(encoded) && !bytes.Contains(encoded, []byte(`\u`)) {
 		return encoded
 	}

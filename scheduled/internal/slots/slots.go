@@ -115,13 +115,6 @@ func (s *Slots) Size(name string) int {
 	return s.queues[name].size
 }
 
-// Waiting is how many requests of a queue wait for a slot.
-func (s *Slots) Waiting(name string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.queues[name].waiting.Len()
-}
-
 // Usage returns the usage of each queue, by name.
 func (s *Slots) Usage() map[string]metrics.Usage {
 	s.mu.Lock()

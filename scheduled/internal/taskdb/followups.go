@@ -37,10 +37,10 @@ func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) 
 	for i := range settlements {
 		one := &settlements[i]
 		state := states[one.Fence]
-		if !state.Settled || one.To == store.StatusFailed && !state.Current { // it has not died
+		switch {
+		case !state.Settled, one.To == store.StatusFailed && !state.Current: // it has not died
 			continue
-		}
-		if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {
+		case !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx:
 			continue
 		}
 		for _, task := range one.Effects.FollowUps {
@@ -55,15 +55,15 @@ func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) 
 }
 
 const (
-	// FollowUpsAtOnce is how many follow-ups one statement schedules at most.
-	FollowUpsAtOnce = 1000
+	// maxPartFollowUps is how many follow-ups one statement schedules at most.
+	maxPartFollowUps = 1000
 	// maxPartBytes bounds the payloads of one statement. All its tasks are one JSON text.
 	maxPartBytes = 16 << 20
 )
 
 // fits returns how many of the follow-ups one statement schedules.
 func fits(asked []followUp) (n int) {
-	for size := 0; n < min(len(asked), FollowUpsAtOnce); n++ {
+	for size := 0; n < min(len(asked), maxPartFollowUps); n++ {
 		if payload, ok := asked[n].task.Payload.(store.JSON); ok {
 			size += len(payload)
 		}

@@ -25,9 +25,7 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 	tr.begin()
 	tr.batch(3, 0)
 	first := s.Begins("1")
-	enginetest.Eventually(t, patience, "the others wait for a slot", func() bool {
-		return tr.slots.Waiting("default") > 0
-	})
+	s.Passes(time.Now().Add(2 * gateValid)) // by then the others wait for a slot
 	tr.config.Quiet.Set(true)
 	for _, id := range []string{"2", "3"} {
 		if row := s.Is(id, store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 ||

@@ -18,7 +18,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// settler records outcomes by group commit. Outcomes with follow-ups have a group of their own. They wait for the
+// settler records outcomes by group commit. Outcomes with effects on tasks have a group of their own. They wait for the
 // rows of other tasks, and the other outcomes must not wait with them.
 type settler struct {
 	config Config
@@ -50,6 +50,11 @@ const (
 	// task. It would then ask again for all tasks that are left, over and over.
 	groupRoom = plan.MaxInHand
 )
+
+// changesTasks reports whether an outcome schedules tasks, or its own task anew.
+func (ending *settling) changesTasks() bool {
+	return ending.Effects.Again != nil || len(ending.Effects.FollowUps) > 0
+}
 
 // bytesPerFollowUp is how many bytes cost as much as a follow-up without a payload.
 const bytesPerFollowUp = 1 << 10
@@ -92,7 +97,7 @@ func (s *settler) wait() { s.wg.Wait() }
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.
 func (s *settler) enqueue(ctx context.Context, ending *settling) {
 	to := s.plain
-	if len(ending.Effects.FollowUps) > 0 {
+	if ending.changesTasks() {
 		to = s.effects
 	}
 	switch {
@@ -165,20 +170,15 @@ func limitFor(bytes int) time.Duration {
 
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
 	settlements := make([]taskdb.Settlement, len(batch))
-	single := true // each statement settles its tasks by itself, so no transaction is needed around them
 	for i, ending := range batch {
 		settlements[i] = ending.Settlement
-		if ending.Effects.Again != nil || len(ending.Effects.FollowUps) > 0 {
-			single = false
-		}
 	}
-	if single {
+	if !batch[0].changesTasks() { // then no other of its group does, and each statement settles its tasks by itself
 		return s.config.Statements.CompleteOrSettle(ctx, s.config.EnginePool, &s.config.Number, settlements)
 	}
 	var done []taskdb.SettleResult
 	begin := pgx.TxOptions{BeginQuery: beginEffectsSQL}
-	err := pgx.BeginTxFunc(ctx, s.config.EnginePool, begin, func(tx pgx.Tx) error {
-		var err error
+	err := pgx.BeginTxFunc(ctx, s.config.EnginePool, begin, func(tx pgx.Tx) (err error) {
 		done, err = s.config.Statements.SettleAll(ctx, tx, nil, &s.config.Number, s.config.Service, settlements)
 		return err
 	})
