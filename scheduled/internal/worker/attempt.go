@@ -17,7 +17,6 @@ import (
 type attempt struct {
 	*job
 	run       *run
-	variant   *handlers.Variant
 	execution *handlers.Execution // belongs to the handler's goroutine
 	lease     *leaseContext       // the handler's context
 	asked     time.Time           // when the gate was asked, by this process's clock
@@ -80,10 +79,6 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 
 // begin makes an attempt with its lease and the handler's context. If it cannot begin, why is the reason.
 func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
-	variant := j.config.Handlers.Variant(answer.Type)
-	if variant == nil { // an edit of the type could cause this, but it would have drawn a new revision
-		return nil, "this node has no handler for type " + answer.Type
-	}
 	if why = j.halted(); why != "" { // the node may have become quiet, or begun to stop, while the gate was asked
 		return nil, why
 	}
@@ -97,7 +92,7 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd)
 	lease.expected = time.Duration(answer.Expected * float64(time.Second))
-	a = &attempt{job: j, run: r, variant: variant, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
+	a = &attempt{job: j, run: r, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
 	e.WithExtend(func(_ context.Context, d time.Duration) error {
 		return a.extend(new(min(d, store.MaxExpectedExecutionTime)))
 	})

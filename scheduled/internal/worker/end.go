@@ -20,9 +20,6 @@ func (j *job) end(r *run, s taskdb.Settlement) {
 	}
 	j.settler.enqueue(j.settling, &settling{Settlement: s, done: func(state taskdb.SettleResult, err error) {
 		j.tell(r, s, state, err)
-		if err != nil { // the claim is not over
-			j.unrecorded.Store(true)
-		}
 		j.forget(r)
 	}})
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -21,17 +20,18 @@ type job struct {
 	*Worker
 	id    int64
 	queue string
-	kind  string          // its tasks' type
-	tally *metrics.OfType // of this type
+	kind  string // its tasks' type
+	// Of this type. River fetches only types for which the node has a handler. A job that is handed back has none.
+	variant *handlers.Variant
+	tally   *metrics.OfType
 	// The places that each of its handlers needs: a slot, before that one of its type if that has a limit, and a
 	// transaction's place if it takes one. A batch waits for all before it asks the gate, so that the wait does not
 	// count. The slot of the queue comes last, so that no task holds one while it waits for something else.
 	places []slots.Place
 	window *window // nil for a job of few tasks
 
-	serving    sync.WaitGroup // batches
-	pending    sync.WaitGroup // tasks not settled yet
-	unrecorded atomic.Bool    // the node gave up before an outcome was recorded
+	serving sync.WaitGroup // batches
+	pending sync.WaitGroup // tasks not settled yet
 }
 
 // Work runs the tasks of a River job. It returns when each of them has been settled or released, and the River job
@@ -51,7 +51,7 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 			Slots: w.typeSlots, Queue: j.kind, One: "a slot of its type", All: "all slots of type " + j.kind,
 		})
 	}
-	if variant := w.config.Handlers.Variant(j.kind); variant != nil && variant.Kind != handlers.KindPlain {
+	if j.variant = w.config.Handlers.Variant(j.kind); j.variant.Kind != handlers.KindPlain {
 		j.places = append(j.places, slots.Place{
 			Slots: w.txSlots, One: "a connection for its transaction", All: "all places of transactional handlers",
 		})
@@ -113,7 +113,7 @@ func (w *Worker) jobsInHand() []int64 {
 // leader finds the claims by this job.
 func (j *job) finish() {
 	j.pending.Wait()
-	if j.unrecorded.Load() {
+	if j.settling.Err() != nil {
 		return // the node gives up, and the leader takes back the remaining claims
 	}
 	j.doneJobs.Do(j.settling, j.id)

@@ -69,34 +69,25 @@ func (w *Worker) RecheckAll(ctx context.Context) {
 		return
 	}
 	w.endLapsed(runs)
-	if err := w.recheck(ctx, runs); err != nil {
-		w.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
-	}
-	if err := w.writeStarts(ctx, runs); err != nil {
-		w.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
-	}
+	w.recheck(ctx, runs)
+	w.writeStarts(ctx, runs)
 }
 
 // Recheck checks the claim with this fence, because its row has changed.
 func (w *Worker) Recheck(ctx context.Context, fence string) {
 	number, _ := strconv.ParseInt(fence, 10, 64) // no claim has the number 0
-	r := w.byFence(number)
-	if r == nil {
-		return
-	}
-	if err := w.recheck(ctx, []*run{r}); err != nil {
-		w.config.Log.Warn("node could not recheck a running task",
-			"task", r.ID, "revision", r.Revision, "attempt", r.Attempt, "error", err)
+	if r := w.byFence(number); r != nil {
+		w.recheck(ctx, []*run{r})
 	}
 }
 
-func (w *Worker) recheck(ctx context.Context, runs []*run) error {
+func (w *Worker) recheck(ctx context.Context, runs []*run) {
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	states, err := w.config.Statements.Recheck(ctx, w.config.EnginePool, claimsOf(runs))
-	w.config.Answered(err)
-	if err != nil {
-		return err
+	if w.config.Answered(err); err != nil {
+		w.config.Log.Warn("node could not recheck its running tasks", "tasks", len(runs), "error", err)
+		return
 	}
 	for _, state := range states {
 		r := w.byFence(state.Fence)
@@ -110,7 +101,6 @@ func (w *Worker) recheck(ctx context.Context, runs []*run) error {
 			r.changed(nil) // a running handler may finish, and its outcome is recorded as superseded
 		}
 	}
-	return nil
 }
 
 // longRun is how long an attempt runs before the node writes its start to its row. For shorter attempts only the
@@ -119,7 +109,7 @@ const longRun = time.Second
 
 // writeStarts writes the start and the node of attempts that have run for long to their rows. If an application has
 // locked a row, the next look writes it.
-func (w *Worker) writeStarts(ctx context.Context, runs []*run) error {
+func (w *Worker) writeStarts(ctx context.Context, runs []*run) {
 	var claims []taskdb.Claim
 	var starts []time.Time
 	for _, r := range runs {
@@ -130,15 +120,13 @@ func (w *Worker) writeStarts(ctx context.Context, runs []*run) error {
 		r.mu.Unlock()
 	}
 	if len(claims) == 0 {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
-	written, err := w.config.Statements.Start(
-		ctx, w.config.EnginePool, w.config.Number, claims, starts,
-	)
+	written, err := w.config.Statements.Start(ctx, w.config.EnginePool, w.config.Number, claims, starts)
 	if err != nil {
-		return err
+		w.config.Log.Warn("node could not write the starts of its running tasks", "error", err)
 	}
 	for _, fence := range written {
 		if r := w.byFence(fence); r != nil {
@@ -147,5 +135,4 @@ func (w *Worker) writeStarts(ctx context.Context, runs []*run) error {
 			r.mu.Unlock()
 		}
 	}
-	return nil
 }

@@ -83,15 +83,13 @@ func newSettler(config Config) *settler {
 	return made
 }
 
-// start begins to record outcomes, until ctx is done. wait returns when the settler has stopped.
+// start begins to record outcomes, until ctx is done. wg waits for the end.
 func (s *settler) start(ctx context.Context) {
 	for range groupRuns {
 		s.wg.Go(func() { s.plain.Run(ctx, s.flush) })
 	}
 	s.wg.Go(func() { s.effects.Run(ctx, s.flush) })
 }
-
-func (s *settler) wait() { s.wg.Wait() }
 
 // enqueue has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
 // lost, or with an error when ctx ends before. ctx must be the context of the settler itself.

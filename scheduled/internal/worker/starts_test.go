@@ -69,9 +69,7 @@ func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
 		runs := tr.inHand(0)
 		return len(runs) == 1 && runs[0].begun() != nil && time.Since(runs[0].since) > 2*longRun
 	})
-	if err := tr.writeStarts(t.Context(), tr.inHand(0)); err != nil {
-		t.Error(err)
-	}
+	tr.writeStarts(t.Context(), tr.inHand(0))
 	if s.Count(startWrittenSQL, "one") != 0 {
 		t.Error("it has a start, although its handler was not called")
 	}

@@ -24,7 +24,7 @@ var errFenceLost = errors.New("the claim was taken back while the handler ran; i
 // writes and the completion of the task commit together. It returns what was settled. If nothing was, the outcome is
 // recorded like that of any other handler. If others use the pool too, the wait for a connection may be long.
 func (a *attempt) callInTx(ctx context.Context) (*taskdb.SettleResult, error) {
-	tx, err := a.beginTx(ctx, a.variant)
+	tx, err := a.beginTx(ctx)
 	if err != nil { // the handler has not begun, so this uses up no attempt
 		return nil, notReady(fmt.Errorf("its transaction: %w", err))
 	}
@@ -108,27 +108,27 @@ const beginHandlerSQL = `BEGIN ISOLATION LEVEL READ COMMITTED; `
 const handlerSettingsSQL = `SET LOCAL tcp_keepalives_idle = 1; SET LOCAL tcp_keepalives_interval = 1;
 SET LOCAL tcp_keepalives_count = 3; SET LOCAL application_name = '%s'`
 
-// beginTx begins the transaction that the variant's handler takes.
-func (w *Worker) beginTx(ctx context.Context, variant *handlers.Variant) (handlerTx, error) {
+// beginTx begins the transaction that the handler takes.
+func (a *attempt) beginTx(ctx context.Context) (handlerTx, error) {
 	settings := fmt.Sprintf(
-		handlerSettingsSQL, taskdb.HandlerName(w.config.Statements.Schema.String(), w.config.Number),
+		handlerSettingsSQL, taskdb.HandlerName(a.config.Statements.Schema.String(), a.config.Number),
 	)
-	if variant.Kind == handlers.KindSQLTx {
-		return w.beginSQLTx(ctx, variant, settings)
+	if a.variant.Kind == handlers.KindSQLTx {
+		return a.beginSQLTx(ctx, settings)
 	}
-	tx, err := w.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL + settings})
+	tx, err := a.config.Pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: beginHandlerSQL + settings})
 	if err != nil {
 		return handlerTx{}, err
 	}
 	return handlerTx{
 		querier: tx, commit: tx.Commit, rollback: tx.Rollback,
-		handler: func(ctx context.Context, e *handlers.Execution) error { return variant.RunTx(ctx, tx, e) },
+		handler: func(ctx context.Context, e *handlers.Execution) error { return a.variant.RunTx(ctx, tx, e) },
 	}, nil
 }
 
 // beginSQLTx begins the transaction of a handler that takes a *sql.Tx.
-func (w *Worker) beginSQLTx(ctx context.Context, variant *handlers.Variant, settings string) (handlerTx, error) {
-	tx, err := w.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+func (a *attempt) beginSQLTx(ctx context.Context, settings string) (handlerTx, error) {
+	tx, err := a.sqlDB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return handlerTx{}, err
 	}
@@ -141,6 +141,6 @@ func (w *Worker) beginSQLTx(ctx context.Context, variant *handlers.Variant, sett
 		querier:  pg.SQLQuerier{DB: store.SQL(tx)},
 		commit:   func(context.Context) error { return tx.Commit() },
 		rollback: func(context.Context) error { return tx.Rollback() },
-		handler:  func(ctx context.Context, e *handlers.Execution) error { return variant.RunSQLTx(ctx, tx, e) },
+		handler:  func(ctx context.Context, e *handlers.Execution) error { return a.variant.RunSQLTx(ctx, tx, e) },
 	}, nil
 }

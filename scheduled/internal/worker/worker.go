@@ -97,7 +97,7 @@ func (w *Worker) Interrupt(cause error) { w.endHandlers(cause) }
 // Finish ends the recording of outcomes. It returns when nothing is being recorded any more.
 func (w *Worker) Finish() {
 	w.endSettling()
-	w.settler.wait()
+	w.settler.wg.Wait()
 }
 
 // AwaitEnd returns when all loops have ended. Call it after Finish, when the context of Start is done.
