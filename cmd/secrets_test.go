@@ -35,7 +35,7 @@ func TestNodesTellNoSecrets(t *testing.T) {
 		"the server answered 535 5.7.8", "payload does not decode") // the errors of the attempts are logged
 	noCanary(t, "the log", got.stderr+got.stdout)
 	examined := run(t, []string{"DATABASE_URL=" + c.url}, "doctor")
-	if !strings.Contains(examined.stdout, " FAILED and 1 EXPIRED that nobody has dealt with") {
+	if !strings.Contains(examined.stdout, " FAILED dead letters, the first") {
 		t.Errorf("the doctor does not see what has failed:\n%s", examined.stdout)
 	}
 	noCanary(t, "the doctor's findings", examined.stdout+examined.stderr)

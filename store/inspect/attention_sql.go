@@ -151,8 +151,8 @@ SELECT CASE WHEN w.tasks > 0 AND p.ends_at IS NULL AND p.paused_at < statement_t
     concat_ws(' ', p.scope, nullif(p.name, '')) || ' is paused since '
         || to_char(p.paused_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') || ' by ' || p.paused_by || ' until '
         || coalesce(to_char(p.ends_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), 'somebody resumes it')
-        || ', and holds back ' || w.tasks || CASE WHEN w.tasks >= $1::text::int THEN ' or more' ELSE '' END || ' due task'
-        || CASE w.tasks WHEN 1 THEN '' ELSE 's' END || ' and ' || w.fires || ' fire'
+        || ', and holds back ' || w.tasks || CASE WHEN w.tasks >= $1::text::int THEN ' or more' ELSE '' END
+        || ' due task' || CASE w.tasks WHEN 1 THEN '' ELSE 's' END || ' and ' || w.fires || ' fire'
         || CASE w.fires WHEN 1 THEN '' ELSE 's' END || ' of recurring tasks' AS what,
     1 AS count, false AS more, NULL::text AS oldest_id, NULL::timestamptz AS oldest_at,
     coalesce(p.reason, '') AS detail,
