@@ -1,52 +1,71 @@
 package store_test
 
 import (
-	"time"
-
 	"github.com/tasktable/tasktable/store"
 )
 
-// expected is the row that an outcome stands for, worked out apart from the SQL. Of the row that was found it takes
-// the times that the database's clock gave, after a check that they lie within the call.
-func (b *bench) expected(
-	verb string, outcome store.Outcome, before, found *store.Row, from, until time.Time,
-) *store.Row {
+// checkCall makes a call on a task, and compares all there is of the task with what the outcome stands for. It also
+// expects a line of changes by verb. expect makes of the row before the call the row after it. If it is nil, the call
+// writes nothing to the task.
+func (b *bench) checkCall(
+	id, verb string, outcome store.Outcome, call func() (store.Receipt, error), expect func(*want),
+) {
 	b.Helper()
-	if outcome == store.Deleted {
-		return nil
+	before, from := b.state(id), b.Now()
+	receipt, err := call()
+	b.Check(err)
+	until, after := b.Now(), b.state(id)
+	same(b, "receipt", receipt, store.Receipt{ID: id, Outcome: outcome, Revision: revisionOf(after.Row)})
+	w := &want{b: b, before: before.Row, found: after.Row, from: from, until: until}
+	switch {
+	case !wrote(outcome) || expect == nil:
+		b.checkWhole(before, after, before.Row, "", "", "")
+		return
+	case outcome == store.Deleted:
+		b.checkWhole(before, after, nil, verb, string(outcome), service)
+		return
+	case after.Row == nil:
+		b.Fatalf("%s: the row is gone", id)
+	case before.Row != nil:
+		w.row = *before.Row
+	default:
+		w.row.ID, w.row.ScheduledBy = id, pointerTo(service)
 	}
-	if found == nil {
-		b.Fatal("the row is gone")
+	expect(w)
+	b.checkWhole(before, after, &w.row, verb, string(outcome), service)
+	if at := after.Changes[len(after.Changes)-1].ChangedAt; at.Before(from) || at.After(until) {
+		b.Errorf("changed_at is %v, not within the call, %v to %v", at, from, until)
 	}
-	w := &want{b: b, before: before, found: found, from: from, until: until}
-	if before != nil {
-		w.row = *before
-	} else {
-		w.row.ID, w.row.ScheduledBy = found.ID, pointerTo(service)
-		w.hold(base(found.ID))
+}
+
+// expected makes of a row what a line of verbTable makes of it, worked out apart from the SQL.
+func expected(w *want, verb string, outcome store.Outcome) {
+	w.b.Helper()
+	r := &w.row
+	if w.before == nil {
+		w.hold(base(r.ID))
 	}
-	edit(&w.row, verb)
-	if before == nil && isZero(verb) || outcome == store.Rearmed && verb == "rearm_zero" {
-		w.row.ScheduledAt = *w.during("scheduled_at", &found.ScheduledAt)
+	edit(r, verb)
+	if w.before == nil && isZero(verb) || outcome == store.Rearmed && verb == "rearm_zero" {
+		r.ScheduledAt = *w.during("scheduled_at", &w.found.ScheduledAt)
 	}
 	status := store.StatusQueued
 	switch {
-	case outcome == store.Paused, outcome == store.Rescheduled && before.Status == store.StatusPaused:
+	case outcome == store.Paused, outcome == store.Rescheduled && r.Status == store.StatusPaused:
 		status = store.StatusPaused
 	case outcome == store.Cancelled:
 		status = store.StatusCancelled
 	case outcome == store.Rearmed:
-		w.row.RunNowAt = nil
+		r.RunNowAt = nil
 	case outcome == store.Queued && verb != "resume":
-		w.row.RunNowAt = w.during("run_now_at", found.RunNowAt)
+		r.RunNowAt = w.during("run_now_at", w.found.RunNowAt)
 	}
 	switch {
-	case !pausesClaim(verb, before):
+	case !pausesClaim(verb, w.before):
 		w.become(status)
 	case outcome == store.Paused:
-		w.row.Status, w.row.LastStatusUpdate = status, *w.during("last_status_update", &found.LastStatusUpdate)
+		r.Status, r.LastStatusUpdate = status, *w.during("last_status_update", &w.found.LastStatusUpdate)
 	}
-	return &w.row
 }
 
 // edit is what each line of verbTable that schedules changes in base.

@@ -81,6 +81,9 @@ func orNone[T comparable](value T) *T {
 func (w *want) become(status store.Status) {
 	w.b.Helper()
 	r, was := &w.row, w.before
+	if was != nil && w.found.Revision <= was.Revision {
+		w.b.Errorf("revision %d after %d", w.found.Revision, was.Revision)
+	}
 	r.Status, r.Revision = status, w.found.Revision
 	r.AskedRevision = askedRevision(was, r)
 	moved := was != nil && !was.ScheduledAt.Equal(r.ScheduledAt)

@@ -134,55 +134,24 @@ func TestScheduleOfEachRecurringRow(t *testing.T) {
 					id := strings.Join([]string{way.name, edit.name, kind}, " ")
 					task := recurs(id)
 					edit.change(&task)
-					b.checkRecurring(
-						kind, task, store.Outcome(outcome[edit.differs][i]), way.verb,
-						func() (store.Receipt, error) { return way.call(b, task) },
-					)
+					outcome := store.Outcome(outcome[edit.differs][i])
+					b.MakeRecurring(id, kind)
+					call := func() (store.Receipt, error) { return way.call(b, task) }
+					b.checkCall(id, way.verb, outcome, call, func(w *want) {
+						status := store.StatusQueued
+						switch {
+						case outcome == store.Rescheduled:
+							status = w.row.Status
+						case w.before == nil && task.At.IsZero():
+							w.row.ScheduledAt = *w.during("scheduled_at", &w.found.ScheduledAt)
+						}
+						w.hold(task)
+						w.become(status)
+					})
 				}
 			})
 		}
 	}
-}
-
-// checkRecurring makes a row of a kind, schedules a task of its id, and compares all there is with what the
-// outcome stands for.
-func (b *bench) checkRecurring(
-	kind string, task store.Task, outcome store.Outcome, verb string, call func() (store.Receipt, error),
-) {
-	b.Helper()
-	b.MakeRecurring(task.ID, kind)
-	before, from := b.state(task.ID), b.Now()
-	receipt, err := call()
-	b.Check(err)
-	until, after := b.Now(), b.state(task.ID)
-	if after.Row == nil {
-		b.Fatalf("%s: the row is gone", task.ID)
-	}
-	same(b, "receipt", receipt, store.Receipt{ID: task.ID, Outcome: outcome, Revision: after.Row.Revision})
-	if !wrote(outcome) {
-		b.checkWhole(before, after, before.Row, "", "", "")
-		return
-	}
-	w := &want{b: b, before: before.Row, found: after.Row, from: from, until: until}
-	status := store.StatusQueued
-	if before.Row == nil {
-		by := service
-		w.row = store.Row{ID: task.ID, ScheduledBy: &by}
-		if task.At.IsZero() {
-			w.row.ScheduledAt = *w.during("scheduled_at", &after.Row.ScheduledAt)
-		}
-	} else {
-		w.row = *before.Row
-		if outcome == store.Rescheduled {
-			status = before.Row.Status
-		}
-		if after.Row.Revision <= before.Row.Revision {
-			b.Errorf("revision %d after %d", after.Row.Revision, before.Row.Revision)
-		}
-	}
-	w.hold(task)
-	w.become(status)
-	b.checkWhole(before, after, &w.row, verb, string(outcome), service)
 }
 
 // A task that is to recur for ever is made without a time, at each start of a service.
