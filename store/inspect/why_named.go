@@ -31,10 +31,7 @@ func NamedIn(taskType string, payload json.RawMessage) (field, name, announced s
 const nodesWithTypeSQL = `
 SELECT n.number, n.service, n.version, n.host, n.started_at, NULL::timestamptz AS gone_at, true AS able
 FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND $1::text = ANY (n.types)
-ORDER BY n.number LIMIT 4`
-
-// maxNamedNodes is how many nodes a sentence names.
-const maxNamedNodes = 3
+ORDER BY n.number LIMIT 1000`
 
 // elsewhere tells which running nodes have what a failed task names, if the task failed on a node that lacks it. It
 // returns "" for other tasks, and for a role that may not read the nodes.
@@ -54,14 +51,5 @@ func (i *Inspector) elsewhere(
 	case len(nodes) == 1:
 		return fmt.Sprintf("%s has %s %s, and runs tasks of type %s", nodes[0], field, name, kind), nil
 	}
-	texts := make([]string, 0, len(nodes))
-	for _, node := range nodes[:min(len(nodes), maxNamedNodes)] {
-		texts = append(texts, node.String())
-	}
-	if len(nodes) > maxNamedNodes {
-		texts = append(texts, "others")
-	}
-	last := len(texts) - 1
-	return fmt.Sprintf("%s and %s have %s %s, and run tasks of type %s", strings.Join(texts[:last], ", "), texts[last],
-		field, name, kind), nil
+	return fmt.Sprintf("%d running nodes have %s %s, and run tasks of type %s", len(nodes), field, name, kind), nil
 }

@@ -96,31 +96,3 @@ func (a *account) openTree(root string) error {
 		return os.Chmod(path, mode)
 	})
 }
-
-// checkReach returns an error that names the folder which the account cannot pass. Postgres would only report
-// "permission denied".
-func (a *account) checkReach(dir string) error {
-	if a == nil {
-		return nil
-	}
-	for path := dir; ; path = filepath.Dir(path) {
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("Config.Dir: %w", err)
-		}
-		stat, open := info.Sys().(*syscall.Stat_t), fs.FileMode(0o001)
-		switch {
-		case stat.Uid == a.uid:
-			open = 0o100
-		case stat.Gid == a.gid:
-			open = 0o010
-		}
-		if info.Mode().Perm()&open == 0 {
-			return fmt.Errorf("Config.Dir: %s: Postgres runs as user %s when the caller is root, and %s (mode %#o) "+
-				"does not let that user through: choose another folder", dir, a.name, path, info.Mode().Perm())
-		}
-		if path == filepath.Dir(path) {
-			return nil
-		}
-	}
-}

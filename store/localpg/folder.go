@@ -50,9 +50,6 @@ func openFolder(dir string) (*folder, error) {
 	if err := checkOwner(dir); err != nil {
 		return nil, err
 	}
-	if err := who.checkReach(dir); err != nil {
-		return nil, err
-	}
 	return &folder{dir: dir, account: who}, nil
 }
 
