@@ -126,33 +126,6 @@ func TestCronInSQL(t *testing.T) {
 	}
 }
 
-// FuzzCron: a good expression is one for both, Go and Postgres.
-func FuzzCron(f *testing.F) {
-	for _, expression := range cronCorpus {
-		f.Add(expression)
-	}
-	pool := storetest.Pool(f)
-	f.Fuzz(func(t *testing.T, expression string) {
-		task := store.Task{ID: "one", Payload: plain{}, Recurrence: &store.Recurrence{Cron: expression}}
-		if err := task.Check(); err != nil && strings.Contains(err.Error(), "printable ASCII") ||
-			strings.ContainsAny(expression, "\x00\t\n\v\f\r") {
-			return // refused by the domain
-		}
-		for _, one := range expression {
-			if one < ' ' || one > '~' {
-				return
-			}
-		}
-		fault := cronFault(t, pool, []string{expression})[0]
-		if err := task.Check(); err == nil && fault != nil {
-			t.Errorf("%q: Go takes it, Postgres says %s", expression, *fault)
-		} else if err != nil && fault == nil && !strings.Contains(err.Error(), "able to fire") &&
-			!strings.Contains(expression, "@") && len(expression) <= 256 {
-			t.Errorf("%q: Postgres takes it, Go says %v", expression, err)
-		}
-	})
-}
-
 // TestZonesInSQL: Postgres takes the zones that both know, and spelled as both spell them.
 func TestZonesInSQL(t *testing.T) {
 	t.Parallel()

@@ -25,18 +25,9 @@ func TestNextOccurrence(t *testing.T) {
 		next, at    string
 		skipped     int
 	}{
-		"no change":   {"2027-01-04 15:00", "Europe/Berlin", 7, "", "2027-01-11 15:00", "2027-01-11T14:00:00Z", 0},
-		"into summer": {"2027-03-22 15:00", "Europe/Berlin", 7, "", "2027-03-29 15:00", "2027-03-29T13:00:00Z", 0},
-		"into winter": {"2027-10-25 15:00", "Europe/Berlin", 7, "", "2027-11-01 15:00", "2027-11-01T14:00:00Z", 0},
-		"daily, the day itself": {
-			"2027-03-13 12:00", "America/New_York", 1, "", "2027-03-14 12:00", "2027-03-14T16:00:00Z", 0,
-		},
-		"daily, just before the change": {
-			"2027-03-13 01:59", "America/New_York", 1, "", "2027-03-14 01:59", "2027-03-14T06:59:00Z", 0,
-		},
-		"daily, just after the change": {
-			"2027-03-13 03:00", "America/New_York", 1, "", "2027-03-14 03:00", "2027-03-14T07:00:00Z", 0,
-		},
+		"no change":      {"2027-01-04 15:00", "Europe/Berlin", 7, "", "2027-01-11 15:00", "2027-01-11T14:00:00Z", 0},
+		"into summer":    {"2027-03-22 15:00", "Europe/Berlin", 7, "", "2027-03-29 15:00", "2027-03-29T13:00:00Z", 0},
+		"into winter":    {"2027-10-25 15:00", "Europe/Berlin", 7, "", "2027-11-01 15:00", "2027-11-01T14:00:00Z", 0},
 		"a skipped time": {"2027-03-21 02:30", "Europe/Berlin", 7, "", "2027-03-28 02:30", "2027-03-28T01:30:00Z", 0},
 		"after a skipped time": {
 			"2027-03-28 02:30", "Europe/Berlin", 7, "", "2027-04-04 02:30", "2027-04-04T00:30:00Z", 0,
@@ -60,14 +51,9 @@ func TestNextOccurrence(t *testing.T) {
 		"after it, the same instant is out": {
 			"2011-12-30 10:00", "Pacific/Apia", 1, "", "2012-01-01 10:00", "2011-12-31T20:00:00Z", 1,
 		},
-		"no change ever":  {"2027-03-28 02:30", "UTC", 1, "", "2027-03-29 02:30", "2027-03-29T02:30:00Z", 0},
-		"end of the year": {"2027-12-31 20:00", "Asia/Kolkata", 1, "", "2028-01-01 20:00", "2028-01-01T14:30:00Z", 0},
+		"no change ever": {"2027-03-28 02:30", "UTC", 1, "", "2027-03-29 02:30", "2027-03-29T02:30:00Z", 0},
 		"an outage over the change": {
 			"2027-03-01 15:00", "Europe/Berlin", 7, "2027-04-01T00:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z",
-			4,
-		},
-		"an outage that ends at a start": {
-			"2027-03-01 15:00", "Europe/Berlin", 7, "2027-03-29T13:00:00Z", "2027-04-05 15:00", "2027-04-05T13:00:00Z",
 			4,
 		},
 		"an outage that ends before one": {
