@@ -26,6 +26,23 @@ var (
 	fivePM = time.Date(2030, 5, 1, 17, 0, 0, 0, time.UTC)
 )
 
+// begin begins a transaction on a database of the example's own. end rolls it back and drops the database.
+func begin(ctx context.Context) (t testing.TB, tx pgx.Tx, end func()) {
+	t, drop := storetest.Example()
+	tx, err := storetest.Pool(t).Begin(ctx)
+	must(err)
+	return t, tx, func() {
+		_ = tx.Rollback(ctx)
+		drop()
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 // show prints what ran, and what the tasks are now.
 func show(ctx context.Context, db store.DB, ran []scheduledtest.Ran) {
 	for _, one := range ran {
@@ -44,14 +61,8 @@ func show(ctx context.Context, db store.DB, ran []scheduledtest.Ran) {
 // returns nil, in the transaction that completes the task.
 func ExampleHandle() {
 	ctx := context.Background()
-	t, end := storetest.Example()
+	t, tx, end := begin(ctx)
 	defer end()
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
 
 	registry, err := handlers.NewRegistry(
 		handlers.Handle(func(_ context.Context, t *handlers.Task[SendEventReminder]) error {
@@ -64,16 +75,9 @@ func ExampleHandle() {
 			return nil
 		}),
 	)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if _, err := tasks.Schedule(ctx, tx, store.Task{
-		Payload: SendEventReminder{EventID: "42"}, At: fivePM,
-	}); err != nil {
-		fmt.Println(err)
-		return
-	}
+	must(err)
+	_, err = tasks.Schedule(ctx, tx, store.Task{Payload: SendEventReminder{EventID: "42"}, At: fivePM})
+	must(err)
 	h := scheduledtest.New(t, tx, registry)
 	show(ctx, tx, h.RunDueAt(ctx, fivePM))
 	show(ctx, tx, h.RunDueAt(ctx, fivePM.Add(time.Minute)))
@@ -89,20 +93,12 @@ func ExampleHandle() {
 // What a transactional handler writes and the completion of its task commit together: exactly once, in this database.
 func ExampleHandleTx() {
 	ctx := context.Background()
-	t, end := storetest.Example()
+	t, tx, end := begin(ctx)
 	defer end()
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(
+	_, err := tx.Exec(
 		ctx, "CREATE TABLE events (id text PRIMARY KEY, published_at timestamptz); INSERT INTO events VALUES ('42')",
-	); err != nil {
-		fmt.Println(err)
-		return
-	}
+	)
+	must(err)
 
 	publish := func(ctx context.Context, tx pgx.Tx, t *handlers.Task[PublishEvent]) error {
 		done, err := tx.Exec(ctx, "UPDATE events SET published_at = $2 WHERE id = $1", t.Payload.EventID, t.StartedAt)
@@ -112,17 +108,10 @@ func ExampleHandleTx() {
 		return err
 	}
 	registry, err := handlers.NewRegistry(handlers.HandleTx(publish))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	must(err)
 	for _, event := range []string{"42", "43"} {
-		if _, err := tasks.Schedule(ctx, tx, store.Task{
-			Payload: PublishEvent{EventID: event}, At: fivePM,
-		}); err != nil {
-			fmt.Println(err)
-			return
-		}
+		_, err = tasks.Schedule(ctx, tx, store.Task{Payload: PublishEvent{EventID: event}, At: fivePM})
+		must(err)
 	}
 	show(ctx, tx, scheduledtest.New(t, tx, registry).RunDueAt(ctx, fivePM))
 	// Output:
@@ -140,31 +129,21 @@ func ExampleHandleSQLTx() {
 	db := stdlib.OpenDBFromPool(storetest.Pool(t))
 	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	must(err)
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "CREATE TABLE published (event text)"); err != nil {
-		fmt.Println(err)
-		return
-	}
+	_, err = tx.ExecContext(ctx, "CREATE TABLE published (event text)")
+	must(err)
 
 	publish := func(ctx context.Context, tx *sql.Tx, t *handlers.Task[PublishEvent]) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO published VALUES ($1)", t.Payload.EventID)
 		return err
 	}
 	registry, err := handlers.NewRegistry(handlers.HandleSQLTx(publish))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if _, err := tasks.Schedule(ctx, store.SQL(tx), store.Task{
+	must(err)
+	_, err = tasks.Schedule(ctx, store.SQL(tx), store.Task{
 		Payload: PublishEvent{EventID: "42"}, At: fivePM,
-	}); err != nil {
-		fmt.Println(err)
-		return
-	}
+	})
+	must(err)
 	show(ctx, store.SQL(tx), scheduledtest.NewSQL(t, tx, registry).RunDueAt(ctx, fivePM))
 	// Output:
 	// task-PUBLISH_EVENT-42 COMPLETED
@@ -174,30 +153,19 @@ func ExampleHandleSQLTx() {
 // What was a cron script, with store.Cron for its line of the crontab. It runs each time the recurring task fires.
 func ExampleFunc() {
 	ctx := context.Background()
-	t, end := storetest.Example()
+	t, tx, end := begin(ctx)
 	defer end()
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
 
 	cleanup := func(context.Context) error {
 		fmt.Println("cleaned up")
 		return nil
 	}
 	registry, err := handlers.NewRegistry(handlers.Func("TOKEN_CLEANUP", cleanup))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	must(err)
 	nightly := store.Cron("TOKEN_CLEANUP", "0 3 * * *")
 	nightly.At = fivePM // not before
-	if _, err := tasks.Schedule(ctx, tx, nightly); err != nil {
-		fmt.Println(err)
-		return
-	}
+	_, err = tasks.Schedule(ctx, tx, nightly)
+	must(err)
 	h := scheduledtest.New(t, tx, registry)
 	for _, at := range []time.Time{fivePM, fivePM.Add(10 * time.Hour), fivePM.Add(34 * time.Hour)} {
 		for _, ran := range h.RunDueAt(ctx, at) {
