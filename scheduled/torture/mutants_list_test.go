@@ -316,7 +316,7 @@ var mutants = []mutant{
 				engine + "internal/leader/failuredetector.go",
 				"		if node.Held {\n			continue\n		}\n", "",
 			},
-			{engine + "internal/leader/reclaim.go", "if !free {\n			return nil, nil\n		}", "_ = free"},
+			{engine + "internal/leader/reclaim.go", "if !free {\n			return nil, true, nil\n		}", "_ = free"},
 		},
 	},
 	{

@@ -15,18 +15,12 @@ type Size struct {
 // NewSize makes a size that lies between these bounds and begins at the greater one.
 func NewSize(least, most int) *Size {
 	s := &Size{least: least, most: most}
-	s.Reset()
+	s.now.Store(int64(most))
 	return s
 }
 
 // Now is the present size.
 func (s *Size) Now() int { return int(s.now.Load()) }
-
-// Full reports whether the size is at its upper bound.
-func (s *Size) Full() bool { return s.Now() == s.most }
-
-// Reset sets the size to its upper bound.
-func (s *Size) Reset() { s.now.Store(int64(s.most)) }
 
 // Grow doubles the size, after a step that succeeded.
 func (s *Size) Grow() { s.now.Store(int64(min(2*s.Now(), s.most))) }
