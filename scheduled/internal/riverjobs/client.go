@@ -64,26 +64,24 @@ type ClientConfig struct {
 
 // NewClient makes the node's River client. It has a worker for each type, all of which hand their batches to Work.
 func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
+	if len(config.Slots) == 0 || len(config.Types) == 0 {
+		// River would not start, but a node without queues or types may still lead.
+		config.Slots, config.Types = map[string]int{"nobody": 1}, []string{"tasktable_nobody"}
+	}
 	workers := river.NewWorkers()
 	for _, name := range config.Types {
 		river.AddWorkerArgs(workers, jobArgs{TaskType: name}, &batchWorker{work: config.Work, log: config.Log})
 	}
+	driver := newRiverDriver(config)
 	queues := map[string]river.QueueConfig{}
 	for queue, slots := range config.Slots {
 		// River gets as many workers as there are slots. Further jobs wait in River for the node that has a slot
 		// first. A node that fetched ahead would keep tasks waiting while other nodes idle.
 		queues[queue] = river.QueueConfig{MaxWorkers: min(slots, maxRiverWorkers)}
 	}
-	for kind, queue := range limitedQueues(config) {
+	for queue, kind := range driver.limited.types {
 		queues[queue] = river.QueueConfig{MaxWorkers: min(config.TypeSlots[kind], maxRiverWorkers)}
 	}
-	if len(config.Slots) == 0 || len(config.Types) == 0 {
-		// River would not start, but a node without queues or types may still lead.
-		queues = map[string]river.QueueConfig{"nobody": {MaxWorkers: 1}}
-		river.AddWorkerArgs(workers, jobArgs{TaskType: "tasktable_nobody"},
-			&batchWorker{work: config.Work, log: config.Log})
-	}
-	driver := newRiverDriver(config)
 	client, err := river.NewClient[pgx.Tx](driver, &river.Config{
 		ID:                     taskdb.ClientID(config.Number),
 		Schema:                 config.Statements.Schema.String(),
@@ -97,7 +95,7 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 		FetchOnlyKnownKinds:    true,
 		SkipUnknownJobCheck:    true,
 		LeaderElectionDisabled: true,
-		Hooks:                  append(config.Hooks, river.HookInsertBeginFunc(backdated(config.Clock))),
+		Hooks:                  append(config.Hooks, backdated(config.Clock)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make River client: %w", err)
@@ -106,7 +104,7 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 }
 
 // backdated gives each inserted job a past time, so that River treats it as due.
-func backdated(clock *session.Clock) func(context.Context, *rivertype.JobInsertParams) error {
+func backdated(clock *session.Clock) river.HookInsertBeginFunc {
 	return func(_ context.Context, params *rivertype.JobInsertParams) error {
 		params.ScheduledAt = new(clock.Now().Add(-backdate))
 		params.CreatedAt = nil

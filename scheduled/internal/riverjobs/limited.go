@@ -20,21 +20,13 @@ type limited struct {
 	types  map[string]string // by the name of the queue that River has for it
 }
 
-// limitedQueues has the names of River's queues for the types with a limit. No task has a queue with such a name.
-func limitedQueues(config ClientConfig) map[string]string {
-	names := map[string]string{}
-	for i, kind := range slices.Sorted(maps.Keys(config.TypeSlots)) {
-		if slices.Contains(config.Types, kind) {
-			names[kind] = fmt.Sprintf("type|%d", i)
-		}
-	}
-	return names
-}
-
+// newLimited names River's queues for the types with a limit. No task has a queue with such a name.
 func newLimited(config ClientConfig) limited {
 	types := map[string]string{}
-	for kind, queue := range limitedQueues(config) {
-		types[queue] = kind
+	for i, kind := range slices.Sorted(maps.Keys(config.TypeSlots)) {
+		if slices.Contains(config.Types, kind) {
+			types[fmt.Sprintf("type|%d", i)] = kind
+		}
 	}
 	return limited{slices.Sorted(maps.Keys(config.Slots)), types}
 }

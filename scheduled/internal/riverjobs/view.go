@@ -40,8 +40,9 @@ const (
 // lookSQL reads the jobs. The column last is the largest id that was given out before this statement began. The times
 // are bounded, because a job that is not the engine's may contain any time.
 const lookSQL = `
-SELECT sequence.last, sequence.now, j.id, j.queue, j.kind AS type, j.state, j.client, j.metadata,
-    date_part('epoch', sequence.now - j.since) AS age
+SELECT sequence.last, sequence.now, coalesce(j.id, 0) AS id, coalesce(j.queue, '') AS queue,
+    coalesce(j.kind, '') AS type, coalesce(j.state, '') AS state, coalesce(j.client, '') AS client,
+    coalesce(j.metadata, '') AS metadata, coalesce(date_part('epoch', sequence.now - j.since), 0) AS age
 FROM (
     SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass),
         0)::bigint AS last, clock_timestamp() AS now OFFSET 0 -- one time for all jobs
@@ -57,17 +58,17 @@ FROM (
     ) AS r
 ) AS j ON true`
 
-// lookRow is a row of lookSQL: a job, or nothing but the sequence and the time if there is none.
+// lookRow is a row of lookSQL: a job, or nothing but the sequence and the time if there is none. Then the id is 0.
 type lookRow struct {
 	Last     int64
 	Now      time.Time
-	ID       *int64
-	Queue    *string
-	Type     *string
-	State    *string
-	Client   *string
-	Metadata *string
-	Age      *float64
+	ID       int64
+	Queue    string
+	Type     string
+	State    string
+	Client   string
+	Metadata string
+	Age      float64
 }
 
 // Queue adds the statement of a look to a batch. Read reads its answer.
@@ -131,19 +132,15 @@ func (j *View) learn(rows []lookRow) {
 	}
 	for _, row := range rows {
 		j.Next = max(j.Next, row.Last+1, 1)
-		if row.ID == nil {
+		if row.ID == 0 {
 			continue
 		}
 		var metadata Metadata
 		// A job that is not the engine's counts as one task.
-		_ = json.Unmarshal([]byte(taskdb.TextOf(row.Metadata)), &metadata)
+		_ = json.Unmarshal([]byte(row.Metadata), &metadata)
 		one := plan.Job{
-			ID: *row.ID, Queue: taskdb.TextOf(row.Queue), Type: taskdb.TextOf(row.Type),
-			State: taskdb.TextOf(row.State), Node: taskdb.NodeOf(taskdb.TextOf(row.Client)),
-			Tasks: max(metadata.Tasks, 1),
-		}
-		if row.Age != nil {
-			one.Age = time.Duration(*row.Age * float64(time.Second))
+			ID: row.ID, Queue: row.Queue, Type: row.Type, State: row.State, Node: taskdb.NodeOf(row.Client),
+			Tasks: max(metadata.Tasks, 1), Age: time.Duration(row.Age * float64(time.Second)),
 		}
 		if metadata.Due != 0 {
 			one.Age = min(one.Age, row.Now.Sub(time.UnixMicro(metadata.Due)))
