@@ -3,12 +3,12 @@ package leader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -52,9 +52,6 @@ func (s *failureDetector) look(nodes []taskdb.LiveNode, now, refused time.Time) 
 	s.heard = heard
 	return dead, next
 }
-
-// forget drops all records. A node that leads again must not use them, because they are old.
-func (s *failureDetector) forget() { s.heard = nil }
 
 // deadAfter is how long a node must be silent before the leader takes its tasks back. Within 3 seconds
 // (session.Timeout) and one tick, a node that has lost its session stops its handlers by itself. deadAfter is longer
@@ -113,9 +110,7 @@ func (l *Leader) noteSilent(ctx context.Context) error {
 		return nil
 	}
 	return l.transaction(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros); err != nil {
-			return fmt.Errorf("note that nodes are silent: %w", err)
-		}
-		return nil
+		_, err := tx.Exec(ctx, l.statements.Schema.SQL(silentSQL), silent, micros)
+		return pg.Annotate(err, "note that nodes are silent")
 	})
 }

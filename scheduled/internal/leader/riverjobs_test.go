@@ -81,13 +81,13 @@ func TestRiverJobs(t *testing.T) {
 	if got := list(); len(got) != 5 || !slices.Contains(got, `f available 0 1 20s`) || jobs.Next != first+6 {
 		t.Errorf("after one has gone and one has come: %q, next %d", got, jobs.Next)
 	}
-	jobs.Forget()
+	jobs = riverjobs.View{}
 	if got := list(); len(got) != 5 || jobs.Next != first+6 {
 		t.Errorf("a leader that begins without handover sees %q, next %d", got, jobs.Next)
 	}
 	next, older := jobs.Next, slices.Clone(jobs.Older())
 	insert("g", "available", "x", `{}`)
-	jobs.Forget()
+	jobs = riverjobs.View{}
 	jobs.TakeOver(next, older)
 	if got := list(); len(got) != 6 || jobs.Next != first+7 {
 		t.Errorf("the next leader sees %q, next %d", got, jobs.Next)

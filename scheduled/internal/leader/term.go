@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
@@ -74,8 +75,7 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 	l.conn = conn
 	l.commitSQL = strings.NewReplacer("$1", strconv.Itoa(int(lock)), "$2", term.UTC().Format("'"+time.RFC3339Nano+"'")).
 		Replace(l.statements.Schema.SQL(mustLeadSQL)) + "; COMMIT"
-	l.deadNodes.forget()
-	l.jobs.Forget()
+	l.deadNodes, l.jobs = failureDetector{}, riverjobs.View{} // another leader has inserted jobs meanwhile
 	l.walk = l.newWalk()
 	l.lanes, l.unwritten = newLanes(), false
 	if err := l.takeOver(ctx); err != nil {

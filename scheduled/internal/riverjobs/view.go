@@ -149,9 +149,6 @@ func (j *View) learn(rows []lookRow) {
 	}
 }
 
-// Forget forgets all jobs, because another leader inserted jobs while this node did not lead.
-func (j *View) Forget() { *j = View{} }
-
 // Waiting returns the jobs that no node has fetched although they could have begun for longer than least.
 func (j *View) Waiting(least time.Duration) []int64 {
 	return j.ids(func(one plan.Job) bool { return one.State == plan.Available && one.Age > least })
