@@ -131,7 +131,11 @@ SELECT l.fence, l.tid IS NOT NULL AS settled, coalesce(l.current, false) AS curr
     coalesce(l.next <= l.now + interval '2 seconds', false) AS due_soon,
     coalesce(CASE WHEN l.current THEN l.next_status ELSE l.status END, '') AS status,
     coalesce(nullif(l.type, ''), l.row_type, '') AS type,
-    l.recorded, coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
+    -- Often the holder itself has ended the claim, because a commit may succeed although the client gets an error.
+    CASE WHEN l.tid IS NOT NULL THEN l.recorded ELSE coalesce((
+        SELECT e.outcome::text FROM tasktable.scheduled_task_executions AS e WHERE e.fence = l.fence OFFSET 0), 'LOST')
+            END AS recorded,
+    coalesce(l.woken, false) AS woken, coalesce(l.current AND l.waits AND l.row_waits > 0, false) AS folded
 FROM planned AS l`
 
 // SettleResult is the result of one settlement.
@@ -143,7 +147,7 @@ type SettleResult struct {
 	DueSoon  bool   // the task is due again within two seconds, so the leader should look
 	Status   string // of the row now
 	Type     string
-	Recorded string // the outcome that the history shows
+	Recorded string // the outcome that the history shows; LOST if it shows none
 	Woken    bool   // run_now was called during the attempt, so a trigger has queued the task again
 	Folded   bool   // the task has waited before, so the history has no line of this claim
 }

@@ -77,13 +77,13 @@ func (s Queries) SettleAll(
 		if _, err := q.Exec(ctx, LeaveSQL); err != nil {
 			return nil, fmt.Errorf("leave the change context: %w", err)
 		}
-		// An ordinary settle releases tasks that were edited meanwhile, because a newer edit wins. It must not get
-		// tasks that are locked. If the lock ended a moment later, it would record a task as completed, and forget its
-		// Again.
+		// An ordinary settle releases tasks that were edited meanwhile, because a newer edit wins, and says what became
+		// of those whose claim is over. It must not get tasks that are locked. If the lock ended a moment later, it
+		// would record a task as completed, and forget its Again.
 		states := ByFence(done)
-		edited := func(state SettleResult) bool { return state.Held && !state.Current }
-		done = slices.DeleteFunc(done, edited)
-		superseded, _ := split(agains, func(one *Settlement) bool { return edited(states[one.Fence]) })
+		over := func(state SettleResult) bool { return !state.Current }
+		done = slices.DeleteFunc(done, over)
+		superseded, _ := split(agains, func(one *Settlement) bool { return over(states[one.Fence]) })
 		rest = append(rest, superseded...)
 	}
 	if len(rest) > 0 {

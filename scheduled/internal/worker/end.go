@@ -6,14 +6,12 @@ import (
 	"log/slog"
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
-	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// end has an outcome recorded, and then forgets the task. Recording may take a while. Until it is done, a
-// recheck still asks the gate about the task. If the row was edited, the gate refuses the task, and end is called a
-// second time. Only the first call counts.
+// end has an outcome recorded, and then forgets the task. Recording may take a while, and meanwhile the lease may end.
+// Only the first call counts.
 func (j *job) end(r *run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
@@ -34,22 +32,19 @@ func (j *job) drop(r *run) {
 
 // tell writes the log line of a claim's end, counts it, and tells the application of a failure.
 func (j *job) tell(r *run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
-	if state.Status == string(store.StatusFailed) && s.Outcome == taskdb.OutcomeCompleted {
-		s.Outcome = taskdb.OutcomeFailed // Postgres refused to record the handler's outcome
+	if err == nil {
+		s.Outcome = state.Recorded // another one if, for example, the task was edited meanwhile
 	}
 	if s.Type == "" { // a claim that never started
 		s.Type = cmp.Or(state.Type, j.kind)
 	}
-	if err == nil && !state.Settled {
-		state.Recorded = j.outcomeOf(s)
-	}
-	level, text, outcome := describe(s, state, err)
-	j.logEnd(r.span(), level, text, s, outcome)
+	level, text := describe(s, state, err)
+	j.logEnd(r.span(), level, text, s)
 	if !state.Settled {
 		return
 	}
 	if !state.Folded {
-		j.tally.Recorded(state.Recorded)
+		j.tally.Recorded(s.Outcome)
 	}
 	if !state.Current {
 		return
@@ -64,18 +59,18 @@ func (j *job) tell(r *run, s taskdb.Settlement, state taskdb.SettleResult, err e
 	}
 }
 
-// describe returns the log line of a claim's end, and the outcome that it names. state is what the settling of s has
-// found. state.Recorded is the outcome that the history has. err says why s was not recorded.
-func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text, outcome string) {
+// describe returns the log line of a claim's end. state is what the settling of s has found. s has the outcome that the
+// history has. err says why s was not recorded.
+func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text string) {
 	switch {
 	case err != nil:
-		return slog.LevelWarn, "outcome not recorded; the leader takes the task back", s.Outcome
-	case !state.Settled && state.Recorded == taskdb.OutcomeLost:
-		return slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count", state.Recorded
+		return slog.LevelWarn, "outcome not recorded; the leader takes the task back"
+	case !state.Settled && s.Outcome == taskdb.OutcomeLost:
+		return slog.LevelWarn, "claim was taken back meanwhile; the outcome does not count"
 	case !state.Settled:
-		return slog.LevelInfo, "outcome was recorded already", state.Recorded
+		return slog.LevelInfo, "outcome was recorded already"
 	case !state.Current:
-		return slog.LevelInfo, "task was edited or cancelled meanwhile; the outcome does not count", state.Recorded
+		return slog.LevelInfo, "task was edited or cancelled meanwhile; the outcome does not count"
 	}
 	switch s.Outcome {
 	case taskdb.OutcomeFailed:
@@ -93,32 +88,15 @@ func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level 
 			level = slog.LevelDebug
 		}
 	}
-	return level, "task " + s.Outcome, s.Outcome
+	return level, "task " + s.Outcome
 }
 
-const outcomeOfSQL = `SELECT outcome::text FROM tasktable.scheduled_task_executions WHERE fence = $1`
-
-// outcomeOf returns the outcome that the history shows for a claim that was ended before s. Often this node has ended
-// it itself, because the commit of a handler's transaction may succeed on the server although the node gets an error.
-// If the history shows nothing, the claim counts as lost.
-func (j *job) outcomeOf(s taskdb.Settlement) (outcome string) {
-	ctx, cancel := context.WithTimeout(j.settling, session.AnswerLimit)
-	defer cancel()
-	if err := j.config.EnginePool.QueryRow(
-		ctx, j.config.Statements.Schema.SQL(outcomeOfSQL), s.Fence,
-	).Scan(&outcome); err != nil {
-		return taskdb.OutcomeLost
-	}
-	return outcome
-}
-
-// logEnd writes the log line of an attempt's end, with the outcome that the history has and with the error. At level
-// debug it also writes the stack of a panic.
-func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s taskdb.Settlement, outcome string) {
+// logEnd writes the log line of an attempt's end, with the outcome and the error. At level debug it also writes the stack of a panic.
+func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s taskdb.Settlement) {
 	if !w.config.Log.Enabled(ctx, level) {
 		return // saves the memory of the attributes
 	}
-	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", outcome}
+	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome}
 	if s.Error == nil || !w.config.LogErrors {
 		w.config.Log.Log(ctx, level, text, attributes...)
 		return

@@ -29,43 +29,36 @@ func TestDescribe(t *testing.T) {
 		err     error
 		level   slog.Level
 		text    string
-		named   string
 	}{
-		"done":             {taskdb.OutcomeCompleted, settled, nil, slog.LevelDebug, "task COMPLETED", ""},
-		"handed back":      {taskdb.OutcomeReleased, settled, nil, slog.LevelDebug, "task RELEASED", ""},
-		"to be retried":    {taskdb.OutcomeRetried, settled, nil, slog.LevelWarn, "task RETRIED", ""},
-		"dead":             {taskdb.OutcomeFailed, died, nil, slog.LevelError, "task FAILED", ""},
-		"expired":          {taskdb.OutcomeExpired, settled, nil, slog.LevelWarn, "task EXPIRED", ""},
-		"lost, runs again": {taskdb.OutcomeLost, settled, nil, slog.LevelWarn, "task LOST", ""},
-		"lost for good":    {taskdb.OutcomeLost, died, nil, slog.LevelError, "task LOST", ""},
-		"interrupted":      {taskdb.OutcomeInterrupted, settled, nil, slog.LevelInfo, "task INTERRUPTED", ""},
-		"snoozed":          {taskdb.OutcomeSnoozed, settled, nil, slog.LevelInfo, "task SNOOZED", ""},
+		"done":             {taskdb.OutcomeCompleted, settled, nil, slog.LevelDebug, "task COMPLETED"},
+		"handed back":      {taskdb.OutcomeReleased, settled, nil, slog.LevelDebug, "task RELEASED"},
+		"to be retried":    {taskdb.OutcomeRetried, settled, nil, slog.LevelWarn, "task RETRIED"},
+		"dead":             {taskdb.OutcomeFailed, died, nil, slog.LevelError, "task FAILED"},
+		"expired":          {taskdb.OutcomeExpired, settled, nil, slog.LevelWarn, "task EXPIRED"},
+		"lost, runs again": {taskdb.OutcomeLost, settled, nil, slog.LevelWarn, "task LOST"},
+		"lost for good":    {taskdb.OutcomeLost, died, nil, slog.LevelError, "task LOST"},
+		"interrupted":      {taskdb.OutcomeInterrupted, settled, nil, slog.LevelInfo, "task INTERRUPTED"},
+		"snoozed":          {taskdb.OutcomeSnoozed, settled, nil, slog.LevelInfo, "task SNOOZED"},
 		"waits on": {
 			taskdb.OutcomeSnoozed, with(func(s *taskdb.SettleResult) { s.Folded = true }), nil,
-			slog.LevelDebug, "task SNOOZED", "",
+			slog.LevelDebug, "task SNOOZED",
 		},
 		"edited meanwhile": {
-			taskdb.OutcomeCompleted, taskdb.SettleResult{Settled: true, Recorded: taskdb.OutcomeSuperseded}, nil,
-			slog.LevelInfo, edited, taskdb.OutcomeSuperseded,
+			taskdb.OutcomeSuperseded, taskdb.SettleResult{Settled: true}, nil, slog.LevelInfo, edited,
 		},
 		"taken back": {
-			taskdb.OutcomeCompleted, taskdb.SettleResult{Recorded: taskdb.OutcomeLost}, nil,
-			slog.LevelWarn, lost, taskdb.OutcomeLost,
+			taskdb.OutcomeLost, taskdb.SettleResult{}, nil, slog.LevelWarn, lost,
 		},
 		"committed although there was an error": {
-			taskdb.OutcomeRetried, taskdb.SettleResult{Recorded: taskdb.OutcomeCompleted}, nil,
-			slog.LevelInfo, recorded, taskdb.OutcomeCompleted,
+			taskdb.OutcomeCompleted, taskdb.SettleResult{}, nil, slog.LevelInfo, recorded,
 		},
 		"not recorded": {
-			taskdb.OutcomeCompleted, taskdb.SettleResult{}, errors.New("no answer"), slog.LevelWarn, left, "",
+			taskdb.OutcomeCompleted, taskdb.SettleResult{}, errors.New("no answer"), slog.LevelWarn, left,
 		},
 	} {
-		if test.named == "" {
-			test.named = test.outcome
-		}
-		level, text, outcome := describe(taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
-		if level != test.level || text != test.text || outcome != test.named {
-			t.Errorf("%s: %s %q %s, want %s %q %s", name, level, text, outcome, test.level, test.text, test.named)
+		level, text := describe(taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
+		if level != test.level || text != test.text {
+			t.Errorf("%s: %s %q, want %s %q", name, level, text, test.level, test.text)
 		}
 	}
 }
