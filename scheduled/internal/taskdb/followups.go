@@ -37,10 +37,10 @@ func askedFor(settlements []Settlement, done []SettleResult) (asked []followUp) 
 	for i := range settlements {
 		one := &settlements[i]
 		state := states[one.Fence]
-		switch {
-		case !state.Settled, one.To == store.StatusFailed && !state.Current: // it has not died
+		if !state.Settled || one.To == store.StatusFailed && !state.Current { // it has not died
 			continue
-		case !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx:
+		}
+		if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {
 			continue
 		}
 		for _, task := range one.Effects.FollowUps {
