@@ -2,7 +2,7 @@
 package slots
 
 import (
-	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/tasktable/tasktable/scheduled/internal/metrics"
@@ -23,14 +23,13 @@ type Slots struct {
 type queueSlots struct {
 	size    int
 	used    int
-	waiting list.List // of *Request, the oldest first
+	waiting []*Request // the oldest first
 }
 
 // Request is a place in the line for a slot. Granted is closed when the request gets its slot.
 type Request struct {
 	Granted chan struct{}
 	queue   *queueSlots
-	element *list.Element // nil once granted
 }
 
 // Place is one of the things that a handler needs before it may run.
@@ -67,7 +66,7 @@ func (s *Slots) Request(name string) *Request {
 	defer s.mu.Unlock()
 	q := s.queues[name]
 	r := &Request{Granted: make(chan struct{}), queue: q}
-	r.element = q.waiting.PushBack(r)
+	q.waiting = append(q.waiting, r)
 	s.grant()
 	return r
 }
@@ -76,9 +75,8 @@ func (s *Slots) Request(name string) *Request {
 func (s *Slots) Release(r *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.element != nil {
-		r.queue.waiting.Remove(r.element)
-		r.element = nil
+	if !r.Has() {
+		r.queue.waiting = slices.DeleteFunc(r.queue.waiting, func(other *Request) bool { return other == r })
 		return
 	}
 	r.queue.used--
@@ -92,15 +90,15 @@ func (s *Slots) grant() {
 	for {
 		var next *queueSlots
 		for _, q := range s.queues {
-			if q.waiting.Len() > 0 && s.mayUse(q) && (next == nil || q.used*next.size < next.used*q.size) {
+			if len(q.waiting) > 0 && s.mayUse(q) && (next == nil || q.used*next.size < next.used*q.size) {
 				next = q
 			}
 		}
 		if next == nil {
 			return
 		}
-		r, _ := next.waiting.Remove(next.waiting.Front()).(*Request)
-		r.element = nil
+		r := next.waiting[0]
+		next.waiting = slices.Delete(next.waiting, 0, 1)
 		next.used++
 		s.used++
 		close(r.Granted)

@@ -172,7 +172,7 @@ func TestSlotsGivenUp(t *testing.T) {
 		d.Release(second)
 		d.drain("default")
 		d.end("default", d.held("default"))
-		if d.used != 0 || d.queues["low"].used != 0 || d.queues["low"].waiting.Len() != 0 {
+		if d.used != 0 || d.queues["low"].used != 0 || len(d.queues["low"].waiting) != 0 {
 			t.Errorf("shared %v: in use %d, %+v", shared, d.used, d.queues["low"])
 		}
 	}
@@ -245,8 +245,8 @@ func TestSlotsUnderLoad(t *testing.T) {
 			if !shared && most[queue] > size {
 				t.Errorf("at most %d of %s held at once", most[queue], queue)
 			}
-			if q := s.queues[queue]; q.used != 0 || q.waiting.Len() != 0 {
-				t.Errorf("shared %v: %d in use, %d waiting in the end", shared, q.used, q.waiting.Len())
+			if q := s.queues[queue]; q.used != 0 || len(q.waiting) != 0 {
+				t.Errorf("shared %v: %d in use, %d waiting in the end", shared, q.used, len(q.waiting))
 			}
 		}
 		if s.used != 0 {

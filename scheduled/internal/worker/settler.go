@@ -253,14 +253,12 @@ func (s *settler) failBroken(ctx context.Context, ending *settling, cause error)
 		s.again(ctx, ending)
 		return
 	}
-	ending.done(taskdb.SettleResult{
-		Fence:    ending.Fence,
-		Settled:  failed,
-		Current:  failed,
-		Status:   string(store.StatusFailed),
-		Type:     ending.Type,
-		Recorded: taskdb.OutcomeFailed,
-	}, nil)
+	state := taskdb.SettleResult{Fence: ending.Fence, Type: ending.Type, Recorded: taskdb.OutcomeLost}
+	if failed {
+		state.Settled, state.Current = true, true
+		state.Status, state.Recorded = string(store.StatusFailed), taskdb.OutcomeFailed
+	}
+	ending.done(state, nil)
 }
 
 // maxDegraded is the longest pause between two tries to record the failure of a task whose outcome Postgres refused.
