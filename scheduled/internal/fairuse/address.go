@@ -27,7 +27,10 @@ func AddressOf(r *http.Request, trusted []netip.Prefix) string {
 		}
 		from = before
 	}
-	return networkOf(from)
+	if from.Is6() {
+		return netip.PrefixFrom(from, 64).Masked().String() // one client has all its addresses
+	}
+	return from.String()
 }
 
 // parseAddress reads an address, with or without a port.
@@ -38,12 +41,4 @@ func parseAddress(text string) (address netip.Addr, known bool) {
 	text = strings.TrimSuffix(strings.TrimPrefix(text, "["), "]")
 	address, err := netip.ParseAddr(text)
 	return address.Unmap().WithZone(""), err == nil
-}
-
-// networkOf returns an IPv4 address as it is. Of an IPv6 address it returns the /64, because one client has them all.
-func networkOf(address netip.Addr) string {
-	if address.Is6() {
-		return netip.PrefixFrom(address, 64).Masked().String()
-	}
-	return address.String()
 }
