@@ -7,8 +7,8 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// maxStint is how long a batch may keep tasks that have not begun, once they are due. Batches are made to take a
-// quarter of it.
+// maxStint is how long a batch waits for its places, once tasks are due, and how long it goes on to begin them then.
+// Batches are made to take a quarter of it.
 const maxStint = time.Second
 
 // batch is tasks of one job that run one after the other in one slot. When one takes long, the rest becomes a batch of
