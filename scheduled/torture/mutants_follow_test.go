@@ -82,7 +82,8 @@ var followMutants = []mutant{
 		// A task seldom waits for longer than the start allowance, so that goes, too.
 		name: "a lease is not made longer for a task that has waited", by: []string{"time"}, steer: crowded,
 		edits: []edit{
-			{engine + "internal/worker/gate.go", "if a.lease.short() {", "if a.lease.short() && a.lease == nil {"},
+			{engine + "internal/worker/gate.go", "if a.lease.short(gateValid) {", "if a.lease == nil {"},
+			{engine + "internal/worker/gate.go", "if !a.stale(asked) && !a.lease.short(0) {", "if !a.stale(asked) {"},
 			{engine + "instance.go", "LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,",
 				"LookAhead: i.config.LookAhead,"},
 		},

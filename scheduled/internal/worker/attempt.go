@@ -144,7 +144,7 @@ func (a *attempt) perform(done chan<- result) {
 // was slow, the codec has asked a slow service for its key, or the transaction has waited for a connection. It does so
 // too if the task has waited for so long that its lease is too short for the handler.
 func (a *attempt) call(ctx context.Context, db pg.DB, handler handlers.Handler) error {
-	if a.stale(a.asked) || a.lease.short() {
+	if a.stale(a.asked) || a.lease.short(gateValid) {
 		if err := a.gateAgain(ctx, db); err != nil {
 			return err
 		}

@@ -169,7 +169,7 @@ const gateTries = 100
 // refusal if the handler may not be called.
 func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 	for range gateTries {
-		if a.lease.short() { // the wait must not take time from the handler
+		if a.lease.short(gateValid) { // the wait must not take time from the handler
 			if err := a.extend(nil); err != nil {
 				return notReady(err)
 			}
@@ -193,7 +193,7 @@ func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 		if why := a.halted(); why != "" { // the node may have begun to stop meanwhile
 			return &refusal{taskdb.GateAnswer{Verdict: verdictHalted, Payload: why}}
 		}
-		if !a.stale(asked) {
+		if !a.stale(asked) && !a.lease.short(0) { // the extension may have taken long
 			a.execution.StartedAt = answer.Now
 			return nil
 		}

@@ -110,29 +110,51 @@ func (s *slowFirst) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 	return s.DB.Query(ctx, sql, args...) //nolint:wrapcheck // it passes the query on
 }
 
-// The handler has all its time, however long the gate has taken to answer, and however short the start allowance is.
+// slowUpdateSQL makes the first update of a task take as long as the start allowance.
+const slowUpdateSQL = `
+CREATE SEQUENCE updates;
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('updates') = 1 THEN
+        PERFORM pg_sleep(1);
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION slow()`
+
+// The handler has all its time, however long the gate has taken to answer, or the extension of the lease, and however
+// short the start allowance is.
 func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	const expected = 20 * time.Second
-	b.Schedule(store.Task{
-		Payload: enginetest.Job{Name: "a"}, At: time.Now().Add(-time.Second), ExpectedExecutionTime: expected,
-	})
-	claim := b.Take(time.Now())["a"]
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
-	config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
-	lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
-	defer lease.close()
-	lease.expected = expected
-	var e handlers.Execution
-	a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context()})
-	a.lease = lease
-	if err := a.gateAgain(lease, &slowFirst{b.Pool, 3}); err != nil {
-		t.Fatal(err)
-	}
-	row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
-	deadline, _ := lease.Deadline()
-	if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || time.Until(deadline) < expected {
-		t.Errorf("it begins at %s, and its lease ends at %s, %v", e.StartedAt, row.LeaseExpiresAt, err)
+	for name, slow := range map[string]struct {
+		answers int
+		sql     string
+	}{"slow answers": {3, "SELECT"}, "slow extension": {0, slowUpdateSQL}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			const expected = 20 * time.Second
+			b.Schedule(store.Task{
+				Payload: enginetest.Job{Name: "a"}, At: time.Now().Add(-time.Second), ExpectedExecutionTime: expected,
+			})
+			claim := b.Take(time.Now())["a"]
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
+			b.Exec(slow.sql)
+			config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
+			lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
+			defer lease.close()
+			lease.expected = expected
+			var e handlers.Execution
+			a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context()})
+			a.lease = lease
+			if err := a.gateAgain(lease, &slowFirst{b.Pool, slow.answers}); err != nil {
+				t.Fatal(err)
+			}
+			row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
+			deadline, _ := lease.Deadline()
+			if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || time.Until(deadline) < expected {
+				t.Errorf("it begins at %s, and its lease ends at %s, %v", e.StartedAt, row.LeaseExpiresAt, err)
+			}
+		})
 	}
 }

@@ -126,15 +126,25 @@ func (j *job) finish() {
 // maxDoneJobs is how many River jobs one statement removes.
 const maxDoneJobs = 1000
 
+// removeTries is how often the worker tries to remove finished jobs before it leaves them to askPool. After a failover
+// or a change of the password each connection of the pool may be broken.
+const removeTries = 5
+
 // removeJobs removes the River jobs that were done since the last time. If it cannot, askPool finds them, because River
 // still runs them on this node and the node does not have them in hand.
 func (w *Worker) removeJobs(ctx context.Context, ids []int64) {
-	limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
-	defer cancel()
-	_, err := w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
-	if w.config.Answered(err); err != nil && ctx.Err() == nil {
-		w.config.Log.Warn(
-			"finished River jobs not removed; the node will find them", "jobs", len(ids), "error", err,
-		)
+	var err error
+	for range removeTries {
+		limited, cancel := context.WithTimeout(ctx, session.AnswerLimit)
+		_, err = w.config.EnginePool.Exec(limited, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), ids)
+		cancel()
+		if w.config.Answered(err); err == nil || ctx.Err() != nil {
+			return
+		}
+		select { // the database may need a moment
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
+	w.config.Log.Warn("finished River jobs not removed; the node will find them", "jobs", len(ids), "error", err)
 }

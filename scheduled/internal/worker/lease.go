@@ -83,11 +83,11 @@ func (l *leaseContext) startTime() {
 	}
 }
 
-// short reports whether the time left is less than the handler is expected to take, and its start may take.
-func (l *leaseContext) short() bool {
+// short reports whether the time left is less than the handler is expected to take, and `more`.
+func (l *leaseContext) short(more time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Until(l.deadline) < l.expected+gateValid
+	return time.Until(l.deadline) < l.expected+more
 }
 
 // leaseEnd is the time at which the lease ends. It may move later.
