@@ -183,12 +183,13 @@ func TestAlertsFire(t *testing.T) {
 	}{
 		// It takes longest, so it begins first.
 		{"claims are lost", func(s *scene) {
-			s.schedule(20, "", 0)
+			s.node(10)
+			s.scrape(s.t, s.registry, scrapeEvery) // an increase needs a sample before it
+			s.schedule(20, "", -time.Hour)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1,
 				fence = nextval('tasktable.task_numbers'), lease_expires_at = now() - interval '1 hour',
 				next_attempt_at = NULL`)
-			s.node(10)
-			// The leader looks for claims that nobody holds once a minute.
+			// The leader's walk finds claims that nobody holds.
 			s.untilWithin(2*time.Minute, `sum(tasktable_executions_total{outcome="LOST"}) == 20`)
 			s.schedule(200, "", 0)
 			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200`)
