@@ -55,8 +55,8 @@ FROM locked AS l LEFT JOIN LATERAL (
 ) AS t ON true`
 
 // Again settles completed attempts that schedule their own task anew. A result that is not current is that of a task
-// that was edited meanwhile, or of a claim that is over. Again sets the change context. Therefore it must run in a transaction of its own,
-// or LeaveSQL must follow it.
+// that was edited meanwhile, or of a claim that is over. Again sets the change context. Therefore it must run in a
+// transaction of its own, or LeaveSQL must follow it.
 func (s Queries) Again(
 	ctx context.Context, q pg.DB, now *time.Time, node *int64, settlements []Settlement,
 ) ([]SettleResult, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/panics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -77,8 +78,22 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 	b.end(r, ended.Settlement)
 }
 
-// begin makes an attempt with its lease and the handler's context. If it cannot begin, why is the reason.
+// begin makes an attempt with its lease and the handler's context. It extends a lease that is too short for the handler.
+// If the attempt cannot begin, why is the reason.
 func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
+	if answer.Type != j.kind {
+		return nil, "its type was changed by hand"
+	}
+	expected := time.Duration(answer.Expected * float64(time.Second))
+	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
+	if time.Until(leaseEnd) < expected+j.leaseMargin()+gateValid { // a context that has ended could not be extended
+		asked, lease, err := j.extendLease(r.Claim, nil)
+		if err != nil {
+			j.wait(nil, nil, notReadyRest)
+			return nil, sanitize.Text("the handler could not begin: " + err.Error())
+		}
+		leaseEnd = asked.Add(lease)
+	}
 	if why = j.halted(); why != "" { // the node may have become quiet, or begun to stop, while the gate was asked
 		return nil, why
 	}
@@ -89,9 +104,8 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 		return nil, "edited or cancelled before it started"
 	}
 	e := answer.Execution(r.Claim)
-	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd)
-	lease.expected = time.Duration(answer.Expected * float64(time.Second))
+	lease.expected = expected
 	a = &attempt{job: j, run: r, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
 	e.WithExtend(func(_ context.Context, d time.Duration) error {
 		return a.extend(new(min(d, store.MaxExpectedExecutionTime)))

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync"
 	"time"
 
@@ -95,18 +96,24 @@ func (w *Worker) publishLoop(ctx context.Context) {
 const publishSQL = `UPDATE tasktable.nodes SET averages = $2::text::jsonb, hung = $3::text::jsonb WHERE number = $1`
 
 // publish writes into this node's row how long its handlers run, and how many of them hang. The leader uses the
-// averages to size batches, and may be a node that does not run these types. The doctor reads how many hang. An idle
-// node writes nothing.
+// averages to size batches, and may be a node that does not run these types. The doctor reads how many hang. An average
+// that has changed little keeps its published value, because each run changes it, and each version of the row slows the
+// leader's look. A node on which nothing else changes writes nothing.
 func (w *Worker) publish(ctx context.Context) error {
 	hung, _ := json.Marshal(w.Hung()) // strings and numbers always encode
-	now := published{encodeAverages(w.averages.measured()), string(hung)}
-	if now == w.published {
+	now := published{w.averages.measured(), string(hung)}
+	for kind, took := range now.averages {
+		if was, has := w.published.averages[kind]; has && (took-was).Abs() <= max(was/4, minChange) {
+			now.averages[kind] = was
+		}
+	}
+	if maps.Equal(now.averages, w.published.averages) && now.hung == w.published.hung {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	if _, err := w.config.EnginePool.Exec(
-		ctx, w.config.Statements.Schema.SQL(publishSQL), w.config.Number, now.averages, now.hung,
+		ctx, w.config.Statements.Schema.SQL(publishSQL), w.config.Number, encodeAverages(now.averages), now.hung,
 	); err != nil {
 		return pg.Annotate(err, "publish averages and handlers that hang")
 	}
@@ -114,8 +121,15 @@ func (w *Worker) publish(ctx context.Context) error {
 	return nil
 }
 
-// published is what the node's row says, as JSON objects.
-type published struct{ averages, hung string }
+// minChange is the least change of an average that is published. The leader makes no difference between handlers that
+// are quicker than that.
+const minChange = 100 * time.Microsecond
+
+// published is what the node's row says.
+type published struct {
+	averages map[string]time.Duration
+	hung     string // a JSON object
+}
 
 // encodeAverages encodes averages as a JSON object, in microseconds by type.
 func encodeAverages(averages map[string]time.Duration) string {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -49,6 +50,35 @@ func TestAverages(t *testing.T) {
 	}
 	if took := a.of("JOB").value; took > time.Microsecond {
 		t.Errorf("after many quick ones: %s", took)
+	}
+}
+
+// A node writes its averages when one has changed by more than a quarter, and not after each run.
+func TestAveragesArePublishedWhenTheyHaveChanged(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	w := s.prepare(nil)
+	for _, step := range []struct {
+		took time.Duration // of all runs since the step before
+		want string
+	}{
+		{10 * time.Millisecond, `{"JOB": 10000}`},
+		{12 * time.Millisecond, `{"JOB": 10000}`},
+		{8 * time.Millisecond, `{"JOB": 10000}`},
+		{0, `{"JOB": 0}`},
+		{50 * time.Microsecond, `{"JOB": 0}`},
+		{20 * time.Millisecond, `{"JOB": 19999}`}, // the average comes near
+	} {
+		for range 1000 {
+			w.averages.observe("JOB", step.took)
+		}
+		if err := w.publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := enginetest.Ask[string](s.Bench, `SELECT averages::text FROM tasktable.nodes`)
+		if got != step.want {
+			t.Errorf("after runs of %s it says %s, want %s", step.took, got, step.want)
+		}
 	}
 }
 

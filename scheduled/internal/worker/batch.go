@@ -53,7 +53,7 @@ func (b *batch) next() *run {
 			b.runs = b.runs[1:]
 		case b.early(first) > 0:
 			b.leave()
-			b.wait(nil, b.early(first))
+			b.wait(nil, first.givenUp(), b.early(first))
 		case !b.enter(): // some time has passed, or tasks went back
 		case b.lateIn(first) < 0 && time.Since(b.since) > maxStint:
 			b.release(b.due(), "the tasks before it took too long")
@@ -85,12 +85,14 @@ func (b *batch) due() int {
 	return len(b.runs)
 }
 
-// wait waits until a place is granted or the time is over. It ends early when nothing new may start.
-func (w *Worker) wait(granted <-chan struct{}, atMost time.Duration) {
+// wait waits until a place is granted, the claim is given up, or the time is over. It ends early when nothing new may
+// start.
+func (w *Worker) wait(granted, givenUp <-chan struct{}, atMost time.Duration) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	select {
 	case <-granted:
+	case <-givenUp:
 	case <-timer.C:
 	case <-w.stopping:
 	case <-w.config.Quiet.Begins():
@@ -110,7 +112,7 @@ func (b *batch) enter() bool {
 			continue
 		}
 		if late := b.lateIn(b.runs[0]); late > 0 {
-			b.wait(b.held[i].Granted, late)
+			b.wait(b.held[i].Granted, b.runs[0].givenUp(), late)
 		} else {
 			b.release(b.due(), "it waited too long for "+at.One)
 		}

@@ -63,6 +63,23 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	s.Idle("02", "49")
 }
 
+// A batch whose only task is edited while it waits for its time ends at once, and does not keep its River job.
+func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.ahead = 2 * time.Hour
+	w := s.prepare(nil)
+	w.begin()
+	at := func(in time.Duration) func(*store.Task) {
+		return func(task *store.Task) { task.At = time.Now().Add(in) }
+	}
+	s.Add("a", at(time.Hour))
+	w.batch(1, 0)
+	s.Add("a", at(3*time.Hour))
+	s.Is("a", store.StatusQueued, taskdb.OutcomeReleased)
+	s.Sees("the River job is removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
+}
+
 // A batch that is slow, but whose tasks take no slot of their own, goes back as well.
 func TestSlowBatchGoesBack(t *testing.T) {
 	t.Parallel()

@@ -91,12 +91,15 @@ func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level 
 	return level, "task " + s.Outcome
 }
 
-// logEnd writes the log line of an attempt's end, with the outcome and the error. At level debug it also writes the stack of a panic.
+// logEnd writes the log line of an attempt's end, with the outcome and the error. At level debug it also writes the
+// stack of a panic.
 func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s taskdb.Settlement) {
 	if !w.config.Log.Enabled(ctx, level) {
 		return // saves the memory of the attributes
 	}
-	attributes := []any{"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome}
+	attributes := []any{
+		"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome,
+	}
 	if s.Error == nil || !w.config.LogErrors {
 		w.config.Log.Log(ctx, level, text, attributes...)
 		return

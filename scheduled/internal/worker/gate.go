@@ -222,7 +222,7 @@ func (j *job) refuse(r *run, answer taskdb.GateAnswer) {
 	case verdictHalted:
 		j.end(r, taskdb.Released(r.Claim, answer.Payload))
 	case verdictNotReady:
-		j.wait(nil, notReadyRest)
+		j.wait(nil, nil, notReadyRest)
 		j.end(r, taskdb.Released(r.Claim, sanitize.Text("the handler could not begin: "+answer.Payload)))
 	case verdictBroken:
 		s := taskdb.Released(r.Claim, "the task cannot be read: "+answer.Payload)

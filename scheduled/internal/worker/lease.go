@@ -113,16 +113,9 @@ func (w *Worker) leaseMargin() time.Duration { return min(5*time.Second, w.confi
 func (a *attempt) extend(d *time.Duration) error {
 	cause := context.Cause(a.lease)
 	if cause == nil {
-		ctx, cancel := context.WithTimeout(a.settling, session.AnswerLimit)
-		defer cancel()
-		asked := time.Now()
-		lease, done, err := a.config.Statements.Extend(
-			ctx, a.config.EnginePool, a.run.Claim, a.config.StartAllowance, d)
+		asked, lease, err := a.extendLease(a.run.Claim, d)
 		if err != nil {
 			return err
-		}
-		if !done {
-			return fmt.Errorf("extend task %s: %w, or its row is locked", a.run.ID, handlers.ErrLeaseLost)
 		}
 		deadline := asked.Add(lease - a.leaseMargin())
 		if d != nil {
@@ -134,6 +127,19 @@ func (a *attempt) extend(d *time.Duration) error {
 		cause = context.Cause(a.lease) // the context ended while the database answered
 	}
 	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
+}
+
+// extendLease makes the lease of a claim last for d and the start allowance, as Queries.Extend does. It returns how long
+// the lease lasts from the time at which it asked.
+func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (asked time.Time, lease time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
+	defer cancel()
+	asked = time.Now()
+	lease, done, err := w.config.Statements.Extend(ctx, w.config.EnginePool, claim, w.config.StartAllowance, d)
+	if err == nil && !done {
+		err = fmt.Errorf("extend task %s: %w, or its row is locked", claim.ID, handlers.ErrLeaseLost)
+	}
+	return asked, lease, err
 }
 
 // endLapsed ends claims whose lease is over although their handlers still run, because the handlers ignore their

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
 )
 
 func TestLeaseContext(t *testing.T) {
@@ -40,6 +43,25 @@ func TestLeaseContext(t *testing.T) {
 			t.Error("a context that had ended is extended")
 		}
 	})
+}
+
+// An attempt whose lease has ended before it begins extends the lease first, and has all its time.
+func TestAttemptBeginsAfterItsLeaseHasEnded(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	w := s.prepare(nil)
+	w.begin()
+	s.Add("a", func(task *store.Task) { task.ExpectedExecutionTime = time.Hour })
+	claims := s.claim(time.Minute, taskdb.Lane{Queue: "default", Type: "JOB"})
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() - interval '1 minute'`)
+	job := riverjobs.Job{ID: s.insertJob(claims), Queue: "default", Kind: "JOB"}
+	w.batches.Go(func() { w.Work(job, claims) })
+	a := s.Begins("a")
+	if deadline, _ := a.Ctx.Deadline(); time.Until(deadline) < 55*time.Minute {
+		t.Errorf("the handler has until %s", deadline)
+	}
+	a.End <- nil
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
 }
 
 func TestLeaseContextEndsForOtherReasons(t *testing.T) {

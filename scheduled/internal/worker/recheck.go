@@ -61,8 +61,8 @@ func (w *Worker) askPool(ctx context.Context) (again time.Duration) {
 	return poolAgain
 }
 
-// RecheckAll checks the claims in hand that are not quite new. It ends the handlers of cancelled and lost tasks, makes
-// tasks that still wait and were edited ask the gate, and ends claims whose lease is over.
+// RecheckAll checks the claims in hand that are not quite new. It ends the handlers of cancelled and lost tasks, gives
+// up the claims of tasks that still wait and were edited, cancelled or lost, and ends claims whose lease is over.
 func (w *Worker) RecheckAll(ctx context.Context) {
 	runs := w.inHand(checkEvery / 2)
 	if len(runs) == 0 {

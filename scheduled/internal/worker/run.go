@@ -23,7 +23,8 @@ type run struct {
 	ended   atomic.Bool // the task is being settled or was forgotten, and no later outcome counts
 
 	mu      sync.Mutex
-	attempt *attempt // nil while the task waits
+	attempt *attempt      // nil while the task waits
+	gone    chan struct{} // see givenUp
 }
 
 // forget removes a claim that is over, or that the node has given up.
@@ -88,6 +89,18 @@ func (r *run) changed(cause error) {
 	case a != nil && cause != nil:
 		a.lease.cancel(cause)
 	case a == nil && !r.decided.Swap(true):
+		close(r.givenUp())
 		r.job.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
 	}
+}
+
+// givenUp returns a channel that is closed when the claim is given up while the task waits, so that the batch does not
+// keep its River job and its place for nothing. Most tasks do not wait, so that they need no channel.
+func (r *run) givenUp() chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gone == nil {
+		r.gone = make(chan struct{})
+	}
+	return r.gone
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// settler records outcomes by group commit. Outcomes with effects on tasks have a group of their own. They wait for the
-// rows of other tasks, and the other outcomes must not wait with them.
+// settler records outcomes by group commit. Outcomes with follow-ups, and those of tasks that run again, have a group
+// of their own. Their transactions take longer, and the other outcomes must not wait with them.
 type settler struct {
 	config Config
 
@@ -87,8 +87,8 @@ func newSettler(config Config) *settler {
 func (s *settler) start(ctx context.Context) {
 	for range groupRuns {
 		s.wg.Go(func() { s.plain.Run(ctx, s.flush) })
+		s.wg.Go(func() { s.effects.Run(ctx, s.flush) }) // lockInOrder keeps two of them from a deadlock
 	}
-	s.wg.Go(func() { s.effects.Run(ctx, s.flush) })
 }
 
 // enqueue has the outcome recorded. It calls done once: when the outcome is recorded, when the fence turns out to be
@@ -218,6 +218,8 @@ func (s *settler) refused(ctx context.Context, ending *settling, err error) {
 	case ending.degraded:
 		s.failBroken(ctx, ending, err)
 	case ending.refused < maxRefused:
+		s.config.Log.Warn("outcome refused; trying again",
+			"task", ending.ID, "type", ending.Type, "revision", ending.Revision, "attempt", ending.Attempt, "error", err)
 		s.again(ctx, ending)
 	case pg.IsDataError(err):
 		s.degrade(ctx, ending, fmt.Errorf("the outcome %s could not be recorded: %w", ending.Outcome, err))

@@ -58,7 +58,7 @@ const (
 )
 
 // inWindow reports whether a task may begin. It waits for a moment, and then has the job say that the batch goes on. It
-// returns false if that cannot be written.
+// returns false if that cannot be written, or if the node stops or is quiet.
 func (j *job) inWindow(r *run) bool {
 	if j.window == nil {
 		return true
@@ -67,7 +67,13 @@ func (j *job) inWindow(r *run) bool {
 		if j.window.has(r.place) {
 			return true
 		}
-		j.wait(nil, windowPause)
+		j.wait(nil, nil, windowPause)
+	}
+	if j.window.has(r.place) {
+		return true
+	}
+	if j.halted() != "" {
+		return false
 	}
 	return j.writeBegan(r.place + j.window.size)
 }

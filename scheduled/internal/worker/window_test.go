@@ -2,6 +2,10 @@ package worker
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 )
 
 // A task begins only if few tasks before it are not recorded, unless the job says that the batch goes on.
@@ -27,4 +31,22 @@ func TestWindow(t *testing.T) {
 		w.ends(place)
 	}
 	has("the window has caught up", 9)
+}
+
+// A batch that has waited for its window looks once more after the last pause, and a node that stops begins nothing. In
+// neither case does it write to the job. It could not here, because it has no pool.
+func TestInWindowWritesNothingInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{config: Config{Quiet: quiet.New()}, stopping: make(chan struct{})}
+		j := &job{Worker: w, window: newWindow(1, 3)}
+		time.AfterFunc(windowLooks*windowPause-time.Nanosecond, func() { j.window.ends(0) })
+		if !j.inWindow(&run{place: 1}) {
+			t.Error("the window has moved during the last pause, and the task may not begin")
+		}
+		close(w.stopping)
+		if j.inWindow(&run{place: 2}) {
+			t.Error("a task begins while the node stops")
+		}
+	})
 }

@@ -55,7 +55,7 @@ type Worker struct {
 func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
-		gateSize: pg.NewSize(1, maxGateAsks), published: published{"{}", "{}"},
+		gateSize: pg.NewSize(1, maxGateAsks), published: published{hung: "{}"},
 		doneJobs: groupcommit.New(groupcommit.Config[int64]{
 			Room: groupRoom, Limit: func() int { return maxDoneJobs },
 		}),
