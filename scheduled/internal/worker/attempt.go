@@ -78,8 +78,8 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 	b.end(r, ended.Settlement)
 }
 
-// begin makes an attempt with its lease and the handler's context. It extends a lease that is too short for the handler.
-// If the attempt cannot begin, why is the reason.
+// begin makes an attempt with its lease and the handler's context. It extends a lease that is too short for the
+// handler. If the attempt cannot begin, why is the reason.
 func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attempt, why string) {
 	if answer.Type != j.kind {
 		return nil, "its type was changed by hand"
@@ -87,12 +87,12 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	if time.Until(leaseEnd) < expected+j.leaseMargin()+gateValid { // a context that has ended could not be extended
-		asked, lease, err := j.extendLease(r.Claim, nil)
+		extended, lease, err := j.extendLease(r.Claim, nil)
 		if err != nil {
 			j.wait(nil, nil, notReadyRest)
 			return nil, sanitize.Text("the handler could not begin: " + err.Error())
 		}
-		leaseEnd = asked.Add(lease)
+		leaseEnd = extended.Add(lease)
 	}
 	if why = j.halted(); why != "" { // the node may have become quiet, or begun to stop, while the gate was asked
 		return nil, why

@@ -58,6 +58,7 @@ func TestAveragesArePublishedWhenTheyHaveChanged(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
+	defer w.AwaitEnd()
 	for _, step := range []struct {
 		took time.Duration // of all runs since the step before
 		want string

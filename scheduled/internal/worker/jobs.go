@@ -81,8 +81,8 @@ func (w *Worker) releaseStray(stray taskdb.StrayJob) {
 	all.finish()
 }
 
-// take notes that this node holds a River job and its claims. It returns nil if the job is noted already. window is that
-// of the job, see riverjobs.Metadata. The job gets it here, because a recheck may end its claims from now on.
+// take notes that this node holds a River job and its claims. It returns nil if the job is noted already. window is
+// that of the job, see riverjobs.Metadata. The job gets it here, because a recheck may end its claims from now on.
 func (w *Worker) take(id int64, queue, kind string, window int, claims []taskdb.Claim) *batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()

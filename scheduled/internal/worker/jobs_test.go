@@ -73,3 +73,22 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
 	})
 }
+
+// A task whose type somebody has changed with the triggers switched off does not run by the old type's handler.
+func TestTypeChangedByHandGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	w := s.prepare(nil)
+	w.begin()
+	s.Add("a", nil)
+	claims := s.claim(time.Minute, taskdb.Lane{Queue: "default", Type: "JOB"})
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET type = 'QUICK'`)
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	job := riverjobs.Job{ID: s.insertJob(claims), Queue: "default", Kind: "JOB"}
+	w.batches.Go(func() { w.Work(job, claims) })
+	s.Is("a", store.StatusQueued, taskdb.OutcomeReleased)
+	if got := s.ErrorOf("a"); got != "its type was changed by hand" {
+		t.Errorf("recorded as %q", got)
+	}
+}

@@ -129,8 +129,8 @@ func (a *attempt) extend(d *time.Duration) error {
 	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
 }
 
-// extendLease makes the lease of a claim last for d and the start allowance, as Queries.Extend does. It returns how long
-// the lease lasts from the time at which it asked.
+// extendLease makes the lease of a claim last for d and the start allowance, as Queries.Extend does. It returns how
+// long the lease lasts from the time at which it asked.
 func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (asked time.Time, lease time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
 	defer cancel()
