@@ -1,5 +1,6 @@
 // Package doctor examines a deployment, and gives a remedy for each finding. It asks whether the database is fit,
-// whether its tables are whole, whether a node leads, and what inspect.Attention finds, such as late tasks and dead letters.
+// whether its tables are whole, whether a node leads, and what inspect.Attention finds, such as late tasks and dead
+// letters.
 //
 // It only reads, in transactions of a few seconds at most. It sees the rows that its database role may see. If a
 // check fails, this is a finding, and the other checks go on.

@@ -18,7 +18,7 @@ import (
 //   - jobs of a node that died: the leader records their claims as lost (reclaimNode in reclaim.go)
 //   - jobs that a node fetched after the leader had declared it dead: the same
 //   - jobs that no node has fetched in time, or that River has finished: the leader releases or removes them (sweep)
-//   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.Release)
+//   - jobs that River fetched for a node that never received them: the node itself releases them (Worker.releaseStray)
 //   - jobs that somebody has deleted: the walk finds their claims when the leases have ended (endAbandoned)
 //
 // For the first three kinds, endJobs in reclaim.go ends the claims and removes the jobs.
@@ -83,17 +83,18 @@ const abandonedAfter = time.Minute
 const AbandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
 FROM tasktable.scheduled_tasks AS t
-WHERE t.lease_expires_at < statement_timestamp() - $1::interval
+WHERE t.lease_expires_at < statement_timestamp() - $1::interval AND t.id <> ALL ($3::text[])
 ORDER BY t.lease_expires_at LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED`
 
 // abandoned finds claims that nothing else takes back. A node ends the claims in its own hands when their leases end.
 // The leader finds the claims of dead nodes, and those that no node has fetched, through River's jobs. While somebody
-// holds an old snapshot, the index on the lease keeps an entry for each task that was ever claimed. To step over 300,000
-// of them takes a tenth of a second.
-func (w *walk) abandoned(ctx context.Context) (claims []taskdb.Claim, err error) {
+// holds an old snapshot, the index on the lease keeps an entry for each task that was ever claimed. To step over
+// 300,000 of them takes a tenth of a second. aside are tasks that the leader leaves alone for now. Without it, 500
+// claims that nobody can end would hide all others.
+func (w *walk) abandoned(ctx context.Context, aside []string) (claims []taskdb.Claim, err error) {
 	err = w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 		claims, err = pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
-			w.statements.Schema.SQL(AbandonedSQL), w.abandonedAfter, maxReclaimed)
+			w.statements.Schema.SQL(AbandonedSQL), w.abandonedAfter, maxReclaimed, pg.OrEmpty(aside))
 		return err
 	})
 	return claims, err

@@ -29,7 +29,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 		WHEN 'lapsed' THEN interval '50 seconds' WHEN 'held' THEN interval '-1 minute' ELSE interval '61 seconds' END`)
 	step := func() {
 		t.Helper()
-		found, err := l.newWalk().abandoned(t.Context())
+		found, err := l.newWalk().abandoned(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,4 +62,32 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	if got := enginetest.Outcomes(t, b.Pool, "abandoned"); len(got) != 1 || got[0] != taskdb.OutcomeLost {
 		t.Errorf("history %v", got)
 	}
+}
+
+// More claims than the walk reads at once can neither be taken back nor failed, because a trigger of the application
+// forbids it. They do not hide a claim whose lease has ended later.
+func TestClaimsThatNobodyCanEndHideNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.elected(func(_ *Config, node *session.Registration) { node.Types = []string{} }) // claims nothing anew
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, status, attempt, fence,
+			lease_expires_at)
+		SELECT CASE WHEN i > $1 THEN 'abandoned' ELSE 'refused ' || i END, '{"type": "JOB"}', 'JOB', 'default', i,
+			'EXECUTING', 1, i, '2025-01-01'::timestamptz + i * interval '1 second'
+		FROM generate_series(1, $1::int + 1) AS i`, maxReclaimed)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	b.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+		USING ERRCODE = '22000'; END $$`)
+	b.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+		WHEN (OLD.id <> 'abandoned') EXECUTE FUNCTION refuse()`)
+	for range 2 {
+		found, err := l.newWalk().abandoned(t.Context(), l.quarantinedIDs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.abandoned = found
+		b.tick(l)
+	}
+	b.Is("abandoned", store.StatusQueued, taskdb.OutcomeLost)
 }

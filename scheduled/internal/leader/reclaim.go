@@ -289,6 +289,7 @@ func (l *Leader) failHeld(ctx context.Context, tx pgx.Tx, one taskdb.Settlement,
 		return err
 	})
 	if pg.IsDataError(err) { // a rule or a trigger of the application allows nobody to change the row
+		l.quarantined[one.ID] = time.Now().Add(quarantineTime)
 		log.Error("task cannot be failed either; it stays as it is", "error", err)
 		return nil
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
-// maxReplanned is how many fires one statement plans anew, because a statement has a time limit.
+// maxReplanned is how many fires a round of the walk has planned anew. They are few, because a statement has a time
+// limit, and because overlooked tasks wait for the next round.
 const maxReplanned = 500
 
 const zonesInUseSQL = `
@@ -29,29 +30,31 @@ FROM (
 ) AS old
 WHERE t.id = old.id`
 
-// replan has fires planned anew that were planned with other time zone data. It does so each time this node begins to
-// lead, because the former leader may have had other data.
-func (w *walk) replan(ctx context.Context) (err error) {
-	for tasks := int64(maxReplanned); err == nil && tasks == maxReplanned; {
-		err = w.housekeeping.Do(ctx, time.Minute, func(ctx context.Context, tx pgx.Tx) error {
-			zones, err := pg.CollectColumn[string](
-				ctx, tx, "list time zones", w.statements.Schema.SQL(zonesInUseSQL))
-			if err != nil {
-				return err
-			}
-			var names, data []string
-			for _, name := range zones {
-				if fingerprint := w.statements.Zones.Fingerprint(name); fingerprint != "" {
-					names, data = append(names, name), append(data, fingerprint)
-				}
-			}
-			done, err := tx.Exec(ctx, w.statements.Schema.SQL(replanSQL), names, data, maxReplanned)
-			tasks = done.RowsAffected()
-			return pg.Annotate(err, "plan fires anew")
-		})
-		if err == nil && tasks > 0 {
-			w.log.Info("time zone data differ from those that fires were planned with; planning anew", "tasks", tasks)
+// replan has some fires planned anew that were planned with other time zone data, and notes when none are left. The
+// walk does that each time this node begins to lead, because the former leader may have had other data.
+func (w *walk) replan(ctx context.Context) error {
+	var tasks int64
+	err := w.housekeeping.Do(ctx, time.Minute, func(ctx context.Context, tx pgx.Tx) error {
+		zones, err := pg.CollectColumn[string](ctx, tx, "list time zones", w.statements.Schema.SQL(zonesInUseSQL))
+		if err != nil {
+			return err
 		}
+		var names, data []string
+		for _, name := range zones {
+			if fingerprint := w.statements.Zones.Fingerprint(name); fingerprint != "" {
+				names, data = append(names, name), append(data, fingerprint)
+			}
+		}
+		done, err := tx.Exec(ctx, w.statements.Schema.SQL(replanSQL), names, data, maxReplanned)
+		tasks = done.RowsAffected()
+		return pg.Annotate(err, "plan fires anew")
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	w.planned = tasks < maxReplanned
+	if tasks > 0 {
+		w.log.Info("time zone data differ from those that fires were planned with; planning anew", "tasks", tasks)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -109,6 +110,44 @@ func TestZoneDataThatChange(t *testing.T) {
 	check("late", map[string]string{"yearly": "2037-03-20T13:00:00Z"})
 	if got := b.count("yearly"); got != 2 {
 		t.Errorf("%d occurrences in two years", got)
+	}
+}
+
+// A round of the walk moves overlooked tasks although more fires were planned with other zone data than a round has
+// planned anew. The next round has the rest planned anew.
+func TestPlansForOtherZoneDataKeepNoTaskWaiting(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const rest = 7
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, next_attempt_at, cron, time_zone,
+			planned_revision, planned_zone_data)
+		SELECT 'planned ' || i, '{"type": "JOB"}', 'JOB', 'default', i, clock_timestamp() + interval '1 day',
+			'0 9 * * *', 'Europe/Berlin', i, 'other'
+		FROM generate_series(1, $1::int) AS i`, maxReplanned+rest)
+	overlooks := func() {
+		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, next_attempt_at)
+			VALUES ('overlooked', '{"type": "JOB"}', 'JOB', 'default', 0, '2025-01-01')
+			ON CONFLICT (id) DO UPDATE SET next_attempt_at = excluded.next_attempt_at`)
+	}
+	w := walk{
+		housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger(), moved: func() {},
+	}
+	lanes := []taskdb.LaneAt{{LaneKey: key("default", "JOB", 0), At: time.Now().Add(-time.Hour)}}
+	for _, want := range []struct {
+		left    int
+		planned bool
+	}{{rest, false}, {0, true}} {
+		overlooks()
+		if _, err := w.round(t.Context(), nil, lanes, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		b.Sees("the overlooked task is moved", `SELECT next_attempt_at > '2026-01-01' FROM tasktable.scheduled_tasks
+			WHERE id = 'overlooked'`)
+		left := b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE planned_zone_data = 'other'`)
+		if left != want.left || w.planned != want.planned {
+			t.Errorf("%d plans are left, all are planned anew: %t; want %d, %t", left, w.planned, want.left, want.planned)
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 	l.commitSQL = strings.NewReplacer("$1", strconv.Itoa(int(lock)), "$2", term.UTC().Format("'"+time.RFC3339Nano+"'")).
 		Replace(l.statements.Schema.SQL(mustLeadSQL)) + "; COMMIT"
 	l.deadNodes, l.jobs = failureDetector{}, riverjobs.View{} // another leader has inserted jobs meanwhile
-	l.walk = l.newWalk()
+	l.walk, l.abandoned = l.newWalk(), nil
 	l.lanes, l.unwritten = newLanes(), false
 	if err := l.takeOver(ctx); err != nil {
 		l.endTerm(ctx)

@@ -92,21 +92,23 @@ func (l *Leader) walkOn(ctx context.Context) {
 		l.lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
 		l.lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
 	}
+	aside := l.quarantinedIDs()
 	under := make(chan walked, 1)
 	w.under = under
 	go func() {
-		found, err := w.round(ctx, look, tasks, recurring)
+		found, err := w.round(ctx, look, tasks, recurring, aside)
 		if err != nil && ctx.Err() == nil {
-			w.log.Warn("leader could not read what its looks leave out; it tries again", "error", err)
+			w.log.Warn("a part of the leader's walk failed; the leader tries again", "error", err)
 		}
 		under <- found
 	}()
 }
 
-// round lists the lanes if look is not nil, and otherwise moves the tasks that lie before these times. At its first
-// success it has fires planned anew. Each minute it looks for abandoned claims.
+// round lists the lanes if look is not nil, and otherwise moves the tasks that lie before these times. Until no fire is
+// left that was planned with other zone data, each round has some of them planned anew. Each minute a round looks for
+// abandoned claims, but not for those of the tasks aside.
 func (w *walk) round(
-	ctx context.Context, look *pgx.Batch, tasks, recurring []taskdb.LaneAt,
+	ctx context.Context, look *pgx.Batch, tasks, recurring []taskdb.LaneAt, aside []string,
 ) (found walked, err error) {
 	if look != nil {
 		found, err = w.list(ctx, look)
@@ -114,11 +116,10 @@ func (w *walk) round(
 		err = errors.Join(w.move(ctx, false, tasks), w.move(ctx, true, recurring))
 	}
 	if !w.planned {
-		planErr := w.replan(ctx)
-		w.planned, err = planErr == nil, errors.Join(err, planErr)
+		err = errors.Join(err, w.replan(ctx))
 	}
 	if time.Now().After(w.abandonedNext) {
-		claims, abandonedErr := w.abandoned(ctx)
+		claims, abandonedErr := w.abandoned(ctx, aside)
 		if found.abandoned = claims; len(claims) < maxReclaimed {
 			w.abandonedNext = time.Now().Add(w.abandonedAfter)
 		}

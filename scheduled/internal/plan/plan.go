@@ -21,8 +21,8 @@
 //
 // The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are
 // several, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it
-// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked or just edited rows. Then
-// the leader claims again. If the lane gives too few once more, other lanes get that room.
+// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked or just edited rows.
+// Then the leader claims again. If the lane gives too few once more, other lanes get that room.
 package plan
 
 import (

@@ -260,7 +260,7 @@ func (b *bench) hotStatements() []hotStatement {
 	add("fork", taskdb.MaxForks, func(r *recorder) { _, _ = b.DueFires(ctx, r, nil, recurringHeads, taskdb.MaxForks) })
 	add("advance", taskdb.MaxForks, func(r *recorder) { _ = b.Advance(ctx, r, advanced) })
 	add("abandoned", planMost, func(r *recorder) {
-		r.Queue(b.Schema.SQL(leader.AbandonedSQL), time.Minute, planMost)
+		r.Queue(b.Schema.SQL(leader.AbandonedSQL), time.Minute, planMost, []string{})
 	})
 	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot
