@@ -18,17 +18,29 @@ type requestKey struct {
 }
 
 // askedRevisions lists the number in the idempotency key of each claim, by its fence: the revision that last asked for
-// another payload or time, or for a run after a completed one.
+// another payload or time, or for a run after a completed one. If somebody has asked for one more run during an attempt,
+// each edit before that attempt has ended makes the next run that one.
 func (h *history) askedRevisions() map[int64]int64 {
+	type change struct {
+		id string
+		tx int64
+	}
+	again, owed := map[change]bool{}, map[string]bool{}
+	for i := range h.Ops {
+		if o := &h.Ops[i]; o.Outcome == "again" {
+			again[change{o.TaskID, o.TxID}] = true
+		}
+	}
 	byFence, asked, last := map[int64]int64{}, map[string]int64{}, map[string]*auditRow{}
 	for i := range h.Audit {
 		a := &h.Audit[i]
 		before := last[a.ID]
 		last[a.ID] = a
-		if a.Op != "DELETE" && a.edits() && (before == nil || a.Op == "INSERT" || a.Sum != before.Sum ||
+		if a.Op != "DELETE" && a.edits() && (before == nil || a.Op == "INSERT" || a.Sum != before.Sum || owed[a.ID] ||
 			!a.Asked.Equal(before.Asked) || of(a.OldStatus) == "COMPLETED" || a.releases()) {
 			asked[a.ID] = *a.Revision
 		}
+		owed[a.ID] = again[change{a.ID, a.TxID}] || owed[a.ID] && !a.edits() && !a.releases()
 		if a.claims() {
 			byFence[*a.Fence] = asked[a.ID]
 		}

@@ -5,6 +5,7 @@ package torture
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -333,4 +334,30 @@ var hookCases = []oracleCase{
 			}
 		}
 	}},
+}
+
+// An edit during an attempt has a key of its own if one more run was asked for before, and only then.
+func TestAskedRevisions(t *testing.T) {
+	t.Parallel()
+	executing, queued := new("EXECUTING"), new("QUEUED")
+	h := history{Audit: []auditRow{
+		{ID: "a", TxID: 1, Op: "INSERT", Status: queued, Revision: new(int64(1))},
+		{ID: "a", TxID: 2, Op: "UPDATE", OldStatus: queued, Status: executing, OldRevision: new(int64(1)),
+			Revision: new(int64(1)), Fence: new(int64(2))},
+		{ID: "a", TxID: 3, Op: "UPDATE", OldStatus: executing, Status: executing, OldRevision: new(int64(1)),
+			Revision: new(int64(1)), OldFence: new(int64(2)), Fence: new(int64(2))},
+		{ID: "a", TxID: 4, Op: "UPDATE", OldStatus: executing, Status: queued, OldRevision: new(int64(1)),
+			Revision: new(int64(5)), OldFence: new(int64(2)), Fence: new(int64(2))},
+		{ID: "a", TxID: 5, Op: "UPDATE", OldStatus: queued, Status: queued, OldRevision: new(int64(5)),
+			Revision: new(int64(5)), OldFence: new(int64(2))},
+		{ID: "a", TxID: 6, Op: "UPDATE", OldStatus: queued, Status: executing, OldRevision: new(int64(5)),
+			Revision: new(int64(5)), Fence: new(int64(9))},
+	}}
+	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:1]"; got != want {
+		t.Errorf("a plain edit: %s, want %s", got, want)
+	}
+	h.Ops = []opRow{{TaskID: "a", TxID: 3, Outcome: "again"}}
+	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:5]"; got != want {
+		t.Errorf("after once more: %s, want %s", got, want)
+	}
 }
