@@ -108,17 +108,17 @@ func (l *Leader) endAbandoned(ctx context.Context) error {
 		claim.Due = time.Time{} // the row does not say when the task was due
 		lost = append(lost, taskdb.Lost(claim, "its lease ended, and nobody held it"))
 	}
-	lost, later := l.thisStep(lost)
 	if len(lost) == 0 {
 		return nil
 	}
-	_, _, err := l.endingSteps(ctx, func(tx pgx.Tx) ([]endedClaim, bool, error) {
-		ended, _, err := l.end(ctx, tx, nil, lost)
+	var left []int64
+	_, _, err := l.endingSteps(ctx, func(tx pgx.Tx) (ended []endedClaim, _ bool, err error) {
+		ended, left, err = l.end(ctx, tx, nil, lost)
 		return ended, false, err
 	})
 	if err == nil {
 		l.abandoned = slices.DeleteFunc(l.abandoned, func(claim taskdb.Claim) bool {
-			return !slices.Contains(later, claim.Fence)
+			return !slices.Contains(left, claim.Fence)
 		})
 	}
 	return err

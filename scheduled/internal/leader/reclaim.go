@@ -21,7 +21,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// maxReclaimed is how many jobs, or claims, are ended in one step.
+// maxReclaimed is how many jobs one step ends at most, and how many claims one statement ends. A step of a node with
+// many quick tasks ends thousands of claims, because each step locks and reads the jobs anew.
 const maxReclaimed = 500
 
 const lockNodeSQL = `SELECT pg_try_advisory_xact_lock($1, $2)`
@@ -59,9 +60,9 @@ type endedClaim struct {
 	state taskdb.SettleResult
 }
 
-// endingSteps runs steps that end claims, each in a transaction, until none is left, or until a step ends none because
-// others have locked the rest, or for half a tick. If a step runs into its time limit, the next step ends half as many
-// claims. If a single claim takes too long, it is left alone for a while, and the others are ended. It returns how many
+// endingSteps runs steps that end claims, each in a transaction, until none is left, or until a step ends none, for
+// example because others have locked the rest, or for half a tick. If a statement runs into its time limit, the next
+// step ends half as many claims at a time. If a single claim takes too long, it is left alone for a while, and the others are ended. It returns how many
 // claims were ended, and whether none is left.
 func (l *Leader) endingSteps(
 	ctx context.Context, step func(pgx.Tx) (ended []endedClaim, left bool, err error),
@@ -173,12 +174,11 @@ func (l *Leader) endJobs(
 	slices.SortStableFunc(settlements, func(a, b taskdb.Settlement) int {
 		return cmp.Compare(b.Outcome, a.Outcome) // RELEASED before LOST
 	})
-	settlements, later := l.thisStep(settlements)
-	done, held, err := l.end(ctx, tx, node, settlements)
+	done, undone, err := l.end(ctx, tx, node, settlements)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, fence := range slices.Concat(held, later) {
+	for _, fence := range undone {
 		left = true
 		delete(ended, jobOf[fence])
 	}
@@ -219,39 +219,44 @@ func (l *Leader) claimsOf(
 	return claims, isLeft, err
 }
 
-// thisStep picks the settlements that this step makes. later has the fences of the others. Steps are small if, for
-// example, a trigger of the application makes each row slow.
-func (l *Leader) thisStep(settlements []taskdb.Settlement) (now []taskdb.Settlement, later []int64) {
-	aside := l.quarantinedIDs()
-	for _, one := range settlements {
-		if len(now) == l.ends.Now() || slices.Contains(aside, one.ID) {
-			later = append(later, one.Fence)
-		} else {
-			now = append(now, one)
-		}
-	}
-	return now, later
-}
-
-// end settles claims for their holders. It returns those that are ended, and the fences of the claims whose rows others
-// have locked. A claim that cannot be settled does not stop the others. end finds it by halving, and fails its task. If
+// end settles claims for their holders, some at a time, for half a tick. It returns those that are ended, and the
+// fences of those that are left: others have locked their rows, the leader leaves their tasks alone for now, or the
+// time is over. A claim that cannot be settled does not stop the others. end finds it by halving, and fails its task. If
 // even that cannot be done, the task stays as it is.
 func (l *Leader) end(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
-) (ended []endedClaim, held []int64, err error) {
-	done, err := l.settleEach(ctx, tx, node, settlements)
-	if err != nil {
-		return nil, nil, err
-	}
-	taken := taskdb.ByFence(done)
-	for _, one := range settlements {
-		if state := taken[one.Fence]; state.Settled {
-			ended = append(ended, endedClaim{one, state})
-		} else if state.Held {
-			held = append(held, one.Fence)
+) (ended []endedClaim, left []int64, err error) {
+	aside, began := l.quarantinedIDs(), time.Now()
+	settlements = slices.DeleteFunc(slices.Clone(settlements), func(one taskdb.Settlement) bool {
+		quarantined := slices.Contains(aside, one.ID)
+		if quarantined {
+			left = append(left, one.Fence)
 		}
+		return quarantined
+	})
+	for len(settlements) > 0 && time.Since(began) < tickEvery/2 {
+		some := settlements[:min(l.ends.Now(), len(settlements))]
+		done, err := l.settleEach(ctx, tx, node, some)
+		if pg.IsTimeout(err) && len(ended) > 0 {
+			break // what is ended is committed, and the next step meets the slow claim first
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		taken := taskdb.ByFence(done)
+		for _, one := range some {
+			if state := taken[one.Fence]; state.Settled {
+				ended = append(ended, endedClaim{one, state})
+			} else if state.Held {
+				left = append(left, one.Fence)
+			}
+		}
+		settlements = settlements[len(some):]
 	}
-	return ended, held, nil
+	for _, one := range settlements {
+		left = append(left, one.Fence)
+	}
+	return ended, left, nil
 }
 
 // settleEach settles all claims that can be settled, and fails the tasks of the others.

@@ -86,6 +86,30 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 	}
 }
 
+// A node dies with some thousand quick tasks in hand. The leader takes them back in few transactions, because each
+// locks and reads all of the node's jobs anew.
+func TestManyClaimsOfADeadNodeAreTakenBackInFewSteps(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const n, maxSteps = 10 * maxReclaimed, 5
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		SELECT 'task ' || i, '{"type": "JOB"}', clock_timestamp() FROM generate_series(1, $1::int) AS i`, n)
+	for held := 0; held < n; {
+		claims := b.runs(`{}`)
+		if held += len(claims); len(claims) == 0 {
+			t.Fatalf("%d claims", held)
+		}
+	}
+	l := b.candidate()
+	b.leads(l)
+	b.takesBack(l)
+	lost := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`)
+	steps := b.Count(`SELECT count(DISTINCT tx) FROM tasktable.scheduled_task_executions`)
+	if lost != n || steps > maxSteps {
+		t.Errorf("%d claims are lost in %d steps, want %d in at most %d", lost, steps, n, maxSteps)
+	}
+}
+
 // A trigger of the application's makes each row slow, so that the claims of a dead node are too many for the time limit
 // of one statement. The leader takes them back all the same, a few at a time. It leaves only the one that takes too
 // long by itself.

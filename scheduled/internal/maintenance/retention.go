@@ -5,7 +5,6 @@ package maintenance
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/loop"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
-	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -295,8 +293,9 @@ func (r *Retention) RunOnce(ctx context.Context, at Place) (next Place, done Ret
 }
 
 // step is RunOnce in a transaction, at a given time. If now is nil, it uses the database's clock. An application's
-// foreign key or trigger may forbid that a row is removed, or somebody may have locked the row. Then step halves the
-// batch. It goes through a single page row by row, and skips such rows.
+// foreign key or trigger may forbid that a row is removed, or somebody may have locked the row. Then step goes on with
+// half as many pages at a time, and with more again after each success. It goes through a single page row by row, and
+// skips such rows. The batch ends early, after some pages, if it takes longer than maxRetain.
 func (r *Retention) step(
 	ctx context.Context, tx pgx.Tx, now *time.Time, at Place,
 ) (next Place, done Retained, err error) {
@@ -331,27 +330,27 @@ func (r *Retention) step(
 			return err
 		})
 	}
-	end := at.page
-	for {
-		end = min(at.page+int64(r.pages.Now()), size)
-		err = remove(tid(at.page, 0), tid(end, 0))
+	page, end := at.page, min(at.page+int64(r.pages.Now()), size)
+	some := pg.NewSize(1, r.pages.Now()) // apart from r.pages, so that refused rows do not make the next batch small
+	for began := time.Now(); page < end && time.Since(began) < maxRetain; {
+		next := min(page+int64(some.Now()), end)
+		err := remove(tid(page, 0), tid(next, 0))
 		refuses := pg.IsDataError(err) || pg.IsTimeout(err)
-		if refuses && r.pages.Shrink(int(end-at.page)) {
+		if refuses && some.Shrink(int(next-page)) {
 			continue
 		}
 		if refuses {
-			err = r.removeEach(ctx, tx, at, remove, &done)
+			err = r.removeEach(ctx, tx, Place{at.table, page}, remove, &done)
 		}
-		break
+		if err != nil {
+			return at, done, err
+		}
+		page = next
+		some.Grow()
 	}
-	if err != nil {
-		return at, done, err
-	}
-	if done.Dead > 0 {
-		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", done.Dead)
-	}
-	if end < size {
-		return Place{at.table, end}, done, nil
+	r.log(table.name, done)
+	if page < size {
+		return Place{at.table, page}, done, nil
 	}
 	return Place{table: (at.table + 1) % len(retainTables)}, done, nil
 }
@@ -359,38 +358,16 @@ func (r *Retention) step(
 // tid is the place of a row as Postgres writes it. The items of a page begin with 1.
 func tid(page int64, item int) string { return fmt.Sprintf("(%d,%d)", page, item) }
 
-// removeEach removes the rows of a page, and logs those that cannot be removed.
-func (r *Retention) removeEach(
-	ctx context.Context, tx pgx.Tx, at Place, remove func(from, to string) error, batch *Retained,
-) error {
-	var items []int
-	for item := 1; item < maxItem; item++ {
-		items = append(items, item)
+// log logs what the operator should know of a batch.
+func (r *Retention) log(table string, done Retained) {
+	if done.Dead > 0 {
+		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", done.Dead)
 	}
-	var refused Retained
-	var first string
-	err := pg.IsolateLocked(items, func(some []int) error {
-		return remove(tid(at.page, some[0]), tid(at.page, some[len(some)-1]+1))
-	}, func(item int, err error) error {
-		if refused.Refused++; refused.Refused == 1 {
-			first, refused.Why = tid(at.page, item), sanitize.Text(err.Error())
-		}
-		return nil
-	})
-	if err != nil || refused.Refused == 0 {
-		return err
+	if done.Refused > 0 {
+		r.config.Log.Error(
+			"retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
+				"forbid it, or somebody may have locked them",
+			"table", r.config.Statements.Schema.SQL(table), "rows", done.Refused, "task", done.Task,
+			"error", done.Why)
 	}
-	of := retainTables[at.table]
-	refused.Task, err = pg.QueryOne[string](ctx, tx, "read which task cannot be removed",
-		r.config.Statements.Schema.SQL(of.taskAt), first)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) { // somebody else may have removed it just now
-		return err
-	}
-	r.config.Log.Error(
-		"retention cannot remove rows and skips them; a foreign key or a trigger of the application may "+
-			"forbid it, or somebody may have locked them",
-		"table", r.config.Statements.Schema.SQL(of.name), "rows", refused.Refused, "task", refused.Task,
-		"error", refused.Why)
-	batch.add(refused)
-	return nil
 }

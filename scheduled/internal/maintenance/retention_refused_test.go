@@ -91,6 +91,32 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 	}
 }
 
+// A batch goes past many pages of which each has a row that cannot be removed. The next batch is no smaller for it.
+func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, status, finished_at)
+		SELECT 'old ' || i, jsonb_build_object('type', 'JOB', 'text', repeat('x', 1000)), 'JOB', 'default', i,
+			'COMPLETED', '2000-01-01' FROM generate_series(1, 30) AS i`)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	b.Exec(`CREATE TABLE invoices (task text REFERENCES tasktable.scheduled_tasks (id));
+		INSERT INTO invoices SELECT min(id) FROM tasktable.scheduled_tasks GROUP BY split_part(ctid::text, ',', 1)`)
+	pages := b.Count(`SELECT count(*) FROM invoices`)
+	r := b.retainerOf(90*day, nil)
+	size := r.pages.Now()
+	b.InTx(func(tx pgx.Tx) {
+		next, done, err := r.step(t.Context(), tx, &enginetest.Noon, Place{})
+		if err != nil || pages < 4 || next != (Place{table: 1}) || done.Refused != pages || r.pages.Now() != size {
+			t.Errorf("the batch ends at %v of %d pages, refused %d, and the next one has %d pages; %v",
+				next, pages, done.Refused, r.pages.Now(), err)
+		}
+	})
+	if left := b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks`); left != pages {
+		t.Errorf("%d tasks are left, want %d", left, pages)
+	}
+}
+
 // An application's open transaction on one row keeps that row alone.
 func TestRetentionGoesPastALockedRow(t *testing.T) {
 	t.Parallel()
