@@ -24,6 +24,9 @@ func higherPriorityFirst(h *history, wrong reportFunc) (samples int) {
 				free, left = append(free, left[0]), left[1:]
 			}
 			free = slices.DeleteFunc(free, func(w waiting) bool { return !w.until.After(pass.Began) })
+			if h.formerPass(pass.Began, pass.At) {
+				continue
+			}
 			if len(free) > 0 {
 				samples++
 			}
@@ -143,7 +146,7 @@ func (h *history) displaced(x *index, w waiting, pass *auditRow) bool {
 	return false
 }
 
-// tookInAll lists the tasks of a pass, in the order in which it took them.
+// tookInAll lists the first tasks of a pass, in the order in which it took them.
 func (h *history) tookInAll(pass *auditRow) string {
 	var took []string
 	for i := range h.Audit {
@@ -152,7 +155,19 @@ func (h *history) tookInAll(pass *auditRow) string {
 				h.offset(a.At)))
 		}
 	}
+	if all := len(took); all > maxToldTasks {
+		took = append(took[:maxToldTasks], fmt.Sprintf("%d in all", all))
+	}
 	return strings.Join(took, ", ")
+}
+
+const maxToldTasks = 20 // of a pass
+
+// formerPass says whether a leader that stands still may hold the locks of its last pass, at some time in between.
+func (h *history) formerPass(from, to time.Time) bool {
+	return slices.ContainsFunc(h.Faults, func(f fault) bool {
+		return f.Leader && f.disturbs() && f.From.Before(to) && f.From.Add(openPassFor).After(from)
+	})
 }
 
 // touched says whether somebody may have had the task's row locked while a pass was under way: a writer, or

@@ -41,7 +41,8 @@ func urgentOnesBegin(h *history, wrong reportFunc) (samples int) {
 			}
 			judged = true
 			from := h.unpaused(w, c.At)
-			if c.At.Sub(from) <= passedOverFor || said[w.id] || h.touched(x, w.id, &auditRow{Began: from, At: c.At}) {
+			if c.At.Sub(from) <= passedOverFor || said[w.id] || h.formerPass(from, c.At) ||
+				h.touched(x, w.id, &auditRow{Began: from, At: c.At}) {
 				continue
 			}
 			said[w.id] = true

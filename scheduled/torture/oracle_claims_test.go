@@ -109,6 +109,12 @@ var claimCases = []oracleCase{
 		t.runs("low")
 		t.runs("high")
 	}},
+	{name: "the leader before has locked the higher one", steps: func(t *script) {
+		twoPriorities(t)
+		t.Faults = append(t.Faults, fault{Kind: faultFreeze, Target: "node-1", Leader: true, From: t.now, To: t.now})
+		t.runs("low")
+		t.runs("high")
+	}},
 	{name: "the higher one's type is paused", steps: func(t *script) {
 		t.Pauses = []pauseEntry{{Type: "HERD", Asked: t.now, Held: t.now, Resuming: t.now.Add(2 * time.Second),
 			Over: t.now.Add(2 * time.Second)}}

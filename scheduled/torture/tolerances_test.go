@@ -54,6 +54,9 @@ const (
 	// "A node that has had no answered ping for 3 s (counted from when that ping was sent) cancels its handlers": it looks
 	// each fifth of a second; and a moment for that.
 	fencedWithin = 3*time.Second + 500*time.Millisecond
+	// Postgres ends the pass of a leader that stands still, and frees its rows, when its transaction has been idle for two
+	// seconds.
+	openPassFor = 2*time.Second + 500*time.Millisecond
 	// How long a task may wait while a less urgent one is claimed that begins on a node that would run it.
 	passedOverFor = 2 * time.Second
 	// A session that is silent ends after 3 s ("idle_session_timeout 3 s"), before the next can lead.
