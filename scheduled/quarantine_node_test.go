@@ -237,6 +237,9 @@ func TestPoisonousClaims(t *testing.T) {
 	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
 	s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()
 		WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
+	enginetest.Eventually(t, 2*time.Minute, "the leader tries once more, after a minute", func() bool {
+		return s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = 'forbidden'`) > 0
+	})
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
 		s.Begins(id).End <- nil
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)

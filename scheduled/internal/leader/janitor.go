@@ -79,6 +79,10 @@ func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back i
 // claims back sooner has done so.
 const abandonedAfter = time.Minute
 
+// maxAbandoned is how many abandoned claims a round of the walk finds. They are few, because a tick ends them one by one
+// if a trigger of the application refuses each.
+const maxAbandoned = 20
+
 // AbandonedSQL finds claims whose lease has ended. It steps over rows that an application has locked.
 const AbandonedSQL = `
 SELECT t.id::text AS id, t.fence, t.revision, t.attempt, '0001-01-01'::timestamptz AS due
@@ -89,12 +93,12 @@ ORDER BY t.lease_expires_at LIMIT $2::int FOR NO KEY UPDATE SKIP LOCKED`
 // abandoned finds claims that nothing else takes back. A node ends the claims in its own hands when their leases end.
 // The leader finds the claims of dead nodes, and those that no node has fetched, through River's jobs. While somebody
 // holds an old snapshot, the index on the lease keeps an entry for each task that was ever claimed. To step over
-// 300,000 of them takes a tenth of a second. aside are tasks that the leader leaves alone for now. Without it, 500
+// 300,000 of them takes a tenth of a second. aside are tasks that the leader leaves alone for now. Without it,
 // claims that nobody can end would hide all others.
 func (w *walk) abandoned(ctx context.Context, aside []string) (claims []taskdb.Claim, err error) {
 	err = w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) (err error) {
 		claims, err = pg.CollectRows[taskdb.Claim](ctx, tx, "read abandoned claims",
-			w.statements.Schema.SQL(AbandonedSQL), w.abandonedAfter, maxReclaimed, pg.OrEmpty(aside))
+			w.statements.Schema.SQL(AbandonedSQL), w.abandonedAfter, maxAbandoned, pg.OrEmpty(aside))
 		return err
 	})
 	return claims, err

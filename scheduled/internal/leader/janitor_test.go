@@ -75,7 +75,7 @@ func TestClaimsThatNobodyCanEndHideNoOther(t *testing.T) {
 			lease_expires_at)
 		SELECT CASE WHEN i > $1 THEN 'abandoned' ELSE 'refused ' || i END, '{"type": "JOB"}', 'JOB', 'default', i,
 			'EXECUTING', 1, i, '2025-01-01'::timestamptz + i * interval '1 second'
-		FROM generate_series(1, $1::int + 1) AS i`, maxReclaimed)
+		FROM generate_series(1, $1::int + 1) AS i`, maxAbandoned)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
 	b.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
 		USING ERRCODE = '22000'; END $$`)

@@ -69,6 +69,7 @@ func (l *Leader) walkOn(ctx context.Context) {
 		case found := <-w.under:
 			if len(found.abandoned) > 0 {
 				l.abandoned = found.abandoned
+				w.next = time.Time{} // there may be more
 			}
 			if w.under = nil; found.listed {
 				more := l.lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
@@ -120,7 +121,7 @@ func (w *walk) round(
 	}
 	if time.Now().After(w.abandonedNext) {
 		claims, abandonedErr := w.abandoned(ctx, aside)
-		if found.abandoned = claims; len(claims) < maxReclaimed {
+		if found.abandoned = claims; len(claims) < maxAbandoned {
 			w.abandonedNext = time.Now().Add(w.abandonedAfter)
 		}
 		err = errors.Join(err, abandonedErr)
