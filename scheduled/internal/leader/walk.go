@@ -121,7 +121,7 @@ func (w *walk) round(
 	}
 	if time.Now().After(w.abandonedNext) {
 		claims, abandonedErr := w.abandoned(ctx, aside)
-		if found.abandoned = claims; len(claims) < maxAbandoned {
+		if found.abandoned = claims; abandonedErr == nil && len(claims) < maxAbandoned {
 			w.abandonedNext = time.Now().Add(w.abandonedAfter)
 		}
 		err = errors.Join(err, abandonedErr)
