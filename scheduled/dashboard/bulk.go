@@ -76,7 +76,8 @@ func actOnTasks(ctx context.Context, v *visit) (done, error) {
 	return (&bulk{rule: rule, most: maxBulk, same: v.form("exact") != ""}).act(ctx, v)
 }
 
-// act asks first, and acts when the person has confirmed it. The form of the question has the tasks as the person has seen them.
+// act asks first, and acts when the person has confirmed it. The form of the question has the tasks as the person has
+// seen them.
 func (b *bulk) act(ctx context.Context, v *visit) (done, error) {
 	b.wrong = formErrors{}
 	if err := b.choose(ctx, v); err != nil {

@@ -76,8 +76,8 @@ var findingKinds = []FindingKind{
 			"more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
 	{Name: "waiting", Label: "Waiting", Rule: "for something out of order", List: "Tasks put off",
 		Path: "/tasks?order=scheduled_at&waiting=true", sql: waitingSQL,
-		do: "mend what the message names; the tasks then run by themselves, within twice the time for which a circuit " +
-			"is open"},
+		do: "mend what the message names; the tasks then run by themselves, within twice the time for which a " +
+			"circuit is open"},
 	{Name: "dead", Label: "Dead letters", Rule: "failed or expired", Path: "/dead", List: "Dead letters", sql: deadSQL,
 		do: "tasktable dead list --group; then tasktable dead retry ID, or tasktable dead archive ID --note why"},
 	{Name: "paused", Label: "Paused tasks", Rule: "paused one by one", Path: "/tasks?status=PAUSED",
@@ -86,7 +86,8 @@ var findingKinds = []FindingKind{
 		single: true, sql: pausesSQL},
 	{Name: "stuck", Label: "Stuck", Rule: "claimed, and the lease has ended", Path: "/tasks?status=EXECUTING",
 		List: "Executing tasks", sql: stuckSQL,
-		do: "see whether a node leads; if one does, a transaction has locked the rows: tasktable doctor --check snapshots"},
+		do: "see whether a node leads; if one does, a transaction has locked the rows: " +
+			"tasktable doctor --check snapshots"},
 	{Name: kindRecurring, Label: "Recurring tasks", Rule: "failing, overdue or not fired", Path: "/recurring",
 		List: "Recurring tasks", sql: recurringFindingsSQL,
 		do: "tasktable why ID; a node must lead, and the cron and the time zone must be right"},

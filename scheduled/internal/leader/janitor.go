@@ -79,8 +79,8 @@ func (l *Leader) handBack(ctx context.Context, jobs []int64, why string) (back i
 // claims back sooner has done so.
 const abandonedAfter = time.Minute
 
-// maxAbandoned is how many abandoned claims a round of the walk finds. They are few, because a tick ends them one by one
-// if a trigger of the application refuses each.
+// maxAbandoned is how many abandoned claims a round of the walk finds. They are few, because a tick ends them one by
+// one if a trigger of the application refuses each.
 const maxAbandoned = 20
 
 // AbandonedSQL finds claims whose lease has ended. It steps over rows that an application has locked.

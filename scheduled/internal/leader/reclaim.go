@@ -62,8 +62,8 @@ type endedClaim struct {
 
 // endingSteps runs steps that end claims, each in a transaction, until none is left, or until a step ends none, for
 // example because others have locked the rest, or for half a tick. If a statement runs into its time limit, the next
-// step ends half as many claims at a time. If a single claim takes too long, it is left alone for a while, and the others are ended. It returns how many
-// claims were ended, and whether none is left.
+// step ends half as many claims at a time. If a single claim takes too long, it is left alone for a while, and the
+// others are ended. It returns how many claims were ended, and whether none is left.
 func (l *Leader) endingSteps(
 	ctx context.Context, step func(pgx.Tx) (ended []endedClaim, left bool, err error),
 ) (ends int, done bool, err error) {
@@ -221,8 +221,8 @@ func (l *Leader) claimsOf(
 
 // end settles claims for their holders, some at a time, for half a tick. It returns those that are ended, and the
 // fences of those that are left: others have locked their rows, the leader leaves their tasks alone for now, or the
-// time is over. A claim that cannot be settled does not stop the others. end finds it by halving, and fails its task. If
-// even that cannot be done, the task stays as it is.
+// time is over. A claim that cannot be settled does not stop the others. end finds it by halving, and fails its task.
+// If even that cannot be done, the task stays as it is.
 func (l *Leader) end(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
 ) (ended []endedClaim, left []int64, err error) {

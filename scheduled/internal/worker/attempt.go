@@ -142,7 +142,8 @@ func (a *attempt) perform(done chan<- result) {
 		if a.variant.Backoff != nil {
 			backoff = a.variant.Backoff
 		}
-		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, context.Cause(a.lease), outcome.Safely(backoff))
+		ended.Settlement = outcome.Decide(
+			a.run.Claim, a.execution, err, context.Cause(a.lease), outcome.Safely(backoff))
 		outcome.EncodeIfDead(a.lease, a.config.Codec, &ended.Settlement)
 		traced := ended.Outcome
 		//nolint:errorlint // a handler's error may panic when it is asked

@@ -219,7 +219,8 @@ func (s *settler) refused(ctx context.Context, ending *settling, err error) {
 		s.failBroken(ctx, ending, err)
 	case ending.refused < maxRefused:
 		s.config.Log.Warn("outcome refused; trying again",
-			"task", ending.ID, "type", ending.Type, "revision", ending.Revision, "attempt", ending.Attempt, "error", err)
+			"task", ending.ID, "type", ending.Type, "revision", ending.Revision, "attempt", ending.Attempt,
+			"error", err)
 		s.again(ctx, ending)
 	case pg.IsDataError(err):
 		s.degrade(ctx, ending, fmt.Errorf("the outcome %s could not be recorded: %w", ending.Outcome, err))
