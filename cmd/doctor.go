@@ -33,7 +33,7 @@ reached.`
 const doctorExample = `  tasktable doctor
   tasktable doctor --strict && kubectl rollout …                # before a deployment
   tasktable doctor --output json | jq -r '.findings[] | select(.level == "error") | .found'
-  tasktable doctor --skip attention,bloat                       # what is known, or takes too long
+  tasktable doctor --skip attention,bloat                       # leave out known findings and slow checks
   tasktable doctor --check leader --check nodes`
 
 // examine is the command doctor.

@@ -62,7 +62,7 @@ func TestReceiversThatDoNotTakeANotice(t *testing.T) {
 	}
 }
 
-// Nothing is sent to a recipient that is gone, by a rule that is disabled or gone, or about what was erased.
+// A notice is not sent if its recipient is gone, if its rule is disabled or gone, or if its task was erased.
 func TestANoticeThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, note string }{

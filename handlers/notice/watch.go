@@ -29,7 +29,7 @@ func Recurring() []store.Task {
 // opened and each ended episode is a cause. The function add_cause opens the episodes of dead letters. They end here
 // when the task has completed, or without a cause when it was cancelled or deleted.
 //
-// Late is what the function late_at says, as for inspect.Attention, after the time of the rule. Of a lane the watch
+// The function late_at finds the late tasks, as for inspect.Attention, after the time of the rule. Of a lane the watch
 // reads 10,000 due tasks at most, the earliest first, and as many that wait. So a rule for a tenant finds no late task
 // behind more than these. $1 is now, and $2 is the form of times.
 //

@@ -238,7 +238,7 @@ func (l *Leader) end(
 		some := settlements[:min(l.ends.Now(), len(settlements))]
 		done, err := l.settleEach(ctx, tx, node, some)
 		if pg.IsTimeout(err) && len(ended) > 0 {
-			break // what is ended is committed, and the next step meets the slow claim first
+			break // the ended claims are committed, and the next step meets the slow claim first
 		}
 		if err != nil {
 			return nil, nil, err

@@ -358,7 +358,7 @@ func (r *Retention) step(
 // tid is the place of a row as Postgres writes it. The items of a page begin with 1.
 func tid(page int64, item int) string { return fmt.Sprintf("(%d,%d)", page, item) }
 
-// log logs what the operator should know of a batch.
+// log tells the operator about dead letters and refused rows of a batch.
 func (r *Retention) log(table string, done Retained) {
 	if done.Dead > 0 {
 		r.config.Log.Warn("retention removed dead letters that nobody had archived or retried", "tasks", done.Dead)

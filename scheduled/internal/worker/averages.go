@@ -59,7 +59,7 @@ func (a *averages) observePayload(kind string, bytes int) {
 	a.change(kind, func(now *average) { now.payload = max(bytes, now.payload-(now.payload-bytes+7)/8) })
 }
 
-// of returns what is known of a type.
+// of returns the averages of a type.
 func (a *averages) of(kind string) average {
 	a.mu.Lock()
 	defer a.mu.Unlock()
