@@ -85,21 +85,25 @@ func (g *Group[T]) Drain(ctx context.Context, do func(context.Context, []T)) {
 
 // commit calls do with an item and with those that have arrived meanwhile, as long as there is room.
 func (g *Group[T]) commit(ctx context.Context, first entry[T], do func(context.Context, []T)) {
-	entries, items := []entry[T]{first}, []T{first.item}
-	weight, most := g.weight(first.item), g.limit()
-	for more := true; more && weight < most; {
-		select {
-		case one := <-g.in:
-			entries, items = append(entries, one), append(items, one.item)
-			weight += g.weight(one.item)
-		default:
-			more = false
+	var items []T
+	var waiting []chan struct{}
+	weight, most := 0, g.limit()
+	for one, more := first, true; more; {
+		items = append(items, one.item)
+		if one.done != nil {
+			waiting = append(waiting, one.done)
+		}
+		weight, more = weight+g.weight(one.item), false
+		if weight < most {
+			select {
+			case one = <-g.in:
+				more = true
+			default:
+			}
 		}
 	}
 	do(ctx, items)
-	for _, one := range entries {
-		if one.done != nil {
-			close(one.done)
-		}
+	for _, done := range waiting {
+		close(done)
 	}
 }

@@ -181,15 +181,17 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, jobs []river.InsertManyP
 
 // jobsOf makes River jobs of claimed tasks. The tasks of a job are of one lane.
 func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs []river.InsertManyParams) {
-	lanes, order, known := map[taskdb.LaneKey][]taskdb.ClaimedTask{}, []taskdb.LaneKey(nil), l.rates()
-	for _, c := range taken {
-		if c.Fence == nil {
+	lanes, order, known := map[taskdb.LaneKey][]*taskdb.ClaimedTask{}, []taskdb.LaneKey(nil), l.rates()
+	for i := range taken {
+		key := taken[i].Key()
+		if taken[i].Fence == nil { // it had expired
 			continue
 		}
-		if key := c.Key(); lanes[key] == nil {
+		lane := lanes[key]
+		if lane == nil {
 			order = append(order, key)
 		}
-		lanes[c.Key()] = append(lanes[c.Key()], c)
+		lanes[key] = append(lane, &taken[i]) // a pointer, because the rows are large
 	}
 	granted := map[taskdb.LaneKey]taskdb.Grant{} // a task whose priority a trigger has changed has none
 	for _, one := range grants {
@@ -205,7 +207,7 @@ func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs
 
 // batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most plan.MaxBatchBytes bytes of
 // payloads unless it is a single task.
-func batchesOf(taken []taskdb.ClaimedTask, size int) (batches [][]taskdb.Claim) {
+func batchesOf(taken []*taskdb.ClaimedTask, size int) (batches [][]taskdb.Claim) {
 	bytes := 0
 	for i, c := range taken {
 		last := len(batches) - 1

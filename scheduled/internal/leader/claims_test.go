@@ -33,14 +33,14 @@ func TestClaimedIDs(t *testing.T) {
 func TestBatchesOf(t *testing.T) {
 	t.Parallel()
 	fence := int64(1)
-	of := func(sizes ...int) (found []taskdb.ClaimedTask) {
+	of := func(sizes ...int) (found []*taskdb.ClaimedTask) {
 		for i, size := range sizes {
-			found = append(found, taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
+			found = append(found, &taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
 		}
 		return found
 	}
 	for _, test := range []struct {
-		taken []taskdb.ClaimedTask
+		taken []*taskdb.ClaimedTask
 		size  int
 		want  string
 	}{

@@ -111,8 +111,14 @@ func ByFence(done []SettleResult) map[int64]SettleResult {
 	return states
 }
 
-// split returns the settlements for which is returns true, and the others.
+// split returns the settlements for which is returns true, and the others. If it is true for the first ones, as it
+// nearly always is for all, it copies none of these, because settlements are large.
 func split(settlements []Settlement, is func(*Settlement) bool) (some, others []Settlement) {
+	first := 0
+	for first < len(settlements) && is(&settlements[first]) {
+		first++
+	}
+	some, settlements = settlements[:first:first], settlements[first:]
 	for i := range settlements {
 		if is(&settlements[i]) {
 			some = append(some, settlements[i])

@@ -71,7 +71,7 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 	b.averages.observe(ended.Type, took)
 	b.tally.Duration.Observe(took.Seconds())
 	if ended.recorded != nil {
-		b.tell(r, ended.Settlement, *ended.recorded, nil)
+		b.tell(r, &ended.Settlement, *ended.recorded, nil)
 		b.drop(r)
 		return
 	}

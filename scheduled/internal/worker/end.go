@@ -16,10 +16,12 @@ func (j *job) end(r *run, s taskdb.Settlement) {
 	if r.ended.Swap(true) {
 		return
 	}
-	j.settler.enqueue(j.settling, &settling{Settlement: s, done: func(state taskdb.SettleResult, err error) {
-		j.tell(r, s, state, err)
+	ending := &settling{Settlement: s}
+	ending.done = func(state taskdb.SettleResult, err error) {
+		j.tell(r, &ending.Settlement, state, err)
 		j.forget(r)
-	}})
+	}
+	j.settler.enqueue(j.settling, ending)
 }
 
 // drop forgets a task that needs no settlement: its fence is lost, or its handler's own transaction has settled it.
@@ -31,7 +33,7 @@ func (j *job) drop(r *run) {
 }
 
 // tell writes the log line of a claim's end, counts it, and tells the application of a failure.
-func (j *job) tell(r *run, s taskdb.Settlement, state taskdb.SettleResult, err error) {
+func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err error) {
 	if err == nil {
 		s.Outcome = state.Recorded // another one if, for example, the task was edited meanwhile
 	}
@@ -55,13 +57,13 @@ func (j *job) tell(r *run, s taskdb.Settlement, state taskdb.SettleResult, err e
 	dead := state.Status == string(store.StatusExpired) || state.Status == string(store.StatusFailed)
 	if dead || s.Outcome == taskdb.OutcomeLost {
 		j.tally.Died(state.Status)
-		j.config.Failures.Tell(failures.Of(s, state))
+		j.config.Failures.Tell(failures.Of(*s, state))
 	}
 }
 
 // describe returns the log line of a claim's end. state is what the settling of s has found. s has the outcome that the
 // history has. err says why s was not recorded.
-func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text string) {
+func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text string) {
 	switch {
 	case err != nil:
 		return slog.LevelWarn, "outcome not recorded; the leader takes the task back"
@@ -93,7 +95,7 @@ func describe(s taskdb.Settlement, state taskdb.SettleResult, err error) (level 
 
 // logEnd writes the log line of an attempt's end, with the outcome and the error. At level debug it also writes the
 // stack of a panic.
-func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s taskdb.Settlement) {
+func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s *taskdb.Settlement) {
 	if !w.config.Log.Enabled(ctx, level) {
 		return // saves the memory of the attributes
 	}

@@ -56,7 +56,7 @@ func TestDescribe(t *testing.T) {
 			taskdb.OutcomeCompleted, taskdb.SettleResult{}, errors.New("no answer"), slog.LevelWarn, left,
 		},
 	} {
-		level, text := describe(taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
+		level, text := describe(&taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
 		if level != test.level || text != test.text {
 			t.Errorf("%s: %s %q, want %s %q", name, level, text, test.level, test.text)
 		}
