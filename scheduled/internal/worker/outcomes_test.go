@@ -152,8 +152,9 @@ func TestRetries(t *testing.T) {
 func TestExpiryBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return time.Second } })
-	s.Add("a", func(task *store.Task) { task.Expiration = time.Second })
+	const expiration = 5 * time.Second // on a busy machine the first attempt takes a second to begin
+	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return expiration } })
+	s.Add("a", func(task *store.Task) { task.Expiration = expiration })
 	s.Begins("a").End <- errors.New("mail server away")
 	row := s.Is("a", store.StatusExpired, taskdb.OutcomeRetried, taskdb.OutcomeExpired)
 	if got := taskdb.TextOf(row.Message); got != "expired before it could start; last error: mail server away" {
