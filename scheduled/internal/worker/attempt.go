@@ -49,9 +49,11 @@ func (b *batch) run(r *run, answer taskdb.GateAnswer) {
 	go a.perform(done) // on a goroutine of its own, because the handler may hang, or end its goroutine
 	var patience <-chan time.Time
 	if len(b.runs) > 0 {
-		timer := time.NewTimer(gateValid)
-		defer timer.Stop()
-		patience = timer.C
+		if b.patience == nil {
+			b.patience = time.NewTimer(gateValid)
+		}
+		b.patience.Reset(gateValid)
+		patience = b.patience.C
 	}
 	var ended result
 	select {

@@ -17,7 +17,7 @@ import (
 // ready.
 type averages struct {
 	mu    sync.Mutex
-	types map[string]average
+	types map[string]*average
 }
 
 type average struct {
@@ -39,11 +39,12 @@ func (a *averages) change(kind string, change func(*average)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.types == nil {
-		a.types = map[string]average{}
+		a.types = map[string]*average{}
 	}
-	changed := a.types[kind]
-	change(&changed)
-	a.types[kind] = changed
+	if a.types[kind] == nil {
+		a.types[kind] = new(average)
+	}
+	change(a.types[kind])
 }
 
 // observe notes how long a handler has run.
@@ -63,7 +64,10 @@ func (a *averages) observePayload(kind string, bytes int) {
 func (a *averages) of(kind string) average {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.types[kind]
+	if now := a.types[kind]; now != nil {
+		return *now
+	}
+	return average{}
 }
 
 // measured returns the averages of the types that have run often enough to go by them.

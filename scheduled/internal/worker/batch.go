@@ -21,6 +21,7 @@ type batch struct {
 	held      []*slots.Request // the places that the batch has or waits for, in the order of job.places
 	since     time.Time        // when the batch got its places; zero: it has not
 	answers   gateAnswer
+	patience  *time.Timer // of the running task; one for all, because a task often takes less time than to make a timer
 }
 
 // serve runs the tasks, each at its time.

@@ -40,8 +40,8 @@ func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err 
 	if s.Type == "" { // a claim that never started
 		s.Type = cmp.Or(state.Type, j.kind)
 	}
-	level, text := describe(s, state, err)
-	j.logEnd(r.span(), level, text, s)
+	level, why := describe(s, state, err)
+	j.logEnd(r.span(), level, why, s)
 	if !state.Settled {
 		return
 	}
@@ -61,9 +61,10 @@ func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err 
 	}
 }
 
-// describe returns the log line of a claim's end. state is what the settling of s has found. s has the outcome that the
-// history has. err says why s was not recorded.
-func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, text string) {
+// describe returns the level of the log line of a claim's end, and why the outcome does not count, or nothing if it
+// does. state is what the settling of s has found. s has the outcome that the history has. err says why s was not
+// recorded.
+func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, why string) {
 	switch {
 	case err != nil:
 		return slog.LevelWarn, "outcome not recorded; the leader takes the task back"
@@ -90,15 +91,16 @@ func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level
 			level = slog.LevelDebug
 		}
 	}
-	return level, "task " + s.Outcome
+	return level, ""
 }
 
 // logEnd writes the log line of an attempt's end, with the outcome and the error. At level debug it also writes the
 // stack of a panic.
-func (w *Worker) logEnd(ctx context.Context, level slog.Level, text string, s *taskdb.Settlement) {
+func (w *Worker) logEnd(ctx context.Context, level slog.Level, why string, s *taskdb.Settlement) {
 	if !w.config.Log.Enabled(ctx, level) {
 		return // saves the memory of the attributes
 	}
+	text := cmp.Or(why, "task "+s.Outcome)
 	attributes := []any{
 		"task", s.ID, "type", s.Type, "revision", s.Revision, "attempt", s.Attempt, "outcome", s.Outcome,
 	}

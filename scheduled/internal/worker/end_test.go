@@ -28,20 +28,20 @@ func TestDescribe(t *testing.T) {
 		state   taskdb.SettleResult
 		err     error
 		level   slog.Level
-		text    string
+		why     string
 	}{
-		"done":             {taskdb.OutcomeCompleted, settled, nil, slog.LevelDebug, "task COMPLETED"},
-		"handed back":      {taskdb.OutcomeReleased, settled, nil, slog.LevelDebug, "task RELEASED"},
-		"to be retried":    {taskdb.OutcomeRetried, settled, nil, slog.LevelWarn, "task RETRIED"},
-		"dead":             {taskdb.OutcomeFailed, died, nil, slog.LevelError, "task FAILED"},
-		"expired":          {taskdb.OutcomeExpired, settled, nil, slog.LevelWarn, "task EXPIRED"},
-		"lost, runs again": {taskdb.OutcomeLost, settled, nil, slog.LevelWarn, "task LOST"},
-		"lost for good":    {taskdb.OutcomeLost, died, nil, slog.LevelError, "task LOST"},
-		"interrupted":      {taskdb.OutcomeInterrupted, settled, nil, slog.LevelInfo, "task INTERRUPTED"},
-		"snoozed":          {taskdb.OutcomeSnoozed, settled, nil, slog.LevelInfo, "task SNOOZED"},
+		"done":             {taskdb.OutcomeCompleted, settled, nil, slog.LevelDebug, ""},
+		"handed back":      {taskdb.OutcomeReleased, settled, nil, slog.LevelDebug, ""},
+		"to be retried":    {taskdb.OutcomeRetried, settled, nil, slog.LevelWarn, ""},
+		"dead":             {taskdb.OutcomeFailed, died, nil, slog.LevelError, ""},
+		"expired":          {taskdb.OutcomeExpired, settled, nil, slog.LevelWarn, ""},
+		"lost, runs again": {taskdb.OutcomeLost, settled, nil, slog.LevelWarn, ""},
+		"lost for good":    {taskdb.OutcomeLost, died, nil, slog.LevelError, ""},
+		"interrupted":      {taskdb.OutcomeInterrupted, settled, nil, slog.LevelInfo, ""},
+		"snoozed":          {taskdb.OutcomeSnoozed, settled, nil, slog.LevelInfo, ""},
 		"waits on": {
 			taskdb.OutcomeSnoozed, with(func(s *taskdb.SettleResult) { s.Folded = true }), nil,
-			slog.LevelDebug, "task SNOOZED",
+			slog.LevelDebug, "",
 		},
 		"edited meanwhile": {
 			taskdb.OutcomeSuperseded, taskdb.SettleResult{Settled: true}, nil, slog.LevelInfo, edited,
@@ -56,9 +56,9 @@ func TestDescribe(t *testing.T) {
 			taskdb.OutcomeCompleted, taskdb.SettleResult{}, errors.New("no answer"), slog.LevelWarn, left,
 		},
 	} {
-		level, text := describe(&taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
-		if level != test.level || text != test.text {
-			t.Errorf("%s: %s %q, want %s %q", name, level, text, test.level, test.text)
+		level, why := describe(&taskdb.Settlement{Outcome: test.outcome}, test.state, test.err)
+		if level != test.level || why != test.why {
+			t.Errorf("%s: %s %q, want %s %q", name, level, why, test.level, test.why)
 		}
 	}
 }

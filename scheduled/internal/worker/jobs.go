@@ -96,9 +96,11 @@ func (w *Worker) take(id int64, queue, kind string, window int, claims []taskdb.
 	}
 	all := &batch{job: j, runs: make([]*run, len(claims))}
 	j.pending.Add(len(claims))
+	runs, now := make([]run, len(claims)), time.Now()
 	for i, claim := range claims {
-		all.runs[i] = &run{Claim: claim, job: j, place: i, since: time.Now()}
-		w.runs[claim.Fence] = all.runs[i]
+		r := &runs[i]
+		r.Claim, r.job, r.place, r.since = claim, j, i, now
+		all.runs[i], w.runs[claim.Fence] = r, r
 	}
 	return all
 }
