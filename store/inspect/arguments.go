@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"strings"
 )
 
 // arguments are those of a statement, by their names. In the statement each stands as @name. All are texts, because
@@ -12,10 +13,12 @@ type arguments map[string]string
 
 var argument = regexp.MustCompile(`@[a-z_]+`)
 
-// bind returns the statement with the numbers of the arguments that it has, and these arguments.
+// bind returns the statement with the conditions of the filter and the numbers of the arguments that it has, and these
+// arguments.
 func (a arguments) bind(statement string) (sql string, args []any) {
 	numbers := map[string]int{}
-	sql = argument.ReplaceAllStringFunc(statement, func(found string) string {
+	sql = strings.Replace(statement, filterSQL, a.conditions(), 1)
+	sql = argument.ReplaceAllStringFunc(sql, func(found string) string {
 		name := found[1:]
 		if numbers[name] == 0 {
 			args = append(args, a[name])

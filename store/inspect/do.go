@@ -178,9 +178,8 @@ func (i *Inspector) apply(
 	if len(tasks) == 1 {
 		doing = fmt.Sprintf("%s task %s", action.Verb, tasks[0].ID)
 	}
-	args, selected, err := arguments{}, `true`, error(nil)
+	args, err := arguments{}, error(nil)
 	if on.Filter != nil {
-		selected = filterSQL
 		args, err = on.Filter.args()
 	}
 	for _, one := range tasks {
@@ -203,7 +202,7 @@ func (i *Inspector) apply(
 		"wake", strconv.FormatBool(!i.config.NoNotify), "until", until, "note", action.Note,
 		"after", check.IntervalText(action.After),
 		"step", check.IntervalText(action.Over/time.Duration(len(tasks))),
-	).bind(chosenSQL + selected + doneSQL + rule.call + ` AS done`)
+	).bind(chosenSQL + filterSQL + doneSQL + rule.call + ` AS done`)
 	receipts, err := query.Collect[store.Receipt](ctx, i.source, db, doing, sql, bound...)
 	if err == nil && on.Filter == nil {
 		receipts = withAbsent(receipts, on.IDs)

@@ -57,85 +57,93 @@ const MaxNote = 4096
 // index, may get a way of its own, too.
 var filterFields = []FilterField{
 	{Name: "type", Label: "Type", Kind: KindType, Often: true, Help: "only tasks of this type",
-		condition: `(@type = '' OR t.type = @type)`,
+		condition: `t.type = @type`,
 		place:     func(f *Filter) any { return &f.Type }},
 	{Name: "status", Label: "Status", Kind: KindStatus, Often: true, Among: store.Statuses(),
 		Help:      "only tasks in this status, or in several separated by commas",
-		condition: `(@status = '' OR t.status = ANY (string_to_array(@status, ',')))`,
+		condition: `t.status = ANY (string_to_array(@status, ','))`,
 		place:     func(f *Filter) any { return &f.Statuses }},
 	{Name: "queue", Label: "Queue", Kind: KindQueue, Often: true, Help: "only tasks in this queue",
-		condition: `(@queue = '' OR t.queue = @queue)`,
+		condition: `t.queue = @queue`,
 		place:     func(f *Filter) any { return &f.Queue }},
 	{Name: "id_prefix", Label: "Id begins with", Kind: KindID, Often: true,
-		Help: "only tasks whose id begins with this",
-		condition: `(@id_prefix = '' OR t.id >= @id_prefix)
-    AND (@id_prefix_end = '' OR t.id < @id_prefix_end)`,
-		place: func(f *Filter) any { return &f.IDPrefix }},
+		Help:      "only tasks whose id begins with this",
+		condition: `t.id >= @id_prefix AND t.id < @id_prefix_end`,
+		place:     func(f *Filter) any { return &f.IDPrefix }},
 	{Name: "message", Label: "Message contains", Kind: KindNote, Often: true,
 		Help:      "only tasks whose message, such as the last error, contains this",
-		condition: `(@message = '' OR position(@message IN t.message) > 0)`,
+		condition: `position(@message IN t.message) > 0`,
 		place:     func(f *Filter) any { return &f.Message }},
 	{Name: "entity", Label: "Entity", Help: "only tasks of this entity, such as event:42",
-		condition: `(@entity = '' OR t.entity = @entity)`,
+		condition: `t.entity = @entity`,
 		place:     func(f *Filter) any { return &f.Entity }},
 	{Name: "tenant", Parameter: "tenant_id", Label: "Tenant", Help: "only tasks of this tenant",
-		condition: `(@tenant = '' OR t.tenant_id = @tenant)`,
+		condition: `t.tenant_id = @tenant`,
 		place:     func(f *Filter) any { return &f.TenantID }},
 	{Name: "spawned_by", Label: "Follow-up of", Kind: KindID, Help: "only follow-ups of this task",
-		condition: `(@spawned_by = '' OR t.spawned_by = @spawned_by)`,
+		condition: `t.spawned_by = @spawned_by`,
 		place:     func(f *Filter) any { return &f.SpawnedBy }},
 	{Name: "parent", Parameter: "parent_id", Label: "Occurrence of", Kind: KindParent,
 		Help:      "only occurrences of this recurring task",
-		condition: `(@parent = '' OR t.parent_id = @parent)`,
+		condition: `t.parent_id = @parent`,
 		place:     func(f *Filter) any { return &f.ParentID }},
 	{Name: "pattern", Label: "Pattern of the message", Kind: KindNote,
 		Help:      "only tasks whose message has this pattern, as groups of dead letters have it",
-		condition: `(@pattern = '' OR tasktable.message_pattern(t.message) = @pattern)`,
+		condition: `tasktable.message_pattern(t.message) = @pattern`,
 		place:     func(f *Filter) any { return &f.Pattern }},
 	{Name: "payload", Label: "Payload has", Kind: KindMatch,
 		Help: "only tasks whose payload has this text at this path, such as order_id=42 or items.0.sku=A1; it reads " +
 			"the payloads of the tasks that the other filters leave, at most about 20000 of them, and finds nothing " +
 			"in encrypted ones",
-		condition: `(@payload = '' OR t.payload::jsonb #>> string_to_array(split_part(@payload, '=', 1), '.')
-        = substr(@payload, strpos(@payload, '=') + 1))`,
+		condition: `t.payload::jsonb #>> string_to_array(split_part(@payload, '=', 1), '.')
+        = substr(@payload, strpos(@payload, '=') + 1)`,
 		place: func(f *Filter) any { return &f.Payload }},
 	{Name: "scheduled_from", Label: "Scheduled from", Kind: KindTime,
 		Help:      "only tasks scheduled for then or later",
-		condition: `(@scheduled_from = '' OR t.scheduled_at >= @scheduled_from::timestamptz)`,
+		condition: `t.scheduled_at >= @scheduled_from::timestamptz`,
 		place:     func(f *Filter) any { return &f.ScheduledFrom }},
 	{Name: "scheduled_to", Label: "Scheduled before", Kind: KindTime,
 		Help:      "only tasks scheduled for before then",
-		condition: `(@scheduled_to = '' OR t.scheduled_at < @scheduled_to::timestamptz)`,
+		condition: `t.scheduled_at < @scheduled_to::timestamptz`,
 		place:     func(f *Filter) any { return &f.ScheduledTo }},
 	{Name: "finished_from", Label: "Ended from", Kind: KindTime,
 		Help:      "only tasks that have ended then or later",
-		condition: `(@finished_from = '' OR t.finished_at >= @finished_from::timestamptz)`,
+		condition: `t.finished_at >= @finished_from::timestamptz`,
 		place:     func(f *Filter) any { return &f.FinishedFrom }},
 	{Name: "finished_to", Label: "Ended before", Kind: KindTime,
 		Help:      "only tasks that have ended before then",
-		condition: `(@finished_to = '' OR t.finished_at < @finished_to::timestamptz)`,
+		condition: `t.finished_at < @finished_to::timestamptz`,
 		place:     func(f *Filter) any { return &f.FinishedTo }},
 	{Name: "archived", Label: "Archived", Kind: KindEither,
 		Help:      "only archived dead letters if true, all other tasks if false",
-		condition: `(@archived = '' OR (t.archived_at IS NOT NULL) = @archived::boolean)`,
+		condition: `(t.archived_at IS NOT NULL) = @archived::boolean`,
 		place:     func(f *Filter) any { return &f.Archived }},
 	{Name: "waiting", Label: "Put off", Kind: KindOn,
 		Help:      "only tasks that are put off because something, such as a host, is out of order",
-		condition: `(@waiting = '' OR ` + isWaiting + `)`,
+		condition: isWaiting,
 		place:     func(f *Filter) any { return &f.Waiting }},
 }
 
 // isWaiting is the condition of the index scheduled_tasks_put_off.
 const isWaiting = `t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL`
 
-// filterSQL begins the WHERE clause of each statement that takes a filter.
-var filterSQL = func() string {
-	conditions := make([]string, len(filterFields))
-	for i, field := range filterFields {
-		conditions[i] = field.condition
+// filterSQL begins the WHERE clause of each statement that takes a filter. In its place arguments.bind writes the
+// conditions of the fields that are set, so that Postgres plans no others.
+const filterSQL = `@filter`
+
+// conditions are the conditions of the fields of a filter that have an argument.
+func (a arguments) conditions() string {
+	var conditions []string
+	for _, field := range filterFields {
+		if a[field.Name] != "" {
+			conditions = append(conditions, field.condition)
+		}
 	}
-	return strings.Join(conditions, "\n    AND ")
-}()
+	if len(conditions) == 0 {
+		return "true"
+	}
+	return strings.Join(conditions, " AND ")
+}
 
 // FilterFields returns the fields by which tasks are selected, in the order of a form.
 func FilterFields() []FilterField {

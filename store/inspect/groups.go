@@ -45,7 +45,7 @@ const (
 
 const patternSQL = `tasktable.message_pattern(t.message)`
 
-var groupsSQL = `
+const groupsSQL = `
 SELECT g.type, g.status, g.entity, g.tenant_id, g.pattern,
     CASE min(g.message) WHEN max(g.message) THEN min(g.message) ELSE g.pattern END AS message,
     count(*) AS count, min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,

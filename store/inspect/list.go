@@ -86,7 +86,7 @@ func (f Filter) after() (at, id string, err error) {
 	return at, id, err
 }
 
-var listedSQL = `SELECT ` + query.TaskColumns + `
+const listedSQL = `SELECT ` + query.TaskColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 var listSQL = orders{
@@ -104,7 +104,7 @@ func (i *Inspector) List(ctx context.Context, db store.DB, filter Filter) ([]sto
 	return listed[store.Row](ctx, i, db, "list tasks", filter, maxLimit, listTexts)
 }
 
-var skippedSQL = `
+const skippedSQL = `
 SELECT` + reachedColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
@@ -160,7 +160,7 @@ type Name struct {
 	Revision int64 `json:"revision"`
 }
 
-var namedSQL = `
+const namedSQL = `
 SELECT` + namesColumns + `
 FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
@@ -187,7 +187,7 @@ type Total struct {
 	At    time.Time `json:"at"`
 }
 
-var countSQL = `
+const countSQL = `
 SELECT count(*) AS count, statement_timestamp() AS at FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL
 
 // Count returns the number of tasks that a filter selects. It ignores the filter's Limit and After. It reads the
