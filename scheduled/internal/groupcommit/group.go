@@ -7,8 +7,7 @@ import "context"
 // timer, and the busier the node is, the more items share a round trip.
 type Group[T any] struct {
 	in     chan entry[T]
-	weight func(T) int // how much of the limit an item takes
-	limit  func() int  // the weight from which on a commit takes no more items
+	config Config[T]
 }
 
 type entry[T any] struct {
@@ -18,9 +17,10 @@ type entry[T any] struct {
 
 // Config is the configuration of a group.
 type Config[T any] struct {
+	Commit func(context.Context, []T)
 	Room   int         // how many items wait before a sender must wait
 	Limit  func() int  // the weight from which on the next commit takes no more items
-	Weight func(T) int // nil means that each item weighs 1
+	Weight func(T) int // how much of the limit an item takes; nil means that each takes 1
 }
 
 // New makes a group. It commits nothing before Run.
@@ -28,7 +28,7 @@ func New[T any](config Config[T]) *Group[T] {
 	if config.Weight == nil {
 		config.Weight = func(T) int { return 1 }
 	}
-	return &Group[T]{in: make(chan entry[T], config.Room), weight: config.Weight, limit: config.Limit}
+	return &Group[T]{in: make(chan entry[T], config.Room), config: config}
 }
 
 // Send has an item committed, and does not wait for that. It reports whether there was room before ctx was done.
@@ -57,43 +57,43 @@ func (g *Group[T]) send(ctx context.Context, one entry[T]) bool {
 	}
 }
 
-// Run calls do with the items that have arrived, until ctx is done, and then once more with those that are left.
-// Several runs may go on at once, so that the next commit does not wait for the one before.
-func (g *Group[T]) Run(ctx context.Context, do func(context.Context, []T)) {
+// Run commits the items that have arrived, until ctx is done, and then once more those that are left. Several runs may
+// go on at once, so that the next commit does not wait for the one before.
+func (g *Group[T]) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			g.Drain(ctx, do)
+			g.Drain(ctx)
 			return
 		case one := <-g.in:
-			g.commit(ctx, one, do)
+			g.commit(ctx, one)
 		}
 	}
 }
 
-// Drain calls do with the items that are left, because nothing else takes them any more.
-func (g *Group[T]) Drain(ctx context.Context, do func(context.Context, []T)) {
+// Drain commits the items that are left, because nothing else takes them any more.
+func (g *Group[T]) Drain(ctx context.Context) {
 	for {
 		select {
 		case one := <-g.in:
-			g.commit(ctx, one, do)
+			g.commit(ctx, one)
 		default:
 			return
 		}
 	}
 }
 
-// commit calls do with an item and with those that have arrived meanwhile, as long as there is room.
-func (g *Group[T]) commit(ctx context.Context, first entry[T], do func(context.Context, []T)) {
+// commit commits an item and those that have arrived meanwhile, as long as there is room.
+func (g *Group[T]) commit(ctx context.Context, first entry[T]) {
 	var items []T
 	var waiting []chan struct{}
-	weight, most := 0, g.limit()
+	weight, most := 0, g.config.Limit()
 	for one, more := first, true; more; {
 		items = append(items, one.item)
 		if one.done != nil {
 			waiting = append(waiting, one.done)
 		}
-		weight, more = weight+g.weight(one.item), false
+		weight, more = weight+g.config.Weight(one.item), false
 		if weight < most {
 			select {
 			case one = <-g.in:
@@ -102,7 +102,7 @@ func (g *Group[T]) commit(ctx context.Context, first entry[T], do func(context.C
 			}
 		}
 	}
-	do(ctx, items)
+	g.config.Commit(ctx, items)
 	for _, done := range waiting {
 		close(done)
 	}

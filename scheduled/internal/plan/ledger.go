@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// ledger has an entry for each node. Each task that a node has in hand, or is granted, is deducted there.
+// ledger has an entry for each node. The jobs that the node has, and the tasks that are granted, are deducted there.
 type ledger struct {
 	rates   Rates
 	entries []*entry
@@ -41,8 +41,8 @@ type stock struct {
 // that no node has measured. Of quick tasks a batch has the cost of a slot.
 const slotWorth = maxBatchTasks
 
-// MaxInHand is how many tasks all nodes together may have in hand, or twice their slots if that is more. A more urgent
-// task cannot overtake tasks that are in hand.
+// MaxInHand is how many tasks all nodes together may have in hand. Each node has an equal share, or twice its slots if
+// that is more. A more urgent task cannot overtake tasks that are in hand.
 const MaxInHand = 20000
 
 // begins is how many batches can begin within about a second.
@@ -244,8 +244,8 @@ func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
 	return taken
 }
 
-// keep reserves the slots and places that a task lacks on each node. Of a node where slots are free and only a place is
-// missing, other tasks get the slots.
+// keep reserves the slots and places that a task lacks on each node. Where only a place is missing, other tasks get the
+// slots.
 func keep(seats []seat, cost int) {
 	for _, node := range seats {
 		for _, one := range node.needs {

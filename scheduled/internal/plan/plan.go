@@ -4,25 +4,28 @@
 //
 //  1. due tasks before tasks that are only near their time,
 //  2. then the higher priority,
-//  3. then the older task.
+//  3. then the task that has been due for longer, or will be due sooner.
+//
+// A task does not rise with time. Those of a low priority wait for as long as there are others of a higher one.
 //
 // A ledger has an entry for each node: its free slots in each queue, and its free places, if it runs only so many
 // handlers of a type at once, or so many that take a transaction. A slot is free if no job has it, or if its job is
 // expected to end within about a second. A free slot has room for one batch, which is some quick tasks or a single
 // task that takes long. Jobs that wait in River are deducted first. Then the plan goes through the tasks in their
-// order. It deducts each batch from a node that works its queue and type, and that has the most room. So claimed
-// tasks do not wait behind handlers that run for long, and a more urgent task is claimed as soon as a slot becomes
-// free.
+// order. It deducts each batch from the node with the most room among those that work its queue and type. River may
+// bring the batch to any of these nodes. So claimed tasks do not wait behind handlers that run for long, and a more
+// urgent task is claimed as soon as a slot becomes free.
 //
 // A due task that fits on no node has the slots and places reserved that it lacks. If it lacks a slot, no later task
 // gets a slot of these nodes, because quicker tasks would go before it again and again while the nodes are nearly
-// full. If it only lacks a place, other types get the slots. Tasks that are near their time take at most half of the
-// slots.
+// full. If it only lacks a place, other types get the slots. A node gets tasks that are near their time only while it
+// has jobs for fewer than half of its slots.
 //
 // The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are
 // several, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it
 // took (Claimed). If a lane has given fewer than the leader had seen there, others have locked or just edited rows.
-// Then the leader claims again. If the lane gives too few once more, other lanes get that room.
+// Then the leader claims again. If the lane gives too few once more, other lanes get that room, and the tasks of this
+// lane that are near their time may still be claimed.
 package plan
 
 import (
@@ -47,11 +50,13 @@ type Input struct {
 type Plan struct {
 	// Fires are the lanes whose first recurring task is due. Recurring tasks need no room. Their occurrences do.
 	Fires []taskdb.Lane
-	// First is in how long the leader may claim or fire the first task. 0 means now. Then leaves out tasks that it
-	// may claim now, but of a task that is near its time Then has that time, because there may be no room to claim it
-	// ahead. Both are negative if there is no task.
-	First, Then time.Duration
-	// Full says that a lane has due tasks and got nothing, because its nodes have no room. Grants sets it.
+	// First is in how long the leader may claim or fire the first task. 0 means now. It is negative if there is none.
+	First time.Duration
+	// Then is in how long the next pass is due after a pass that could claim nothing. A task that may be claimed now,
+	// but had no room, counts from when it is due. Due tasks do not count. It is negative if there is no other task.
+	Then time.Duration
+	// Full says that a lane has due tasks and got nothing, because its nodes have no room. The leader then looks again
+	// after a short pause, or when a slot of its own node becomes free. Grants sets it.
 	Full bool
 
 	input  Input
@@ -179,8 +184,8 @@ type batch struct {
 	tasks int
 }
 
-// batches lists the batches of all lanes in their order. The tasks of a lane that the leader has not seen are its last
-// batch, which may be of any size.
+// batches lists the batches of all lanes in their order. The last batch of a lane stands for the tasks that the leader
+// has not seen, and may be of any size.
 func (p *Plan) batches(most int) (all []batch) {
 	for _, one := range p.lanes {
 		last, size := one.DueIn, one.size()
@@ -234,7 +239,7 @@ func (l *lane) atMost() int {
 	return len(l.times)
 }
 
-// size is how many tasks make a batch. Of near tasks, that is how many have a job together.
+// size is how many tasks make a batch. Near tasks that share a job make one.
 func (l *lane) size() int {
 	if l.near {
 		return l.grant.JobSize(l.atMost())
@@ -242,9 +247,9 @@ func (l *lane) size() int {
 	return l.grant.Fits
 }
 
-// spread sets over how many River jobs the tasks of each lane are spread. Due tasks are spread over all slots. Near
-// tasks leave half of the jobs that may still wait, because more tasks may come near their time. The lanes of a node
-// share the other half.
+// spread sets over how many River jobs the tasks of each lane are spread. Due tasks are spread over all slots. Of the
+// jobs that may still wait on a node, the near tasks of all its lanes together get half, because more tasks may come
+// near their time.
 func (p *Plan) spread(room *ledger) {
 	near := map[*entry]int{}
 	for _, one := range p.lanes {

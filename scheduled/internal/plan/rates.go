@@ -53,8 +53,8 @@ func (r Rates) Window(kind string) int {
 }
 
 // endsSoon reports whether a running job is expected to end within about a second. It returns false for a job that
-// has taken a second longer than expected, because nobody knows when this job will end. A task of an unmeasured type
-// is expected to take no time.
+// has taken a second longer than expected, because nobody knows when this job will end. So the job of an unmeasured
+// type counts as ending soon during its first second.
 func (r Rates) endsSoon(job Job) bool {
 	left := time.Duration(job.Tasks)*r.Took[job.Type] - job.Age
 	return left > -soonWithin && left <= soonWithin

@@ -35,9 +35,9 @@ type result struct {
 	refused  *refusal             // nil: the handler was called
 }
 
-// run makes an attempt at a task that the gate has let through, and has its outcome recorded. If the attempt takes
+// try makes an attempt at a task that the gate has let through, and has its outcome recorded. If the attempt takes
 // longer than gateValid, the rest of the batch goes on in another slot.
-func (b *batch) run(r *run, answer taskdb.GateAnswer) {
+func (b *batch) try(r *run, answer taskdb.GateAnswer) {
 	a, why := b.begin(r, answer, b.answers.asked)
 	if why != "" {
 		b.end(r, taskdb.Released(r.Claim, why))

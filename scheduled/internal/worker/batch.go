@@ -31,7 +31,7 @@ func (b *batch) serve() {
 		answer := b.gate(r)
 		switch {
 		case answer.Verdict == taskdb.VerdictGo:
-			b.run(r, answer)
+			b.try(r, answer)
 		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds():
 			dueIn := time.Duration(answer.DueIn * float64(time.Second))
 			apart := &batch{job: b.job, runs: []*run{r}, notBefore: b.answers.asked.Add(dueIn)}
@@ -100,10 +100,10 @@ func (w *Worker) wait(granted, givenUp <-chan struct{}, atMost time.Duration) {
 	}
 }
 
-// enter waits for the next place that a handler needs. It reports whether the batch has all of them. Due tasks that
-// have waited for too long go back. They keep their due time, so that operators see how late they are. They are not
-// claimed over and over in a fast loop, because each claim waits for maxStint, and the leader claims no more tasks than
-// there are places.
+// enter takes the places that a handler needs, at once if they are free. Otherwise it waits for the next one. It
+// reports whether the batch has all of them. Due tasks that have waited for too long go back. They keep their due time,
+// so that operators see how late they are. They are not claimed over and over in a fast loop, because each claim waits
+// for maxStint, and the leader claims no more tasks than there are places.
 func (b *batch) enter() bool {
 	for i, at := range b.places {
 		if i == len(b.held) {

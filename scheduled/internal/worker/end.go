@@ -32,6 +32,18 @@ func (j *job) drop(r *run) {
 	j.forget(r)
 }
 
+// forget removes a claim that is over, or that the node has given up. The job's finish waits until all of its tasks are
+// forgotten.
+func (j *job) forget(r *run) {
+	j.mu.Lock()
+	delete(j.runs, r.Fence)
+	j.mu.Unlock()
+	if j.window != nil {
+		j.window.ends(r.place)
+	}
+	j.pending.Done()
+}
+
 // tell writes the log line of a claim's end, counts it, and tells the application of a failure.
 func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err error) {
 	if err == nil {

@@ -37,7 +37,7 @@ type job struct {
 // Work runs the tasks of a River job. It returns when each of them has been settled or released, and the River job
 // removed, or when the node gives up recording outcomes.
 func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
-	all := w.take(from.ID, from.Queue, from.Kind, from.Window, claims)
+	all := w.take(from, claims)
 	if all == nil {
 		return // the node is releasing the claims of this job, because the answer to the fetch took too long
 	}
@@ -68,7 +68,7 @@ func (w *Worker) Work(from riverjobs.Job, claims []taskdb.Claim) {
 // refuses them.
 func (w *Worker) releaseStray(stray taskdb.StrayJob) {
 	claims, err := riverjobs.DecodeClaims(stray.Tasks)
-	all := w.take(stray.ID, stray.Queue, stray.Kind, 0, claims)
+	all := w.take(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims)
 	if all == nil {
 		return // the job has arrived meanwhile
 	}
@@ -81,18 +81,19 @@ func (w *Worker) releaseStray(stray taskdb.StrayJob) {
 	all.finish()
 }
 
-// take notes that this node holds a River job and its claims. It returns nil if the job is noted already. window is
-// that of the job, see riverjobs.Metadata. The job gets it here, because a recheck may end its claims from now on.
-func (w *Worker) take(id int64, queue, kind string, window int, claims []taskdb.Claim) *batch {
+// take notes that this node holds a River job, and returns a batch of all its tasks. The job's finish waits for each of
+// them. take returns nil if the job is noted already. The job gets its window here, because a recheck may end its claims
+// from now on.
+func (w *Worker) take(from riverjobs.Job, claims []taskdb.Claim) *batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.jobs[id] {
+	if w.jobs[from.ID] {
 		return nil
 	}
-	w.jobs[id] = true
-	j := &job{Worker: w, id: id, queue: queue, kind: kind, tally: w.config.Metrics.Of(kind)}
-	if window > 0 && len(claims) > window {
-		j.window = newWindow(window, len(claims))
+	w.jobs[from.ID] = true
+	j := &job{Worker: w, id: from.ID, queue: from.Queue, kind: from.Kind, tally: w.config.Metrics.Of(from.Kind)}
+	if from.Window > 0 && len(claims) > from.Window {
+		j.window = newWindow(from.Window, len(claims))
 	}
 	all := &batch{job: j, runs: make([]*run, len(claims))}
 	j.pending.Add(len(claims))

@@ -27,17 +27,6 @@ type run struct {
 	gone    chan struct{} // see givenUp
 }
 
-// forget removes a claim that is over, or that the node has given up.
-func (j *job) forget(r *run) {
-	j.mu.Lock()
-	delete(j.runs, r.Fence)
-	j.mu.Unlock()
-	if j.window != nil {
-		j.window.ends(r.place)
-	}
-	j.pending.Done()
-}
-
 // inHand lists the claims that this node has held for at least this long.
 func (w *Worker) inHand(least time.Duration) []*run {
 	w.mu.Lock()

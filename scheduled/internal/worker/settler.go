@@ -76,9 +76,11 @@ func effectsWeight(ending *settling) int { return 1 + ending.bytes()/(10*bytesPe
 
 func newSettler(config Config) *settler {
 	made := &settler{config: config, most: pg.NewSize(1, maxSettled)}
-	made.plain = groupcommit.New(groupcommit.Config[*settling]{Room: groupRoom, Limit: made.most.Now})
+	made.plain = groupcommit.New(groupcommit.Config[*settling]{
+		Commit: made.flush, Room: groupRoom, Limit: made.most.Now,
+	})
 	made.effects = groupcommit.New(groupcommit.Config[*settling]{
-		Room: groupRoom, Weight: effectsWeight, Limit: func() int { return min(made.most.Now(), maxEffects) },
+		Commit: made.flush, Room: groupRoom, Weight: effectsWeight, Limit: func() int { return min(made.most.Now(), maxEffects) },
 	})
 	return made
 }
@@ -86,8 +88,8 @@ func newSettler(config Config) *settler {
 // start begins to record outcomes, until ctx is done. wg waits for the end.
 func (s *settler) start(ctx context.Context) {
 	for range groupRuns {
-		s.wg.Go(func() { s.plain.Run(ctx, s.flush) })
-		s.wg.Go(func() { s.effects.Run(ctx, s.flush) }) // lockInOrder keeps two of them from a deadlock
+		s.wg.Go(func() { s.plain.Run(ctx) })
+		s.wg.Go(func() { s.effects.Run(ctx) }) // lockInOrder keeps two of them from a deadlock
 	}
 }
 
@@ -102,10 +104,12 @@ func (s *settler) enqueue(ctx context.Context, ending *settling) {
 	case !to.Send(ctx, ending):
 		ending.done(taskdb.SettleResult{Fence: ending.Fence}, ctx.Err())
 	case ctx.Err() != nil: // the goroutines that empty the group may have ended
-		to.Drain(ctx, s.flush)
+		to.Drain(ctx)
 	}
 }
 
+// flush records outcomes and tells each one's done. It tries again those whose rows are locked, and leaves a failure to
+// recover.
 func (s *settler) flush(ctx context.Context, batch []*settling) {
 	began, bytes := time.Now(), 0
 	for _, ending := range batch {
@@ -166,6 +170,7 @@ func limitFor(bytes int) time.Duration {
 	return session.AnswerLimit + time.Duration(bytes)*time.Second/minLinkSpeed
 }
 
+// commit records outcomes that change no tasks by CompleteOrSettle, and the others by SettleAll in one transaction.
 func (s *settler) commit(ctx context.Context, batch []*settling) ([]taskdb.SettleResult, error) {
 	settlements := make([]taskdb.Settlement, len(batch))
 	for i, ending := range batch {

@@ -23,8 +23,8 @@ type Worker struct {
 	config    Config
 	sqlDB     *sql.DB // over config.Pool, for HandleSQLTx
 	settler   *settler
-	gates     *groupcommit.Group[*gateAsk]
-	gateSize  *pg.Size // how much a read of the gate weighs
+	gates     *groupcommit.Group[*gateAsk] // answered by answerGates
+	gateSize  *pg.Size                     // how much a read of the gate weighs
 	trip      roundTrip
 	doneJobs  *groupcommit.Group[int64] // by the ids of River jobs
 	averages  averages
@@ -56,16 +56,16 @@ func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
 		gateSize: pg.NewSize(1, maxGateAsks), published: published{hung: "{}"},
-		doneJobs: groupcommit.New(groupcommit.Config[int64]{
-			Room: groupRoom, Limit: func() int { return maxDoneJobs },
-		}),
 		tracing: tracing.New(config.Tracer, config.Number), slots: slots.New(config.Slots, config.ShareSlots),
 		typeSlots: slots.New(config.TypeSlots, false),
 		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
 		runs: map[int64]*run{}, jobs: map[int64]bool{}, overrunning: map[*run]time.Time{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
-		Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
+		Commit: w.answerGates, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
+	})
+	w.doneJobs = groupcommit.New(groupcommit.Config[int64]{
+		Commit: w.removeJobs, Room: groupRoom, Limit: func() int { return maxDoneJobs },
 	})
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
@@ -78,9 +78,9 @@ func New(ctx context.Context, config Config) *Worker {
 func (w *Worker) Start(ctx context.Context) {
 	w.settler.start(w.settling)
 	for range groupRuns {
-		w.services.Go(func() { w.gates.Run(w.settling, w.answerGates) })
+		w.services.Go(func() { w.gates.Run(w.settling) })
 	}
-	w.services.Go(func() { w.doneJobs.Run(w.settling, w.removeJobs) })
+	w.services.Go(func() { w.doneJobs.Run(w.settling) })
 	w.services.Go(func() { w.checkLoop(ctx) })
 	w.services.Go(func() {
 		loop.Repeat(ctx, writableEvery, func() time.Duration { return w.askPool(ctx) })
