@@ -31,7 +31,7 @@ export GORACE ?= atexit_sleep_ms=0
 TEST = -vet=off -parallel $(PARALLEL) -timeout 20m $(TESTFLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help run migrate demo prove bench test race torture mutants sizes soak fuzz clients pictures pages image lint fmt cover clean
+.PHONY: help run migrate demo prove bench test race torture mutants sizes soak fuzz clients pictures plots pages image lint fmt cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,13 +71,21 @@ $(AXE):
 # Some of the pictures that the browser tests take. They show the week of browsertest/testdata/week.sql.
 PICTURES := scheduled/dashboard/pictures
 
-pictures: ## Take the pictures of the dashboard anew
+pictures: plots ## Take the pictures of the dashboard, and draw the plots, anew
 	@mkdir -p $(PICTURES) .bin/pictures
 	TASKTABLE_TEST_PAGES=all TASKTABLE_TEST_PICTURES=$(CURDIR)/.bin/pictures go test -C cmd/internal/browsertest -count=1 -timeout 10m -run 'TestPages/1280'
 	cp .bin/pictures/task-failed-1280-light.png $(PICTURES)/task.png
 	cp .bin/pictures/overview-1280-light.png $(PICTURES)/overview.png
 	cp .bin/pictures/recurring-1280-dark.png $(PICTURES)/recurring.png
 	cp .bin/pictures/tasks-failed-1280-dark.png $(PICTURES)/tasks.png
+
+plots: ## Run the benches that the plots show, for some minutes, and draw them anew
+	@mkdir -p .bin scheduled/plots
+	@go build -o .bin/bench ./scheduled/bench
+	@for bench in drain precise ramp "scale -n 5000" "scale -n 50000" "scale -n 500000" "scale -n 5000000"; do \
+		.bin/bench $$bench -json || exit 1; \
+	done > .bin/figures.json
+	go run -C scheduled/bench/plots . $(CURDIR)/scheduled/plots < .bin/figures.json
 
 pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
 	TASKTABLE_TEST_PAGES=all go test -C cmd/internal/browsertest -count=1 -timeout 10m -v -run 'TestPages'

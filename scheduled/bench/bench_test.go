@@ -42,7 +42,7 @@ func TestEachBench(t *testing.T) {
 		"drain": {
 			2000, []string{"tasks_per_s", "river_per_s", "floor_per_s", "vs_river", "vs_floor", "wal_bytes_per_task"},
 		},
-		"precise": {50, []string{"p50_ms", "p99_ms", "max_ms", "now_p50_ms", "now_p99_ms"}},
+		"precise": {50, []string{"p50_ms", "p99_ms", "max_ms", "now_p50_ms", "now_p99_ms", "river_p50_ms"}},
 		"herd":    {500, []string{"first_ms", "p50_ms", "last_ms"}},
 		"schedule": {
 			500,
@@ -51,7 +51,8 @@ func TestEachBench(t *testing.T) {
 				"single_vs_river", "bulk_vs_river", "replay_vs_single",
 			},
 		},
-		"scale":    {20000, []string{"peek_ms", "pass_ms", "peek_ratio", "claim_ratio"}},
+		"ramp":     {1000, []string{"hour_00_per_s", "hour_12_p99_ms", "hour_23_p50_ms"}},
+		"scale":    {20000, []string{"rows", "peek_ms", "pass_ms", "peek_ratio", "claim_ratio"}},
 		"snapshot": {2000, []string{"before_per_s", "after_per_s", "snapshot_ratio"}},
 		"idle":     {0, []string{"transactions_per_minute", "statements_per_minute", "transactions_per_minute_3"}},
 		"recover":  {20, []string{"seconds", "seconds_leader"}},

@@ -7,6 +7,7 @@ var All = []Bench{
 	herdBench,
 	idleBench,
 	crowdBench,
+	rampBench,
 	scheduleBench,
 	recoverBench,
 	scaleBench,

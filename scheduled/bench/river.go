@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // riverArgs are the arguments of a River job that does the same work as a task of the bench.
@@ -109,6 +111,59 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		return nil
 	})
 	return rate, err
+}
+
+// riverDelaysSQL reads the delays in milliseconds, sorted.
+const riverDelaysSQL = `
+SELECT (extract(epoch FROM attempted_at - scheduled_at) * 1000)::float8 FROM tasktable.river_job
+WHERE state = 'completed' ORDER BY 1`
+
+// preciseRiver measures how soon after their times River alone starts jobs that are scheduled ahead.
+func preciseRiver(ctx context.Context, config Config, result *Result) error {
+	return within(ctx, config, func(d *database) (err error) {
+		if err := d.asRiverComes(ctx); err != nil {
+			return err
+		}
+		var ran atomic.Int64
+		workers := river.NewWorkers()
+		river.AddWorker(workers, &riverWorker{ran: &ran})
+		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{
+			Schema: "tasktable", Workers: workers, Logger: slog.New(slog.DiscardHandler),
+			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
+		})
+		if err != nil {
+			return fmt.Errorf("make River client: %w", err)
+		}
+		if err := client.Start(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("start River: %w", err)
+		}
+		defer func() { err = errors.Join(err, client.Stop(context.WithoutCancel(ctx))) }()
+		began := time.Now().Add(preciseAhead)
+		jobs := make([]river.InsertManyParams, config.Tasks)
+		for i := range jobs {
+			jobs[i].Args = riverArgs{i}
+			jobs[i].InsertOpts = &river.InsertOpts{ScheduledAt: began.Add(time.Duration(i) * preciseGap)}
+		}
+		if _, err := client.InsertManyFast(ctx, jobs); err != nil {
+			return fmt.Errorf("insert River jobs: %w", err)
+		}
+		length := preciseAhead + time.Duration(config.Tasks)*preciseGap
+		config.Say("%d jobs of River alone are due within the next %s", config.Tasks, length)
+		if err := d.Until(ctx, time.Minute+length, "River has completed all jobs", `SELECT NOT EXISTS (
+			SELECT 1 FROM tasktable.river_job WHERE state <> 'completed')`); err != nil {
+			return err
+		}
+		delays, err := pg.CollectColumn[float64](ctx, d.Pool, "read the delays of River", riverDelaysSQL)
+		if err != nil {
+			return err
+		}
+		if len(delays) != config.Tasks {
+			return failed("River completed %d of %d jobs", len(delays), config.Tasks)
+		}
+		result.add("river_p50_ms", quantile(delays, 0.5), "ms, River alone, the median")
+		result.add("river_p99_ms", quantile(delays, 0.99), "ms, River alone, 99 of 100")
+		return nil
+	})
 }
 
 func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], jobs int) error {

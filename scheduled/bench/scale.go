@@ -60,6 +60,7 @@ func runScale(ctx context.Context, config Config) (Result, error) {
 	}
 	config.Say("%d rows: peek %s, pass %s", 2*config.Tasks+config.Tasks/5, large.peek, large.pass)
 	ratio := func(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
+	result.add("rows", float64(2*config.Tasks+config.Tasks/5), "rows of the large table")
 	result.add("peek_ms", large.peek.Seconds()*1000, "ms, a peek in the large table")
 	result.add("pass_ms", large.pass.Seconds()*1000, "ms, a pass there that claims 100 tasks")
 	result.add("peek_ratio", ratio(large.peek, small.peek), "a peek in the large table / in the small one")
