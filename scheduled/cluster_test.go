@@ -136,7 +136,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, list); err != nil {
 		t.Fatal(err)
 	}
-	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, patience, "all are completed", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
 	mu.Lock()

@@ -227,7 +227,7 @@ func TestConnectionsRunOut(t *testing.T) {
 	said := &logBuffer{}
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
 	s.Add("one", nil)
-	enginetest.Eventually(t, 30*time.Second, "the node says what it lacks", func() bool {
+	enginetest.Eventually(t, patience, "the node says what it lacks", func() bool {
 		return strings.Contains(said.String(), "53300")
 	})
 	s.Exec(fmt.Sprintf("ALTER ROLE %s CONNECTION LIMIT -1", s.nodes.Config().ConnConfig.User))

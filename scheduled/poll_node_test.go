@@ -28,5 +28,5 @@ func TestLeaderPolls(t *testing.T) {
 		return n
 	}
 	// Three passes may have other causes, because the node has begun and looked at everything.
-	enginetest.Eventually(t, 30*time.Second, "passes", func() bool { return passes() >= 6 })
+	enginetest.Eventually(t, patience, "passes", func() bool { return passes() >= 6 })
 }

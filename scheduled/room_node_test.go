@@ -28,7 +28,7 @@ func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 		s.Add(fmt.Sprint("behind ", i), nil)
 	}
 	begin := time.Now()
-	enginetest.Eventually(t, 30*time.Second, "six seconds have passed", func() bool {
+	enginetest.Eventually(t, patience, "six seconds have passed", func() bool {
 		return s.Count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
 	})
 	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {

@@ -225,7 +225,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	for range rounds {
 		for _, script := range []string{up, down} {
 			was := r.completed()
-			enginetest.Eventually(t, 30*time.Second, "tasks complete after a migration", func() bool {
+			enginetest.Eventually(t, patience, "tasks complete after a migration", func() bool {
 				return r.completed() >= was+100
 			})
 			r.apply(script)
@@ -238,7 +238,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 		WHERE status NOT IN ('COMPLETED', 'SKIPPED') AND cron IS NULL`
 	var left string
 	deadline := time.Now().Add(45 * time.Second)
-	enginetest.Eventually(t, 60*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, patience, "all are completed", func() bool {
 		left = enginetest.Ask[string](f.Bench, unfinished)
 		return left == "" || time.Now().After(deadline)
 	})

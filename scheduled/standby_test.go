@@ -148,7 +148,7 @@ func (s *twin) follow(primary *twin) {
 	s.start()
 	primary.exec(`ALTER SYSTEM SET synchronous_standby_names = '*'`)
 	primary.exec(`SELECT pg_reload_conf()`)
-	enginetest.Eventually(t, 30*time.Second, "the standby is synchronous", func() bool {
+	enginetest.Eventually(t, patience, "the standby is synchronous", func() bool {
 		return primary.ask(`SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')`)
 	})
 }
@@ -292,7 +292,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	goesOn := func(what string) {
 		t.Helper()
 		begin, before, accepted := time.Now(), ask(completed), p.count()
-		enginetest.Eventually(t, 40*time.Second, "tasks are scheduled and completed "+what, func() bool {
+		enginetest.Eventually(t, patience, "tasks are scheduled and completed "+what, func() bool {
 			if before < 0 {
 				before = ask(completed)
 				return false
@@ -317,7 +317,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 
 	stop()
 	producers.Wait()
-	enginetest.Eventually(t, 40*time.Second, "all are completed", func() bool {
+	enginetest.Eventually(t, patience, "all are completed", func() bool {
 		return ask(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
 	})
 	t.Logf("%d accepted", p.count())

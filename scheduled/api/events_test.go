@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -26,7 +27,7 @@ type following struct {
 
 func (s *service) follow(caller, lastID string) *following {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), enginetest.Patience)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/events", http.NoBody)
 	if err != nil {
 		s.Fatal(err)

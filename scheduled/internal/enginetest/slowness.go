@@ -13,7 +13,7 @@ import (
 
 // Patience is how long a test waits for what must come. It is no promise: a test of how soon something comes compares
 // the time with one of its Limits.
-const Patience = 30 * time.Second
+const Patience = 90 * time.Second
 
 const (
 	// usualDelay is the most that a timer of 10 ms and a SELECT 1 take together on a machine that only runs tests.
