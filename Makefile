@@ -82,7 +82,7 @@ pictures: plots ## Take the pictures of the dashboard, and draw the plots, anew
 plots: ## Run the benches that the plots show, for some minutes, and draw them anew
 	@mkdir -p .bin scheduled/plots
 	@go build -o .bin/bench ./scheduled/bench
-	@for bench in drain precise ramp "scale -n 5000" "scale -n 50000" "scale -n 500000" "scale -n 5000000"; do \
+	@for bench in drain precise ramp "scale -n 5000" "scale -n 50000" "scale -n 500000" "scale -n 2000000"; do \
 		.bin/bench $$bench -json || exit 1; \
 	done > .bin/figures.json
 	go run -C scheduled/bench/plots . $(CURDIR)/scheduled/plots < .bin/figures.json

@@ -274,14 +274,12 @@ func (c *collector) collect() []statement {
 			return true
 		})
 	}
-	if conditions := c.values("condition"); len(conditions) > 0 { // of package inspect, which joins them when it starts
-		c.constants["filterSQL"] = quoted(strings.Join(conditions, " AND "))
+	// Package inspect writes the conditions of the fields that are set. With all of them at once Postgres would leave out
+	// what they make constant.
+	if conditions := c.values("condition"); len(conditions) > 0 {
+		c.constants["filterSQL"] = quoted("(" + strings.Join(conditions, " OR ") + ")")
 		for _, call := range c.values("call") {
-			text := ""
-			for _, name := range []string{"chosenSQL", "filterSQL", "doneSQL"} {
-				part, _ := c.text(ast.NewIdent(name))
-				text += part
-			}
+			text, _ := c.text(ast.NewIdent("doSQL"))
 			c.add("verbs", text+call+" AS done")
 		}
 	}

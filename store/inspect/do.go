@@ -108,10 +108,10 @@ func (i *Inspector) Choose(ctx context.Context, db store.DB, verb Verb, given Fi
 	return chosen, false, filter, err
 }
 
-// chosenSQL locks the rows in the order in which every bulk call does, so that two calls do not deadlock. It locks
-// them before the verb sees them, so that it excludes a task that has changed meanwhile and that is no longer selected.
-const (
-	chosenSQL = `
+// doSQL calls a verb, which follows it. It locks the rows in the order in which every bulk call does, so that two calls
+// do not deadlock. It locks them before the verb sees them, so that it excludes a task that has changed meanwhile and
+// that is no longer selected.
+const doSQL = `
 WITH named AS (
     SELECT e.value ->> 'id' AS id, min(e.place) - 1 AS steps, min((e.value ->> 'revision')::bigint) AS revision,
         min(e.value ->> 'status') AS status
@@ -119,8 +119,7 @@ WITH named AS (
 ), chosen AS (
     SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
     JOIN named ON named.id = t.id AND named.revision IN (0, t.revision) AND named.status IN ('', t.status)
-    WHERE t.id = ANY (ARRAY(SELECT named.id FROM named)) AND `
-	doneSQL = `
+    WHERE t.id = ANY (ARRAY(SELECT named.id FROM named)) AND ` + filterSQL + `
     ORDER BY t.id || '~' FOR NO KEY UPDATE OF t
 ), given AS (
     SELECT nullif(@by, '') AS by, @wake::boolean AS wake, nullif(@until, '')::timestamptz AS until,
@@ -129,7 +128,6 @@ WITH named AS (
 )
 SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
 FROM given CROSS JOIN chosen JOIN named USING (id) CROSS JOIN LATERAL `
-)
 
 // Do applies a verb to tasks in one statement. The receipts are in the order of the ids. Of tasks that a Filter or
 // Seen leaves alone there is none.
@@ -202,7 +200,7 @@ func (i *Inspector) apply(
 		"wake", strconv.FormatBool(!i.config.NoNotify), "until", until, "note", action.Note,
 		"after", check.IntervalText(action.After),
 		"step", check.IntervalText(action.Over/time.Duration(len(tasks))),
-	).bind(chosenSQL + filterSQL + doneSQL + rule.call + ` AS done`)
+	).bind(doSQL + rule.call + ` AS done`)
 	receipts, err := query.Collect[store.Receipt](ctx, i.source, db, doing, sql, bound...)
 	if err == nil && on.Filter == nil {
 		receipts = withAbsent(receipts, on.IDs)
@@ -218,7 +216,7 @@ func annotated(err error, doing string) error {
 	return nil
 }
 
-// tasks returns the tasks as chosenSQL takes them. One without a revision or a status may have any.
+// tasks returns the tasks as doSQL takes them. One without a revision or a status may have any.
 func (on Targets) tasks(rule VerbRule) []Name {
 	named := make([]Name, 0, len(on.IDs)+len(on.Seen))
 	for _, id := range on.IDs {
