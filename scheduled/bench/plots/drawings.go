@@ -34,22 +34,24 @@ func throughput(to *plot.Plot, in theme, results []figures) error {
 		chart.XMin, chart.Color, chart.LineStyle.Width = float64(i), in.lines[i], 0
 		to.Add(chart)
 		labels = append(labels, fmt.Sprintf("%s: %.0f", bar.label, last[bar.figure]))
+		to.Y.Max = max(to.Y.Max, 1.05*last[bar.figure])
 	}
 	to.NominalX(labels...)
+	to.X.Min, to.X.Max = -0.6, 2.6
 	return nil
 }
 
 // delay shows how long after its time a task starts. The axis is logarithmic.
 func delay(to *plot.Plot, in theme, results []figures) error {
 	to.Title.Text, to.Y.Label.Text = "From a task's time to its start", "ms"
-	to.Y.Scale, to.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	to.Y.Scale, to.Y.Tick.Marker = plot.LogScale{}, plain{plot.LogTicks{Prec: -1}}
 	last := results[len(results)-1]
 	points := []struct {
 		figure, label string
 		color         int
 	}{
 		{"p50_ms", "Tasktable, half", 0}, {"p99_ms", "99 of 100", 0},
-		{"river_p50_ms", "River alone, half", 1}, {"river_p99_ms", "99 of 100", 1},
+		{"river_p50_ms", "River, half", 1}, {"river_p99_ms", "99 of 100", 1},
 	}
 	var labels []string
 	for i, point := range points {
@@ -59,7 +61,7 @@ func delay(to *plot.Plot, in theme, results []figures) error {
 		}
 		dot.GlyphStyle = draw.GlyphStyle{Color: in.lines[point.color], Radius: 6, Shape: draw.CircleGlyph{}}
 		to.Add(dot)
-		labels = append(labels, fmt.Sprintf("%s: %.4g", point.label, last[point.figure]))
+		labels = append(labels, fmt.Sprintf("%s: %s", point.label, shown(last[point.figure])))
 	}
 	to.NominalX(labels...)
 	to.X.Min, to.X.Max, to.Y.Min, to.Y.Max = -0.5, 3.5, 0.1, 10000
@@ -77,6 +79,7 @@ func day(to *plot.Plot, in theme, results []figures) error {
 			points = append(points, plotter.XY{
 				X: float64(hour), Y: last[fmt.Sprintf("hour_%02d_%s", hour, line.figure)],
 			})
+			to.Y.Max = max(to.Y.Max, 1.4*points[hour].Y)
 		}
 		if err := addLine(to, in, i, line.label, points); err != nil {
 			return err
@@ -88,7 +91,7 @@ func day(to *plot.Plot, in theme, results []figures) error {
 // table shows what a look and a pass cost in tables of several sizes.
 func table(to *plot.Plot, in theme, results []figures) error {
 	to.Title.Text, to.X.Label.Text, to.Y.Label.Text = "The leader's statements, by the size of the table", "rows", "ms"
-	to.X.Scale, to.X.Tick.Marker, to.Y.Min = plot.LogScale{}, plot.LogTicks{Prec: -1}, 0
+	to.X.Scale, to.X.Tick.Marker, to.Y.Min = plot.LogScale{}, plain{plot.LogTicks{Prec: -1}}, 0
 	slices.SortFunc(results, func(a, b figures) int { return cmp.Compare(a["rows"], b["rows"]) })
 	for i, line := range []struct{ figure, label string }{
 		{"peek_ms", "a look"}, {"pass_ms", "a pass that claims 100 tasks"},
@@ -115,4 +118,12 @@ func addLine(to *plot.Plot, in theme, i int, label string, points plotter.XYs) e
 	to.Add(line, dots)
 	to.Legend.Add(label, line)
 	return nil
+}
+
+// shown is a number of milliseconds as a label shows it.
+func shown(ms float64) string {
+	if ms < 10 {
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+	return fmt.Sprintf("%.0f ms", ms)
 }

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -111,8 +112,23 @@ func blank(in theme) *plot.Plot {
 		axis.Color, axis.Tick.Color = in.ink, in.ink
 		axis.Label.TextStyle.Color, axis.Label.TextStyle.Font = in.ink, sans(11)
 		axis.Tick.Label.Color, axis.Tick.Label.Font = in.ink, sans(10)
+		axis.Tick.Marker = plain{plot.DefaultTicks{}}
 	}
 	return to
+}
+
+// plain writes the numbers at an axis without exponents and without zeros behind the point.
+type plain struct{ plot.Ticker }
+
+// Ticks are those of the other ticker.
+func (p plain) Ticks(low, high float64) []plot.Tick {
+	ticks := p.Ticker.Ticks(low, high)
+	for i, tick := range ticks {
+		if !tick.IsMinor() {
+			ticks[i].Label = strconv.FormatFloat(tick.Value, 'f', -1, 64)
+		}
+	}
+	return ticks
 }
 
 func save(to *plot.Plot, path string) (err error) {

@@ -31,7 +31,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"throughput": "River alone: 17000", "delay": "River alone, half: 2500", "day": "up to 900 tasks a second",
+		"throughput": "River alone: 17000", "delay": "River, half: 2500 ms", "day": "up to 900 tasks a second",
 		"table": "a pass that claims 100 tasks",
 	} {
 		for _, colors := range []string{"light", "dark"} {
