@@ -103,8 +103,9 @@ func (w *Worker) answerGates(ctx context.Context, asked []*gateAsk) {
 	}
 }
 
-// readGate asks the gate, by Queries.Gate, on a connection of its own. It refuses only the tasks that cannot be read. The other tasks get their answers. Reads that
-// take long become smaller. The cause may be a busy database, a slow link or large payloads.
+// readGate asks the gate, by Queries.Gate, on a connection of its own. It refuses only the tasks that cannot be read.
+// The other tasks get their answers. Reads that take long become smaller. The cause may be a busy database, a slow link
+// or large payloads.
 func (w *Worker) readGate(ctx context.Context, claims []taskdb.Claim) (gateAnswer, error) {
 	conn, err := w.config.EnginePool.Acquire(ctx)
 	if err != nil {

@@ -82,8 +82,8 @@ func (w *Worker) releaseStray(stray taskdb.StrayJob) {
 }
 
 // take notes that this node holds a River job, and returns a batch of all its tasks. The job's finish waits for each of
-// them. take returns nil if the job is noted already. The job gets its window here, because a recheck may end its claims
-// from now on.
+// them. take returns nil if the job is noted already. The job gets its window here, because a recheck may end its
+// claims from now on.
 func (w *Worker) take(from riverjobs.Job, claims []taskdb.Claim) *batch {
 	w.mu.Lock()
 	defer w.mu.Unlock()

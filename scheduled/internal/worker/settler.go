@@ -80,7 +80,8 @@ func newSettler(config Config) *settler {
 		Commit: made.flush, Room: groupRoom, Limit: made.most.Now,
 	})
 	made.effects = groupcommit.New(groupcommit.Config[*settling]{
-		Commit: made.flush, Room: groupRoom, Weight: effectsWeight, Limit: func() int { return min(made.most.Now(), maxEffects) },
+		Commit: made.flush, Room: groupRoom, Weight: effectsWeight,
+		Limit: func() int { return min(made.most.Now(), maxEffects) },
 	})
 	return made
 }
