@@ -2,6 +2,7 @@ package scheduled
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -42,6 +43,9 @@ func TestOnDead(t *testing.T) {
 		case name == "busy":
 			<-busy
 			return nil
+		case name == "unrecordable": // Postgres refuses it
+			task.Result(json.Number("1e200000"))
+			return nil
 		case name == "good", name == "lapses", task.Attempt == 3:
 			return nil
 		}
@@ -57,15 +61,16 @@ func TestOnDead(t *testing.T) {
 	}
 	revision := map[string]int64{}
 	for name, change := range map[string]func(*store.Task){
-		"busy":        func(task *store.Task) { task.Queue = "narrow" },
-		"permanent":   nil,
-		"panics":      func(task *store.Task) { task.MaxAttempts = 2 },
-		"retried":     nil,
-		"good":        nil,
-		"undecodable": func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) },
-		"too late":    func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute },
-		"deaf":        func(task *store.Task) { task.ExpectedExecutionTime, task.MaxAttempts = time.Second, 1 },
-		"lapses":      func(task *store.Task) { task.ExpectedExecutionTime = time.Second },
+		"busy":         func(task *store.Task) { task.Queue = "narrow" },
+		"permanent":    nil,
+		"panics":       func(task *store.Task) { task.MaxAttempts = 2 },
+		"retried":      nil,
+		"good":         nil,
+		"unrecordable": nil,
+		"undecodable":  func(task *store.Task) { task.Payload = store.JSON(`{"type": "JOB", "name": []}`) },
+		"too late":     func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Minute },
+		"deaf":         func(task *store.Task) { task.ExpectedExecutionTime, task.MaxAttempts = time.Second, 1 },
+		"lapses":       func(task *store.Task) { task.ExpectedExecutionTime = time.Second },
 	} {
 		revision[name] = put(name, change).Revision
 	}
@@ -88,6 +93,10 @@ func TestOnDead(t *testing.T) {
 		"undecodable": {
 			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1,
 			Error: "payload does not decode: ",
+		},
+		"unrecordable": {
+			Type: "JOB", Outcome: taskdb.OutcomeFailed, Status: "FAILED", Attempt: 1,
+			Error: "the outcome COMPLETED could not be recorded: ",
 		},
 		"too late": {
 			Type: "JOB", Outcome: taskdb.OutcomeExpired, Status: "EXPIRED", Attempt: 0,
