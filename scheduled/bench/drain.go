@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -56,15 +55,7 @@ const walSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
 
 // drainEngine measures from the moment a pause ends until the last task is settled.
 func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, err error) {
-	err = within(ctx, config, func(d *database) (err error) {
-		n, err := startNode(ctx, d, config, 0, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, n.stop()) }()
-		if err := n.warm(ctx, d); err != nil {
-			return err
-		}
+	err = withNode(ctx, config, func(d *database, n *node) error {
 		tasks := store.New(store.Config{Service: "bench"})
 		_, err = tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
 		if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -18,15 +17,7 @@ func runHerd(ctx context.Context, config Config) (result Result, err error) {
 	result = Result{Bench: "herd", Verified: verified}
 	var firsts, middles, lasts []float64
 	for round := range config.Rounds {
-		err = within(ctx, config, func(d *database) (err error) {
-			n, err := startNode(ctx, d, config, 0, nil)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, n.stop()) }()
-			if err := n.warm(ctx, d); err != nil {
-				return err
-			}
+		err = withNode(ctx, config, func(d *database, n *node) error {
 			ran := n.ran.Load()
 			const due = "date_trunc('milliseconds', now()) + interval '5 seconds'"
 			if err := d.insert(ctx, "herd", config.Tasks, due); err != nil {

@@ -25,6 +25,21 @@ type node struct {
 	done   chan error
 }
 
+// withNode runs a node with the default settings on a database of its own, which do measures. The node is warm.
+func withNode(ctx context.Context, config Config, do func(d *database, n *node) error) error {
+	return within(ctx, config, func(d *database) (err error) {
+		n, err := startNode(ctx, d, config, 0, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+		if err := n.warm(ctx, d); err != nil {
+			return err
+		}
+		return do(d, n)
+	})
+}
+
 // startNode starts a node and waits until a node leads. slots is the number of its slots. 0 means the default, and -1
 // means that the node only leads. do is the handler. Nil means a handler that does nothing.
 func startNode(

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -52,15 +51,7 @@ func (d *database) delays(ctx context.Context, prefix string, tasks int) ([]floa
 func runPrecise(ctx context.Context, config Config) (result Result, err error) {
 	config = config.withDefaults(2000)
 	result = Result{Bench: "precise", Verified: verified}
-	err = within(ctx, config, func(d *database) (err error) {
-		n, err := startNode(ctx, d, config, 0, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, n.stop()) }()
-		if err := n.warm(ctx, d); err != nil {
-			return err
-		}
+	err = withNode(ctx, config, func(d *database, n *node) error {
 		ran := n.ran.Load()
 		spread := fmt.Sprintf("clock_timestamp() + interval '%f seconds' + n * interval '%f seconds'",
 			preciseAhead.Seconds(), preciseGap.Seconds())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,15 +41,7 @@ type rampHour struct {
 func runRamp(ctx context.Context, config Config) (result Result, err error) {
 	config = config.withDefaults(60000)
 	result = Result{Bench: "ramp", Verified: verified}
-	err = within(ctx, config, func(d *database) (err error) {
-		n, err := startNode(ctx, d, config, 0, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, n.stop()) }()
-		if err := n.warm(ctx, d); err != nil {
-			return err
-		}
+	err = withNode(ctx, config, func(d *database, n *node) error {
 		ran, day := n.ran.Load(), time.Duration(config.Tasks)*time.Millisecond
 		ahead := 3*time.Second + day/5 // in which all tasks are inserted
 		due := fmt.Sprintf(rampDue, ahead.Seconds(), day.Seconds())

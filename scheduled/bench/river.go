@@ -34,6 +34,18 @@ func (w *riverWorker) Work(context.Context, *river.Job[riverArgs]) error {
 	return nil
 }
 
+// river makes a client of River alone, whose jobs add to ran.
+func (d *database) river(ran *atomic.Int64, settings *river.Config) (*river.Client[pgx.Tx], error) {
+	settings.Workers = river.NewWorkers()
+	river.AddWorker(settings.Workers, &riverWorker{ran: ran})
+	settings.Schema, settings.Logger = "tasktable", slog.New(slog.DiscardHandler)
+	client, err := river.NewClient(riverpgxv5.New(d.Pool), settings)
+	if err != nil {
+		return nil, fmt.Errorf("make River client: %w", err)
+	}
+	return client, nil
+}
+
 // riverWorkers are the numbers of workers that the bench tries. With more workers River fetches more jobs at once.
 var riverWorkers = []int{100, 500, 2000}
 
@@ -71,15 +83,12 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 			return err
 		}
 		var ran atomic.Int64
-		workers := river.NewWorkers()
-		river.AddWorker(workers, &riverWorker{ran: &ran})
-		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{
-			Schema: "tasktable", Workers: workers, Logger: slog.New(slog.DiscardHandler),
+		client, err := d.river(&ran, &river.Config{
 			Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
 			FetchCooldown: time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
 		})
 		if err != nil {
-			return fmt.Errorf("make River client: %w", err)
+			return err
 		}
 		if err := insertRiver(ctx, client, config.Tasks); err != nil {
 			return err
@@ -124,15 +133,11 @@ func preciseRiver(ctx context.Context, config Config, result *Result) error {
 		if err := d.asRiverComes(ctx); err != nil {
 			return err
 		}
-		var ran atomic.Int64
-		workers := river.NewWorkers()
-		river.AddWorker(workers, &riverWorker{ran: &ran})
-		client, err := river.NewClient(riverpgxv5.New(d.Pool), &river.Config{
-			Schema: "tasktable", Workers: workers, Logger: slog.New(slog.DiscardHandler),
+		client, err := d.river(new(atomic.Int64), &river.Config{
 			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
 		})
 		if err != nil {
-			return fmt.Errorf("make River client: %w", err)
+			return err
 		}
 		if err := client.Start(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("start River: %w", err)

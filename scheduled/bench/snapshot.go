@@ -30,15 +30,7 @@ func runSnapshot(ctx context.Context, config Config) (Result, error) {
 	config = config.withDefaults(snapshotTasks)
 	result := Result{Bench: "snapshot", Verified: verified}
 	var before, after float64
-	err := within(ctx, config, func(d *database) (err error) {
-		n, err := startNode(ctx, d, config, 0, nil)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, n.stop()) }()
-		if err := n.warm(ctx, d); err != nil {
-			return err
-		}
+	err := withNode(ctx, config, func(d *database, n *node) (err error) {
 		some := max(config.Tasks/snapshotRounds, 1)
 		if before, err = d.round(ctx, n, "before", some); err != nil {
 			return err
