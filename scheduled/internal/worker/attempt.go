@@ -89,7 +89,7 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	expected := time.Duration(answer.Expected * float64(time.Second))
 	leaseEnd := asked.Add(time.Duration(answer.Lease * float64(time.Second)))
 	if time.Until(leaseEnd) < expected+j.leaseMargin()+gateValid { // a context that has ended could not be extended
-		extended, lease, err := j.extendLease(r.Claim, nil)
+		extended, lease, err := j.extendLease(j.settling, r.Claim, nil)
 		if err != nil {
 			j.wait(nil, nil, notReadyRest)
 			return nil, sanitize.Text("the handler could not begin: " + err.Error())

@@ -109,14 +109,11 @@ func (l *leaseContext) close() {
 func (w *Worker) leaseMargin() time.Duration { return min(5*time.Second, w.config.StartAllowance/2) }
 
 // extend makes the handler's context last for at least d from now, and the lease longer than that by the start
-// allowance. If d is nil, it uses the time that the task is expected to run.
+// allowance. If d is nil, it uses the time that the task is expected to run. It asks within the handler's context,
+// because a handler that asks must not outlive its context. Others may run its task by then.
 func (a *attempt) extend(d *time.Duration) error {
-	cause := context.Cause(a.lease)
-	if cause == nil {
-		asked, lease, err := a.extendLease(a.run.Claim, d)
-		if err != nil {
-			return err
-		}
+	asked, lease, err := a.extendLease(a.lease, a.run.Claim, d)
+	if err == nil {
 		deadline := asked.Add(lease - a.leaseMargin())
 		if d != nil {
 			deadline = asked.Add(*d)
@@ -124,15 +121,19 @@ func (a *attempt) extend(d *time.Duration) error {
 		if a.lease.extend(deadline, asked.Add(lease)) {
 			return nil
 		}
-		cause = context.Cause(a.lease) // the context ended while the database answered
 	}
-	return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
+	if cause := context.Cause(a.lease); cause != nil {
+		return fmt.Errorf("extend task %s: %w", a.run.ID, cause)
+	}
+	return err
 }
 
 // extendLease makes the lease of a claim last for d and the start allowance, as Queries.Extend does. It returns how
 // long the lease lasts from the time at which it asked.
-func (w *Worker) extendLease(claim taskdb.Claim, d *time.Duration) (asked time.Time, lease time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(w.settling, session.AnswerLimit)
+func (w *Worker) extendLease(
+	ctx context.Context, claim taskdb.Claim, d *time.Duration,
+) (asked time.Time, lease time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	asked = time.Now()
 	lease, done, err := w.config.Statements.Extend(ctx, w.config.EnginePool, claim, w.config.StartAllowance, d)

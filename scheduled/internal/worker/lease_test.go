@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -43,6 +46,37 @@ func TestLeaseContext(t *testing.T) {
 			t.Error("a context that had ended is extended")
 		}
 	})
+}
+
+// A handler that asks for a longer lease, and gets no answer, returns when its context ends.
+func TestExtendEndsWithTheHandlersContext(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	runs, asks, answered := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	w := s.prepare(nil, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
+		close(runs)
+		<-asks
+		answered <- task.Extend(ctx, time.Minute)
+		return nil
+	}))
+	w.begin()
+	s.Add("a", nil)
+	w.batch(1, 0)
+	enginetest.Receive(t, runs, patience, "the handler runs")
+	s.InTx(func(tx pgx.Tx) {
+		if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
+			t.Fatal(err)
+		}
+		close(asks)
+		s.Sees("Extend waits", `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()
+			AND wait_event_type = 'Lock' AND query LIKE '%UPDATE%lease_expires_at%'`)
+		cut := errors.New("cut off")
+		w.Interrupt(cut)
+		if err := enginetest.Receive(t, answered, patience, "Extend returns"); !errors.Is(err, cut) {
+			t.Errorf("Extend returned %v", err)
+		}
+	})
+	enginetest.Await(t, s.Pool, "a", patience, store.StatusCompleted)
 }
 
 // An attempt whose lease has ended before it begins extends the lease first, and has all its time.
