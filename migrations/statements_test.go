@@ -274,8 +274,8 @@ func (c *collector) collect() []statement {
 			return true
 		})
 	}
-	// Package inspect writes the conditions of the fields that are set. With all of them at once Postgres would leave out
-	// what they make constant.
+	// Package inspect writes the conditions of the fields that are set. Joined by AND, all of them at once would make
+	// columns constant, and then Postgres plans a statement in another way.
 	if conditions := c.values("condition"); len(conditions) > 0 {
 		c.constants["filterSQL"] = quoted("(" + strings.Join(conditions, " OR ") + ")")
 		for _, call := range c.values("call") {

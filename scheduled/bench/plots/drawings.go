@@ -88,7 +88,7 @@ func day(to *plot.Plot, in theme, results []figures) error {
 	return nil
 }
 
-// table shows what a look and a pass cost in tables of several sizes.
+// table shows how long a look and a pass take in tables of several sizes.
 func table(to *plot.Plot, in theme, results []figures) error {
 	to.Title.Text, to.X.Label.Text, to.Y.Label.Text = "The leader's statements, by the size of the table", "rows", "ms"
 	to.X.Scale, to.X.Tick.Marker, to.Y.Min = plot.LogScale{}, plain{plot.LogTicks{Prec: -1}}, 0

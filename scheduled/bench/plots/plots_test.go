@@ -12,7 +12,7 @@ import (
 func day24() string {
 	var figures strings.Builder
 	for hour := range 24 {
-		fmt.Fprintf(&figures, `, "hour_%02d_per_s": 900, "hour_%02d_p50_ms": 1.5, "hour_%02d_p99_ms": 4`, hour, hour, hour)
+		fmt.Fprintf(&figures, `, "hour_%02[1]d_per_s": 900, "hour_%02[1]d_p50_ms": 1.5, "hour_%02[1]d_p99_ms": 4`, hour)
 	}
 	return figures.String()
 }

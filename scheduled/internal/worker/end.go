@@ -73,9 +73,8 @@ func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err 
 	}
 }
 
-// describe returns the level of the log line of a claim's end, and why the outcome does not count, or nothing if it
-// does. state is what the settling of s has found. s has the outcome that the history has. err says why s was not
-// recorded.
+// describe returns the level of the log line of a claim's end. If the outcome does not count, it also returns why. s
+// has the outcome as the history has it. state is the answer of the statement that settled s, and err its error.
 func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, why string) {
 	switch {
 	case err != nil:
