@@ -62,10 +62,16 @@ func TestServicesShareATable(t *testing.T) {
 		AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
 		t.Errorf("%d events wait", n)
 	}
-	// It works again.
+	// It works again. Tasks that it did not begin in time were released and claimed once more, so their order is open.
 	first.End <- nil
 	for _, id := range events[1:] {
-		s.Begins(id).End <- nil
+		go func() {
+			select {
+			case attempt := <-s.Of(id):
+				attempt.End <- nil
+			case <-t.Context().Done():
+			}
+		}()
 	}
 	for _, id := range events {
 		enginetest.Await(t, s.Pool, id, patience, store.StatusCompleted)

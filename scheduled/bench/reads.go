@@ -72,13 +72,14 @@ ORDER BY t.revision`
 const readsRecurringSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, scheduled_at, revision, cron, time_zone, overlap, catch_up,
     catch_up_paused, catch_up_limit, next_attempt_at, planned_revision, planned_zone_data, parent_id, status,
-    finished_at)
+    started_at, finished_at)
 SELECT CASE WHEN o.hour = 0 THEN 'recurring-' || k ELSE 'recurring-' || k || '@' || o.hour END, '{"type": "CRON"}',
     'CRON', o.at, $1::bigint * 10 + k * 1000 + o.hour, CASE WHEN o.hour = 0 THEN '0 * * * *' END, 'UTC', 'skip',
     'latest', 'none', 100, CASE WHEN o.hour = 0 THEN now() + interval '1 hour' END,
     CASE WHEN o.hour = 0 THEN $1::bigint * 10 + k * 1000 END, CASE WHEN o.hour = 0 THEN 'x' END,
     CASE WHEN o.hour > 0 THEN 'recurring-' || k END, CASE WHEN o.hour = 0 THEN 'QUEUED' WHEN o.hour % 10 = 3
-    THEN 'SKIPPED' ELSE 'COMPLETED' END, CASE WHEN o.hour > 0 THEN o.at END
+    THEN 'SKIPPED' ELSE 'COMPLETED' END, CASE WHEN o.hour = 0 THEN now() - interval '1 hour' END,
+    CASE WHEN o.hour > 0 THEN o.at END
 FROM generate_series(1, 300) AS k CROSS JOIN LATERAL (
     SELECT hour, now() - hour * interval '1 hour' AS at FROM generate_series(0, 100) AS hour) AS o`
 
