@@ -122,7 +122,7 @@ func recurringPage(ctx context.Context, v *visit) (any, error) {
 
 // troubledFirst puts the failing and the overdue tasks before the others of the first page.
 func troubledFirst(ctx context.Context, v *visit, page []inspect.RecurringTask) ([]inspect.RecurringTask, error) {
-	first, _, err := v.inspector.RecurringTrouble(ctx, v.db)
+	first, err := v.inspector.RecurringTrouble(ctx, v.db)
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (i *Inspector) Attention(ctx context.Context, db store.DB) (all []Finding, 
 			found = append(found, kind.finding(row))
 		}
 		if kind.Name == kindRecurring {
-			tasks, _, err := i.RecurringTrouble(ctx, db)
+			tasks, err := i.RecurringTrouble(ctx, db)
 			if err != nil {
 				return nil, err
 			}

@@ -59,7 +59,7 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 			"coming fires":    {inspect.ComingFiresSQL, []any{"", "5"}},
 			"coming tasks":    {inspect.ComingTasksSQL, []any{"5"}},
 			"running tasks":   {inspect.RunningTasksSQL, nil},
-			"trouble":         {inspect.TroubleSQL, []any{"501"}},
+			"trouble":         {inspect.TroubleSQL, []any{"500"}},
 			"bound":           {inspect.ClaimBoundSQL, []any{"100", "1 hour"}},
 			"throughput":      {inspect.TypeStatsSQL, []any{b.Now().Add(-time.Hour).Format(time.RFC3339), ""}},
 			"of the newest":   {inspect.NewestStatsSQL, []any{"2020-01-01Z", "", "100"}},
