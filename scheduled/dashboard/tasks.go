@@ -255,7 +255,8 @@ func (v *visit) showing(ctx context.Context, filter inspect.Filter, page inspect
 
 var errTooSlow = errors.New("counting takes too long")
 
-// countQuickly counts in a transaction of its own, because Postgres ends the count after countWithin.
+// countQuickly counts in a transaction of its own, because Postgres ends the count after countWithin. It forbids
+// parallel workers: to start them takes longer than most counts do.
 func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter, most int) (
 	found int, more bool, err error,
 ) {
@@ -268,7 +269,9 @@ func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter, most in
 	}
 	// Within a transaction the end of a savepoint would leave the setting. Undoing it does not.
 	defer func() { _ = tx.Rollback(ctx) }() // the context's end has ended it, too
-	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '"+countWithin+"'"); err != nil {
+	const settings = `SELECT set_config('statement_timeout', '` + countWithin + `', true),
+		set_config('max_parallel_workers_per_gather', '0', true)`
+	if _, err := tx.Exec(ctx, settings); err != nil {
 		return 0, false, fmt.Errorf("count tasks: %w", err)
 	}
 	found, more, err = v.inspector.CountUpTo(ctx, tx, filter, most)
