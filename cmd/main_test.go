@@ -28,7 +28,8 @@ func asProgramIn(variables ...string) []string {
 		variables...)
 }
 
-const waitLimit = time.Minute
+// waitLimit bounds each step. It is more than a minute, because the watch behind notices looks once a minute.
+const waitLimit = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
