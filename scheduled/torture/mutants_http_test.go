@@ -20,7 +20,7 @@ var (
 var httpMutants = []mutant{
 	{
 		name: "an idempotency key is ignored", by: []string{"application row"}, steer: called,
-		edits: []edit{{engine + "api/answers.go", "if asked.key == \"\" {", "if asked.key == \"\" || true {"}},
+		edits: []edit{{engine + "api/idempotency.go", "if asked.key == \"\" {", "if asked.key == \"\" || true {"}},
 	},
 	{
 		name: "the change is not in the transaction of its answer", by: []string{"application row"}, steer: called,

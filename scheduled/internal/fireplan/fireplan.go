@@ -86,7 +86,7 @@ type Due struct {
 func (d Due) Fires() int { return len(d.fires) }
 
 // Decide returns which occurrences of a task to fork at its Now, and when its next fire is. blocked is the reason why
-// an earlier occurrence keeps the fires from running, or "".
+// an earlier occurrence keeps the fires from running, or "": taskdb/fork.go (add) asks for overlap = skip.
 //
 // If some of the fires run, Decide returns at most `most` fires. It leaves the others to the next looks, see GoesOn.
 func (d Due) Decide(blocked string, most int) Plan {

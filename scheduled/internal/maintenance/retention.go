@@ -249,7 +249,8 @@ func (r *Retained) add(more Retained) {
 
 // retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
 // numbers of the nodes. The statement also removes, whatever the period is, the causes of notices, of which each waits
-// at most 8 days, the answers of the API, which are kept for a day, and the expired sessions of the dashboard.
+// at most 8 days, the answers of the API, which count for a day (api/idempotency.go), and the expired sessions of the
+// dashboard.
 const retainRestSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now

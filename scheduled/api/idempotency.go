@@ -15,8 +15,8 @@ import (
 // answers stores the answers of calls that had an Idempotency-Key. An answer is written in the transaction of its
 // change. Therefore a client that lost the answer can repeat the call, and the change is made once.
 //
-// The leader of the nodes removes answers after 24 hours. Only answers of calls that committed are stored. A call that
-// was refused has changed nothing, and is tried again.
+// The leader of the nodes removes answers after 24 hours (maintenance/retention.go). Only answers of calls that
+// committed are stored. A call that was refused has changed nothing, and is tried again.
 type answers struct{ schema store.Schema }
 
 // asked is a call with an Idempotency-Key. Without a key it is the zero value.
