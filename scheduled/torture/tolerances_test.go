@@ -65,12 +65,12 @@ const (
 
 // A run that is shorter than this is one of make test. Its nodes begin while other packages are tested, and a large part
 // of what it sees are their first statements, which the median says nothing about.
-const shortRun = 30 * time.Second
+const briefRun = 30 * time.Second
 
 // slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some
 // milliseconds each where nothing else runs. In a short run it is two seconds more.
 func (h *history) slack() time.Duration {
-	if h.Calmed.Sub(h.Began) < shortRun {
+	if h.Calmed.Sub(h.Began) < briefRun {
 		return h.usualSlack() + 2*time.Second
 	}
 	return h.usualSlack()
