@@ -193,8 +193,9 @@ func rareSlots(slots, part int) map[string]int {
 
 // newHistory is the evidence of a run that begins now.
 func (r *harness) newHistory() *history {
-	h := &history{Began: time.Now(), Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
-		SlotsEach: r.settings.Slots, TypeSlots: map[string]map[string]int{}}
+	h := &history{Short: r.settings.Length <= shortRun, Began: time.Now(), SlotsEach: r.settings.Slots,
+		Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
+		TypeSlots: map[string]map[string]int{}}
 	for _, s := range r.slots {
 		h.TypeSlots[s.name] = s.config.TypeSlots
 		for _, kind := range s.config.Types {

@@ -35,6 +35,7 @@ type history struct {
 	Jobs       []string // River jobs that were left
 	Sessions   []string // sessions that were left in a transaction
 	Wrong      []string // what nodes did wrong when they stopped, or ended by themselves
+	Short      bool     // it is as long as a run of make test
 	Began      time.Time
 	Calmed     time.Time                 // when the last fault was over and the writers had stopped
 	Patience   time.Duration             // how long the nodes had from then on

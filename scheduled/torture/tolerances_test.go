@@ -63,14 +63,11 @@ const (
 	silentLimit = failoverLimit + 3*time.Second
 )
 
-// A run that is shorter than this is one of make test. Its nodes begin while other packages are tested, and a large part
-// of what it sees are their first statements, which the median says nothing about.
-const briefRun = 30 * time.Second
-
 // slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some
-// milliseconds each where nothing else runs. In a short run it is two seconds more.
+// milliseconds each where nothing else runs. In a run of make test it is two seconds more, because its nodes begin
+// while other packages are tested, and a large part of what it sees are their first statements.
 func (h *history) slack() time.Duration {
-	if h.Calmed.Sub(h.Began) < briefRun {
+	if h.Short {
 		return h.usualSlack() + 2*time.Second
 	}
 	return h.usualSlack()
