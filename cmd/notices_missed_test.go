@@ -40,7 +40,7 @@ func TestANodeTellsTheFiresThatWereMissedWithoutNodes(t *testing.T) {
 		n.gets(func(one letter) bool {
 			return strings.Contains(one.body, " "+id+" (LOG) missed fires: ") &&
 				strings.Contains(one.body, "\ntasktable why "+id+"\n")
-		}, nil)
+		}, func() { execute(n.t, n.url, `SELECT tasktable.run_now('notice-watch')`) })
 	}
 	ask(t, n.url, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IN ('held', 'by-hand')`, "2")
 	ask(t, n.url, `SELECT string_agg(c.task_id || ': ' || regexp_replace(c.detail, ' 2\S+ \S+ UTC', '', 'g'), ', '
