@@ -417,8 +417,9 @@ BEGIN
     END IF;
     -- The transaction holds the rows of other tasks, so it must not wait for long for these. Otherwise two settles, or
     -- a settle and an application, would wait for each other until Postgres ends one of them. After this time the
-    -- settle fails, and the node repeats it in smaller parts.
-    PERFORM set_config('lock_timeout', '200ms', true);
+    -- settle fails, and the node repeats it in smaller parts. Each part that has the locked task waits as long again,
+    -- and the outcomes of all parts wait meanwhile.
+    PERFORM set_config('lock_timeout', '20ms', true);
     FOR child IN
         SELECT one.task, one.id FROM (
             SELECT each.value AS task, coalesce(each.value ->> 'id', NEW.id || '/dead/' || each.ordinality) AS id

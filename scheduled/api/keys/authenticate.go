@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -48,10 +49,10 @@ func (k *Keys) find(ctx context.Context, db store.DB, secret string) (key Key, n
 	if !isSecret(secret) {
 		return Key{}, false, fmt.Errorf("authenticate: %w", ErrUnknownKey)
 	}
-	rows, err := collect[foundRow](ctx, k.schema, db, findSQL, hashOf(secret))
+	rows, err := pg.CollectRows[foundRow](ctx, db, "authenticate", k.schema.SQL(findSQL), hashOf(secret))
 	switch {
 	case err != nil:
-		return Key{}, false, fmt.Errorf("authenticate: %w", err)
+		return Key{}, false, err
 	case len(rows) == 0:
 		return Key{}, false, fmt.Errorf("authenticate: %w", ErrUnknownKey)
 	}
@@ -76,9 +77,7 @@ RETURNING number`
 
 // noteUse writes last_used_at, unless it is less than a minute old.
 func (k *Keys) noteUse(ctx context.Context, db store.DB, key Key) error {
-	_, err := collect[struct{ Number int64 }](ctx, k.schema, db, noteUseSQL, fmt.Sprint(key.Number))
-	if err != nil {
-		return fmt.Errorf("note the use of key %s: %w", key.Name, err)
-	}
-	return nil
+	_, err := pg.CollectColumn[int64](ctx, db, "note the use of key "+key.Name, k.schema.SQL(noteUseSQL),
+		fmt.Sprint(key.Number))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -26,16 +27,11 @@ SELECT CASE
 
 // checkTenantRole returns an error that wraps ErrNoTenantRole if a transaction on db cannot take the role of tenants.
 func (k *Keys) checkTenantRole(ctx context.Context, db store.DB) error {
-	rows, err := collect[struct{ Reason string }](ctx, k.schema, db, tenantRoleSQL, k.tenantRole)
-	switch {
-	case err != nil:
-		return fmt.Errorf("look at the role of tenants: %w", err)
-	case len(rows) == 1 && rows[0].Reason == "":
-		return nil
-	case len(rows) == 1:
-		return k.noTenantRole(errors.New(rows[0].Reason))
+	reason, err := pg.QueryOne[string](ctx, db, "look at the role of tenants", k.schema.SQL(tenantRoleSQL), k.tenantRole)
+	if err != nil || reason == "" {
+		return err
 	}
-	return fmt.Errorf("look at the role of tenants: %d answers instead of one", len(rows))
+	return k.noTenantRole(errors.New(reason))
 }
 
 func (k *Keys) noTenantRole(reason error) error {

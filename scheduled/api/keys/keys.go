@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -124,11 +123,11 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 		scopes[i] = string(scope)
 	}
 	secret = newSecret()
-	rows, err := collect[row](ctx, k.schema, db, createSQL, key.Name, secret[:shownLength], hashOf(secret),
-		strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
+	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(createSQL), key.Name, secret[:shownLength],
+		hashOf(secret), strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
 		intervalText(key.ExpiresIn), orNil(strings.Join(key.Types, ",")), orNil(strings.Join(key.Queues, ",")))
 	if err != nil {
-		return "", Key{}, fmt.Errorf("%s: %w", doing, err)
+		return "", Key{}, err
 	}
 	if len(rows) == 0 {
 		return "", Key{}, fmt.Errorf("%s: %w", doing, invalid(
@@ -147,9 +146,9 @@ func (k *Keys) List(ctx context.Context, db store.DB, includeRevoked bool) ([]Ke
 	if k.err != nil {
 		return nil, fmt.Errorf("list keys: %w", k.err)
 	}
-	rows, err := collect[row](ctx, k.schema, db, listSQL, strconv.FormatBool(includeRevoked))
+	rows, err := pg.CollectRows[row](ctx, db, "list keys", k.schema.SQL(listSQL), strconv.FormatBool(includeRevoked))
 	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
+		return nil, err
 	}
 	keys := make([]Key, len(rows))
 	for i, row := range rows {
@@ -177,22 +176,14 @@ func (k *Keys) Revoke(ctx context.Context, db store.DB, name, by string) (Key, e
 	if !nameSyntax.MatchString(name) {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	rows, err := collect[row](ctx, k.schema, db, revokeSQL, name, orNil(by))
+	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(revokeSQL), name, orNil(by))
 	if err != nil {
-		return Key{}, fmt.Errorf("%s: %w", doing, err)
+		return Key{}, err
 	}
 	if len(rows) == 0 {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
 	return k.key(rows[0]), nil
-}
-
-func collect[T any](ctx context.Context, schema store.Schema, db store.DB, statement string, args ...any) ([]T, error) {
-	rows, err := db.Query(ctx, schema.SQL(statement), args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
 // listOf returns nil for "".

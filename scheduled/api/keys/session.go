@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -36,10 +37,10 @@ func (k *Keys) OpenSession(
 		return "", key, err
 	}
 	token = newSecret()
-	_, err = collect[struct{ Number int64 }](ctx, k.schema, db, openSessionSQL, hashOf(token), fmt.Sprint(key.Number),
-		intervalText(lifetime), intervalText(idleLimit))
+	_, err = pg.CollectColumn[int64](ctx, db, "open a session of key "+key.Name, k.schema.SQL(openSessionSQL),
+		hashOf(token), fmt.Sprint(key.Number), intervalText(lifetime), intervalText(idleLimit))
 	if err != nil {
-		return "", key, fmt.Errorf("open a session of key %s: %w", key.Name, err)
+		return "", key, err
 	}
 	return token, key, k.noteUse(ctx, db, key)
 }
@@ -68,10 +69,10 @@ func (k *Keys) BySession(ctx context.Context, db store.DB, token string) (key Ke
 	if !isSecret(token) {
 		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
 	}
-	rows, err := collect[sessionRow](ctx, k.schema, db, bySessionSQL, hashOf(token))
+	rows, err := pg.CollectRows[sessionRow](ctx, db, "find a session", k.schema.SQL(bySessionSQL), hashOf(token))
 	switch {
 	case err != nil:
-		return Key{}, false, fmt.Errorf("find a session: %w", err)
+		return Key{}, false, err
 	case len(rows) == 0:
 		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
 	}
@@ -92,11 +93,8 @@ func (k *Keys) NoteSession(ctx context.Context, db store.DB, token string) error
 	if k.err != nil {
 		return fmt.Errorf("note the use of a session: %w", k.err)
 	}
-	_, err := collect[struct{ Number int64 }](ctx, k.schema, db, noteSessionSQL, hashOf(token))
-	if err != nil {
-		return fmt.Errorf("note the use of a session: %w", err)
-	}
-	return nil
+	_, err := pg.CollectColumn[int64](ctx, db, "note the use of a session", k.schema.SQL(noteSessionSQL), hashOf(token))
+	return err
 }
 
 const closeSessionSQL = `
@@ -107,9 +105,6 @@ func (k *Keys) CloseSession(ctx context.Context, db store.DB, token string) erro
 	if k.err != nil {
 		return fmt.Errorf("close a session: %w", k.err)
 	}
-	_, err := collect[struct{ Number int64 }](ctx, k.schema, db, closeSessionSQL, hashOf(token))
-	if err != nil {
-		return fmt.Errorf("close a session: %w", err)
-	}
-	return nil
+	_, err := pg.CollectColumn[int64](ctx, db, "close a session", k.schema.SQL(closeSessionSQL), hashOf(token))
+	return err
 }

@@ -19,13 +19,13 @@ type DB interface {
 }
 
 // CollectRows reads rows into structs, by the names of their columns. If it fails, its error begins with doing.
-func CollectRows[T any](ctx context.Context, q DB, doing, statement string, args ...any) ([]T, error) {
+func CollectRows[T any](ctx context.Context, q store.DB, doing, statement string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, statement, args...)
 	return collect(rows, err, pgx.RowToStructByName[T], doing)
 }
 
 // CollectColumn reads rows of one column.
-func CollectColumn[T any](ctx context.Context, q DB, doing, statement string, args ...any) ([]T, error) {
+func CollectColumn[T any](ctx context.Context, q store.DB, doing, statement string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, statement, args...)
 	return collect(rows, err, pgx.RowTo[T], doing)
 }
@@ -44,7 +44,7 @@ func collect[T any](rows pgx.Rows, err error, row pgx.RowToFunc[T], doing string
 }
 
 // QueryOne reads a single value.
-func QueryOne[T any](ctx context.Context, q DB, doing, statement string, args ...any) (value T, err error) {
+func QueryOne[T any](ctx context.Context, q store.DB, doing, statement string, args ...any) (value T, err error) {
 	rows, err := q.Query(ctx, statement, args...)
 	if err != nil {
 		return value, Annotate(err, doing)

@@ -19,7 +19,7 @@ type ledger struct {
 // entry is the slots and places of one node, with the jobs that take them.
 type entry struct {
 	slots         map[string]*stock // by queue
-	places        map[string]*stock // of a type with a limit, by the type
+	typePlaces    map[string]*stock // of a type with a limit, by the type
 	transactional *stock            // places of handlers that take a transaction
 	types, takeTx map[string]bool
 	shares        bool // its slots serve all its queues
@@ -29,26 +29,26 @@ type entry struct {
 
 // stock is some slots or places of a node. Each task needs a slot, and tasks of some types need places, too.
 type stock struct {
-	size    int
-	held    int  // jobs that the node runs and that are not expected to end within about a second
-	fetched int  // jobs that the node has fetched. Those beyond size wait for a place.
-	waiting int  // jobs that wait in River
-	spent   int  // the cost of the tasks that wait in River, or are granted
-	kept    bool // reserved for a task that comes earlier and lacks one
+	size     int
+	held     int  // jobs that the node runs and that are not expected to end within about a second
+	fetched  int  // jobs that the node has fetched. Those beyond size wait for a slot or a place.
+	waiting  int  // jobs that wait in River
+	spent    int  // the cost of the tasks that wait in River, or are granted
+	reserved bool // for a task that comes earlier and lacks one
 }
 
-// slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it. So does a task of a type
-// that no node has measured. Of quick tasks a batch has the cost of a slot.
+// slotWorth is the worth of a slot, or of a place. A task that takes long costs all of it, and so does a task of a type
+// that no node has measured. A full batch of quick tasks costs about as much together.
 const slotWorth = maxBatchTasks
 
-// MaxInHand is how many tasks all nodes together may have in hand. Each node has an equal share, or twice its slots if
-// that is more. A more urgent task cannot overtake tasks that are in hand.
+// MaxInHand is how many tasks all nodes together may have in hand. These are claimed: they run, or wait in River or on
+// a node. Each node has an equal share, or twice its slots if that is more. A more urgent task cannot overtake them.
 const MaxInHand = 20000
 
 // begins is how many batches can begin within about a second.
 func (s *stock) begins() int { return max(s.size-s.held-max(s.fetched-s.size, 0), 0) }
 
-// free is what is left of the worth of these.
+// free is how much of the worth of these is not spent.
 func (s *stock) free() int { return s.begins()*slotWorth - s.spent }
 
 // near is how many more jobs may wait for their time. Each occupies one of River's workers while it waits, and due
@@ -63,8 +63,8 @@ type Job struct {
 	State string
 	Node  int64 // the node that runs the job; 0: none of ours
 	Tasks int
-	// Age is the time since the job could begin: since it was inserted or fetched, and its last task was due, whichever
-	// is later. It is negative while that task is not due.
+	// Age counts from the later of two times: when the job was inserted, or fetched if it runs, and when its last task
+	// was due. It is negative while that task is not due.
 	Age time.Duration
 }
 
@@ -97,7 +97,7 @@ func newLedger(nodes []taskdb.LiveNode, jobs []Job, rates Rates) *ledger {
 
 func newEntry(node taskdb.LiveNode) *entry {
 	one := &entry{
-		slots: map[string]*stock{}, places: map[string]*stock{}, transactional: &stock{size: node.Places},
+		slots: map[string]*stock{}, typePlaces: map[string]*stock{}, transactional: &stock{size: node.Places},
 		types: setOf(node.Types), takeTx: setOf(node.Transactional), shares: node.Shares,
 	}
 	slots := 0
@@ -110,7 +110,7 @@ func newEntry(node taskdb.LiveNode) *entry {
 		}
 	}
 	for kind, size := range node.TypeSlots {
-		one.places[kind] = &stock{size: size}
+		one.typePlaces[kind] = &stock{size: size}
 	}
 	one.maxTasks = 2 * slots
 	return one
@@ -134,7 +134,7 @@ func (e *entry) needs(queue, kind string) []*stock {
 	if e.takeTx[kind] {
 		needs = append(needs, e.transactional)
 	}
-	if places := e.places[kind]; places != nil {
+	if places := e.typePlaces[kind]; places != nil {
 		needs = append(needs, places)
 	}
 	return needs
@@ -199,9 +199,9 @@ func (s seat) least(of func(*stock) int) int {
 	return least
 }
 
-// room is how much of the node a task may have that comes now.
+// room is how much of the node the next task in the order may have, in units of slotWorth.
 func (s seat) room() int {
-	if s.tasks >= s.maxTasks || slices.ContainsFunc(s.needs, func(one *stock) bool { return one.kept }) {
+	if s.tasks >= s.maxTasks || slices.ContainsFunc(s.needs, func(one *stock) bool { return one.reserved }) {
 		return 0
 	}
 	return max(s.least((*stock).free), 0)
@@ -222,9 +222,8 @@ func (s seat) spend(cost int, waits bool) {
 	}
 }
 
-// take deducts at most so many tasks, in batches of at most size, each from the node with the most room. near says that
-// they are not due yet, so that each batch also takes one of the jobs that may wait for their time. It returns how many
-// tasks fit.
+// take deducts at most so many tasks, in batches of at most size, each from the node with the most room. It returns how
+// many fit. If they are near their time, each batch also uses up one of the jobs that may wait on the node.
 func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
 	for taken < tasks {
 		var best seat
@@ -244,12 +243,12 @@ func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
 	return taken
 }
 
-// keep reserves the slots and places that a task lacks on each node. Where only a place is missing, other tasks get the
-// slots.
-func keep(seats []seat, cost int) {
+// reserve reserves the slots and places that a task lacks on each node. Where only a place is missing, tasks that do
+// not need that place get the slots.
+func reserve(seats []seat, cost int) {
 	for _, node := range seats {
 		for _, one := range node.needs {
-			one.kept = one.kept || one.free() < cost
+			one.reserved = one.reserved || one.free() < cost
 		}
 	}
 }

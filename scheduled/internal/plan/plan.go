@@ -8,24 +8,27 @@
 //
 // A task does not rise with time. Those of a low priority wait for as long as there are others of a higher one.
 //
-// A ledger has an entry for each node: its free slots in each queue, and its free places, if it runs only so many
-// handlers of a type at once, or so many that take a transaction. A slot is free if no job has it, or if its job is
-// expected to end within about a second. A free slot has room for one batch, which is some quick tasks or a single
-// task that takes long. Jobs that wait in River are deducted first. Then the plan goes through the tasks in their
-// order. It deducts each batch from the node with the most room among those that work its queue and type. River may
-// bring the batch to any of these nodes. So claimed tasks do not wait behind handlers that run for long, and a more
-// urgent task is claimed as soon as a slot becomes free.
+// A ledger has an entry for each node. The entry says how many slots are free in each queue. It also says how many
+// places are free. A place is a second limit beside the slot: a node may run only so many handlers of a type at once,
+// and only so many that take a transaction. A slot is free if no job has it, or if its job is expected to end within
+// about a second. A free slot has room for one batch, which is some quick tasks or a single task that takes long.
 //
-// A due task that fits on no node has the slots and places reserved that it lacks. If it lacks a slot, no later task
-// gets a slot of these nodes, because quicker tasks would go before it again and again while the nodes are nearly
-// full. If it only lacks a place, other types get the slots. A node gets tasks that are near their time only while it
-// has jobs for fewer than half of its slots.
+// The plan deducts the jobs that wait in River first. Then it goes through the tasks in their order. It deducts each
+// batch from the node with the most room among those that work its queue and type. River may bring the batch to any of
+// these nodes. Because the leader claims only as much as can begin within about a second, claimed tasks do not wait
+// behind handlers that run for long.
 //
-// The list of lanes does not have the number of their tasks. A lane that is alone gets all the room. If there are
-// several, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it
-// took (Claimed). If a lane has given fewer than the leader had seen there, others have locked or just edited rows.
-// Then the leader claims again. If the lane gives too few once more, other lanes get that room, and the tasks of this
-// lane that are near their time may still be claimed.
+// If a due task fits on no node, the plan reserves for it, on each of its nodes, the slot or place that it lacks there.
+// If it lacks a slot, later tasks of its queue get no slot there. Otherwise quick tasks would take the rest of a slot
+// again and again, and a task that takes long would never find a whole one. If it only lacks a place, other types get
+// the slots. Tasks that are near their time are granted to a node only while its jobs, running and waiting, are fewer
+// than half of its slots.
+//
+// The list of lanes does not have the number of their tasks. If only one lane has room, it gets all of it. If several
+// have, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took
+// (Claimed). A lane may have given fewer than the leader had seen there, because others have locked or just edited
+// rows. Then the leader claims again. If the lane gives too few once more, the plan gives up its due tasks for now:
+// other lanes get their room, and the lane counts as one whose tasks are near their time.
 package plan
 
 import (
@@ -50,10 +53,12 @@ type Input struct {
 type Plan struct {
 	// Fires are the lanes whose first recurring task is due. Recurring tasks need no room. Their occurrences do.
 	Fires []taskdb.Lane
-	// First is in how long the leader may claim or fire the first task. 0 means now. It is negative if there is none.
+	// First is the time until there is something to claim or to fire, whether or not there is room. 0 means now. It is
+	// negative if there is none.
 	First time.Duration
-	// Then is in how long the next pass is due after a pass that could claim nothing. A task that may be claimed now,
-	// but had no room, counts from when it is due. Due tasks do not count. It is negative if there is no other task.
+	// Then is how long the leader waits after a pass that claimed nothing: until another lane is within the look-ahead,
+	// or until a task that is near its time becomes due. Tasks that are due already do not shorten it, see Full. It is
+	// negative if there is no such task.
 	Then time.Duration
 	// Full says that a lane has due tasks and got nothing, because its nodes have no room. The leader then looks again
 	// after a short pause, or when a slot of its own node becomes free. Grants sets it.
@@ -61,7 +66,7 @@ type Plan struct {
 
 	input  Input
 	grants []taskdb.Grant // the last ones
-	lanes  []*lane        // that have a task which is due, or near its time, and that some node works
+	lanes  []*lane        // with a task that is due or near its time, and a node that works it
 }
 
 // lane is a lane that may be claimed from.
@@ -144,12 +149,12 @@ func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
 const (
 	// maxSeen is how many tasks the leader looks at before a claim, and one more of each lane.
 	maxSeen = 10000
-	// maxLanes is how many lanes it looks at. The others get the room that these leave.
+	// maxLanes is how many lanes it looks at. Of the others the plan knows only when their first task is due.
 	maxLanes = 5000
 )
 
-// Peeks lists the lanes at whose tasks the leader has to look before it claims at most so many. It is empty if at most
-// one lane has room.
+// Peeks lists the lanes whose tasks the leader must look at before it claims. most is the limit of that claim. The list
+// is empty if at most one lane has room.
 func (p *Plan) Peeks(most int) (peeks []taskdb.Peek) {
 	for _, one := range p.lanes {
 		if one.room > 0 && len(peeks) < min(maxLanes, most) {
@@ -184,8 +189,8 @@ type batch struct {
 	tasks int
 }
 
-// batches lists the batches of all lanes in their order. The last batch of a lane stands for the tasks that the leader
-// has not seen, and may be of any size.
+// batches lists the batches of all lanes in their order. If a lane may have tasks that the leader has not seen, one
+// more batch stands for all of them, at the time of the last batch that it has seen.
 func (p *Plan) batches(most int) (all []batch) {
 	for _, one := range p.lanes {
 		last, size := one.DueIn, one.size()
@@ -213,7 +218,7 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 		seats, cost, wanted := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), min(one.tasks, most)
 		tasks := take(seats, wanted, one.size(), cost, one.near)
 		if one.waits = tasks < wanted; one.waits && !one.near {
-			keep(seats, cost)
+			reserve(seats, cost)
 			p.Full = p.Full || one.grant.Tasks+tasks == 0
 		}
 		one.grant.Tasks += tasks
@@ -239,7 +244,7 @@ func (l *lane) atMost() int {
 	return len(l.times)
 }
 
-// size is how many tasks make a batch. Near tasks that share a job make one.
+// size is how many tasks make a batch. Of tasks that are near their time, a batch is a River job.
 func (l *lane) size() int {
 	if l.near {
 		return l.grant.JobSize(l.atMost())
@@ -247,9 +252,9 @@ func (l *lane) size() int {
 	return l.grant.Fits
 }
 
-// spread sets over how many River jobs the tasks of each lane are spread. Due tasks are spread over all slots. Of the
-// jobs that may still wait on a node, the near tasks of all its lanes together get half, because more tasks may come
-// near their time.
+// spread begins the grant of each lane, and sets over how many River jobs its tasks are spread. Due tasks are spread
+// over all slots. Near tasks are spread over half of the jobs that may still wait on their nodes, and each lane has its
+// part of these. The other half is for tasks that come near their time later.
 func (p *Plan) spread(room *ledger) {
 	near := map[*entry]int{}
 	for _, one := range p.lanes {
@@ -298,7 +303,7 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		}
 		again = true
 		switch {
-		case !one.short: // only the next claim can take a row that was edited just before the last one
+		case !one.short: // a claim cannot take a row that was edited just before it; the next one can
 			one.short = true
 		case one.near || p.input.LookAhead <= 0:
 			one.closed = true

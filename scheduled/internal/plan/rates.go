@@ -22,7 +22,7 @@ const (
 	// MaxBatchBytes is how many bytes the stored payloads of one job's tasks may have together. A job with a single
 	// task may have more.
 	MaxBatchBytes = 1 << 20
-	// soonWithin is the time within which a running job must be expected to end for its slot to count as nearly free.
+	// soonWithin is the time within which a running job must be expected to end for its slot to count as free.
 	// It is also how much longer than expected the job may take before its slot counts as taken.
 	soonWithin = time.Second
 	// recording is how long it may take to record an outcome without making the next task of the job wait.
@@ -46,8 +46,8 @@ func (r Rates) cost(kind string) int {
 	return (slotWorth + fits - 1) / fits
 }
 
-// Window is how many tasks of a job may have begun and not be recorded. If a node dies, the leader cannot know of more
-// than these whether they began. It is one task, and as many as run while outcomes are being recorded.
+// Window is how many tasks of a job may have begun and not be recorded. If a node dies, the leader cannot know whether
+// these began; of the others it can. It is one task, and as many as run while outcomes are being recorded.
 func (r Rates) Window(kind string) int {
 	return 1 + int(min((recording+r.Took[kind]-1)/max(r.Took[kind], 1), maxBatchTasks))
 }

@@ -107,12 +107,16 @@ func TestDeathBesideALock(t *testing.T) {
 			return err
 		})
 	}
-	began := time.Now()
-	if err := settle(); !pg.IsTimeout(err) {
-		t.Errorf("got %v, want a timeout", err)
+	shortest := time.Hour // of some, because the machine may be busy
+	for range 5 {
+		began := time.Now()
+		if err := settle(); !pg.IsTimeout(err) {
+			t.Errorf("got %v, want a timeout", err)
+		}
+		shortest = min(shortest, time.Since(began))
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it took %s", took)
+	if shortest > 150*time.Millisecond {
+		t.Errorf("it took %s", shortest)
 	}
 	b.Expect("held still", "one", `
 		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
