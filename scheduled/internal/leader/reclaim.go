@@ -74,9 +74,6 @@ func (l *Leader) endingSteps(
 			ended, left, err = step(tx)
 			return err
 		})
-		if pg.IsTimeout(err) {
-			l.ends.Shrink(l.ends.Now())
-		}
 		if err != nil {
 			return ends, false, err
 		}
@@ -236,7 +233,7 @@ func (l *Leader) end(
 	})
 	for len(settlements) > 0 && time.Since(began) < tickEvery/2 {
 		some := settlements[:min(l.ends.Now(), len(settlements))]
-		done, err := l.settleEach(ctx, tx, node, some)
+		done, err := l.settleEach(ctx, tx, node, some, began.Add(tickEvery/2))
 		if pg.IsTimeout(err) && len(ended) > 0 {
 			break // the ended claims are committed, and the next step meets the slow claim first
 		}
@@ -259,12 +256,23 @@ func (l *Leader) end(
 	return ended, left, nil
 }
 
-// settleEach settles all claims that can be settled, and fails the tasks of the others.
+// lockedTime is how long the leader leaves a claim alone whose task dies while an application has locked a task of its
+// if_dead. It is more than a tick, so that the other claims are ended at the next one, however many are locked.
+const lockedTime = 3 * tickEvery / 2
+
+// settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to
+// settle. One that waits for a lock stays as it is. If the statement takes too long, the next one ends half as many.
 func (l *Leader) settleEach(
-	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement,
+	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement, until time.Time,
 ) (done []taskdb.SettleResult, err error) {
-	err = pg.Isolate(settlements, func(some []taskdb.Settlement) error {
+	err = pg.Isolate(pg.IsDataErrorOrLocked, settlements, func(some []taskdb.Settlement) error {
 		var ended []taskdb.SettleResult
+		if time.Now().After(until) {
+			for _, one := range some {
+				done = append(done, taskdb.SettleResult{Fence: one.Fence, Held: true})
+			}
+			return nil
+		}
 		err := pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
 			ended, err = l.statements.Settle(ctx, savepoint, nil, node, some)
 			return err
@@ -273,11 +281,18 @@ func (l *Leader) settleEach(
 			done = append(done, ended...)
 		}
 		return err
-	}, func(one taskdb.Settlement, err error) error { return l.failHeld(ctx, tx, one, err) })
-	if pg.IsTimeout(err) && len(settlements) == 1 {
+	}, func(one taskdb.Settlement, err error) error {
+		if pg.IsLocked(err) {
+			l.quarantined[one.ID] = time.Now().Add(lockedTime)
+			done = append(done, taskdb.SettleResult{Fence: one.Fence, Held: true})
+			return nil
+		}
+		return l.failHeld(ctx, tx, one, err)
+	})
+	if pg.IsTimeout(err) && !l.ends.Shrink(len(settlements)) && len(settlements) == 1 {
 		slow := settlements[0]
 		l.quarantined[slow.ID] = time.Now().Add(quarantineTime)
-		l.log.Warn("claim takes too long to end, or waits for a lock; the leader leaves it alone for a while",
+		l.log.Warn("claim takes too long to end; the leader leaves it alone for a while",
 			"task", slow.ID, "revision", slow.Revision, "attempt", slow.Attempt,
 			"error", err, "until", l.quarantined[slow.ID])
 	}

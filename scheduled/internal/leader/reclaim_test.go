@@ -142,6 +142,39 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	}
 }
 
+// A task of a dead node dies, and an application has locked the task that its death schedules. The other claims are
+// taken back at once, and this one when the lock is gone.
+func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("undo", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
+	const n = 60
+	for i := range n {
+		b.Add(fmt.Sprintf("%02d", i), func(task *store.Task) {
+			if task.MaxAttempts = 1; i == n/2 {
+				task.IfDead = []store.Task{{ID: "undo", Payload: enginetest.Job{Name: "undo"}}}
+			}
+		})
+	}
+	b.runs(`{}`)
+	unlock := enginetest.Lock(t, b.Pool, "undo")
+	l := b.elected()
+	const held = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
+	for ticks := 0; b.Count(held) != 1; ticks++ {
+		if ticks == 3 { // the steps of a busy machine may be too long for one
+			t.Fatalf("%d claims are left after %d ticks", b.Count(held), ticks)
+		}
+		if _, err := l.tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock()
+	b.takesBack(l)
+	if dead := b.Count(`SELECT count(*) FROM tasktable.dead_letters`); dead != n {
+		t.Errorf("%d of %d tasks are dead", dead, n)
+	}
+}
+
 // What a dead node's handler is about to commit is not taken back. Its row is locked until it is known what comes of
 // it.
 func TestCommitUnderWayIsNotTakenBack(t *testing.T) {

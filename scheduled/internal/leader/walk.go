@@ -178,7 +178,7 @@ func (w *walk) move(ctx context.Context, recurring bool, lanes []taskdb.LaneAt) 
 
 // requeue moves tasks. It leaves out those that Postgres refuses to move.
 func (w *walk) requeue(ctx context.Context, tasks []taskdb.Overlooked) (moved int, err error) {
-	err = pg.IsolateLocked(tasks, func(some []taskdb.Overlooked) error {
+	err = pg.Isolate(pg.IsDataErrorOrTimeout, tasks, func(some []taskdb.Overlooked) error {
 		return w.housekeeping.Do(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
 			n, err := w.statements.Requeue(ctx, tx, some)
 			moved += n

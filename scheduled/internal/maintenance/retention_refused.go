@@ -20,7 +20,7 @@ func (r *Retention) removeEach(
 	}
 	var refused Retained
 	var first string
-	err := pg.IsolateLocked(items, func(some []int) error {
+	err := pg.Isolate(pg.IsDataErrorOrTimeout, items, func(some []int) error {
 		return remove(tid(at.page, some[0]), tid(at.page, some[len(some)-1]+1))
 	}, func(item int, err error) error {
 		if refused.Refused++; refused.Refused == 1 {

@@ -46,6 +46,12 @@ func IsDataError(err error) bool {
 // fewer rows.
 func IsTimeout(err error) bool { return is(err, "57014", "55P03", "40P01", "40001") }
 
+// IsDataErrorOrTimeout is IsDataError or IsTimeout.
+func IsDataErrorOrTimeout(err error) bool { return IsDataError(err) || IsTimeout(err) }
+
+// IsDataErrorOrLocked is IsDataError or IsLocked.
+func IsDataErrorOrLocked(err error) bool { return IsDataError(err) || IsLocked(err) }
+
 // IsCanceled reports whether Postgres ended a statement, nearly always because it took longer than statement_timeout.
 func IsCanceled(err error) bool { return is(err, "57014") }
 

@@ -12,21 +12,12 @@ func Twice(do func() error) error {
 	return err
 }
 
-// Isolate does something with all items, so that an item whose data the database refuses does not stop the others. If
-// do returns a data error, Isolate halves the items until it has found each item that gets a data error twice by
-// itself. It gives these items to giveUp, with the second error. It ends with the first other error that do or giveUp
-// returns. do must have no effect when it returns an error.
-func Isolate[T any](items []T, do func([]T) error, giveUp func(T, error) error) error {
-	return isolate(IsDataError, items, do, giveUp)
-}
-
-// IsolateLocked is Isolate, and also finds the items that take too long, as those do that another transaction has
-// locked.
-func IsolateLocked[T any](items []T, do func([]T) error, giveUp func(T, error) error) error {
-	return isolate(func(err error) bool { return IsDataError(err) || IsTimeout(err) }, items, do, giveUp)
-}
-
-func isolate[T any](refused func(error) bool, items []T, do func([]T) error, giveUp func(T, error) error) error {
+// Isolate does something with all items, so that a single item does not stop the others. refused says which errors may
+// come of a single item: IsDataError, and others where each try takes but a moment. If do returns such an error,
+// Isolate halves the items until it has found each item that gets one by itself, a data error twice. It gives these
+// items to giveUp, with the last error. It ends with the first other error that do or giveUp returns. do must have no
+// effect when it returns an error.
+func Isolate[T any](refused func(error) bool, items []T, do func([]T) error, giveUp func(T, error) error) error {
 	switch len(items) {
 	case 0:
 		return nil
@@ -42,10 +33,10 @@ func isolate[T any](refused func(error) bool, items []T, do func([]T) error, giv
 		return err
 	}
 	half := len(items) / 2
-	if err := isolate(refused, items[:half], do, giveUp); err != nil {
+	if err := Isolate(refused, items[:half], do, giveUp); err != nil {
 		return err
 	}
-	return isolate(refused, items[half:], do, giveUp)
+	return Isolate(refused, items[half:], do, giveUp)
 }
 
 // stepTime is how long a step goes on to halve.
@@ -55,7 +46,7 @@ const stepTime = time.Second
 // many, and the items that are left are for the next step. A single item that takes too long goes to giveUp, too.
 func Step[T any](size *Size, items []T, do func([]T) error, giveUp func(T, error) error) error {
 	began, late := time.Now(), false
-	err := Isolate(items, func(some []T) error {
+	err := Isolate(IsDataError, items, func(some []T) error {
 		if late = time.Since(began) > stepTime; late {
 			return nil
 		}

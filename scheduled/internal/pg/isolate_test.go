@@ -43,7 +43,7 @@ func TestIsolate(t *testing.T) {
 		for i := range items {
 			items[i] = i
 		}
-		err := Isolate(items, func(some []int) error {
+		err := Isolate(IsDataError, items, func(some []int) error {
 			for _, item := range some {
 				if slices.Contains(test.bad, item) || slices.Contains(test.once, item) && !alone[item] {
 					if len(some) == 1 {

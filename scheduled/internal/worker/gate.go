@@ -114,7 +114,7 @@ func (w *Worker) readGate(ctx context.Context, claims []taskdb.Claim) (gateAnswe
 	defer conn.Release()
 	asked := time.Now() // only now, so that the wait for a connection does not make the answer older
 	answers := map[int64]taskdb.GateAnswer{}
-	err = pg.Isolate(claims, func(some []taskdb.Claim) error {
+	err = pg.Isolate(pg.IsDataError, claims, func(some []taskdb.Claim) error {
 		found, err := w.config.Statements.Gate(ctx, conn, nil, some, true)
 		switch {
 		case err != nil:
