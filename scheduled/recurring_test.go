@@ -70,16 +70,21 @@ func TestRecurringTasksFire(t *testing.T) {
 		handlers.Func("CRON", func(context.Context) error { return nil }),
 	)
 	ends := time.Now().Truncate(time.Second).Add(4 * time.Second)
-	// Where they overlap, as on a busy machine, both run.
-	s.recur("counted", store.Recurrence{Cron: eachSecond, MaxOccurrences: 4, Overlap: store.OverlapAllow})
-	s.recur("ends", store.Recurrence{Cron: eachSecond, EndsAt: ends, Overlap: store.OverlapAllow})
-	s.recur("every", store.Recurrence{Cron: "@every 1s", MaxOccurrences: 3, Overlap: store.OverlapAllow})
+	// Where they overlap or are late, as on a busy machine, all run.
+	each := func(change func(*store.Recurrence)) store.Recurrence {
+		all := store.Recurrence{Cron: eachSecond, Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll}
+		change(&all)
+		return all
+	}
+	s.recur("counted", each(func(r *store.Recurrence) { r.MaxOccurrences = 4 }))
+	s.recur("ends", each(func(r *store.Recurrence) { r.EndsAt = ends }))
+	s.recur("every", each(func(r *store.Recurrence) { r.Cron, r.MaxOccurrences = "@every 1s", 3 }))
 	begins := ends.Add(-time.Second / 2)
 	s.Add("begins", func(task *store.Task) {
-		task.At, task.Recurrence = begins, &store.Recurrence{Cron: eachSecond, MaxOccurrences: 1}
+		task.At, task.Recurrence = begins, new(each(func(r *store.Recurrence) { r.MaxOccurrences = 1 }))
 	})
 	cron := store.Cron("CRON", eachSecond)
-	cron.Recurrence.MaxOccurrences, cron.Recurrence.Overlap = 2, store.OverlapAllow
+	cron.Recurrence = new(each(func(r *store.Recurrence) { r.MaxOccurrences = 2 }))
 	enginetest.Schedule(t, s.Pool, cron)
 
 	ended := map[string]string{"counted": "ended after 4 occurrences",
