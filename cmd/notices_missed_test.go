@@ -29,6 +29,7 @@ func TestANodeTellsTheFiresThatWereMissedWithoutNodes(t *testing.T) {
 		SELECT tasktable.delete(id) FROM tasktable.scheduled_tasks WHERE parent_id = 'notice-watch';
 		UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '2 hours'
 		WHERE cron IS NOT NULL AND id <> 'by-hand';
+		UPDATE tasktable.nodes SET marks = NULL; -- the leader has marked these lanes after that time
 		SELECT tasktable.schedule_recurring('{"type": "LOG", "message": "new"}', '0 0 29 2 *', 'edited');
 		SELECT tasktable.schedule_recurring('{"type": "LOG"}', '* * * * *', 'new',
 			starts_at => now() - interval '1 day');
