@@ -27,7 +27,8 @@ SELECT CASE
 
 // checkTenantRole returns an error that wraps ErrNoTenantRole if a transaction on db cannot take the role of tenants.
 func (k *Keys) checkTenantRole(ctx context.Context, db store.DB) error {
-	reason, err := pg.QueryOne[string](ctx, db, "look at the role of tenants", k.schema.SQL(tenantRoleSQL), k.tenantRole)
+	reason, err := pg.QueryOne[string](
+		ctx, db, "look at the role of tenants", k.schema.SQL(tenantRoleSQL), k.tenantRole)
 	if err != nil || reason == "" {
 		return err
 	}
