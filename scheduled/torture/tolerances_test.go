@@ -64,8 +64,8 @@ const (
 )
 
 // slack is what the machine itself takes: twenty times the median of the writers' transactions, which take some
-// milliseconds each where nothing else runs. In a run of make test it is two seconds more, because its nodes begin
-// while other packages are tested, and a large part of what it sees are their first statements.
+// milliseconds each where nothing else runs. In a run of make test it is two seconds more. Its nodes begin
+// while other packages are tested, and their first statements are slow.
 func (h *history) slack() time.Duration {
 	if h.Short {
 		return h.usualSlack() + 2*time.Second

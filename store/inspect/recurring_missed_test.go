@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// What the leader has planned and what the expression says agree. Without a last fire, missed asks the expression.
+// The leader's plan and the expression give the same number. Without a last fire, missed asks the expression.
 func TestMissedByPlanAndByExpression(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 11))

@@ -77,7 +77,6 @@ func (l *Leader) endingSteps(
 		if err != nil {
 			return ends, false, err
 		}
-		l.ends.Grow()
 		l.recordEnded(ctx, ended)
 		if ends += len(ended); !left || len(ended) == 0 {
 			return ends, !left, nil
@@ -261,13 +260,15 @@ func (l *Leader) end(
 const lockedTime = 3 * tickEvery / 2
 
 // settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to
-// settle. One that waits for a lock stays as it is. If the statement takes too long, the next one ends half as many.
+// settle. One that waits for a lock stays as it is. If all this takes too long, the next call ends half as many, so that
+// nothing is tried again in the same size for ever.
 func (l *Leader) settleEach(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement, until time.Time,
 ) (done []taskdb.SettleResult, err error) {
+	late := false
 	err = pg.Isolate(pg.IsDataErrorOrLocked, settlements, func(some []taskdb.Settlement) error {
 		var ended []taskdb.SettleResult
-		if time.Now().After(until) {
+		if late = time.Now().After(until); late {
 			for _, one := range some {
 				done = append(done, taskdb.SettleResult{Fence: one.Fence, Held: true})
 			}
@@ -289,7 +290,12 @@ func (l *Leader) settleEach(
 		}
 		return l.failHeld(ctx, tx, one, err)
 	})
-	if pg.IsTimeout(err) && !l.ends.Shrink(len(settlements)) && len(settlements) == 1 {
+	switch {
+	case err == nil && late:
+		l.ends.Shrink(len(settlements))
+	case err == nil:
+		l.ends.Grow()
+	case pg.IsTimeout(err) && !l.ends.Shrink(len(settlements)) && len(settlements) == 1:
 		slow := settlements[0]
 		l.quarantined[slow.ID] = time.Now().Add(quarantineTime)
 		l.log.Warn("claim takes too long to end; the leader leaves it alone for a while",

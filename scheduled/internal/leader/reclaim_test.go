@@ -142,6 +142,32 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	}
 }
 
+// A trigger of the application's is slow and refuses the last row. To halve all claims takes longer than a step may, so
+// the next steps end fewer.
+func TestARefusedRowAmongSlowOnesIsFound(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("refused", nil)
+	const n = 40
+	for i := range n {
+		b.Add(fmt.Sprintf("%02d", i), nil)
+	}
+	b.runs(`{}`)
+	b.Exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(0.02);
+			IF NEW.id = 'refused' THEN RAISE 'no' USING ERRCODE = 'check_violation'; END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks
+		FOR EACH ROW WHEN (OLD.fence IS NOT NULL AND NEW.fence IS NULL) EXECUTE FUNCTION slow()`)
+	l := b.candidate()
+	b.leads(l)
+	b.takesBack(l, "refused")
+	if lost := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n {
+		t.Errorf("%d claims are lost, want %d", lost, n)
+	}
+}
+
 // A task of a dead node dies, and an application has locked the task that its death schedules. The other claims are
 // taken back at once, and this one when the lock is gone.
 func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {

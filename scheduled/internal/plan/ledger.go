@@ -222,8 +222,8 @@ func (s seat) spend(cost int, waits bool) {
 	}
 }
 
-// take deducts at most so many tasks, in batches of at most size, each from the node with the most room. It returns how
-// many fit. If they are near their time, each batch also uses up one of the jobs that may wait on the node.
+// take deducts tasks in batches of at most size. It deducts each batch from the node with the most room. It returns how
+// many tasks fit. Of tasks near their time, each batch also uses up one of the jobs that may wait on the node.
 func take(seats []seat, tasks, size, cost int, near bool) (taken int) {
 	for taken < tasks {
 		var best seat

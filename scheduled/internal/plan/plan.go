@@ -9,9 +9,9 @@
 // A task does not rise with time. Those of a low priority wait for as long as there are others of a higher one.
 //
 // A ledger has an entry for each node. The entry says how many slots are free in each queue. It also says how many
-// places are free. A place is a second limit beside the slot: a node may run only so many handlers of a type at once,
-// and only so many that take a transaction. A slot is free if no job has it, or if its job is expected to end within
-// about a second. A free slot has room for one batch, which is some quick tasks or a single task that takes long.
+// places are free. A place is a second limit beside the slot. A type may have a limit of places, and handlers that take
+// a transaction have one. A slot is free if no job has it. It also counts as free if its job should end within about a
+// second. A free slot has room for one batch, which is some quick tasks or a single task that takes long.
 //
 // The plan deducts the jobs that wait in River first. Then it goes through the tasks in their order. It deducts each
 // batch from the node with the most room among those that work its queue and type. River may bring the batch to any of
