@@ -260,7 +260,7 @@ func (l *Leader) end(
 const lockedTime = 3 * tickEvery / 2
 
 // settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to
-// settle. One that waits for a lock stays as it is. If all this takes too long, the next call ends half as many, so that
+// settle. One that waits for a lock stays as it is. If all this takes too long, the next call ends half as many. So
 // nothing is tried again in the same size for ever.
 func (l *Leader) settleEach(
 	ctx context.Context, tx pgx.Tx, node *int64, settlements []taskdb.Settlement, until time.Time,
