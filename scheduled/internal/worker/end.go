@@ -73,8 +73,8 @@ func (j *job) tell(r *run, s *taskdb.Settlement, state taskdb.SettleResult, err 
 	}
 }
 
-// describe returns the level of the log line of a claim's end. If the outcome does not count, it also returns why. s has
-// the outcome that the history shows. state and err are the answer of the statement that settled s.
+// describe returns the level of the log line of a claim's end. If the outcome does not count, it also returns why. The
+// outcome of s is the one that the history shows. state and err are the answer of the statement that settled s.
 func describe(s *taskdb.Settlement, state taskdb.SettleResult, err error) (level slog.Level, why string) {
 	switch {
 	case err != nil:
