@@ -56,6 +56,7 @@ type Leader struct {
 	unwritten   bool                 // tasks were claimed since the marks were handed on
 	handedAt    time.Time            // when the marks were last handed on
 	quarantined map[string]time.Time // tasks that the leader leaves alone for now, and until when: see quarantine.go
+	lockedUntil map[int64]time.Time  // claims that come last when claims are ended, by fence: see lockedTime
 }
 
 // Config is the configuration of a leader.
@@ -91,6 +92,7 @@ func New(config Config) *Leader {
 		ceased: make(chan struct{}), lanes: newLanes(), claims: pg.NewSize(1, maxClaims),
 		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
 		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, quarantined: map[string]time.Time{},
+		lockedUntil: map[int64]time.Time{},
 	}
 	l.walk = l.newWalk()
 	return l

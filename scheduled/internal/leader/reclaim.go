@@ -230,6 +230,10 @@ func (l *Leader) end(
 		}
 		return quarantined
 	})
+	maps.DeleteFunc(l.lockedUntil, func(_ int64, until time.Time) bool { return began.After(until) })
+	slices.SortStableFunc(settlements, func(a, b taskdb.Settlement) int {
+		return l.lockedUntil[a.Fence].Compare(l.lockedUntil[b.Fence])
+	})
 	for len(settlements) > 0 && time.Since(began) < tickEvery/2 {
 		some := settlements[:min(l.ends.Now(), len(settlements))]
 		done, err := l.settleEach(ctx, tx, node, some, began.Add(tickEvery/2))
@@ -255,8 +259,8 @@ func (l *Leader) end(
 	return ended, left, nil
 }
 
-// lockedTime is how long the leader leaves a claim alone whose task dies while an application has locked a task of its
-// if_dead. It is more than a tick, so that the other claims are ended at the next one, however many are locked.
+// lockedTime is how long a claim comes after the others whose task dies while an application has locked a task of its
+// if_dead. So the others are ended at the next tick, however many are locked, and it is tried again at that tick, too.
 const lockedTime = 3 * tickEvery / 2
 
 // settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to
@@ -284,7 +288,7 @@ func (l *Leader) settleEach(
 		return err
 	}, func(one taskdb.Settlement, err error) error {
 		if pg.IsLocked(err) {
-			l.quarantined[one.ID] = time.Now().Add(lockedTime)
+			l.lockedUntil[one.Fence] = time.Now().Add(lockedTime)
 			done = append(done, taskdb.SettleResult{Fence: one.Fence, Held: true})
 			return nil
 		}
