@@ -148,7 +148,6 @@ func TestDecideManySkipped(t *testing.T) {
 // However many fires were missed, deciding about them takes a bounded time, and the latest of them are what runs.
 func TestDecideVeryManyMissed(t *testing.T) {
 	t.Parallel()
-	computesLong(t)
 	for _, test := range []struct {
 		name   string
 		cron   string

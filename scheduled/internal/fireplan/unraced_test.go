@@ -1,5 +1,0 @@
-//go:build !race
-
-package fireplan
-
-const raced = false
