@@ -154,8 +154,8 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 }
 
 // settlesAreQuick: the outcome of a handler is recorded at once, whatever locks others have on other tasks. No
-// samples are those whose own row a writer may have locked, and those whose node, or Postgres, was disturbed about
-// then.
+// samples are those whose own row a writer may have locked, those whose node, or Postgres, was disturbed about then,
+// and those of the beginning.
 func settlesAreQuick(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	limit := settledWithin + h.slack()
@@ -166,6 +166,9 @@ func settlesAreQuick(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		ended := runs[0].End.At
+		if ended.Sub(h.Began) < beginningFor {
+			continue
+		}
 		took := line.At.Sub(ended)
 		watched := earlier(line.At, ended.Add(settledWithin)) // later disturbances excuse nothing
 		if h.lockedByWriter(e.TaskID, ended, line.At) || h.disturbed(runs[0].PID, ended, watched) {

@@ -200,6 +200,12 @@ var settleCases = []oracleCase{
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Hour)) })
 		t.settle(t.claim("a"), "EXPIRED")
 	}},
+	{name: "recorded late in the beginning", steps: func(t *script) {
+		fence := t.begins("a")
+		t.ends(fence, "ok")
+		t.passes(settledWithin + 100*time.Millisecond)
+		t.settle(fence, "COMPLETED")
+	}},
 	{name: "it expires at its gate", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(20 * time.Millisecond)) })
 		fence := t.claim("a")
@@ -209,6 +215,7 @@ var settleCases = []oracleCase{
 }
 
 func recordedLate(t *script) {
+	t.passes(beginningFor)
 	fence := t.begins("a")
 	t.ends(fence, "ok")
 	t.passes(settledWithin + 100*time.Millisecond)

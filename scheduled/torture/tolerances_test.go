@@ -31,6 +31,8 @@ const (
 	// "An application's open transaction on one row must not stall the rest": an outcome is recorded with
 	// the next commits.
 	settledWithin = time.Second
+	// All processes of a run begin at once, on few cores, and their first statements are slow.
+	beginningFor = 3 * time.Second
 	// "The peek each second bounds a lost NOTIFY"; and a moment for claim, River's fetch and gate. It is what one
 	// start in twenty may exceed where there is room and nothing is disturbed.
 	startedWithin = time.Second + 500*time.Millisecond
