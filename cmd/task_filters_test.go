@@ -19,9 +19,9 @@ import (
 const filteredTasksSQL = `
 BEGIN; SET LOCAL session_replication_role = replica;
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, scheduled_at, revision, status, finished_at,
-    archived_at, entity, tenant_id, spawned_by, parent_id, message)
+    archived_at, entity, tenant_id, group_key, spawned_by, parent_id, message)
 SELECT name, '{"type": "MAIL", "order": {"id": 42}}', 'MAIL', 'mail', '2026-01-01 12:00Z', 1, 'FAILED',
-    '2026-01-01 13:00Z', archived, 'event:42', 'acme', 'first', 'nightly', 'no such host: 7'
+    '2026-01-01 13:00Z', archived, 'event:42', 'acme', 'customer:42', 'first', 'nightly', 'no such host: 7'
 FROM (VALUES ('x-dead', NULL::timestamptz), ('x-archived', '2026-01-02')) AS of (name, archived);
 INSERT INTO tasktable.scheduled_tasks (id, payload, type, scheduled_at, revision, status, next_attempt_at,
     waiting_since) VALUES ('y-waiting', '{"type": "LOG"}', 'LOG', '2026-02-01', 1, 'QUEUED', '2026-02-02', '2026-02-01');
@@ -42,7 +42,7 @@ type taskLists struct {
 // rightFilters has a value of each field, as all surfaces take it.
 var rightFilters = map[string]string{
 	"type": "MAIL", "status": "FAILED", "queue": "mail", "id_prefix": "x-", "message": "such host", "entity": "event:42",
-	"tenant": "acme", "spawned_by": "first", "parent": "nightly", "pattern": "no such host: *", "payload": "order.id=42",
+	"tenant": "acme", "group_key": "customer:42", "spawned_by": "first", "parent": "nightly", "pattern": "no such host: *", "payload": "order.id=42",
 	"scheduled_from": "2026-01-31T00:00:00Z", "scheduled_to": "2026-01-31T00:00:00Z",
 	"finished_from": "2026-01-31T00:00:00Z", "finished_to": "2026-01-31T00:00:00Z", "archived": "true", "waiting": "true",
 }

@@ -140,7 +140,7 @@ func (s *tasksShow) fields(row store.Row) *term.Table {
 		value any
 	}{
 		{"id", row.ID}, {"type", row.Type}, {"status", row.Status}, {"queue", row.Queue}, {"entity", row.Entity},
-		{"tenant_id", row.TenantID},
+		{"tenant_id", row.TenantID}, {"group_key", row.GroupKey},
 		{"priority", row.Priority}, {"scheduled_at", s.When(&row.ScheduledAt)}, {"run_now_at", s.When(row.RunNowAt)},
 		{"next_attempt_at", s.When(row.NextAttemptAt)}, {"paused_until", s.When(row.PausedUntil)},
 		{"expiration", row.Expiration}, {"expected_execution_time", row.ExpectedExecutionTime}, {"jitter", row.Jitter},

@@ -23,6 +23,7 @@ type Execution struct {
 	Queue       string
 	Entity      string // "" when the task has none
 	TenantID    string // "" when the task has none
+	Group       string // "" when the task has none
 	Priority    int
 	Payload     json.RawMessage
 	ScheduledAt time.Time // the time that was asked for

@@ -36,6 +36,10 @@ CREATE DOMAIN tasktable.task_tenant_id AS text COLLATE "C"
     CONSTRAINT "tenant_id must be 1 to 512 bytes without control characters"
         CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
 COMMENT ON DOMAIN tasktable.task_tenant_id IS 'Tenant of a task: 1 to 512 bytes, no control characters.';
+CREATE DOMAIN tasktable.task_group_key AS text COLLATE "C"
+    CONSTRAINT "group_key must be 1 to 512 bytes without control characters"
+        CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
+COMMENT ON DOMAIN tasktable.task_group_key IS 'Group of a task: 1 to 512 bytes, no control characters.';
 CREATE DOMAIN tasktable.task_author AS text
     CONSTRAINT "scheduled_by must be 1 to 512 bytes without control characters"
         CHECK (octet_length(VALUE) BETWEEN 1 AND 512 AND VALUE !~ '[\u0001-\u001f\u007f-\u009f]');
@@ -142,6 +146,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     asked_revision          bigint                        NOT NULL DEFAULT 0, -- the trigger sets it at each insert
     entity                  tasktable.task_entity,
     tenant_id               tasktable.task_tenant_id,
+    group_key               tasktable.task_group_key,
     cron                    tasktable.task_cron,
     parent_id               tasktable.task_id,
     spawned_by              tasktable.task_id,
@@ -255,6 +260,8 @@ COMMENT ON INDEX tasktable.scheduled_tasks_entity IS 'All tasks of an entity, fo
 CREATE INDEX scheduled_tasks_tenant ON tasktable.scheduled_tasks (tenant_id, scheduled_at, id)
     WHERE tenant_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_tenant IS 'The tasks of a tenant, in the order of their lists.';
+CREATE INDEX scheduled_tasks_group_key ON tasktable.scheduled_tasks (group_key) WHERE group_key IS NOT NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_group_key IS 'All tasks of a group.';
 CREATE INDEX scheduled_tasks_parent ON tasktable.scheduled_tasks (parent_id, scheduled_at) WHERE parent_id IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_parent IS 'The occurrences of a recurring task, by time.';
 -- It has few rows, because the leader mostly forks a fire within a second. No claim or settle writes these columns, so
@@ -405,6 +412,42 @@ COMMENT ON TABLE tasktable.pauses IS 'Pauses of everything, of a queue or of a t
 CREATE INDEX pauses_ends_at ON tasktable.pauses (ends_at);
 COMMENT ON INDEX tasktable.pauses_ends_at IS 'The pauses that hold, and those of a time.';
 
+CREATE TABLE tasktable.limits (
+    name          text COLLATE "C" PRIMARY KEY
+        CONSTRAINT "name must be 1 to 64 of a-z, 0-9, inner - or _"
+            CHECK (char_length(name) <= 64 AND name ~ '^[a-z0-9]+([_-][a-z0-9]+)*$'),
+    scope         text        NOT NULL
+        CONSTRAINT "scope must be all, queue or type" CHECK (scope IN ('all', 'queue', 'type')),
+    scope_name    text        NOT NULL DEFAULT '',
+    max_running   integer
+        CONSTRAINT "max_running must be between 1 and 1000000" CHECK (max_running BETWEEN 1 AND 1000000),
+    rate          integer
+        CONSTRAINT "rate must be between 1 and 1000000" CHECK (rate BETWEEN 1 AND 1000000),
+    rate_interval interval
+        CONSTRAINT "rate_interval must be between 1 second and 24 hours"
+            CHECK (rate_interval BETWEEN interval '1 second' AND interval '24 hours'),
+    burst         integer
+        CONSTRAINT "burst must be between 1 and 1000000" CHECK (burst BETWEEN 1 AND 1000000),
+    changed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_by    text        NOT NULL DEFAULT session_user,
+    declared_by   text,
+    CONSTRAINT "scope_name must be a queue or a type, and empty for all" CHECK (CASE scope WHEN 'all'
+        THEN scope_name = '' WHEN 'queue' THEN scope_name::tasktable.task_queue IS NOT NULL
+        WHEN 'type' THEN scope_name::tasktable.task_type IS NOT NULL END),
+    CONSTRAINT "a limit must have max_running or rate" CHECK (num_nonnulls(max_running, rate) > 0),
+    CONSTRAINT "rate, rate_interval and burst must be given together"
+        CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3))
+);
+COMMENT ON TABLE tasktable.limits IS 'How many tasks may run at once, or start in an interval, over all nodes. The '
+    'leader reads it at each look. Use set_limit and remove_limit.';
+
+-- It is a table of its own, so that the leader never waits for somebody who changes a limit in an open transaction.
+CREATE TABLE tasktable.limit_buckets (
+    name    text        COLLATE "C" PRIMARY KEY,
+    full_at timestamptz NOT NULL
+);
+COMMENT ON TABLE tasktable.limit_buckets IS 'How far the rates of limits are used. Only the leader writes it.';
+
 CREATE TABLE tasktable.applications (
     role      text    NOT NULL,
     service   text    NOT NULL,
@@ -425,6 +468,7 @@ BEGIN
             ('type', 'The variant, copied from the payload by a trigger. You cannot set it to anything else.'),
             ('entity', 'Subject of the task, such as "event:42". You can find, sync and cancel by it.'),
             ('tenant_id', 'Owner of the task, for filters and for erase. The engine does not read it.'),
+            ('group_key', 'Group of the task, such as "customer:42". You can find by it.'),
             ('queue', 'Only a node that works this queue runs the task.'),
             ('status', 'QUEUED waits for its time. EXECUTING is claimed. PAUSED waits for a resume. COMPLETED, FAILED, '
                 'EXPIRED, CANCELLED and SKIPPED are final.'),
@@ -575,6 +619,24 @@ BEGIN
                 'early.')
         ) AS c (name, text)
         UNION ALL
+        SELECT 'limits', c.* FROM (VALUES
+            ('name', 'Name of the limit.'),
+            ('scope', 'The tasks that count: all, those of a queue, or those of a type.'),
+            ('scope_name', 'The queue or type. Empty for all.'),
+            ('max_running', 'How many of the tasks may run at once. Null: any number.'),
+            ('rate', 'How many of the tasks may start in rate_interval. Null: any number.'),
+            ('rate_interval', 'The interval of rate.'),
+            ('burst', 'How many of the tasks may start at once after a time in which none started.'),
+            ('changed_at', 'When the limit was last changed.'),
+            ('changed_by', 'Who changed it.'),
+            ('declared_by', 'The service whose code declares it. Null: somebody has set it.')
+        ) AS c (name, text)
+        UNION ALL
+        SELECT 'limit_buckets', c.* FROM (VALUES
+            ('name', 'Name of the limit.'),
+            ('full_at', 'From when on burst tasks may start at once. Each start moves it by rate_interval / rate.')
+        ) AS c (name, text)
+        UNION ALL
         SELECT 'applications', c.* FROM (VALUES
             ('role', 'The database role.'),
             ('service', 'The service, as in scheduled_by. Empty: all services.'),
@@ -589,12 +651,13 @@ END $$;
 -- +goose Down
 DROP FUNCTION tasktable.must_lead;
 DROP VIEW tasktable.lanes;
-DROP TABLE tasktable.applications, tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes,
-    tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
+DROP TABLE tasktable.applications, tasktable.limit_buckets, tasktable.limits, tasktable.pauses, tasktable.nodes,
+    tasktable.scheduled_task_changes, tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
 DROP DOMAIN tasktable.task_if_dead, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,
     tasktable.task_attempt, tasktable.task_max_attempts, tasktable.task_retention, tasktable.task_jitter,
     tasktable.task_execution_time, tasktable.task_expiration, tasktable.task_instant, tasktable.task_limit_time,
     tasktable.task_time, tasktable.task_priority, tasktable.task_status, tasktable.task_queue, tasktable.task_author,
-    tasktable.task_tenant_id, tasktable.task_entity, tasktable.task_payload, tasktable.task_type, tasktable.task_id;
+    tasktable.task_group_key, tasktable.task_tenant_id, tasktable.task_entity, tasktable.task_payload,
+    tasktable.task_type, tasktable.task_id;
 DROP SEQUENCE tasktable.task_numbers;

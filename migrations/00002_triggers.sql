@@ -46,7 +46,7 @@ CREATE FUNCTION tasktable.task_content(task tasktable.scheduled_tasks) RETURNS j
         'catch_up_paused', task.catch_up_paused, 'catch_up_limit', task.catch_up_limit, 'jitter', task.jitter,
         'ends_at', task.ends_at, 'max_occurrences', task.max_occurrences, 'parent_id', task.parent_id,
         'paused_until', task.paused_until, 'retention', task.retention, 'archived_at', task.archived_at,
-        'archived_note', task.archived_note, 'again_at', task.again_at))
+        'archived_note', task.archived_note, 'again_at', task.again_at, 'group_key', task.group_key))
         -- Outside of the object above, because jsonb_strip_nulls would also change the payloads in it.
         || CASE WHEN task.if_dead IS NULL THEN '{}' ELSE jsonb_build_object('if_dead', task.if_dead) END
 $$;
@@ -111,11 +111,11 @@ BEGIN
         same := (NEW.payload, NEW.scheduled_at, NEW.priority, NEW.queue, NEW.expected_execution_time, NEW.max_attempts,
                 NEW.expiration, NEW.entity, NEW.tenant_id, NEW.run_now_at, NEW.cron, NEW.time_zone, NEW.overlap,
                 NEW.catch_up, NEW.catch_up_paused, NEW.catch_up_limit, NEW.jitter, NEW.ends_at, NEW.max_occurrences,
-                NEW.parent_id, NEW.retention, NEW.archived_at, NEW.if_dead)
+                NEW.parent_id, NEW.retention, NEW.archived_at, NEW.if_dead, NEW.group_key)
             IS NOT DISTINCT FROM (OLD.payload, OLD.scheduled_at, OLD.priority, OLD.queue, OLD.expected_execution_time,
                 OLD.max_attempts, OLD.expiration, OLD.entity, OLD.tenant_id, OLD.run_now_at, OLD.cron, OLD.time_zone,
                 OLD.overlap, OLD.catch_up, OLD.catch_up_paused, OLD.catch_up_limit, OLD.jitter, OLD.ends_at,
-                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at, OLD.if_dead);
+                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at, OLD.if_dead, OLD.group_key);
         IF same AND NEW.status = OLD.status AND NEW.paused_until IS NOT DISTINCT FROM OLD.paused_until THEN
             RETURN NEW; -- nothing changed, so there is no new revision, and a running attempt stays current
         END IF;
@@ -561,7 +561,8 @@ COMMENT ON FUNCTION tasktable.refuse_others_task IS 'Keeps an application role t
 -- 'engine'.
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
-    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead
+    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead,
+    group_key
     ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Each insert and each edit.';
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks

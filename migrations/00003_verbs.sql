@@ -79,7 +79,8 @@ CREATE FUNCTION tasktable.schedule(
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
-    if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL
+    if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL,
+    group_key text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -135,13 +136,14 @@ BEGIN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace, jitter, retention, cron,
-                time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, if_dead)
+                time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, if_dead,
+                group_key)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()),
                 schedule.priority, schedule.queue, schedule.expiration, schedule.expected_execution_time,
                 schedule.max_attempts, schedule.tenant_id, schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap,
                 schedule.catch_up, schedule.catch_up_paused, schedule.catch_up_limit, schedule.ends_at,
-                schedule.max_occurrences, schedule.if_dead)
+                schedule.max_occurrences, schedule.if_dead, schedule.group_key)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
             former := tasktable.leave_change(former);
@@ -197,10 +199,11 @@ BEGIN
         END IF;
         -- A payload that is null differs as well, so that the UPDATE refuses it.
         differs := (task.payload, task.priority, task.queue, task.expiration, task.expected_execution_time,
-                task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention, task.if_dead)
+                task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention, task.if_dead,
+                task.group_key)
             IS DISTINCT FROM (schedule.payload, schedule.priority, schedule.queue, schedule.expiration,
                 schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id, schedule.entity,
-                schedule.jitter, schedule.retention, schedule.if_dead);
+                schedule.jitter, schedule.retention, schedule.if_dead, schedule.group_key);
         recurs := task.cron IS DISTINCT FROM schedule.cron
             OR schedule.cron IS NOT NULL AND ((task.time_zone, task.overlap, task.catch_up, task.catch_up_paused,
                     task.catch_up_limit, task.max_occurrences)
@@ -230,6 +233,7 @@ BEGIN
             time_zone = schedule.time_zone, overlap = schedule.overlap, catch_up = schedule.catch_up,
             catch_up_paused = schedule.catch_up_paused, catch_up_limit = schedule.catch_up_limit,
             ends_at = schedule.ends_at, max_occurrences = schedule.max_occurrences, if_dead = schedule.if_dead,
+            group_key = schedule.group_key,
             status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
@@ -263,7 +267,7 @@ BEGIN
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
             expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, jitter, retention, time_zone,
-            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead)
+            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead, group_key)
         SELECT task.id, task.task -> 'payload',
             coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
             coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
@@ -276,7 +280,7 @@ BEGIN
             task.task ->> 'time_zone', task.task ->> 'overlap', task.task ->> 'catch_up',
             task.task ->> 'catch_up_paused', (task.task ->> 'catch_up_limit')::int,
             (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace',
-            nullif(task.task -> 'if_dead', 'null')
+            nullif(task.task -> 'if_dead', 'null'), task.task ->> 'group_key'
         FROM task ORDER BY task.id || '~' COLLATE "C"
         -- Another call may have inserted a task since schedule_many looked. Its row is locked here, in its turn. If it
         -- were locked after the last insert, two calls could deadlock. Nothing is written.
@@ -344,7 +348,7 @@ BEGIN
         max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
         if_dead => nullif(task.task -> 'if_dead', 'null'),
         if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean,
-        former_payloads => task.task -> 'former_payloads'
+        former_payloads => task.task -> 'former_payloads', group_key => task.task ->> 'group_key'
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '
@@ -647,6 +651,68 @@ END $$;
 COMMENT ON FUNCTION tasktable.resume_scope IS 'Ends the pause of everything, of a queue or of a type. Outcome: queued '
     'or unchanged.';
 
+CREATE FUNCTION tasktable.set_limit(
+    name text, max_running int DEFAULT NULL, rate int DEFAULT NULL, rate_interval interval DEFAULT NULL,
+    burst int DEFAULT NULL, type text DEFAULT NULL, queue text DEFAULT NULL, by text DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    max_limits CONSTANT int := 1000; -- the leader reads all of them at each look
+    scope      text := CASE WHEN set_limit.type IS NOT NULL THEN 'type' WHEN set_limit.queue IS NOT NULL THEN 'queue'
+        ELSE 'all' END;
+    scope_name text := coalesce(set_limit.type, set_limit.queue, '');
+    created    boolean;
+BEGIN
+    IF num_nonnulls(set_limit.type, set_limit.queue) = 2 THEN
+        RAISE EXCEPTION 'type and queue must not both be given: a limit is for one of them, or for everything'
+            USING ERRCODE = 'check_violation', COLUMN = 'queue';
+    ELSIF set_limit.rate IS NULL AND num_nonnulls(set_limit.rate_interval, set_limit.burst) > 0 THEN
+        RAISE EXCEPTION 'rate must be given with rate_interval and burst'
+            USING ERRCODE = 'check_violation', COLUMN = 'rate';
+    END IF;
+    PERFORM tasktable.refuse_unbound_scope(scope, scope_name);
+    IF set_limit.rate IS NOT NULL THEN
+        set_limit.rate_interval := tasktable.in_hours(coalesce(set_limit.rate_interval, '1 second'));
+        -- Without a burst the starts are spread evenly. The leader makes up to ten passes a second for them.
+        set_limit.burst := coalesce(set_limit.burst, greatest(1, ceil(set_limit.rate
+            / greatest(extract(epoch FROM set_limit.rate_interval), 1) / 10)));
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.limits', 0));
+    IF (SELECT count(*) FROM tasktable.limits AS l WHERE l.name <> set_limit.name) >= max_limits THEN
+        RAISE EXCEPTION 'there must be at most % limits', max_limits
+            USING ERRCODE = 'check_violation', COLUMN = 'name';
+    END IF;
+    INSERT INTO tasktable.limits AS l (name, scope, scope_name, max_running, rate, rate_interval, burst, changed_by)
+    VALUES (set_limit.name, scope, scope_name, set_limit.max_running, set_limit.rate, set_limit.rate_interval,
+        set_limit.burst, coalesce(set_limit.by, session_user))
+    ON CONFLICT (name) DO UPDATE SET scope = excluded.scope, scope_name = excluded.scope_name,
+        max_running = excluded.max_running, rate = excluded.rate, rate_interval = excluded.rate_interval,
+        burst = excluded.burst, changed_at = excluded.changed_at, changed_by = excluded.changed_by
+    WHERE (l.scope, l.scope_name, l.max_running, l.rate, l.rate_interval, l.burst) IS DISTINCT FROM (excluded.scope,
+        excluded.scope_name, excluded.max_running, excluded.rate, excluded.rate_interval, excluded.burst)
+    RETURNING l.xmax = 0 INTO created;
+    PERFORM tasktable.notify('tasktable.wake', '');
+    RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
+END $$;
+COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
+    'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
+    'at once). Tasks that run already go on. Outcome: created, changed or unchanged.';
+
+CREATE FUNCTION tasktable.remove_limit(name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    was tasktable.limits;
+BEGIN
+    SELECT * INTO was FROM tasktable.limits AS l WHERE l.name = remove_limit.name FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'absent';
+    END IF;
+    PERFORM tasktable.refuse_unbound_scope(was.scope, was.scope_name);
+    DELETE FROM tasktable.limits AS l WHERE l.name = remove_limit.name;
+    PERFORM tasktable.notify('tasktable.wake', '');
+    RETURN 'deleted';
+END $$;
+COMMENT ON FUNCTION tasktable.remove_limit IS 'Removes a limit. Outcome: deleted or absent.';
+
 CREATE FUNCTION tasktable.erase(entity text DEFAULT NULL, tenant_id text DEFAULT NULL)
 RETURNS TABLE (tasks bigint, executions bigint, changes bigint, running bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -711,7 +777,8 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION tasktable.erase, tasktable.resume_scope, tasktable.pause_scope, tasktable.archive, tasktable.delete,
+DROP FUNCTION tasktable.erase, tasktable.remove_limit, tasktable.set_limit, tasktable.resume_scope,
+    tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
     tasktable.schedule, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id,

@@ -113,7 +113,7 @@ CREATE FUNCTION tasktable.schedule_recurring(
     expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
     if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
-    replace boolean DEFAULT false
+    replace boolean DEFAULT false, group_key text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
     missing text := CASE WHEN cron IS NULL THEN 'cron' WHEN id IS NULL THEN 'id' END;
@@ -125,7 +125,7 @@ BEGIN
     RETURN tasktable.schedule(payload, starts_at, id, priority, queue, expiration, expected_execution_time,
         max_attempts, tenant_id, entity, if_finished, scheduled_by, true, 'schedule', jitter, retention, cron,
         time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace,
-        if_dead, NULL, replace);
+        if_dead, NULL, replace, NULL, group_key);
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_recurring IS 'Creates or updates a recurring task. Each fire of cron in '
     'time_zone forks an occurrence. An edit does not fire it. Outcome: as of schedule.';
@@ -144,12 +144,13 @@ DECLARE
 BEGIN
     INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at,
         run_now_at, expiration, expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by,
-        retention, trace, if_dead)
+        retention, trace, if_dead, group_key)
     SELECT p.id || '@' || to_char(fire AT TIME ZONE 'UTC',
             seconds || CASE WHEN date_trunc('second', fire) = fire THEN '"Z"' ELSE '.US"Z"' END),
         p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END,
         p.priority, fire, CASE WHEN at_once THEN tasktable.asked_now() END, p.expiration, p.expected_execution_time,
-        p.max_attempts, p.jitter, p.id, skip_reason, p.scheduled_by, p.retention, p.trace, p.if_dead
+        p.max_attempts, p.jitter, p.id, skip_reason, p.scheduled_by, p.retention, p.trace, p.if_dead,
+        p.group_key
     FROM tasktable.scheduled_tasks AS p WHERE p.id = parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
     RETURNING t.id INTO occurrence;
@@ -259,6 +260,7 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
             nullif((task ->> 'expected_execution_time')::tasktable.task_execution_time, interval '5 minutes')),
         'max_attempts', nullif((task ->> 'max_attempts')::tasktable.task_max_attempts, 10),
         'entity', (task ->> 'entity')::tasktable.task_entity,
+        'group_key', (task ->> 'group_key')::tasktable.task_group_key,
         'if_finished', task ->> 'if_finished',
         'jitter', tasktable.seconds_text((task ->> 'jitter')::tasktable.task_jitter),
         'retention', tasktable.seconds_text((task ->> 'retention')::tasktable.task_retention)))
@@ -306,7 +308,7 @@ BEGIN
             SELECT format('%s is not a field that it can have', min(f.key)) INTO broken FROM jsonb_each(task) AS f
             WHERE f.value <> 'null' AND f.key <> ALL (ARRAY['id', 'payload', 'scheduled_at', 'priority', 'queue',
                 'expiration', 'expected_execution_time', 'max_attempts', 'tenant_id', 'entity', 'if_finished', 'jitter',
-                'retention'])
+                'retention', 'group_key'])
             HAVING count(*) > 0;
         END IF;
         IF broken IS NULL THEN
@@ -380,7 +382,8 @@ BEGIN
         max_attempts => (task ->> 'max_attempts')::int, tenant_id => dead.tenant_id,
         entity => coalesce(task ->> 'entity', dead.entity), if_finished => task ->> 'if_finished',
         scheduled_by => CASE WHEN octet_length(dead.id) <= 507 THEN 'task ' || dead.id ELSE dead.scheduled_by END,
-        jitter => (task ->> 'jitter')::interval, retention => (task ->> 'retention')::interval, trace => dead.trace);
+        jitter => (task ->> 'jitter')::interval, retention => (task ->> 'retention')::interval, trace => dead.trace,
+        group_key => task ->> 'group_key');
     IF done.outcome = 'finished' THEN
         RETURN format('task "%s" of if_dead stays finished', child);
     ELSIF done.outcome = 'unchanged' THEN

@@ -199,6 +199,7 @@ CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUT
         WHEN 'retry' THEN 'the next attempt waits for its time'
         WHEN 'waits' THEN 'it waits for something that is out of order'
         WHEN 'in_line' THEN 'it is due, and waits for its turn'
+        WHEN 'limited' THEN 'it is due, and a limit lets no further task start now'
         WHEN 'expires' THEN 'its time is over, and it becomes EXPIRED when the leader comes to it'
         WHEN 'paused' THEN 'it is paused'
         WHEN 'paused_scope' THEN 'everything, its queue or its type is paused'
@@ -221,6 +222,29 @@ CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUT
 $$;
 COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 
+-- It is no view, because River's tables are made after these.
+CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
+    name text, scope text, scope_name text, max_running int, running bigint, rate int, rate_interval interval,
+    burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text
+) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT l.name, l.scope, l.scope_name, l.max_running,
+        CASE WHEN l.max_running IS NOT NULL THEN (SELECT count(*) FROM tasktable.river_job AS j
+            WHERE j.state IN ('available', 'running') AND CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name
+                WHEN 'type' THEN j.kind = l.scope_name ELSE true END) END,
+        l.rate, l.rate_interval, l.burst,
+        -- After a change of the rate no task waits longer than for an empty bucket.
+        CASE WHEN l.rate IS NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
+            ELSE least(b.full_at, statement_timestamp() + l.burst * (l.rate_interval / l.rate))
+                - (l.burst - 1) * (l.rate_interval / l.rate) END, l.changed_at, l.changed_by
+    FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name;
+END $$;
+COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
+    'Null: max_running is null. next_start_at is when the rate lets the next task start, which may be in the past. '
+    'Null: there is no rate.';
+
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
         CASE WHEN s.code IN ('failed', 'skipped', 'retry', 'waits') THEN t.message
@@ -238,7 +262,7 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'no_leader' THEN (
                 SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n
                 WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
-            WHEN s.code IN ('in_line', 'firing', 'planning') THEN coalesce(t.due_at, t.next_attempt_at)
+            WHEN s.code IN ('in_line', 'limited', 'firing', 'planning') THEN coalesce(t.due_at, t.next_attempt_at)
             WHEN s.code = 'expires' THEN f.due + t.expiration
             WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
             WHEN s.code = 'lapsed' THEN t.lease_expires_at
@@ -248,6 +272,7 @@ CREATE VIEW tasktable.task_reasons AS
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'ends_at')::timestamptz
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
+            WHEN s.code = 'limited' THEN (z.reached ->> 'next_start_at')::timestamptz
             WHEN s.code IN ('not_due', 'retry', 'waits', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         nullif(concat_ws(', and ', CASE WHEN y.pauses IS NOT NULL THEN tasktable.reason_text('paused_scope') END,
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
@@ -256,10 +281,11 @@ CREATE VIEW tasktable.task_reasons AS
         coalesce(t.due_at, t.next_attempt_at) AS due_at, t.lease_expires_at,
         CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
         jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
-            'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type)) AS data
+            'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type),
+            'limit', CASE WHEN s.code = 'limited' THEN z.reached END) AS data
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
-        -- The nodes and pauses, once for all tasks.
+        -- The nodes, the pauses and the limits that are reached, once for all tasks.
         SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives,
             coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
             count(*) FILTER (WHERE n.state = 'quiet') AS quiet,
@@ -268,7 +294,12 @@ CREATE VIEW tasktable.task_reasons AS
                 FROM (SELECT l.queue, l.type, max(l.slots) AS slots FROM tasktable.worked_lanes AS l
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
-                FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses
+                FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
+            (SELECT coalesce(jsonb_object_agg(btrim(l.scope || ' ' || l.scope_name),
+                    to_jsonb(l) || jsonb_build_object('rate_seconds', extract(epoch FROM l.rate_interval))
+                    ORDER BY l.next_start_at NULLS FIRST), '{}')
+                FROM tasktable.limit_states() AS l
+                WHERE l.running >= l.max_running OR l.next_start_at > statement_timestamp()) AS reached
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
@@ -296,7 +327,8 @@ CREATE VIEW tasktable.task_reasons AS
                 CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry'
                     ELSE 'not_due' END
             WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
-            ELSE coalesce(o.code, 'in_line') END AS code
+            ELSE coalesce(o.code, CASE WHEN w.reached ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type]
+                THEN 'limited' ELSE 'in_line' END) END AS code
     ) AS s
     CROSS JOIN LATERAL (
         -- The pause that holds longest.
@@ -304,7 +336,9 @@ CREATE VIEW tasktable.task_reasons AS
             FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)])
                 AS p (pause)
             WHERE p.pause IS NOT NULL
-            ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause
+            ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause,
+            coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all')
+                AS reached
     ) AS z
     CROSS JOIN LATERAL (
         -- The other pauses. If the task waits for something else: the pauses that will still hold when it is due.
@@ -541,20 +575,21 @@ BEGIN
             ('follow_ups', 'created_at', 'When it was first scheduled.'),
             ('follow_ups', 'finished_at', 'When it ended. Null: it has not.'),
             ('follow_ups', 'started_at', 'When its last recorded attempt began.'),
-            ('task_reasons', 'code', 'Of a waiting task: not_due, retry, in_line, paused, paused_scope (everything, '
-                'its queue or its type), no_node, no_type, no_queue, no_both, no_leader or expires. Of a recurring '
-                'task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: cancelled, '
+            ('task_reasons', 'code', 'Of a waiting task: not_due, retry, in_line, limited, paused, paused_scope '
+                '(everything, its queue or its type), no_node, no_type, no_queue, no_both, no_leader or expires. Of a '
+                'recurring task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: cancelled, '
                 'failed, expired or skipped.'),
             ('task_reasons', 'detail', 'The last error, why the fire was skipped, or the reason that was given for the '
                 'pause.'),
             ('task_reasons', 'since', 'Since when. Without any node: the last sign of one. Null: unknown.'),
-            ('task_reasons', 'until', 'Until when: the due time, the end of the pause or the end of the lease. Null: '
+            ('task_reasons', 'until', 'Until when: the due time, the end of the pause or the end of the lease, or when '
+                'a limit lets the next task start. Null: '
                 'until something else happens.'),
             ('task_reasons', 'obstacle', 'What else will keep the task from running, as things are now: other pauses, '
                 'or what the nodes lack. Null: nothing.'),
             ('task_reasons', 'missing', 'What the nodes lack, also while the task is paused or not due: no_node, '
                 'no_type, no_queue, no_both or no_leader. Null: nothing.'),
-            ('task_reasons', 'data', 'Data for the sentence of Store.Why: pauses, quiet nodes and slots.'),
+            ('task_reasons', 'data', 'Data for the sentence of Store.Why: pauses, quiet nodes, slots and the limit.'),
             ('stuck_tasks', 'code', 'no_node, no_type, no_queue, no_both, no_leader or lapsed, as in task_reasons.'),
             ('stuck_tasks', 'since', 'Since when nobody runs it. If that is unknown: since when it is due.'),
             ('next_fires', 'cron', 'Its expression.'),
@@ -589,7 +624,7 @@ END $$;
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead, tasktable.late_at;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.reason_text, tasktable.message_pattern;
+DROP FUNCTION tasktable.limit_states, tasktable.reason_text, tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
     tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;

@@ -127,11 +127,13 @@ GRANT USAGE ON SCHEMA tasktable
 -- nothing.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
 GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of,
-    tasktable.recurring_health, tasktable.message_pattern, tasktable.late_at TO "tasktable_auditor";
+    tasktable.recurring_health, tasktable.message_pattern, tasktable.late_at, tasktable.limit_states
+    TO "tasktable_auditor";
 
 -- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
-GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses TO "tasktable_engine";
+GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses, tasktable.limits,
+    tasktable.limit_buckets TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
 -- Keys are revoked, but not deleted. An answer that was given is not changed. Of a session only its end moves.
 GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";

@@ -86,6 +86,12 @@ type Config struct {
 	//
 	// Nil declares nothing, and an empty list that is not nil declares that there are no rules.
 	Notices []rules.Rule
+	// Limits are the limits that the code declares, as Recurring are the recurring tasks. The node makes the service's
+	// limits agree with this list. If somebody has changed one, the next version of the service that declares another
+	// list sets it again. Two services must not declare limits of the same name.
+	//
+	// Nil declares nothing, and an empty list that is not nil declares that there are no limits.
+	Limits []store.Limit
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
 	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
@@ -182,6 +188,7 @@ func (c Config) withDefaults() Config {
 	c.RetentionByType = maps.Clone(c.RetentionByType)
 	c.Paused, c.Recurring = slices.Clone(c.Paused), slices.Clone(c.Recurring)
 	c.Notices = slices.Clone(c.Notices)
+	c.Limits = slices.Clone(c.Limits)
 	if c.Backoff == nil {
 		c.Backoff = DefaultBackoff
 	}
@@ -230,6 +237,7 @@ func (c Config) validate() error {
 	for i, rule := range c.Notices {
 		errs = append(errs, pg.Annotate(rule.Check(), fmt.Sprintf("Notices[%d]", i)))
 	}
+	errs = append(errs, c.checkLimits()...)
 	ids := map[string]bool{}
 	for i, task := range c.Recurring {
 		if err := task.Check(); err != nil {
@@ -287,6 +295,21 @@ func (c Config) workingSlots() map[string]int {
 	return queues
 }
 
+func (c Config) checkLimits() (errs []error) {
+	names := map[string]bool{}
+	for i, limit := range c.Limits {
+		errs = append(errs, pg.Annotate(limit.Check(), fmt.Sprintf("Limits[%d]", i)),
+			must(!names[limit.Name], "Limits must have one limit of each name, and has two of %q", limit.Name))
+		names[limit.Name] = true
+	}
+	return errs
+}
+
+// declaration is what the code declares.
+func (c Config) declaration() maintenance.Declaration {
+	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits}
+}
+
 // places is how many transactional handlers run at once. Two connections of Pool are left for other uses.
 func (c Config) places() int { return max(1, int(c.Pool.Config().MaxConns)-2) }
 
@@ -305,7 +328,7 @@ func (c Config) registration(quiet bool) session.Registration {
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
 		ShareSlots: c.ShareSlots, TypeSlots: string(limits),
-		DeclarationHash:  maintenance.DeclarationHash(c.Recurring, c.Notices),
+		DeclarationHash:  c.declaration().Hash(),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}
 }

@@ -118,7 +118,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		}),
 		maintenance.NewDeclarer(maintenance.DeclarerConfig{
 			Pool: i.pool, Statements: i.statements, Service: i.config.Service,
-			Declared: i.config.Recurring, Notices: i.config.Notices, Codec: i.config.Codec,
+			Declaration: i.config.declaration(), Codec: i.config.Codec,
 			Every: i.config.declareEvery, Log: i.log,
 		}),
 		metrics.NewTableStats(metrics.TableStatsConfig{

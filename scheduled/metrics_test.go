@@ -73,6 +73,7 @@ func TestMetricsOfAKnownRun(t *testing.T) {
 	s.Exec(`UPDATE tasktable.scheduled_tasks
 		SET status = 'EXECUTING', attempt = 1, fence = 1000000, lease_expires_at = now() - interval '1 second',
 			next_attempt_at = NULL`)
+	s.set(store.Limit{Name: "mine", Of: store.Type("JOBS"), MaxRunning: 7, Rate: 3, Interval: time.Hour})
 	var snoozed atomic.Bool
 	s.node(func(c *Config) {
 		c.Metrics, c.censusEvery, c.Queues = registry, 50*time.Millisecond, map[string]int{"default": 10, "one": 1}
@@ -191,6 +192,7 @@ func (s *bench) compareSums(got map[string]float64) {
 		"river_fetched_jobs_total default": got["river_job_tasks_count"] - got["river_fetched_jobs_total one"] -
 			got["river_fetched_jobs_total type|0"],
 		"type_slots TX_JOB": 3, "type_slots_used TX_JOB": 0,
+		"limit_max_running mine": 7, "limit_running mine": 0, "limit_tokens mine": 1,
 		"node_up": 1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2,
 		"settle_failures_total": 0, "census_failures_total": 0, "look_failures_total tick": 0,
 		"look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,

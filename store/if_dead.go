@@ -133,6 +133,7 @@ func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 		ExpectedExecutionTime string          `json:"expected_execution_time"`
 		MaxAttempts           int             `json:"max_attempts"`
 		Entity                string          `json:"entity"`
+		GroupKey              string          `json:"group_key"`
 		IfFinished            IfFinished      `json:"if_finished"`
 		Jitter                string          `json:"jitter"`
 		Retention             string          `json:"retention"`
@@ -146,7 +147,7 @@ func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 			ID: one.ID, Payload: storedPayload(one.Payload), At: one.ScheduledAt, Priority: one.Priority,
 			Queue: one.Queue, Expiration: ofSeconds(one.Expiration),
 			ExpectedExecutionTime: ofSeconds(one.ExpectedExecutionTime), MaxAttempts: one.MaxAttempts,
-			Entity: one.Entity, IfFinished: one.IfFinished, Jitter: ofSeconds(one.Jitter),
+			Entity: one.Entity, Group: one.GroupKey, IfFinished: one.IfFinished, Jitter: ofSeconds(one.Jitter),
 			Retention: ofSeconds(one.Retention),
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	RunsAgain   Outcome = "again"  // the task runs, and runs once more after this attempt has ended
 	Deleted     Outcome = "deleted"
 	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
+	Changed     Outcome = "changed"   // only of a limit
 	Unchanged   Outcome = "unchanged" // the task is already as the call asks
 	Finished    Outcome = "finished"  // the task has ended, and the call does not start it again
 	Running     Outcome = "running"   // a node has claimed the task, therefore the verb changes nothing
@@ -22,8 +23,8 @@ const (
 
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
-	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, RunsAgain, Deleted, Archived, Unchanged,
-		Finished, Running, Absent}
+	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, RunsAgain, Deleted, Archived, Changed,
+		Unchanged, Finished, Running, Absent}
 }
 
 // Receipt is the result of a verb for one task.

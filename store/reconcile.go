@@ -38,7 +38,7 @@ type ReconcileConfig struct {
 	//	id                       or key, for the id task-{Type}-{key}
 	//	scheduled_at             timestamptz
 	//	payload                  jsonb; Reconcile fills in the type; null is an object with only the type
-	//	entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts:
+	//	entity, tenant_id, group_key, queue, priority, expiration, expected_execution_time, max_attempts:
 	//	                         as in a Task; null for the default
 	//
 	// Reconcile does not compare a column that the query does not have. An existing task keeps its value, and a new

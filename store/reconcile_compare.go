@@ -25,7 +25,7 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
     pair.differs,
     CASE WHEN pair.writes AND octet_length(pair.payload::text) <= 262144 THEN pair.payload::text END AS payload,
     CASE WHEN pair.writes THEN octet_length(pair.payload::text) END AS payload_bytes,
-    pair.envelope, pair.entity, pair.tenant_id, pair.queue, pair.priority::bigint AS priority,
+    pair.envelope, pair.entity, pair.tenant_id, pair.group_key, pair.queue, pair.priority::bigint AS priority,
         pair.max_attempts::bigint AS max_attempts,
     CASE WHEN extract(year FROM pair.expiration) <> 0 OR extract(month FROM pair.expiration) <> 0
             THEN 'expiration'
@@ -49,7 +49,7 @@ FROM (
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
     FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
     CROSS JOIN LATERAL (
-        SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id,
+        SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id, {group_key} AS group_key,
             coalesce({queue}, 'default') AS queue,
             coalesce({priority}, 0) AS priority, {expiration} AS expiration,
             coalesce({expected_execution_time}, interval '5 minutes') AS expected,
@@ -60,6 +60,7 @@ FROM (
             CASE WHEN t.payload IS DISTINCT FROM n.payload THEN 'payload' END,
             CASE WHEN t.entity IS DISTINCT FROM n.entity THEN 'entity' END,
             CASE WHEN t.tenant_id IS DISTINCT FROM n.tenant_id THEN 'tenant_id' END,
+            CASE WHEN t.group_key IS DISTINCT FROM n.group_key THEN 'group_key' END,
             CASE WHEN t.queue IS DISTINCT FROM n.queue THEN 'queue' END,
             CASE WHEN t.priority IS DISTINCT FROM n.priority THEN 'priority' END,
             CASE WHEN t.expiration IS DISTINCT FROM n.expiration THEN 'expiration' END,
@@ -154,6 +155,7 @@ type comparedPair struct {
 	Envelope     *string // the stored payload, if it is encoded and differs from the wanted one
 	Entity       *string
 	TenantID     *string
+	GroupKey     *string
 	Queue        string
 	Priority     int64
 	MaxAttempts  int64
@@ -322,7 +324,7 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration),
 		ExpectedExecutionTime: p.Expected,
 		MaxAttempts:           int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue,
-		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID),
+		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID), Group: query.OrEmpty(p.GroupKey),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
 	}
 	var err error

@@ -45,6 +45,7 @@ var (
 			ELSE q.payload::jsonb END`},
 		{name: "entity", read: `nullif(q.entity::text, '')`},
 		{name: "tenant_id", read: `nullif(q.tenant_id::text, '')`},
+		{name: "group_key", read: `nullif(q.group_key::text, '')`},
 		{name: "queue", read: `nullif(q.queue::text, '')`},
 		{name: "priority", kind: "an integer", types: wholeNumbers, read: `q.priority`},
 		{name: "expiration", kind: "interval", types: []uint32{pgtype.IntervalOID},

@@ -58,6 +58,7 @@ type Row struct {
 	Type                  string          `json:"type"`
 	Entity                *string         `json:"entity,omitempty"`
 	TenantID              *string         `json:"tenant_id,omitempty"`
+	GroupKey              *string         `json:"group_key,omitempty"`
 	Queue                 string          `json:"queue"`
 	Status                Status          `json:"status"`
 	Priority              int             `json:"priority"`

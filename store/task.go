@@ -126,6 +126,9 @@ type Task struct {
 	Entity string
 	// TenantID names the tenant that the task belongs to. It is optional and has at most 512 bytes.
 	TenantID string
+	// Group names the group that the task belongs to, for example "customer:42". It is optional and has at most 512
+	// bytes. A follow-up and a task of IfDead do not get it from this task.
+	Group string
 	// IfFinished decides whether a finished task runs again.
 	IfFinished IfFinished
 	// IfRunning decides whether a running task that is scheduled unchanged runs once more. A task with a Recurrence,
@@ -192,6 +195,7 @@ type wireTask struct {
 	MaxAttempts           int             `json:"max_attempts"`
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
+	GroupKey              *string         `json:"group_key,omitempty"`
 	IfFinished            *string         `json:"if_finished"`
 	IfRunning             *string         `json:"if_running,omitempty"`
 	Replace               bool            `json:"replace,omitempty"`
@@ -269,6 +273,9 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, err
 	}
 	if wire.TenantID, err = label("tenant_id", t.TenantID); err != nil {
+		return wireTask{}, err
+	}
+	if wire.GroupKey, err = label("group_key", t.Group); err != nil {
 		return wireTask{}, err
 	}
 	if err := t.wireRecurrence(&wire); err != nil {

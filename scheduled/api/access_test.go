@@ -25,6 +25,7 @@ var scopes = map[string]keys.Scope{
 	"listChanges":        keys.Read,
 	"listDeadLetters":    keys.Read,
 	"listExecutions":     keys.Read,
+	"listLimits":         keys.Read,
 	"listNodes":          keys.Read,
 	"listQueues":         keys.Read,
 	"listRecurring":      keys.Read,
@@ -34,6 +35,7 @@ var scopes = map[string]keys.Scope{
 	"pauseTask":          keys.Schedule,
 	"putTask":            keys.Schedule,
 	"readStats":          keys.Read,
+	"removeLimit":        keys.Operate,
 	"resumeQueue":        keys.Operate,
 	"resumeTask":         keys.Schedule,
 	"retryDeadLetters":   keys.Operate,
@@ -48,6 +50,7 @@ var scopes = map[string]keys.Scope{
 	"runTaskNow":         keys.Schedule,
 	"runTasksNow":        keys.Schedule,
 	"scheduleTasks":      keys.Schedule,
+	"setLimit":           keys.Operate,
 	"whyTask":            keys.Read,
 }
 

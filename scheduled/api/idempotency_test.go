@@ -53,6 +53,8 @@ func TestIdempotencyKey(t *testing.T) {
 		{"archive", store.StatusFailed, "POST", "/v1/dead-letters/archive", `{"ids": ["archive"], "note": "seen"}`},
 		{"pauseQueue", "", "POST", "/v1/queues/mail/pause", `{"reason": "repair"}`},
 		{"resumeQueue", "", "POST", "/v1/queues/mail/resume", ""},
+		{"setLimit", "", "PUT", "/v1/limits/a", `{"max_running": 5}`},
+		{"removeLimit", "", "DELETE", "/v1/limits/a", ""},
 	} {
 		s.run(c.name, func(s *service) {
 			if c.before != "" {

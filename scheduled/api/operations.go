@@ -131,6 +131,7 @@ func (a *API) registerOperations() {
 		Errors: []int{http.StatusUnprocessableEntity},
 	}, readStats)
 	a.registerQueuePauses()
+	a.registerLimits()
 }
 
 func (a *API) registerQueuePauses() {

@@ -50,6 +50,40 @@ func TestPauseAndResumeAQueue(t *testing.T) {
 	}
 }
 
+func TestLimitsOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	if got := s.wants(200, "reader", "GET", "/v1/limits", ""); got.text != `{"limits":[]}` {
+		t.Errorf("no limits: %s", got.text)
+	}
+	for _, c := range []struct{ method, body, outcome, limit string }{
+		{"PUT", `{"max_running": 5, "type": "CHARGE"}`, "created", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
+		{"PUT", `{"max_running": 5, "type": "CHARGE"}`, "unchanged", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
+		{"PUT", `{"rate": 100, "rate_interval": 60, "burst": 20, "queue": "mail"}`, "changed",
+			`"name":"a","queue":"mail","rate":100,"rate_interval":60,"burst":20,"next_start_at"`},
+		{"DELETE", "", "deleted", ""},
+		{"DELETE", "", "absent", ""},
+	} {
+		got := s.wants(200, "all", c.method, "/v1/limits/a", c.body)
+		listed := s.wants(200, "reader", "GET", "/v1/limits", "")
+		if got.text != `{"name":"a","outcome":"`+c.outcome+`"}` || !strings.Contains(listed.text, c.limit) ||
+			(c.limit == "") != (listed.text == `{"limits":[]}`) {
+			t.Errorf("%s %s: %s, limits %s; want %s, %s", c.method, c.body, got.text, listed.text, c.outcome, c.limit)
+		}
+	}
+	for body, says := range map[string]string{
+		`{}`:                                "max_running or rate must be given",
+		`{"max_running": -1}`:               "max_running must be between 1 and 1000000",
+		`{"rate": 1, "rate_interval": 1e9}`: "rate_interval must be between 1s and 24h",
+		`{"max_running": 1, "type": "AB", "queue": "mail"}`: "type and queue must not both be given",
+		`{"max_running": 1, "queue": "No"}`:                 "queue must be 1 to 64 of a-z",
+		`{"name": "a"}`:                                     "body.name: unexpected property",
+	} {
+		s.says(s.wants(422, "all", "PUT", "/v1/limits/a", body), says)
+	}
+	s.says(s.wants(422, "all", "PUT", "/v1/limits/A", `{"max_running": 1}`), "name must be 1 to 64")
+}
+
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

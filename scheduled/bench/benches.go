@@ -13,4 +13,5 @@ var All = []Bench{
 	scaleBench,
 	snapshotBench,
 	readsBench,
+	limitsBench,
 }

@@ -22,7 +22,7 @@ func runDrain(ctx context.Context, config Config) (Result, error) {
 	config = config.withDefaults(100000)
 	var ours, river, floor, vsRiver, vsFloor, wal []float64
 	for round := range config.Rounds {
-		engine, bytes, err := drainEngine(ctx, config)
+		engine, bytes, err := drainEngine(ctx, config, nil)
 		if err != nil {
 			return Result{}, err
 		}
@@ -53,13 +53,21 @@ func runDrain(ctx context.Context, config Config) (Result, error) {
 
 const walSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
 
-// drainEngine measures from the moment a pause ends until the last task is settled.
-func drainEngine(ctx context.Context, config Config) (rate, walPerTask float64, err error) {
+// drainEngine measures from the moment a pause ends until the last task is settled. prepare is called before the tasks
+// are inserted. Nil means that there is nothing to prepare.
+func drainEngine(
+	ctx context.Context, config Config, prepare func(context.Context, *database) error,
+) (rate, walPerTask float64, err error) {
 	err = withNode(ctx, config, func(d *database, n *node) error {
 		tasks := store.New(store.Config{Service: "bench"})
 		_, err = tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
 		if err != nil {
 			return err
+		}
+		if prepare != nil {
+			if err := prepare(ctx, d); err != nil {
+				return err
+			}
 		}
 		if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
 			return err

@@ -56,7 +56,7 @@ func startNode(
 			return nil
 		}
 		return do(ctx)
-	}))
+	}), handlers.Func(heldType, func(context.Context) error { return nil }))
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func New(config Config) (*Dashboard, error) {
 	d.registerDeadLetters(mux)
 	d.registerRecurring(mux)
 	d.registerQueues(mux)
+	d.registerLimits(mux)
 	d.registerNodes(mux)
 	d.registerChanges(mux)
 	d.registerKeys(mux)

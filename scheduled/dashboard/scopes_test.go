@@ -45,6 +45,8 @@ var sameCalls = map[string]string{
 	"/dead/archive":           "POST /v1/dead-letters/archive",
 	"/queues/pause":           "POST /v1/queues/none/pause",
 	"/queues/resume":          "POST /v1/queues/none/resume",
+	"/limits/set":             "PUT /v1/limits/none",
+	"/limits/remove":          "DELETE /v1/limits/none",
 }
 
 // ownActs are acts that the API has not, with the scopes that they need besides read.

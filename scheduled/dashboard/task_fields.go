@@ -36,6 +36,7 @@ func fieldsOfRow(row store.Row) (fields []pairView) {
 	add(pairView{Name: "queue", Text: row.Queue, List: "queue"})
 	add(pairView{Name: "entity", Text: textOf(row.Entity), List: "entity"})
 	add(pairView{Name: "tenant_id", Text: textOf(row.TenantID), List: "tenant"})
+	add(pairView{Name: "group_key", Text: textOf(row.GroupKey), List: "group_key"})
 	text("priority", strconv.Itoa(row.Priority))
 	at("scheduled_at", &row.ScheduledAt)
 	at("run_now_at", row.RunNowAt)

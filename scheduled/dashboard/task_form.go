@@ -36,7 +36,7 @@ func inputOf(field form.Field, value, wrong string) input {
 // typedText is the text of a field of the form that was sent. Only an id and its like may begin or end with spaces.
 func (v *visit) typedText(field form.Field) string {
 	text := v.form(inputName(field))
-	if slices.Contains([]string{"id", "entity", "tenant_id"}, field.Name) {
+	if slices.Contains([]string{"id", "entity", "tenant_id", "group_key"}, field.Name) {
 		return text
 	}
 	return strings.TrimSpace(text)

@@ -35,7 +35,7 @@ var tones = map[string]string{
 	"completed": "good", "failed": "bad", "expired": "bad", "expires": "bad", "lapsed": "warn",
 	"no_node": "bad", "no_type": "bad", "no_queue": "bad", "no_both": "bad", "no_leader": "bad",
 	"paused": "warn", "paused_scope": "warn", "retry": "warn",
-	"running": "busy", "edited": "busy", "in_line": "busy", "firing": "busy", "planning": "busy",
+	"running": "busy", "edited": "busy", "in_line": "busy", "limited": "busy", "firing": "busy", "planning": "busy",
 }
 
 const (

@@ -45,7 +45,7 @@ func newTaskForm(get func(string) string, wrong formErrors, tenant string) newTa
 		switch {
 		case field.Recurs:
 			add(&view.Recurs, field)
-		case slices.Contains([]string{"id", "payload", "entity", "tenant_id"}, field.Name):
+		case slices.Contains([]string{"id", "payload", "entity", "tenant_id", "group_key"}, field.Name):
 			add(&view.Task, field)
 		case slices.Contains([]string{"scheduled_at", "expiration", "jitter"}, field.Name):
 			add(&view.When, field)

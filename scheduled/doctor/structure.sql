@@ -6,6 +6,8 @@ CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secr
 CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions USING btree (expires_at);
 CREATE UNIQUE INDEX api_sessions_pkey ON tasktable.api_sessions USING btree (token_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
+CREATE UNIQUE INDEX limit_buckets_pkey ON tasktable.limit_buckets USING btree (name);
+CREATE UNIQUE INDEX limits_pkey ON tasktable.limits USING btree (name);
 CREATE INDEX nodes_elected ON tasktable.nodes USING btree (elected_at);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);
 CREATE UNIQUE INDEX nodes_pkey ON tasktable.nodes USING btree (number);
@@ -48,6 +50,8 @@ CREATE INDEX scheduled_tasks_ended ON tasktable.scheduled_tasks USING btree (sch
     NULL);
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
 CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks USING btree (finished_at) WHERE (finished_at IS NOT
+    NULL);
+CREATE INDEX scheduled_tasks_group_key ON tasktable.scheduled_tasks USING btree (group_key) WHERE (group_key IS NOT
     NULL);
 CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE
     (lease_expires_at IS NOT NULL);
@@ -92,8 +96,8 @@ CREATE TRIGGER task_8_if_dead AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH
     AND (new.finished_at IS NOT NULL) AND (old.finished_at IS NULL))) EXECUTE FUNCTION tasktable.after_task_end();
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
-    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead ON
-    tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
+    catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead,
+    group_key ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks FOR EACH ROW WHEN
     (((NOT (old.fence IS DISTINCT FROM new.fence)) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR
     ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)) AND

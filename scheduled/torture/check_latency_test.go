@@ -128,6 +128,9 @@ func (h *history) roomOfType(kind string) (room int) {
 	for _, slots := range h.TypeSlots {
 		room += slots[kind]
 	}
+	if limit := h.Limits[kind]; limit > 0 {
+		room = min(room, limit)
+	}
 	return room
 }
 

@@ -16,13 +16,8 @@ func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
 		kind string
 	}
 	nodes := h.nodeNames()
-	var runs []*run
-	for i := range h.Runs {
-		runs = append(runs, &h.Runs[i])
-	}
-	slices.SortStableFunc(runs, func(a, b *run) int { return a.At.Compare(b.At) })
 	taken := map[place][]time.Time{} // until when
-	for _, r := range runs {
+	for _, r := range h.inOrder() {
 		limit, until := h.TypeSlots[nodes[r.PID]][r.Type], r.Latest
 		if limit == 0 || r.Deaf && r.End == nil {
 			continue
@@ -38,6 +33,48 @@ func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
 		}
 		if running > limit {
 			wrong(r.ID, "%s had %d slots for %s, and ran %d when fence %d began at %s", nodes[r.PID], limit, r.Type,
+				running, r.Fence, h.offset(r.At))
+		}
+	}
+	return samples
+}
+
+// inOrder are the runs, by their beginnings.
+func (h *history) inOrder() []*run {
+	var runs []*run
+	for i := range h.Runs {
+		runs = append(runs, &h.Runs[i])
+	}
+	slices.SortStableFunc(runs, func(a, b *run) int { return a.At.Compare(b.At) })
+	return runs
+}
+
+// limitsAreKept: all nodes together run no more tasks of a type at once than its limit says. A run counts until its
+// context ends or its process is killed. It does not count from when its process stands still, because a frozen process
+// may overlap until it next looks. The samples are the runs that reached the limit.
+func limitsAreKept(h *history, wrong reportFunc) (samples int) {
+	taken := map[string][]time.Time{} // until when
+	for _, r := range h.inOrder() {
+		limit, until := h.Limits[r.Type], r.Latest
+		if limit == 0 || r.Deaf && r.End == nil {
+			continue
+		}
+		if r.End != nil {
+			until = earlier(until, r.End.contextEnd())
+		}
+		for _, s := range h.spans(r.PID) {
+			if s.To.After(r.At) || s.To.IsZero() {
+				until = earlier(until, later(s.From, r.At))
+			}
+		}
+		taken[r.Type] = append(
+			slices.DeleteFunc(taken[r.Type], func(t time.Time) bool { return !t.After(r.At) }), until)
+		running := len(taken[r.Type])
+		if running >= limit {
+			samples++
+		}
+		if running > limit {
+			wrong(r.ID, "all nodes together may run %d of %s, and ran %d when fence %d began at %s", limit, r.Type,
 				running, r.Fence, h.offset(r.At))
 		}
 	}

@@ -19,6 +19,7 @@ var checks = []check{
 	{"cancel", cancelsReachHandlers, minute},
 	{"overlap", noneRunsTwiceAtOnce, minute},
 	{"type slots", typesKeepTheirSlots, minute},
+	{"limit", limitsAreKept, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},
 	{"outcome", outcomesAgreeWithJournals, minute},

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/migrations"
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/localpg"
 )
 
@@ -94,6 +95,9 @@ func (r *harness) prepare(ctx context.Context) error {
 	if err := prepareAudit(ctx, r.admin); err != nil {
 		return err
 	}
+	if err := r.limit(ctx); err != nil {
+		return err
+	}
 	if r.receivers, err = openReceivers(); err != nil {
 		return err
 	}
@@ -109,6 +113,20 @@ func (r *harness) prepare(ctx context.Context) error {
 		}
 	}
 	return r.awaitNodes(ctx)
+}
+
+// rareLimit is how many tasks of the type that has few slots run at once, over all nodes. It is fewer than their slots.
+func (s settings) rareLimit() int {
+	kind := rare{}.TaskType()
+	return max(rareSlots(s.Slots, 10)[kind]+rareSlots(s.Slots, 5)[kind]-2, 1)
+}
+
+// limit sets a limit over all nodes.
+func (r *harness) limit(ctx context.Context) error {
+	kind := rare{}.TaskType()
+	_, err := store.New(store.Config{}).SetLimit(ctx, r.admin,
+		store.Limit{Name: "rare", Of: store.Type(kind), MaxRunning: r.settings.rareLimit()})
+	return err
 }
 
 func (r *harness) openWriters(ctx context.Context) error {
@@ -195,7 +213,7 @@ func rareSlots(slots, part int) map[string]int {
 func (r *harness) newHistory() *history {
 	h := &history{Short: r.settings.Length <= shortRun, Began: time.Now(), SlotsEach: r.settings.Slots,
 		Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
-		TypeSlots: map[string]map[string]int{}}
+		TypeSlots: map[string]map[string]int{}, Limits: map[string]int{rare{}.TaskType(): r.settings.rareLimit()}}
 	for _, s := range r.slots {
 		h.TypeSlots[s.name] = s.config.TypeSlots
 		for _, kind := range s.config.Types {

@@ -46,6 +46,7 @@ type history struct {
 	Slots      int                       // of all nodes for the queue default
 	SlotsEach  int                       // of one
 	TypeSlots  map[string]map[string]int // by node and type: how many of a type it may run at once
+	Limits     map[string]int            // by type: how many all nodes together may run at once
 
 	index  *index
 	waited map[pool][]latency

@@ -28,7 +28,7 @@ type mutant struct {
 
 // allMutants are what is known to be able to go wrong.
 func allMutants() []mutant {
-	return slices.Concat(mutants, contentMutants, httpMutants, followMutants, ruleMutants)
+	return slices.Concat(mutants, contentMutants, httpMutants, followMutants, ruleMutants, limitMutants)
 }
 
 // edit replaces a text in a file of the repository. The text must be there exactly once: a mutant that no longer means

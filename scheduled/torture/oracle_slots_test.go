@@ -50,6 +50,28 @@ var slotCases = []oracleCase{
 		t.starts(fences[2])
 		t.settled(fences[2])
 	}},
+	{name: "more of a type run on all nodes than its limit says", wrong: []string{"limit"}, steps: func(t *script) {
+		t.Limits = map[string]int{"RARE": 1}
+		fences := rares(t)
+		t.settled(fences[:2]...)
+		t.starts(fences[2])
+		t.settled(fences[2])
+	}},
+	{name: "the limit of a type is reached again and again", steps: func(t *script) {
+		t.Limits = map[string]int{"RARE": 2}
+		fences := rares(t)
+		t.settled(fences[0])
+		t.starts(fences[2])
+		t.settled(fences[1:]...)
+	}},
+	{name: "the limit of a type counts no run whose process stands still", steps: func(t *script) {
+		t.Limits = map[string]int{"RARE": 1}
+		fences := rares(t)
+		t.settled(fences[:2]...)
+		t.starts(fences[2])
+		t.settled(fences[2])
+		t.Stalls = []span{{t.Runs[0].PID, t.Runs[0].At, t.now}}
+	}},
 	{name: "a type waits for its slots", steps: func(t *script) {
 		fences := rares(t)
 		t.settled(fences[0])

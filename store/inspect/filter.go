@@ -17,6 +17,8 @@ type Filter struct {
 	Queue    string
 	Entity   string
 	TenantID string
+	// GroupKey is a group: store.Task.Group.
+	GroupKey string
 	// IDPrefix is the beginning of the id.
 	IDPrefix string
 	// SpawnedBy is the id of a task. It selects the follow-ups that the handler of this task asked for.

@@ -126,6 +126,8 @@ SELECT count(*) FROM (
 SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = @parent LIMIT @most::int) AS t`
 	countTenantSQL = `
 SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.tenant_id = @tenant LIMIT @most::int) AS t`
+	countGroupSQL = `
+SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE t.group_key = @group_key LIMIT @most::int) AS t`
 	countWaitingSQL = `
 SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks AS t WHERE ` + isWaiting + ` LIMIT @most::int) AS t`
 	countPrefixSQL = `
@@ -154,6 +156,7 @@ var sorts = map[way]struct{ from, count string }{
 	sortSpawned:  {sortBegins + `t.spawned_by = @spawned_by` + sortEnds, countSpawnedSQL},
 	sortParent:   {sortBegins + `t.parent_id = @parent` + sortEnds, countOccurrencesSQL},
 	sortTenant:   {sortBegins + `t.tenant_id = @tenant` + sortEnds, countTenantSQL},
+	sortGroup:    {sortBegins + `t.group_key = @group_key` + sortEnds, countGroupSQL},
 	sortPrefix:   {sortBegins + `t.id >= @id_prefix AND t.id < @id_prefix_end` + sortEnds, countPrefixSQL},
 	sortWaiting:  {sortBegins + isWaiting + sortEnds, countWaitingSQL},
 	sortFinished: {sortBegins + finishedRange + sortEnds, countFinishedSQL},

@@ -32,6 +32,7 @@ const (
 	sortPrefix   way = "the tasks whose ids begin alike"
 	sortFinished way = "the tasks that ended within a time"
 	sortTenant   way = "the tasks of a tenant"
+	sortGroup    way = "the tasks of a group"
 	sortWaiting  way = "the tasks that wait for something out of order"
 )
 
@@ -101,6 +102,7 @@ func (f Filter) sorts() (found []way) {
 		{sortEntity, f.Entity != ""},
 		{sortSpawned, f.SpawnedBy != ""},
 		{sortParent, f.ParentID != ""},
+		{sortGroup, f.GroupKey != ""},
 		{sortWaiting, f.Waiting},
 		{sortStatuses, f.among(rareStatuses()) && walk != walkRare},
 		{sortPrefix, f.IDPrefix != "" && walk != walkID},

@@ -56,7 +56,7 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 	switch e.Reason.Code {
 	case "not_due", "retry", "paused", "paused_scope":
 		return e.course(known)
-	case "in_line", "planning", "firing":
+	case "in_line", "limited", "planning", "firing":
 		at(nil, "the leader claims it when its turn comes")
 	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
 		at(nil, "it runs as soon as such a node runs and a node leads")

@@ -65,7 +65,8 @@ var times = map[string][2]string{
 	"running": {"claimed at", "its lease ends at"}, "edited": {"", "its lease ends at"},
 	"not_due": {"", "due at"}, "retry": {"", "due at"}, "recurring": {"", "which makes an occurrence at"},
 	"waits":   {"was due at", "tried again at"},
-	"in_line": {"due since"}, "firing": {"due since"}, "no_fire": {"", "the next is at"},
+	"in_line": {"due since"}, "limited": {"due since", "the next may start at"}, "firing": {"due since"},
+	"no_fire": {"", "the next is at"},
 }
 
 // Sentence returns the reason in one sentence without a full stop. It calls at to format the times.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 const reasonSQL = `
@@ -39,6 +40,8 @@ type reasonData struct {
 	TypeSlots   *int `json:"type_slots"`   // slots of its type; nil: some of its nodes have no limit
 	TypeClaimed int  `json:"type_claimed"` // claimed tasks of its type
 	Hung        int  `json:"hung"`         // handlers of its nodes that do not return
+
+	Limit *limitOf `json:"limit"` // that is reached, for the code limited
 }
 
 // maxAhead is the greatest number of tasks before a task that reason_of counts.
@@ -55,6 +58,26 @@ func (p pauseOf) String() string {
 	return pauseLife{Scope: p.Scope, Name: p.Name}.what() + " is paused by " + p.PausedBy
 }
 
+// limitOf is a limit that is reached.
+type limitOf struct {
+	Name        string  `json:"name"`
+	Scope       string  `json:"scope"`
+	ScopeName   string  `json:"scope_name"`
+	MaxRunning  *int    `json:"max_running"`
+	Running     int     `json:"running"`
+	Rate        int     `json:"rate"`
+	RateSeconds float64 `json:"rate_seconds"`
+}
+
+func (l *limitOf) String() string {
+	of := map[string]string{"queue": " of queue " + l.ScopeName, "type": " of type " + l.ScopeName}[l.Scope]
+	if l.MaxRunning != nil && l.Running >= *l.MaxRunning {
+		return fmt.Sprintf("waits: %d of %d tasks%s run (limit %s)", l.Running, *l.MaxRunning, of, l.Name)
+	}
+	interval := when.LengthText(time.Duration(l.RateSeconds * float64(time.Second)))
+	return fmt.Sprintf("waits, because at most %s%s may start in %s (limit %s)", tasks(l.Rate), of, interval, l.Name)
+}
+
 // text returns the text for the code. It has no times, so that a program can show the times in any zone.
 func (r reasonRow) text(row store.Row, known life) string {
 	switch r.Code {
@@ -66,6 +89,8 @@ func (r reasonRow) text(row store.Row, known life) string {
 		return "its handler puts it off, because something is out of order" + howOften(row.Waits)
 	case "in_line":
 		return r.Data.line()
+	case "limited":
+		return r.Data.Limit.String()
 	case "expires":
 		return "its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it"
 	case "running":

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -48,7 +49,7 @@ func (l *Leader) pass(ctx context.Context) (look, error) {
 			return look{next: stuckPause, stuck: true}, nil
 		default:
 			one := next.Last()[0]
-			gaveUp, apartErr := l.claimApart(ctx, one)
+			gaveUp, apartErr := l.claimApart(ctx, next, one)
 			switch {
 			case apartErr != nil && !pg.IsTimeout(apartErr):
 				return look{}, errors.Join(err, apartErr)
@@ -162,6 +163,9 @@ func (l *Leader) claim(
 		taken = append(taken, some...)
 		again = next.Claimed(some)
 	}
+	if err := l.statements.Spend(ctx, tx, nil, next.Tokens(taken)); err != nil {
+		return nil, err
+	}
 	return taken, l.insert(ctx, tx, jobs)
 }
 
@@ -198,20 +202,24 @@ func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs
 		granted[one.Key()] = one
 	}
 	for _, key := range order {
-		for _, claims := range batchesOf(lanes[key], granted[key].JobSize(len(lanes[key]))) {
+		size, bytes := granted[key].JobSize(len(lanes[key])), plan.MaxBatchBytes
+		if granted[key].Jobs > 0 { // there must not be more jobs, see plan
+			bytes = math.MaxInt
+		}
+		for _, claims := range batchesOf(lanes[key], size, bytes) {
 			jobs = append(jobs, riverjobs.JobOf(key.Queue, key.Type, key.Priority, known.Window(key.Type), claims))
 		}
 	}
 	return jobs
 }
 
-// batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most plan.MaxBatchBytes bytes of
-// payloads unless it is a single task.
-func batchesOf(taken []*taskdb.ClaimedTask, size int) (batches [][]taskdb.Claim) {
+// batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most so many bytes of payloads
+// unless it is a single task.
+func batchesOf(taken []*taskdb.ClaimedTask, size, most int) (batches [][]taskdb.Claim) {
 	bytes := 0
 	for i, c := range taken {
 		last := len(batches) - 1
-		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > plan.MaxBatchBytes {
+		if last < 0 || len(batches[last]) >= size || bytes+c.Bytes > most {
 			batches, bytes = append(batches, make([]taskdb.Claim, 0, min(size, len(taken)-i))), 0
 			last++
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -53,7 +54,7 @@ func TestBatchesOf(t *testing.T) {
 	} {
 		sizes := []int{}
 		next := 0
-		for _, holds := range batchesOf(test.taken, test.size) {
+		for _, holds := range batchesOf(test.taken, test.size, plan.MaxBatchBytes) {
 			sizes = append(sizes, len(holds))
 			for _, h := range holds {
 				if h.ID != fmt.Sprint(next) {

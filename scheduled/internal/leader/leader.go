@@ -161,6 +161,7 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 	l.reclaimed = false
 	l.walkOn(ctx)
 	if !fresh { // else it has not read all lanes
+		seen.listed.Limits = plan.Counted(seen.listed.Limits, l.jobs.List)
 		l.metrics.Sees(seen.listed, seen.nodes)
 	}
 	found.tick, err = l.recover(ctx)
@@ -208,7 +209,7 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 func (l *Leader) plan(listed taskdb.ListedLanes, jobs []plan.Job) *plan.Plan {
 	return plan.New(plan.Input{
 		Lanes: slices.Concat(listed.Tasks, listed.Recurring), Paused: listed.Paused, Nodes: l.workingNodes(),
-		Jobs: jobs, Rates: l.rates(), LookAhead: l.config.LookAhead,
+		Limits: listed.Limits, Jobs: jobs, Rates: l.rates(), LookAhead: l.config.LookAhead,
 	})
 }
 

@@ -209,6 +209,7 @@ func (l *knownLanes) queue(s taskdb.Queries, batch *pgx.Batch, now, until time.T
 		m.queueLook(s, batch, now, until, l.narrow)
 	}
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
+	batch.Queue(s.Schema.SQL(taskdb.LimitsSQL), nil)
 }
 
 // read reads the answers. more says that there may be lanes that the look has not listed.
@@ -223,7 +224,10 @@ func (l *knownLanes) read(results pgx.BatchResults, now time.Time) (found taskdb
 	}
 	more = l.learn(tasks, recurring, now)
 	found.Tasks, found.Recurring = l.worked(tasks), l.worked(recurring)
-	found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses")
+	if found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses"); err != nil {
+		return found, more, err
+	}
+	found.Limits, err = pg.CollectNext[taskdb.Limit](results, "read limits")
 	return found, more, err
 }
 

@@ -11,13 +11,16 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/failures"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
-// claimApart claims the first task of a lane by itself. If it cannot be claimed, claimApart gives it up.
-func (l *Leader) claimApart(ctx context.Context, one taskdb.Grant) (gaveUp bool, err error) {
+// claimApart claims the first task of a lane by itself, to which a plan has granted some. If it cannot be claimed, claimApart gives it up.
+func (l *Leader) claimApart(
+	ctx context.Context, by *plan.Plan, one taskdb.Grant,
+) (gaveUp bool, err error) {
 	var head *taskdb.LaneHead
 	var taken []taskdb.ClaimedTask
 	one.Tasks = 1
@@ -35,6 +38,9 @@ func (l *Leader) claimApart(ctx context.Context, one taskdb.Grant) (gaveUp bool,
 				taken, err = l.statements.Claim(
 					ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, []taskdb.Grant{one}, aside...)
 				if err != nil {
+					return err
+				}
+				if err := l.statements.Spend(ctx, tx, nil, by.Tokens(taken)); err != nil {
 					return err
 				}
 				return l.insert(ctx, tx, l.jobsOf(taken, nil))

@@ -21,30 +21,39 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// DeclarationHash is a hash of the recurring tasks and of the notice rules that a program declares. It is "" if the
-// program declares nothing.
-func DeclarationHash(tasks []store.Task, notices []rules.Rule) string {
-	if tasks == nil && notices == nil {
+// Declaration is what the code of a program declares. A nil list declares nothing of its kind.
+type Declaration struct {
+	Recurring []store.Task
+	Notices   []rules.Rule
+	Limits    []store.Limit
+}
+
+// Hash is a hash of the declaration. It is "" if the program declares nothing.
+func (d Declaration) Hash() string {
+	if d.Recurring == nil && d.Notices == nil && d.Limits == nil {
 		return ""
 	}
 	hash := sha256.New()
-	for _, task := range tasks {
+	for _, task := range d.Recurring {
 		// Config.validate has checked the task, and an interface that does not encode does not get here.
 		encoded, _ := json.Marshal(task)
 		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IDOf(task), task.Payload.TaskType(), encoded)
 	}
-	if notices != nil {
-		encoded, _ := json.Marshal(notices) // texts and numbers always encode
+	if d.Notices != nil {
+		encoded, _ := json.Marshal(d.Notices) // texts and numbers always encode
 		fmt.Fprintf(hash, "notices %s\n", encoded)
+	}
+	if d.Limits != nil {
+		fmt.Fprintf(hash, "limits %v\n", d.Limits)
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// Declarer makes a service's recurring tasks and notice rules agree with those that its code declares.
+// Declarer makes a service's recurring tasks, notice rules and limits agree with those that its code declares.
 type Declarer struct {
 	config DeclarerConfig
 
-	hash   string // of the declared tasks and rules
+	hash   string // of the declaration
 	holds  bool   // this node's set was applied and still holds
 	others int64  // the newest node that declared another set when this set was applied
 }
@@ -54,17 +63,17 @@ type DeclarerConfig struct {
 	Pool       *pgxpool.Pool
 	Statements taskdb.Queries
 	Service    string
-	Declared   []store.Task // nil: the code declares none
-	Notices    []rules.Rule // nil: the code declares none
 	Codec      store.Codec
 	Every      time.Duration // the pause between two looks; 0: 30 s
 	Log        *slog.Logger
+
+	Declaration
 }
 
 // NewDeclarer makes a declarer. It schedules nothing before Run.
 func NewDeclarer(config DeclarerConfig) *Declarer {
 	config.Every = cmp.Or(config.Every, declareEvery)
-	return &Declarer{config: config, hash: DeclarationHash(config.Declared, config.Notices)}
+	return &Declarer{config: config, hash: config.Hash()}
 }
 
 const declareEvery = 30 * time.Second
@@ -138,7 +147,7 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 		}
 		// A rule may name a recipient that nobody has made yet, and that must not keep recurring tasks from being
 		// declared.
-		for _, apply := range []func(context.Context, pgx.Tx) error{d.applyTasks, d.applyRules} {
+		for _, apply := range []func(context.Context, pgx.Tx) error{d.applyTasks, d.applyRules, d.applyLimits} {
 			refused = errors.Join(refused, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 				return apply(ctx, savepoint)
 			}))
@@ -169,9 +178,44 @@ func (d *Declarer) applyRules(ctx context.Context, tx pgx.Tx) error {
 	return all.Declare(ctx, tx, d.config.Service, d.config.Notices)
 }
 
+// markLimitsSQL marks the limits that are declared, and removes those that are no longer.
+const markLimitsSQL = `
+WITH removed AS (
+    DELETE FROM tasktable.limits AS l WHERE l.declared_by = $2 AND l.name <> ALL ($1::text[]) RETURNING l.name
+), marked AS (
+    UPDATE tasktable.limits AS l SET declared_by = $2
+    WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2
+)
+SELECT name::text FROM removed`
+
+// applyLimits makes the limits agree with the declared ones.
+func (d *Declarer) applyLimits(ctx context.Context, tx pgx.Tx) error {
+	if d.config.Limits == nil {
+		return nil
+	}
+	limits := store.New(store.Config{Schema: d.config.Statements.Schema.String(), Service: d.config.Service})
+	names := []string{}
+	for _, limit := range d.config.Limits {
+		names = append(names, limit.Name)
+		outcome, err := limits.SetLimit(ctx, tx, limit)
+		if err != nil {
+			return err
+		}
+		if outcome != store.Unchanged {
+			d.config.Log.Info("limit declared", "limit", limit.Name, "outcome", outcome)
+		}
+	}
+	removed, err := pg.CollectColumn[string](ctx, tx, "mark declared limits",
+		d.config.Statements.Schema.SQL(markLimitsSQL), names, d.config.Service)
+	for _, name := range removed {
+		d.config.Log.Info("limit no longer declared; removed", "limit", name)
+	}
+	return err
+}
+
 // applyTasks makes the recurring tasks agree with the declared ones.
 func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
-	if d.config.Declared == nil {
+	if d.config.Recurring == nil {
 		return nil
 	}
 	known, err := pg.CollectRows[declaredRow](
@@ -186,7 +230,7 @@ func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
 	}
 	var wanted []store.Task
 	ids, removed := []string{}, []string{}
-	for _, task := range d.config.Declared {
+	for _, task := range d.config.Recurring {
 		id := taskdb.IDOf(task)
 		ids = append(ids, id)
 		if left[id] == store.StatusCancelled {

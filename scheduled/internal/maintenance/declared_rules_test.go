@@ -11,8 +11,8 @@ import (
 )
 
 func (b *bench) ruleProgram(service string, recurring []store.Task, declared ...rules.Rule) program {
-	return program{NewDeclarer(DeclarerConfig{Pool: b.Pool, Statements: b.Queries, Service: service, Declared: recurring,
-		Notices: declared, Log: enginetest.Logger()}), b}
+	return program{NewDeclarer(DeclarerConfig{Pool: b.Pool, Statements: b.Queries, Service: service,
+		Declaration: Declaration{Recurring: recurring, Notices: declared}, Log: enginetest.Logger()}), b}
 }
 
 func (b *bench) rules(what, want string) {
@@ -78,7 +78,7 @@ func TestDeclaredRules(t *testing.T) {
 	}
 	b.rules("a name that is taken", "dead:shop:failed lost:shop:lost mail:mailer:failed mine::failed")
 	empty := b.ruleProgram("mailer", nil)
-	empty.config.Notices, empty.hash = []rules.Rule{}, DeclarationHash(nil, []rules.Rule{})
+	empty.config.Notices, empty.hash = []rules.Rule{}, Declaration{Notices: []rules.Rule{}}.Hash()
 	empty.deploy(5)
 	empty.looks()
 	b.rules("an empty list", "dead:shop:failed lost:shop:lost mine::failed")

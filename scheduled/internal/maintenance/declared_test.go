@@ -24,7 +24,8 @@ type program struct {
 func (b *bench) program(service string, declared ...store.Task) program {
 	return program{
 		NewDeclarer(DeclarerConfig{
-			Pool: b.Pool, Statements: b.Queries, Service: service, Declared: declared, Log: enginetest.Logger(),
+			Pool: b.Pool, Statements: b.Queries, Service: service, Log: enginetest.Logger(),
+			Declaration: Declaration{Recurring: declared},
 		}),
 		b,
 	}
@@ -99,7 +100,7 @@ func TestDeclare(t *testing.T) {
 	both := []string{"a events QUEUED @hourly 1", "b events QUEUED @daily 1", "scheduled QUEUED @yearly 1"}
 	b.declared("declared", both...)
 	first.looks()
-	b.program("events", first.config.Declared...).looks() // the other node
+	b.program("events", first.config.Recurring...).looks() // the other node
 	b.declared("unchanged", both...)
 	b.Fires(time.Now())
 
@@ -142,7 +143,7 @@ func TestDeclareSideBySide(t *testing.T) {
 	for range 3 {
 		older.looks()
 		newer.looks()
-		b.program("events", older.config.Declared...).looks() // that node's own look
+		b.program("events", older.config.Recurring...).looks() // that node's own look
 	}
 	b.declared("side by side", want...)
 	b.kill(2)
@@ -239,7 +240,7 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 	})
 	// A new node with the same set, which applies it.
 	b.kill(1)
-	same := b.program("events", first.config.Declared...)
+	same := b.program("events", first.config.Recurring...)
 	same.deploy(2)
 	same.looks()
 	before := map[string]string{}
@@ -284,15 +285,17 @@ type renamedJob enginetest.Job
 
 func (renamedJob) TaskType() string { return "OTHER" }
 
+func hashOf(declared []store.Task) string { return Declaration{Recurring: declared}.Hash() }
+
 // The hash of a set tells sets apart, and nothing else.
 func TestDeclares(t *testing.T) {
 	t.Parallel()
 	base := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
 	same := []store.Task{cron("a", "@hourly"), cron("b", "@daily")}
-	if DeclarationHash(base, nil) != DeclarationHash(same, nil) || DeclarationHash(nil, nil) != "" {
-		t.Errorf("%q, %q, %q", DeclarationHash(base, nil), DeclarationHash(same, nil), DeclarationHash(nil, nil))
+	if hashOf(base) != hashOf(same) || hashOf(nil) != "" {
+		t.Errorf("%q, %q, %q", hashOf(base), hashOf(same), hashOf(nil))
 	}
-	seen := map[string]string{DeclarationHash(base, nil): "the base"}
+	seen := map[string]string{hashOf(base): "the base"}
 	for name, set := range map[string][]store.Task{
 		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]},
 		"another time": {cron("a", "@weekly"), base[1]},
@@ -312,7 +315,7 @@ func TestDeclares(t *testing.T) {
 		},
 		"another type": {{ID: "a", Payload: renamedJob{"a"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1]},
 	} {
-		hash := DeclarationHash(set, nil)
+		hash := hashOf(set)
 		if seen[hash] != "" {
 			t.Errorf("%s has the hash of %s", name, seen[hash])
 		}

@@ -249,8 +249,8 @@ func (r *Retained) add(more Retained) {
 
 // retainRestSQL removes nodes and pauses that ended long ago. A period of null keeps these too. The history keeps the
 // numbers of the nodes. The statement also removes, whatever the period is, the causes of notices, of which each waits
-// at most 8 days, the answers of the API, which count for a day (api/idempotency.go), and the expired sessions of the
-// dashboard.
+// at most 8 days, the answers of the API, which count for a day (api/idempotency.go), the expired sessions of the
+// dashboard, and the buckets of limits that were removed.
 const retainRestSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
@@ -270,6 +270,9 @@ WITH clock AS MATERIALIZED (
     DELETE FROM tasktable.api_sessions AS s WHERE s.ctid = ANY (ARRAY(
         SELECT o.ctid FROM tasktable.api_sessions AS o
         WHERE o.expires_at < (SELECT clock.now FROM clock) ORDER BY o.expires_at LIMIT 1000))
+), buckets AS (
+    DELETE FROM tasktable.limit_buckets AS b WHERE b.full_at < (SELECT clock.now FROM clock) - interval '24 hours'
+        AND NOT EXISTS (SELECT FROM tasktable.limits AS l WHERE l.name = b.name)
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

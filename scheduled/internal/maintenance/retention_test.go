@@ -123,6 +123,23 @@ func TestRetainSessions(t *testing.T) {
 	}
 }
 
+// The bucket of a limit that was removed goes when it has been full for a day.
+func TestRetainBuckets(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('limit', 'all', 1)`)
+	if _, err := b.Pool.Exec(t.Context(), `INSERT INTO tasktable.limit_buckets SELECT name, $1::timestamptz - age * interval '1 hour'
+		FROM (VALUES ('limit', 25), ('removed', 25), ('removed today', 23)) AS of (name, age)`, enginetest.Noon); err != nil {
+		t.Fatal(err)
+	}
+	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
+	var left string
+	if err := b.Pool.QueryRow(t.Context(), `SELECT string_agg(name, ', ' ORDER BY name) FROM tasktable.limit_buckets`).
+		Scan(&left); err != nil || left != "limit, removed today" {
+		t.Errorf("left are %s, %v", left, err)
+	}
+}
+
 // Tasks are kept as long as their own period, their type's or the default says, from their end; their
 // history goes with them.
 func TestRetainTasks(t *testing.T) {

@@ -22,7 +22,8 @@ func leads(m *Metrics) {
 		return NodeState{Leads: true, Slots: one, TypeSlots: one, Hung: map[string]int{"JOB": 0}}
 	})
 	lane := taskdb.Lane{Queue: "default", Type: "JOB"}
-	m.Sees(taskdb.ListedLanes{Tasks: []taskdb.Lane{lane}}, nil)
+	limit := taskdb.Limit{Name: "jobs", MaxRunning: new(5), Interval: time.Second, Burst: 1}
+	m.Sees(taskdb.ListedLanes{Tasks: []taskdb.Lane{lane}, Limits: []taskdb.Limit{limit}}, nil)
 	m.found.Store(&tableCounts{
 		depth: map[laneLabels]int{labelsOf(lane): 1}, limit: 1, dead: map[deadLabels]int{{"JOB", "FAILED"}: 1},
 		jobs: []jobsRow{{"available", 1}}, recurring: []recurringRow{{ID: "nightly", LastSuccess: new(time.Now())}},
@@ -121,7 +122,7 @@ func TestMetricsLint(t *testing.T) {
 	}
 	bounded := []string{
 		"type", "outcome", "status", "queue", "priority", "look", "scope", "state", "pool", "service", "version",
-		"schema",
+		"schema", "limit",
 	}
 	var names []string
 	for _, family := range families {

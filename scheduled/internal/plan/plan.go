@@ -24,6 +24,10 @@
 // the slots. Tasks that are near their time are granted to a node only while its jobs, running and waiting, are fewer
 // than half of its slots.
 //
+// A limit holds over all nodes. It says how many River jobs of a type, of a queue or of everything there may be, or how
+// many tasks may be claimed in an interval. If a due task lacks nothing but the leave of a limit, other tasks get the
+// slots. Its tasks are not claimed ahead of their time.
+//
 // The list of lanes does not have the number of their tasks. If only one lane has room, it gets all of it. If several
 // have, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took
 // (Claimed). A lane may have given fewer than the leader had seen there, because others have locked or just edited
@@ -45,6 +49,7 @@ type Input struct {
 	Paused    []taskdb.Pause    // lanes in which nothing begins now
 	Nodes     []taskdb.LiveNode // that take tasks
 	Jobs      []Job             // that River has
+	Limits    []taskdb.Limit
 	Rates     Rates
 	LookAhead time.Duration
 }
@@ -60,12 +65,14 @@ type Plan struct {
 	// or until a task that is near its time becomes due. Tasks that are due already do not shorten it, see Full. It is
 	// negative if there is no such task.
 	Then time.Duration
-	// Full says that a lane has due tasks and got nothing, because its nodes have no room. The leader then looks again
-	// after a short pause, or when a slot of its own node becomes free. Grants sets it.
+	// Full says that a lane has due tasks and got nothing, because its nodes have no room, or because as many tasks run
+	// as a limit allows. The leader then looks again after a short pause, or when a slot of its own node becomes free.
+	// Grants sets it.
 	Full bool
 
 	input  Input
 	grants []taskdb.Grant // the last ones
+	spent  map[string]int // tokens that tasks claimed by this plan have taken, by the name of the limit
 	lanes  []*lane        // with a task that is due or near its time, and a node that works it
 }
 
@@ -84,15 +91,18 @@ type lane struct {
 
 // New makes a plan. It leaves out lanes that are paused, or that no node works.
 func New(in Input) *Plan {
-	p := &Plan{input: in, First: -1, Then: -1}
-	room := p.ledger()
+	p := &Plan{input: in, First: -1, Then: -1, spent: map[string]int{}}
+	room, meters := p.ledger(), p.meters()
 	for _, one := range taskdb.Unpaused(in.Lanes, in.Paused) {
 		seats := room.of(one.Queue, one.Type)
 		if len(seats) == 0 {
 			continue
 		}
 		ahead := in.LookAhead
-		if one.Recurring { // only at the fire can the leader see whether an earlier occurrence has ended
+		limits := meters.of(one.Queue, one.Type)
+		// Only at the fire can the leader see whether an earlier occurrence has ended. And a task that is claimed ahead
+		// of its time would keep others of its limit from starting.
+		if one.Recurring || len(limits) > 0 {
 			ahead = 0
 		}
 		p.First = sooner(p.First, max(one.DueIn-ahead, 0))
@@ -106,7 +116,7 @@ func New(in Input) *Plan {
 			p.Fires = append(p.Fires, one)
 			continue
 		}
-		p.lanes = append(p.lanes, p.lane(one, seats))
+		p.lanes = append(p.lanes, p.lane(one, seats, limits))
 	}
 	slices.SortFunc(p.lanes, func(a, b *lane) int {
 		return cmp.Or(order(a, b, a.DueIn, b.DueIn), a.Key().Compare(b.Key()))
@@ -134,7 +144,7 @@ func order(a, b *lane, aIn, bIn time.Duration) int {
 
 func (p *Plan) ledger() *ledger { return newLedger(p.input.Nodes, p.input.Jobs, p.input.Rates) }
 
-func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
+func (p *Plan) lane(one taskdb.Lane, seats []seat, limits []*meter) *lane {
 	made := &lane{Lane: one, near: one.DueIn > 0, more: true}
 	for _, node := range seats {
 		fit := node.room() / p.input.Rates.cost(one.Type)
@@ -143,6 +153,7 @@ func (p *Plan) lane(one taskdb.Lane, seats []seat) *lane {
 		}
 		made.room += fit
 	}
+	made.room = min(made.room, made.allowed(limits, p.input.Rates.fits(one.Type)))
 	return made
 }
 
@@ -208,7 +219,7 @@ func (p *Plan) batches(most int) (all []batch) {
 
 // Grants says how many tasks the leader claims of which lanes, at most so many together. A lane comes at most once.
 func (p *Plan) Grants(most int) []taskdb.Grant {
-	room := p.ledger()
+	room, meters := p.ledger(), p.meters()
 	p.spread(room)
 	p.Full = false
 	for _, one := range p.batches(most) {
@@ -216,9 +227,19 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 			continue
 		}
 		seats, cost, wanted := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), min(one.tasks, most)
-		tasks := take(seats, wanted, one.size(), cost, one.near)
-		if one.waits = tasks < wanted; one.waits && !one.near {
+		limits := meters.of(one.Queue, one.Type)
+		allowed := min(wanted, one.allowed(limits, one.grant.Fits))
+		tasks := take(seats, allowed, one.size(), cost, one.near)
+		one.spend(limits, tasks)
+		one.waits = tasks < wanted
+		switch wait := refill(limits); {
+		case tasks < allowed && !one.near:
 			reserve(seats, cost)
+			p.Full = p.Full || one.grant.Tasks+tasks == 0
+		case !one.waits || one.near:
+		case wait > 0:
+			p.Then = sooner(p.Then, wait)
+		default:
 			p.Full = p.Full || one.grant.Tasks+tasks == 0
 		}
 		one.grant.Tasks += tasks
@@ -226,6 +247,9 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 	}
 	p.grants = nil
 	for _, one := range p.lanes {
+		if one.grant.Jobs > 0 {
+			one.grant.Slots = min(one.grant.Slots, one.grant.Jobs)
+		}
 		if one.grant.Tasks > 0 {
 			p.grants = append(p.grants, one.grant)
 		}
@@ -286,10 +310,15 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 	for _, c := range taken {
 		got[c.Key()]++
 	}
+	for name, tokens := range p.Tokens(taken) {
+		p.spent[name] += tokens
+	}
+	meters := p.meters()
 	for _, one := range p.lanes {
 		if one.grant.Tasks == 0 {
 			continue
 		}
+		limits := meters.of(one.Queue, one.Type)
 		tasks, shown := got[one.Key()], max(len(one.times), 1)
 		for left, size := tasks, one.grant.JobSize(tasks); left > 0; left -= size {
 			p.input.Jobs = append(p.input.Jobs, Job{
@@ -305,7 +334,7 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		switch {
 		case !one.short: // a claim cannot take a row that was edited just before it; the next one can
 			one.short = true
-		case one.near || p.input.LookAhead <= 0:
+		case one.near || p.input.LookAhead <= 0 || len(limits) > 0:
 			one.closed = true
 		default: // its due tasks cannot be had, but perhaps those that are near their time can
 			one.near, one.times, one.more = true, nil, true

@@ -28,8 +28,8 @@ const (
 // at Bind and sets statement_timestamp anew at Execute. If the row of an asked task has another fence, the answer has
 // no row for the task.
 const gateSQL = `
-SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.scheduled_at,
-    t.max_attempts, t.trace, t.asked_revision, t.waiting_since,
+SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.group_key,
+    t.scheduled_at, t.max_attempts, t.trace, t.asked_revision, t.waiting_since,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
          -- An application's trigger may have moved first_due.
@@ -49,7 +49,8 @@ CROSS JOIN (
 CROSS JOIN LATERAL (
     SELECT CASE WHEN $6::boolean THEN t.payload::text ELSE '' END AS payload, t.type::text AS type,
         t.queue::text AS queue, t.priority::int AS priority,
-        t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.trace::text AS trace,
+        t.entity::text AS entity, t.tenant_id::text AS tenant_id, t.group_key::text AS group_key,
+        t.trace::text AS trace,
         least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
         t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision,
@@ -69,6 +70,7 @@ type GateAnswer struct {
 	Priority    int
 	Entity      *string
 	TenantID    *string
+	GroupKey    *string
 	ScheduledAt time.Time
 	MaxAttempts int
 	Trace       *string
@@ -84,7 +86,8 @@ type GateAnswer struct {
 // columns points to the fields for gateSQL's columns, in their order.
 func (g *GateAnswer) columns() []any {
 	return []any{
-		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.ScheduledAt,
+		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.GroupKey,
+		&g.ScheduledAt,
 		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince,
 		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected,
 	}
@@ -98,7 +101,7 @@ func (g GateAnswer) Execution(h Claim) *handlers.Execution {
 	}
 	return &handlers.Execution{
 		ID: h.ID, Type: g.Type, Queue: g.Queue, Entity: TextOf(g.Entity), TenantID: TextOf(g.TenantID),
-		Priority: g.Priority, Payload: json.RawMessage(g.Payload),
+		Group: TextOf(g.GroupKey), Priority: g.Priority, Payload: json.RawMessage(g.Payload),
 		ScheduledAt: g.ScheduledAt, DueAt: due, StartedAt: g.Now,
 		Revision: h.Revision, AskedRevision: g.Asked, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
 		ScheduledIn: store.SpanOf(TextOf(g.Trace)),

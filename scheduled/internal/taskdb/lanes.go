@@ -196,19 +196,21 @@ func WorkedBy(nodes []LiveNode) []LaneKey {
 	return slices.Compact(worked)
 }
 
-// ListedLanes is the result of a look at the lanes, with the pauses that hold now.
+// ListedLanes is the result of a look at the lanes, with the pauses that hold now and the limits.
 type ListedLanes struct {
 	Tasks     []Lane
 	Recurring []Lane
 	Paused    []Pause
+	Limits    []Limit
 }
 
-// With adds the lanes of more. The pauses stay as they are.
+// With adds the lanes of more. The pauses and limits stay as they are.
 func (l ListedLanes) With(more ListedLanes) ListedLanes {
 	return ListedLanes{
 		Tasks:     slices.Concat(l.Tasks, more.Tasks),
 		Recurring: slices.Concat(l.Recurring, more.Recurring),
 		Paused:    l.Paused,
+		Limits:    l.Limits,
 	}
 }
 

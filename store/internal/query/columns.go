@@ -3,7 +3,8 @@ package query
 // TaskColumns are the columns of a store.Row. Intervals are read as nanoseconds and JSON as text, because every
 // driver can scan these.
 const TaskColumns = `
-    id, payload::text AS payload, type, entity, tenant_id, queue, status, priority, scheduled_at, run_now_at,
+    id, payload::text AS payload, type, entity, tenant_id, group_key, queue, status, priority, scheduled_at,
+    run_now_at,
     (extract(epoch FROM expiration) * 1000000000)::bigint AS expiration,
     (extract(epoch FROM expected_execution_time) * 1000000000)::bigint AS expected_execution_time,
     max_attempts, attempt, revision, asked_revision, next_attempt_at, fence, lease_expires_at, message,

@@ -1,0 +1,222 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/when"
+)
+
+func (p *program) limitsCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "limits",
+		Short: "Lists, sets and removes limits: how many tasks run at once, or start in an interval",
+		Example: `  tasktable limits set charges --type CHARGE --max-running 5
+  tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
+  tasktable limits list
+  tasktable limits remove charges`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	group.AddCommand(p.limitsListCommand(), p.limitsSetCommand(), p.limitsRemoveCommand())
+	return group
+}
+
+const limitsListHelp = `Lists the limits, sorted by name:
+
+  OF          the tasks that count: all, those of a queue, or those of a type
+  RUNNING     how many of them run, or are about to, and how many may
+  RATE        how many may start in the interval
+  BURST       how many may start at once after a time in which none started
+  NEXT START  when the rate lets the next task start; - if it does now
+
+With --output json it prints an array of the limits. Its intervals are in nanoseconds.`
+
+// limitsList is the command limits list.
+type limitsList struct{ *client }
+
+func (p *program) limitsListCommand() *cobra.Command {
+	l := &limitsList{p.client()}
+	return p.Bind(&cobra.Command{
+		Use:   "list",
+		Short: "Lists limits, and how far they are used",
+		Long:  limitsListHelp,
+		Example: `  tasktable limits list
+  tasktable limits list --output json | jq -r '.[] | select(.running >= .max_running) | .name'   # these are reached`,
+	}, l.options(), l.opened(l.run))
+}
+
+func (l *limitsList) run(ctx context.Context) error {
+	limits, err := l.tasks.Limits(ctx, l.pool)
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("NAME", "OF", "RUNNING", "RATE", "BURST", "NEXT START", "CHANGED AT", "CHANGED BY")
+	for _, one := range limits {
+		var running, rate string
+		if one.MaxRunning != nil {
+			running = fmt.Sprintf("%d of %d", *one.Running, *one.MaxRunning)
+		}
+		if one.Rate != nil {
+			rate = fmt.Sprintf("%d/%s", *one.Rate, when.LengthText(*one.RateInterval))
+		}
+		next := one.NextStartAt
+		if next != nil && !next.After(l.Now) {
+			next = nil
+		}
+		t.Add(one.Name, one.Of().String(), running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
+			one.ChangedBy)
+	}
+	return l.List(limits, t, "There is no limit.")
+}
+
+const limitsSetHelp = `Creates a limit, or changes the limit that has the name. It counts the tasks of a type, of a queue or
+of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
+limits have a task, all must let it. A change holds from the leader's next pass, within about a second. Tasks that run
+already go on.
+
+--rate 100/1m lets 100 tasks start in each minute, spread evenly. With --burst 20, up to 20 of them may start at once
+after a time in which none started. Outcomes: created, changed, unchanged.`
+
+// limitsSet is the command limits set.
+type limitsSet struct {
+	*client
+	limit       store.Limit
+	kind, queue string
+	everything  bool
+}
+
+func (p *program) limitsSetCommand() *cobra.Command {
+	s := &limitsSet{client: p.client()}
+	const most = 1_000_000
+	opts := []options.Option{
+		{Flag: "type", Kind: "name", Set: options.Text(&s.kind, 127), Complete: s.types, Usage: "the tasks of this type"},
+		{Flag: "queue", Kind: "name", Set: queueName(&s.queue), Complete: s.queues, Usage: "the tasks of this queue"},
+		{Flag: "all", Set: options.Bool(&s.everything), Usage: "all tasks"},
+		{Flag: "max-running", Kind: "number", Set: options.Int(&s.limit.MaxRunning, 1, most),
+			Usage: "how many of the tasks may run at once (default any number)"},
+		{Flag: "rate", Kind: "number/interval", Set: s.setRate,
+			Usage: "how many of the tasks may start in an interval from 1s to 24h, such as 100/1m (default any number)"},
+		{Flag: "burst", Kind: "number", Set: options.Int(&s.limit.Burst, 1, most),
+			Usage: "how many may start at once (default what the rate gives in a tenth of a second)"},
+	}
+	return p.BindArguments(&cobra.Command{
+		Use:   "set NAME",
+		Short: "Creates or changes a limit",
+		Long:  limitsSetHelp,
+		Example: `  tasktable limits set charges --type CHARGE --max-running 5
+  tasktable limits set stripe --queue stripe --rate 100/1m --burst 20`,
+	}, append(opts, s.options()...), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: s.limits,
+		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
+}
+
+// setRate reads a rate, such as 100/1m.
+func (s *limitsSet) setRate(given string) error {
+	number, interval, both := strings.Cut(given, "/")
+	rate, err := strconv.Atoi(number)
+	if err != nil || !both {
+		return errors.New("must be a number, / and an interval, such as 100/1m")
+	}
+	if s.limit.Interval, err = when.LengthBetween(interval, time.Second, 24*time.Hour); err != nil {
+		return fmt.Errorf("has an interval that %w", err)
+	}
+	s.limit.Rate = rate
+	return nil
+}
+
+// check finds out which tasks the limit counts, and whether it is valid.
+func (s *limitsSet) check() error {
+	var scopes []store.Scope
+	if s.kind != "" {
+		scopes = append(scopes, store.Type(s.kind))
+	}
+	if s.queue != "" {
+		scopes = append(scopes, store.Queue(s.queue))
+	}
+	if s.everything {
+		scopes = append(scopes, store.Everything())
+	}
+	if len(scopes) != 1 {
+		return options.Usage("needs one of --type, --queue and --all")
+	}
+	s.limit.Of = scopes[0]
+	if err := s.limit.Check(); err != nil {
+		return options.Usage("%w", err)
+	}
+	return nil
+}
+
+func (s *limitsSet) run(ctx context.Context) error {
+	if err := s.noteUnknown(ctx, []store.Scope{s.limit.Of}); err != nil {
+		return err
+	}
+	outcome, err := s.tasks.SetLimit(ctx, s.pool, s.limit)
+	if err != nil {
+		return err
+	}
+	return s.limitOutcomes([]limitOutcome{{s.limit.Name, outcome}})
+}
+
+// limitOutcome is the outcome for one limit.
+type limitOutcome struct {
+	Name    string        `json:"name"`
+	Outcome store.Outcome `json:"outcome"`
+}
+
+func (c *client) limitOutcomes(done []limitOutcome) error {
+	t := term.NewTable("NAME", "OUTCOME")
+	for _, one := range done {
+		t.Add(one.Name, one.Outcome)
+	}
+	return c.List(done, t, "")
+}
+
+// limits completes the names of limits.
+func (c *client) limits(ctx context.Context, prefix string) []string {
+	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		found, err := store.New(config).Limits(ctx, db)
+		var names []string
+		for _, one := range found {
+			names = append(names, one.Name)
+		}
+		return options.Words(names...)(ctx, prefix), err
+	})
+}
+
+// limitsRemove is the command limits remove.
+type limitsRemove struct {
+	*client
+	names []string
+}
+
+func (p *program) limitsRemoveCommand() *cobra.Command {
+	r := &limitsRemove{client: p.client()}
+	return p.BindArguments(&cobra.Command{
+		Use:     "remove NAME…",
+		Short:   "Removes limits",
+		Long:    "Removes limits. Outcomes: deleted, absent (there is no such limit).",
+		Example: "  tasktable limits remove charges stripe",
+	}, r.options(), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: -1, Complete: r.limits,
+		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run))
+}
+
+func (r *limitsRemove) run(ctx context.Context) error {
+	var done []limitOutcome
+	for _, name := range r.names {
+		outcome, err := r.tasks.RemoveLimit(ctx, r.pool, name)
+		if err != nil {
+			return err
+		}
+		done = append(done, limitOutcome{name, outcome})
+	}
+	return r.limitOutcomes(done)
+}

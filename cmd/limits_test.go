@@ -1,0 +1,55 @@
+package cmd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tasktable/tasktable/store/storetest"
+)
+
+const someLimits = `
+INSERT INTO tasktable.limits (name, scope, scope_name, max_running, rate, rate_interval, burst, changed_at,
+	changed_by) VALUES
+	('charges', 'type', 'CHARGE', 2, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
+	('stripe', 'queue', 'stripe', NULL, 100, '1 minute', 20, '2026-11-20 17:00Z', 'tasktable:bob'),
+	('whole', 'all', '', 500, 7, '1 day', 1, '2026-11-20 17:00Z', 'tasktable:bob');
+INSERT INTO tasktable.limit_buckets VALUES ('stripe', '2020-01-01 12:00:12Z');
+INSERT INTO tasktable.river_job (state, kind, args, max_attempts) VALUES ('available', 'CHARGE', '{}', 1);`
+
+func withLimits(t *testing.T) []string {
+	t.Helper()
+	url := storetest.URL(t)
+	mustExec(t, url, someLimits)
+	withNodesIn(t, url)
+	return []string{"DATABASE_URL=" + url}
+}
+
+func TestLimitsAsTablesAndJSON(t *testing.T) {
+	t.Parallel()
+	goldenCommands(t, "limits", withLimits, asItIs, []goldenCommand{
+		{"list", exitOK, []string{"limits", "list"}},
+		{"set", exitOK, []string{"limits", "set", "mails", "--queue=mail", "--rate=10/1s", "--burst=5", "--max-running=3"}},
+		{"set_unknown", exitOK, []string{"limits", "set", "charges", "--type=CHARGES", "--max-running=2"}},
+		{"set_both", exitUsage, []string{"limits", "set", "a", "--type=MAIL", "--all", "--max-running=2"}},
+		{"set_nothing", exitUsage, []string{"limits", "set", "a", "--all"}},
+		{"set_a_wrong_name", exitUsage, []string{"limits", "set", "A", "--all", "--max-running=2"}},
+		{"set_a_wrong_rate", exitUsage, []string{"limits", "set", "a", "--all", "--rate=100"}},
+		{"set_a_wrong_interval", exitUsage, []string{"limits", "set", "a", "--all", "--rate=100/1ms"}},
+		{"remove", exitOK, []string{"limits", "remove", "stripe", "strip"}},
+	})
+}
+
+func TestLimitsAreAsAsked(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	variables := []string{"DATABASE_URL=" + url}
+	set := []string{"limits", "set", "a", "--all", "--max-running=7", "--rate=100/1m", "--burst=20"}
+	runFixed(t, variables, set...).want(t, exitOK)
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.limits WHERE name = 'a' AND scope = 'all' AND max_running = 7
+		AND rate = 100 AND rate_interval = '1 minute' AND burst = 20 AND changed_by = 'tests'`)
+	if got := runFixed(t, variables, set...); !strings.Contains(got.stdout, "unchanged") {
+		t.Errorf("the same again: %s", got.stdout)
+	}
+	runFixed(t, variables, "limits", "remove", "a").want(t, exitOK)
+	mustExec(t, url, `SELECT 1 / (count(*) = 0)::int FROM tasktable.limits`)
+}

@@ -1,0 +1,138 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+)
+
+// LimitRequest is what a limit counts and allows.
+type LimitRequest struct {
+	Type         string  `json:"type,omitempty" doc:"The tasks of this type. Default: all tasks."`
+	Queue        string  `json:"queue,omitempty" doc:"The tasks of this queue. Not together with type."`
+	MaxRunning   int     `json:"max_running,omitempty" doc:"How many may run at once. Default: any number."`
+	Rate         int     `json:"rate,omitempty" doc:"How many may start in rate_interval. Default: any number."`
+	RateInterval Seconds `json:"rate_interval,omitempty" doc:"From 1 second to 24 hours. Default: 1 second."`
+	Burst        int     `json:"burst,omitempty" doc:"How many may start at once. Default: a tenth of a second's."`
+}
+
+// Limit is a limit, and how far it is used.
+type Limit struct {
+	Name string `json:"name"`
+	LimitRequest
+
+	Running     *int       `json:"running,omitempty" doc:"How many run, or are about to. Only with max_running."`
+	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
+	ChangedAt   time.Time  `json:"changed_at"`
+	ChangedBy   string     `json:"changed_by"`
+}
+
+// Limits are all limits.
+type Limits struct {
+	Limits []Limit `json:"limits" nullable:"false" doc:"Sorted by name."`
+}
+
+type limitsAnswer struct{ Body Limits }
+
+// LimitPath names a limit in the path of a call.
+type LimitPath struct {
+	Name string `path:"name"`
+}
+
+type setLimitInput struct {
+	Conditions
+	LimitPath
+	Body LimitRequest
+}
+
+type removeLimitInput struct {
+	Conditions
+	LimitPath
+}
+
+// LimitReceipt is the result of a call for one limit.
+type LimitReceipt struct {
+	Name    string        `json:"name"`
+	Outcome store.Outcome `json:"outcome"`
+}
+
+type limitAnswer struct{ Body LimitReceipt }
+
+func (a *API) registerLimits() {
+	global(a, huma.Operation{
+		OperationID: "listLimits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{"operations"},
+		Summary: "List limits", Description: "How many tasks may run at once, or start in an interval, and how many do.",
+	}, func(ctx context.Context, c call, _ *struct{}) (*limitsAnswer, error) {
+		limits, err := c.tasks.Limits(ctx, c.db)
+		answer := &limitsAnswer{Body: Limits{Limits: []Limit{}}}
+		for _, one := range limits {
+			answer.Body.Limits = append(answer.Body.Limits, limitOf(one))
+		}
+		return answer, err
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}", Tags: []string{"operations"},
+		Summary: "Create or change a limit",
+		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already go " +
+			"on. A key of a tenant may not use it.",
+	}, func(ctx context.Context, c call, in *setLimitInput) (*limitAnswer, error) {
+		limit, err := in.Body.limit(in.Name)
+		if err != nil {
+			return nil, err
+		}
+		return c.limitVerb(in.Name, in.Conditions, func() (store.Outcome, error) {
+			return c.tasks.SetLimit(ctx, c.db, limit)
+		})
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "removeLimit", Method: http.MethodDelete, Path: "/v1/limits/{name}", Tags: []string{"operations"},
+		Summary: "Remove a limit", Description: "A key of a tenant may not use it.",
+	}, func(ctx context.Context, c call, in *removeLimitInput) (*limitAnswer, error) {
+		return c.limitVerb(in.Name, in.Conditions, func() (store.Outcome, error) {
+			return c.tasks.RemoveLimit(ctx, c.db, in.Name)
+		})
+	})
+}
+
+func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome, error)) (*limitAnswer, error) {
+	if c.caller.Tenant != "" {
+		return nil, errAllTenants
+	}
+	if err := given.refused(); err != nil {
+		return nil, err
+	}
+	outcome, err := do()
+	return &limitAnswer{LimitReceipt{name, outcome}}, err
+}
+
+func (r LimitRequest) limit(name string) (store.Limit, error) {
+	limit := store.Limit{Name: name, Of: store.Everything(), MaxRunning: r.MaxRunning, Rate: r.Rate,
+		Interval: r.RateInterval.Duration(), Burst: r.Burst}
+	switch {
+	case r.Type != "" && r.Queue != "":
+		return limit, invalid("type and queue must not both be given")
+	case r.Type != "":
+		limit.Of = store.Type(r.Type)
+	case r.Queue != "":
+		limit.Of = store.Queue(r.Queue)
+	}
+	return limit, nil
+}
+
+func limitOf(one store.LimitState) Limit {
+	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
+		ChangedBy: one.ChangedBy, LimitRequest: LimitRequest{MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
+			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst)}}
+	switch one.Scope {
+	case "type":
+		made.Type = one.ScopeName
+	case "queue":
+		made.Queue = one.ScopeName
+	}
+	return made
+}

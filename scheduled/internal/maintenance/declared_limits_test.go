@@ -1,0 +1,59 @@
+package maintenance
+
+import (
+	"testing"
+
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// limiting is a program that declares limits.
+func (b *bench) limiting(service string, declared ...store.Limit) program {
+	return program{NewDeclarer(DeclarerConfig{Pool: b.Pool, Statements: b.Queries, Service: service,
+		Declaration: Declaration{Limits: append([]store.Limit{}, declared...)}, Log: enginetest.Logger()}), b}
+}
+
+func (b *bench) wantLimits(want string) {
+	b.T.Helper()
+	const listSQL = `SELECT coalesce(string_agg(concat_ws(' ', name, scope_name, max_running, declared_by), ', ' ORDER BY name), '')
+		FROM tasktable.limits`
+	var got string
+	if err := b.Pool.QueryRow(b.T.Context(), listSQL).Scan(&got); err != nil || got != want {
+		b.T.Errorf("limits %q, %v, want %q", got, err, want)
+	}
+}
+
+// The limits of a service are those that its newest version declares. Those of other services, and those that somebody
+// has set, stay as they are.
+func TestDeclaredLimits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	tasks := store.New(store.Config{})
+	if _, err := tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 9}); err != nil {
+		t.Fatal(err)
+	}
+	charge := store.Limit{Name: "charge", Of: store.Type("CHARGE"), MaxRunning: 5}
+	first := b.limiting("events", charge, store.Limit{Name: "mail", Of: store.Queue("mail"), MaxRunning: 2})
+	first.deploy(1)
+	first.looks()
+	other := b.limiting("shop", store.Limit{Name: "shop", Of: store.Queue("shop"), MaxRunning: 1})
+	other.deploy(2)
+	other.looks()
+	b.wantLimits("charge CHARGE 5 events, mail mail 2 events, own  9, shop shop 1 shop")
+	charge.MaxRunning = 7
+	if _, err := tasks.SetLimit(t.Context(), b.Pool, charge); err != nil {
+		t.Fatal(err)
+	}
+	first.looks() // it has applied its list, so what somebody has changed stays
+	b.wantLimits("charge CHARGE 7 events, mail mail 2 events, own  9, shop shop 1 shop")
+	charge.MaxRunning = 3
+	second := b.limiting("events", charge)
+	second.deploy(3)
+	second.looks()
+	first.looks()
+	b.wantLimits("charge CHARGE 3 events, own  9, shop shop 1 shop")
+	third := b.limiting("events")
+	third.deploy(4)
+	third.looks()
+	b.wantLimits("own  9, shop shop 1 shop")
+}

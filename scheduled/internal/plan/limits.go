@@ -1,0 +1,153 @@
+package plan
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// meter is what a limit has left.
+type meter struct {
+	taskdb.Limit
+	jobs   int           // that may be added. A job runs one task after the other, so it counts as one task that runs.
+	tokens int           // tasks that the rate lets start
+	full   time.Duration // in how long the bucket is full
+}
+
+// meters has the limits that count the tasks of each queue and type. The jobs that River has are deducted.
+type meters struct {
+	all   []*meter
+	found map[[2]string][]*meter
+}
+
+func (p *Plan) meters() *meters {
+	m := &meters{found: map[[2]string][]*meter{}}
+	for _, limit := range Counted(p.input.Limits, p.input.Jobs) {
+		one := &meter{limit, math.MaxInt32, math.MaxInt32, 0}
+		if limit.MaxRunning != nil {
+			one.jobs = *limit.MaxRunning - limit.Running
+		}
+		if limit.Interval > 0 {
+			one.tokens = limit.Tokens()
+			one.full = max(limit.Full, 0)
+			one.spend(p.spent[limit.Name])
+		}
+		m.all = append(m.all, one)
+	}
+	return m
+}
+
+// Counted returns the limits with the numbers of their tasks that run, or are about to, as River's jobs tell.
+func Counted(limits []taskdb.Limit, jobs []Job) []taskdb.Limit {
+	if len(limits) == 0 {
+		return nil
+	}
+	running := map[[2]string]int{}
+	for _, job := range jobs {
+		if job.State == Available || job.State == Running {
+			running[[2]string{job.Queue, job.Type}]++
+		}
+	}
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].Running = 0
+		for of, n := range running {
+			if limits[i].Of(of[0], of[1]) {
+				limits[i].Running += n
+			}
+		}
+	}
+	return limits
+}
+
+// of lists the limits that count a queue's tasks of a type.
+func (m *meters) of(queue, kind string) []*meter {
+	if len(m.all) == 0 {
+		return nil
+	}
+	key := [2]string{queue, kind}
+	limits, known := m.found[key]
+	if !known {
+		for _, one := range m.all {
+			if one.Of(queue, kind) {
+				limits = append(limits, one)
+			}
+		}
+		m.found[key] = limits
+	}
+	return limits
+}
+
+// left is how many more River jobs, and how many more tasks, some limits allow.
+func left(limits []*meter) (jobs, tokens int) {
+	jobs, tokens = math.MaxInt32, math.MaxInt32
+	for _, one := range limits {
+		jobs, tokens = min(jobs, one.jobs), min(tokens, one.tokens)
+	}
+	return max(jobs, 0), max(tokens, 0)
+}
+
+// allowed is how many more tasks of the lane its limits allow. The jobs that the lane has already been given may carry
+// more tasks.
+func (l *lane) allowed(limits []*meter, fits int) int {
+	if len(limits) == 0 {
+		return math.MaxInt32
+	}
+	jobs, tokens := left(limits)
+	return min(tokens, min(jobs+l.grant.Jobs, maxClaimed)*fits-l.grant.Tasks)
+}
+
+// maxClaimed bounds the jobs in a product, so that it does not overflow.
+const maxClaimed = 1 << 20
+
+// spend deducts tasks that are granted to the lane. Each gets a River job of its own while there are jobs left, because
+// the use of all slots gains more than fewer jobs would.
+func (l *lane) spend(limits []*meter, tasks int) {
+	if len(limits) == 0 {
+		return
+	}
+	jobs, _ := left(limits)
+	jobs = min(jobs, tasks)
+	l.grant.Jobs += jobs
+	for _, one := range limits {
+		one.jobs -= jobs
+		one.spend(tasks)
+	}
+}
+
+func (m *meter) spend(tokens int) {
+	m.tokens -= tokens
+	m.full += time.Duration(tokens) * m.Interval
+}
+
+// Tokens is how many tokens claimed tasks take of each limit that has a rate. A task that had expired takes none.
+func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[string]int {
+	tokens := map[string]int{}
+	for _, limit := range p.input.Limits {
+		for _, c := range taken {
+			if limit.Interval > 0 && c.Fence != nil && limit.Of(c.Queue, c.Type) {
+				tokens[limit.Name]++
+			}
+		}
+	}
+	return tokens
+}
+
+// refill is in how long the leader looks again for tokens of some limits. It is 0 if none of them lacks any. The leader
+// waits for half of the burst, but not for longer than maxRefill if there is a token before.
+func refill(limits []*meter) (in time.Duration) {
+	for _, one := range limits {
+		if one.Interval > 0 && one.tokens <= 0 {
+			half := one.full - time.Duration(one.Burst-max(one.Burst/2, 1))*one.Interval
+			in = max(in, one.full-time.Duration(one.Burst-1)*one.Interval, min(half, maxRefill), minRefill)
+		}
+	}
+	return in
+}
+
+const (
+	minRefill = 10 * time.Millisecond
+	maxRefill = 100 * time.Millisecond
+)

@@ -1,0 +1,73 @@
+package taskdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
+)
+
+// Limit is a row of the table limits.
+type Limit struct {
+	Name       string
+	Scope      string // "all", "queue" or "type"
+	ScopeName  string
+	MaxRunning *int // nil: any number
+	Running    int  `db:"-"` // of its tasks, see plan.Counted
+	// Burst tasks may start at once when the limit's bucket is full. Each start takes a token, and the bucket gets one
+	// in each Interval. Full is in how long it is full, which is negative if it is full already.
+	Burst    int
+	Interval time.Duration // 0: there is no rate
+	Full     time.Duration
+}
+
+// Of reports whether the limit counts a queue's tasks of a type.
+func (l Limit) Of(queue, kind string) bool {
+	return l.Scope == "all" || l.Scope == "queue" && l.ScopeName == queue || l.Scope == "type" && l.ScopeName == kind
+}
+
+// Tokens is how many tasks the rate lets start now.
+func (l Limit) Tokens() int {
+	return l.Burst - int((max(l.Full, 0)+l.Interval-1)/l.Interval)
+}
+
+// LimitsSQL lists the limits at the time $1. Times are in nanoseconds, because database/sql reads no intervals. After a
+// change of the rate a bucket is at most empty.
+const LimitsSQL = `
+SELECT l.name, l.scope, l.scope_name, l.max_running, coalesce(l.burst, 0) AS burst,
+    coalesce((extract(epoch FROM l.rate_interval) * 1000000000 / l.rate)::bigint, 0) AS interval,
+    CASE WHEN b.full_at IS NULL OR l.rate IS NULL THEN 0 -- least would ignore the null
+        ELSE (extract(epoch FROM least(b.full_at - clock.now, l.burst * (l.rate_interval / l.rate)))
+            * 1000000000)::bigint END AS full
+FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name
+CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
+
+// spendSQL moves the time at which buckets are full. It makes the buckets that there are not yet.
+const spendSQL = `
+WITH spent AS MATERIALIZED (
+    SELECT l.name, clock.now, s.tokens * (l.rate_interval / l.rate) AS took,
+        clock.now + l.burst * (l.rate_interval / l.rate) AS latest
+    FROM unnest($2::text[], $3::int[]) AS s (name, tokens) JOIN tasktable.limits AS l ON l.name = s.name
+    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock
+    WHERE l.rate IS NOT NULL
+), made AS (
+    INSERT INTO tasktable.limit_buckets (name, full_at) SELECT name, now + took FROM spent ON CONFLICT (name) DO NOTHING
+)
+UPDATE tasktable.limit_buckets AS b SET full_at = greatest(least(b.full_at, spent.latest), spent.now) + spent.took
+FROM spent WHERE b.name = spent.name`
+
+// Spend takes tokens out of the buckets of limits. Only the leader may call it, in the transaction that claims the
+// tasks. A limit that was removed meanwhile has no bucket.
+func (s Queries) Spend(ctx context.Context, tx pgx.Tx, now *time.Time, spent map[string]int) error {
+	if len(spent) == 0 {
+		return nil
+	}
+	names, tokens := make([]string, 0, len(spent)), make([]int, 0, len(spent))
+	for name, n := range spent {
+		names, tokens = append(names, name), append(tokens, n)
+	}
+	_, err := tx.Exec(ctx, s.Schema.SQL(spendSQL), now, names, tokens)
+	return pg.Annotate(err, "take tokens of limits")
+}

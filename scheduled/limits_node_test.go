@@ -1,0 +1,141 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// set sets a limit.
+func (s *bench) set(limit store.Limit) {
+	s.T.Helper()
+	if _, err := s.Tasks.SetLimit(s.T.Context(), s.Pool, limit); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Over two nodes no more tasks of a queue run than its limit says, from the start, after it has grown and after it has
+// shrunk. Tasks of other queues have the other slots.
+func TestLimitOfAllNodes(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	begun, let := make(chan string, 100), make(chan struct{})
+	p := &pit{begun: begun, let: let}
+	limit := store.Limit{Name: "slow", Of: store.Queue("slow"), MaxRunning: 3}
+	s.set(limit)
+	for range 2 {
+		s.node(func(c *Config) {
+			c.Queues = map[string]int{"default": 5, "slow": 5}
+		}, handlers.Handle(p.run), handlers.Handle(s.Handle))
+	}
+	for i := range 20 {
+		s.Add(fmt.Sprint("slow ", i), func(task *store.Task) { task.Payload, task.Queue = quick{}, "slow" })
+	}
+	next := func() string { return enginetest.Receive(t, begun, patience, "another slow task begins") }
+	for range 3 {
+		next()
+	}
+	s.Add("plain", nil)
+	s.Begins("plain").End <- nil
+	const held = `SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = 'QUICK'`
+	s.Sees("three run", fmt.Sprintf(held, 3))
+	s.Sees("others tell why they wait", `SELECT count(*) = 17 FROM tasktable.task_reasons
+		WHERE code = 'limited' AND data -> 'limit' ->> 'running' = '3'`)
+	limit.MaxRunning = 5
+	s.set(limit)
+	next()
+	next()
+	limit.MaxRunning = 2
+	s.set(limit)
+	for range 3 { // five run, and three may end before another begins
+		let <- struct{}{}
+	}
+	s.Sees("two run", fmt.Sprintf(held, 2))
+	for range 4 {
+		let <- struct{}{}
+		next()
+		s.Sees("two run", fmt.Sprintf(held, 2))
+	}
+	if _, err := s.Tasks.RemoveLimit(t.Context(), s.Pool, "slow"); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		next()
+	}
+	close(let)
+	s.Sees("all have run",
+		`SELECT count(*) = 20 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND type = 'QUICK'`)
+}
+
+// Somebody who changes a limit in an open transaction holds up no claim.
+func TestLimitsInAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	limit := store.Limit{Name: "jobs", Of: store.Type("JOB"), MaxRunning: 5, Rate: 1000, Burst: 100}
+	s.set(limit)
+	s.node(nil, handlers.Handle(s.Handle))
+	s.Add("first", nil)
+	s.Begins("first").End <- nil
+	tx, err := s.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	limit.Burst = 7
+	if _, err := s.Tasks.SetLimit(t.Context(), tx, limit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Tasks.RemoveLimit(t.Context(), tx, "jobs"); err != nil {
+		t.Fatal(err)
+	}
+	s.Add("second", nil)
+	s.Begins("second").End <- nil
+}
+
+// In no time do more tasks start than the burst and the rate allow. After a time without starts, no more than the burst
+// are at once. The rate is used up.
+func TestRateOfStarts(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	limitOf := enginetest.Limits(t, s.Pool)
+	s.set(store.Limit{Name: "rate", Of: store.Type("QUICK"), Rate: 50, Burst: 5})
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 20} },
+		handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }))
+	const n = 105
+	for i := range n {
+		s.Add(fmt.Sprint("quick ", i), func(task *store.Task) { task.Payload = quick{} })
+	}
+	s.Sees("all have run", fmt.Sprintf(`SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`, n))
+	rows, err := s.Pool.Query(t.Context(), `SELECT started_at FROM tasktable.scheduled_task_executions ORDER BY started_at`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	if err != nil || len(starts) != n {
+		t.Fatalf("%d starts: %v", len(starts), err)
+	}
+	// A start may come later than its claim by River's fetch and the gate, and later starts may come less late.
+	late := limitOf(200 * time.Millisecond)
+	for i := range starts {
+		for j := i; j < len(starts); j++ {
+			in := starts[j].Sub(starts[i])
+			if most := 5 + (in+late).Seconds()*50; float64(j-i+1) > most {
+				t.Fatalf("%d start in %s, want at most %.1f", j-i+1, in, most)
+			}
+		}
+	}
+	took := starts[n-1].Sub(starts[0])
+	if took < 2*time.Second-late {
+		t.Errorf("%d tasks started in %s, want 2s at least", n, took)
+	}
+	if limit := limitOf(3 * time.Second); took > limit {
+		t.Errorf("%d tasks started in %s, want %s at most", n, took, limit)
+	}
+}

@@ -1,0 +1,44 @@
+package inspect_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// A due task that a limit keeps from starting names the limit, and how far it is used.
+func TestWhyLimited(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Node(`{"default": 3}`, `{TEST}`, true)
+	b.due("mine", nil)
+	set := func(limit store.Limit) {
+		t.Helper()
+		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := store.Limit{Name: "tests", Of: store.Type("TEST"), MaxRunning: 2}
+	set(limit)
+	const next = "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T"
+	b.because("mine", "in_line", next)
+	b.Exec(b.Pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts)
+		SELECT 'available', kind, '{}', 1 FROM unnest('{TEST,TEST,OTHER}'::text[]) AS kind`)
+	b.because("mine", "limited", "waits: 2 of 2 tasks of type TEST run (limit tests), due since T")
+	limit.MaxRunning = 1
+	set(limit)
+	b.because("mine", "limited", "waits: 2 of 1 tasks of type TEST run (limit tests), due since T")
+	limit.MaxRunning = 3
+	set(limit)
+	set(store.Limit{Name: "rate", Of: store.Queue("default"), Rate: 100, Interval: time.Minute, Burst: 20})
+	b.because("mine", "in_line", next)
+	b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets VALUES ('rate', clock_timestamp() + interval '1 minute')`)
+	b.because("mine", "limited", "waits, because at most 100 tasks of queue default may start in 1m (limit rate), "+
+		"due since T, the next may start at T")
+	set(store.Limit{Name: "whole", Of: store.Everything(), MaxRunning: 3})
+	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "rate"); err != nil {
+		t.Fatal(err)
+	}
+	b.because("mine", "limited", "waits: 3 of 3 tasks run (limit whole), due since T")
+}

@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
+)
+
+// Limit bounds how many tasks of a scope run at once, or start in an interval, over all nodes. A task that a limit
+// keeps from starting stays QUEUED, and starts when the limit lets it. If several limits have the task, all must let
+// it. The leader counts a task from its claim until its outcome is recorded, or until the leader takes it back from a
+// dead node.
+type Limit struct {
+	// Name identifies the limit. It is 1 to 64 of a-z, 0-9, inner - or _.
+	Name string
+	// Of says which tasks count: Everything, Queue or Type.
+	Of Scope
+	// MaxRunning is how many of the tasks may run at once, from 1 to 1,000,000. 0 means any number.
+	MaxRunning int
+	// Rate is how many of the tasks may start in each Interval, from 1 to 1,000,000. 0 means any number. A task counts
+	// when it is claimed, which is when it is due and a slot is free.
+	Rate int
+	// Interval is from 1 second to 24 hours. 0 means 1 second.
+	Interval time.Duration
+	// Burst is how many tasks may start at once after a time in which none started, from 1 to 1,000,000. In no time t
+	// do more than Burst and Rate for each Interval in t start. 0 means as many as Rate gives in a tenth of a second,
+	// and at least 1.
+	Burst int
+}
+
+const (
+	maxLimit         = 1_000_000
+	minLimitInterval = time.Second
+	maxLimitInterval = 24 * time.Hour
+)
+
+// Check returns the error, wrapping ErrInvalid, with which SetLimit would refuse the limit, or nil.
+func (l Limit) Check() error {
+	if err := checkLimitName(l.Name); err != nil {
+		return err
+	}
+	if err := l.Of.Check(); err != nil {
+		return err
+	}
+	for _, one := range []struct {
+		field string
+		value int
+	}{{"max_running", l.MaxRunning}, {"rate", l.Rate}, {"burst", l.Burst}} {
+		if one.value < 0 || one.value > maxLimit {
+			return check.Invalid(one.field, "must be between 1 and 1000000 (0: none)", one.value)
+		}
+	}
+	switch {
+	case l.MaxRunning == 0 && l.Rate == 0:
+		return check.Invalid("max_running", "or rate must be given", "neither")
+	case l.Rate == 0 && (l.Interval != 0 || l.Burst != 0):
+		return check.Invalid("rate", "must be given with an interval and a burst", "none")
+	case l.Interval != 0 && (l.Interval < minLimitInterval || l.Interval > maxLimitInterval):
+		return check.Invalid("rate_interval", "must be between 1s and 24h (0: 1s)", l.Interval)
+	}
+	return nil
+}
+
+func checkLimitName(name string) error {
+	if len(name) > 64 || !queueSyntax.MatchString(name) {
+		return check.Invalid("name", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%.100q", name))
+	}
+	return nil
+}
+
+const setLimitSQL = `
+SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
+    rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text)`
+
+// SetLimit creates the limit, or changes the limit that has its name. The change holds from the leader's next pass, at
+// most about a second after the commit. Tasks that run already go on. SetLimit returns Created, Changed or Unchanged.
+// There are at most 1,000 limits. The error wraps ErrInvalid for a bad field. The role of an application must not call
+// it, because a limit holds up other services, too.
+func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, error) {
+	if err := limit.Check(); err != nil {
+		return "", fmt.Errorf("set limit: %w", err)
+	}
+	number := func(n int) *string {
+		if n == 0 {
+			return nil
+		}
+		return new(strconv.Itoa(n))
+	}
+	var interval, kind, queue *string
+	if limit.Interval != 0 {
+		interval = new(check.IntervalText(limit.Interval))
+	}
+	switch limit.Of.scope {
+	case "type":
+		kind = &limit.Of.name
+	case "queue":
+		queue = &limit.Of.name
+	}
+	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
+		number(limit.MaxRunning), number(limit.Rate), interval, number(limit.Burst), kind, queue, s.author())
+	return Outcome(outcome), err
+}
+
+const removeLimitSQL = `SELECT tasktable.remove_limit($1::text)`
+
+// RemoveLimit removes a limit. It returns Deleted, or Absent if there is no such limit.
+func (s *Store) RemoveLimit(ctx context.Context, db DB, name string) (Outcome, error) {
+	if err := checkLimitName(name); err != nil {
+		return "", fmt.Errorf("remove limit: %w", err)
+	}
+	outcome, err := query.Value[string](ctx, s.source, db, "remove limit "+name, removeLimitSQL, name)
+	return Outcome(outcome), err
+}
+
+// LimitState is a limit as it is stored, and how far it is used. A nil pointer stands for null.
+type LimitState struct {
+	Name         string         `json:"name"`
+	Scope        string         `json:"scope"` // all, queue or type
+	ScopeName    string         `json:"scope_name"`
+	MaxRunning   *int           `json:"max_running,omitempty"`
+	Running      *int           `json:"running,omitempty"` // of its tasks; nil if MaxRunning is
+	Rate         *int           `json:"rate,omitempty"`
+	RateInterval *time.Duration `json:"rate_interval,omitempty"` // nanoseconds in JSON
+	Burst        *int           `json:"burst,omitempty"`
+	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; it may be past
+	ChangedAt    time.Time      `json:"changed_at"`
+	ChangedBy    string         `json:"changed_by"`
+}
+
+// Of returns the tasks that count.
+func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
+
+const listLimitsSQL = `
+SELECT name, scope, scope_name, max_running, running, rate,
+    (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
+    changed_by
+FROM tasktable.limit_states() ORDER BY name COLLATE "C"`
+
+// Limits lists the limits, sorted by name. It counts the tasks that run, so it needs the right to read River's jobs.
+func (s *Store) Limits(ctx context.Context, db DB) ([]LimitState, error) {
+	return query.Collect[LimitState](ctx, s.source, db, "list limits", listLimitsSQL)
+}

@@ -1,0 +1,146 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	charges := store.Limit{Name: "charges", Of: store.Type("CHARGE"), MaxRunning: 5}
+	for _, step := range []struct {
+		limit store.Limit
+		want  store.Outcome
+		line  string
+	}{
+		{charges, store.Created, "charges type CHARGE max 5 rate - in - burst -"},
+		{charges, store.Unchanged, "charges type CHARGE max 5 rate - in - burst -"},
+		{store.Limit{Name: "charges", Of: store.Queue("mail"), MaxRunning: 1}, store.Changed,
+			"charges queue mail max 1 rate - in - burst -"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 5}, store.Changed,
+			"charges all  max - rate 5 in 00:00:01 burst 1"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 100, Interval: time.Minute, Burst: 20}, store.Changed,
+			"charges all  max - rate 100 in 00:01:00 burst 20"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 2000, Interval: time.Second}, store.Changed,
+			"charges all  max - rate 2000 in 00:00:01 burst 200"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 7, Interval: 24 * time.Hour, MaxRunning: 1000000},
+			store.Changed, "charges all  max 1000000 rate 7 in 24:00:00 burst 1"},
+	} {
+		got, err := b.Tasks.SetLimit(t.Context(), b.Pool, step.limit)
+		line := one[string](b, b.Pool, `SELECT concat_ws(' ', name, scope, scope_name, 'max', coalesce(max_running::text, '-'),
+			'rate', coalesce(rate::text, '-'), 'in', coalesce(rate_interval::text, '-'), 'burst', coalesce(burst::text, '-'))
+			FROM tasktable.limits`)
+		if err != nil || got != step.want || line != step.line {
+			t.Errorf("%+v: %s, %v, %q, want %s, %q", step.limit, got, err, line, step.want, step.line)
+		}
+	}
+	limits, err := b.Tasks.Limits(t.Context(), b.Pool)
+	if err != nil || len(limits) != 1 || *limits[0].Running != 0 || *limits[0].RateInterval != 24*time.Hour ||
+		limits[0].Of() != store.Everything() || limits[0].NextStartAt.After(time.Now()) {
+		t.Errorf("%+v, %v", limits, err)
+	}
+	for _, want := range []store.Outcome{store.Deleted, store.Absent} {
+		if got, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "charges"); err != nil || got != want {
+			t.Errorf("remove: %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+// A changed rate keeps what has started in mind, but nobody waits longer than for an empty bucket.
+func TestAChangedRateKeepsItsTokens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const nextIn = `SELECT extract(epoch FROM next_start_at - clock_timestamp())::int FROM tasktable.limit_states()`
+	set := func(limit store.Limit) {
+		t.Helper()
+		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hourly := store.Limit{Name: "a", Of: store.Everything(), Rate: 1, Interval: time.Hour, Burst: 10}
+	set(hourly)
+	b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets VALUES ('a', clock_timestamp() + interval '10 hours')`)
+	set(hourly)
+	same(b, "unchanged", one[int](b, b.Pool, nextIn), 3600)
+	hourly.Burst = 20
+	set(hourly)
+	same(b, "a greater burst", one[int](b, b.Pool, nextIn), -32400)
+	hourly.Interval = time.Minute
+	set(hourly)
+	same(b, "another interval", one[int](b, b.Pool, nextIn), 60)
+}
+
+func TestWrongLimits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	all := store.Everything()
+	for _, test := range []struct {
+		limit store.Limit
+		want  string
+	}{
+		{store.Limit{Of: all, MaxRunning: 1}, "name must be 1 to 64"},
+		{store.Limit{Name: "A", Of: all, MaxRunning: 1}, "name must be 1 to 64"},
+		{store.Limit{Name: "a", MaxRunning: 1}, "scope must be"},
+		{store.Limit{Name: "a", Of: store.Queue("Mail"), MaxRunning: 1}, "queue must be"},
+		{store.Limit{Name: "a", Of: store.Type("A"), MaxRunning: 1}, "type must be"},
+		{store.Limit{Name: "a", Of: all}, "max_running or rate must be given"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: -1}, "max_running must be between 1 and 1000000"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1000001}, "max_running must be between 1 and 1000000"},
+		{store.Limit{Name: "a", Of: all, Rate: 1000001}, "rate must be between 1 and 1000000"},
+		{store.Limit{Name: "a", Of: all, Rate: 1, Burst: -1}, "burst must be between 1 and 1000000"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Burst: 1}, "rate must be given with"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Interval: time.Minute}, "rate must be given with"},
+		{store.Limit{Name: "a", Of: all, Rate: 1, Interval: time.Millisecond}, "rate_interval must be between 1s and 24h"},
+		{store.Limit{Name: "a", Of: all, Rate: 1, Interval: 25 * time.Hour}, "rate_interval must be between 1s and 24h"},
+	} {
+		_, err := b.Tasks.SetLimit(t.Context(), b.Pool, test.limit)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v, want %s", test.limit, err, test.want)
+		}
+	}
+	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "No"); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("remove: %v", err)
+	}
+	for sql, want := range map[string]string{
+		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running or rate",
+		`SELECT tasktable.set_limit('A', 1)`:                                                              "name must be 1 to 64",
+		`SELECT tasktable.set_limit(NULL, 1)`:                                                             `null value in column "name"`,
+		`SELECT tasktable.set_limit('a', 0)`:                                                              "max_running must be between",
+		`SELECT tasktable.set_limit('a', rate => 0)`:                                                      "rate must be between",
+		`SELECT tasktable.set_limit('a', rate => -1, burst => 1)`:                                         "rate must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, burst => 0)`:                                          "burst must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '0')`:                                "rate_interval must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '1 month')`:                          "rate_interval must be between",
+		`SELECT tasktable.set_limit('a', 1, burst => 1)`:                                                  "rate must be given with rate_interval and burst",
+		`SELECT tasktable.set_limit('a', 1, type => 'AB', queue => 'a')`:                                  "type and queue must not both be given",
+		`SELECT tasktable.set_limit('a', 1, type => 'A')`:                                                 "type must be 2 to 127",
+		`SELECT tasktable.set_limit('a', 1, queue => 'A')`:                                                "queue must be 1 to 64",
+		`INSERT INTO tasktable.limits (name, scope, rate) VALUES ('a', 'all', 1)`:                         "rate, rate_interval and burst must be given together",
+		`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('a', 'b', 1)`:                    "scope must be all, queue or type",
+		`INSERT INTO tasktable.limits (name, scope, scope_name, max_running) VALUES ('a', 'all', 'b', 1)`: "scope_name must be a queue or a type, and empty for all",
+	} {
+		if _, err := b.Pool.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", sql, err, want)
+		}
+	}
+	same(b, "limits", one[int](b, b.Pool, `SELECT count(*) FROM tasktable.limits`), 0)
+	b.Exec(b.Pool, `INSERT INTO tasktable.limits (name, scope, max_running) SELECT i::text, 'all', 1 FROM generate_series(1, 1000) AS i`)
+	err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
+		_, err := b.Tasks.SetLimit(t.Context(), tx, store.Limit{Name: "7", Of: all, MaxRunning: 2})
+		return err
+	})
+	if err != nil {
+		t.Errorf("a limit that exists: %v", err)
+	}
+	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "a", Of: all, MaxRunning: 2}); err == nil ||
+		!strings.Contains(err.Error(), "at most 1000 limits") {
+		t.Errorf("one too many: %v", err)
+	}
+}
