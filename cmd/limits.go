@@ -79,8 +79,8 @@ func (l *limitsList) run(ctx context.Context) error {
 	return l.List(limits, t, "There is no limit.")
 }
 
-const limitsSetHelp = `Creates a limit, or changes the limit that has the name. It counts the tasks of a type, of a queue or
-of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
+const limitsSetHelp = `Creates a limit, or replaces the limit that has the name. It counts the tasks of a type, of a queue
+or of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
 limits have a task, all must let it. A change holds from the leader's next pass, within about a second. Tasks that run
 already go on.
 
@@ -125,6 +125,9 @@ func (s *limitsSet) setRate(given string) error {
 	rate, err := strconv.Atoi(number)
 	if err != nil || !both {
 		return errors.New("must be a number, / and an interval, such as 100/1m")
+	}
+	if rate < 1 {
+		return errors.New("must be at least 1 in an interval, such as 100/1m")
 	}
 	if s.limit.Interval, err = when.LengthBetween(interval, time.Second, 24*time.Hour); err != nil {
 		return fmt.Errorf("has an interval that %w", err)
@@ -206,7 +209,17 @@ func (p *program) limitsRemoveCommand() *cobra.Command {
 		Long:    "Removes limits. Outcomes: deleted, absent (there is no such limit).",
 		Example: "  tasktable limits remove charges stripe",
 	}, r.options(), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: -1, Complete: r.limits,
-		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run))
+		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run, r.check))
+}
+
+// check refuses a wrong name before any limit is removed.
+func (r *limitsRemove) check() error {
+	for _, name := range r.names {
+		if err := store.CheckQueue(name); err != nil { // a name has the syntax of a queue's
+			return options.Usage("NAME must be 1 to 64 of a-z, 0-9, inner - or _, got %.100q", name)
+		}
+	}
+	return nil
 }
 
 func (r *limitsRemove) run(ctx context.Context) error {

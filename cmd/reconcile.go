@@ -28,7 +28,7 @@ The query is one SELECT that yields each task that ought to exist. It always run
   id or key        the task's id, or what follows task-{TYPE}- in it
   scheduled_at     timestamptz
   payload          jsonb; the type is filled in, and null is a payload of nothing else
-  entity, tenant_id, queue, priority, expiration, expected_execution_time, max_attempts
+  entity, tenant_id, group_key, queue, priority, expiration, expected_execution_time, max_attempts
                    as in a task; null for the default
 
 Another column is an error. A column that is missing is not compared: an existing task keeps its value, and a new one

@@ -436,7 +436,9 @@ CREATE TABLE tasktable.limits (
         WHEN 'type' THEN scope_name::tasktable.task_type IS NOT NULL END),
     CONSTRAINT "a limit must have max_running or rate" CHECK (num_nonnulls(max_running, rate) > 0),
     CONSTRAINT "rate, rate_interval and burst must be given together"
-        CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3))
+        CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3)),
+    CONSTRAINT "burst must be what the rate gives in at most 10 years"
+        CHECK (burst * rate_interval / nullif(rate, 0) <= interval '87660 hours')
 );
 COMMENT ON TABLE tasktable.limits IS 'How many tasks may run at once, or start in an interval, over all nodes. The '
     'leader reads it at each look. Use set_limit and remove_limit.';

@@ -667,7 +667,7 @@ BEGIN
         RAISE EXCEPTION 'type and queue must not both be given: a limit is for one of them, or for everything'
             USING ERRCODE = 'check_violation', COLUMN = 'queue';
     ELSIF set_limit.rate IS NULL AND num_nonnulls(set_limit.rate_interval, set_limit.burst) > 0 THEN
-        RAISE EXCEPTION 'rate must be given with rate_interval and burst'
+        RAISE EXCEPTION 'rate must be given if rate_interval or burst is'
             USING ERRCODE = 'check_violation', COLUMN = 'rate';
     END IF;
     PERFORM tasktable.refuse_unbound_scope(scope, scope_name);
@@ -678,6 +678,8 @@ BEGIN
             / greatest(extract(epoch FROM set_limit.rate_interval), 1) / 10)));
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.limits', 0));
+    PERFORM tasktable.refuse_unbound_scope(l.scope, l.scope_name) FROM tasktable.limits AS l
+    WHERE l.name = set_limit.name;
     IF (SELECT count(*) FROM tasktable.limits AS l WHERE l.name <> set_limit.name) >= max_limits THEN
         RAISE EXCEPTION 'there must be at most % limits', max_limits
             USING ERRCODE = 'check_violation', COLUMN = 'name';
@@ -696,7 +698,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
     'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
-    'at once). Tasks that run already go on. Outcome: created, changed or unchanged.';
+    'at once). It replaces all of a limit of the same name. Tasks that run already go on. Outcome: created, changed or '
+    'unchanged.';
 
 CREATE FUNCTION tasktable.remove_limit(name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -225,20 +225,24 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 -- It is no view, because River's tables are made after these.
 CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
     name text, scope text, scope_name text, max_running int, running bigint, rate int, rate_interval interval,
-    burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text
+    burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text, declared_by text
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
+    WITH jobs AS MATERIALIZED (
+        SELECT j.queue, j.kind, count(*) AS jobs FROM tasktable.river_job AS j
+        WHERE j.state IN ('available', 'running') GROUP BY j.queue, j.kind
+    )
     SELECT l.name, l.scope, l.scope_name, l.max_running,
-        CASE WHEN l.max_running IS NOT NULL THEN (SELECT count(*) FROM tasktable.river_job AS j
-            WHERE j.state IN ('available', 'running') AND CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name
-                WHEN 'type' THEN j.kind = l.scope_name ELSE true END) END,
+        CASE WHEN l.max_running IS NOT NULL THEN (SELECT coalesce(sum(j.jobs), 0)::bigint FROM jobs AS j
+            WHERE CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
+                ELSE true END) END,
         l.rate, l.rate_interval, l.burst,
         -- After a change of the rate no task waits longer than for an empty bucket.
         CASE WHEN l.rate IS NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
-            ELSE least(b.full_at, statement_timestamp() + l.burst * (l.rate_interval / l.rate))
-                - (l.burst - 1) * (l.rate_interval / l.rate) END, l.changed_at, l.changed_by
+            ELSE least(b.full_at, statement_timestamp() + l.burst * l.rate_interval / l.rate)
+                - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by
     FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name;
 END $$;
 COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
@@ -272,7 +276,8 @@ CREATE VIEW tasktable.task_reasons AS
         CASE WHEN s.code = 'paused_scope' THEN (z.pause ->> 'ends_at')::timestamptz
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
-            WHEN s.code = 'limited' THEN (z.reached ->> 'next_start_at')::timestamptz
+            WHEN s.code = 'limited' THEN CASE WHEN (z.reached ->> 'next_start_at')::timestamptz > statement_timestamp()
+                THEN (z.reached ->> 'next_start_at')::timestamptz END
             WHEN s.code IN ('not_due', 'retry', 'waits', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         nullif(concat_ws(', and ', CASE WHEN y.pauses IS NOT NULL THEN tasktable.reason_text('paused_scope') END,
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing

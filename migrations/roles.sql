@@ -183,7 +183,7 @@ GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application", "taskt
 
 -- The verbs run as the owner, so that the application needs no right to write. They have a fixed search_path, so that
 -- it cannot put functions or operators of its own before the real ones. erase is not among them, because it removes
--- history. Neither are pause_scope and resume_scope, because they stop other services. The engine may call these three.
+-- history. Neither are those that pause, resume and limit, because they stop other services. The engine may call these.
 DO $$
 DECLARE
     verbs text[] := '{schedule, schedule_many, schedule_recurring, sync, reschedule, cancel, pause, resume, run_now,

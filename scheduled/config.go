@@ -87,8 +87,8 @@ type Config struct {
 	// Nil declares nothing, and an empty list that is not nil declares that there are no rules.
 	Notices []rules.Rule
 	// Limits are the limits that the code declares, as Recurring are the recurring tasks. The node makes the service's
-	// limits agree with this list. If somebody has changed one, the next version of the service that declares another
-	// list sets it again. Two services must not declare limits of the same name.
+	// limits agree with this list. If somebody has changed one, the next node of the service that starts sets it again.
+	// A limit that somebody has set, or another service declares, is not taken over, and the log says so.
 	//
 	// Nil declares nothing, and an empty list that is not nil declares that there are no limits.
 	Limits []store.Limit

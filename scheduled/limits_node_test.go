@@ -74,6 +74,45 @@ func TestLimitOfAllNodes(t *testing.T) {
 		`SELECT count(*) = 20 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED' AND type = 'QUICK'`)
 }
 
+// Quick tasks of a limit share a job. When one of them takes long, the others go back, and none runs beside it.
+func TestLimitOfQuickTasksThatHang(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	p := &pit{begun: make(chan string, 500), let: make(chan struct{}, 500)}
+	s.node(nil, handlers.Handle(p.run))
+	add := func(name string, n int) {
+		t.Helper()
+		tasks := make([]store.Task, n)
+		for i := range tasks {
+			tasks[i] = store.Task{ID: fmt.Sprint(name, " ", i), Payload: quick{}}
+		}
+		if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 300 {
+		p.let <- struct{}{}
+	}
+	add("quick", 300) // the node measures that they are quick
+	const done = `SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
+	s.Sees("quick tasks have run", fmt.Sprintf(done, 300))
+	s.set(store.Limit{Name: "one", Of: store.Type("QUICK"), MaxRunning: 1})
+	p.mu.Lock()
+	p.peak = 0
+	p.mu.Unlock()
+	add("hangs", 30)
+	s.Sees("many of them shared a job", `SELECT count(*) >= 20 FROM tasktable.scheduled_task_executions
+		WHERE outcome = 'RELEASED' AND error LIKE '%only one of them may run'`)
+	s.Sees("one is claimed", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)
+	close(p.let)
+	s.Sees("all have run", fmt.Sprintf(done, 330))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.peak != 1 {
+		t.Errorf("%d ran at once", p.peak)
+	}
+}
+
 // Somebody who changes a limit in an open transaction holds up no claim.
 func TestLimitsInAnOpenTransaction(t *testing.T) {
 	t.Parallel()
@@ -96,6 +135,21 @@ func TestLimitsInAnOpenTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Add("second", nil)
+	s.Begins("second").End <- nil
+}
+
+// After a change of the rate, no task waits for what the former rate has taken.
+func TestAChangedRateHolds(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	s.set(store.Limit{Name: "rate", Of: store.Type("JOB"), Rate: 1, Interval: 24 * time.Hour})
+	s.node(nil, handlers.Handle(s.Handle))
+	s.Add("first", nil)
+	s.Begins("first").End <- nil
+	s.Add("second", nil)
+	s.Sees("the second waits for a day", `SELECT until > clock_timestamp() + interval '23 hours'
+		FROM tasktable.task_reasons WHERE id = 'second' AND code = 'limited'`)
+	s.set(store.Limit{Name: "rate", Of: store.Type("JOB"), Rate: 2, Interval: time.Second})
 	s.Begins("second").End <- nil
 }
 

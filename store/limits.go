@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -26,9 +27,9 @@ type Limit struct {
 	Rate int
 	// Interval is from 1 second to 24 hours. 0 means 1 second.
 	Interval time.Duration
-	// Burst is how many tasks may start at once after a time in which none started, from 1 to 1,000,000. In no time t
-	// do more than Burst and Rate for each Interval in t start. 0 means as many as Rate gives in a tenth of a second,
-	// and at least 1.
+	// Burst is how many tasks may start at once after a time in which none started, from 1 to 1,000,000, and what Rate
+	// gives in ten years at most. In no time t does the leader claim more tasks than Burst and what Rate gives in t. 0
+	// means as many as Rate gives in a tenth of a second, and at least 1.
 	Burst int
 }
 
@@ -36,6 +37,7 @@ const (
 	maxLimit         = 1_000_000
 	minLimitInterval = time.Second
 	maxLimitInterval = 24 * time.Hour
+	maxBurstHours    = 87660
 )
 
 // Check returns the error, wrapping ErrInvalid, with which SetLimit would refuse the limit, or nil.
@@ -58,7 +60,9 @@ func (l Limit) Check() error {
 	case l.MaxRunning == 0 && l.Rate == 0:
 		return check.Invalid("max_running", "or rate must be given", "neither")
 	case l.Rate == 0 && (l.Interval != 0 || l.Burst != 0):
-		return check.Invalid("rate", "must be given with an interval and a burst", "none")
+		return check.Invalid("rate", "must be given if rate_interval or burst is", "none")
+	case l.Rate > 0 && float64(l.Burst)*cmp.Or(l.Interval, minLimitInterval).Hours()/float64(l.Rate) > maxBurstHours:
+		return check.Invalid("burst", "must be what the rate gives in at most 10 years", l.Burst)
 	case l.Interval != 0 && (l.Interval < minLimitInterval || l.Interval > maxLimitInterval):
 		return check.Invalid("rate_interval", "must be between 1s and 24h (0: 1s)", l.Interval)
 	}
@@ -76,7 +80,7 @@ const setLimitSQL = `
 SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
     rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text)`
 
-// SetLimit creates the limit, or changes the limit that has its name. The change holds from the leader's next pass, at
+// SetLimit creates the limit, or replaces the limit that has its name. The change holds from the leader's next pass, at
 // most about a second after the commit. Tasks that run already go on. SetLimit returns Created, Changed or Unchanged.
 // There are at most 1,000 limits. The error wraps ErrInvalid for a bad field. The role of an application must not call
 // it, because a limit holds up other services, too.
@@ -129,6 +133,7 @@ type LimitState struct {
 	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; it may be past
 	ChangedAt    time.Time      `json:"changed_at"`
 	ChangedBy    string         `json:"changed_by"`
+	DeclaredBy   *string        `json:"declared_by,omitempty"` // the service whose code declares it
 }
 
 // Of returns the tasks that count.
@@ -137,7 +142,7 @@ func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 const listLimitsSQL = `
 SELECT name, scope, scope_name, max_running, running, rate,
     (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
-    changed_by
+    changed_by, declared_by
 FROM tasktable.limit_states() ORDER BY name COLLATE "C"`
 
 // Limits lists the limits, sorted by name. It counts the tasks that run, so it needs the right to read River's jobs.

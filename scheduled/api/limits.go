@@ -30,6 +30,7 @@ type Limit struct {
 	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
 	ChangedAt   time.Time  `json:"changed_at"`
 	ChangedBy   string     `json:"changed_by"`
+	DeclaredBy  string     `json:"declared_by,omitempty" doc:"The service whose code declares it."`
 }
 
 // Limits are all limits.
@@ -77,7 +78,7 @@ func (a *API) registerLimits() {
 	})
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}", Tags: []string{"operations"},
-		Summary: "Create or change a limit",
+		Summary: "Create or replace a limit",
 		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already go " +
 			"on. A key of a tenant may not use it.",
 	}, func(ctx context.Context, c call, in *setLimitInput) (*limitAnswer, error) {
@@ -126,7 +127,7 @@ func (r LimitRequest) limit(name string) (store.Limit, error) {
 
 func limitOf(one store.LimitState) Limit {
 	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
-		ChangedBy: one.ChangedBy, LimitRequest: LimitRequest{MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
+		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
 			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst)}}
 	switch one.Scope {
 	case "type":

@@ -36,7 +36,7 @@ func TestWhyLimited(t *testing.T) {
 	b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets VALUES ('rate', clock_timestamp() + interval '1 minute')`)
 	b.because("mine", "limited", "waits, because at most 100 tasks of queue default may start in 1m (limit rate), "+
 		"due since T, the next may start at T")
-	set(store.Limit{Name: "whole", Of: store.Everything(), MaxRunning: 3})
+	set(store.Limit{Name: "whole", Of: store.Everything(), MaxRunning: 3, Rate: 1})
 	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "rate"); err != nil {
 		t.Fatal(err)
 	}

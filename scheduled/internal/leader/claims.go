@@ -202,12 +202,14 @@ func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs
 		granted[one.Key()] = one
 	}
 	for _, key := range order {
-		size, bytes := granted[key].JobSize(len(lanes[key])), plan.MaxBatchBytes
-		if granted[key].Jobs > 0 { // there must not be more jobs, see plan
-			bytes = math.MaxInt
+		one, limited := granted[key], granted[key].Jobs > 0
+		batches := batchesOf(lanes[key], one.JobSize(len(lanes[key])), plan.MaxBatchBytes)
+		if limited && len(batches) > one.Jobs {
+			batches = batchesOf(lanes[key], one.JobSize(len(lanes[key])), math.MaxInt)
 		}
-		for _, claims := range batchesOf(lanes[key], size, bytes) {
-			jobs = append(jobs, riverjobs.JobOf(key.Queue, key.Type, key.Priority, known.Window(key.Type), claims))
+		for _, claims := range batches {
+			window := known.Window(key.Type)
+			jobs = append(jobs, riverjobs.JobOf(key.Queue, key.Type, key.Priority, window, limited, claims))
 		}
 	}
 	return jobs

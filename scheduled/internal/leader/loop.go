@@ -142,6 +142,8 @@ func (l *Leader) claimDue(
 	switch {
 	case found.claimed+found.expired+found.forked > 0:
 		due.Reset(0)
+	case full > 0 && found.next >= 0:
+		due.Reset(min(full, found.next))
 	case full > 0:
 		due.Reset(full)
 	case found.next >= 0:

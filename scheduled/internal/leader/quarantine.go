@@ -17,7 +17,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// claimApart claims the first task of a lane by itself, to which a plan has granted some. If it cannot be claimed, claimApart gives it up.
+// claimApart claims the first task of a lane by itself. A plan has granted some of the lane. If it cannot be claimed,
+// claimApart gives it up.
 func (l *Leader) claimApart(
 	ctx context.Context, by *plan.Plan, one taskdb.Grant,
 ) (gaveUp bool, err error) {

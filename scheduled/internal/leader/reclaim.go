@@ -260,8 +260,8 @@ func (l *Leader) end(
 }
 
 // lockedTime is how long a claim comes after the others whose task dies while an application has locked a task of its
-// if_dead. So the others are ended at the next tick, however many are locked, and it is tried again at that tick, too.
-const lockedTime = 3 * tickEvery / 2
+// if_dead. So the others are ended first, however many are locked, and it is still tried again at each tick.
+const lockedTime = time.Minute
 
 // settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to
 // settle. One that waits for a lock stays as it is. If all this takes too long, the next call ends half as many. So

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -188,6 +189,12 @@ WITH removed AS (
 )
 SELECT name::text FROM removed`
 
+const othersLimitsSQL = `
+SELECT l.name::text FROM tasktable.limits AS l WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2
+ORDER BY l.name`
+
+var errOthersLimits = errors.New("limits that somebody has set or another service declares must be removed first")
+
 // applyLimits makes the limits agree with the declared ones.
 func (d *Declarer) applyLimits(ctx context.Context, tx pgx.Tx) error {
 	if d.config.Limits == nil {
@@ -197,6 +204,16 @@ func (d *Declarer) applyLimits(ctx context.Context, tx pgx.Tx) error {
 	names := []string{}
 	for _, limit := range d.config.Limits {
 		names = append(names, limit.Name)
+	}
+	others, err := pg.CollectColumn[string](ctx, tx, "look for limits of others",
+		d.config.Statements.Schema.SQL(othersLimitsSQL), names, d.config.Service)
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("%w: %s", errOthersLimits, strings.Join(others, ", "))
+	}
+	if err != nil {
+		return err
+	}
+	for _, limit := range d.config.Limits {
 		outcome, err := limits.SetLimit(ctx, tx, limit)
 		if err != nil {
 			return err

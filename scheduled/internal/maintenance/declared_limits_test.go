@@ -1,7 +1,10 @@
 package maintenance
 
 import (
+	"errors"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
@@ -23,6 +26,10 @@ func (b *bench) wantLimits(want string) {
 	}
 }
 
+func (p program) applyLimitsInTx(t *testing.T) error {
+	return pgx.BeginFunc(t.Context(), p.b.Pool, func(tx pgx.Tx) error { return p.applyLimits(t.Context(), tx) })
+}
+
 // The limits of a service are those that its newest version declares. Those of other services, and those that somebody
 // has set, stay as they are.
 func TestDeclaredLimits(t *testing.T) {
@@ -40,6 +47,9 @@ func TestDeclaredLimits(t *testing.T) {
 	other.deploy(2)
 	other.looks()
 	b.wantLimits("charge CHARGE 5 events, mail mail 2 events, own  9, shop shop 1 shop")
+	if err := b.limiting("taker", store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 1}).applyLimitsInTx(t); !errors.Is(err, errOthersLimits) {
+		t.Errorf("the limit of somebody else: %v", err)
+	}
 	charge.MaxRunning = 7
 	if _, err := tasks.SetLimit(t.Context(), b.Pool, charge); err != nil {
 		t.Fatal(err)

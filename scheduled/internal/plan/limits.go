@@ -11,7 +11,7 @@ import (
 // meter is what a limit has left.
 type meter struct {
 	taskdb.Limit
-	jobs   int           // that may be added. A job runs one task after the other, so it counts as one task that runs.
+	jobs   int           // that may be added. Such a job is serial, so it counts as one task that runs.
 	tokens int           // tasks that the rate lets start
 	full   time.Duration // in how long the bucket is full
 }
@@ -96,6 +96,9 @@ func (l *lane) allowed(limits []*meter, fits int) int {
 		return math.MaxInt32
 	}
 	jobs, tokens := left(limits)
+	if jobs == math.MaxInt32 {
+		return tokens
+	}
 	return min(tokens, min(jobs+l.grant.Jobs, maxClaimed)*fits-l.grant.Tasks)
 }
 
@@ -109,8 +112,9 @@ func (l *lane) spend(limits []*meter, tasks int) {
 		return
 	}
 	jobs, _ := left(limits)
-	jobs = min(jobs, tasks)
-	l.grant.Jobs += jobs
+	if jobs = min(jobs, tasks); slices.ContainsFunc(limits, func(one *meter) bool { return one.MaxRunning != nil }) {
+		l.grant.Jobs += jobs
+	}
 	for _, one := range limits {
 		one.jobs -= jobs
 		one.spend(tasks)
@@ -122,17 +126,35 @@ func (m *meter) spend(tokens int) {
 	m.full += time.Duration(tokens) * m.Interval
 }
 
-// Tokens is how many tokens claimed tasks take of each limit that has a rate. A task that had expired takes none.
+// Tokens is how many tokens claimed tasks take of each limit that has a rate. A task that had expired takes none. A
+// limit with an overfull bucket is among them even if they take none of it, so that its bucket is written anew.
 func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[string]int {
 	tokens := map[string]int{}
 	for _, limit := range p.input.Limits {
+		if limit.Interval <= 0 {
+			continue
+		}
+		if limit.Overfull {
+			tokens[limit.Name] = 0
+		}
 		for _, c := range taken {
-			if limit.Interval > 0 && c.Fence != nil && limit.Of(c.Queue, c.Type) {
+			if c.Fence != nil && limit.Of(c.Queue, c.Type) {
 				tokens[limit.Name]++
 			}
 		}
 	}
 	return tokens
+}
+
+// moved counts claimed tasks whose lane a trigger of the application has changed at the claim. Each has a job of its own.
+func (p *Plan) moved(got map[taskdb.LaneKey]int) {
+	for key, tasks := range got {
+		if !slices.ContainsFunc(p.lanes, func(one *lane) bool { return one.Key() == key && one.grant.Tasks > 0 }) {
+			for range tasks {
+				p.input.Jobs = append(p.input.Jobs, Job{Queue: key.Queue, Type: key.Type, State: Available, Tasks: 1})
+			}
+		}
+	}
 }
 
 // refill is in how long the leader looks again for tokens of some limits. It is 0 if none of them lacks any. The leader

@@ -68,9 +68,9 @@ func TestLimits(t *testing.T) {
 		{name: "a job carries many quick tasks", limits: []taskdb.Limit{runsAtMost("type Q", 2)},
 			lanes: []seen{lane("default Q 0", 600)}, want: "default Q 0: 500/2 in 2", then: -1},
 		{name: "tokens", limits: []taskdb.Limit{startsAt("type A", time.Second, 3, -1)},
-			lanes: []seen{lane("default A 0", 9)}, want: "default A 0: 3/3 in 3", then: time.Second},
+			lanes: []seen{lane("default A 0", 9)}, want: "default A 0: 3/10 in 0", then: time.Second},
 		{name: "some tokens are taken", limits: []taskdb.Limit{startsAt("type A", time.Second, 3, 1500*time.Millisecond)},
-			lanes: []seen{lane("default A 0", 9)}, want: "default A 0: 1/1 in 1", then: 500 * time.Millisecond},
+			lanes: []seen{lane("default A 0", 9)}, want: "default A 0: 1/10 in 0", then: 500 * time.Millisecond},
 		{name: "no token", limits: []taskdb.Limit{startsAt("type A", time.Second, 3, 2700*time.Millisecond)},
 			lanes: []seen{lane("default A 0", 9)}, then: 700 * time.Millisecond},
 		{name: "it waits for half of a burst", limits: []taskdb.Limit{startsAt("type A", 10*time.Millisecond, 10,
@@ -88,6 +88,33 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %q, full %t, then %s, want %q, %t, %s", test.name, text, p.Full, p.Then, test.want, test.full,
 				test.then)
 		}
+	}
+}
+
+// An overfull bucket is written anew, also if no task takes a token.
+func TestOverfullBuckets(t *testing.T) {
+	t.Parallel()
+	full := startsAt("type A", time.Second, 3, 3*time.Second)
+	full.Overfull = true
+	p := New(Input{Limits: []taskdb.Limit{full, startsAt("type B", time.Second, 3, 0), runsAtMost("all", 1)}})
+	if got := fmt.Sprint(p.Tokens(nil)); got != "map[type A:0]" {
+		t.Errorf("tokens %s", got)
+	}
+}
+
+// Jobs of tasks that a trigger has moved to another lane count, too.
+func TestMovedTasksCount(t *testing.T) {
+	t.Parallel()
+	nodes := []taskdb.LiveNode{node(1, map[string]int{"default": 5}, "A")}
+	p := planOf(Input{Nodes: nodes, Limits: []taskdb.Limit{runsAtMost("type A", 2)}, Rates: known},
+		[]seen{{lane: "default A 0", due: []time.Duration{-1, -1, -1, -1}}}, 100)
+	if got := grantsOf(p.Grants(100)); got != "default A 0: 2/2" {
+		t.Fatalf("grants %s", got)
+	}
+	moved := taskdb.ClaimedTask{Queue: "default", Type: "A", Priority: 7, Fence: new(int64(1))}
+	p.Claimed([]taskdb.ClaimedTask{moved, moved})
+	if got := p.Grants(100); len(got) > 0 {
+		t.Errorf("then %s", grantsOf(got))
 	}
 }
 

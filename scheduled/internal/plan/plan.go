@@ -314,6 +314,7 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		p.spent[name] += tokens
 	}
 	meters := p.meters()
+	p.moved(got)
 	for _, one := range p.lanes {
 		if one.grant.Tasks == 0 {
 			continue

@@ -129,7 +129,7 @@ func (w *batchWorker) Work(_ context.Context, job *river.Job[jobArgs]) error {
 	if len(holds) > 1 {
 		var about Metadata
 		_ = json.Unmarshal(job.Metadata, &about) // of a job that is not ours nobody knows the window
-		one.Window = about.Window
+		one.Window, one.Serial = about.Window, about.Serial
 	}
 	w.work(one, holds)
 	return nil

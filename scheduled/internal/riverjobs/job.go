@@ -31,6 +31,9 @@ type Metadata struct {
 	// many from the first task may have begun, whatever the window says. 0 means that nobody knows.
 	Window int `json:"window,omitempty"`
 	Began  int `json:"began,omitempty"`
+	// Serial says that no task may begin before the one before it has ended, because the job counts as one task for a
+	// limit.
+	Serial bool `json:"serial,omitempty"`
 }
 
 // Begun is the place in the job of the first task that cannot have begun, if the node that has the job is gone. open
@@ -54,19 +57,19 @@ SET metadata = jsonb_set(j.metadata, ARRAY['began'],
         THEN (j.metadata ->> 'began')::int END)))
 WHERE j.id = $1`
 
-// JobOf makes the River job that carries these claims. For window see Metadata.
-func JobOf(queue, kind string, priority, window int, claims []taskdb.Claim) river.InsertManyParams {
+// JobOf makes the River job that carries these claims. For window and serial see Metadata.
+func JobOf(queue, kind string, priority, window int, serial bool, claims []taskdb.Claim) river.InsertManyParams {
 	last := time.Time{}
 	for _, c := range claims {
 		if c.Due.After(last) {
 			last = c.Due
 		}
 	}
-	about := Metadata{Tasks: len(claims), Due: last.UnixMicro()}
+	about := Metadata{Tasks: len(claims), Due: last.UnixMicro(), Serial: serial && len(claims) > 1}
 	if window < len(claims) {
 		about.Window = window
 	}
-	metadata, _ := json.Marshal(about) // a struct of numbers always encodes
+	metadata, _ := json.Marshal(about) // a struct of numbers and truth values always encodes
 	return river.InsertManyParams{
 		Args: jobArgs{TaskType: kind, Tasks: EncodeClaims(claims)},
 		InsertOpts: &river.InsertOpts{
@@ -133,6 +136,7 @@ type Job struct {
 	Queue  string
 	Kind   string // the tasks' type
 	Window int    // see Metadata
+	Serial bool   // see Metadata
 }
 
 // DeleteSQL removes jobs.

@@ -21,6 +21,7 @@ type Limit struct {
 	Burst    int
 	Interval time.Duration // 0: there is no rate
 	Full     time.Duration
+	Overfull bool // see LimitsSQL
 }
 
 // Of reports whether the limit counts a queue's tasks of a type.
@@ -34,21 +35,23 @@ func (l Limit) Tokens() int {
 }
 
 // LimitsSQL lists the limits at the time $1. Times are in nanoseconds, because database/sql reads no intervals. After a
-// change of the rate a bucket is at most empty.
+// change of the rate, or if the clock was set back, a bucket may be fuller than it can be. It then counts as empty, and
+// the leader writes that down. The times are bounded, because somebody may have damaged the row.
 const LimitsSQL = `
 SELECT l.name, l.scope, l.scope_name, l.max_running, coalesce(l.burst, 0) AS burst,
     coalesce((extract(epoch FROM l.rate_interval) * 1000000000 / l.rate)::bigint, 0) AS interval,
-    CASE WHEN b.full_at IS NULL OR l.rate IS NULL THEN 0 -- least would ignore the null
-        ELSE (extract(epoch FROM least(b.full_at - clock.now, l.burst * (l.rate_interval / l.rate)))
-            * 1000000000)::bigint END AS full
+    CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
+        least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint
+        END AS full,
+    coalesce(least(b.full_at, '9999-12-30') > clock.now + l.burst * l.rate_interval / l.rate, false) AS overfull
 FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
 
 // spendSQL moves the time at which buckets are full. It makes the buckets that there are not yet.
 const spendSQL = `
 WITH spent AS MATERIALIZED (
-    SELECT l.name, clock.now, s.tokens * (l.rate_interval / l.rate) AS took,
-        clock.now + l.burst * (l.rate_interval / l.rate) AS latest
+    SELECT l.name, clock.now, s.tokens * l.rate_interval / l.rate AS took,
+        clock.now + l.burst * l.rate_interval / l.rate AS latest
     FROM unnest($2::text[], $3::int[]) AS s (name, tokens) JOIN tasktable.limits AS l ON l.name = s.name
     CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock
     WHERE l.rate IS NOT NULL

@@ -36,7 +36,7 @@ type result struct {
 }
 
 // try makes an attempt at a task that the gate has let through, and has its outcome recorded. If the attempt takes
-// longer than gateValid, the rest of the batch goes on in another slot.
+// longer than gateValid, the rest of the batch goes on in another slot. The rest of a serial job goes back instead.
 func (b *batch) try(r *run, answer taskdb.GateAnswer) {
 	a, why := b.begin(r, answer, b.answers.asked)
 	if why != "" {
@@ -59,9 +59,13 @@ func (b *batch) try(r *run, answer taskdb.GateAnswer) {
 	select {
 	case ended = <-done:
 	case <-patience:
-		rest := &batch{job: b.job, runs: b.runs}
-		b.runs = nil
-		b.serving.Go(rest.serve)
+		if b.serial {
+			b.release(len(b.runs), "the task before it takes long, and only one of them may run")
+		} else {
+			rest := &batch{job: b.job, runs: b.runs}
+			b.runs = nil
+			b.serving.Go(rest.serve)
+		}
 		ended = <-done
 	}
 	b.returns(r)

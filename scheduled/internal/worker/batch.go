@@ -32,7 +32,7 @@ func (b *batch) serve() {
 		switch {
 		case answer.Verdict == taskdb.VerdictGo:
 			b.try(r, answer)
-		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds():
+		case answer.Verdict == taskdb.VerdictEarly && answer.DueIn <= maxEarly.Seconds() && !b.serial:
 			dueIn := time.Duration(answer.DueIn * float64(time.Second))
 			apart := &batch{job: b.job, runs: []*run{r}, notBefore: b.answers.asked.Add(dueIn)}
 			b.serving.Go(apart.serve)

@@ -29,6 +29,7 @@ type job struct {
 	// count. The slot of the queue comes last, so that no task holds one while it waits for something else.
 	places []slots.Place
 	window *window // nil for a job of few tasks
+	serial bool    // none of its tasks may begin before the one before it has ended
 
 	serving sync.WaitGroup // batches
 	pending sync.WaitGroup // tasks not settled yet
@@ -91,7 +92,8 @@ func (w *Worker) take(from riverjobs.Job, claims []taskdb.Claim) *batch {
 		return nil
 	}
 	w.jobs[from.ID] = true
-	j := &job{Worker: w, id: from.ID, queue: from.Queue, kind: from.Kind, tally: w.config.Metrics.Of(from.Kind)}
+	j := &job{Worker: w, id: from.ID, queue: from.Queue, kind: from.Kind, serial: from.Serial,
+		tally: w.config.Metrics.Of(from.Kind)}
 	if from.Window > 0 && len(claims) > from.Window {
 		j.window = newWindow(from.Window, len(claims))
 	}
