@@ -79,8 +79,8 @@ func (l *limitsList) run(ctx context.Context) error {
 	return l.List(limits, t, "There is no limit.")
 }
 
-const limitsSetHelp = `Creates a limit, or replaces the limit that has the name. It counts the tasks of a type, of a queue
-or of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
+const limitsSetHelp = `Creates a limit, or replaces the limit that has the name. It counts the tasks of a type, of a
+queue or of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
 limits have a task, all must let it. A change holds from the leader's next pass, within about a second. Tasks that run
 already go on.
 

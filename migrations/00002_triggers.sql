@@ -293,7 +293,8 @@ DECLARE
             CASE refuse_unbound_scope.scope WHEN 'queue' THEN refuse_unbound_scope.name ELSE '' END) END;
 BEGIN
     IF wrong IS NOT NULL THEN
-        RAISE EXCEPTION '% has tasks of a % that the key must not change, so the key must not pause, resume or limit it',
+        RAISE EXCEPTION '% has tasks of a % that the key must not change, so the key must not pause, resume or limit '
+            'it',
             concat_ws(' ', refuse_unbound_scope.scope, nullif(refuse_unbound_scope.name, '')), wrong
             USING ERRCODE = 'insufficient_privilege', COLUMN = wrong;
     END IF;

@@ -127,8 +127,10 @@ func (r LimitRequest) limit(name string) (store.Limit, error) {
 
 func limitOf(one store.LimitState) Limit {
 	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
-		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
-			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst)}}
+		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
+			MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
+			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst),
+		}}
 	switch one.Scope {
 	case "type":
 		made.Type = one.ScopeName

@@ -27,10 +27,6 @@ var limitMutants = []mutant{
 		},
 	},
 	{
-		name: "the rest of a serial job goes on in another slot", by: []string{"limit"}, steer: wide,
-		edits: []edit{{engine + "internal/worker/attempt.go", "if b.serial {", "if b.serial && b.id < 0 {"}},
-	},
-	{
 		name: "a limit counts the jobs of one type alone", by: []string{"limit"}, steer: wide,
 		edits: []edit{
 			{engine + "internal/taskdb/limits.go", `l.Scope == "type" && l.ScopeName == kind`,

@@ -146,7 +146,8 @@ func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[string]int {
 	return tokens
 }
 
-// moved counts claimed tasks whose lane a trigger of the application has changed at the claim. Each has a job of its own.
+// moved counts claimed tasks whose lane a trigger of the application has changed at the claim. Each has a job of its
+// own.
 func (p *Plan) moved(got map[taskdb.LaneKey]int) {
 	for key, tasks := range got {
 		if !slices.ContainsFunc(p.lanes, func(one *lane) bool { return one.Key() == key && one.grant.Tasks > 0 }) {
