@@ -10,8 +10,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 PARALLEL ?= 4
 
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
-CONCURRENT := failures fairuse groupcommit leader maintenance metrics panics quiet riverjobs session slots worker
-RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... $(addprefix ./scheduled/internal/,$(CONCURRENT)) ./scheduled/scheduledtest ./store ./store/localpg ./store/storetest
+RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
 # Of the others, this one waits longest, so it begins first.
 WAITING := ./cmd
