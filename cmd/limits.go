@@ -80,9 +80,9 @@ func (l *limitsList) run(ctx context.Context) error {
 }
 
 const limitsSetHelp = `Creates a limit, or replaces the limit that has the name. It counts the tasks of a type, of a
-queue or of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If several
-limits have a task, all must let it. A change holds from the leader's next pass, within about a second. Tasks that run
-already go on.
+queue or of everything, over all nodes. Tasks that it keeps from starting stay QUEUED, and start when it lets them. If
+several limits have a task, all must let it. A change holds from the leader's next pass, within about a second. Tasks
+that run already go on.
 
 --rate 100/1m lets 100 tasks start in each minute, spread evenly. With --burst 20, up to 20 of them may start at once
 after a time in which none started. Outcomes: created, changed, unchanged.`
@@ -99,13 +99,15 @@ func (p *program) limitsSetCommand() *cobra.Command {
 	s := &limitsSet{client: p.client()}
 	const most = 1_000_000
 	opts := []options.Option{
-		{Flag: "type", Kind: "name", Set: options.Text(&s.kind, 127), Complete: s.types, Usage: "the tasks of this type"},
+		{Flag: "type", Kind: "name", Set: options.Text(&s.kind, 127), Complete: s.types,
+			Usage: "the tasks of this type"},
 		{Flag: "queue", Kind: "name", Set: queueName(&s.queue), Complete: s.queues, Usage: "the tasks of this queue"},
 		{Flag: "all", Set: options.Bool(&s.everything), Usage: "all tasks"},
 		{Flag: "max-running", Kind: "number", Set: options.Int(&s.limit.MaxRunning, 1, most),
 			Usage: "how many of the tasks may run at once (default any number)"},
 		{Flag: "rate", Kind: "number/interval", Set: s.setRate,
-			Usage: "how many of the tasks may start in an interval from 1s to 24h, such as 100/1m (default any number)"},
+			Usage: "how many of the tasks may start in an interval, from 1s to 24h, such as 100/1m " +
+				"(default any number)"},
 		{Flag: "burst", Kind: "number", Set: options.Int(&s.limit.Burst, 1, most),
 			Usage: "how many may start at once (default what the rate gives in a tenth of a second)"},
 	}

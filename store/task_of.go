@@ -32,7 +32,8 @@ func TaskOf(row Row) (Task, error) {
 	task := Task{
 		ID: row.ID, Payload: storedPayload(row.Payload), At: row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
 		Expiration: orZero(row.Expiration), ExpectedExecutionTime: row.ExpectedExecutionTime,
-		MaxAttempts: row.MaxAttempts, Entity: orZero(row.Entity), TenantID: orZero(row.TenantID), Group: orZero(row.GroupKey),
+		MaxAttempts: row.MaxAttempts, Entity: orZero(row.Entity), TenantID: orZero(row.TenantID),
+		Group:  orZero(row.GroupKey),
 		Jitter: orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
 	}
 	if row.Cron != nil {

@@ -67,7 +67,8 @@ type limitAnswer struct{ Body LimitReceipt }
 func (a *API) registerLimits() {
 	global(a, huma.Operation{
 		OperationID: "listLimits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{"operations"},
-		Summary: "List limits", Description: "How many tasks may run at once, or start in an interval, and how many do.",
+		Summary:     "List limits",
+		Description: "How many tasks may run at once, or start in an interval, and how many do.",
 	}, func(ctx context.Context, c call, _ *struct{}) (*limitsAnswer, error) {
 		limits, err := c.tasks.Limits(ctx, c.db)
 		answer := &limitsAnswer{Body: Limits{Limits: []Limit{}}}
@@ -79,8 +80,8 @@ func (a *API) registerLimits() {
 	change(a, keys.Operate, huma.Operation{
 		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}", Tags: []string{"operations"},
 		Summary: "Create or replace a limit",
-		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already go " +
-			"on. A key of a tenant may not use it.",
+		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already " +
+			"go on. A key of a tenant may not use it.",
 	}, func(ctx context.Context, c call, in *setLimitInput) (*limitAnswer, error) {
 		limit, err := in.Body.limit(in.Name)
 		if err != nil {

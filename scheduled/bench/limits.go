@@ -71,8 +71,8 @@ func (d *database) limit(ctx context.Context, limit store.Limit) error {
 }
 
 const startsSQL = `
-SELECT started_at FROM tasktable.scheduled_task_executions WHERE starts_with(task_id, 'rate ') AND started_at IS NOT NULL
-ORDER BY started_at`
+SELECT started_at FROM tasktable.scheduled_task_executions
+WHERE starts_with(task_id, 'rate ') AND started_at IS NOT NULL ORDER BY started_at`
 
 // keptRate starts tasks by a rate.
 func keptRate(ctx context.Context, config Config) (wrong, excess float64, err error) {

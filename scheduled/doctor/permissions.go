@@ -24,7 +24,8 @@ WITH wanted (relation, rights) AS (
     WHERE n.nspname = $1::text AND (c.relname LIKE 'river\_%' OR c.relname = 'task_numbers' OR c.relkind IN ('r', 'v')
         AND c.relname IN (
             'scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'nodes', 'pauses', 'limits',
-            'limit_buckets', 'applications', 'api_keys', 'api_answers', 'api_sessions', 'notice_rules', 'notice_recipients', 'notice_rule_recipients',
+            'limit_buckets', 'applications', 'api_keys', 'api_answers', 'api_sessions', 'notice_rules',
+            'notice_recipients', 'notice_rule_recipients',
             'notice_causes', 'notice_episodes', 'goose_db_version'))
         AND c.relkind IN ('r', 'v', 'S')
         AND NOT EXISTS (SELECT 1 FROM pg_depend AS d -- identities need no right of their own
