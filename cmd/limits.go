@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
@@ -208,30 +209,26 @@ func (p *program) limitsRemoveCommand() *cobra.Command {
 	return p.BindArguments(&cobra.Command{
 		Use:     "remove NAME…",
 		Short:   "Removes limits",
-		Long:    "Removes limits. Outcomes: deleted, absent (there is no such limit).",
+		Long:    "Removes limits, all in one transaction. Outcomes: deleted, absent (there is no such limit).",
 		Example: "  tasktable limits remove charges stripe",
 	}, r.options(), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: -1, Complete: r.limits,
-		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run, r.check))
-}
-
-// check refuses a wrong name before any limit is removed.
-func (r *limitsRemove) check() error {
-	for _, name := range r.names {
-		if err := store.CheckQueue(name); err != nil { // a name has the syntax of a queue's
-			return options.Usage("NAME must be 1 to 64 of a-z, 0-9, inner - or _, got %.100q", name)
-		}
-	}
-	return nil
+		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run))
 }
 
 func (r *limitsRemove) run(ctx context.Context) error {
 	var done []limitOutcome
-	for _, name := range r.names {
-		outcome, err := r.tasks.RemoveLimit(ctx, r.pool, name)
-		if err != nil {
-			return err
+	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
+		for _, name := range r.names {
+			outcome, err := r.tasks.RemoveLimit(ctx, tx, name)
+			if err != nil {
+				return err
+			}
+			done = append(done, limitOutcome{name, outcome})
 		}
-		done = append(done, limitOutcome{name, outcome})
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	return r.limitOutcomes(done)
 }

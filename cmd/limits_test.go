@@ -28,7 +28,8 @@ func TestLimitsAsTablesAndJSON(t *testing.T) {
 	t.Parallel()
 	goldenCommands(t, "limits", withLimits, asItIs, []goldenCommand{
 		{"list", exitOK, []string{"limits", "list"}},
-		{"set", exitOK, []string{"limits", "set", "mails", "--queue=mail", "--rate=10/1s", "--burst=5", "--max-running=3"}},
+		{"set", exitOK, []string{"limits", "set", "mails", "--queue=mail", "--rate=10/1s", "--burst=5",
+			"--max-running=3"}},
 		{"set_unknown", exitOK, []string{"limits", "set", "charges", "--type=CHARGES", "--max-running=2"}},
 		{"set_both", exitUsage, []string{"limits", "set", "a", "--type=MAIL", "--all", "--max-running=2"}},
 		{"set_nothing", exitUsage, []string{"limits", "set", "a", "--all"}},
@@ -50,6 +51,8 @@ func TestLimitsAreAsAsked(t *testing.T) {
 	if got := runFixed(t, variables, set...); !strings.Contains(got.stdout, "unchanged") {
 		t.Errorf("the same again: %s", got.stdout)
 	}
+	runFixed(t, variables, "limits", "remove", "a", "A").want(t, exitUsage)
+	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.limits`) // nothing was removed
 	runFixed(t, variables, "limits", "remove", "a").want(t, exitOK)
 	mustExec(t, url, `SELECT 1 / (count(*) = 0)::int FROM tasktable.limits`)
 }

@@ -636,7 +636,7 @@ BEGIN
         UNION ALL
         SELECT 'limit_buckets', c.* FROM (VALUES
             ('name', 'Name of the limit.'),
-            ('full_at', 'From when on burst tasks may start at once. Each start moves it by rate_interval / rate.')
+            ('full_at', 'From when on burst tasks may start at once. Each claim moves it by rate_interval / rate.')
         ) AS c (name, text)
         UNION ALL
         SELECT 'applications', c.* FROM (VALUES

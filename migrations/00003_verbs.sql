@@ -673,7 +673,7 @@ BEGIN
     PERFORM tasktable.refuse_unbound_scope(scope, scope_name);
     IF set_limit.rate IS NOT NULL THEN
         set_limit.rate_interval := tasktable.in_hours(coalesce(set_limit.rate_interval, '1 second'));
-        -- Without a burst the starts are spread evenly. The leader makes up to ten passes a second for them.
+        -- Without a burst the starts are spread evenly.
         set_limit.burst := coalesce(set_limit.burst, greatest(1, ceil(set_limit.rate
             / greatest(extract(epoch FROM set_limit.rate_interval), 1) / 10)));
     END IF;

@@ -305,7 +305,7 @@ func (c Config) checkLimits() (errs []error) {
 	return errs
 }
 
-// declaration is what the code declares.
+// declaration returns the lists that the code declares.
 func (c Config) declaration() maintenance.Declaration {
 	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits}
 }

@@ -138,7 +138,7 @@ func TestLimitsInAnOpenTransaction(t *testing.T) {
 	s.Begins("second").End <- nil
 }
 
-// After a change of the rate, no task waits for what the former rate has taken.
+// After a change of the rate, no task waits because of starts by the former rate.
 func TestAChangedRateHolds(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)

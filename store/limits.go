@@ -28,8 +28,8 @@ type Limit struct {
 	// Interval is from 1 second to 24 hours. 0 means 1 second.
 	Interval time.Duration
 	// Burst is how many tasks may start at once after a time in which none started, from 1 to 1,000,000, and what Rate
-	// gives in ten years at most. In no time t does the leader claim more tasks than Burst and what Rate gives in t. 0
-	// means as many as Rate gives in a tenth of a second, and at least 1.
+	// gives in ten years at most. In any time t the leader claims at most Burst tasks and those that Rate gives in t.
+	// 0 means as many as Rate gives in a tenth of a second, and at least 1.
 	Burst int
 }
 

@@ -53,7 +53,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A changed rate keeps what has started in mind, but nobody waits longer than for an empty bucket.
+// Starts by the former rate still count after a change. But nobody waits longer than for an empty bucket.
 func TestAChangedRateKeepsItsTokens(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

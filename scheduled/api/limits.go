@@ -11,7 +11,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// LimitRequest is what a limit counts and allows.
+// LimitRequest has the fields of a limit that a caller sets.
 type LimitRequest struct {
 	Type         string  `json:"type,omitempty" doc:"The tasks of this type. Default: all tasks."`
 	Queue        string  `json:"queue,omitempty" doc:"The tasks of this queue. Not together with type."`

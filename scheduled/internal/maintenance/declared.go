@@ -22,7 +22,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Declaration is what the code of a program declares. A nil list declares nothing of its kind.
+// Declaration has the lists that the code of a program declares. A nil list declares nothing of its kind.
 type Declaration struct {
 	Recurring []store.Task
 	Notices   []rules.Rule

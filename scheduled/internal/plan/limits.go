@@ -8,7 +8,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// meter is what a limit has left.
+// meter is a limit with the jobs and tokens that it has left.
 type meter struct {
 	taskdb.Limit
 	jobs   int           // that may be added. Such a job is serial, so it counts as one task that runs.

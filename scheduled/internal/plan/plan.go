@@ -25,8 +25,8 @@
 // than half of its slots.
 //
 // A limit holds over all nodes. It says how many River jobs of a type, of a queue or of everything there may be, or how
-// many tasks may be claimed in an interval. If a due task lacks nothing but the leave of a limit, other tasks get the
-// slots. Its tasks are not claimed ahead of their time.
+// many tasks may be claimed in an interval. If only a limit keeps a due task from starting, other tasks get the slots.
+// Tasks that have a limit are not claimed ahead of their time.
 //
 // The list of lanes does not have the number of their tasks. If only one lane has room, it gets all of it. If several
 // have, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took

@@ -112,7 +112,7 @@ type Grant struct {
 	Near  bool // also tasks that are due within the look-ahead
 	Slots int  // over how many River jobs the tasks are spread
 	Fits  int  // how many tasks a job has at most
-	Jobs  int  // how many jobs there may be, because of a limit; 0: as many as it takes
+	Jobs  int  // how many jobs a limit allows; 0: no limit bounds them
 }
 
 // JobSize is how many tasks go into one River job, if so many were claimed. Under light load each task gets a job of
