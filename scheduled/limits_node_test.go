@@ -175,8 +175,9 @@ func TestRateOfStarts(t *testing.T) {
 	if err != nil || len(starts) != n {
 		t.Fatalf("%d starts: %v", len(starts), err)
 	}
-	// A start may come later than its claim by River's fetch and the gate, and later starts may come less late.
-	late := limitOf(200 * time.Millisecond)
+	// A start may come later than its claim by River's fetch and the gate, and later starts may come less late. The
+	// tests of package plan compare claims, and leave no room.
+	late := limitOf(500 * time.Millisecond)
 	for i := range starts {
 		for j := i; j < len(starts); j++ {
 			in := starts[j].Sub(starts[i])

@@ -130,6 +130,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	}
 	b.leads(l)
 	b.tick(l)
+	b.tick(l) // the first one takes nothing back
 	if b.isDead(other) {
 		t.Error("the other node was taken for dead at the first look")
 	}

@@ -50,6 +50,7 @@ type Leader struct {
 	abandoned   []taskdb.Claim // that the walk has found
 	sizes       map[string]int // of payloads in bytes, by type
 	reclaimed   bool           // this tick has ended claims, so their tasks are due
+	begins      bool           // the term has made no tick yet
 	pausesEnd   bool           // pauses of single tasks have ended; the next pass resumes the tasks
 	lanes       knownLanes
 	claimedAt   time.Time            // when tasks were last claimed
@@ -103,6 +104,9 @@ func (l *Leader) Ceased() <-chan struct{} { return l.ceased }
 
 const maxClaims = 5000
 
+// soonAgain is how long after the first tick of a term the second one comes. A pass lies between them.
+const soonAgain = time.Millisecond
+
 // look is the result of a tick or a pass.
 type look struct {
 	claimed int
@@ -135,7 +139,8 @@ type ticked struct {
 }
 
 // tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
-// claims, and says when the next task is due.
+// claims, and says when the next task is due. The first tick of a term leaves lost claims to the second one, so that
+// the new leader claims due tasks first.
 func (l *Leader) tick(ctx context.Context) (look, error) {
 	var batch pgx.Batch
 	batch.Queue(l.statements.Schema.SQL(taskdb.NodesSQL), int64(uint32(pg.LockClass(l.session.Schema, "node"))))
@@ -164,7 +169,11 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 		seen.listed.Limits = plan.Counted(seen.listed.Limits, l.jobs.List)
 		l.metrics.Sees(seen.listed, seen.nodes)
 	}
-	found.tick, err = l.recover(ctx)
+	if l.begins { // due tasks have waited since the leader before died, and a step of recover may take seconds
+		l.begins, found.tick = false, soonAgain
+	} else {
+		found.tick, err = l.recover(ctx)
+	}
 	l.pausesEnd = seen.resumes
 	if l.reclaimed || seen.resumes || fresh { // a new node may work lanes that the leader did not look at before
 		found.next = 0

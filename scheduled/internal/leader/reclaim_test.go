@@ -86,6 +86,25 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 	}
 }
 
+// A new leader claims due tasks before it takes back what the leader before it had in hand, because that may take
+// seconds.
+func TestTheFirstTickOfATermTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Add("held", nil)
+	b.runs(`{}`)
+	b.Add("due", nil)
+	l := b.candidate()
+	b.leads(l)
+	const held = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'held' AND fence IS NOT NULL`
+	found, err := l.tick(t.Context())
+	if err != nil || found.next != 0 || found.tick != soonAgain || b.Count(held) != 1 {
+		t.Fatalf("the first tick: %+v, %v; held: %d", found, err, b.Count(held))
+	}
+	b.tick(l)
+	b.takesBack(l)
+}
+
 // A node dies with some thousand quick tasks in hand. The leader takes them back in few transactions, because each
 // locks and reads all of the node's jobs anew.
 func TestManyClaimsOfADeadNodeAreTakenBackInFewSteps(t *testing.T) {

@@ -77,7 +77,7 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 		Replace(l.statements.Schema.SQL(mustLeadSQL)) + "; COMMIT"
 	l.deadNodes, l.jobs = failureDetector{}, riverjobs.View{} // another leader has inserted jobs meanwhile
 	l.walk, l.abandoned = l.newWalk(), nil
-	l.lanes, l.unwritten = newLanes(), false
+	l.lanes, l.unwritten, l.begins = newLanes(), false, true
 	if err := l.takeOver(ctx); err != nil {
 		l.endTerm(ctx)
 		return err

@@ -109,7 +109,8 @@ func TestSlowBatchGoesBack(t *testing.T) {
 		WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
 		t.Errorf("%d ran", ran)
 	}
-	if got := s.ErrorOf("99"); got != "the tasks before it took too long" {
+	// On a busy machine the running task may take so long that the rest asks for a slot of its own.
+	if got := s.ErrorOf("99"); got != "the tasks before it took too long" && got != "it waited too long for a slot" {
 		t.Errorf("recorded as %q", got)
 	}
 }
