@@ -23,6 +23,7 @@ func (p *program) limitsCommand() *cobra.Command {
 		Short: "Lists, sets and removes limits: how many tasks run at once, or start in an interval",
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
+  tasktable limits set per-customer --type CHARGE --per group --max-running 1
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,
@@ -35,7 +36,8 @@ func (p *program) limitsCommand() *cobra.Command {
 const limitsListHelp = `Lists the limits, sorted by name:
 
   OF          the tasks that count: all, those of a queue, or those of a type
-  RUNNING     how many of them run, or are about to, and how many may
+  PER         group or tenant: each of them counts by itself
+  RUNNING     how many of them run, or are about to, and how many may; with PER, of the one of which most run
   RATE        how many may start in the interval
   BURST       how many may start at once after a time in which none started
   NEXT START  when the rate lets the next task start; - if it does now
@@ -61,7 +63,7 @@ func (l *limitsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "OF", "RUNNING", "RATE", "BURST", "NEXT START", "CHANGED AT", "CHANGED BY")
+	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "NEXT START", "CHANGED AT", "CHANGED BY")
 	for _, one := range limits {
 		var running, rate string
 		if one.MaxRunning != nil {
@@ -74,7 +76,7 @@ func (l *limitsList) run(ctx context.Context) error {
 		if next != nil && !next.After(l.Now) {
 			next = nil
 		}
-		t.Add(one.Name, one.Of().String(), running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
+		t.Add(one.Name, one.Of().String(), one.Per, running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
 			one.ChangedBy)
 	}
 	return l.List(limits, t, "There is no limit.")
@@ -86,7 +88,11 @@ several limits have a task, all must let it. A change holds from the leader's ne
 that run already go on.
 
 --rate 100/1m lets 100 tasks start in each minute, spread evenly. With --burst 20, up to 20 of them may start at once
-after a time in which none started. Outcomes: created, changed, unchanged.`
+after a time in which none started.
+
+--per group counts the tasks of each group by themselves, so that --max-running 1 is one at a time for each group. Of
+those that wait, the group of which the fewest tasks run comes first, then the one that was served longest ago. --per
+tenant does the same for tenants. Outcomes: created, changed, unchanged.`
 
 // limitsSet is the command limits set.
 type limitsSet struct {
@@ -104,6 +110,8 @@ func (p *program) limitsSetCommand() *cobra.Command {
 			Usage: "the tasks of this type"},
 		{Flag: "queue", Kind: "name", Set: queueName(&s.queue), Complete: s.queues, Usage: "the tasks of this queue"},
 		{Flag: "all", Set: options.Bool(&s.everything), Usage: "all tasks"},
+		{Flag: "per", Kind: "group|tenant", Set: s.setPer,
+			Usage: "count each group or tenant by itself (default all together)"},
 		{Flag: "max-running", Kind: "number", Set: options.Int(&s.limit.MaxRunning, 1, most),
 			Usage: "how many of the tasks may run at once (default any number)"},
 		{Flag: "rate", Kind: "number/interval", Set: s.setRate,
@@ -117,9 +125,19 @@ func (p *program) limitsSetCommand() *cobra.Command {
 		Short: "Creates or changes a limit",
 		Long:  limitsSetHelp,
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
-  tasktable limits set stripe --queue stripe --rate 100/1m --burst 20`,
+  tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
+  tasktable limits set per-customer --type CHARGE --per group --max-running 1`,
 	}, append(opts, s.options()...), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: s.limits,
 		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
+}
+
+// setPer reads of what the limit counts the tasks by themselves.
+func (s *limitsSet) setPer(given string) error {
+	s.limit.Per = store.Per(given)
+	if s.limit.Per != store.PerGroup && s.limit.Per != store.PerTenant {
+		return errors.New("must be group or tenant")
+	}
+	return nil
 }
 
 // setRate reads a rate, such as 100/1m.

@@ -8,13 +8,15 @@ import (
 )
 
 const someLimits = `
-INSERT INTO tasktable.limits (name, scope, scope_name, max_running, rate, rate_interval, burst, changed_at,
+INSERT INTO tasktable.limits (name, scope, scope_name, per, max_running, rate, rate_interval, burst, changed_at,
 	changed_by) VALUES
-	('charges', 'type', 'CHARGE', 2, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
-	('stripe', 'queue', 'stripe', NULL, 100, '1 minute', 20, '2026-11-20 17:00Z', 'tasktable:bob'),
-	('whole', 'all', '', 500, 7, '1 day', 1, '2026-11-20 17:00Z', 'tasktable:bob');
+	('charges', 'type', 'CHARGE', NULL, 2, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
+	('per-customer', 'type', 'CHARGE', 'group', 1, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
+	('stripe', 'queue', 'stripe', NULL, NULL, 100, '1 minute', 20, '2026-11-20 17:00Z', 'tasktable:bob'),
+	('whole', 'all', '', NULL, 500, 7, '1 day', 1, '2026-11-20 17:00Z', 'tasktable:bob');
 INSERT INTO tasktable.limit_buckets VALUES ('stripe', '2020-01-01 12:00:12Z');
-INSERT INTO tasktable.river_job (state, kind, args, max_attempts) VALUES ('available', 'CHARGE', '{}', 1);`
+INSERT INTO tasktable.river_job (state, kind, args, max_attempts, metadata)
+	VALUES ('available', 'CHARGE', '{}', 1, '{"key": "g:customer:42"}');`
 
 func withLimits(t *testing.T) []string {
 	t.Helper()
@@ -30,6 +32,10 @@ func TestLimitsAsTablesAndJSON(t *testing.T) {
 		{"list", exitOK, []string{"limits", "list"}},
 		{"set", exitOK, []string{"limits", "set", "mails", "--queue=mail", "--rate=10/1s", "--burst=5",
 			"--max-running=3"}},
+		{"set_per_group", exitOK, []string{"limits", "set", "each", "--type=CHARGE", "--per=group", "--max-running=1"}},
+		{"set_a_wrong_per", exitUsage, []string{"limits", "set", "a", "--all", "--per=day"}},
+		{"set_per_and_rate", exitUsage, []string{"limits", "set", "a", "--all", "--per=group", "--rate=1/1s"}},
+		{"set_per_tenant_too", exitUsage, []string{"limits", "set", "a", "--all", "--per=tenant"}},
 		{"set_unknown", exitOK, []string{"limits", "set", "charges", "--type=CHARGES", "--max-running=2"}},
 		{"set_both", exitUsage, []string{"limits", "set", "a", "--type=MAIL", "--all", "--max-running=2"}},
 		{"set_nothing", exitUsage, []string{"limits", "set", "a", "--all"}},

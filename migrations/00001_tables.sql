@@ -147,6 +147,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     entity                  tasktable.task_entity,
     tenant_id               tasktable.task_tenant_id,
     group_key               tasktable.task_group_key,
+    limit_key               text COLLATE "C"              NOT NULL DEFAULT '',
     cron                    tasktable.task_cron,
     parent_id               tasktable.task_id,
     spawned_by              tasktable.task_id,
@@ -212,10 +213,16 @@ COMMENT ON TABLE tasktable.scheduled_tasks IS 'Work that must happen at a later 
     'edit and delete rows by plain SQL, because triggers check and record each change.';
 
 -- A recurring task is not claimed. It has an index of its own, so that the claim does not have to step over it.
-CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks (queue, type, priority, next_attempt_at)
+-- The last column lets the leader go through the tasks of one time in parts.
+CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks
+    (queue, type, priority, next_attempt_at, limit_key)
     WHERE next_attempt_at IS NOT NULL AND cron IS NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_claimable IS 'Tasks that can be claimed, by lane and time. Only waiting '
     'tasks.';
+CREATE INDEX scheduled_tasks_keyed ON tasktable.scheduled_tasks (queue, type, priority, limit_key, next_attempt_at)
+    WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND limit_key <> '';
+COMMENT ON INDEX tasktable.scheduled_tasks_keyed IS 'Tasks that can be claimed and have a limit per group or per '
+    'tenant, by lane, group or tenant, and time.';
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks (queue, type, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL AND cron IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_recurring IS 'Recurring tasks by their next fire.';
@@ -419,6 +426,8 @@ CREATE TABLE tasktable.limits (
     scope         text        NOT NULL
         CONSTRAINT "scope must be all, queue or type" CHECK (scope IN ('all', 'queue', 'type')),
     scope_name    text        NOT NULL DEFAULT '',
+    per           text
+        CONSTRAINT "per must be group or tenant" CHECK (per IN ('group', 'tenant')),
     max_running   integer
         CONSTRAINT "max_running must be between 1 and 1000000" CHECK (max_running BETWEEN 1 AND 1000000),
     rate          integer
@@ -434,7 +443,8 @@ CREATE TABLE tasktable.limits (
     CONSTRAINT "scope_name must be a queue or a type, and empty for all" CHECK (CASE scope WHEN 'all'
         THEN scope_name = '' WHEN 'queue' THEN scope_name::tasktable.task_queue IS NOT NULL
         WHEN 'type' THEN scope_name::tasktable.task_type IS NOT NULL END),
-    CONSTRAINT "a limit must have max_running or rate" CHECK (num_nonnulls(max_running, rate) > 0),
+    CONSTRAINT "a limit must have max_running, rate or per" CHECK (num_nonnulls(max_running, rate, per) > 0),
+    CONSTRAINT "rate must not be given together with per" CHECK (rate IS NULL OR per IS NULL),
     CONSTRAINT "rate, rate_interval and burst must be given together"
         CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3)),
     CONSTRAINT "burst must be what the rate gives in at most 10 years"
@@ -471,6 +481,7 @@ BEGIN
             ('entity', 'Subject of the task, such as "event:42". You can find, sync and cancel by it.'),
             ('tenant_id', 'Owner of the task, for filters and for erase. The engine does not read it.'),
             ('group_key', 'Group of the task, such as "customer:42". You can find by it.'),
+            ('limit_key', 'By which limits per group or per tenant count it, see limit_key_of. Empty: by none yet.'),
             ('queue', 'Only a node that works this queue runs the task.'),
             ('status', 'QUEUED waits for its time. EXECUTING is claimed. PAUSED waits for a resume. COMPLETED, FAILED, '
                 'EXPIRED, CANCELLED and SKIPPED are final.'),
@@ -625,6 +636,7 @@ BEGIN
             ('name', 'Name of the limit.'),
             ('scope', 'The tasks that count: all, those of a queue, or those of a type.'),
             ('scope_name', 'The queue or type. Empty for all.'),
+            ('per', 'group or tenant: each group or tenant counts by itself. Null: all tasks count together.'),
             ('max_running', 'How many of the tasks may run at once. Null: any number.'),
             ('rate', 'How many of the tasks may start in rate_interval. Null: any number.'),
             ('rate_interval', 'The interval of rate.'),

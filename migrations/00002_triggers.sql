@@ -53,6 +53,19 @@ $$;
 COMMENT ON FUNCTION tasktable.task_content IS 'The fields of a task that a user can edit, and its status. The rows of '
     'scheduled_task_changes hold them as they were and as they are.';
 
+CREATE FUNCTION tasktable.limit_key_of(queue text, type text, group_key text, tenant_id text)
+RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce((SELECT CASE l.per WHEN 'group' THEN 'g:' || coalesce(limit_key_of.group_key, '')
+            ELSE 't:' || coalesce(limit_key_of.tenant_id, '') END
+        FROM tasktable.limits AS l
+        WHERE l.per IS NOT NULL AND CASE l.scope WHEN 'type' THEN l.scope_name = limit_key_of.type
+            WHEN 'queue' THEN l.scope_name = limit_key_of.queue ELSE true END
+        LIMIT 1), '')
+$$;
+COMMENT ON FUNCTION tasktable.limit_key_of IS 'The key by which limits per group or per tenant count a task: g: and '
+    'the group, or t: and the tenant. Empty: there is no such limit. The leader sets the keys of tasks that were '
+    'scheduled before the limit.';
+
 CREATE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owed   boolean := false; -- a fire was due before this edit, and still happens
@@ -230,6 +243,8 @@ BEGIN
         WHEN due < tasktable.asked_now() - interval '500 ms' THEN tasktable.asked_now()
         ELSE due END;
     NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at THEN due END;
+    NEW.limit_key := CASE WHEN NEW.cron IS NULL AND num_nonnulls(NEW.group_key, NEW.tenant_id) > 0
+        THEN tasktable.limit_key_of(NEW.queue, NEW.type, NEW.group_key, NEW.tenant_id) ELSE '' END;
     -- This is not a trigger of its own, because the condition of such a trigger would slow down each insert more.
     IF TG_OP = 'INSERT' AND NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN
         UPDATE tasktable.scheduled_tasks AS p SET open_occurrences_from = NEW.scheduled_at
@@ -619,6 +634,6 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
     tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
     tasktable.after_tasks_insert, tasktable.run_once_more, tasktable.after_task_change, tasktable.before_task_change,
-    tasktable.refuse_unbound_scope, tasktable.is_bound,
+    tasktable.refuse_unbound_scope, tasktable.is_bound, tasktable.limit_key_of,
     tasktable.refuse_unbound, tasktable.unbound_column CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

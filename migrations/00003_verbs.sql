@@ -653,14 +653,16 @@ COMMENT ON FUNCTION tasktable.resume_scope IS 'Ends the pause of everything, of 
 
 CREATE FUNCTION tasktable.set_limit(
     name text, max_running int DEFAULT NULL, rate int DEFAULT NULL, rate_interval interval DEFAULT NULL,
-    burst int DEFAULT NULL, type text DEFAULT NULL, queue text DEFAULT NULL, by text DEFAULT NULL
+    burst int DEFAULT NULL, type text DEFAULT NULL, queue text DEFAULT NULL, by text DEFAULT NULL,
+    per text DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
+    other      tasktable.limits;
     max_limits CONSTANT int := 1000; -- the leader reads all of them at each look
-    scope      text := CASE WHEN set_limit.type IS NOT NULL THEN 'type' WHEN set_limit.queue IS NOT NULL THEN 'queue'
+    of_scope   text := CASE WHEN set_limit.type IS NOT NULL THEN 'type' WHEN set_limit.queue IS NOT NULL THEN 'queue'
         ELSE 'all' END;
-    scope_name text := coalesce(set_limit.type, set_limit.queue, '');
+    of_name    text := coalesce(set_limit.type, set_limit.queue, '');
     created    boolean;
 BEGIN
     IF num_nonnulls(set_limit.type, set_limit.queue) = 2 THEN
@@ -670,7 +672,7 @@ BEGIN
         RAISE EXCEPTION 'rate must be given if rate_interval or burst is'
             USING ERRCODE = 'check_violation', COLUMN = 'rate';
     END IF;
-    PERFORM tasktable.refuse_unbound_scope(scope, scope_name);
+    PERFORM tasktable.refuse_unbound_scope(of_scope, of_name);
     IF set_limit.rate IS NOT NULL THEN
         set_limit.rate_interval := tasktable.in_hours(coalesce(set_limit.rate_interval, '1 second'));
         -- Without a burst the starts are spread evenly.
@@ -684,22 +686,34 @@ BEGIN
         RAISE EXCEPTION 'there must be at most % limits', max_limits
             USING ERRCODE = 'check_violation', COLUMN = 'name';
     END IF;
-    INSERT INTO tasktable.limits AS l (name, scope, scope_name, max_running, rate, rate_interval, burst, changed_by)
-    VALUES (set_limit.name, scope, scope_name, set_limit.max_running, set_limit.rate, set_limit.rate_interval,
-        set_limit.burst, coalesce(set_limit.by, session_user))
+    -- A task has one key, by which all of its limits per group or per tenant count.
+    SELECT * INTO other FROM tasktable.limits AS l
+    WHERE l.name <> set_limit.name AND l.per <> set_limit.per
+        AND (l.scope <> of_scope OR l.scope_name = of_name);
+    IF FOUND THEN
+        RAISE EXCEPTION 'per must be %, as in limit %, because both limits may count the same task',
+            other.per, other.name USING ERRCODE = 'check_violation', COLUMN = 'per';
+    END IF;
+    INSERT INTO tasktable.limits AS l
+        (name, scope, scope_name, per, max_running, rate, rate_interval, burst, changed_by)
+    VALUES (set_limit.name, of_scope, of_name, set_limit.per, set_limit.max_running, set_limit.rate,
+        set_limit.rate_interval, set_limit.burst, coalesce(set_limit.by, session_user))
     ON CONFLICT (name) DO UPDATE SET scope = excluded.scope, scope_name = excluded.scope_name,
-        max_running = excluded.max_running, rate = excluded.rate, rate_interval = excluded.rate_interval,
-        burst = excluded.burst, changed_at = excluded.changed_at, changed_by = excluded.changed_by
-    WHERE (l.scope, l.scope_name, l.max_running, l.rate, l.rate_interval, l.burst) IS DISTINCT FROM (excluded.scope,
-        excluded.scope_name, excluded.max_running, excluded.rate, excluded.rate_interval, excluded.burst)
+        per = excluded.per, max_running = excluded.max_running, rate = excluded.rate,
+        rate_interval = excluded.rate_interval, burst = excluded.burst, changed_at = excluded.changed_at,
+        changed_by = excluded.changed_by
+    WHERE (l.scope, l.scope_name, l.per, l.max_running, l.rate, l.rate_interval, l.burst)
+        IS DISTINCT FROM (excluded.scope, excluded.scope_name, excluded.per, excluded.max_running, excluded.rate,
+            excluded.rate_interval, excluded.burst)
     RETURNING l.xmax = 0 INTO created;
     PERFORM tasktable.notify('tasktable.wake', '');
     RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
 END $$;
 COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
     'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
-    'at once). It replaces all of a limit of the same name. Tasks that run already go on. Outcome: created, changed or '
-    'unchanged.';
+    'at once). With per, which is group or tenant, max_running is how many tasks of each group or tenant may run, and '
+    'groups or tenants take turns. It replaces all of a limit of the same name. Tasks that run already go on. Outcome: '
+    'created, changed or unchanged.';
 
 CREATE FUNCTION tasktable.remove_limit(name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

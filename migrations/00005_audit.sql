@@ -224,20 +224,23 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 
 -- It is no view, because River's tables are made after these.
 CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
-    name text, scope text, scope_name text, max_running int, running bigint, rate int, rate_interval interval,
-    burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text, declared_by text
+    name text, scope text, scope_name text, per text, max_running int, running bigint, rate int,
+    rate_interval interval, burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text,
+    declared_by text
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     WITH jobs AS MATERIALIZED (
-        SELECT j.queue, j.kind, count(*) AS jobs FROM tasktable.river_job AS j
-        WHERE j.state IN ('available', 'running') GROUP BY j.queue, j.kind
+        SELECT j.queue, j.kind, j.metadata ->> 'key' AS key, count(*) AS jobs FROM tasktable.river_job AS j
+        WHERE j.state IN ('available', 'running') GROUP BY j.queue, j.kind, key
     )
-    SELECT l.name, l.scope, l.scope_name, l.max_running,
-        CASE WHEN l.max_running IS NOT NULL THEN (SELECT coalesce(sum(j.jobs), 0)::bigint FROM jobs AS j
-            WHERE CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
-                ELSE true END) END,
+    SELECT l.name, l.scope, l.scope_name, l.per, l.max_running,
+        CASE WHEN l.max_running IS NOT NULL THEN (SELECT coalesce(max(k.jobs), 0)::bigint
+            FROM (SELECT sum(j.jobs) AS jobs FROM jobs AS j
+                WHERE CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
+                    ELSE true END AND (l.per IS NULL OR j.key ~ ('^' || left(l.per, 1) || ':.'))
+                GROUP BY CASE WHEN l.per IS NOT NULL THEN j.key END) AS k) END,
         l.rate, l.rate_interval, l.burst,
         -- After a change of the rate no task waits longer than for an empty bucket.
         CASE WHEN l.rate IS NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
@@ -246,8 +249,37 @@ BEGIN
     FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name;
 END $$;
 COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
-    'Null: max_running is null. next_start_at is when the rate lets the next task start, which may be in the past. '
+    'Null: max_running is null. With per it is of the group or tenant of which most run. next_start_at is when the '
+    'rate lets the next task start, which may be in the past. '
     'Null: there is no rate.';
+
+CREATE FUNCTION tasktable.reached_limits() RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_object_agg(concat_ws(' ', l.scope, nullif(l.scope_name, ''), l.key),
+            l.state || jsonb_build_object('key', l.key, 'running', l.running,
+                'rate_seconds', extract(epoch FROM (l.state ->> 'rate_interval')::interval))
+            ORDER BY l.next_start_at NULLS FIRST), '{}')
+        FROM (
+            SELECT l.scope, l.scope_name, NULL::text AS key, l.running, l.next_start_at, to_jsonb(l) AS state
+            FROM tasktable.limit_states() AS l
+            WHERE l.per IS NULL AND (l.running >= l.max_running OR l.next_start_at > statement_timestamp())
+            UNION ALL
+            SELECT l.scope, l.scope_name, j.key, sum(j.jobs)::bigint, NULL, to_jsonb(l)
+            FROM tasktable.limits AS l
+            JOIN (SELECT r.queue, r.kind, r.metadata ->> 'key' AS key, count(*) AS jobs FROM tasktable.river_job AS r
+                WHERE r.state IN ('available', 'running') GROUP BY r.queue, r.kind, key) AS j
+                ON CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
+                    ELSE true END
+                AND starts_with(j.key, left(l.per, 1) || ':') AND length(j.key) > 2
+            WHERE l.per IS NOT NULL AND l.max_running IS NOT NULL
+            GROUP BY l.name, j.key
+            HAVING sum(j.jobs) >= l.max_running
+        ) AS l
+    );
+END $$;
+COMMENT ON FUNCTION tasktable.reached_limits IS 'The limits that let no further task start now, by scope, name of the '
+    'queue or type, and key (see limit_key_of) of a group or tenant.';
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
@@ -300,11 +332,7 @@ CREATE VIEW tasktable.task_reasons AS
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
                 FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
-            (SELECT coalesce(jsonb_object_agg(btrim(l.scope || ' ' || l.scope_name),
-                    to_jsonb(l) || jsonb_build_object('rate_seconds', extract(epoch FROM l.rate_interval))
-                    ORDER BY l.next_start_at NULLS FIRST), '{}')
-                FROM tasktable.limit_states() AS l
-                WHERE l.running >= l.max_running OR l.next_start_at > statement_timestamp()) AS reached
+            tasktable.reached_limits() AS reached
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
@@ -332,8 +360,9 @@ CREATE VIEW tasktable.task_reasons AS
                 CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry'
                     ELSE 'not_due' END
             WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
-            ELSE coalesce(o.code, CASE WHEN w.reached ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type]
-                THEN 'limited' ELSE 'in_line' END) END AS code
+            ELSE coalesce(o.code, CASE WHEN w.reached ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type,
+                'all ' || t.limit_key, concat_ws(' ', 'queue', t.queue, t.limit_key),
+                concat_ws(' ', 'type', t.type, t.limit_key)] THEN 'limited' ELSE 'in_line' END) END AS code
     ) AS s
     CROSS JOIN LATERAL (
         -- The pause that holds longest.
@@ -342,7 +371,9 @@ CREATE VIEW tasktable.task_reasons AS
                 AS p (pause)
             WHERE p.pause IS NOT NULL
             ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause,
-            coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all')
+            coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all',
+                w.reached -> concat_ws(' ', 'type', t.type, t.limit_key),
+                w.reached -> concat_ws(' ', 'queue', t.queue, t.limit_key), w.reached -> ('all ' || t.limit_key))
                 AS reached
     ) AS z
     CROSS JOIN LATERAL (
@@ -629,7 +660,7 @@ END $$;
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead, tasktable.late_at;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.limit_states, tasktable.reason_text, tasktable.message_pattern;
+DROP FUNCTION tasktable.reached_limits, tasktable.limit_states, tasktable.reason_text, tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
     tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;

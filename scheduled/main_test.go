@@ -258,7 +258,7 @@ func (p *prepared) oneBatch(queue string, n int) {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)
 		}
 		_, err = p.river.InsertManyFastTx(p.T.Context(), tx, []river.InsertManyParams{
-			riverjobs.JobOf(queue, "JOB", 0, 0, false, holds),
+			riverjobs.JobOf(taskdb.LaneKey{Queue: queue, Type: "JOB"}, 0, false, holds),
 		})
 		return err
 	})

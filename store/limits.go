@@ -20,10 +20,16 @@ type Limit struct {
 	Name string
 	// Of says which tasks count: Everything, Queue or Type.
 	Of Scope
+	// Per makes MaxRunning a number of tasks of each group or tenant, so that 1 means one at a time for each. Among the
+	// waiting tasks of a queue, type and priority, the group or tenant of which the fewest run comes first, then the
+	// one that was served longest ago. With Per alone they take turns, and nothing else is limited. Tasks without a
+	// group or tenant are not counted. If MaxRunning is changed or Per is new, tasks that run already may be more. All
+	// limits that may count the same task have the same Per, or none. "" means that all tasks count together.
+	Per Per
 	// MaxRunning is how many of the tasks may run at once, from 1 to 1,000,000. 0 means any number.
 	MaxRunning int
 	// Rate is how many of the tasks may start in each Interval, from 1 to 1,000,000. 0 means any number. A task counts
-	// when it is claimed, which is when it is due and a slot is free.
+	// when it is claimed, which is when it is due and a slot is free. Rate must not be given together with Per.
 	Rate int
 	// Interval is from 1 second to 24 hours. 0 means 1 second.
 	Interval time.Duration
@@ -32,6 +38,14 @@ type Limit struct {
 	// 0 means as many as Rate gives in a tenth of a second, and at least 1.
 	Burst int
 }
+
+// Per says of what a limit counts the tasks by themselves.
+type Per string
+
+const (
+	PerGroup  Per = "group"  // Task.Group
+	PerTenant Per = "tenant" // Task.TenantID
+)
 
 const (
 	maxLimit         = 1_000_000
@@ -57,8 +71,12 @@ func (l Limit) Check() error {
 		}
 	}
 	switch {
-	case l.MaxRunning == 0 && l.Rate == 0:
-		return check.Invalid("max_running", "or rate must be given", "neither")
+	case l.Per != "" && l.Per != PerGroup && l.Per != PerTenant:
+		return check.Invalid("per", "must be group or tenant", fmt.Sprintf("%.100q", l.Per))
+	case l.MaxRunning == 0 && l.Rate == 0 && l.Per == "":
+		return check.Invalid("max_running", "or rate or per must be given", "none")
+	case l.Rate != 0 && l.Per != "":
+		return check.Invalid("rate", "must not be given together with per", l.Rate)
 	case l.Rate == 0 && (l.Interval != 0 || l.Burst != 0):
 		return check.Invalid("rate", "must be given if rate_interval or burst is", "none")
 	case l.Rate > 0 && float64(l.Burst)*cmp.Or(l.Interval, minLimitInterval).Hours()/float64(l.Rate) > maxBurstHours:
@@ -78,7 +96,8 @@ func checkLimitName(name string) error {
 
 const setLimitSQL = `
 SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
-    rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text)`
+    rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text,
+    per => $9::text)`
 
 // SetLimit creates the limit, or replaces the limit that has its name. The change holds from the leader's next pass, at
 // most about a second after the commit. Tasks that run already go on. SetLimit returns Created, Changed or Unchanged.
@@ -94,7 +113,10 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		}
 		return new(strconv.Itoa(n))
 	}
-	var interval, kind, queue *string
+	var interval, kind, queue, per *string
+	if limit.Per != "" {
+		per = new(string(limit.Per))
+	}
 	if limit.Interval != 0 {
 		interval = new(check.IntervalText(limit.Interval))
 	}
@@ -105,7 +127,7 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		queue = &limit.Of.name
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
-		number(limit.MaxRunning), number(limit.Rate), interval, number(limit.Burst), kind, queue, s.author())
+		number(limit.MaxRunning), number(limit.Rate), interval, number(limit.Burst), kind, queue, s.author(), per)
 	return Outcome(outcome), err
 }
 
@@ -120,13 +142,15 @@ func (s *Store) RemoveLimit(ctx context.Context, db DB, name string) (Outcome, e
 	return Outcome(outcome), err
 }
 
-// LimitState is a limit as it is stored, and how far it is used. A nil pointer stands for null.
+// LimitState is a limit as it is stored, and how far it is used. A nil pointer stands for null. Running is how many of
+// the tasks run, or are about to. It is nil if MaxRunning is. With Per it is of the group or tenant of which most run.
 type LimitState struct {
 	Name         string         `json:"name"`
 	Scope        string         `json:"scope"` // all, queue or type
 	ScopeName    string         `json:"scope_name"`
+	Per          *Per           `json:"per,omitempty"`
 	MaxRunning   *int           `json:"max_running,omitempty"`
-	Running      *int           `json:"running,omitempty"` // of its tasks; nil if MaxRunning is
+	Running      *int           `json:"running,omitempty"`
 	Rate         *int           `json:"rate,omitempty"`
 	RateInterval *time.Duration `json:"rate_interval,omitempty"` // nanoseconds in JSON
 	Burst        *int           `json:"burst,omitempty"`
@@ -140,7 +164,7 @@ type LimitState struct {
 func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 
 const listLimitsSQL = `
-SELECT name, scope, scope_name, max_running, running, rate,
+SELECT name, scope, scope_name, per, max_running, running, rate,
     (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
     changed_by, declared_by
 FROM tasktable.limit_states() ORDER BY name COLLATE "C"`

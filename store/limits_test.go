@@ -90,7 +90,9 @@ func TestWrongLimits(t *testing.T) {
 		{store.Limit{Name: "a", MaxRunning: 1}, "scope must be"},
 		{store.Limit{Name: "a", Of: store.Queue("Mail"), MaxRunning: 1}, "queue must be"},
 		{store.Limit{Name: "a", Of: store.Type("A"), MaxRunning: 1}, "type must be"},
-		{store.Limit{Name: "a", Of: all}, "max_running or rate must be given"},
+		{store.Limit{Name: "a", Of: all}, "max_running or rate or per must be given"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Per: "day"}, "per must be group or tenant"},
+		{store.Limit{Name: "a", Of: all, Rate: 1, Per: store.PerGroup}, "rate must not be given together with per"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: -1}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1000001}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, Rate: 1000001}, "rate must be between 1 and 1000000"},
@@ -110,7 +112,9 @@ func TestWrongLimits(t *testing.T) {
 		t.Errorf("remove: %v", err)
 	}
 	for sql, want := range map[string]string{
-		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running or rate",
+		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running, rate or per",
+		`SELECT tasktable.set_limit('a', 1, per => 'day')`:                                                "per must be group or tenant",
+		`SELECT tasktable.set_limit('a', rate => 1, per => 'group')`:                                      "rate must not be given together with per",
 		`SELECT tasktable.set_limit('A', 1)`:                                                              "name must be 1 to 64",
 		`SELECT tasktable.set_limit(NULL, 1)`:                                                             `null value in column "name"`,
 		`SELECT tasktable.set_limit('a', 0)`:                                                              "max_running must be between",
@@ -133,6 +137,16 @@ func TestWrongLimits(t *testing.T) {
 		}
 	}
 	same(b, "limits", one[int](b, b.Pool, `SELECT count(*) FROM tasktable.limits`), 0)
+	b.limitEach("groups", store.Type("TEST"), store.PerGroup, "")
+	b.limitEach("more-groups", all, store.PerGroup, "")
+	b.limitEach("other-type", store.Type("TEST_2"), store.PerTenant, "per must be group, as in limit more-groups")
+	b.limitEach("tenants", store.Queue("default"), store.PerTenant, "per must be group, as in limit")
+	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "more-groups"); err != nil {
+		t.Error(err)
+	}
+	b.limitEach("other-type", store.Type("TEST_2"), store.PerTenant, "")
+	b.limitEach("tenants", store.Queue("default"), store.PerTenant, "per must be group, as in limit groups")
+	b.Exec(b.Pool, `DELETE FROM tasktable.limits`)
 	b.Exec(b.Pool, `INSERT INTO tasktable.limits (name, scope, max_running) SELECT i::text, 'all', 1 FROM generate_series(1, 1000) AS i`)
 	err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
 		_, err := b.Tasks.SetLimit(t.Context(), tx, store.Limit{Name: "7", Of: all, MaxRunning: 2})
@@ -144,5 +158,15 @@ func TestWrongLimits(t *testing.T) {
 	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "a", Of: all, MaxRunning: 2}); err == nil ||
 		!strings.Contains(err.Error(), "at most 1000 limits") {
 		t.Errorf("one too many: %v", err)
+	}
+}
+
+// limitEach sets a limit per group or tenant. want is a part of the error, or "".
+func (b *bench) limitEach(name string, of store.Scope, per store.Per, want string) {
+	b.Helper()
+	_, err := b.Tasks.SetLimit(b.T.Context(), b.Pool, store.Limit{Name: name, Of: of, Per: per})
+	if (err == nil) != (want == "") || err != nil && (!errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), want)) {
+		b.Errorf("%s: %v, want %q", name, err, want)
 	}
 }

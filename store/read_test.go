@@ -61,7 +61,7 @@ func (b *bench) insert(row store.Row) {
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks
-			SELECT (jsonb_populate_record(NULL::tasktable.scheduled_tasks, body || (
+			SELECT (jsonb_populate_record(NULL::tasktable.scheduled_tasks, '{"limit_key": ""}' || body || (
 				SELECT jsonb_object_agg(name, (body ->> name)::bigint / 1000 || ' microseconds')
 				FROM unnest(ARRAY['expiration', 'expected_execution_time', 'jitter', 'retention']) AS name
 				WHERE body ? name))).*

@@ -127,7 +127,8 @@ type Task struct {
 	// TenantID names the tenant that the task belongs to. It is optional and has at most 512 bytes.
 	TenantID string
 	// Group names the group that the task belongs to, for example "customer:42". It is optional and has at most 512
-	// bytes. A follow-up and a task of IfDead do not get it from this task.
+	// bytes. A Limit may count the tasks of each group by themselves. A follow-up and a task of IfDead do not get it
+	// from this task.
 	Group string
 	// IfFinished decides whether a finished task runs again.
 	IfFinished IfFinished

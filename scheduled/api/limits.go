@@ -15,6 +15,7 @@ import (
 type LimitRequest struct {
 	Type         string  `json:"type,omitempty" doc:"The tasks of this type. Default: all tasks."`
 	Queue        string  `json:"queue,omitempty" doc:"The tasks of this queue. Not together with type."`
+	Per          string  `json:"per,omitempty" enum:"group,tenant" doc:"Each group or tenant counts by itself."`
 	MaxRunning   int     `json:"max_running,omitempty" doc:"How many may run at once. Default: any number."`
 	Rate         int     `json:"rate,omitempty" doc:"How many may start in rate_interval. Default: any number."`
 	RateInterval Seconds `json:"rate_interval,omitempty" doc:"From 1 second to 24 hours. Default: 1 second."`
@@ -26,7 +27,7 @@ type Limit struct {
 	Name string `json:"name"`
 	LimitRequest
 
-	Running     *int       `json:"running,omitempty" doc:"How many run, or are about to. Only with max_running."`
+	Running     *int       `json:"running,omitempty" doc:"How many run. With per: of the group or tenant of which most run."`
 	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
 	ChangedAt   time.Time  `json:"changed_at"`
 	ChangedBy   string     `json:"changed_by"`
@@ -113,7 +114,7 @@ func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome,
 }
 
 func (r LimitRequest) limit(name string) (store.Limit, error) {
-	limit := store.Limit{Name: name, Of: store.Everything(), MaxRunning: r.MaxRunning, Rate: r.Rate,
+	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), MaxRunning: r.MaxRunning, Rate: r.Rate,
 		Interval: r.RateInterval.Duration(), Burst: r.Burst}
 	switch {
 	case r.Type != "" && r.Queue != "":
@@ -129,7 +130,7 @@ func (r LimitRequest) limit(name string) (store.Limit, error) {
 func limitOf(one store.LimitState) Limit {
 	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
 		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
-			MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
+			Per: string(deref(one.Per)), MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
 			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst),
 		}}
 	switch one.Scope {

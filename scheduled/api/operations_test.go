@@ -72,7 +72,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		`{}`:                                "max_running or rate must be given",
+		`{}`:                                "max_running or rate or per must be given",
 		`{"max_running": -1}`:               "max_running must be between 1 and 1000000",
 		`{"rate": 1, "rate_interval": 1e9}`: "rate_interval must be between 1s and 24h",
 		`{"max_running": 1, "type": "AB", "queue": "mail"}`: "type and queue must not both be given",

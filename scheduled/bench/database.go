@@ -8,7 +8,10 @@ import (
 )
 
 // database is the database of one bench.
-type database struct{ *throwaway.Database }
+type database struct {
+	*throwaway.Database
+	group string // of the tasks that insert schedules, an SQL expression of their number n; "": none
+}
 
 // within runs a bench in a database of its own.
 func within(ctx context.Context, config Config, do func(d *database) error) (err error) {
@@ -17,5 +20,5 @@ func within(ctx context.Context, config Config, do func(d *database) error) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Drop()) }()
-	return do(&database{d})
+	return do(&database{Database: d})
 }

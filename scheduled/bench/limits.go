@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,14 +12,16 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// heldType is a type whose tasks a limit keeps from starting.
+// heldType is a type whose tasks a limit keeps from starting, but for one, which does not return.
 const heldType = "BENCH_HELD"
 
 var limitsBench = Bench{
 	Name: "limits", Short: "What limits cost, and how exactly a rate is kept", Default: 100000,
-	Long: `The bench drain, three times in turns: without a limit, with a limit that is never reached, and beside ten
-times as many due tasks of another type, which a limit keeps from starting. Then 3,200 due tasks start by a rate of
-100 a second, with a burst of 10.`,
+	Long: `The bench drain, in turns: without a limit, with a limit that is never reached, with one at a time in each of
+many groups of ten tasks, and beside ten times as many due tasks of another type, of which one at a time may run: of the
+type, or of their one group. Then 3,200 due tasks start by a rate of 100 a second, with a burst of 10. At last 99
+tenants schedule ten tasks a second each, beside a tenant with ten times as many due tasks as the drain has. All take 50
+ms. The tenants take turns. Of each, 20 at most may run on 200 slots, and then any number on 100.`,
 	Run: runLimits,
 }
 
@@ -27,42 +30,65 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	unreached := func(ctx context.Context, d *database) error {
 		return d.limit(ctx, store.Limit{Name: "unreached", Of: store.Type(taskType), MaxRunning: 1_000_000})
 	}
-	saturated := func(ctx context.Context, d *database) error {
-		limit := store.Limit{Name: "held", Of: store.Type(heldType), Rate: 1, Interval: 24 * time.Hour}
-		if err := d.limit(ctx, limit); err != nil {
+	groups := func(ctx context.Context, d *database) error {
+		d.group = fmt.Sprint("'group ' || n % ", max(config.Tasks/10, 1))
+		return d.limit(ctx, store.Limit{Name: "groups", Of: store.Type(taskType), Per: store.PerGroup, MaxRunning: 1})
+	}
+	held := func(per store.Per) func(ctx context.Context, d *database) error {
+		return func(ctx context.Context, d *database) error {
+			if err := d.limit(ctx, store.Limit{Name: "held", Of: store.Type(heldType), Per: per, MaxRunning: 1}); err != nil {
+				return err
+			}
+			_, err := d.Pool.Exec(ctx, insertHeldSQL, 10*config.Tasks)
 			return err
 		}
-		_, err := d.Pool.Exec(ctx, insertHeldSQL, 10*config.Tasks)
-		return err
 	}
-	var ratios [2][]float64
+	var ratios [4][]float64
 	for round := range config.Rounds {
 		plain, _, err := drainEngine(ctx, config, nil)
 		if err != nil {
 			return Result{}, err
 		}
-		for i, prepare := range []func(context.Context, *database) error{unreached, saturated} {
+		for i, prepare := range []func(context.Context, *database) error{
+			unreached, groups, held(""), held(store.PerGroup),
+		} {
 			rate, _, err := drainEngine(ctx, config, prepare)
 			if err != nil {
 				return Result{}, err
 			}
 			ratios[i] = append(ratios[i], rate/plain)
 		}
-		config.Say("round %d of %d: %.0f tasks/s, unreached %.2f, saturated %.2f", round+1, config.Rounds, plain,
-			ratios[0][round], ratios[1][round])
+		config.Say("round %d of %d: %.0f tasks/s, unreached %.2f, groups %.2f, saturated %.2f, saturated group %.2f",
+			round+1, config.Rounds, plain, ratios[0][round], ratios[1][round], ratios[2][round], ratios[3][round])
 	}
 	wrong, excess, err := keptRate(ctx, config)
 	result := Result{Bench: "limits", Verified: verified}
 	result.add("unreached_ratio", median(ratios[0]), "of the drain without a limit, with one that is never reached")
-	result.add("saturated_ratio", median(ratios[1]), "of that drain, beside ten times as many tasks that a limit holds")
+	result.add("groups_ratio", median(ratios[1]), "of that drain, one at a time in each group of ten")
+	result.add("saturated_ratio", median(ratios[2]), "of that drain, beside ten times as many tasks that a limit holds")
+	result.add("saturated_group_ratio", median(ratios[3]), "the same, with a limit of their group")
 	result.add("rate_error", wrong, "by which part of it the rate over 30 s differs from 100 a second")
 	result.add("excess", excess, "how many tasks more than burst + rate × t started in some time t, at most")
-	return result, err
+	if err != nil {
+		return result, err
+	}
+	for _, one := range []struct {
+		name       string
+		slots, max int
+	}{{"fair_idle_p99_ms", 200, 20}, {"fair_busy_p99_ms", 100, 0}} {
+		late, err := fair(ctx, config, one.slots, one.max)
+		if err != nil {
+			return result, err
+		}
+		result.add(one.name, late, "ms from due to start, 99 of 100 tasks of the 99 small tenants start within it")
+	}
+	return result, nil
 }
 
 const insertHeldSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload)
-SELECT 'held ' || n, jsonb_build_object('type', '` + heldType + `', 'n', n) FROM generate_series(1, $1::int) AS n`
+INSERT INTO tasktable.scheduled_tasks (id, payload, group_key)
+SELECT 'held ' || n, jsonb_build_object('type', '` + heldType + `', 'n', n), 'one'
+FROM generate_series(1, $1::int) AS n`
 
 // limit sets a limit.
 func (d *database) limit(ctx context.Context, limit store.Limit) error {
@@ -114,4 +140,71 @@ func keptRate(ctx context.Context, config Config) (wrong, excess float64, err er
 		return nil
 	})
 	return wrong, excess, err
+}
+
+const (
+	fairFor   = 15 * time.Second
+	fairEvery = 100 * time.Millisecond
+	// insertTenantsSQL schedules a task of each of so many tenants.
+	insertTenantsSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, tenant_id)
+SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH'), 'small-' || n FROM generate_series(1, $2::int) AS n`
+	insertTenantSQL = `
+INSERT INTO tasktable.scheduled_tasks (id, payload, tenant_id)
+SELECT 'large ' || n, jsonb_build_object('type', 'BENCH'), 'large' FROM generate_series(1, $1::int) AS n`
+	latenessSQL = `
+SELECT extract(epoch FROM started_at - due_at)::float8 * 1000 FROM tasktable.scheduled_task_executions
+WHERE starts_with(task_id, 'few ') AND outcome = 'COMPLETED' ORDER BY 1`
+)
+
+// fair returns how late the tasks of small tenants start beside a large one.
+func fair(ctx context.Context, config Config, slots, most int) (late float64, err error) {
+	const tenants = 99
+	work := func(context.Context) error { <-time.After(50 * time.Millisecond); return nil }
+	err = within(ctx, config, func(d *database) (err error) {
+		limit := store.Limit{Name: "fair", Of: store.Everything(), Per: store.PerTenant, MaxRunning: most}
+		if err := d.limit(ctx, limit); err != nil {
+			return err
+		}
+		if _, err := d.Pool.Exec(ctx, insertTenantSQL, 10*config.Tasks); err != nil {
+			return err
+		}
+		if err := d.quiet(ctx); err != nil {
+			return err
+		}
+		n, err := startNode(ctx, d, config, slots, work)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, n.stop()) }()
+		if err := n.finished(ctx, int64(slots), time.Minute); err != nil {
+			return err
+		}
+		ticker, rounds := time.NewTicker(fairEvery), 0
+		defer ticker.Stop()
+		for began := time.Now(); time.Since(began) < fairFor; rounds++ {
+			if _, err := d.Pool.Exec(ctx, insertTenantsSQL, fmt.Sprint("few ", rounds), tenants); err != nil {
+				return err
+			}
+			<-ticker.C
+		}
+		if err := d.Until(ctx, time.Minute, "all tasks of small tenants have run", `SELECT count(*) = $1
+			FROM tasktable.scheduled_tasks WHERE starts_with(id, 'few ') AND status = 'COMPLETED'`,
+			rounds*tenants); err != nil {
+			return err
+		}
+		rows, err := d.Pool.Query(ctx, latenessSQL)
+		if err != nil {
+			return err
+		}
+		lateness, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+		if err == nil && len(lateness) == 0 {
+			err = failed("no task of a small tenant has run")
+		}
+		if err == nil {
+			late = quantile(lateness, 0.99)
+		}
+		return err
+	})
+	return late, err
 }

@@ -1,18 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 )
 
 const insertSQL = `
-INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
-SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), %s FROM generate_series(1, $2::int) AS n`
+INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at, group_key)
+SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH', 'n', n), %s, %s FROM generate_series(1, $2::int) AS n`
 
 // insert schedules tasks with one statement. Their ids are the prefix and a number n. due is an SQL expression of n.
 func (d *database) insert(ctx context.Context, prefix string, tasks int, due string) error {
-	if _, err := d.Pool.Exec(ctx, fmt.Sprintf(insertSQL, due), prefix, tasks); err != nil {
+	if _, err := d.Pool.Exec(ctx, fmt.Sprintf(insertSQL, due, cmp.Or(d.group, "NULL")), prefix, tasks); err != nil {
 		return fmt.Errorf("insert %d tasks: %w", tasks, err)
 	}
 	return nil
@@ -21,7 +22,8 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 // settled waits until no task of the prefix waits, and no claim holds any task.
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
 	return d.Until(ctx, within, "all tasks are settled", `
-		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE lease_expires_at IS NOT NULL)
+		SELECT NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks
+			WHERE lease_expires_at IS NOT NULL AND type <> '`+heldType+`')
 			AND NOT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks WHERE next_attempt_at IS NOT NULL AND cron IS NULL
 			AND starts_with(id, $1))`, prefix)
 }
@@ -50,7 +52,7 @@ func (d *database) done(ctx context.Context, prefix string, tasks int) error {
 
 // verify checks by SQL that each task of the prefix COMPLETED once.
 func (d *database) verify(ctx context.Context, prefix string, tasks int) error {
-	const goneSQL = `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job)`
+	const goneSQL = `SELECT NOT EXISTS (SELECT 1 FROM tasktable.river_job WHERE kind <> '` + heldType + `')`
 	err := d.Until(ctx, 10*time.Second, "River's jobs are gone", goneSQL)
 	if err != nil {
 		return err

@@ -20,7 +20,8 @@ const taskType = "BENCH"
 // node is an engine with one handler, as a service would run it.
 type node struct {
 	pool   *pgxpool.Pool
-	ran    atomic.Int64 // how many times the handler has returned
+	ran    atomic.Int64  // how many times the handler has returned
+	held   chan struct{} // its handler of heldType returns when this is closed
 	cancel context.CancelFunc
 	done   chan error
 }
@@ -49,14 +50,14 @@ func startNode(
 	if err != nil {
 		return nil, err
 	}
-	n := &node{pool: pool, done: make(chan error, 1)}
+	n := &node{pool: pool, held: make(chan struct{}), done: make(chan error, 1)}
 	registry, err := handlers.NewRegistry(handlers.Func(taskType, func(ctx context.Context) error {
 		defer n.ran.Add(1)
 		if do == nil {
 			return nil
 		}
 		return do(ctx)
-	}), handlers.Func(heldType, func(context.Context) error { return nil }))
+	}), handlers.Func(heldType, func(context.Context) error { <-n.held; return nil }))
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +84,7 @@ SELECT EXISTS (SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND objsubid =
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`
 
 func (n *node) stop() error {
+	close(n.held)
 	n.cancel()
 	err := <-n.done
 	n.pool.Close()

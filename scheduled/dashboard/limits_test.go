@@ -24,7 +24,7 @@ func TestLimits(t *testing.T) {
 	for says, form := range map[string][]string{
 		"Name must be":                     {"limit", markup, "kind", "all", "max_running", "1"},
 		"Kind must be":                     {"limit", "a", "kind", "", "max_running", "1"},
-		"Max_running or rate must":         {"limit", "a", "kind", "all"},
+		"Max_running or rate or per must":  {"limit", "a", "kind", "all"},
 		"Max_running must be between 1":    {"limit", "a", "kind", "all", "max_running", "0"},
 		"Rate must be between 1":           {"limit", "a", "kind", "all", "rate", "many"},
 		"Rate_interval must be":            {"limit", "a", "kind", "all", "rate", "1", "rate_interval", "soon"},

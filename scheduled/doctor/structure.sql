@@ -44,8 +44,8 @@ CREATE INDEX scheduled_task_executions_task ON tasktable.scheduled_task_executio
 CREATE INDEX scheduled_task_executions_time ON tasktable.scheduled_task_executions USING brin (finished_at,
     date_bin('01:00:00'::interval, finished_at, '2000-01-01 00:00:00+00'::timestamp with time zone), tx) WITH
     (autosummarize='on');
-CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at)
-    WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
+CREATE INDEX scheduled_tasks_claimable ON tasktable.scheduled_tasks USING btree (queue, type, priority, next_attempt_at,
+    limit_key) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL));
 CREATE INDEX scheduled_tasks_ended ON tasktable.scheduled_tasks USING btree (scheduled_at) WHERE (finished_at IS NOT
     NULL);
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
@@ -53,6 +53,8 @@ CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks USING btree (
     NULL);
 CREATE INDEX scheduled_tasks_group_key ON tasktable.scheduled_tasks USING btree (group_key) WHERE (group_key IS NOT
     NULL);
+CREATE INDEX scheduled_tasks_keyed ON tasktable.scheduled_tasks USING btree (queue, type, priority, limit_key,
+    next_attempt_at) WHERE ((next_attempt_at IS NOT NULL) AND (cron IS NULL) AND (limit_key <> ''::text));
 CREATE INDEX scheduled_tasks_lease_expires_at ON tasktable.scheduled_tasks USING btree (lease_expires_at) WHERE
     (lease_expires_at IS NOT NULL);
 CREATE INDEX scheduled_tasks_made_late ON tasktable.scheduled_tasks USING btree (created_at) WHERE ((parent_id IS NOT

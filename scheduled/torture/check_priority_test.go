@@ -71,7 +71,7 @@ func (w waiting) overlookedBy(pass *auditRow) bool {
 	return w.priority > pass.Priority && w.until.After(pass.At) && (w.end == nil || w.end.TxID != pass.TxID)
 }
 
-// waits lists all, by pool, sorted by when they began.
+// waits lists all, by pool, sorted by when they began. It leaves out tasks that may wait for others of their group.
 func (h *history) waits() map[pool][]waiting {
 	x := h.in()
 	found := map[pool][]waiting{}
@@ -79,7 +79,8 @@ func (h *history) waits() map[pool][]waiting {
 		for i, a := range changes {
 			known, sure := x.known[a.TxID]
 			// A follow-up may be locked by whoever settles what it follows.
-			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) {
+			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) ||
+				h.GroupLimits[a.Type] > 0 {
 				continue
 			}
 			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, due: *a.Next,

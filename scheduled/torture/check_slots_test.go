@@ -53,10 +53,25 @@ func (h *history) inOrder() []*run {
 // context ends or its process is killed. It does not count from when its process stands still, because a frozen process
 // may overlap until it next looks. The samples are the runs that reached the limit.
 func limitsAreKept(h *history, wrong reportFunc) (samples int) {
+	return h.atOnce(wrong, h.Limits, func(r *run) string { return r.Type })
+}
+
+// groupLimitsAreKept is the same for the tasks of each group of a type.
+func groupLimitsAreKept(h *history, wrong reportFunc) (samples int) {
+	return h.atOnce(wrong, h.GroupLimits, func(r *run) string {
+		if r.Group == "" {
+			return ""
+		}
+		return r.Type + " of " + r.Group
+	})
+}
+
+// atOnce counts the runs that are counted together, and reports those beyond the limit of their type.
+func (h *history) atOnce(wrong reportFunc, limits map[string]int, together func(*run) string) (samples int) {
 	taken := map[string][]time.Time{} // until when
 	for _, r := range h.inOrder() {
-		limit, until := h.Limits[r.Type], r.Latest
-		if limit == 0 || r.Deaf && r.End == nil {
+		limit, until, as := limits[r.Type], r.Latest, together(r)
+		if as == "" || limit == 0 || r.Deaf && r.End == nil {
 			continue
 		}
 		if r.End != nil {
@@ -67,14 +82,14 @@ func limitsAreKept(h *history, wrong reportFunc) (samples int) {
 				until = earlier(until, later(s.From, r.At))
 			}
 		}
-		taken[r.Type] = append(
-			slices.DeleteFunc(taken[r.Type], func(t time.Time) bool { return !t.After(r.At) }), until)
-		running := len(taken[r.Type])
+		taken[as] = append(
+			slices.DeleteFunc(taken[as], func(t time.Time) bool { return !t.After(r.At) }), until)
+		running := len(taken[as])
 		if running >= limit {
 			samples++
 		}
 		if running > limit {
-			wrong(r.ID, "all nodes together may run %d of %s, and ran %d when fence %d began at %s", limit, r.Type,
+			wrong(r.ID, "all nodes together may run %d of %s, and ran %d when fence %d began at %s", limit, as,
 				running, r.Fence, h.offset(r.At))
 		}
 	}

@@ -20,6 +20,7 @@ var checks = []check{
 	{"overlap", noneRunsTwiceAtOnce, minute},
 	{"type slots", typesKeepTheirSlots, minute},
 	{"limit", limitsAreKept, minute},
+	{"group limit", groupLimitsAreKept, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},
 	{"outcome", outcomesAgreeWithJournals, minute},

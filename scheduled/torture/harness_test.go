@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,12 +122,26 @@ func (s settings) rareLimit() int {
 	return max(rareSlots(s.Slots, 10)[kind]+rareSlots(s.Slots, 5)[kind]-2, 1)
 }
 
-// limit sets a limit over all nodes.
+// groupedType is a type of which one task of each group runs at a time.
+var groupedType = inTx{}.TaskType()
+
+// groupOf is the group of a task of that type. There are so few groups that tasks of most wait for each other.
+func groupOf(id string) string {
+	return fmt.Sprint("group-", crc32.ChecksumIEEE([]byte(id))%12)
+}
+
+// limit sets limits over all nodes.
 func (r *harness) limit(ctx context.Context) error {
-	kind := rare{}.TaskType()
-	_, err := store.New(store.Config{}).SetLimit(ctx, r.admin,
-		store.Limit{Name: "rare", Of: store.Type(kind), MaxRunning: r.settings.rareLimit()})
-	return err
+	tasks := store.New(store.Config{})
+	for _, limit := range []store.Limit{
+		{Name: "rare", Of: store.Type(rare{}.TaskType()), MaxRunning: r.settings.rareLimit()},
+		{Name: "groups", Of: store.Type(groupedType), Per: store.PerGroup, MaxRunning: 1},
+	} {
+		if _, err := tasks.SetLimit(ctx, r.admin, limit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *harness) openWriters(ctx context.Context) error {
@@ -213,7 +228,8 @@ func rareSlots(slots, part int) map[string]int {
 func (r *harness) newHistory() *history {
 	h := &history{Short: r.settings.Length <= shortRun, Began: time.Now(), SlotsEach: r.settings.Slots,
 		Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
-		TypeSlots: map[string]map[string]int{}, Limits: map[string]int{rare{}.TaskType(): r.settings.rareLimit()}}
+		TypeSlots: map[string]map[string]int{}, Limits: map[string]int{rare{}.TaskType(): r.settings.rareLimit()},
+		GroupLimits: map[string]int{groupedType: 1}}
 	for _, s := range r.slots {
 		h.TypeSlots[s.name] = s.config.TypeSlots
 		for _, kind := range s.config.Types {

@@ -47,6 +47,8 @@ type history struct {
 	SlotsEach  int                       // of one
 	TypeSlots  map[string]map[string]int // by node and type: how many of a type it may run at once
 	Limits     map[string]int            // by type: how many all nodes together may run at once
+	// GroupLimits is how many tasks of each group of a type they may run.
+	GroupLimits map[string]int
 
 	index  *index
 	waited map[pool][]latency

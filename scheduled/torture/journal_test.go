@@ -33,6 +33,7 @@ type mark struct {
 	At       time.Time `json:"at"`
 	ID       string    `json:"id,omitempty"`
 	Type     string    `json:"type,omitempty"`
+	Group    string    `json:"group,omitempty"`
 	Fence    int64     `json:"fence,omitempty"`
 	Revision int64     `json:"revision,omitempty"`
 	Attempt  int       `json:"attempt,omitempty"`

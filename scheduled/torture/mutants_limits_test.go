@@ -7,7 +7,7 @@ var limitMutants = []mutant{
 	{
 		name: "what runs does not count for a limit", by: []string{"limit"}, steer: wide,
 		edits: []edit{
-			{engine + "internal/plan/limits.go", "one.jobs = *limit.MaxRunning - limit.Running",
+			{engine + "internal/plan/limits.go", "one.jobs = *limit.MaxRunning - m.running[of]",
 				"one.jobs = *limit.MaxRunning"},
 		},
 	},
@@ -22,8 +22,8 @@ var limitMutants = []mutant{
 	{
 		name: "a job that no node has fetched does not count for a limit", by: []string{"limit"}, steer: wide,
 		edits: []edit{
-			{engine + "internal/plan/limits.go", "job.State == Available || job.State == Running",
-				"job.State == Running"},
+			{engine + "internal/plan/limits.go", "job.State != Available && job.State != Running",
+				"job.State != Running"},
 		},
 	},
 	{
@@ -32,5 +32,23 @@ var limitMutants = []mutant{
 			{engine + "internal/taskdb/limits.go", `l.Scope == "type" && l.ScopeName == kind`,
 				`l.Scope == "type" && l.ScopeName != kind`},
 		},
+	},
+	{
+		name: "jobs do not say of which group they are", by: []string{"group limit"}, steer: wide,
+		edits: []edit{{engine + "internal/riverjobs/view.go", "Key: metadata.Key, ", ""}},
+	},
+	{
+		name: "a job of a group runs its tasks beside each other", by: []string{"group limit"}, steer: wide,
+		edits: []edit{{engine + "internal/leader/claims.go", "JobOf(key, window, limited, claims)",
+			`JobOf(key, window, limited && key.LimitKey == "", claims)`}},
+	},
+	{
+		name: "tasks that were scheduled before the limit get no key", by: []string{"lost"}, steer: wide,
+		edits: []edit{{engine + "internal/leader/claims.go", "if err := l.setKeys(ctx); err != nil",
+			"if err := error(nil); err != nil"}},
+	},
+	{
+		name: "a claim takes tasks of any group", by: []string{"group limit"}, steer: wide,
+		edits: []edit{{engine + "internal/taskdb/claim.go", "AND t.limit_key = lane.limit_key AND", "AND"}},
 	},
 }

@@ -72,6 +72,23 @@ var slotCases = []oracleCase{
 		t.settled(fences[2])
 		t.Stalls = []span{{t.Runs[0].PID, t.Runs[0].At, t.now}}
 	}},
+	{name: "two tasks of a group run at once", wrong: []string{"group limit"}, steps: func(t *script) {
+		t.GroupLimits = map[string]int{"RARE": 1}
+		fences := rares(t)
+		t.Runs[0].Group, t.Runs[1].Group = "g", "g"
+		t.settled(fences[:2]...)
+		t.starts(fences[2])
+		t.settled(fences[2])
+	}},
+	{name: "tasks of two groups run at once, and one without a group", steps: func(t *script) {
+		t.GroupLimits = map[string]int{"RARE": 1}
+		fences := rares(t)
+		t.Runs[0].Group = "g"
+		t.settled(fences[0])
+		t.starts(fences[2])
+		t.Runs[2].Group = "g"
+		t.settled(fences[1:]...)
+	}},
 	{name: "a type waits for its slots", steps: func(t *script) {
 		fences := rares(t)
 		t.settled(fences[0])

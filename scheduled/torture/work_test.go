@@ -178,6 +178,9 @@ func (w *writer) task(id, kind string) store.Task {
 	if w.random.IntN(2) == 0 {
 		task.IfDead = ifDead(id, c.Nonce)
 	}
+	if kind == groupedType {
+		task.Group = groupOf(id)
+	}
 	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
 	}

@@ -64,7 +64,7 @@ func (w *worker) parts(types []string) []handlers.Part {
 func (w *worker) record(next handlers.Handler) handlers.Handler {
 	return func(ctx context.Context, e *handlers.Execution) (err error) {
 		w.journal.write(mark{
-			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Fence: e.Fence, Revision: e.Revision,
+			Kind: markStart, At: wallNow(), ID: e.ID, Type: e.Type, Group: e.Group, Fence: e.Fence, Revision: e.Revision,
 			Attempt: e.Attempt, Gate: e.StartedAt, Due: e.DueAt, Sum: sum(e.Payload),
 			Deaf: strings.Contains(string(e.Payload), `"`+doDeaf+`"`),
 		})

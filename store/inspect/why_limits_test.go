@@ -41,4 +41,19 @@ func TestWhyLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.because("mine", "limited", "waits: 3 of 3 tasks run (limit whole), due since T")
+	for _, name := range []string{"whole", "tests"} {
+		if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(store.Limit{Name: "each", Of: store.Type("TEST"), Per: store.PerGroup, MaxRunning: 1})
+	b.due("theirs", func(task *store.Task) { task.Group = "customer:42" })
+	b.due("others", func(task *store.Task) { task.Group = "customer:43" })
+	b.Exec(b.Pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, metadata)
+		SELECT 'running', 'TEST', '{}', 1, '{"key": "g:customer:42"}'`)
+	const each = "waits: 1 of 1 tasks of type TEST of group customer:42 run (limit each), due since T"
+	b.because("theirs", "limited", each)
+	if code := b.why("others").Reason.Code; code != "in_line" {
+		t.Errorf("the other customer's: %s", code)
+	}
 }

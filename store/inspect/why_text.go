@@ -63,6 +63,8 @@ type limitOf struct {
 	Name        string  `json:"name"`
 	Scope       string  `json:"scope"`
 	ScopeName   string  `json:"scope_name"`
+	Per         string  `json:"per"`
+	Key         string  `json:"key"` // g: and the group, or t: and the tenant; empty: the limit is for all together
 	MaxRunning  *int    `json:"max_running"`
 	Running     int     `json:"running"`
 	Rate        int     `json:"rate"`
@@ -71,6 +73,9 @@ type limitOf struct {
 
 func (l *limitOf) String() string {
 	of := map[string]string{"queue": " of queue " + l.ScopeName, "type": " of type " + l.ScopeName}[l.Scope]
+	if len(l.Key) > 2 {
+		of += " of " + l.Per + " " + l.Key[2:]
+	}
 	if l.MaxRunning != nil && l.Running >= *l.MaxRunning {
 		return fmt.Sprintf("waits: %d of %d tasks%s run (limit %s)", l.Running, *l.MaxRunning, of, l.Name)
 	}

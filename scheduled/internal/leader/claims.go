@@ -29,6 +29,13 @@ func (l *Leader) pass(ctx context.Context) (look, error) {
 	if l.pausesEnd {
 		l.resumeDue(ctx)
 	}
+	if l.lanes.keys.unwalked() {
+		l.walk.next = time.Time{}
+		l.walkOn(ctx)
+	}
+	if err := l.setKeys(ctx); err != nil {
+		return look{}, fmt.Errorf("set limit keys: %w", err)
+	}
 	fired, forked := false, 0
 	var slow []taskdb.LaneKey
 	for {
@@ -103,6 +110,9 @@ func (l *Leader) claimOnce(
 	}
 	found.claimed, found.expired = l.recordClaimed(ctx, taken)
 	found.next, found.full = next.Then, next.Full
+	if l.lanes.keys.more {
+		found.next = 0
+	}
 	if len(taken) > 0 {
 		found.next = 0 // the next pass claims all the tasks that have come meanwhile, together
 		l.log.Debug("claimed", "tasks", found.claimed, "expired", found.expired, "ids", claimedIDs(taken))
@@ -116,7 +126,7 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 	batch.Queue(taskdb.EnterSQL)
 	// There may be thousands of lanes. The next tick lists those that become due later.
 	now := l.session.Clock.Now()
-	l.lanes.queue(l.statements, &batch, now, now.Add(l.config.LookAhead+2*tickEvery))
+	l.lanes.queue(l.statements, &batch, now, now.Add(l.config.LookAhead+soon))
 	l.jobs.Queue(l.statements, &batch)
 	results := tx.SendBatch(ctx, &batch)
 	_, err = results.Exec()
@@ -128,9 +138,10 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 	}
 	if err = errors.Join(err, results.Close()); err != nil {
 		l.lanes.narrow = l.lanes.narrow || pg.IsCanceled(err)
-		err = fmt.Errorf("look: %w", err)
+		return listed, more, fmt.Errorf("look: %w", err)
 	}
-	return listed, more, err
+	changed := l.lanes.expand(&listed, l.jobs.List, l.session.Clock.Now())
+	return listed, more || changed, nil
 }
 
 // maxClaiming is how long a pass begins further statements that claim. Each of them stands for lanes whose tasks others
@@ -155,6 +166,7 @@ func (l *Leader) claim(
 		if len(grants) == 0 {
 			break
 		}
+		l.lanes.keys.granted(grants)
 		some, err := l.statements.Claim(ctx, tx, nil, l.config.LookAhead, l.config.StartAllowance, grants, aside...)
 		if err != nil {
 			return nil, err
@@ -209,7 +221,7 @@ func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs
 		}
 		for _, claims := range batches {
 			window := known.Window(key.Type)
-			jobs = append(jobs, riverjobs.JobOf(key.Queue, key.Type, key.Priority, window, limited, claims))
+			jobs = append(jobs, riverjobs.JobOf(key, window, limited, claims))
 		}
 	}
 	return jobs
@@ -251,6 +263,7 @@ func (c claimedIDs) LogValue() slog.Value {
 // recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
 func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
 	l.lanes.tasks.claimed(taken, l.session.Clock.Now())
+	l.lanes.keys.claimed(taken, l.session.Clock.Now())
 	if len(taken) > 0 {
 		l.unwritten, l.claimedAt = true, time.Now()
 	}

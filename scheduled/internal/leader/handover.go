@@ -48,7 +48,7 @@ func (m *laneMarks) hand() (handed []handedLane) {
 func (m *laneMarks) take(handed []handedLane) {
 	var lanes []*markedLane
 	for _, one := range handed {
-		lanes = append(lanes, &markedLane{one.LaneKey, mark{at: one.At, far: one.From, half: one.From}})
+		lanes = append(lanes, &markedLane{LaneKey: one.LaneKey, mark: mark{at: one.At, far: one.From, half: one.From}})
 	}
 	m.add(lanes)
 }

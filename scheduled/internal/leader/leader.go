@@ -45,6 +45,7 @@ type Leader struct {
 	writes      *pg.Size // how many rows a step of fires writes
 	ends        *pg.Size // how many claims of River's jobs a step ends
 	resumes     *pg.Size // how many tasks a step resumes
+	keySets     *pg.Size // of how many tasks a step sets the limit key
 	jobs        riverjobs.View
 	walk        *walk
 	abandoned   []taskdb.Claim // that the walk has found
@@ -92,8 +93,8 @@ func New(config Config) *Leader {
 		log:    config.Log,
 		ceased: make(chan struct{}), lanes: newLanes(), claims: pg.NewSize(1, maxClaims),
 		writes: pg.NewSize(1, taskdb.MaxFires), ends: pg.NewSize(1, maxReclaimed),
-		resumes: pg.NewSize(1, taskdb.MaxResumed), sizes: map[string]int{}, quarantined: map[string]time.Time{},
-		lockedUntil: map[int64]time.Time{},
+		resumes: pg.NewSize(1, taskdb.MaxResumed), keySets: pg.NewSize(1, taskdb.MaxKeysRead),
+		sizes: map[string]int{}, quarantined: map[string]time.Time{}, lockedUntil: map[int64]time.Time{},
 	}
 	l.walk = l.newWalk()
 	return l
@@ -162,6 +163,7 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 	l.session.Clock.Learn(seen.now, sent, time.Now())
 	l.nodes = seen.nodes
 	fresh := l.lanes.work(l.workingNodes()) || seen.more
+	seen.listed.Tasks = append(seen.listed.Tasks, l.lanes.worked(l.lanes.keys.firsts(l.session.Clock.Now()))...)
 	found := look{next: l.plan(seen.listed, nil).First, tick: -1}
 	l.reclaimed = false
 	l.walkOn(ctx)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -20,12 +21,15 @@ import (
 // dead entries of claims there, because each lane that was claimed from is known.
 type knownLanes struct {
 	tasks, recurring laneMarks
+	keys             laneKeys
 	nodes            []taskdb.LiveNode // those that work the lanes
 	// narrow says that a look took too long. Until the walk has listed the lanes, looks read the known ones alone.
 	narrow bool
 }
 
-func newLanes() knownLanes { return knownLanes{recurring: laneMarks{recurring: true}} }
+func newLanes() knownLanes {
+	return knownLanes{recurring: laneMarks{recurring: true}, keys: newLaneKeys()}
+}
 
 // laneMarks is what the leader knows of the lanes of plain tasks, or of recurring tasks.
 type laneMarks struct {
@@ -39,6 +43,7 @@ type laneMarks struct {
 type markedLane struct {
 	taskdb.LaneKey
 	mark
+	keyed bool // a limit counts each group or tenant by itself, so no look reads the lane as a whole, see keys.go
 }
 
 // mark is the mark of a lane.
@@ -113,7 +118,9 @@ func (m *laneMarks) arrange() {
 				low = taskdb.LaneKey{Queue: queue, Type: lane.Type, Priority: math.MinInt32}
 			}
 			if _, works := slices.BinarySearch(types, lane.Type); works {
-				m.probed = append(m.probed, lane)
+				if !lane.keyed {
+					m.probed = append(m.probed, lane)
+				}
 				m.gap(types, low, lane.LaneKey)
 			}
 			low = lane.LaneKey
@@ -161,7 +168,7 @@ func (m *laneMarks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 	for _, row := range rows {
 		key := taskdb.LaneKey{Queue: row.Queue, Type: row.Type, Priority: row.Priority}
 		if _, known := m.find(key); !known {
-			fresh = append(fresh, &markedLane{key, mark{at: earlier(row.Head, now)}})
+			fresh = append(fresh, &markedLane{LaneKey: key, mark: mark{at: earlier(row.Head, now)}})
 		}
 	}
 	m.add(fresh)
@@ -173,7 +180,7 @@ func (m *laneMarks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 func (m *laneMarks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	last, tasks := map[taskdb.LaneKey]time.Time{}, map[taskdb.LaneKey]int{}
 	for _, c := range taken {
-		key := taskdb.LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority}
+		key := c.Key()
 		last[key], tasks[key] = later(last[key], earlier(c.Since, now)), tasks[key]+1
 	}
 	for key, until := range last {
@@ -210,6 +217,7 @@ func (l *knownLanes) queue(s taskdb.Queries, batch *pgx.Batch, now, until time.T
 	}
 	batch.Queue(s.Schema.SQL(taskdb.PausesSQL), nil, nil)
 	batch.Queue(s.Schema.SQL(taskdb.LimitsSQL), nil)
+	l.keys.queue(s, batch, now)
 }
 
 // read reads the answers. more says that there may be lanes that the look has not listed.
@@ -227,8 +235,47 @@ func (l *knownLanes) read(results pgx.BatchResults, now time.Time) (found taskdb
 	if found.Paused, err = pg.CollectNext[taskdb.Pause](results, "read pauses"); err != nil {
 		return found, more, err
 	}
-	found.Limits, err = pg.CollectNext[taskdb.Limit](results, "read limits")
-	return found, more, err
+	if found.Limits, err = pg.CollectNext[taskdb.Limit](results, "read limits"); err != nil {
+		return found, more, err
+	}
+	return found, more, l.keys.read(results, now)
+}
+
+// expand replaces the lanes in which a limit counts each group or tenant by itself with those of the groups or tenants
+// whose turn it is. changed says that there is or was another such limit, so that the next look reads other lanes.
+func (l *knownLanes) expand(found *taskdb.ListedLanes, jobs []plan.Job, now time.Time) (changed bool) {
+	for lane, one := range l.keys.lanes {
+		if taskdb.PrefixOf(found.Limits, lane.Queue, lane.Type) != one.prefix {
+			delete(l.keys.lanes, lane)
+			changed = l.tasks.setKeyed(lane, false) || changed
+		}
+	}
+	found.Tasks = slices.DeleteFunc(found.Tasks, func(lane taskdb.Lane) bool {
+		prefix := taskdb.PrefixOf(found.Limits, lane.Queue, lane.Type)
+		if prefix == "" {
+			return false
+		}
+		if l.keys.lanes[lane.Key()] == nil && l.tasks.setKeyed(lane.Key(), true) {
+			l.keys.lanes[lane.Key()] = &keyedLane{
+				prefix: prefix, read: before(now.Add(-lateCommit)), keys: map[string]*laneKey{},
+			}
+			changed = true
+		}
+		return true
+	})
+	found.Tasks = append(found.Tasks, l.worked(l.keys.turns(found.Limits, jobs, now))...)
+	return changed
+}
+
+// setKeyed sets whether a known lane is keyed.
+func (m *laneMarks) setKeyed(lane taskdb.LaneKey, keyed bool) (changed bool) {
+	at, known := m.find(lane)
+	if !known || m.lanes[at].keyed == keyed {
+		return false
+	}
+	m.lanes[at].keyed = keyed
+	m.arrange()
+	return true
 }
 
 func (l *knownLanes) learn(tasks, recurring []taskdb.Lane, now time.Time) (more bool) {

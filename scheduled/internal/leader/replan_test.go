@@ -139,7 +139,7 @@ func TestPlansForOtherZoneDataKeepNoTaskWaiting(t *testing.T) {
 		planned bool
 	}{{rest, false}, {0, true}} {
 		overlooks()
-		if _, err := w.round(t.Context(), nil, lanes, nil, nil); err != nil {
+		if _, err := w.round(t.Context(), course{tasks: lanes}); err != nil {
 			t.Fatal(err)
 		}
 		b.Sees("the overlooked task is moved", `SELECT next_attempt_at > '2026-01-01' FROM tasktable.scheduled_tasks

@@ -28,6 +28,7 @@ type walk struct {
 
 	abandonedAfter time.Duration
 	abandonedNext  time.Time // when to look for abandoned claims
+	unsetNext      time.Time // when to look for tasks whose limit key is not set
 	planned        bool      // fires are planned with this node's time zone data
 
 	under chan walked // gets the result of the round under way; nil: there is none
@@ -40,6 +41,8 @@ type walked struct {
 	took             time.Duration // to list them
 	listed           bool
 	abandoned        []taskdb.Claim
+	keys             []taskdb.KeysWalked
+	keysOnly         bool // the round has read keys alone
 }
 
 const (
@@ -52,6 +55,8 @@ const (
 	lanesAtOnce = 200
 	// quickList is how long it may take to list the lanes until the leader's looks do so again.
 	quickList = time.Second
+	// unsetEvery is how often the walk looks for tasks that were committed late and whose limit key is not set.
+	unsetEvery = time.Minute
 )
 
 func (l *Leader) newWalk() *walk {
@@ -71,7 +76,11 @@ func (l *Leader) walkOn(ctx context.Context) {
 				l.abandoned = found.abandoned
 				w.next = time.Time{} // there may be more
 			}
-			if w.under = nil; found.listed {
+			l.lanes.keys.walked(found.keys, l.session.Clock.Now())
+			if w.under = nil; found.keysOnly {
+				w.next, w.unsetNext = time.Time{}, time.Time{}
+			}
+			if found.listed {
 				more := l.lanes.learn(found.tasks, found.recurring, l.session.Clock.Now())
 				l.lanes.narrow = more || found.took > quickList
 				w.next = time.Now().Add(walkShare * found.took)
@@ -86,41 +95,65 @@ func (l *Leader) walkOn(ctx context.Context) {
 	if w.next = time.Now().Add(walkEvery); time.Since(l.claimedAt) > rarelyAfter && !l.lanes.narrow {
 		w.next = time.Now().Add(walkRarely)
 	}
-	tasks, recurring := l.lanes.tasks.passed(), l.lanes.recurring.passed()
-	var look *pgx.Batch
-	if l.lanes.narrow {
-		look = &pgx.Batch{}
-		l.lanes.tasks.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
-		l.lanes.recurring.queueLook(l.statements, look, l.session.Clock.Now(), always, false)
+	next := course{
+		tasks: l.lanes.tasks.passed(), recurring: l.lanes.recurring.passed(), keyed: l.lanes.keys.passed(),
+		keysOnly: l.lanes.keys.unwalked(), aside: l.quarantinedIDs(),
 	}
-	aside := l.quarantinedIDs()
+	if l.lanes.narrow {
+		next.look = &pgx.Batch{}
+		l.lanes.tasks.queueLook(l.statements, next.look, l.session.Clock.Now(), always, false)
+		l.lanes.recurring.queueLook(l.statements, next.look, l.session.Clock.Now(), always, false)
+	}
 	under := make(chan walked, 1)
 	w.under = under
 	go func() {
-		found, err := w.round(ctx, look, tasks, recurring, aside)
+		found, err := w.round(ctx, next)
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("a part of the leader's walk failed; the leader tries again", "error", err)
 		}
-		under <- found
+		if under <- found; found.keysOnly {
+			w.moved()
+		}
 	}()
 }
 
-// round lists the lanes if look is not nil, and otherwise moves the tasks that lie before these times. Until no fire is
+// course is where a round goes.
+type course struct {
+	look             *pgx.Batch // lists the lanes; nil: they need not be listed
+	tasks, recurring []taskdb.LaneAt
+	keyed            []taskdb.KeysFrom
+	keysOnly         bool     // tasks wait until all keys are found
+	aside            []string // tasks that the leader leaves alone
+}
+
+// round reads the keys of lanes alone if tasks wait for them. Otherwise it lists the lanes if look is not nil, or else
+// moves the tasks that lie before these times, and goes on with the keys. Until no fire is
 // left that was planned with other zone data, each round has some of them planned anew. Each minute a round looks for
 // abandoned claims, but not for those of the tasks aside.
-func (w *walk) round(
-	ctx context.Context, look *pgx.Batch, tasks, recurring []taskdb.LaneAt, aside []string,
-) (found walked, err error) {
-	if look != nil {
-		found, err = w.list(ctx, look)
+func (w *walk) round(ctx context.Context, c course) (found walked, err error) {
+	if c.keysOnly {
+		found.keys, err = w.keys(ctx, c.keyed, false)
+		found.keysOnly = err == nil
+		return found, err
+	}
+	if c.look != nil {
+		found, err = w.list(ctx, c.look)
 	} else {
-		err = errors.Join(w.move(ctx, false, tasks), w.move(ctx, true, recurring))
+		err = errors.Join(w.move(ctx, false, c.tasks), w.move(ctx, true, c.recurring))
+	}
+	if len(c.keyed) > 0 {
+		unset := time.Now().After(w.unsetNext)
+		if unset {
+			w.unsetNext = time.Now().Add(unsetEvery)
+		}
+		keys, keysErr := w.keys(ctx, c.keyed, unset)
+		found.keys, err = keys, errors.Join(err, keysErr)
 	}
 	if !w.planned {
 		err = errors.Join(err, w.replan(ctx))
 	}
 	if time.Now().After(w.abandonedNext) {
-		claims, abandonedErr := w.abandoned(ctx, aside)
+		claims, abandonedErr := w.abandoned(ctx, c.aside)
 		if found.abandoned = claims; abandonedErr == nil && len(claims) < maxAbandoned {
 			w.abandonedNext = time.Now().Add(w.abandonedAfter)
 		}
@@ -149,6 +182,27 @@ func (w *walk) list(ctx context.Context, look *pgx.Batch) (found walked, err err
 		return errors.Join(err, results.Close())
 	})
 	found.listed = err == nil
+	return found, err
+}
+
+// keys reads some keys of each lane, from the last one on, so that the leader knows all of them after some rounds. If
+// unset is true, it looks for tasks whose keys are not set.
+func (w *walk) keys(
+	ctx context.Context, lanes []taskdb.KeysFrom, unset bool,
+) (found []taskdb.KeysWalked, err error) {
+	for _, lane := range lanes {
+		began := time.Now()
+		walkErr := w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) error {
+			one, err := w.statements.WalkKeys(ctx, tx, lane, unset)
+			found = append(found, one)
+			return err
+		})
+		err = errors.Join(err, walkErr)
+		select {
+		case <-time.After(walkShare * time.Since(began)):
+		case <-ctx.Done():
+		}
+	}
 	return found, err
 }
 

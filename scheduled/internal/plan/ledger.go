@@ -63,6 +63,7 @@ type Job struct {
 	State string
 	Node  int64 // the node that runs the job; 0: none of ours
 	Tasks int
+	Key   string // the limit key of its tasks, or ""
 	// Age counts from the later of two times: when the job was inserted, or fetched if it runs, and when its last task
 	// was due. It is negative while that task is not due.
 	Age time.Duration

@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -18,66 +19,108 @@ type meter struct {
 
 // meters has the limits that count the tasks of each queue and type. The jobs that River has are deducted.
 type meters struct {
-	all   []*meter
-	found map[[2]string][]*meter
+	limits  []taskdb.Limit
+	running running
+	spent   map[string]int // tokens, by the name of the limit
+	all     map[counted]*meter
+	found   map[[3]string][]*meter // by queue, type and limit key
 }
 
 func (p *Plan) meters() *meters {
-	m := &meters{found: map[[2]string][]*meter{}}
-	for _, limit := range Counted(p.input.Limits, p.input.Jobs) {
-		one := &meter{limit, math.MaxInt32, math.MaxInt32, 0}
-		if limit.MaxRunning != nil {
-			one.jobs = *limit.MaxRunning - limit.Running
-		}
-		if limit.Interval > 0 {
-			one.tokens = limit.Tokens()
-			one.full = max(limit.Full, 0)
-			one.spend(p.spent[limit.Name])
-		}
-		m.all = append(m.all, one)
-	}
-	return m
+	return &meters{limits: p.input.Limits, running: countRunning(p.input.Limits, p.input.Jobs), spent: p.spent,
+		all: map[counted]*meter{}, found: map[[3]string][]*meter{}}
 }
 
-// Counted returns the limits with the numbers of their tasks that run, or are about to, as River's jobs tell.
-func Counted(limits []taskdb.Limit, jobs []Job) []taskdb.Limit {
+// counted names tasks that a limit counts together.
+type counted struct {
+	limit int    // its place in the list of limits
+	key   string // of the group or tenant; "": the limit counts all tasks together
+}
+
+// running is how many tasks run, or are about to, as River's jobs tell.
+type running map[counted]int
+
+func countRunning(limits []taskdb.Limit, jobs []Job) running {
 	if len(limits) == 0 {
 		return nil
 	}
-	running := map[[2]string]int{}
+	number, counts := running{}, map[[3]string][]counted{}
 	for _, job := range jobs {
-		if job.State == Available || job.State == Running {
-			running[[2]string{job.Queue, job.Type}]++
+		if job.State != Available && job.State != Running {
+			continue
+		}
+		of := [3]string{job.Queue, job.Type, job.Key}
+		if _, known := counts[of]; !known {
+			counts[of] = countsOf(limits, job.Queue, job.Type, job.Key)
+		}
+		for _, one := range counts[of] {
+			number[one]++
 		}
 	}
+	return number
+}
+
+// countsOf lists as what the limits count a queue's tasks of a type and key. A limit per group does not count the tasks
+// without a group, whose key has nothing behind its prefix.
+func countsOf(limits []taskdb.Limit, queue, kind, key string) []counted {
+	found := []counted{}
+	for i, limit := range limits {
+		switch prefix := limit.Prefix(); {
+		case !limit.Of(queue, kind):
+		case prefix == "":
+			found = append(found, counted{i, ""})
+		case strings.HasPrefix(key, prefix) && key != prefix:
+			found = append(found, counted{i, key})
+		}
+	}
+	return found
+}
+
+// Counted returns the limits with the numbers of their tasks that run, or are about to, as River's jobs tell. With Per
+// it is the number of the group or tenant of which most run.
+func Counted(limits []taskdb.Limit, jobs []Job) []taskdb.Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
 		limits[i].Running = 0
-		for of, n := range running {
-			if limits[i].Of(of[0], of[1]) {
-				limits[i].Running += n
-			}
-		}
+	}
+	for of, n := range countRunning(limits, jobs) {
+		limits[of.limit].Running = max(limits[of.limit].Running, n)
 	}
 	return limits
 }
 
-// of lists the limits that count a queue's tasks of a type.
-func (m *meters) of(queue, kind string) []*meter {
-	if len(m.all) == 0 {
+// of lists the limits that count the tasks of a lane.
+func (m *meters) of(lane taskdb.LaneKey) []*meter {
+	if len(m.limits) == 0 {
 		return nil
 	}
-	key := [2]string{queue, kind}
-	limits, known := m.found[key]
+	of := [3]string{lane.Queue, lane.Type, lane.LimitKey}
+	limits, known := m.found[of]
 	if !known {
-		for _, one := range m.all {
-			if one.Of(queue, kind) {
-				limits = append(limits, one)
-			}
+		for _, one := range countsOf(m.limits, lane.Queue, lane.Type, lane.LimitKey) {
+			limits = append(limits, m.meter(one))
 		}
-		m.found[key] = limits
+		m.found[of] = limits
 	}
 	return limits
+}
+
+func (m *meters) meter(of counted) *meter {
+	if one := m.all[of]; one != nil {
+		return one
+	}
+	limit := m.limits[of.limit]
+	one := &meter{limit, math.MaxInt32, math.MaxInt32, 0}
+	if limit.MaxRunning != nil {
+		one.jobs = *limit.MaxRunning - m.running[of]
+	}
+	if limit.Interval > 0 {
+		one.tokens = limit.Tokens()
+		one.full = max(limit.Full, 0)
+		one.spend(m.spent[limit.Name])
+	}
+	m.all[of] = one
+	return one
 }
 
 // left is how many more River jobs, and how many more tasks, some limits allow.
@@ -149,10 +192,17 @@ func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[string]int {
 // moved counts claimed tasks whose lane a trigger of the application has changed at the claim. Each has a job of its
 // own.
 func (p *Plan) moved(got map[taskdb.LaneKey]int) {
+	granted := map[taskdb.LaneKey]bool{}
+	for _, one := range p.lanes {
+		if one.grant.Tasks > 0 {
+			granted[one.Key()] = true
+		}
+	}
 	for key, tasks := range got {
-		if !slices.ContainsFunc(p.lanes, func(one *lane) bool { return one.Key() == key && one.grant.Tasks > 0 }) {
+		if !granted[key] {
 			for range tasks {
-				p.input.Jobs = append(p.input.Jobs, Job{Queue: key.Queue, Type: key.Type, State: Available, Tasks: 1})
+				p.input.Jobs = append(p.input.Jobs,
+					Job{Queue: key.Queue, Type: key.Type, State: Available, Tasks: 1, Key: key.LimitKey})
 			}
 		}
 	}

@@ -24,6 +24,8 @@
 // the slots. Tasks that are near their time are granted to a node only while its jobs, running and waiting, are fewer
 // than half of its slots.
 //
+// If a limit counts each group or tenant by itself, the tasks of each are a lane, and these lanes take turns (Turns).
+//
 // A limit holds over all nodes. It says how many River jobs of a type, of a queue or of everything there may be, or how
 // many tasks may be claimed in an interval. If only a limit keeps a due task from starting, other tasks get the slots.
 // Tasks that have a limit are not claimed ahead of their time.
@@ -85,6 +87,7 @@ type lane struct {
 	more   bool            // there may be other tasks
 	short  bool            // a claim has taken fewer tasks than were seen
 	closed bool            // no further task can be had
+	rest   time.Duration   // when the last one of the lanes that take turns with it is due
 	waits  bool            // a task does not fit
 	grant  taskdb.Grant
 }
@@ -99,7 +102,7 @@ func New(in Input) *Plan {
 			continue
 		}
 		ahead := in.LookAhead
-		limits := meters.of(one.Queue, one.Type)
+		limits := meters.of(one.Key())
 		// Only at the fire can the leader see whether an earlier occurrence has ended. And a task that is claimed ahead
 		// of its time would keep others of its limit from starting.
 		if one.Recurring || len(limits) > 0 {
@@ -118,6 +121,7 @@ func New(in Input) *Plan {
 		}
 		p.lanes = append(p.lanes, p.lane(one, seats, limits))
 	}
+	p.rests()
 	slices.SortFunc(p.lanes, func(a, b *lane) int {
 		return cmp.Or(order(a, b, a.DueIn, b.DueIn), a.Key().Compare(b.Key()))
 	})
@@ -206,7 +210,12 @@ func (p *Plan) batches(most int) (all []batch) {
 	for _, one := range p.lanes {
 		last, size := one.DueIn, one.size()
 		for left := one.times; len(left) > 0; left = left[min(size, len(left)):] {
-			last = left[0]
+			switch {
+			case one.LimitKey == "":
+				last = left[0]
+			case len(left) < len(one.times) && !one.near: // see Turns
+				last = one.rest + 1
+			}
 			all = append(all, batch{one, last, min(size, len(left))})
 		}
 		if one.more {
@@ -227,7 +236,7 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 			continue
 		}
 		seats, cost, wanted := room.of(one.Queue, one.Type), p.input.Rates.cost(one.Type), min(one.tasks, most)
-		limits := meters.of(one.Queue, one.Type)
+		limits := meters.of(one.Key())
 		allowed := min(wanted, one.allowed(limits, one.grant.Fits))
 		tasks := take(seats, allowed, one.size(), cost, one.near)
 		one.spend(limits, tasks)
@@ -319,11 +328,11 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		if one.grant.Tasks == 0 {
 			continue
 		}
-		limits := meters.of(one.Queue, one.Type)
+		limits := meters.of(one.Key())
 		tasks, shown := got[one.Key()], max(len(one.times), 1)
 		for left, size := tasks, one.grant.JobSize(tasks); left > 0; left -= size {
 			p.input.Jobs = append(p.input.Jobs, Job{
-				Queue: one.Queue, Type: one.Type, State: Available, Tasks: min(left, size),
+				Queue: one.Queue, Type: one.Type, State: Available, Tasks: min(left, size), Key: one.LimitKey,
 			})
 		}
 		one.times = one.times[min(tasks, len(one.times)):]

@@ -34,6 +34,8 @@ type Metadata struct {
 	// Serial says that no task may begin before the one before it has ended, because the job counts as one task for a
 	// limit.
 	Serial bool `json:"serial,omitempty"`
+	// Key is the limit key of the tasks, if they have one.
+	Key string `json:"key,omitempty"`
 }
 
 // Begun is the place in the job of the first task that cannot have begun, if the node that has the job is gone. open
@@ -57,23 +59,24 @@ SET metadata = jsonb_set(j.metadata, ARRAY['began'],
         THEN (j.metadata ->> 'began')::int END)))
 WHERE j.id = $1`
 
-// JobOf makes the River job that carries these claims. For window and serial see Metadata.
-func JobOf(queue, kind string, priority, window int, serial bool, claims []taskdb.Claim) river.InsertManyParams {
+// JobOf makes the River job that carries these claims of a lane. For window and serial see Metadata.
+func JobOf(lane taskdb.LaneKey, window int, serial bool, claims []taskdb.Claim) river.InsertManyParams {
 	last := time.Time{}
 	for _, c := range claims {
 		if c.Due.After(last) {
 			last = c.Due
 		}
 	}
-	about := Metadata{Tasks: len(claims), Due: last.UnixMicro(), Serial: serial && len(claims) > 1}
+	about := Metadata{Tasks: len(claims), Due: last.UnixMicro(), Serial: serial && len(claims) > 1,
+		Key: lane.LimitKey}
 	if window < len(claims) {
 		about.Window = window
 	}
-	metadata, _ := json.Marshal(about) // a struct of numbers and truth values always encodes
+	metadata, _ := json.Marshal(about) // a struct of numbers, truth values and texts always encodes
 	return river.InsertManyParams{
-		Args: jobArgs{TaskType: kind, Tasks: EncodeClaims(claims)},
+		Args: jobArgs{TaskType: lane.Type, Tasks: EncodeClaims(claims)},
 		InsertOpts: &river.InsertOpts{
-			Queue: queue, Priority: riverPriority(priority), Metadata: metadata, MaxAttempts: 1,
+			Queue: lane.Queue, Priority: riverPriority(lane.Priority), Metadata: metadata, MaxAttempts: 1,
 		},
 	}
 }

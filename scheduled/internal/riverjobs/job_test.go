@@ -96,7 +96,7 @@ func FuzzUnpack(f *testing.F) {
 
 func TestJobOf(t *testing.T) {
 	t.Parallel()
-	params := JobOf("bulk", "JOB", 51, 0, false, someClaims[:2])
+	params := JobOf(taskdb.LaneKey{Queue: "bulk", Type: "JOB", Priority: 51}, 0, false, someClaims[:2])
 	if params.Args.Kind() != "JOB" || params.InsertOpts.Queue != "bulk" || params.InsertOpts.MaxAttempts != 1 ||
 		string(params.InsertOpts.Metadata) != `{"tasks":2,"due":1893499200000001}` {
 		t.Errorf("job %+v, options %+v", params.Args, params.InsertOpts)

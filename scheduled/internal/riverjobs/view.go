@@ -140,7 +140,7 @@ func (j *View) learn(rows []lookRow) {
 		_ = json.Unmarshal([]byte(row.Metadata), &metadata)
 		one := plan.Job{
 			ID: row.ID, Queue: row.Queue, Type: row.Type, State: row.State, Node: taskdb.NodeOf(row.Client),
-			Tasks: max(metadata.Tasks, 1), Age: time.Duration(row.Age * float64(time.Second)),
+			Tasks: max(metadata.Tasks, 1), Key: metadata.Key, Age: time.Duration(row.Age * float64(time.Second)),
 		}
 		if metadata.Due != 0 {
 			one.Age = min(one.Age, row.Now.Sub(time.UnixMicro(metadata.Due)))

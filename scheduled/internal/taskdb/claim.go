@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -58,7 +59,7 @@ WITH clock AS MATERIALIZED (
     WHERE t.ctid = locked.tid
     -- Postgres tells the stored size without reading a large payload.
     RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due,
-        locked.since, coalesce(pg_column_size(t.payload), 0) AS bytes
+        locked.since, coalesce(pg_column_size(t.payload), 0) AS bytes, NULL::text AS limit_key
 ), ended AS (
     SELECT nextval('tasktable.task_numbers') AS fence, u.id AS task_id, u.type, u.revision, u.attempt, u.scheduled_at,
         u.due AS due_at, NULL::timestamptz AS started_at, clock.now AS finished_at, 'EXPIRED' AS outcome,
@@ -67,8 +68,31 @@ WITH clock AS MATERIALIZED (
     WHERE u.fence IS NULL
 ), ` + recordedSQL + `
 SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
-    u.fence, u.revision, u.attempt, u.due, u.since, u.bytes
+    u.fence, u.revision, u.attempt, u.due, u.since, u.bytes, coalesce(u.limit_key, '') AS limit_key
 FROM updated AS u`
+
+// claimKeyedSQL and peekKeyedSQL do the same in lanes of one group or tenant.
+var claimKeyedSQL, peekKeyedSQL = ofKeys.Replace(claimSQL), ofKeys.Replace(peekSQL)
+
+// ofKeys turns a statement about lanes into one about lanes with a limit key, whose keys are the last parameter.
+var ofKeys = strings.NewReplacer(
+	"tasks, CASE", "tasks, limit_key, CASE",
+	"$9::boolean[])", "$9::boolean[], $11::text[])", "head, tasks, near)", "head, tasks, near, limit_key)",
+	"$8::boolean[])", "$8::boolean[], $10::text[])", "most, near, number)", "most, near, limit_key, number)",
+	// These two conditions are those of the index of keys. Postgres must not use the index of all tasks, in which the
+	// tasks of a key may lie behind a million others. Only the index of keys has them in this order.
+	"t.priority = lane.priority",
+	"t.priority = lane.priority AND t.limit_key <> '' AND t.next_attempt_at IS NOT NULL",
+	"AND t.next_attempt_at BETWEEN lane.head AND clock.now + lane.ahead",
+	"AND (t.limit_key, t.next_attempt_at) BETWEEN (lane.limit_key, lane.head) "+
+		"AND (lane.limit_key, clock.now + lane.ahead)",
+	"AND t.next_attempt_at\n            BETWEEN lane.head AND clock.now + "+
+		"CASE WHEN lane.near THEN $2::interval ELSE interval '0' END",
+	"AND (t.limit_key, t.next_attempt_at) BETWEEN (lane.limit_key, lane.head) AND "+
+		"(lane.limit_key, clock.now + CASE WHEN lane.near THEN $2::interval ELSE interval '0' END)",
+	"ORDER BY t.next_attempt_at", "ORDER BY t.limit_key, t.next_attempt_at",
+	"NULL::text AS limit_key", "t.limit_key",
+)
 
 // Claim is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
 // it.
@@ -93,6 +117,7 @@ type ClaimedTask struct {
 	Due      time.Time
 	Since    time.Time // from when on it could be claimed
 	Bytes    int       // size of the stored payload
+	LimitKey string    // of the lane
 }
 
 // Claim returns the claim of a task that was claimed. It must not be called for a task that has expired.
@@ -102,7 +127,7 @@ func (c ClaimedTask) Claim() Claim {
 
 // Key names the lane of the task.
 func (c ClaimedTask) Key() LaneKey {
-	return LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority}
+	return LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority, LimitKey: c.LimitKey}
 }
 
 // Grant is how many tasks a claim may take from a lane.
@@ -128,14 +153,39 @@ func (g Grant) JobSize(claimed int) int {
 func (s Queries) Claim(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, grants []Grant, aside ...string,
 ) ([]ClaimedTask, error) {
-	columns := columnsOfLanes(column(grants, func(g *Grant) LaneAt { return LaneAt{g.Key(), g.Head} }))
-	taken, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(claimSQL), slices.Concat(
-		[]any{now, lookAhead, allowance}, columns, []any{
-			column(grants, func(g *Grant) int { return g.Tasks }),
-			column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
-		})...)
+	var taken []ClaimedTask
+	plain, keyed := apart(grants, func(g *Grant) string { return g.LimitKey })
+	claim := func(statement string, grants []Grant, more ...any) error {
+		if len(grants) == 0 {
+			return nil
+		}
+		columns := columnsOfLanes(column(grants, func(g *Grant) LaneAt { return LaneAt{g.Key(), g.Head} }))
+		some, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(statement), slices.Concat(
+			[]any{now, lookAhead, allowance}, columns, []any{
+				column(grants, func(g *Grant) int { return g.Tasks }),
+				column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
+			}, more)...)
+		taken = append(taken, some...)
+		return err
+	}
+	err := claim(claimSQL, plain)
+	if err == nil {
+		err = claim(claimKeyedSQL, keyed, column(keyed, func(g *Grant) string { return g.LimitKey }))
+	}
 	slices.SortFunc(taken, inOrder)
 	return taken, err
+}
+
+// apart parts lanes into those without and those with a limit key.
+func apart[T any](lanes []T, keyOf func(*T) string) (plain, keyed []T) {
+	for i := range lanes {
+		if keyOf(&lanes[i]) == "" {
+			plain = append(plain, lanes[i])
+		} else {
+			keyed = append(keyed, lanes[i])
+		}
+	}
+	return plain, keyed
 }
 
 // inOrder compares the places of two claimed tasks. Postgres would take ten times as long to sort them.
@@ -171,11 +221,31 @@ type Peek struct {
 // aside.
 func (s Queries) Peek(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead time.Duration, lanes []Peek, aside ...string,
-) ([][]time.Duration, error) {
-	columns := columnsOfLanes(column(lanes, func(p *Peek) LaneAt { return LaneAt{p.Key(), p.Head} }))
-	return pg.CollectColumn[[]time.Duration](ctx, q, "look at the tasks of lanes", s.Schema.SQL(peekSQL), slices.Concat(
-		[]any{now, lookAhead}, columns, []any{
-			column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) bool { return p.Near }),
-			pg.OrEmpty(aside),
-		})...)
+) (times [][]time.Duration, err error) {
+	peek := func(statement string, lanes []Peek, more ...any) (found [][]time.Duration) {
+		if err != nil || len(lanes) == 0 {
+			return nil
+		}
+		columns := columnsOfLanes(column(lanes, func(p *Peek) LaneAt { return LaneAt{p.Key(), p.Head} }))
+		found, err = pg.CollectColumn[[]time.Duration](ctx, q, "look at the tasks of lanes", s.Schema.SQL(statement),
+			slices.Concat([]any{now, lookAhead}, columns, []any{
+				column(lanes, func(p *Peek) int { return p.Most }), column(lanes, func(p *Peek) bool { return p.Near }),
+				pg.OrEmpty(aside),
+			}, more)...)
+		return found
+	}
+	plain, keyed := apart(lanes, func(p *Peek) string { return p.LimitKey })
+	ofPlain := peek(peekSQL, plain)
+	ofKeyed := peek(peekKeyedSQL, keyed, column(keyed, func(p *Peek) string { return p.LimitKey }))
+	if err != nil {
+		return nil, err
+	}
+	for i := range lanes {
+		from := &ofPlain
+		if lanes[i].LimitKey != "" {
+			from = &ofKeyed
+		}
+		times, *from = append(times, (*from)[0]), (*from)[1:]
+	}
+	return times, nil
 }

@@ -23,10 +23,14 @@ type Lane struct {
 	Head     time.Time     // when its oldest task is due
 	// Recurring says that the tasks are recurring. These are fired, not claimed, and their lanes have no priority.
 	Recurring bool
+	// LimitKey is "" unless the lane is the part of one group or tenant, see LaneKey.
+	LimitKey string `db:"-"`
 }
 
 // Key names the lane.
-func (l Lane) Key() LaneKey { return LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority} }
+func (l Lane) Key() LaneKey {
+	return LaneKey{Queue: l.Queue, Type: l.Type, Priority: l.Priority, LimitKey: l.LimitKey}
+}
 
 // LanesSQL lists all lanes by a loose index scan. From the head of each lane it jumps to the head of the next.
 // This takes one probe a lane, however many tasks the lanes have. A null type would end the scan, but only an insert
@@ -61,12 +65,16 @@ type LaneKey struct {
 	Queue    string
 	Type     string
 	Priority int
+	// LimitKey is set if a limit counts each group or tenant by itself. The tasks of each are then a lane, which has the
+	// value of their column limit_key here. It is never "" in such a lane.
+	LimitKey string `json:",omitempty"`
 }
 
 // Compare orders lanes as the index of claimable tasks does.
 func (k LaneKey) Compare(other LaneKey) int {
 	return cmp.Or(
 		cmp.Compare(k.Queue, other.Queue), cmp.Compare(k.Type, other.Type), cmp.Compare(k.Priority, other.Priority),
+		cmp.Compare(k.LimitKey, other.LimitKey),
 	)
 }
 

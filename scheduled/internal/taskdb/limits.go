@@ -14,8 +14,9 @@ type Limit struct {
 	Name       string
 	Scope      string // "all", "queue" or "type"
 	ScopeName  string
-	MaxRunning *int // nil: any number
-	Running    int  `db:"-"` // of its tasks, see plan.Counted
+	Per        string // "group", "tenant", or "": all tasks count together
+	MaxRunning *int   // nil: any number
+	Running    int    `db:"-"` // of its tasks, see plan.Counted
 	// Burst tasks may start at once when the limit's bucket is full. Each start takes a token, and the bucket gets one
 	// in each Interval. Full is in how long it is full, which is negative if it is full already.
 	Burst    int
@@ -29,6 +30,24 @@ func (l Limit) Of(queue, kind string) bool {
 	return l.Scope == "all" || l.Scope == "queue" && l.ScopeName == queue || l.Scope == "type" && l.ScopeName == kind
 }
 
+// Prefix is how the keys begin by which the limit counts, see the function limit_key_of. It is "" if Per is.
+func (l Limit) Prefix() string {
+	if l.Per == "" {
+		return ""
+	}
+	return l.Per[:1] + ":"
+}
+
+// PrefixOf is how the keys of a queue's tasks of a type begin. It is "" if no limit of theirs has Per.
+func PrefixOf(limits []Limit, queue, kind string) string {
+	for _, limit := range limits {
+		if limit.Per != "" && limit.Of(queue, kind) {
+			return limit.Prefix()
+		}
+	}
+	return ""
+}
+
 // Tokens is how many tasks the rate lets start now.
 func (l Limit) Tokens() int {
 	return l.Burst - int((max(l.Full, 0)+l.Interval-1)/l.Interval)
@@ -38,7 +57,7 @@ func (l Limit) Tokens() int {
 // change of the rate, or if the clock was set back, a bucket may be fuller than it can be. It then counts as empty, and
 // the leader writes that down. The times are bounded, because somebody may have damaged the row.
 const LimitsSQL = `
-SELECT l.name, l.scope, l.scope_name, l.max_running, coalesce(l.burst, 0) AS burst,
+SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.max_running, coalesce(l.burst, 0) AS burst,
     coalesce((extract(epoch FROM l.rate_interval) * 1000000000 / l.rate)::bigint, 0) AS interval,
     CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
         least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint

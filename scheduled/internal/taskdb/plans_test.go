@@ -103,9 +103,10 @@ func (b *bench) fill(statistics string) {
 	b.T.Helper()
 	insert := func(from, to int) {
 		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
-			finished_at)
+			finished_at, limit_key)
 			SELECT 'task-JOB-' || i, jsonb_build_object('type', 'TYPE_' || lane % 3, 'about', 'number ' || i), 'TYPE_'
-				|| lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp()
+				|| lane % 3, 'queue' || lane / 3 % 2, lane / 6, i, 'COMPLETED', clock_timestamp(),
+				CASE WHEN i % 4 = 0 THEN 'g:' || i % 100 ELSE 'g:big' END
 			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
 	}
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
@@ -241,6 +242,7 @@ func (b *bench) hotStatements() []hotStatement {
 		_, _ = b.Claim(ctx, r, nil, time.Second, time.Minute, grants)
 	})
 	add("peek", lanes*planMost+lanes, func(r *recorder) { _, _ = b.Peek(ctx, r, nil, time.Second, peeks) })
+	b.addKeyed(add, found.Tasks)
 	add("gate", planHolds, func(r *recorder) { _, _ = b.Gate(ctx, r, nil, holds, true) })
 	add("recheck", planHolds, func(r *recorder) { _, _ = b.Recheck(ctx, r, holds) })
 	add("extend", 2, func(r *recorder) { _, _, _ = b.Extend(ctx, r, holds[0], time.Minute, nil) })
@@ -264,6 +266,36 @@ func (b *bench) hotStatements() []hotStatement {
 	})
 	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot
+}
+
+// addKeyed adds the statements for lanes with a limit that counts each group by itself.
+func (b *bench) addKeyed(add func(name string, most int, run func(r *recorder)), lanes []taskdb.Lane) {
+	ctx := b.T.Context()
+	var grants []taskdb.Grant
+	var peeks []taskdb.Peek
+	var from []taskdb.KeysFrom
+	var keys []taskdb.LaneAt
+	for _, l := range lanes {
+		plain := taskdb.LaneAt{LaneKey: l.Key(), At: l.Head}
+		from = append(from, taskdb.KeysFrom{LaneAt: plain, Prefix: "g:"})
+		for _, l.LimitKey = range []string{"g:big", "g:8"} {
+			grants = append(grants, taskdb.Grant{Lane: l, Tasks: planMost, Near: true})
+			peeks = append(peeks, taskdb.Peek{Lane: l, Most: planMost, Near: true})
+			keys = append(keys, taskdb.LaneAt{LaneKey: l.Key(), At: l.Head})
+		}
+	}
+	n := len(keys)
+	add("claim of keys", 2*n*planMost+n, func(r *recorder) {
+		_, _ = b.Claim(ctx, r, nil, time.Second, time.Minute, grants)
+	})
+	add("peek at keys", n*planMost+n, func(r *recorder) { _, _ = b.Peek(ctx, r, nil, time.Second, peeks) })
+	add("heads of keys", n, func(r *recorder) { b.QueueHeads(&r.Batch, keys) })
+	add("lock the head of a key", 1, func(r *recorder) { _, _ = b.LockHead(ctx, r, grants[0].Lane, time.Second) })
+	add("keys", len(from)*planMost, func(r *recorder) { b.QueueKeys(&r.Batch, from, time.Now(), planMost) })
+	add("set keys", 2*planMost, func(r *recorder) {
+		_, _ = b.SetKeys(ctx, r, from[0].LaneKey, lanes[0].Head, time.Now(), "t:", planMost)
+	})
+	add("walk through keys", 2*taskdb.MaxKeysWalked, func(r *recorder) { _, _ = b.WalkKeys(ctx, r, from[0], true) })
 }
 
 // queueCensus queues what is counted for the metrics.

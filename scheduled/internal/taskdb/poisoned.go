@@ -2,6 +2,7 @@ package taskdb
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -21,12 +22,24 @@ WHERE t.queue = $1::text AND t.type = $2::text AND t.priority = $3::int AND t.cr
     AND t.next_attempt_at BETWEEN $6::timestamptz AND clock_timestamp() + $4::interval AND t.id <> ALL ($5::text[])
 ORDER BY t.next_attempt_at LIMIT 1 FOR UPDATE SKIP LOCKED`
 
+// lockKeyedHeadSQL does the same in a lane of one group or tenant, see ofKeys.
+var lockKeyedHeadSQL = strings.NewReplacer(
+	"AND t.next_attempt_at BETWEEN $6::timestamptz AND clock_timestamp() + $4::interval",
+	"AND t.limit_key <> '' AND t.next_attempt_at IS NOT NULL "+
+		"AND (t.limit_key, t.next_attempt_at) BETWEEN ($7::text, $6::timestamptz) "+
+		"AND ($7::text, clock_timestamp() + $4::interval)",
+	"ORDER BY t.next_attempt_at", "ORDER BY t.limit_key, t.next_attempt_at",
+).Replace(lockHeadSQL)
+
 // LockHead locks the first task of a lane, from its head on, that is due and not set aside, or returns nil.
 func (s Queries) LockHead(
 	ctx context.Context, q pg.DB, l Lane, lookAhead time.Duration, aside ...string,
 ) (*LaneHead, error) {
-	found, err := pg.CollectRows[LaneHead](ctx, q, "lock the head of a lane", s.Schema.SQL(lockHeadSQL),
-		l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside), l.Head)
+	statement, arguments := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside), l.Head}
+	if l.LimitKey != "" {
+		statement, arguments = lockKeyedHeadSQL, append(arguments, l.LimitKey)
+	}
+	found, err := pg.CollectRows[LaneHead](ctx, q, "lock the head of a lane", s.Schema.SQL(statement), arguments...)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+// KeyHead is the first task of a group or tenant in a lane.
+type KeyHead struct {
+	Key   string // see taskdb.LaneKey
+	Head  time.Time
+	DueIn time.Duration
+	Turn  int64 // when the leader last granted tasks of the key; 0: not yet
+}
+
+// maxTurns is how many groups or tenants of a lane a plan considers. The others come later, because it takes those
+// whose turn it is.
+const maxTurns = 1000
+
+// Turns says whose turn it is.
+type Turns struct {
+	limits  []taskdb.Limit
+	running running
+}
+
+// NewTurns makes the turns for River's jobs.
+func NewTurns(limits []taskdb.Limit, jobs []Job) Turns {
+	return Turns{limits, countRunning(limits, jobs)}
+}
+
+// turn is a key with due tasks.
+type turn struct {
+	KeyHead
+	running int
+}
+
+// Of lists the lanes of the groups or tenants of a lane whose turn it is: of which the fewest tasks run, and then which
+// were served longest ago. It leaves out those of which as many run as a limit allows, but for one, so that the leader
+// looks again soon. Of those whose tasks are to come it lists the first.
+//
+// Lanes of other types must wait neither longer nor shorter because of the turns. So the due times of the first tasks
+// are dealt out anew: the group whose turn it is gets the earliest. Further tasks of a group count as due when the last
+// of these is, so that each group has its first task before another has its second.
+func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
+	var due []turn
+	var reached, coming *KeyHead
+	for i, one := range heads {
+		if one.DueIn > 0 {
+			if coming == nil || one.DueIn < coming.DueIn {
+				coming = &heads[i]
+			}
+			continue
+		}
+		next, full := turn{KeyHead: one}, false
+		for _, as := range countsOf(t.limits, of.Queue, of.Type, one.Key) {
+			if limit := t.limits[as.limit]; limit.Per != "" {
+				next.running = max(next.running, t.running[as])
+				full = full || limit.MaxRunning != nil && t.running[as] >= *limit.MaxRunning
+			}
+		}
+		if full {
+			reached = &heads[i]
+		} else {
+			due = append(due, next)
+		}
+	}
+	for _, one := range []*KeyHead{reached, coming} {
+		if one != nil {
+			lanes = append(lanes, one.lane(of, one.DueIn))
+		}
+	}
+	slices.SortFunc(due, func(a, b turn) int {
+		return cmp.Or(cmp.Compare(a.running, b.running), cmp.Compare(a.Turn, b.Turn), a.Head.Compare(b.Head),
+			cmp.Compare(a.Key, b.Key))
+	})
+	due = due[:min(len(due), maxTurns)]
+	var times []time.Duration
+	for _, one := range due {
+		times = append(times, one.DueIn)
+	}
+	slices.Sort(times)
+	for i, one := range due {
+		lanes = append(lanes, one.lane(of, times[i]))
+	}
+	return lanes
+}
+
+func (k KeyHead) lane(of taskdb.LaneKey, dueIn time.Duration) taskdb.Lane {
+	return taskdb.Lane{Queue: of.Queue, Type: of.Type, Priority: of.Priority, Head: k.Head, DueIn: dueIn,
+		LimitKey: k.Key}
+}
+
+// rests sets the field rest of the lanes.
+func (p *Plan) rests() {
+	last := map[taskdb.LaneKey]time.Duration{}
+	of := func(one *lane) taskdb.LaneKey {
+		return taskdb.LaneKey{Queue: one.Queue, Type: one.Type, Priority: one.Priority}
+	}
+	for _, one := range p.lanes {
+		if one.LimitKey != "" && !one.near {
+			latest, known := last[of(one)]
+			if last[of(one)] = one.DueIn; known {
+				last[of(one)] = max(latest, one.DueIn)
+			}
+		}
+	}
+	for _, one := range p.lanes {
+		one.rest = last[of(one)]
+	}
+}

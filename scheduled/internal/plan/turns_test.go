@@ -1,0 +1,201 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+)
+
+func perGroup(of string, most int) taskdb.Limit {
+	one := runsAtMost(of, most)
+	if one.Per = "group"; most == 0 {
+		one.MaxRunning = nil
+	}
+	return one
+}
+
+// keyed is a job of a group that runs for long.
+func keyed(kind, key string) Job {
+	one := runs(1, kind, 1, time.Hour)
+	one.Key = key
+	return one
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	one := []taskdb.Limit{perGroup("type A", 1)}
+	for _, test := range []struct {
+		name   string
+		heads  string // key, seconds until it is due, turn
+		limits []taskdb.Limit
+		jobs   []Job
+		want   string // key and the seconds until it counts as due
+	}{
+		{name: "the oldest first", heads: "g:a -1 0; g:b -3 0; g:c -2 0", limits: one, want: "g:b -3; g:c -2; g:a -1"},
+		{name: "one that was served comes later, at the time of the others", heads: "g:a -9 7; g:b -3 0; g:c -2 5",
+			limits: one, want: "g:b -9; g:c -3; g:a -2"},
+		{name: "of which fewer run comes first", heads: "g:a -9 1; g:b -3 7", limits: []taskdb.Limit{perGroup("all", 5)},
+			jobs: []Job{keyed("A", "g:a"), keyed("B", "g:a"), keyed("A", "g:b")}, want: "g:b -9; g:a -3"},
+		{name: "reached", heads: "g:a -9 1; g:b -3 7", limits: one, jobs: []Job{keyed("A", "g:a")},
+			want: "g:a -9; g:b -3"},
+		{name: "one of those that are reached stands for all", heads: "g:a -9 1; g:b -3 7; g:c -1 0", limits: one,
+			jobs: []Job{keyed("A", "g:a"), keyed("A", "g:b")}, want: "g:b -3; g:c -1"},
+		{name: "no maximum", heads: "g:a -9 1; g:b -3 0", limits: []taskdb.Limit{perGroup("all", 0)},
+			jobs: []Job{keyed("A", "g:a")}, want: "g:b -9; g:a -3"},
+		{name: "jobs of another type do not count", heads: "g:a -9 1", limits: one, jobs: []Job{keyed("B", "g:a")},
+			want: "g:a -9"},
+		{name: "no group", heads: "g: -9 3; g:b -3 4", limits: one, jobs: []Job{keyed("A", "g:"), keyed("A", "g:b")},
+			want: "g:b -3; g: -9"},
+		{name: "to come", heads: "g:a 2 0; g:b -3 4", limits: one, want: "g:a 2; g:b -3"},
+	} {
+		var heads []KeyHead
+		for _, text := range strings.Split(test.heads, "; ") {
+			fields := strings.Split(text, " ")
+			head := KeyHead{Key: strings.Join(fields[:len(fields)-2], " ")}
+			if _, err := fmt.Sscan(fields[len(fields)-2], &head.DueIn); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fmt.Sscan(fields[len(fields)-1], &head.Turn); err != nil {
+				t.Fatal(err)
+			}
+			head.DueIn *= time.Second
+			head.Head = time.Unix(0, 0).Add(head.DueIn)
+			heads = append(heads, head)
+		}
+		var got []string
+		for _, lane := range NewTurns(test.limits, test.jobs).Of(laneOf("default A 0", 0).Key(), heads) {
+			got = append(got, fmt.Sprintf("%s %d", lane.LimitKey, lane.DueIn/time.Second))
+		}
+		if text := strings.Join(got, "; "); text != test.want {
+			t.Errorf("%s: %s, want %s", test.name, text, test.want)
+		}
+	}
+}
+
+// Each group gets one slot before another gets a second one, and all slots are used. A group that has reached its limit
+// gets none, and the leader looks again soon.
+func TestTurnsShareTheSlots(t *testing.T) {
+	t.Parallel()
+	nodes := []taskdb.LiveNode{node(1, map[string]int{"default": 6}, "A")}
+	of := func(group string, dueIn time.Duration) taskdb.Lane {
+		lane := laneOf("default A 0", dueIn)
+		lane.LimitKey = group
+		return lane
+	}
+	grants := func(limit taskdb.Limit, jobs ...Job) (string, bool) {
+		p := New(Input{Nodes: nodes, Limits: []taskdb.Limit{limit}, Rates: known, Jobs: jobs,
+			Lanes: []taskdb.Lane{of("g:a", -9), of("g:b", -3), of("g:c", -1)}})
+		peeks := p.Peeks(100)
+		times := make([][]time.Duration, len(peeks))
+		for i, peek := range peeks {
+			times[i] = make([]time.Duration, peek.Most)
+			for j := range times[i] {
+				times[i][j] = -10 // all are older than the first ones of the others
+			}
+		}
+		p.Peeked(peeks, times)
+		var got []string
+		for _, grant := range p.Grants(100) {
+			got = append(got, fmt.Sprint(grant.LimitKey, " ", grant.Tasks))
+		}
+		return strings.Join(got, "; "), p.Full
+	}
+	for _, test := range []struct {
+		limit taskdb.Limit
+		jobs  []Job
+		want  string
+		full  bool
+	}{
+		{limit: perGroup("all", 1), want: "g:a 1; g:b 1; g:c 1"},
+		{limit: perGroup("all", 2), want: "g:a 2; g:b 2; g:c 2"},
+		{limit: perGroup("all", 0), want: "g:a 4; g:b 1; g:c 1"},
+		{limit: perGroup("all", 1), jobs: []Job{keyed("A", "g:a")}, want: "g:b 1; g:c 1", full: true},
+	} {
+		if got, full := grants(test.limit, test.jobs...); got != test.want || full != test.full {
+			t.Errorf("at most %v, jobs %v: %s, full %t, want %s", test.limit.MaxRunning, test.jobs, got, full, test.want)
+		}
+	}
+}
+
+// Whatever the claims take of the grants, of no group do more tasks run than a limit says. While there is room, some
+// group gets it.
+func TestLimitsOfGroupsAreNeverExceeded(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(26, 2))
+	kinds := []string{"A", "L", "Q"}
+	for i := range 3000 {
+		nodes := []taskdb.LiveNode{node(1, map[string]int{"default": 1 + random.IntN(6)}, kinds...),
+			node(2, map[string]int{"default": 1 + random.IntN(6)}, kinds...)}
+		var limits []taskdb.Limit
+		for _, of := range []string{"all", "queue default", "type A", "type L", "type Q"} {
+			one := perGroup(of, random.IntN(4))
+			if random.IntN(4) == 0 {
+				one = runsAtMost(of, 1+random.IntN(8))
+			}
+			if one.Name += fmt.Sprint(len(limits)); random.IntN(2) == 0 {
+				limits = append(limits, one)
+			}
+		}
+		group := func() string { return []string{"g:", "g:a", "g:b", "g:c", "g:d"}[random.IntN(5)] }
+		var jobs []Job
+		for range random.IntN(8) {
+			one := waits("default", kinds[random.IntN(3)], 1)
+			if one.Key = group(); random.IntN(2) == 0 {
+				one.State, one.Node = Running, 1
+			}
+			jobs = append(jobs, one)
+		}
+		var lanes []taskdb.Lane
+		turns := NewTurns(limits, jobs)
+		for _, kind := range kinds {
+			lane := laneOf("default "+kind+" 0", -time.Second)
+			if taskdb.PrefixOf(limits, "default", kind) == "" {
+				lanes = append(lanes, lane)
+				continue
+			}
+			var heads []KeyHead
+			for _, key := range []string{"g:", "g:a", "g:b", "g:c", "g:d"} {
+				if random.IntN(3) > 0 {
+					heads = append(heads, KeyHead{Key: key, DueIn: -time.Duration(random.IntN(9))})
+				}
+			}
+			lanes = append(lanes, turns.Of(lane.Key(), heads)...)
+		}
+		p := New(Input{Lanes: lanes, Nodes: nodes, Jobs: jobs, Limits: limits, Rates: known, LookAhead: time.Second})
+		peeks := p.Peeks(100)
+		times := make([][]time.Duration, len(peeks))
+		for j, peek := range peeks {
+			times[j] = slices.Repeat([]time.Duration{-time.Second}, 1+random.IntN(peek.Most))
+		}
+		p.Peeked(peeks, times)
+		all := slices.Clone(jobs)
+		for again := true; again; {
+			var taken []taskdb.ClaimedTask
+			for _, grant := range p.Grants(100) {
+				some := grant.Tasks
+				if random.IntN(3) == 0 {
+					some = random.IntN(some + 1)
+				}
+				taken = append(taken, slices.Repeat([]taskdb.ClaimedTask{{Queue: grant.Queue, Type: grant.Type,
+					LimitKey: grant.LimitKey, Fence: new(int64(1))}}, some)...)
+				for size := grant.JobSize(some); some > 0; some -= size {
+					one := waits(grant.Queue, grant.Type, min(some, size))
+					one.Key = grant.LimitKey
+					all = append(all, one)
+				}
+			}
+			again = p.Claimed(taken)
+		}
+		before, after := countRunning(limits, jobs), countRunning(limits, all)
+		for of, n := range after {
+			if most := limits[of.limit].MaxRunning; most != nil && n > max(*most, before[of]) {
+				t.Fatalf("%d: limit %+v: %d of %q run; lanes %v, jobs %v", i, limits[of.limit], n, of.key, lanes, jobs)
+			}
+		}
+	}
+}

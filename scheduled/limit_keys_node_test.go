@@ -1,0 +1,130 @@
+package scheduled
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/store"
+)
+
+// crew runs tasks of groups and tenants, and counts how many of each run at once. A task of a group that is held waits
+// until let is closed.
+type crew struct {
+	held  string
+	let   chan struct{}
+	took  time.Duration
+	begun chan string
+
+	mu    sync.Mutex
+	now   map[string]int
+	peaks map[string]int
+}
+
+func newCrew() *crew {
+	return &crew{
+		let: make(chan struct{}), begun: make(chan string, 20_000), now: map[string]int{}, peaks: map[string]int{},
+	}
+}
+
+func (c *crew) run(_ context.Context, about *handlers.Task[quick]) error {
+	c.count(about.Group, 1)
+	defer c.count(about.Group, -1)
+	c.begun <- about.ID
+	if c.held != "" && about.Group == c.held {
+		<-c.let
+	}
+	if c.took > 0 {
+		<-time.After(c.took)
+	}
+	return nil
+}
+
+func (c *crew) count(group string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now[group] += n
+	c.peaks[group] = max(c.peaks[group], c.now[group])
+}
+
+// addMany schedules tasks that are due now.
+func (s *bench) addMany(n int, id string, change func(*store.Task)) {
+	s.T.Helper()
+	tasks := make([]store.Task, n)
+	for i := range tasks {
+		tasks[i] = store.Task{ID: fmt.Sprint(id, " ", i), Payload: quick{}}
+		change(&tasks[i])
+	}
+	if _, err := s.Tasks.ScheduleMany(s.T.Context(), s.Pool, tasks); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// Over two nodes one task of each group runs at a time, also of those that were scheduled before the limit. A group
+// whose task hangs holds no other up, though thousands of its tasks are due. Tasks without a group are not counted.
+func TestLimitOfEachGroup(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	c := newCrew()
+	c.held = "big"
+	in := func(group string) func(*store.Task) { return func(task *store.Task) { task.Group = group } }
+	s.addMany(50, "before", in("a"))
+	s.set(store.Limit{Name: "each", Of: store.Type("QUICK"), Per: store.PerGroup, MaxRunning: 1})
+	s.addMany(6000, "big", in("big")) // more than a look reads at a time
+	s.addMany(6000, "big too", in("big"))
+	for range 2 {
+		s.node(func(c *Config) { c.Queues = map[string]int{"default": 5} }, handlers.Handle(c.run))
+	}
+	for i := range 20 {
+		s.addMany(5, fmt.Sprint("small ", i), in(fmt.Sprint("small ", i)))
+	}
+	s.addMany(20, "alone", in(""))
+	s.addMany(50, "after", in("a"))
+	s.Sees("all others have run", `SELECT count(*) = 220 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
+	s.Sees("one of the big group is claimed, and others tell why they wait", `SELECT
+		(SELECT count(*) FROM tasktable.river_job WHERE metadata ->> 'key' = 'g:big') = 1 AND
+		(SELECT data -> 'limit' ->> 'key' FROM tasktable.task_reasons WHERE code = 'limited' LIMIT 1) = 'g:big'`)
+	if _, err := s.Tasks.RemoveLimit(t.Context(), s.Pool, "each"); err != nil {
+		t.Fatal(err)
+	}
+	close(c.let)
+	s.Sees("all have run", `SELECT count(*) = 12220 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.peaks, "big") // after the limit was removed
+	delete(c.peaks, "")
+	for group, peak := range c.peaks {
+		if peak != 1 {
+			t.Errorf("%d tasks of group %s ran at once", peak, group)
+		}
+	}
+}
+
+// Tenants take turns, so that one with many tasks does not hold up another.
+func TestTenantsTakeTurns(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	c := newCrew()
+	c.took = 50 * time.Millisecond
+	s.set(store.Limit{Name: "fair", Of: store.Everything(), Per: store.PerTenant})
+	of := func(tenant string) func(*store.Task) { return func(task *store.Task) { task.TenantID = tenant } }
+	s.addMany(60, "many", of("large"))
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(c.run))
+	next := func() string { return enginetest.Receive(t, c.begun, patience, "a task begins") }
+	for range 10 {
+		next()
+	}
+	s.addMany(3, "few", of("small"))
+	for begun, few := 1, 0; few < 3; begun++ {
+		if id := next(); id[:3] == "few" {
+			few++
+		}
+		if begun > 20 {
+			t.Fatalf("of the 20 tasks that began next, %d are the small tenant's", few)
+		}
+	}
+}
