@@ -42,6 +42,7 @@ type Limit struct {
 // Per says of what a limit counts the tasks by themselves.
 type Per string
 
+// The values of Per.
 const (
 	PerGroup  Per = "group"  // Task.Group
 	PerTenant Per = "tenant" // Task.TenantID

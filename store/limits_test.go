@@ -164,7 +164,7 @@ func TestWrongLimits(t *testing.T) {
 // limitEach sets a limit per group or tenant. want is a part of the error, or "".
 func (b *bench) limitEach(name string, of store.Scope, per store.Per, want string) {
 	b.Helper()
-	_, err := b.Tasks.SetLimit(b.T.Context(), b.Pool, store.Limit{Name: name, Of: of, Per: per})
+	_, err := b.Tasks.SetLimit(b.Context(), b.Pool, store.Limit{Name: name, Of: of, Per: per})
 	if (err == nil) != (want == "") || err != nil && (!errors.Is(err, store.ErrInvalid) ||
 		!strings.Contains(err.Error(), want)) {
 		b.Errorf("%s: %v, want %q", name, err, want)

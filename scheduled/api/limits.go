@@ -27,7 +27,7 @@ type Limit struct {
 	Name string `json:"name"`
 	LimitRequest
 
-	Running     *int       `json:"running,omitempty" doc:"How many run. With per: of the group or tenant of which most run."`
+	Running     *int       `json:"running,omitempty" doc:"How many run. With per: of the one of which most run."`
 	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
 	ChangedAt   time.Time  `json:"changed_at"`
 	ChangedBy   string     `json:"changed_by"`
@@ -114,8 +114,8 @@ func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome,
 }
 
 func (r LimitRequest) limit(name string) (store.Limit, error) {
-	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), MaxRunning: r.MaxRunning, Rate: r.Rate,
-		Interval: r.RateInterval.Duration(), Burst: r.Burst}
+	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), MaxRunning: r.MaxRunning,
+		Rate: r.Rate, Interval: r.RateInterval.Duration(), Burst: r.Burst}
 	switch {
 	case r.Type != "" && r.Queue != "":
 		return limit, invalid("type and queue must not both be given")

@@ -36,7 +36,8 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	}
 	held := func(per store.Per) func(ctx context.Context, d *database) error {
 		return func(ctx context.Context, d *database) error {
-			if err := d.limit(ctx, store.Limit{Name: "held", Of: store.Type(heldType), Per: per, MaxRunning: 1}); err != nil {
+			limit := store.Limit{Name: "held", Of: store.Type(heldType), Per: per, MaxRunning: 1}
+			if err := d.limit(ctx, limit); err != nil {
 				return err
 			}
 			_, err := d.Pool.Exec(ctx, insertHeldSQL, 10*config.Tasks)

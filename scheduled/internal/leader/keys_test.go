@@ -125,8 +125,7 @@ func TestKeysAreReadInParts(t *testing.T) {
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at, group_key)
 		SELECT g || ' ' || i, '{"type": "JOB"}', $1::timestamptz, g
 		FROM generate_series(1, $2::int) AS i, unnest('{a,b,c}'::text[]) AS g`, time.Now(), each)
-	var known knownLanes
-	known = newLanes()
+	known := newLanes()
 	known.work(nodeOf([]string{"JOB"}, "default"))
 	keys := func() string {
 		var batch pgx.Batch

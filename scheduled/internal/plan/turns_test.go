@@ -57,13 +57,14 @@ func TestTurns(t *testing.T) {
 		for _, text := range strings.Split(test.heads, "; ") {
 			fields := strings.Split(text, " ")
 			head := KeyHead{Key: strings.Join(fields[:len(fields)-2], " ")}
-			if _, err := fmt.Sscan(fields[len(fields)-2], &head.DueIn); err != nil {
+			var seconds int
+			if _, err := fmt.Sscan(fields[len(fields)-2], &seconds); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := fmt.Sscan(fields[len(fields)-1], &head.Turn); err != nil {
 				t.Fatal(err)
 			}
-			head.DueIn *= time.Second
+			head.DueIn = time.Duration(seconds) * time.Second
 			head.Head = time.Unix(0, 0).Add(head.DueIn)
 			heads = append(heads, head)
 		}

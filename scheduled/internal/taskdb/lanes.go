@@ -65,8 +65,8 @@ type LaneKey struct {
 	Queue    string
 	Type     string
 	Priority int
-	// LimitKey is set if a limit counts each group or tenant by itself. The tasks of each are then a lane, which has the
-	// value of their column limit_key here. It is never "" in such a lane.
+	// LimitKey is set if a limit counts each group or tenant by itself. The tasks of each are then a lane, which has
+	// the value of their column limit_key here. It is never "" in such a lane.
 	LimitKey string `json:",omitempty"`
 }
 
