@@ -479,7 +479,7 @@ BEGIN
             ('payload', 'A discriminated union. The field "type" names the variant, and the handler reads the others.'),
             ('type', 'The variant, copied from the payload by a trigger. You cannot set it to anything else.'),
             ('entity', 'Subject of the task, such as "event:42". You can find, sync and cancel by it.'),
-            ('tenant_id', 'Owner of the task, for filters and for erase. The engine does not read it.'),
+            ('tenant_id', 'Owner of the task, for filters, for erase and for limits per tenant.'),
             ('group_key', 'Group of the task, such as "customer:42". You can find by it.'),
             ('limit_key', 'By which limits per group or per tenant count it, see limit_key_of. Empty: by none yet.'),
             ('queue', 'Only a node that works this queue runs the task.'),

@@ -49,6 +49,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "a claim takes tasks of any group", by: []string{"group limit"}, steer: wide,
-		edits: []edit{{engine + "internal/taskdb/claim.go", "AND t.limit_key = lane.limit_key AND", "AND"}},
+		edits: []edit{{engine + "internal/taskdb/claim.go", "AND (lane.limit_key, clock.now + lane.ahead)",
+			"AND ('~', clock.now + lane.ahead)"}},
 	},
 }

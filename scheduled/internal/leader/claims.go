@@ -30,7 +30,6 @@ func (l *Leader) pass(ctx context.Context) (look, error) {
 		l.resumeDue(ctx)
 	}
 	if l.lanes.keys.unwalked() {
-		l.walk.next = time.Time{}
 		l.walkOn(ctx)
 	}
 	if err := l.setKeys(ctx); err != nil {
@@ -110,7 +109,7 @@ func (l *Leader) claimOnce(
 	}
 	found.claimed, found.expired = l.recordClaimed(ctx, taken)
 	found.next, found.full = next.Then, next.Full
-	if l.lanes.keys.more {
+	if l.lanes.keys.waits() {
 		found.next = 0
 	}
 	if len(taken) > 0 {
@@ -141,6 +140,9 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 		return listed, more, fmt.Errorf("look: %w", err)
 	}
 	changed := l.lanes.expand(&listed, l.jobs.List, l.session.Clock.Now())
+	if changed {
+		l.walk.next = time.Time{} // tasks wait until the walk has found the keys of a lane
+	}
 	return listed, more || changed, nil
 }
 

@@ -60,6 +60,9 @@ func (l *Leader) hand(ctx context.Context) error {
 	if !l.unwritten || time.Since(l.handedAt) < handEvery {
 		return nil
 	}
+	for lane, one := range l.lanes.keys.lanes {
+		l.lanes.markKeyed(lane, one, l.session.Clock.Now())
+	}
 	text, err := json.Marshal(handover{l.jobs.Next, l.jobs.Older(), l.lanes.tasks.hand(), l.lanes.recurring.hand()})
 	if err == nil {
 		err = l.transaction(ctx, func(tx pgx.Tx) error {

@@ -24,6 +24,7 @@ type laneKeys struct {
 	part   int               // how many tasks of each it reads at most
 	probed []taskdb.LaneAt   // the lanes of keys whose first task it reads
 	lost   []taskdb.LaneKey  // the lanes of keys whose first task is not known
+	left   int               // how many of these the last look has not read
 	more   bool              // the last look has not read all that are due
 	turn   int64             // counts the grants
 }
@@ -38,6 +39,8 @@ type keyedLane struct {
 	rounds int    // how often the walk has come to the last key of the lane
 	keys   map[string]*laneKey
 	unset  [2]time.Time // between which there are tasks whose keys are not set; zero: none are known
+	// refused is when keys could last not be set. stuck is the time of a task of which the walk has told before.
+	refused, stuck time.Time
 }
 
 // place is a place among the tasks of a lane, which are ordered by time and key.
@@ -118,11 +121,17 @@ func (k *laneKeys) read(results pgx.BatchResults, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	k.readHeads(heads, now)
 	for i, lane := range k.asked {
 		first, _ := slices.BinarySearchFunc(rows, i, func(row taskdb.KeyRead, i int) int { return row.Lane - i })
 		after, _ := slices.BinarySearchFunc(rows, i+1, func(row taskdb.KeyRead, i int) int { return row.Lane - i })
 		k.readLane(k.lanes[lane.LaneKey], rows[first:after], now)
 	}
+	return nil
+}
+
+// readHeads takes the first tasks of keys.
+func (k *laneKeys) readHeads(heads []taskdb.HeadRead, now time.Time) {
 	k.lost = k.lost[min(len(k.lost), maxProbes):]
 	at := make(map[int]time.Time, len(heads))
 	for _, row := range heads {
@@ -137,8 +146,21 @@ func (k *laneKeys) read(results pgx.BatchResults, now time.Time) error {
 			delete(k.lanes[plainLane(lane.LaneKey)].keys, lane.LimitKey)
 		}
 	}
-	k.more = k.more || len(k.lost) > 0
-	return nil
+	// If others have locked the tasks of very many keys, the list does not become shorter.
+	left := len(k.lost)
+	k.more = k.more || left > 0 && (k.left == 0 || left < k.left)
+	k.left = left
+}
+
+// waits reports whether the leader makes another pass at once, because of tasks that are not read, or whose keys are not
+// set.
+func (k *laneKeys) waits() bool {
+	for _, one := range k.lanes {
+		if !one.unset[0].IsZero() && time.Since(one.refused) > tickEvery {
+			return true
+		}
+	}
+	return k.more
 }
 
 // readLane takes what was read of a lane.
@@ -176,10 +198,15 @@ func (k *laneKeys) learn(lane *keyedLane, key string, at, now time.Time) bool {
 	switch known := lane.keys[key]; {
 	case known == nil && len(lane.keys) >= k.maxOf():
 		return false
-	case known == nil:
-		lane.keys[key] = &laneKey{mark: mark{at: earlier(at, now)}, head: at}
-	case at.Before(known.head):
-		known.head = at
+	case known == nil: // its turn is after those that have waited
+		lane.keys[key] = &laneKey{mark: mark{at: earlier(at, now)}, head: at, turn: k.turn}
+	default:
+		if at.Before(known.from()) { // the walk has found it
+			known.mark = mark{at: at}
+		}
+		if at.Before(known.head) {
+			known.head = at
+		}
 	}
 	return true
 }
@@ -205,21 +232,41 @@ func (l *Leader) setKeys(ctx context.Context) error {
 		switch {
 		case err == nil:
 			l.keySets.Grow()
+			now := l.session.Clock.Now()
+			for _, task := range found {
+				keys.learn(one, task.Key, task.First, now)
+			}
+			if len(found) == 0 {
+				one.refused = time.Now()
+				one.readTo(one.end)
+			}
 		case l.conn.IsClosed() || !pg.IsDataError(err) && !pg.IsTimeout(err):
 			return err
 		case !l.keySets.Shrink(size):
 			l.log.Error("the limit key of a task cannot be set; the task waits", "queue", lane.Queue, "type", lane.Type,
 				"due", from, "error", err)
-		}
-		now := l.session.Clock.Now()
-		for _, task := range found {
-			keys.learn(one, task.Key, task.First, now)
-		}
-		if len(found) == 0 && (err == nil || size == 1) {
-			one.readTo(one.end)
+			one.refused = time.Now()
+			if from = from.Add(time.Microsecond); from.After(to) {
+				one.readTo(one.end)
+			} else {
+				one.unset = [2]time.Time{from, to}
+			}
+		default: // the next pass sets fewer
+			one.unset = [2]time.Time{from, to}
 		}
 	}
 	return nil
+}
+
+// first is the time before which no task of the lane is known.
+func (l *keyedLane) first(now time.Time) time.Time {
+	first := now
+	for _, one := range l.keys {
+		if first = earlier(first, one.at); !one.head.IsZero() {
+			first = earlier(first, one.head)
+		}
+	}
+	return first
 }
 
 // plainLane is the lane of which a key is a part.
@@ -303,9 +350,13 @@ func (k *laneKeys) unwalked() bool {
 	return false
 }
 
-// passed lists where the walk goes on.
+// passed lists where the walk goes on. If some lanes were not walked yet, it lists these alone.
 func (k *laneKeys) passed() (lanes []taskdb.KeysFrom) {
+	first := k.unwalked()
 	for lane, one := range k.lanes {
+		if first && one.rounds > 0 {
+			continue
+		}
 		lanes = append(lanes, taskdb.KeysFrom{
 			LaneAt: taskdb.LaneAt{LaneKey: lane, At: one.read.at}, Key: one.walked, Prefix: one.prefix,
 		})
@@ -317,7 +368,7 @@ func (k *laneKeys) passed() (lanes []taskdb.KeysFrom) {
 func (k *laneKeys) walked(found []taskdb.KeysWalked, now time.Time) {
 	for _, lane := range found {
 		one := k.lanes[lane.LaneKey]
-		if one == nil {
+		if one == nil || one.prefix != lane.Prefix || one.walked != lane.Key { // it has become another lane meanwhile
 			continue
 		}
 		if one.walked = ""; len(lane.Keys) >= taskdb.MaxKeysWalked {
@@ -330,8 +381,12 @@ func (k *laneKeys) walked(found []taskdb.KeysWalked, now time.Time) {
 				k.learn(one, task.Key, task.First, now)
 			}
 		}
-		if at := lane.Unset; at != nil && at.Before(one.read.at) {
-			one.read = before(*at) // the next look finds the task, and its key is set
+		switch at := lane.Unset; {
+		case at == nil || !at.Before(one.read.at):
+		case at.Equal(one.stuck): // otherwise looks would read all of the lane again and again
+			one.unset = [2]time.Time{*at, *at}
+		default: // the next look finds the task, and its key is set
+			one.read, one.stuck = before(*at), *at
 		}
 	}
 }

@@ -164,3 +164,44 @@ func TestKeysAreReadInParts(t *testing.T) {
 		t.Errorf("without a limit %d lanes are known: %s", len(known.keys.lanes), got)
 	}
 }
+
+// A new leader goes through the old tasks of a group, one after the other, although it first learns of a newer one.
+func TestOldTasksOfAKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.limitEach()
+	for i := range 4 {
+		b.Add(fmt.Sprint("a", i), group("a"))
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = next_attempt_at - interval '1 hour' WHERE id < 'a3'`)
+	l := b.elected(slots(20))
+	for i := range 4 {
+		b.passUntil(l, "g:a")
+		if got := enginetest.Ask[string](b.Bench, `SELECT string_agg(id, ' ') FROM tasktable.scheduled_tasks
+			WHERE status = 'EXECUTING'`); i > 0 && got != fmt.Sprint("a", i) && got != fmt.Sprint("a", i-1) {
+			t.Errorf("at turn %d %s runs", i, got)
+		}
+		b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', fence = NULL, lease_expires_at = NULL,
+			finished_at = now() WHERE status = 'EXECUTING'`)
+		b.Exec(`DELETE FROM tasktable.river_job`)
+	}
+}
+
+// A tick that finds a task whose key is not set yet has a pass follow.
+func TestATickFindsTasksWithoutAKey(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.elected(slots(20))
+	b.limitEach()
+	b.Add("a1", group("a"))
+	b.passUntil(l, "g:a")
+	b.Add("none", func(task *store.Task) { task.At = time.Now().Add(soon / 2) })
+	enginetest.Eventually(t, enginetest.Patience, "a pass is to follow", func() bool {
+		found, err := l.tick(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.next == 0
+	})
+	b.passUntil(l, "g:a, g:")
+}

@@ -246,6 +246,7 @@ func (l *knownLanes) read(results pgx.BatchResults, now time.Time) (found taskdb
 func (l *knownLanes) expand(found *taskdb.ListedLanes, jobs []plan.Job, now time.Time) (changed bool) {
 	for lane, one := range l.keys.lanes {
 		if taskdb.PrefixOf(found.Limits, lane.Queue, lane.Type) != one.prefix {
+			l.markKeyed(lane, one, now)
 			delete(l.keys.lanes, lane)
 			changed = l.tasks.setKeyed(lane, false) || changed
 		}
@@ -265,6 +266,13 @@ func (l *knownLanes) expand(found *taskdb.ListedLanes, jobs []plan.Job, now time
 	})
 	found.Tasks = append(found.Tasks, l.worked(l.keys.turns(found.Limits, jobs, now))...)
 	return changed
+}
+
+// markKeyed moves the mark of a keyed lane to the first task that is known. A claim does not move it.
+func (l *knownLanes) markKeyed(lane taskdb.LaneKey, one *keyedLane, now time.Time) {
+	if at, known := l.tasks.find(lane); known {
+		l.tasks.lanes[at].mark = mark{at: one.first(now)}
+	}
 }
 
 // setKeyed sets whether a known lane is keyed.

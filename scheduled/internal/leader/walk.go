@@ -194,7 +194,9 @@ func (w *walk) keys(
 		began := time.Now()
 		walkErr := w.housekeeping.Do(ctx, walkLimit, func(ctx context.Context, tx pgx.Tx) error {
 			one, err := w.statements.WalkKeys(ctx, tx, lane, unset)
-			found = append(found, one)
+			if err == nil {
+				found = append(found, one)
+			}
 			return err
 		})
 		err = errors.Join(err, walkErr)

@@ -146,7 +146,7 @@ ORDER BY t.next_attempt_at LIMIT 1`
 
 // KeysWalked is what WalkKeys has found in a lane.
 type KeysWalked struct {
-	LaneKey
+	KeysFrom
 	Keys  []KeySet   // the keys in order, with the first task of each
 	Unset *time.Time // the first task whose key is not set
 }
@@ -154,7 +154,7 @@ type KeysWalked struct {
 // WalkKeys reads the next keys of a lane, and, if unset is true, looks for a task whose key is not set. It may step
 // over many dead index entries.
 func (s Queries) WalkKeys(ctx context.Context, q pg.DB, lane KeysFrom, unset bool) (found KeysWalked, err error) {
-	found.LaneKey = lane.LaneKey
+	found.KeysFrom = lane
 	found.Keys, err = pg.CollectRows[KeySet](ctx, q, "walk through limit keys", s.Schema.SQL(walkKeysSQL), lane.Queue,
 		lane.Type, lane.Priority, lane.Key, MaxKeysWalked)
 	if err != nil || !unset {
