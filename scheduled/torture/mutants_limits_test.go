@@ -38,16 +38,6 @@ var limitMutants = []mutant{
 		edits: []edit{{engine + "internal/riverjobs/view.go", "Key: metadata.Key, ", ""}},
 	},
 	{
-		name: "a job of a group runs its tasks beside each other", by: []string{"group limit"}, steer: wide,
-		edits: []edit{{engine + "internal/leader/claims.go", "JobOf(key, window, limited, claims)",
-			`JobOf(key, window, limited && key.LimitKey == "", claims)`}},
-	},
-	{
-		name: "tasks that were scheduled before the limit get no key", by: []string{"lost"}, steer: wide,
-		edits: []edit{{engine + "internal/leader/claims.go", "if err := l.setKeys(ctx); err != nil",
-			"if err := error(nil); err != nil"}},
-	},
-	{
 		name: "a claim takes tasks of any group", by: []string{"group limit"}, steer: wide,
 		edits: []edit{{engine + "internal/taskdb/claim.go", "AND (lane.limit_key, clock.now + lane.ahead)",
 			"AND ('~', clock.now + lane.ahead)"}},

@@ -152,8 +152,8 @@ func (k *laneKeys) readHeads(heads []taskdb.HeadRead, now time.Time) {
 	k.left = left
 }
 
-// waits reports whether the leader makes another pass at once, because of tasks that are not read, or whose keys are not
-// set.
+// waits reports whether the leader makes another pass at once, because of tasks that are not read, or whose keys are
+// not set.
 func (k *laneKeys) waits() bool {
 	for _, one := range k.lanes {
 		if !one.unset[0].IsZero() && time.Since(one.refused) > tickEvery {

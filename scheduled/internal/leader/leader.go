@@ -177,7 +177,8 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 		found.tick, err = l.recover(ctx)
 	}
 	l.pausesEnd = seen.resumes
-	if l.reclaimed || seen.resumes || fresh || l.lanes.keys.waits() { // a new node may work lanes that the leader did not look at before
+	// A new node may work lanes that the leader did not look at before.
+	if l.reclaimed || seen.resumes || fresh || l.lanes.keys.waits() {
 		found.next = 0
 	}
 	return found, errors.Join(err, l.hand(ctx)) // an error is no reason not to claim what is due
