@@ -131,7 +131,7 @@ func (p *program) limitsSetCommand() *cobra.Command {
 		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
 }
 
-// setPer reads of what the limit counts the tasks by themselves.
+// setPer reads the option --per.
 func (s *limitsSet) setPer(given string) error {
 	s.limit.Per = store.Per(given)
 	if s.limit.Per != store.PerGroup && s.limit.Per != store.PerTenant {

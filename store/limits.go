@@ -39,7 +39,7 @@ type Limit struct {
 	Burst int
 }
 
-// Per says of what a limit counts the tasks by themselves.
+// Per says whether a limit counts each group or each tenant by itself.
 type Per string
 
 // The values of Per.

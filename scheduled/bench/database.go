@@ -10,7 +10,7 @@ import (
 // database is the database of one bench.
 type database struct {
 	*throwaway.Database
-	group string // of the tasks that insert schedules, an SQL expression of their number n; "": none
+	group string // an SQL expression for the group of task n, which insert uses; "" if tasks have no group
 }
 
 // within runs a bench in a database of its own.

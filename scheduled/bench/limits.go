@@ -146,7 +146,7 @@ func keptRate(ctx context.Context, config Config) (wrong, excess float64, err er
 const (
 	fairFor   = 15 * time.Second
 	fairEvery = 100 * time.Millisecond
-	// insertTenantsSQL schedules a task of each of so many tenants.
+	// insertTenantsSQL schedules one task for each small tenant.
 	insertTenantsSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, tenant_id)
 SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH'), 'small-' || n FROM generate_series(1, $2::int) AS n`

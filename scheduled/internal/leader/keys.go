@@ -13,11 +13,12 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// laneKeys is what the leader knows of the groups or tenants in lanes with a limit that counts each by itself. They may
-// be very many, and most of their tasks may wait for such a limit. So no look goes through all of them. A look reads
-// the tasks that have become due since the last one, and learns their keys. It reads the first task of each key from
-// which something was claimed. The walk finds the keys that were there before, and those that a look has missed. All
-// that is known is a hint: the claim finds out.
+// laneKeys has the keys that may have due tasks. A key stands for a group or a tenant. Lanes have keys if a limit counts
+// each group or tenant by itself. There may be very many keys, and most of their tasks may wait for the limit. So no
+// look goes through all of them. A look reads the tasks that have become due since the last look, and learns their
+// keys. It also reads the first task of each key of which the leader has just tried to claim tasks. The walk finds the
+// keys that were there before, and the keys that a look has missed. A key may be outdated, because only a claim locks
+// tasks.
 type laneKeys struct {
 	lanes  map[taskdb.LaneKey]*keyedLane
 	asked  []taskdb.KeysFrom // the lanes that the look under way reads
@@ -38,8 +39,9 @@ type keyedLane struct {
 	walked string // the last key that the walk has found
 	rounds int    // how often the walk has come to the last key of the lane
 	keys   map[string]*laneKey
-	unset  [2]time.Time // between which there are tasks whose keys are not set; zero: none are known
-	// refused is when keys could last not be set. stuck is the time of a task of which the walk has told before.
+	unset  [2]time.Time // some tasks between these times have no key yet; zero: no such task is known
+	// refused is when the leader last failed to set keys. stuck is the time of the task without a key that the walk
+	// found last.
 	refused, stuck time.Time
 }
 
@@ -59,8 +61,8 @@ func (p place) before(other place) bool {
 // laneKey is a group or tenant of a lane that may have due tasks.
 type laneKey struct {
 	mark
-	head time.Time // its first task; zero: not known
-	turn int64     // when tasks of it were last granted
+	head time.Time // when its first task can be claimed; zero: the next look reads it
+	turn int64     // of its last grant; before the first one, of the time at which the leader learned of it
 }
 
 const (
@@ -163,7 +165,7 @@ func (k *laneKeys) waits() bool {
 	return k.more
 }
 
-// readLane takes what was read of a lane.
+// readLane takes the rows of a lane.
 func (k *laneKeys) readLane(one *keyedLane, rows []taskdb.KeyRead, now time.Time) {
 	var last place
 	tasks, allDue, learned, set := 0, true, true, true
@@ -275,7 +277,7 @@ func plainLane(lane taskdb.LaneKey) taskdb.LaneKey {
 	return lane
 }
 
-// find returns what is known of a key, or nil.
+// find returns a key, or nil if the leader does not know it.
 func (k *laneKeys) find(lane taskdb.LaneKey) *laneKey {
 	if one := k.lanes[plainLane(lane)]; one != nil {
 		return one.keys[lane.LimitKey]

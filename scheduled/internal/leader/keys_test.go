@@ -116,7 +116,7 @@ func TestLateTasksOfKeys(t *testing.T) {
 	})
 }
 
-// A look reads so many tasks of one time in parts, and forgets keys that have no task.
+// If very many tasks have the same time, looks read them in parts. They forget keys that have no task.
 func TestKeysAreReadInParts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

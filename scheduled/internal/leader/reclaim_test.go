@@ -86,8 +86,7 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 	}
 }
 
-// A new leader claims due tasks before it takes back what the leader before it had in hand, because that may take
-// seconds.
+// A new leader claims due tasks first. Then it takes back the claims of dead nodes, which may take seconds.
 func TestTheFirstTickOfATermTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -119,7 +119,7 @@ func (l *Leader) walkOn(ctx context.Context) {
 
 // course is where a round goes.
 type course struct {
-	look             *pgx.Batch // lists the lanes; nil: they need not be listed
+	look             *pgx.Batch // lists the lanes, or is nil
 	tasks, recurring []taskdb.LaneAt
 	keyed            []taskdb.KeysFrom
 	keysOnly         bool     // tasks wait until all keys are found

@@ -34,7 +34,7 @@ func (p *Plan) meters() *meters {
 // counted names tasks that a limit counts together.
 type counted struct {
 	limit int    // its place in the list of limits
-	key   string // of the group or tenant; "": the limit counts all tasks together
+	key   string // of the group or tenant; "" if the limit counts all tasks together
 }
 
 // running is how many tasks run, or are about to, as River's jobs tell.

@@ -13,7 +13,7 @@ type KeyHead struct {
 	Key   string // see taskdb.LaneKey
 	Head  time.Time
 	DueIn time.Duration
-	Turn  int64 // when the leader last granted tasks of the key; 0: not yet
+	Turn  int64 // the number of the last grant of its tasks, or of the last one when the leader learned of it
 }
 
 // maxTurns is how many groups or tenants of a lane a plan considers. The others come later, because it takes those
