@@ -13,12 +13,12 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
-// laneKeys has the keys that may have due tasks. A key stands for a group or a tenant. Lanes have keys if a limit counts
-// each group or tenant by itself. There may be very many keys, and most of their tasks may wait for the limit. So no
-// look goes through all of them. A look reads the tasks that have become due since the last look, and learns their
-// keys. It also reads the first task of each key of which the leader has just tried to claim tasks. The walk finds the
-// keys that were there before, and the keys that a look has missed. A key may be outdated, because only a claim locks
-// tasks.
+// laneKeys has the keys that may have due tasks. A key stands for a group or a tenant. Lanes have keys if a limit
+// counts each group or tenant by itself. There may be very many keys, and most of their tasks may wait for the limit.
+// So no look goes through all of them. A look reads the tasks that have become due since the last look, and learns
+// their keys. It also reads the first task of each key of which the leader has just tried to claim tasks. The walk
+// finds the keys that were there before, and the keys that a look has missed. A key may be outdated, because only a
+// claim locks tasks.
 type laneKeys struct {
 	lanes  map[taskdb.LaneKey]*keyedLane
 	asked  []taskdb.KeysFrom // the lanes that the look under way reads
