@@ -93,6 +93,21 @@ COMMENT ON DOMAIN tasktable.task_retention IS 'Over 0, at most 100 years (876600
 CREATE DOMAIN tasktable.task_max_attempts AS integer
     CONSTRAINT "max_attempts must be between 1 and 1000" CHECK (VALUE BETWEEN 1 AND 1000);
 COMMENT ON DOMAIN tasktable.task_max_attempts IS 'Number of attempts, 1 to 1000.';
+CREATE DOMAIN tasktable.task_backoff AS text COLLATE "C"
+    CONSTRAINT "backoff must be a wait such as 1m, or 10s x3 max 1h jitter 25%"
+        CHECK (VALUE ~ '^[1-9][0-9]{0,3}[smh]( x([1-9]|10)([.][0-9]{1,2})?)?( max [1-9][0-9]{0,3}[smh])?'
+            '( jitter ([1-9]?[0-9]|100)%)?$');
+COMMENT ON DOMAIN tasktable.task_backoff IS 'The wait before a retry: the first wait, the factor of each next one, the '
+    'longest, and the greatest random part that is added, of which only the first must be given.';
+CREATE DOMAIN tasktable.task_timeout AS interval
+    CONSTRAINT "timeout must be over 0 and at most 168 hours, without months"
+        CHECK (VALUE > interval '0' AND VALUE <= interval '168 hours'
+            AND extract(year FROM VALUE) = 0 AND extract(month FROM VALUE) = 0);
+COMMENT ON DOMAIN tasktable.task_timeout IS 'Over 0, at most 7 days (168 hours), no months. A day is 24 hours.';
+CREATE DOMAIN tasktable.task_deadline AS timestamptz
+    CONSTRAINT "deadline must be finite, in the years 1 to 9999"
+        CHECK (VALUE >= '0001-01-01 00:00:00+00' AND VALUE < '10000-01-01 00:00:00+00');
+COMMENT ON DOMAIN tasktable.task_deadline IS 'A time after which nothing of a task runs: finite, years 1 to 9999.';
 CREATE DOMAIN tasktable.task_attempt AS integer CONSTRAINT "attempt must not be negative" CHECK (VALUE >= 0);
 COMMENT ON DOMAIN tasktable.task_attempt IS 'How many attempts have begun.';
 CREATE DOMAIN tasktable.task_cron AS text
@@ -179,6 +194,9 @@ CREATE TABLE tasktable.scheduled_tasks (
     expected_execution_time tasktable.task_execution_time NOT NULL DEFAULT interval '5 minutes',
     retention               tasktable.task_retention,
     max_attempts            tasktable.task_max_attempts   NOT NULL DEFAULT 10,
+    backoff                 tasktable.task_backoff,
+    timeout                 tasktable.task_timeout,
+    deadline                tasktable.task_deadline,
     -- Its recurrence.
     time_zone               tasktable.task_time_zone,
     overlap                 tasktable.task_overlap,
@@ -498,6 +516,11 @@ BEGIN
             ('expected_execution_time', 'How long an attempt may take. Then its lease ends, and the task runs again.'),
             ('retention', 'How long the task is kept after its end. Null: as long as the nodes are configured for.'),
             ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
+            ('backoff', 'The wait before a retry, such as "1m" or "10s x3 max 1h jitter 25%". Null: as its type or the '
+                'nodes are configured.'),
+            ('timeout', 'How long after its start the context of a handler ends. Null: at the end of '
+                'expected_execution_time.'),
+            ('deadline', 'No attempt starts after it, and the context of a running handler ends at it. Null: none.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
@@ -667,7 +690,8 @@ DROP FUNCTION tasktable.must_lead;
 DROP VIEW tasktable.lanes;
 DROP TABLE tasktable.applications, tasktable.limit_buckets, tasktable.limits, tasktable.pauses, tasktable.nodes,
     tasktable.scheduled_task_changes, tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
-DROP DOMAIN tasktable.task_if_dead, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
+DROP DOMAIN tasktable.task_if_dead, tasktable.task_deadline, tasktable.task_timeout,
+    tasktable.task_backoff, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,
     tasktable.task_attempt, tasktable.task_max_attempts, tasktable.task_retention, tasktable.task_jitter,
     tasktable.task_execution_time, tasktable.task_expiration, tasktable.task_instant, tasktable.task_limit_time,

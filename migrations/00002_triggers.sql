@@ -46,7 +46,8 @@ CREATE FUNCTION tasktable.task_content(task tasktable.scheduled_tasks) RETURNS j
         'catch_up_paused', task.catch_up_paused, 'catch_up_limit', task.catch_up_limit, 'jitter', task.jitter,
         'ends_at', task.ends_at, 'max_occurrences', task.max_occurrences, 'parent_id', task.parent_id,
         'paused_until', task.paused_until, 'retention', task.retention, 'archived_at', task.archived_at,
-        'archived_note', task.archived_note, 'again_at', task.again_at, 'group_key', task.group_key))
+        'archived_note', task.archived_note, 'again_at', task.again_at, 'group_key', task.group_key,
+        'backoff', task.backoff, 'timeout', task.timeout, 'deadline', task.deadline))
         -- Outside of the object above, because jsonb_strip_nulls would also change the payloads in it.
         || CASE WHEN task.if_dead IS NULL THEN '{}' ELSE jsonb_build_object('if_dead', task.if_dead) END
 $$;
@@ -83,11 +84,13 @@ BEGIN
     END IF;
     IF extract(day FROM NEW.expected_execution_time) <> 0 OR extract(day FROM NEW.expiration) <> 0
         OR extract(day FROM NEW.jitter) <> 0 OR extract(day FROM NEW.retention) <> 0
+        OR extract(day FROM NEW.timeout) <> 0
     THEN
         NEW.expected_execution_time := tasktable.in_hours(NEW.expected_execution_time);
         NEW.expiration := tasktable.in_hours(NEW.expiration);
         NEW.jitter := tasktable.in_hours(NEW.jitter);
         NEW.retention := tasktable.in_hours(NEW.retention);
+        NEW.timeout := tasktable.in_hours(NEW.timeout);
     END IF;
     IF NEW.cron IS NOT NULL THEN -- before the comparison below, so that null and the default are the same
         NEW.time_zone := coalesce(NEW.time_zone, 'UTC');
@@ -124,11 +127,13 @@ BEGIN
         same := (NEW.payload, NEW.scheduled_at, NEW.priority, NEW.queue, NEW.expected_execution_time, NEW.max_attempts,
                 NEW.expiration, NEW.entity, NEW.tenant_id, NEW.run_now_at, NEW.cron, NEW.time_zone, NEW.overlap,
                 NEW.catch_up, NEW.catch_up_paused, NEW.catch_up_limit, NEW.jitter, NEW.ends_at, NEW.max_occurrences,
-                NEW.parent_id, NEW.retention, NEW.archived_at, NEW.if_dead, NEW.group_key)
+                NEW.parent_id, NEW.retention, NEW.archived_at, NEW.if_dead, NEW.group_key, NEW.backoff, NEW.timeout,
+                NEW.deadline)
             IS NOT DISTINCT FROM (OLD.payload, OLD.scheduled_at, OLD.priority, OLD.queue, OLD.expected_execution_time,
                 OLD.max_attempts, OLD.expiration, OLD.entity, OLD.tenant_id, OLD.run_now_at, OLD.cron, OLD.time_zone,
                 OLD.overlap, OLD.catch_up, OLD.catch_up_paused, OLD.catch_up_limit, OLD.jitter, OLD.ends_at,
-                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at, OLD.if_dead, OLD.group_key);
+                OLD.max_occurrences, OLD.parent_id, OLD.retention, OLD.archived_at, OLD.if_dead, OLD.group_key,
+                OLD.backoff, OLD.timeout, OLD.deadline);
         IF same AND NEW.status = OLD.status AND NEW.paused_until IS NOT DISTINCT FROM OLD.paused_until THEN
             RETURN NEW; -- nothing changed, so there is no new revision, and a running attempt stays current
         END IF;
@@ -174,6 +179,8 @@ BEGIN
         broken := 'id of a recurring task must be at most 480 bytes';
     ELSIF NEW.cron IS NOT NULL AND NEW.parent_id IS NOT NULL THEN
         broken := 'an occurrence does not recur itself';
+    ELSIF NEW.cron IS NOT NULL AND NEW.deadline IS NOT NULL THEN
+        broken := 'a recurring task has expiration, not deadline';
     END IF;
     IF broken IS NOT NULL THEN
         RAISE EXCEPTION 'task "%" violates check constraint "%"', NEW.id, broken
@@ -578,7 +585,7 @@ COMMENT ON FUNCTION tasktable.refuse_others_task IS 'Keeps an application role t
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
     catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead,
-    group_key
+    group_key, backoff, timeout, deadline
     ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
 COMMENT ON TRIGGER zzz_task_1_edit ON tasktable.scheduled_tasks IS 'Each insert and each edit.';
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks

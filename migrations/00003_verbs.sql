@@ -80,7 +80,8 @@ CREATE FUNCTION tasktable.schedule(
     catch_up_paused text DEFAULT NULL, catch_up_limit int DEFAULT NULL, ends_at timestamptz DEFAULT NULL,
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
     if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL,
-    group_key text DEFAULT NULL
+    group_key text DEFAULT NULL, backoff text DEFAULT NULL, timeout interval DEFAULT NULL,
+    deadline timestamptz DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -137,13 +138,14 @@ BEGIN
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace, jitter, retention, cron,
                 time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, if_dead,
-                group_key)
+                group_key, backoff, timeout, deadline)
             VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()),
                 schedule.priority, schedule.queue, schedule.expiration, schedule.expected_execution_time,
                 schedule.max_attempts, schedule.tenant_id, schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap,
                 schedule.catch_up, schedule.catch_up_paused, schedule.catch_up_limit, schedule.ends_at,
-                schedule.max_occurrences, schedule.if_dead, schedule.group_key)
+                schedule.max_occurrences, schedule.if_dead, schedule.group_key, schedule.backoff, schedule.timeout,
+                schedule.deadline)
             ON CONFLICT (id) DO NOTHING
             RETURNING t.revision INTO result.revision;
             former := tasktable.leave_change(former);
@@ -200,10 +202,12 @@ BEGIN
         -- A payload that is null differs as well, so that the UPDATE refuses it.
         differs := (task.payload, task.priority, task.queue, task.expiration, task.expected_execution_time,
                 task.max_attempts, task.tenant_id, task.entity, task.jitter, task.retention, task.if_dead,
-                task.group_key)
+                task.group_key, task.backoff, task.timeout)
             IS DISTINCT FROM (schedule.payload, schedule.priority, schedule.queue, schedule.expiration,
                 schedule.expected_execution_time, schedule.max_attempts, schedule.tenant_id, schedule.entity,
-                schedule.jitter, schedule.retention, schedule.if_dead, schedule.group_key);
+                schedule.jitter, schedule.retention, schedule.if_dead, schedule.group_key, schedule.backoff,
+                schedule.timeout)
+            OR NOT tasktable.same_time(schedule.deadline, task.deadline);
         recurs := task.cron IS DISTINCT FROM schedule.cron
             OR schedule.cron IS NOT NULL AND ((task.time_zone, task.overlap, task.catch_up, task.catch_up_paused,
                     task.catch_up_limit, task.max_occurrences)
@@ -233,7 +237,8 @@ BEGIN
             time_zone = schedule.time_zone, overlap = schedule.overlap, catch_up = schedule.catch_up,
             catch_up_paused = schedule.catch_up_paused, catch_up_limit = schedule.catch_up_limit,
             ends_at = schedule.ends_at, max_occurrences = schedule.max_occurrences, if_dead = schedule.if_dead,
-            group_key = schedule.group_key,
+            group_key = schedule.group_key, backoff = schedule.backoff, timeout = schedule.timeout,
+            deadline = schedule.deadline,
             status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
             run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
         WHERE t.id = task_id
@@ -267,7 +272,8 @@ BEGIN
     ), made AS (
         INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
             expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, jitter, retention, time_zone,
-            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead, group_key)
+            overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead, group_key,
+            backoff, timeout, deadline)
         SELECT task.id, task.task -> 'payload',
             coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
             coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
@@ -280,7 +286,8 @@ BEGIN
             task.task ->> 'time_zone', task.task ->> 'overlap', task.task ->> 'catch_up',
             task.task ->> 'catch_up_paused', (task.task ->> 'catch_up_limit')::int,
             (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace',
-            nullif(task.task -> 'if_dead', 'null'), task.task ->> 'group_key'
+            nullif(task.task -> 'if_dead', 'null'), task.task ->> 'group_key', task.task ->> 'backoff',
+            (task.task ->> 'timeout')::interval, (task.task ->> 'deadline')::timestamptz
         FROM task ORDER BY task.id || '~' COLLATE "C"
         -- Another call may have inserted a task since schedule_many looked. Its row is locked here, in its turn. If it
         -- were locked after the last insert, two calls could deadlock. Nothing is written.
@@ -348,7 +355,9 @@ BEGIN
         max_occurrences => (task.task ->> 'max_occurrences')::int, trace => task.task ->> 'trace',
         if_dead => nullif(task.task -> 'if_dead', 'null'),
         if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean,
-        former_payloads => task.task -> 'former_payloads', group_key => task.task ->> 'group_key'
+        former_payloads => task.task -> 'former_payloads', group_key => task.task ->> 'group_key',
+        backoff => task.task ->> 'backoff', timeout => (task.task ->> 'timeout')::interval,
+        deadline => (task.task ->> 'deadline')::timestamptz
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '

@@ -113,7 +113,8 @@ CREATE FUNCTION tasktable.schedule_recurring(
     expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
     if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
-    replace boolean DEFAULT false, group_key text DEFAULT NULL
+    replace boolean DEFAULT false, group_key text DEFAULT NULL, backoff text DEFAULT NULL,
+    timeout interval DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
     missing text := CASE WHEN cron IS NULL THEN 'cron' WHEN id IS NULL THEN 'id' END;
@@ -125,7 +126,7 @@ BEGIN
     RETURN tasktable.schedule(payload, starts_at, id, priority, queue, expiration, expected_execution_time,
         max_attempts, tenant_id, entity, if_finished, scheduled_by, true, 'schedule', jitter, retention, cron,
         time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace,
-        if_dead, NULL, replace, NULL, group_key);
+        if_dead, NULL, replace, NULL, group_key, backoff, timeout);
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_recurring IS 'Creates or updates a recurring task. Each fire of cron in '
     'time_zone forks an occurrence. An edit does not fire it. Outcome: as of schedule.';
@@ -144,13 +145,13 @@ DECLARE
 BEGIN
     INSERT INTO tasktable.scheduled_tasks AS t (id, payload, entity, tenant_id, queue, status, priority, scheduled_at,
         run_now_at, expiration, expected_execution_time, max_attempts, jitter, parent_id, message, scheduled_by,
-        retention, trace, if_dead, group_key)
+        retention, trace, if_dead, group_key, backoff, timeout)
     SELECT p.id || '@' || to_char(fire AT TIME ZONE 'UTC',
             seconds || CASE WHEN date_trunc('second', fire) = fire THEN '"Z"' ELSE '.US"Z"' END),
         p.payload, p.entity, p.tenant_id, p.queue, CASE WHEN skip_reason IS NULL THEN 'QUEUED' ELSE 'SKIPPED' END,
         p.priority, fire, CASE WHEN at_once THEN tasktable.asked_now() END, p.expiration, p.expected_execution_time,
         p.max_attempts, p.jitter, p.id, skip_reason, p.scheduled_by, p.retention, p.trace, p.if_dead,
-        p.group_key
+        p.group_key, p.backoff, p.timeout
     FROM tasktable.scheduled_tasks AS p WHERE p.id = parent AND p.cron IS NOT NULL
     ON CONFLICT (id) DO NOTHING
     RETURNING t.id INTO occurrence;
@@ -261,6 +262,10 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
         'max_attempts', nullif((task ->> 'max_attempts')::tasktable.task_max_attempts, 10),
         'entity', (task ->> 'entity')::tasktable.task_entity,
         'group_key', (task ->> 'group_key')::tasktable.task_group_key,
+        'backoff', (task ->> 'backoff')::tasktable.task_backoff,
+        'timeout', tasktable.seconds_text((task ->> 'timeout')::tasktable.task_timeout),
+        'deadline', to_char((task ->> 'deadline')::tasktable.task_deadline AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         'if_finished', task ->> 'if_finished',
         'jitter', tasktable.seconds_text((task ->> 'jitter')::tasktable.task_jitter),
         'retention', tasktable.seconds_text((task ->> 'retention')::tasktable.task_retention)))
@@ -308,7 +313,7 @@ BEGIN
             SELECT format('%s is not a field that it can have', min(f.key)) INTO broken FROM jsonb_each(task) AS f
             WHERE f.value <> 'null' AND f.key <> ALL (ARRAY['id', 'payload', 'scheduled_at', 'priority', 'queue',
                 'expiration', 'expected_execution_time', 'max_attempts', 'tenant_id', 'entity', 'if_finished', 'jitter',
-                'retention', 'group_key'])
+                'retention', 'group_key', 'backoff', 'timeout', 'deadline'])
             HAVING count(*) > 0;
         END IF;
         IF broken IS NULL THEN
@@ -383,7 +388,8 @@ BEGIN
         entity => coalesce(task ->> 'entity', dead.entity), if_finished => task ->> 'if_finished',
         scheduled_by => CASE WHEN octet_length(dead.id) <= 507 THEN 'task ' || dead.id ELSE dead.scheduled_by END,
         jitter => (task ->> 'jitter')::interval, retention => (task ->> 'retention')::interval, trace => dead.trace,
-        group_key => task ->> 'group_key');
+        group_key => task ->> 'group_key', backoff => task ->> 'backoff',
+        timeout => (task ->> 'timeout')::interval, deadline => (task ->> 'deadline')::timestamptz);
     IF done.outcome = 'finished' THEN
         RETURN format('task "%s" of if_dead stays finished', child);
     ELSIF done.outcome = 'unchanged' THEN

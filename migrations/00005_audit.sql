@@ -299,8 +299,8 @@ CREATE VIEW tasktable.task_reasons AS
                 SELECT coalesce(n.last_seen_at, n.dead_at) FROM tasktable.nodes AS n
                 WHERE n.elected_at IS NOT NULL ORDER BY n.elected_at DESC LIMIT 1)
             WHEN s.code IN ('in_line', 'limited', 'firing', 'planning') THEN coalesce(t.due_at, t.next_attempt_at)
-            WHEN s.code = 'expires' THEN f.due + t.expiration
-            WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.finished_at)
+            WHEN s.code = 'expires' THEN least(f.due + t.expiration, t.deadline)
+            WHEN s.code = 'expired' THEN least(f.due + t.expiration, t.deadline, t.finished_at)
             WHEN s.code = 'lapsed' THEN t.lease_expires_at
             WHEN s.code = 'waits' THEN t.waiting_since
             WHEN s.code IN ('running', 'paused') THEN t.last_status_update
@@ -359,7 +359,7 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN t.next_attempt_at > statement_timestamp() THEN
                 CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry'
                     ELSE 'not_due' END
-            WHEN f.due + t.expiration <= statement_timestamp() THEN 'expires'
+            WHEN least(f.due + t.expiration, t.deadline) <= statement_timestamp() THEN 'expires'
             ELSE coalesce(o.code, CASE WHEN w.reached ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type,
                 'all ' || t.limit_key, concat_ws(' ', 'queue', t.queue, t.limit_key),
                 concat_ws(' ', 'type', t.type, t.limit_key)] THEN 'limited' ELSE 'in_line' END) END AS code

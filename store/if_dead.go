@@ -137,6 +137,9 @@ func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 		IfFinished            IfFinished      `json:"if_finished"`
 		Jitter                string          `json:"jitter"`
 		Retention             string          `json:"retention"`
+		Backoff               string          `json:"backoff"`
+		Timeout               string          `json:"timeout"`
+		Deadline              time.Time       `json:"deadline"`
 	}
 	if err := json.Unmarshal(ifDead, &stored); err != nil {
 		return nil, fmt.Errorf("read if_dead of task %s: %w", id, err)
@@ -148,7 +151,8 @@ func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 			Queue: one.Queue, Expiration: ofSeconds(one.Expiration),
 			ExpectedExecutionTime: ofSeconds(one.ExpectedExecutionTime), MaxAttempts: one.MaxAttempts,
 			Entity: one.Entity, Group: one.GroupKey, IfFinished: one.IfFinished, Jitter: ofSeconds(one.Jitter),
-			Retention: ofSeconds(one.Retention),
+			Retention: ofSeconds(one.Retention), Backoff: one.Backoff, Timeout: ofSeconds(one.Timeout),
+			Deadline: one.Deadline,
 		}
 	}
 	return tasks, nil

@@ -37,12 +37,14 @@ SELECT pair.id, pair.yielded, pair.recurs, pair.revision, pair.status, pair.at, 
     (least(greatest(extract(epoch FROM pair.expected), -1), 4000000000) * 1000000000)::bigint AS expected,
     (extract(epoch FROM pair.jitter) * 1000000000)::bigint AS jitter,
         (extract(epoch FROM pair.retention) * 1000000000)::bigint AS retention,
+    pair.backoff, (extract(epoch FROM pair.timeout) * 1000000000)::bigint AS timeout, pair.deadline,
     CASE WHEN pair.writes THEN pair.if_dead::text END AS if_dead
 FROM (
     SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded,
         t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
         t.jitter::interval AS jitter, t.retention::interval AS retention, t.if_dead::jsonb AS if_dead,
+        t.backoff::text AS backoff, t.timeout::interval AS timeout, t.deadline::timestamptz AS deadline,
         n.*, d.*, o.*,
         CASE WHEN w.yielded AND d.differs LIKE 'payload%' AND t.payload ? '$codec' THEN t.payload::text END AS envelope,
         o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
@@ -164,6 +166,9 @@ type comparedPair struct {
 	Expected     time.Duration
 	Jitter       *time.Duration
 	Retention    *time.Duration
+	Backoff      *string
+	Timeout      *time.Duration
+	Deadline     *time.Time
 	IfDead       *string
 }
 
@@ -326,6 +331,7 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		MaxAttempts:           int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue,
 		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID), Group: query.OrEmpty(p.GroupKey),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
+		Backoff: orZero(p.Backoff), Timeout: orZero(p.Timeout), Deadline: orZero(p.Deadline),
 	}
 	var err error
 	if task.IfDead, err = ifDeadOf(*p.ID, json.RawMessage(query.OrEmpty(p.IfDead))); err != nil {

@@ -67,6 +67,9 @@ type Row struct {
 	Expiration            *time.Duration  `json:"expiration,omitempty"`    // nanoseconds in JSON
 	ExpectedExecutionTime time.Duration   `json:"expected_execution_time"` // nanoseconds in JSON
 	MaxAttempts           int             `json:"max_attempts"`
+	Backoff               *string         `json:"backoff,omitempty"`
+	Timeout               *time.Duration  `json:"timeout,omitempty"` // nanoseconds in JSON
+	Deadline              *time.Time      `json:"deadline,omitempty"`
 	Attempt               int             `json:"attempt"`
 	Revision              int64           `json:"revision"`
 	AskedRevision         int64           `json:"asked_revision"` // idempotency key: {ID}:{AskedRevision}

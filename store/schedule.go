@@ -24,7 +24,8 @@ SELECT id, revision, outcome FROM tasktable.schedule(
         ends_at => $22::text::timestamptz,
     max_occurrences => $23::text::int, trace => $24::text, if_dead => $25::text::jsonb,
     if_running => $26::text, replace => $27::text::boolean,
-    former_payloads => $28::text::jsonb, group_key => $29::text)`
+    former_payloads => $28::text::jsonb, group_key => $29::text, backoff => $30::text, timeout => $31::text::interval,
+    deadline => $32::text::timestamptz)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
 // RunsAgain, Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field
@@ -51,7 +52,8 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
-		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former, wire.GroupKey)
+		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former, wire.GroupKey,
+		wire.Backoff, wire.Timeout, wire.Deadline)
 }
 
 // list returns a list as JSON, and nil for an empty one.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/tasktable/tasktable/store/backoff"
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
@@ -21,7 +22,8 @@ const (
 	MaxMaxAttempts           = 1000
 	MaxJitter                = 24 * time.Hour
 	MaxRetention             = 876600 * time.Hour // 100 years
-	MaxRecurringIDBytes      = 480                // leaves room for the suffix of an occurrence: @ and the fire time
+	MaxTimeout               = 7 * 24 * time.Hour
+	MaxRecurringIDBytes      = 480 // leaves room for the suffix of an occurrence: @ and the fire time
 	MinPriority              = -100
 	MaxPriority              = 100
 )
@@ -116,6 +118,19 @@ type Task struct {
 	// MaxAttempts is the number of attempts that may fail before the task becomes FAILED. It is at most 1000. 0 means
 	// 10, which the default backoff spreads over at least four hours, so that most outages end before.
 	MaxAttempts int
+	// Backoff is the wait before each retry, for example "1m" or "10s x3 max 1h jitter 25%", in the form of package
+	// backoff. RetryAfter of a handler, and the function of its type (handlers.WithBackoff), win over it. "" means as
+	// the nodes are configured.
+	Backoff string
+	// Timeout is how long after its start the context of a handler ends, at most 7 days. The attempt has then failed,
+	// and is retried. A handler that extends its lease moves that end. Other nodes still wait for
+	// ExpectedExecutionTime before they take the task over. 0 means that the context ends after
+	// ExpectedExecutionTime.
+	Timeout time.Duration
+	// Deadline is a time, in the years 1 to 9999, after which nothing of the task runs. The context of a running
+	// handler ends at it, and no later attempt starts, so that the task becomes EXPIRED. In contrast, Expiration moves
+	// with At. A task with a Recurrence must not have it. The zero time means none.
+	Deadline time.Time
 	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
 	Priority int
 	// Queue is the name of the task's queue. Only nodes that work this queue run the task. "" means the queue
@@ -197,6 +212,9 @@ type wireTask struct {
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
 	GroupKey              *string         `json:"group_key,omitempty"`
+	Backoff               *string         `json:"backoff,omitempty"`
+	Timeout               *string         `json:"timeout,omitempty"`
+	Deadline              *string         `json:"deadline,omitempty"`
 	IfFinished            *string         `json:"if_finished"`
 	IfRunning             *string         `json:"if_running,omitempty"`
 	Replace               bool            `json:"replace,omitempty"`
@@ -253,19 +271,15 @@ func (t Task) wire() (wireTask, error) {
 	if t.Priority < MinPriority || t.Priority > MaxPriority {
 		return wireTask{}, check.Invalid("priority", "must be between -100 and 100", t.Priority)
 	}
-	if wire.MaxAttempts == 0 {
-		wire.MaxAttempts = DefaultMaxAttempts
-	}
-	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
-		return wireTask{}, check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 10)",
-			t.MaxAttempts)
-	}
 	if !t.At.IsZero() {
 		at, err := check.TimeText("scheduled_at", t.At)
 		if err != nil {
 			return wireTask{}, err
 		}
 		wire.ScheduledAt = &at
+	}
+	if err := t.wireRetries(&wire); err != nil {
+		return wireTask{}, err
 	}
 	if err := t.wireDurations(&wire); err != nil {
 		return wireTask{}, err
@@ -297,6 +311,39 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, check.Invalid("if_finished", "must be rearm or keep, or empty", given)
 	}
 	return wire, nil
+}
+
+// wireRetries checks how attempts are repeated and when they end.
+func (t Task) wireRetries(wire *wireTask) error {
+	if wire.MaxAttempts == 0 {
+		wire.MaxAttempts = DefaultMaxAttempts
+	}
+	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
+		return check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 10)", t.MaxAttempts)
+	}
+	if t.Backoff != "" {
+		if _, err := backoff.Parse(t.Backoff); err != nil {
+			return err
+		}
+		wire.Backoff = &t.Backoff
+	}
+	if t.Timeout != 0 {
+		if t.Timeout < time.Microsecond || t.Timeout > MaxTimeout {
+			return check.Invalid("timeout", "must be between 1µs and 7 days (0: none)", t.Timeout)
+		}
+		wire.Timeout = new(check.IntervalText(t.Timeout))
+	}
+	if !t.Deadline.IsZero() {
+		at, err := check.TimeText("deadline", t.Deadline)
+		if err == nil && t.Recurrence != nil {
+			err = check.Invalid("deadline", "must be empty for a task that recurs: use expiration", at)
+		}
+		if err != nil {
+			return err
+		}
+		wire.Deadline = &at
+	}
+	return nil
 }
 
 func (t Task) wireDurations(wire *wireTask) error {

@@ -33,8 +33,9 @@ func TaskOf(row Row) (Task, error) {
 		ID: row.ID, Payload: storedPayload(row.Payload), At: row.ScheduledAt, Priority: row.Priority, Queue: row.Queue,
 		Expiration: orZero(row.Expiration), ExpectedExecutionTime: row.ExpectedExecutionTime,
 		MaxAttempts: row.MaxAttempts, Entity: orZero(row.Entity), TenantID: orZero(row.TenantID),
-		Group:  orZero(row.GroupKey),
-		Jitter: orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
+		Group: orZero(row.GroupKey), Backoff: orZero(row.Backoff), Timeout: orZero(row.Timeout),
+		Deadline: orZero(row.Deadline),
+		Jitter:   orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
 	}
 	if row.Cron != nil {
 		task.Recurrence = &Recurrence{

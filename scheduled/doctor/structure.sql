@@ -99,7 +99,8 @@ CREATE TRIGGER task_8_if_dead AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH
 CREATE TRIGGER zzz_task_1_edit BEFORE INSERT OR UPDATE OF id, payload, type, scheduled_at, run_now_at, priority, queue,
     expiration, expected_execution_time, max_attempts, entity, tenant_id, cron, time_zone, overlap, catch_up,
     catch_up_paused, catch_up_limit, jitter, ends_at, max_occurrences, parent_id, retention, archived_at, if_dead,
-    group_key ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION tasktable.before_task_change();
+    group_key, backoff, timeout, deadline ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION
+    tasktable.before_task_change();
 CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON tasktable.scheduled_tasks FOR EACH ROW WHEN
     (((NOT (old.fence IS DISTINCT FROM new.fence)) AND (((old.status)::text IS DISTINCT FROM (new.status)::text) OR
     ((old.paused_until)::timestamp with time zone IS DISTINCT FROM (new.paused_until)::timestamp with time zone)) AND

@@ -21,6 +21,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/scheduled/internal/tracing"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/backoff"
 )
 
 // inline runs due tasks in a transaction of the test and on the test's goroutine, at a time that the test gives. It
@@ -270,14 +271,12 @@ func (r inlineRun) attempt(
 	tracing := tracing.New(r.tracer, 0)
 	ctx = tracing.Begin(ctx, e)
 	err = r.run(ctx, variant, e)
-	backoff := r.backoff
-	if variant.Backoff != nil {
-		backoff = variant.Backoff
+	ofNode := r.backoff
+	if ofNode == nil {
+		ofNode = func(attempt int, _ error) time.Duration { return backoff.Default().Wait(attempt, 0) }
 	}
-	if backoff == nil {
-		backoff = func(attempt int, _ error) time.Duration { return outcome.BackoffOf(attempt, 0) }
-	}
-	settlement = outcome.Decide(h, e, err, nil, outcome.Safely(backoff))
+	settlement = outcome.Decide(h, e, err, nil,
+		outcome.BackoffFor(variant.Backoff, answer.Backoff, ofNode, func() float64 { return 0 }))
 	settlement.InTx = variant.Kind != handlers.KindPlain
 	outcome.EncodeIfDead(ctx, r.codec, &settlement)
 	tracing.End(ctx, settlement.Outcome, err)

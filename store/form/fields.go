@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/backoff"
 )
 
 // Kind is the kind of a field's values.
@@ -99,6 +100,18 @@ var Fields = []Field{
 		Help: "After this many failed attempts the task is FAILED",
 		Rule: "must be between 1 and 1000", Min: 1, Max: store.MaxMaxAttempts,
 		of: func(t *store.Task) any { return &t.MaxAttempts }},
+	{Name: "backoff", Input: "backoff", Label: "Wait before a retry", Default: "as the nodes are configured",
+		Help: `The wait, such as 1m, or with a growing wait, "10s x3 max 1h jitter 25%"`, IfDead: true,
+		Rule: backoff.Rule, Min: 1, Max: 64,
+		of: func(t *store.Task) any { return &t.Backoff }},
+	{Name: "timeout", Input: "timeout", Label: "Timeout", Default: "the expected execution time", Kind: Length,
+		Help: "How long after its start the handler is told to end", IfDead: true,
+		Rule: "must be between 1µs and 7 days", Shortest: time.Microsecond, Longest: store.MaxTimeout,
+		of: func(t *store.Task) any { return &t.Timeout }},
+	{Name: "deadline", Input: "deadline", Label: "Deadline", Kind: Time, IfDead: true, Default: "none",
+		Help: "Nothing of the task runs after it. A task that recurs has expiration instead",
+		Rule: "must be in the years 1 to 9999",
+		of:   func(t *store.Task) any { return &t.Deadline }},
 	{Name: "jitter", Input: "jitter", Label: "Jitter", Kind: Length, IfDead: true,
 		Help: "Delays the task by up to this. The delay depends on the id and the time alone",
 		Rule: "must be between 1µs and 24h", Shortest: time.Microsecond, Longest: store.MaxJitter,

@@ -4,7 +4,6 @@ package outcome
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/sanitize"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/backoff"
 )
 
 // Decide decides what happens to a task whose attempt has run. err is the handler's error. cause is why the
@@ -119,37 +119,31 @@ func CheckEffects(effects handlers.Effects) error {
 	return handlers.Permanent(effects.Err)
 }
 
-// These constants make the default backoff: 10 s, 30 s, 90 s, 270 s and so on, at most an hour, plus up to a quarter.
-// The ten attempts that a task has by default take 4 h to 5 h.
-const (
-	backoffBase   = 10 * time.Second
-	backoffFactor = 3
-	backoffCap    = time.Hour
-	backoffJitter = 0.25
-)
-
-// DefaultBackoff returns the wait after a failed attempt. The first attempt has the number 1. The wait is 10 s × 3ⁿ⁻¹
-// for attempt n, at most an hour, plus a random part of up to a quarter, so that tasks that failed together do not
-// come back together. It ignores the error.
+// DefaultBackoff is the wait of backoff.Default after a failed attempt. It ignores the error.
 func DefaultBackoff(attempt int, _ error) time.Duration {
-	return BackoffOf(attempt, rand.Float64())
+	return backoff.Default().Wait(attempt, rand.Float64())
 }
 
-// BackoffOf is DefaultBackoff with a given random part from 0 to 1.
-func BackoffOf(attempt int, random float64) time.Duration {
-	delay := float64(backoffBase) * math.Pow(backoffFactor, float64(max(attempt, 1)-1))
-	delay = min(delay, float64(backoffCap))
-	return time.Duration(delay * (1 + backoffJitter*random))
-}
-
-// Safely keeps a backoff that panics from ending the process. DefaultBackoff takes its place.
-func Safely(backoff handlers.Backoff) handlers.Backoff {
+// BackoffFor returns the wait after a failed attempt of a task: by the function of its type's handler, else by the
+// task's own text and a random number from 0 to 1, else by the function of the node. If a function panics, DefaultBackoff takes its place, so that it
+// does not end the process.
+func BackoffFor(
+	ofType handlers.Backoff, ofTask *string, ofNode handlers.Backoff, random func() float64,
+) handlers.Backoff {
+	wait := ofNode
+	if ofType != nil {
+		wait = ofType
+	} else if ofTask != nil {
+		if policy, err := backoff.Parse(*ofTask); err == nil { // the database has checked it
+			return func(attempt int, _ error) time.Duration { return policy.Wait(attempt, random()) }
+		}
+	}
 	return func(attempt int, err error) (delay time.Duration) {
 		defer func() {
 			if recover() != nil {
 				delay = DefaultBackoff(attempt, err)
 			}
 		}()
-		return backoff(attempt, err)
+		return wait(attempt, err)
 	}
 }

@@ -161,7 +161,7 @@ func TestConclude(t *testing.T) {
 			}
 			e.Note("a note")
 			e.FollowUp(store.Task{Payload: enginetest.Job{Name: "x"}})
-			s := Decide(taskdb.Claim{ID: "a"}, e, test.err, test.cause, Safely(backoff))
+			s := Decide(taskdb.Claim{ID: "a"}, e, test.err, test.cause, BackoffFor(nil, nil, backoff, nil))
 			got := s.Outcome + " " + string(s.To)
 			if s.Refund {
 				got += " refund"
@@ -263,19 +263,29 @@ func TestBackoff(t *testing.T) {
 		-1: 10 * time.Second, 0: 10 * time.Second, 1: 10 * time.Second, 2: 30 * time.Second, 3: 90 * time.Second,
 		4: 270 * time.Second, 6: 2430 * time.Second, 7: time.Hour, 1000: time.Hour, math.MaxInt: time.Hour,
 	} {
-		if got := BackoffOf(attempt, 0); got != want {
-			t.Errorf("after attempt %d: %s, want %s", attempt, got, want)
-		}
-		if got := BackoffOf(attempt, 1); got != want*5/4 {
-			t.Errorf("after attempt %d at most %s, want %s", attempt, got, want*5/4)
-		}
 		for range 20 {
 			if got := DefaultBackoff(attempt, errOops); got < want || got > want*5/4 {
 				t.Errorf("after attempt %d: %s", attempt, got)
 			}
 		}
 	}
-	panics := Safely(func(int, error) time.Duration { panic("no") })
+	const of = "1m x2 max 1h jitter 50%"
+	wait := func(d time.Duration) handlers.Backoff { return func(int, error) time.Duration { return d } }
+	half := func() float64 { return 0.5 }
+	for name, one := range map[string]struct {
+		got  handlers.Backoff
+		want time.Duration
+	}{
+		"of the node":                      {BackoffFor(nil, nil, wait(7), half), 7},
+		"of the task":                      {BackoffFor(nil, new(of), wait(7), half), 150 * time.Second},
+		"of the type":                      {BackoffFor(wait(8), new(of), wait(7), half), 8},
+		"a text past the database's check": {BackoffFor(nil, new("soon"), wait(7), half), 7},
+	} {
+		if got := one.got(2, errOops); got != one.want {
+			t.Errorf("%s: %s, want %s", name, got, one.want)
+		}
+	}
+	panics := BackoffFor(func(int, error) time.Duration { panic("no") }, nil, wait(7), half)
 	if got := panics(2, errOops); got < 30*time.Second || got > 38*time.Second {
 		t.Errorf("a backoff that panics: %s", got)
 	}

@@ -29,8 +29,8 @@ WITH clock AS MATERIALIZED (
         SELECT t.ctid AS tid, t.next_attempt_at AS since,
             -- An edit past the checks can bring a time that would not fit the client's.
             greatest(coalesce(t.due_at, t.next_attempt_at), '1970-01-01'::timestamptz) AS due,
-            coalesce(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration <= clock.now, false)
-                AS expired
+            coalesce(least(tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) + t.expiration, t.deadline)
+                <= clock.now, false) AS expired
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
             AND t.next_attempt_at BETWEEN lane.head AND clock.now + lane.ahead

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,16 +30,18 @@ const (
 // no row for the task.
 const gateSQL = `
 SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity, t.tenant_id, t.group_key,
-    t.scheduled_at, t.max_attempts, t.trace, t.asked_revision, t.waiting_since,
+    t.scheduled_at, t.max_attempts, t.trace, t.asked_revision, t.waiting_since, t.backoff,
     CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'
          WHEN paused.scopes && ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] THEN 'paused'
          -- An application's trigger may have moved first_due.
          WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'
-         WHEN t.first_due + t.expiration <= clock.now THEN 'expired'
+         WHEN least(t.first_due + t.expiration, t.deadline) <= clock.now THEN 'expired'
          ELSE 'go' END AS verdict,
     date_part('epoch', greatest(asked.due, t.first_due) - clock.now) AS due_in,
     date_part('epoch', t.lease_expires_at - clock.now) AS lease,
-    date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')) AS expected
+    date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours', t.timeout))
+        AS expected,
+    coalesce(date_part('epoch', t.deadline - clock.now), 'infinity') AS ends_in
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 -- Read once, not for each task. Without pauses it is null, and null overlaps nothing.
@@ -54,7 +57,7 @@ CROSS JOIN LATERAL (
         least(greatest(t.scheduled_at, '0001-01-02'), '9999-12-30')::timestamptz AS scheduled_at,
         tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS first_due,
         t.expiration, t.expected_execution_time, t.max_attempts::int AS max_attempts, t.status, t.revision,
-        t.asked_revision, t.lease_expires_at, t.waiting_since
+        t.asked_revision, t.lease_expires_at, t.waiting_since, t.backoff::text AS backoff, t.timeout, t.deadline
     FROM tasktable.scheduled_tasks AS t
     WHERE t.id = asked.id AND t.fence = asked.fence
     LIMIT 1
@@ -79,8 +82,10 @@ type GateAnswer struct {
 	WaitingSince *time.Time
 	Verdict      string
 	DueIn        float64
+	Backoff      *string // the task's own
 	Lease        float64
 	Expected     float64
+	EndsIn       float64 // seconds until the task's deadline; infinite: it has none
 }
 
 // columns points to the fields for gateSQL's columns, in their order.
@@ -88,8 +93,8 @@ func (g *GateAnswer) columns() []any {
 	return []any{
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.GroupKey,
 		&g.ScheduledAt,
-		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince,
-		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected,
+		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince, &g.Backoff,
+		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected, &g.EndsIn,
 	}
 }
 
@@ -106,6 +111,14 @@ func (g GateAnswer) Execution(h Claim) *handlers.Execution {
 		Revision: h.Revision, AskedRevision: g.Asked, Fence: h.Fence, Attempt: h.Attempt, MaxAttempts: g.MaxAttempts,
 		ScheduledIn: store.SpanOf(TextOf(g.Trace)),
 	}
+}
+
+// Deadline is the task's deadline by the clock of this process, which asked the gate then. Zero: the task has none.
+func (g GateAnswer) Deadline(asked time.Time) (at time.Time) {
+	if in := g.EndsIn * float64(time.Second); in < math.MaxInt64 {
+		at = asked.Add(time.Duration(in))
+	}
+	return at
 }
 
 // TextOf returns the text, or "" for nil.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -21,6 +22,7 @@ type attempt struct {
 	execution *handlers.Execution // belongs to the handler's goroutine
 	lease     *leaseContext       // the handler's context
 	asked     time.Time           // when the gate was asked, by this process's clock
+	backoff   *string             // the task's own
 
 	// Guarded by run.mu.
 	startedAt time.Time // by the database's clock; until the handler is called, when the gate let the task through
@@ -110,9 +112,10 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 		return nil, "edited or cancelled before it started"
 	}
 	e := answer.Execution(r.Claim)
-	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd)
+	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd, answer.Deadline(asked))
 	lease.expected = expected
-	a = &attempt{job: j, run: r, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt}
+	a = &attempt{job: j, run: r, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt,
+		backoff: answer.Backoff}
 	e.WithExtend(func(_ context.Context, d time.Duration) error {
 		return a.extend(new(min(d, store.MaxExpectedExecutionTime)))
 	})
@@ -144,12 +147,8 @@ func (a *attempt) perform(done chan<- result) {
 		}
 		return a.call(ctx, a.config.EnginePool, a.variant.Run)
 	}, func(err error) {
-		backoff := a.config.Backoff
-		if a.variant.Backoff != nil {
-			backoff = a.variant.Backoff
-		}
-		ended.Settlement = outcome.Decide(
-			a.run.Claim, a.execution, err, context.Cause(a.lease), outcome.Safely(backoff))
+		ended.Settlement = outcome.Decide(a.run.Claim, a.execution, err, context.Cause(a.lease),
+			outcome.BackoffFor(a.variant.Backoff, a.backoff, a.config.Backoff, rand.Float64))
 		outcome.EncodeIfDead(a.lease, a.config.Codec, &ended.Settlement)
 		traced := ended.Outcome
 		//nolint:errorlint // a handler's error may panic when it is asked

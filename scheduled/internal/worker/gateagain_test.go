@@ -21,7 +21,7 @@ import (
 func attemptOf(claim taskdb.Claim, e *handlers.Execution, w *Worker) *attempt {
 	end := time.Now().Add(time.Hour)
 	return &attempt{
-		job: &job{Worker: w}, run: &run{Claim: claim}, execution: e, lease: withLease(context.Background(), end, end),
+		job: &job{Worker: w}, run: &run{Claim: claim}, execution: e, lease: withLease(context.Background(), end, end, time.Time{}),
 	}
 }
 
@@ -141,7 +141,7 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 			b.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp() + interval '21 seconds'`)
 			b.Exec(slow.sql)
 			config := Config{Statements: b.Queries, EnginePool: b.Pool, Quiet: quiet.New(), StartAllowance: time.Second}
-			lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second))
+			lease := withLease(t.Context(), time.Now().Add(expected), time.Now().Add(expected+time.Second), time.Time{})
 			defer lease.close()
 			lease.expected = expected
 			var e handlers.Execution

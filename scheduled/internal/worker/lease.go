@@ -25,14 +25,16 @@ type leaseContext struct {
 	deadline time.Time
 	lease    time.Time // the end of the lease, by this process's clock; never later than the end in the database
 	timer    *time.Timer
+	latest   time.Time // the deadline cannot be moved past it: the task's own; zero: it has none
 
 	expected time.Duration // how long the handler may take
 }
 
-func withLease(parent context.Context, deadline, leaseEnd time.Time) *leaseContext {
+func withLease(parent context.Context, deadline, leaseEnd, latest time.Time) *leaseContext {
 	ctx, end := context.WithCancelCause(parent)
-	lease := &leaseContext{Context: ctx, cancel: end, deadline: deadline, lease: leaseEnd}
-	lease.timer = time.AfterFunc(time.Until(deadline), lease.lapse)
+	lease := &leaseContext{Context: ctx, cancel: end, lease: leaseEnd, latest: latest}
+	lease.deadline = lease.atMost(deadline)
+	lease.timer = time.AfterFunc(time.Until(lease.deadline), lease.lapse)
 	return lease
 }
 
@@ -65,11 +67,19 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 	if leaseEnd.After(l.lease) {
 		l.lease = leaseEnd
 	}
-	if deadline.After(l.deadline) {
+	if deadline = l.atMost(deadline); deadline.After(l.deadline) {
 		l.deadline = deadline
 		l.timer.Reset(time.Until(deadline))
 	}
 	return true
+}
+
+// atMost returns the deadline, but at most the task's own.
+func (l *leaseContext) atMost(deadline time.Time) time.Time {
+	if !l.latest.IsZero() && l.latest.Before(deadline) {
+		return l.latest
+	}
+	return deadline
 }
 
 // startTime begins the handler's time. Until now the context's deadline was the end of the lease, less a margin, so

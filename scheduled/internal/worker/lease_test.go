@@ -20,7 +20,7 @@ func TestLeaseContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		ctx := withLease(t.Context(), begin.Add(time.Minute), begin.Add(time.Hour))
+		ctx := withLease(t.Context(), begin.Add(time.Minute), begin.Add(time.Hour), time.Time{})
 		defer ctx.close()
 		if deadline, ok := ctx.Deadline(); !ok || !deadline.Equal(begin.Add(time.Minute)) {
 			t.Errorf("deadline %s, %t", deadline, ok)
@@ -102,10 +102,10 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		parent, end := context.WithCancelCause(context.Background())
-		interrupted := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
-		cancelled := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour))
-		closed := withLease(parent, time.Now().Add(time.Second), time.Now().Add(time.Second))
-		past := withLease(parent, time.Now().Add(-time.Second), time.Now().Add(-time.Second))
+		interrupted := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour), time.Time{})
+		cancelled := withLease(parent, time.Now().Add(time.Hour), time.Now().Add(time.Hour), time.Time{})
+		closed := withLease(parent, time.Now().Add(time.Second), time.Now().Add(time.Second), time.Time{})
+		past := withLease(parent, time.Now().Add(-time.Second), time.Now().Add(-time.Second), time.Time{})
 		<-past.Done()
 		if !errors.Is(context.Cause(past), handlers.ErrDeadline) {
 			t.Errorf("a lease that is over: %v", context.Cause(past))
@@ -133,7 +133,7 @@ func TestLeaseContextEndsForOtherReasons(t *testing.T) {
 func TestLeaseContextIsExtendedInTheNick(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		ctx := withLease(t.Context(), time.Now().Add(time.Second), time.Now().Add(time.Hour))
+		ctx := withLease(t.Context(), time.Now().Add(time.Second), time.Now().Add(time.Hour), time.Time{})
 		defer ctx.close()
 		for range 100 {
 			deadline, _ := ctx.Deadline()
