@@ -11,7 +11,8 @@ import (
 func full(id string) store.Task {
 	return store.Task{
 		ID: id, Payload: payload(1), At: far(0), Expiration: time.Hour, ExpectedExecutionTime: time.Minute,
-		MaxAttempts: 3, Priority: 7, Queue: "mail", Entity: "event:1", TenantID: "acme",
+		MaxAttempts: 3, Priority: 7, Queue: "mail", Entity: "event:1", TenantID: "acme", Group: "customer:1",
+		Backoff: "1m", Timeout: 30 * time.Second,
 	}
 }
 
@@ -52,11 +53,21 @@ func TestScheduleWithAnotherValueInOneField(t *testing.T) {
 		{"queue", func(t *store.Task) { t.Queue = "" }, `{"queue": "mail"}`, `{"queue": "default"}`},
 		{"entity", func(t *store.Task) { t.Entity = "event:2" }, `{"entity": "event:1"}`, `{"entity": "event:2"}`},
 		{"no entity", func(t *store.Task) { t.Entity = "" }, `{"entity": "event:1"}`, `{"entity": null}`},
+		{"no group", func(t *store.Task) { t.Group = "" }, `{"group_key": "customer:1"}`, `{"group_key": null}`},
+		{"backoff", func(t *store.Task) { t.Backoff = "1m x2" }, `{"backoff": "1m"}`, `{"backoff": "1m x2"}`},
+		{"no backoff", func(t *store.Task) { t.Backoff = "" }, `{"backoff": "1m"}`, `{"backoff": null}`},
+		{"timeout", func(t *store.Task) { t.Timeout = time.Minute }, `{"timeout": "00:00:30"}`, `{"timeout": "00:01:00"}`},
+		{"no timeout", func(t *store.Task) { t.Timeout = 0 }, `{"timeout": "00:00:30"}`, `{"timeout": null}`},
+		{"deadline", func(t *store.Task) { t.Deadline = far(70) }, `{"deadline": "2100-01-01T01:00:00Z"}`,
+			`{"deadline": "2100-01-01T01:10:00Z"}`},
+		{"no deadline", func(t *store.Task) { t.Deadline = time.Time{} }, `{"deadline": "2100-01-01T01:00:00Z"}`,
+			`{"deadline": null}`},
 		{"tenant", func(t *store.Task) { t.TenantID = "" }, `{"tenant_id": "acme"}`, `{"tenant_id": null}`},
 	} {
 		b.each(field.name, func(b *bench) {
-			first := b.Schedule(full(field.name))
 			task := full(field.name)
+			task.Deadline = far(60)
+			first := b.Schedule(task)
 			field.change(&task)
 			second := b.Schedule(task)
 			if second.Outcome != store.Rescheduled || second.Revision <= first.Revision {

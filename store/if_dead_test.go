@@ -24,7 +24,8 @@ func mortal(id string) store.Task {
 	return store.Task{ID: id, Payload: payload(1), At: far(0), Entity: "event:1", TenantID: "acme", IfDead: []store.Task{
 		{Payload: refund{id}, At: far(5), Expiration: 36 * time.Hour, ExpectedExecutionTime: 1500 * time.Millisecond,
 			MaxAttempts: 3, Priority: -7, Queue: "mail", Entity: "order:1", TenantID: "acme", IfFinished: store.Keep,
-			Jitter: time.Microsecond, Retention: 90 * time.Minute},
+			Jitter: time.Microsecond, Retention: 90 * time.Minute, Group: "customer:1", Backoff: "1m x2",
+			Timeout: time.Second, Deadline: far(900)},
 		{Payload: store.JSON(`{"type":"TELL","nothing":null}`), IfFinished: store.Rearm},
 	}}
 }

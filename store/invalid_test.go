@@ -51,6 +51,15 @@ var badTasks = []struct {
 	{"empty key", func(t *store.Task) { t.ID, t.Payload = "", counted{} }, "id", "TaskKey that is not empty"},
 	{"bad key", func(t *store.Task) { t.ID, t.Payload = "", counted{key: "a\tb"} }, "id", "without control characters"},
 
+	{"backoff", func(t *store.Task) { t.Backoff = "1 minute" }, "backoff", "must be a wait such as 1m"},
+	{"timeout below 0", func(t *store.Task) { t.Timeout = -1 }, "timeout", "must be between 1µs and 7 days"},
+	{"timeout of a week and more", func(t *store.Task) { t.Timeout = store.MaxTimeout + 1 }, "timeout", "must be between 1µs and 7 days"},
+	{"deadline in the year 10000", func(t *store.Task) { t.Deadline = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"deadline", "must be in the years 1 to 9999"},
+	{"deadline of a recurring task",
+		func(t *store.Task) { t.Deadline, t.Recurrence = far(0), &store.Recurrence{Cron: "@daily"} }, "deadline",
+		"must be empty for a task that recurs"},
+
 	{"no payload", func(t *store.Task) { t.Payload = nil }, "payload", "must not be nil"},
 	{"nil pointer", func(t *store.Task) { t.Payload = (*pointer)(nil) }, "payload", "must not be nil"},
 	{

@@ -40,6 +40,7 @@ func occurrence(found *store.Row, id, parent string, at time.Time) store.Row {
 		Revision: found.Revision, AskedRevision: found.Revision, ScheduledBy: &by, CreatedAt: found.CreatedAt,
 		LastStatusUpdate: found.LastStatusUpdate, Jitter: pointerTo(90 * time.Minute),
 		Retention: pointerTo(72 * time.Hour), ParentID: &parent,
+		GroupKey: &task.Group, Backoff: &task.Backoff, Timeout: &task.Timeout,
 	}
 }
 

@@ -157,9 +157,10 @@ func TestBadRecurringCallsInSQL(t *testing.T) {
 			WHERE id = 'one'`: "an occurrence does not recur itself",
 		`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, parent_id)
 			VALUES ('new', '{"type":"TEST"}', '@daily', 'one')`: "an occurrence does not recur itself",
-		`SELECT tasktable.pause('plain', until => 'infinity')`: "ends_at, paused_until must be finite",
-		`SELECT tasktable.fork_occurrence('one', NULL)`:        `null value in column "id"`,
-		`SELECT tasktable.fork_occurrence('one', 'infinity')`:  "scheduled_at, run_now_at must be finite",
+		`UPDATE tasktable.scheduled_tasks SET deadline = now() WHERE id = 'one'`: "a recurring task has expiration, not deadline",
+		`SELECT tasktable.pause('plain', until => 'infinity')`:                   "ends_at, paused_until must be finite",
+		`SELECT tasktable.fork_occurrence('one', NULL)`:                          `null value in column "id"`,
+		`SELECT tasktable.fork_occurrence('one', 'infinity')`:                    "scheduled_at, run_now_at must be finite",
 	} {
 		b.refused(sql, message)
 	}

@@ -89,7 +89,7 @@ func (b *bench) recorded(line json.RawMessage) map[string]any {
 	}
 	var fields map[string]any
 	b.Check(json.Unmarshal(line, &fields))
-	for _, key := range []string{"scheduled_at", "run_now_at", "ends_at", "paused_until", "archived_at"} {
+	for _, key := range []string{"scheduled_at", "run_now_at", "ends_at", "paused_until", "archived_at", "deadline"} {
 		if value, ok := fields[key].(string); ok {
 			at, err := time.Parse(time.RFC3339Nano, value)
 			b.Check(err)

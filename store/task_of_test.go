@@ -28,11 +28,13 @@ func TestTaskOfChangesNothing(t *testing.T) {
 	full := mortal("full")
 	full.Expiration, full.ExpectedExecutionTime, full.MaxAttempts = 90*time.Minute+time.Microsecond, 1500*time.Millisecond, 3
 	full.Priority, full.Queue, full.Jitter, full.Retention = -7, "mail", time.Hour, 40*24*time.Hour
+	full.Group, full.Backoff, full.Timeout = "customer:1", "10s x3 max 1h jitter 25%", time.Minute
 	recurring := full
 	recurring.ID, recurring.Recurrence = "full recurring", &store.Recurrence{
 		Cron: "0 3 * * *", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
 		CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, EndsAt: far(900000), MaxOccurrences: 12,
 	}
+	full.Deadline = far(90)
 	sealed, sealedRecurring := full, recurring
 	sealed.ID, sealedRecurring.ID = "sealed", "sealed recurring"
 	for _, task := range []store.Task{full, recurring} {

@@ -78,8 +78,8 @@ func TestLimitsAreThoseOfTheStore(t *testing.T) {
 func full() store.Task {
 	return store.Task{
 		ID: "one", Payload: store.JSON(`{"type":"LOG","n":12345678901234567890}`), Entity: "event:1", TenantID: "acme",
-		Group: "customer:42",
-		At:    clock.Now, Expiration: 90 * time.Minute, Queue: "mail", Priority: -7,
+		Group: "customer:42", Backoff: "10s x3 max 1h jitter 25%", Timeout: time.Minute, Deadline: clock.Now,
+		At: clock.Now, Expiration: 90 * time.Minute, Queue: "mail", Priority: -7,
 		ExpectedExecutionTime: 1500 * time.Millisecond, MaxAttempts: 3, Jitter: time.Microsecond,
 		Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again,
 		IfDead: []store.Task{{ID: "two", Payload: store.JSON(`{"type":"TELL"}`), Priority: 1, At: clock.Now}},

@@ -48,6 +48,29 @@ func TestLeaseContext(t *testing.T) {
 	})
 }
 
+// The deadline of a task's own ends the context, also if the handler starts late or extends its lease.
+func TestLeaseContextWithALatestDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		ctx := withLease(t.Context(), begin.Add(time.Hour), begin.Add(time.Hour), begin.Add(time.Minute))
+		defer ctx.close()
+		time.Sleep(50 * time.Second)
+		ctx.expected = time.Minute
+		ctx.startTime()
+		if !ctx.extend(begin.Add(2*time.Hour), begin.Add(3*time.Hour)) {
+			t.Error("the lease was not extended")
+		}
+		if deadline, _ := ctx.Deadline(); !deadline.Equal(begin.Add(time.Minute)) {
+			t.Errorf("deadline %s", deadline)
+		}
+		<-ctx.Done()
+		if took := time.Since(begin); took != time.Minute || !errors.Is(context.Cause(ctx), handlers.ErrDeadline) {
+			t.Errorf("ended after %s: %v", took, context.Cause(ctx))
+		}
+	})
+}
+
 // A handler that asks for a longer lease, and gets no answer, returns when its context ends.
 func TestExtendEndsWithTheHandlersContext(t *testing.T) {
 	t.Parallel()
