@@ -24,6 +24,7 @@ type engineSettings struct {
 	typeSlots       map[string]int
 	paused          []store.Scope
 	retention       time.Duration
+	defaults        store.Defaults
 	retentionByType map[string]time.Duration
 	pollInterval    time.Duration
 	lookAhead       time.Duration
@@ -59,6 +60,13 @@ func (s *engineSettings) options() []options.Option {
 			Usage: "a scope that this node does not work: all, queue:NAME or type:NAME; may be repeated, or " +
 				"separated by commas. Other nodes still work it. To pause it on all nodes: SELECT " +
 				"tasktable.pause_scope('queue', 'NAME')"},
+		{Flag: "default-queue", Variable: "TASKTABLE_DEFAULT_QUEUE", Kind: "name", Set: queueName(&s.defaults.Queue),
+			Usage: "the queue of tasks that name none, of all types; give all nodes the same (default " +
+				store.DefaultQueue + "). For one type: tasktable types set"},
+		{Flag: "max-attempts", Variable: "TASKTABLE_MAX_ATTEMPTS", Kind: "number",
+			Set: options.Int(&s.defaults.MaxAttempts, 1, store.MaxMaxAttempts),
+			Usage: "how many attempts a task may have that does not say it, of all types; give all nodes the same " +
+				"(default " + strconv.Itoa(store.DefaultMaxAttempts) + ")"},
 		{Flag: "retention", Variable: "TASKTABLE_RETENTION", Kind: "period", Set: options.Period(&s.retention),
 			Default: fmt.Sprintf("%.0fh", scheduled.DefaultRetention.Hours()),
 			Usage: "how long finished tasks and their history are kept; off: for ever. The leader removes them, " +
@@ -100,6 +108,7 @@ func (s *engineSettings) apply(config *scheduled.Config) {
 	config.ShareSlots = s.shareSlots
 	config.TypeSlots = s.typeSlots
 	config.Paused = s.paused
+	config.Defaults = s.defaults
 	config.Retention = s.retention
 	config.RetentionByType = s.retentionByType
 	config.PollInterval = s.pollInterval

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,13 +71,10 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 // option is the option of a field. It checks the text, but check reads it, because only then are now and the zone
 // known.
 func (s *tasksSchedule) option(field form.Field) options.Option {
-	option := options.Option{
-		Flag: field.Input, Kind: valueNames[field.Kind], Usage: usageOf(field),
-		Set: func(text string) error {
-			s.given[field.Name] = text
-			return field.Read(&store.Task{}, text, form.Clock{Now: time.Now(), Zone: time.UTC})
-		},
-	}
+	option := fieldOption(field, func(text string) error {
+		s.given[field.Name] = text
+		return field.Read(&store.Task{}, text, form.Clock{Now: time.Now(), Zone: time.UTC})
+	})
 	switch field.Kind {
 	case form.Payload, form.Tasks: // check reads them, because they may be in files
 		option.Secret, option.Repeatable = true, field.Kind == form.Tasks
@@ -89,13 +87,16 @@ func (s *tasksSchedule) option(field form.Field) options.Option {
 	case form.Choice:
 		option.Complete = options.Words(field.Words...)
 	case form.Text:
-		if option.Kind = textNames[field.Name]; option.Kind == "" {
-			option.Kind = field.Input
-		}
 		option.Complete = map[string]options.Completion{"id": s.ids(), "queue": s.queues}[field.Name]
 	case form.Number, form.Length, form.Time:
 	}
 	return option
+}
+
+// fieldOption is the option of a field.
+func fieldOption(field form.Field, set func(string) error) options.Option {
+	kind := cmp.Or(valueNames[field.Kind], textNames[field.Name], field.Input)
+	return options.Option{Flag: field.Input, Kind: kind, Usage: usageOf(field), Set: set}
 }
 
 // valueNames and textNames name the values of options in the help.

@@ -41,6 +41,8 @@ type Variant struct {
 	Kind    Kind
 	Backoff Backoff // nil: the engine's
 
+	Defaults *store.Defaults // that the payload brings; nil: none
+
 	aliases []string // the other types that it handles
 
 	payload reflect.Type // nil: none
@@ -117,6 +119,16 @@ func (r *Registry) checkIDs() error {
 // Types returns the types that have a handler, aliases included, sorted.
 func (r *Registry) Types() []string { return slices.Sorted(maps.Keys(r.variants)) }
 
+// Defaults returns the defaults that the payloads of the handlers bring, sorted by type, aliases included.
+func (r *Registry) Defaults() (all []store.Defaults) {
+	for _, name := range r.Types() {
+		if own := r.variants[name].Defaults; own != nil {
+			all = append(all, *own)
+		}
+	}
+	return all
+}
+
 // Missing returns the types among payloads that have no handler. Call it in a test with one value of each variant
 // that producers schedule, because a task without a handler would wait in the table for ever.
 func (r *Registry) Missing(payloads ...store.Payload) []string {
@@ -136,7 +148,7 @@ func (r *Registry) Variant(name string) *Variant { return r.variants[name] }
 // Handle makes a variant from a function. The type is P's TaskType. The function may run on many goroutines at the
 // same time.
 func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindPlain, payload: reflect.TypeFor[P](), bare: handle == nil}
+	variant := variantOf[P](KindPlain, handle == nil)
 	variant.plain = func(ctx context.Context, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -157,7 +169,7 @@ func Handle[P store.Payload](handle func(ctx context.Context, t *Task[P]) error,
 // that must not act on an old state locks the row that belongs to the edit or the cancel, and compares it with
 // t.ScheduledAt or the payload, before it acts.
 func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Task[P]) error, options ...Option) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindTx, payload: reflect.TypeFor[P](), bare: handle == nil}
+	variant := variantOf[P](KindTx, handle == nil)
 	variant.tx = func(ctx context.Context, tx pgx.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -172,7 +184,7 @@ func HandleTx[P store.Payload](handle func(ctx context.Context, tx pgx.Tx, t *Ta
 func HandleSQLTx[P store.Payload](
 	handle func(ctx context.Context, tx *sql.Tx, t *Task[P]) error, options ...Option,
 ) Part {
-	variant := &Variant{Type: typeOf[P](), Kind: KindSQLTx, payload: reflect.TypeFor[P](), bare: handle == nil}
+	variant := variantOf[P](KindSQLTx, handle == nil)
 	variant.sqlTx = func(ctx context.Context, tx *sql.Tx, e *Execution) error {
 		t, err := decode[P](e)
 		if err != nil {
@@ -211,6 +223,10 @@ func (v *Variant) addTo(r *Registry) error {
 		default:
 			own := *v // a copy, because several registries may hold the variant, each with its own middleware
 			own.Type = name
+			if own.Defaults != nil {
+				defaults := *own.Defaults
+				defaults.Type, own.Defaults = name, &defaults
+			}
 			r.variants[name] = &own
 		}
 	}
@@ -223,6 +239,11 @@ func (v *Variant) check() error {
 	}
 	if v.bare {
 		return fmt.Errorf("%w: the handler of type %q is nil", store.ErrInvalid, v.Type)
+	}
+	if v.Defaults != nil {
+		if err := v.Defaults.Check(); err != nil {
+			return fmt.Errorf("TaskDefaults of type %q: %w", v.Type, err)
+		}
 	}
 	if err := v.own.check(); err != nil {
 		return fmt.Errorf("type %q: %w", v.Type, err)
@@ -299,9 +320,15 @@ func Alias(names ...string) Option { return aliasOption(names) }
 
 func (o aliasOption) applyTo(v *Variant) { v.aliases = append(v.aliases, o...) }
 
-// typeOf asks P's zero value for its type. If P is a pointer type, typeOf asks a pointer to a zero value. If TaskType
-// panics, the type has no constant name. Then typeOf returns "", and NewRegistry refuses that.
-func typeOf[P store.Payload]() (name string) {
+func variantOf[P store.Payload](kind Kind, bare bool) *Variant {
+	variant := &Variant{Kind: kind, payload: reflect.TypeFor[P](), bare: bare}
+	variant.Type, variant.Defaults = describe[P]()
+	return variant
+}
+
+// describe asks P's zero value for its type and for its defaults. If P is a pointer type, it asks a pointer to a zero
+// value. If TaskType panics, the type has no constant name. Then describe returns "", and NewRegistry refuses that.
+func describe[P store.Payload]() (name string, defaults *store.Defaults) {
 	defer func() {
 		if recover() != nil {
 			name = ""
@@ -311,5 +338,9 @@ func typeOf[P store.Payload]() (name string) {
 	if t := reflect.TypeFor[P](); t.Kind() == reflect.Pointer {
 		zero, _ = reflect.New(t.Elem()).Interface().(P)
 	}
-	return zero.TaskType()
+	name = zero.TaskType()
+	if own, has := store.DefaultsOf(zero); has {
+		defaults = &own
+	}
+	return name, defaults
 }

@@ -478,6 +478,27 @@ CREATE TABLE tasktable.limit_buckets (
 );
 COMMENT ON TABLE tasktable.limit_buckets IS 'How far the rates of limits are used. Only the leader writes it.';
 
+CREATE TABLE tasktable.task_defaults (
+    type                    text COLLATE "C" PRIMARY KEY
+        CONSTRAINT "type must be a type, or * for all types"
+            CHECK (type = '*' OR type::tasktable.task_type IS NOT NULL),
+    queue                   tasktable.task_queue,
+    priority                tasktable.task_priority,
+    expiration              tasktable.task_expiration,
+    expected_execution_time tasktable.task_execution_time,
+    max_attempts            tasktable.task_max_attempts,
+    backoff                 tasktable.task_backoff,
+    timeout                 tasktable.task_timeout,
+    retention               tasktable.task_retention,
+    group_key               tasktable.task_group_key,
+    changed_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_by              text        NOT NULL DEFAULT session_user,
+    declared_by             text
+);
+COMMENT ON TABLE tasktable.task_defaults IS 'The values of fields that a call of schedule leaves out, by type. Use '
+    'set_defaults and remove_defaults. A plain INSERT does not use them, and no change touches tasks that were '
+    'scheduled before.';
+
 CREATE TABLE tasktable.applications (
     role      text    NOT NULL,
     service   text    NOT NULL,
@@ -674,6 +695,13 @@ BEGIN
             ('full_at', 'From when on burst tasks may start at once. Each claim moves it by rate_interval / rate.')
         ) AS c (name, text)
         UNION ALL
+        SELECT 'task_defaults', c.* FROM (VALUES
+            ('type', 'The type of the tasks. * stands for all types, for fields without a value for the type itself.'),
+            ('changed_at', 'When the defaults were last changed.'),
+            ('changed_by', 'Who changed them.'),
+            ('declared_by', 'The service whose code declares them. Null: somebody has set them.')
+        ) AS c (name, text)
+        UNION ALL
         SELECT 'applications', c.* FROM (VALUES
             ('role', 'The database role.'),
             ('service', 'The service, as in scheduled_by. Empty: all services.'),
@@ -688,8 +716,8 @@ END $$;
 -- +goose Down
 DROP FUNCTION tasktable.must_lead;
 DROP VIEW tasktable.lanes;
-DROP TABLE tasktable.applications, tasktable.limit_buckets, tasktable.limits, tasktable.pauses, tasktable.nodes,
-    tasktable.scheduled_task_changes, tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
+DROP TABLE tasktable.applications, tasktable.task_defaults, tasktable.limit_buckets, tasktable.limits,
+    tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes, tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
 DROP DOMAIN tasktable.task_if_dead, tasktable.task_deadline, tasktable.task_timeout,
     tasktable.task_backoff, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,

@@ -67,6 +67,23 @@ COMMENT ON FUNCTION tasktable.limit_key_of IS 'The key by which limits per group
     'the group, or t: and the tenant. Empty: there is no such limit. The leader sets the keys of tasks that were '
     'scheduled before the limit.';
 
+CREATE FUNCTION tasktable.defaults_of(type text) RETURNS TABLE (
+    queue text, priority int, expiration interval, expected_execution_time interval, max_attempts int, backoff text,
+    timeout interval, retention interval, group_key text
+) LANGUAGE sql STABLE AS $$
+    SELECT coalesce(own.queue, every.queue), coalesce(own.priority, every.priority),
+        coalesce(own.expiration, every.expiration),
+        coalesce(own.expected_execution_time, every.expected_execution_time),
+        coalesce(own.max_attempts, every.max_attempts), coalesce(own.backoff, every.backoff),
+        coalesce(own.timeout, every.timeout), coalesce(own.retention, every.retention),
+        coalesce(own.group_key, every.group_key)
+    FROM (SELECT) AS one
+    LEFT JOIN tasktable.task_defaults AS own ON own.type = defaults_of.type
+    LEFT JOIN tasktable.task_defaults AS every ON every.type = '*'
+$$;
+COMMENT ON FUNCTION tasktable.defaults_of IS 'The defaults of a type: its own, else those of all types, else null. One '
+    'row.';
+
 CREATE FUNCTION tasktable.before_task_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     owed   boolean := false; -- a fire was due before this edit, and still happens
@@ -641,6 +658,6 @@ COMMENT ON TRIGGER append_only_truncate ON tasktable.scheduled_task_changes IS '
 DROP FUNCTION tasktable.refuse_others_task, tasktable.is_restricted, tasktable.tenant_of, tasktable.services_of,
     tasktable.refuse_truncate, tasktable.refuse_history_change, tasktable.refuse_held_delete,
     tasktable.after_tasks_insert, tasktable.run_once_more, tasktable.after_task_change, tasktable.before_task_change,
-    tasktable.refuse_unbound_scope, tasktable.is_bound, tasktable.limit_key_of,
+    tasktable.refuse_unbound_scope, tasktable.is_bound, tasktable.limit_key_of, tasktable.defaults_of,
     tasktable.refuse_unbound, tasktable.unbound_column CASCADE;
 DROP FUNCTION tasktable.task_content, tasktable.notify, tasktable.in_hours, tasktable.due_of, tasktable.asked_now;

@@ -71,9 +71,9 @@ COMMENT ON FUNCTION tasktable.refuse_unwritten IS 'Fails a verb whose UPDATE or 
     'verb has locked it. Otherwise the verb would answer as if it had written.';
 
 CREATE FUNCTION tasktable.schedule(
-    payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT 0,
-    queue text DEFAULT 'default', expiration interval DEFAULT NULL,
-    expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10, tenant_id text DEFAULT NULL,
+    payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT NULL,
+    queue text DEFAULT NULL, expiration interval DEFAULT NULL,
+    expected_execution_time interval DEFAULT NULL, max_attempts int DEFAULT NULL, tenant_id text DEFAULT NULL,
     entity text DEFAULT NULL, if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, wake boolean DEFAULT true,
     verb text DEFAULT 'schedule', jitter interval DEFAULT NULL, retention interval DEFAULT NULL, cron text DEFAULT NULL,
     time_zone text DEFAULT NULL, overlap text DEFAULT NULL, catch_up text DEFAULT NULL,
@@ -81,7 +81,7 @@ CREATE FUNCTION tasktable.schedule(
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
     if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL,
     group_key text DEFAULT NULL, backoff text DEFAULT NULL, timeout interval DEFAULT NULL,
-    deadline timestamptz DEFAULT NULL
+    deadline timestamptz DEFAULT NULL, defaults boolean DEFAULT true
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -103,6 +103,17 @@ DECLARE
     result     tasktable.verb_outcome;
 BEGIN
     -- A null means the default, because a caller without a value passes null.
+    IF schedule.defaults IS NOT FALSE THEN
+        SELECT coalesce(schedule.queue, d.queue), coalesce(schedule.priority, d.priority),
+            coalesce(schedule.expiration, d.expiration),
+            coalesce(schedule.expected_execution_time, d.expected_execution_time),
+            coalesce(schedule.max_attempts, d.max_attempts), coalesce(schedule.backoff, d.backoff),
+            coalesce(schedule.timeout, d.timeout), coalesce(schedule.retention, d.retention),
+            coalesce(schedule.group_key, d.group_key)
+        INTO schedule.queue, schedule.priority, schedule.expiration, schedule.expected_execution_time,
+            schedule.max_attempts, schedule.backoff, schedule.timeout, schedule.retention, schedule.group_key
+        FROM tasktable.defaults_of(schedule.payload ->> 'type') AS d;
+    END IF;
     schedule.priority := coalesce(schedule.priority, 0);
     schedule.queue := coalesce(schedule.queue, 'default');
     schedule.expected_execution_time := coalesce(schedule.expected_execution_time, '5 minutes');
@@ -254,7 +265,8 @@ COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_
     'task; a new one is due now. A finished task runs again only at another time. if_finished => ''rearm'' without '
     'scheduled_at runs it again now, ''keep'' never. if_running => ''again'' runs an unchanged task once more that '
     'runs. Without replace => true a recurring task stays one, and another task does not become one. former_payloads '
-    'is an array of encodings of the same payload with former keys. '
+    'is an array of encodings of the same payload with former keys. Fields that are null have the defaults of the '
+    'type, unless defaults => false. '
     'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
@@ -276,19 +288,22 @@ BEGIN
             backoff, timeout, deadline)
         SELECT task.id, task.task -> 'payload',
             coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
-            coalesce((task.task ->> 'priority')::int, 0), coalesce(task.task ->> 'queue', 'default'),
-            (task.task ->> 'expiration')::interval,
-            coalesce((task.task ->> 'expected_execution_time')::interval, '5 minutes'),
-            coalesce((task.task ->> 'max_attempts')::int, 10), task.task ->> 'tenant_id', task.task ->> 'entity',
-            coalesce(task.task ->> 'scheduled_by', insert_tasks.scheduled_by), (task.task ->> 'jitter')::interval,
-            (task.task ->> 'retention')::interval,
+            coalesce((task.task ->> 'priority')::int, d.priority, 0), coalesce(task.task ->> 'queue', d.queue, 'default'),
+            coalesce((task.task ->> 'expiration')::interval, d.expiration),
+            coalesce((task.task ->> 'expected_execution_time')::interval, d.expected_execution_time, '5 minutes'),
+            coalesce((task.task ->> 'max_attempts')::int, d.max_attempts, 10), task.task ->> 'tenant_id',
+            task.task ->> 'entity', coalesce(task.task ->> 'scheduled_by', insert_tasks.scheduled_by),
+            (task.task ->> 'jitter')::interval, coalesce((task.task ->> 'retention')::interval, d.retention),
             -- There is no cron here, so the trigger refuses these, as it does for schedule.
             task.task ->> 'time_zone', task.task ->> 'overlap', task.task ->> 'catch_up',
             task.task ->> 'catch_up_paused', (task.task ->> 'catch_up_limit')::int,
             (task.task ->> 'ends_at')::timestamptz, (task.task ->> 'max_occurrences')::int, task.task ->> 'trace',
-            nullif(task.task -> 'if_dead', 'null'), task.task ->> 'group_key', task.task ->> 'backoff',
-            (task.task ->> 'timeout')::interval, (task.task ->> 'deadline')::timestamptz
-        FROM task ORDER BY task.id || '~' COLLATE "C"
+            nullif(task.task -> 'if_dead', 'null'), coalesce(task.task ->> 'group_key', d.group_key),
+            coalesce(task.task ->> 'backoff', d.backoff), coalesce((task.task ->> 'timeout')::interval, d.timeout),
+            (task.task ->> 'deadline')::timestamptz
+        FROM task LEFT JOIN LATERAL tasktable.defaults_of(task.task -> 'payload' ->> 'type') AS d
+            ON (task.task ->> 'defaults')::boolean IS NOT FALSE
+        ORDER BY task.id || '~' COLLATE "C"
         -- Another call may have inserted a task since schedule_many looked. Its row is locked here, in its turn. If it
         -- were locked after the last insert, two calls could deadlock. Nothing is written.
         ON CONFLICT (id) DO UPDATE SET id = t.id WHERE false
@@ -357,7 +372,7 @@ BEGIN
         if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean,
         former_payloads => task.task -> 'former_payloads', group_key => task.task ->> 'group_key',
         backoff => task.task ->> 'backoff', timeout => (task.task ->> 'timeout')::interval,
-        deadline => (task.task ->> 'deadline')::timestamptz
+        deadline => (task.task ->> 'deadline')::timestamptz, defaults => (task.task ->> 'defaults')::boolean
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '
@@ -739,6 +754,56 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.remove_limit IS 'Removes a limit. Outcome: deleted or absent.';
 
+CREATE FUNCTION tasktable.set_defaults(
+    type text, queue text DEFAULT NULL, priority int DEFAULT NULL, expiration interval DEFAULT NULL,
+    expected_execution_time interval DEFAULT NULL, max_attempts int DEFAULT NULL, backoff text DEFAULT NULL,
+    timeout interval DEFAULT NULL, retention interval DEFAULT NULL, group_key text DEFAULT NULL, by text DEFAULT NULL
+) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    created   boolean;
+    max_types CONSTANT int := 10000;
+BEGIN
+    PERFORM tasktable.refuse_unbound_scope(CASE set_defaults.type WHEN '*' THEN 'all' ELSE 'type' END,
+        nullif(set_defaults.type, '*'));
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.task_defaults', 0));
+    IF (SELECT count(*) FROM tasktable.task_defaults AS d WHERE d.type <> set_defaults.type) >= max_types THEN
+        RAISE EXCEPTION 'at most % types must have defaults', max_types
+            USING ERRCODE = 'check_violation', COLUMN = 'type';
+    END IF;
+    INSERT INTO tasktable.task_defaults AS d (type, queue, priority, expiration, expected_execution_time, max_attempts,
+        backoff, timeout, retention, group_key, changed_by)
+    VALUES (set_defaults.type, set_defaults.queue, set_defaults.priority, tasktable.in_hours(set_defaults.expiration),
+        tasktable.in_hours(set_defaults.expected_execution_time), set_defaults.max_attempts, set_defaults.backoff,
+        tasktable.in_hours(set_defaults.timeout), tasktable.in_hours(set_defaults.retention), set_defaults.group_key,
+        coalesce(set_defaults.by, session_user))
+    ON CONFLICT (type) DO UPDATE SET queue = excluded.queue, priority = excluded.priority,
+        expiration = excluded.expiration, expected_execution_time = excluded.expected_execution_time,
+        max_attempts = excluded.max_attempts, backoff = excluded.backoff, timeout = excluded.timeout,
+        retention = excluded.retention, group_key = excluded.group_key, changed_at = excluded.changed_at,
+        changed_by = excluded.changed_by
+    WHERE (d.queue, d.priority, d.expiration, d.expected_execution_time, d.max_attempts, d.backoff, d.timeout,
+            d.retention, d.group_key)
+        IS DISTINCT FROM (excluded.queue, excluded.priority, excluded.expiration, excluded.expected_execution_time,
+            excluded.max_attempts, excluded.backoff, excluded.timeout, excluded.retention, excluded.group_key)
+    RETURNING d.xmax = 0 INTO created;
+    RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
+END $$;
+COMMENT ON FUNCTION tasktable.set_defaults IS 'Sets the values of the fields that a call of schedule for a task of the '
+    'type leaves out. The type * stands for all types, for fields that the type itself has no value for. It replaces '
+    'all that was set for the type. Tasks that were scheduled before stay as they are. Outcome: created, changed or '
+    'unchanged.';
+
+CREATE FUNCTION tasktable.remove_defaults(type text) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM tasktable.refuse_unbound_scope(CASE remove_defaults.type WHEN '*' THEN 'all' ELSE 'type' END,
+        nullif(remove_defaults.type, '*'));
+    DELETE FROM tasktable.task_defaults AS d WHERE d.type = remove_defaults.type;
+    RETURN CASE WHEN FOUND THEN 'deleted' ELSE 'absent' END;
+END $$;
+COMMENT ON FUNCTION tasktable.remove_defaults IS 'Removes the defaults of a type. Outcome: deleted or absent.';
+
 CREATE FUNCTION tasktable.erase(entity text DEFAULT NULL, tenant_id text DEFAULT NULL)
 RETURNS TABLE (tasks bigint, executions bigint, changes bigint, running bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -803,7 +868,7 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION tasktable.erase, tasktable.remove_limit, tasktable.set_limit, tasktable.resume_scope,
+DROP FUNCTION tasktable.erase, tasktable.remove_defaults, tasktable.set_defaults, tasktable.remove_limit, tasktable.set_limit, tasktable.resume_scope,
     tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,

@@ -109,8 +109,8 @@ CREATE FUNCTION tasktable.schedule_recurring(
     payload jsonb, cron text, id text, time_zone text DEFAULT 'UTC', starts_at timestamptz DEFAULT NULL,
     ends_at timestamptz DEFAULT NULL, max_occurrences int DEFAULT NULL, overlap text DEFAULT 'skip',
     catch_up text DEFAULT 'latest', catch_up_limit int DEFAULT 100, catch_up_paused text DEFAULT 'none',
-    jitter interval DEFAULT NULL, priority int DEFAULT 0, queue text DEFAULT 'default',
-    expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT '5 minutes', max_attempts int DEFAULT 10,
+    jitter interval DEFAULT NULL, priority int DEFAULT NULL, queue text DEFAULT NULL,
+    expiration interval DEFAULT NULL, expected_execution_time interval DEFAULT NULL, max_attempts int DEFAULT NULL,
     tenant_id text DEFAULT NULL, entity text DEFAULT NULL, retention interval DEFAULT NULL,
     if_finished text DEFAULT NULL, scheduled_by text DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
     replace boolean DEFAULT false, group_key text DEFAULT NULL, backoff text DEFAULT NULL,
@@ -255,11 +255,11 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
         'scheduled_at', to_char((task ->> 'scheduled_at')::tasktable.task_time AT TIME ZONE 'UTC',
             'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         'priority', nullif((task ->> 'priority')::tasktable.task_priority, 0),
-        'queue', nullif((task ->> 'queue')::tasktable.task_queue, 'default'),
+        'queue', (task ->> 'queue')::tasktable.task_queue,
         'expiration', tasktable.seconds_text((task ->> 'expiration')::tasktable.task_expiration),
         'expected_execution_time', tasktable.seconds_text(
-            nullif((task ->> 'expected_execution_time')::tasktable.task_execution_time, interval '5 minutes')),
-        'max_attempts', nullif((task ->> 'max_attempts')::tasktable.task_max_attempts, 10),
+            (task ->> 'expected_execution_time')::tasktable.task_execution_time),
+        'max_attempts', (task ->> 'max_attempts')::tasktable.task_max_attempts,
         'entity', (task ->> 'entity')::tasktable.task_entity,
         'group_key', (task ->> 'group_key')::tasktable.task_group_key,
         'backoff', (task ->> 'backoff')::tasktable.task_backoff,
@@ -272,8 +272,13 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
         -- Outside of the object above, because jsonb_strip_nulls would also change the payload.
         || jsonb_build_object('payload', (task -> 'payload')::tasktable.task_payload)
 $$;
-COMMENT ON FUNCTION tasktable.one_if_dead IS 'Part of if_dead_of: one task, without the fields that are as by default. '
+COMMENT ON FUNCTION tasktable.one_if_dead IS 'Part of if_dead_of: one task, without the fields that have no value. '
     'The domains check the values.';
+
+CREATE FUNCTION tasktable.queue_of(task jsonb) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce(task ->> 'queue', d.queue, 'default') FROM tasktable.defaults_of(task -> 'payload' ->> 'type') AS d
+$$;
+COMMENT ON FUNCTION tasktable.queue_of IS 'The queue of a task in JSON, with the default of its type.';
 
 CREATE FUNCTION tasktable.if_dead_of(if_dead jsonb, task_id text, tenant_id text)
 RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
@@ -326,7 +331,7 @@ BEGIN
             END;
         END IF;
         IF broken IS NULL AND tasktable.is_bound() THEN
-            PERFORM tasktable.refuse_unbound(id, task -> 'payload' ->> 'type', coalesce(task ->> 'queue', 'default'));
+            PERFORM tasktable.refuse_unbound(id, task -> 'payload' ->> 'type', tasktable.queue_of(task));
         ELSIF broken IS NOT NULL THEN
             RAISE EXCEPTION 'task "%": if_dead: task %: %', task_id, place, broken
                 USING ERRCODE = 'check_violation', COLUMN = 'if_dead';
@@ -369,7 +374,7 @@ BEGIN
     -- At the death nobody knows any more who may change what, so it changes only a task of the same kind and owner.
     SELECT CASE WHEN t.cron IS NOT NULL THEN 'recurs'
         WHEN t.type <> task -> 'payload' ->> 'type' THEN 'has another type'
-        WHEN t.queue <> coalesce(task ->> 'queue', 'default') THEN 'has another queue'
+        WHEN t.queue <> tasktable.queue_of(task) THEN 'has another queue'
         WHEN t.tenant_id IS DISTINCT FROM dead.tenant_id THEN 'is another tenant''s'
         WHEN t.scheduled_by IS DISTINCT FROM dead.scheduled_by
             AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')
@@ -458,7 +463,7 @@ COMMENT ON TRIGGER task_8_if_dead ON tasktable.scheduled_tasks IS 'A task with i
 -- +goose Down
 DROP TRIGGER task_8_if_dead ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.after_task_end, tasktable.schedule_if_dead, tasktable.note_spawned, tasktable.if_dead_of,
-    tasktable.one_if_dead, tasktable.seconds_text;
+    tasktable.queue_of, tasktable.one_if_dead, tasktable.seconds_text;
 DROP VIEW tasktable.recurring_tasks;
 DROP FUNCTION tasktable.recurring_health;
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;

@@ -133,7 +133,7 @@ GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reas
 -- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses, tasktable.limits,
-    tasktable.limit_buckets TO "tasktable_engine";
+    tasktable.limit_buckets, tasktable.task_defaults TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
 -- Keys are revoked, but not deleted. An answer that was given is not changed. Of a session only its end moves.
 GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
@@ -170,10 +170,11 @@ ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
 -- the right to update a column. It has this right for the id, which a trigger does not let it change. All this is so
 -- for a tenant, too. Both may read the pauses, because a task may wait for the end of a pause that somebody else began.
 GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
-    tasktable.pauses, tasktable.goose_db_version, tasktable.river_migration
+    tasktable.pauses, tasktable.task_defaults, tasktable.goose_db_version, tasktable.river_migration
     TO "tasktable_application", "tasktable_tenant";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application", "tasktable_tenant";
 GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.is_restricted,
+    tasktable.defaults_of,
     tasktable.recurring_health, tasktable.message_pattern TO "tasktable_application", "tasktable_tenant";
 -- An application of all services does not get this right, so that no trigger asks for its services (is_restricted).
 GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_tenant";

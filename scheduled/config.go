@@ -92,6 +92,10 @@ type Config struct {
 	//
 	// Nil declares nothing, and an empty list that is not nil declares that there are no limits.
 	Limits []store.Limit
+	// Defaults are the defaults of all types, see store.Defaults. Those of a type are methods of its payload. Their Type
+	// must be empty. Each node writes them to the database when it starts, so give all nodes the same. A node without
+	// Defaults leaves what is there.
+	Defaults store.Defaults
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node
 	// that has the type and a hook calls it. Therefore give OnDead and OnLost to all nodes of the service.
@@ -238,6 +242,10 @@ func (c Config) validate() error {
 		errs = append(errs, pg.Annotate(rule.Check(), fmt.Sprintf("Notices[%d]", i)))
 	}
 	errs = append(errs, c.checkLimits()...)
+	every := c.Defaults
+	every.Type = store.AllTypes
+	errs = append(errs, pg.Annotate(every.Check(), "Defaults"),
+		must(c.Defaults.Type == "", "Defaults must have no Type, got %q", c.Defaults.Type))
 	ids := map[string]bool{}
 	for i, task := range c.Recurring {
 		if err := task.Check(); err != nil {
@@ -303,6 +311,17 @@ func (c Config) checkLimits() (errs []error) {
 		names[limit.Name] = true
 	}
 	return errs
+}
+
+// defaults returns the defaults that the code has, with their types.
+func (c Config) defaults() []store.Defaults {
+	all := c.Handlers.Defaults()
+	if c.Defaults != (store.Defaults{}) {
+		every := c.Defaults
+		every.Type = store.AllTypes
+		all = append(all, every)
+	}
+	return all
 }
 
 // declaration returns the lists that the code declares.

@@ -121,6 +121,10 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 			Declaration: i.config.declaration(), Codec: i.config.Codec,
 			Every: i.config.declareEvery, Log: i.log,
 		}),
+		maintenance.NewPublisher(maintenance.PublisherConfig{
+			Pool: i.pool, Statements: i.statements, Service: i.config.Service, Defaults: i.config.defaults(),
+			Types: i.config.Handlers.Types(), Every: i.config.declareEvery, Log: i.log,
+		}),
 		metrics.NewTableStats(metrics.TableStatsConfig{
 			Housekeeping: housekeeping, Statements: i.statements, Metrics: i.metrics,
 			Every: i.config.censusEvery, Leads: i.session.Leads, Log: i.log,

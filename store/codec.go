@@ -121,6 +121,7 @@ func (t Task) Encoded(ctx context.Context, codec Codec) (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
+	t = t.withAllDefaults()
 	t.ID, t.Payload = wire.ID, inEnvelope{JSON(wire.Payload), wire.Former}
 	return t.withIfDead(wire), nil
 }

@@ -17,10 +17,10 @@ func TestSignaturesOfTheSQLFunctions(t *testing.T) {
 	b := newBench(t)
 	for name, arguments := range map[string]string{
 		"schedule": "payload jsonb, scheduled_at timestamp with time zone DEFAULT NULL::timestamp with time zone, " +
-			"id text DEFAULT NULL::text, priority integer DEFAULT 0, " +
-			"queue text DEFAULT 'default'::text, expiration interval DEFAULT NULL::interval, " +
-			"expected_execution_time interval DEFAULT '00:05:00'::interval, " +
-			"max_attempts integer DEFAULT 10, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
+			"id text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, " +
+			"queue text DEFAULT NULL::text, expiration interval DEFAULT NULL::interval, " +
+			"expected_execution_time interval DEFAULT NULL::interval, " +
+			"max_attempts integer DEFAULT NULL::integer, tenant_id text DEFAULT NULL::text, entity text DEFAULT NULL::text, ",
 		"cancel": "id text, ",
 		"pause": "id text, by text DEFAULT NULL::text, until timestamp with time zone DEFAULT " +
 			"NULL::timestamp with time zone",

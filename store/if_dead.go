@@ -50,6 +50,8 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 			fmt.Sprintf("%q", t.IfRunning))
 	case t.Replace:
 		return wireTask{}, check.Invalid("replace", "must be false in a task of if_dead", "true")
+	case t.NoDefaults:
+		return wireTask{}, check.Invalid("defaults", "must not be kept away from a task of if_dead", "NoDefaults")
 	case t.TenantID != "" && t.TenantID != of.TenantID:
 		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty",
 			fmt.Sprintf("%q", t.TenantID))

@@ -61,7 +61,7 @@ func TestIfDeadIsContent(t *testing.T) {
 		if_dead => '[{"payload": {"type": "TELL"}, "expiration": "2 days", "scheduled_at": "2100-01-01 01:00+01"}]')`)
 	for _, written := range []string{
 		`[{"payload": {"type": "TELL"}, "expiration": "48 hours", "scheduled_at": "2100-01-01 00:00Z", "priority": 0,
-			"queue": "default", "cron": null}]`,
+			"queue": null, "cron": null}]`,
 		one[string](b, b.Pool, `SELECT if_dead::text FROM tasktable.scheduled_tasks WHERE id = 'sql'`),
 	} {
 		same(b, written, one[string](b, b.Pool, `SELECT (tasktable.schedule('{"type":"TEST"}', id => 'sql',

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/tasktable/tasktable/store/internal/check"
@@ -108,12 +107,6 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 	if err := limit.Check(); err != nil {
 		return "", fmt.Errorf("set limit: %w", err)
 	}
-	number := func(n int) *string {
-		if n == 0 {
-			return nil
-		}
-		return new(strconv.Itoa(n))
-	}
 	var interval, kind, queue, per *string
 	if limit.Per != "" {
 		per = new(string(limit.Per))
@@ -128,7 +121,7 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		queue = &limit.Of.name
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
-		number(limit.MaxRunning), number(limit.Rate), interval, number(limit.Burst), kind, queue, s.author(), per)
+		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per)
 	return Outcome(outcome), err
 }
 

@@ -30,20 +30,27 @@ func (j JSON) TaskType() string {
 // MarshalJSON returns the text unchanged.
 func (j JSON) MarshalJSON() ([]byte, error) { return json.RawMessage(j).MarshalJSON() }
 
-// validate asks a payload that is a Validator. If Validate has a pointer receiver and the payload is no pointer, it
-// asks a copy.
-func validate(payload Payload) error {
-	own, ok := payload.(Validator)
+// methodOf returns the payload as an M, and whether it is one. If the methods of M have a pointer receiver and the
+// payload is no pointer, it returns a pointer to a copy.
+func methodOf[M any](payload Payload) (own M, ok bool) {
+	if own, ok = payload.(M); ok {
+		return own, true
+	}
 	value := reflect.ValueOf(payload)
-	if !ok && reflect.PointerTo(value.Type()).Implements(reflect.TypeFor[Validator]()) {
-		pointer := reflect.New(value.Type())
-		pointer.Elem().Set(value)
-		own, ok = pointer.Interface().(Validator)
+	if !value.IsValid() || !reflect.PointerTo(value.Type()).Implements(reflect.TypeFor[M]()) {
+		return own, false
 	}
-	if !ok {
-		return nil
+	pointer := reflect.New(value.Type())
+	pointer.Elem().Set(value)
+	own, ok = pointer.Interface().(M)
+	return own, ok
+}
+
+func validate(payload Payload) error {
+	if own, ok := methodOf[Validator](payload); ok {
+		return own.Validate()
 	}
-	return own.Validate()
+	return nil
 }
 
 // encodePayload returns the payload as a JSON object. It puts the type in front as the first field, if the payload

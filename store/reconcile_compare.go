@@ -43,13 +43,16 @@ FROM (
     SELECT CASE WHEN w.yielded THEN w.id ELSE t.id::text END AS id, w.yielded IS NOT NULL AS yielded,
         t.cron IS NOT NULL AS recurs,
         t.revision, t.status::text AS status, t.scheduled_at::timestamptz AS at, w.scheduled_at AS wanted,
-        t.jitter::interval AS jitter, t.retention::interval AS retention, t.if_dead::jsonb AS if_dead,
-        t.backoff::text AS backoff, t.timeout::interval AS timeout, t.deadline::timestamptz AS deadline,
+        t.jitter::interval AS jitter, t.if_dead::jsonb AS if_dead, t.deadline::timestamptz AS deadline,
+        CASE WHEN t.id IS NULL THEN f.retention ELSE t.retention END AS retention,
+        CASE WHEN t.id IS NULL THEN f.backoff ELSE t.backoff END AS backoff,
+        CASE WHEN t.id IS NULL THEN f.timeout ELSE t.timeout END AS timeout,
         n.*, d.*, o.*,
         CASE WHEN w.yielded AND d.differs LIKE 'payload%' AND t.payload ? '$codec' THEN t.payload::text END AS envelope,
         o.outcome NOT IN ('unchanged', 'cancelled') AND (o.outcome <> 'finished' OR d.differs <> '') AS writes
     FROM (SELECT true AS yielded, {columns} FROM {query} AS q) AS w
     FULL JOIN tasktable.scheduled_tasks AS t ON t.id::text = w.id
+    CROSS JOIN tasktable.defaults_of($1::text) AS f
     CROSS JOIN LATERAL (
         SELECT {payload} AS payload, {entity} AS entity, {tenant_id} AS tenant_id, {group_key} AS group_key,
             coalesce({queue}, 'default') AS queue,
@@ -105,7 +108,7 @@ func (r *reconciliation) declare(ctx context.Context) error {
 }
 
 // compareStatement fills in compareSQL. A field for which the query has no column keeps the value of the stored task
-// (t).
+// (t). A field that has no value gets the default of the type (f).
 func compareStatement(inSchema func(string) string, query string, has map[string]string) string {
 	var read, fill []string
 	for _, column := range reconcileColumns {
@@ -113,13 +116,17 @@ func compareStatement(inSchema func(string) string, query string, has map[string
 		value := "t." + column.name
 		switch {
 		case ok:
-			value = "w." + column.name
+			if value = "w." + column.name; column.defaults {
+				value = "coalesce(" + value + ", f." + column.name + ")"
+			}
 			as := strings.Replace(column.name, "key", "id", 1)
 			read = append(read, strings.Replace(column.read, "q.entity", "q."+pgx.Identifier{name}.Sanitize(),
 				1)+" AS "+as)
 		case column.name == "payload":
 			value = `CASE WHEN t.type::text = $1::text THEN t.payload::jsonb
                 ELSE jsonb_build_object('type', $1::text) END`
+		case column.defaults: // nobody asks for a change of a stored task because a default has changed
+			value = "CASE WHEN t.id IS NULL THEN f." + column.name + " ELSE " + value + " END"
 		}
 		fill = append(fill, "{"+column.name+"}", value)
 	}
@@ -332,6 +339,7 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID), Group: query.OrEmpty(p.GroupKey),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
 		Backoff: orZero(p.Backoff), Timeout: orZero(p.Timeout), Deadline: orZero(p.Deadline),
+		NoDefaults: true, // the query has filled them in
 	}
 	var err error
 	if task.IfDead, err = ifDeadOf(*p.ID, json.RawMessage(query.OrEmpty(p.IfDead))); err != nil {

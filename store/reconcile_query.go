@@ -22,9 +22,10 @@ const MaxReconcileQueryBytes = 1 << 20
 
 // reconcileColumn is a column that the query may have.
 type reconcileColumn struct {
-	name  string
-	kind  string   // the name of the right type, for the error about another one
-	types []uint32 // nil: any type that Postgres can convert to text
+	name     string
+	kind     string   // the name of the right type, for the error about another one
+	types    []uint32 // nil: any type that Postgres can convert to text
+	defaults bool     // types may have a default for it
 	// read is the SQL that reads the column from the query, whose alias is q. An empty value asks for the default, as
 	// in a Task.
 	read string
@@ -45,14 +46,14 @@ var (
 			ELSE q.payload::jsonb END`},
 		{name: "entity", read: `nullif(q.entity::text, '')`},
 		{name: "tenant_id", read: `nullif(q.tenant_id::text, '')`},
-		{name: "group_key", read: `nullif(q.group_key::text, '')`},
-		{name: "queue", read: `nullif(q.queue::text, '')`},
-		{name: "priority", kind: "an integer", types: wholeNumbers, read: `q.priority`},
-		{name: "expiration", kind: "interval", types: []uint32{pgtype.IntervalOID},
+		{name: "group_key", defaults: true, read: `nullif(q.group_key::text, '')`},
+		{name: "queue", defaults: true, read: `nullif(q.queue::text, '')`},
+		{name: "priority", defaults: true, kind: "an integer", types: wholeNumbers, read: `q.priority`},
+		{name: "expiration", defaults: true, kind: "interval", types: []uint32{pgtype.IntervalOID},
 			read: `nullif(q.expiration, interval '0')`},
-		{name: "expected_execution_time", kind: "interval", types: []uint32{pgtype.IntervalOID},
+		{name: "expected_execution_time", defaults: true, kind: "interval", types: []uint32{pgtype.IntervalOID},
 			read: `nullif(q.expected_execution_time, interval '0')`},
-		{name: "max_attempts", kind: "an integer", types: wholeNumbers, read: `nullif(q.max_attempts, 0)`},
+		{name: "max_attempts", defaults: true, kind: "an integer", types: wholeNumbers, read: `nullif(q.max_attempts, 0)`},
 	}
 )
 

@@ -25,7 +25,7 @@ SELECT id, revision, outcome FROM tasktable.schedule(
     max_occurrences => $23::text::int, trace => $24::text, if_dead => $25::text::jsonb,
     if_running => $26::text, replace => $27::text::boolean,
     former_payloads => $28::text::jsonb, group_key => $29::text, backoff => $30::text, timeout => $31::text::interval,
-    deadline => $32::text::timestamptz)`
+    deadline => $32::text::timestamptz, defaults => $33::text::boolean)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
 // RunsAgain, Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field
@@ -47,13 +47,12 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
 	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
-		strconv.Itoa(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
-		strconv.Itoa(wire.MaxAttempts),
+		nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
 		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former, wire.GroupKey,
-		wire.Backoff, wire.Timeout, wire.Deadline)
+		wire.Backoff, wire.Timeout, wire.Deadline, strconv.FormatBool(wire.Defaults == nil))
 }
 
 // list returns a list as JSON, and nil for an empty one.
@@ -214,6 +213,14 @@ func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
 		return "", fmt.Errorf("encode %d tasks: %w", len(tasks), err)
 	}
 	return string(encoded), nil
+}
+
+// nonZero is digits for a number of which 0 is none.
+func nonZero(number int) *string {
+	if number == 0 {
+		return nil
+	}
+	return new(strconv.Itoa(number))
 }
 
 // digits returns a number as text, because every driver can bind text.

@@ -28,7 +28,7 @@ const (
 	MaxPriority              = 100
 )
 
-// The defaults that a zero field of a Task stands for.
+// The defaults that a zero field of a Task stands for, if neither its type nor all types have others, see Defaults.
 const (
 	DefaultQueue                 = "default"
 	DefaultExpectedExecutionTime = 5 * time.Minute
@@ -93,7 +93,7 @@ type Validator interface {
 
 // Task is a task to schedule. It states everything that the application wants of the task: a field that is zero asks
 // for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
-// stored time.
+// stored time. The defaults that the fields name hold unless the type has others, see Defaults.
 type Task struct {
 	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters. If a
 	// task of another type has the id, Schedule edits that task, which then has the new type. So give two types no
@@ -162,6 +162,9 @@ type Task struct {
 	// created: a task with this task's content and the id {id}@{fire time}. The recurring task needs an ID or a Keyed
 	// payload, and its id has at most 480 bytes. At is the time from which it fires.
 	Recurrence *Recurrence
+	// NoDefaults keeps the Defaults of the type away, so that a zero Expiration, Retention, Timeout, Backoff or Group
+	// means none, a zero Priority means 0, and other zero fields mean what this documentation says. TaskOf sets it.
+	NoDefaults bool
 	// Replace lets Schedule make a recurring task of one that does not recur, or the other way. Without it, Schedule
 	// refuses that with ErrKindDiffers, because a Recurrence that was only forgotten would end a nightly task, and run
 	// it at once. Such an error of the database aborts the transaction.
@@ -204,11 +207,11 @@ type wireTask struct {
 	ID                    string          `json:"id,omitempty"` // only a task of IfDead may have none
 	Payload               json.RawMessage `json:"payload"`
 	ScheduledAt           *string         `json:"scheduled_at"`
-	Priority              int             `json:"priority"`
-	Queue                 string          `json:"queue"`
+	Priority              int             `json:"priority,omitempty"`
+	Queue                 *string         `json:"queue,omitempty"`
 	Expiration            *string         `json:"expiration"`
-	ExpectedExecutionTime string          `json:"expected_execution_time"`
-	MaxAttempts           int             `json:"max_attempts"`
+	ExpectedExecutionTime *string         `json:"expected_execution_time,omitempty"`
+	MaxAttempts           int             `json:"max_attempts,omitempty"`
 	TenantID              *string         `json:"tenant_id"`
 	Entity                *string         `json:"entity"`
 	GroupKey              *string         `json:"group_key,omitempty"`
@@ -218,6 +221,7 @@ type wireTask struct {
 	IfFinished            *string         `json:"if_finished"`
 	IfRunning             *string         `json:"if_running,omitempty"`
 	Replace               bool            `json:"replace,omitempty"`
+	Defaults              *bool           `json:"defaults,omitempty"`
 	Jitter                *string         `json:"jitter"`
 	Retention             *string         `json:"retention"`
 	Trace                 *string         `json:"trace,omitempty"`
@@ -228,14 +232,15 @@ type wireTask struct {
 	wireRecurrence
 }
 
-// Fixed returns the task with its id and its payload as they are now, so that later changes of the payload's Go value
-// do not reach the task. It returns the error, wrapping ErrInvalid, with which Schedule would refuse the task. It is
+// Fixed returns the task with its id, its payload and the payload's defaults as they are now, so that later changes of
+// the payload's Go value do not reach the task. It returns the error, wrapping ErrInvalid, with which Schedule would refuse the task. It is
 // for engines.
 func (t Task) Fixed() (Task, error) {
 	wire, err := t.wire()
 	if err != nil {
 		return Task{}, err
 	}
+	t = t.withAllDefaults()
 	t.ID, t.Payload = wire.ID, JSON(wire.Payload)
 	return t.withIfDead(wire), nil
 }
@@ -251,6 +256,10 @@ func (t Task) wire() (wireTask, error) {
 	if check.IsNil(t.Payload) {
 		return wireTask{}, check.Invalid("payload", "must not be nil", fmt.Sprintf("%T", t.Payload))
 	}
+	t, err := t.withDefaults()
+	if err != nil {
+		return wireTask{}, err
+	}
 	id, err := t.id()
 	if err != nil {
 		return wireTask{}, err
@@ -259,14 +268,15 @@ func (t Task) wire() (wireTask, error) {
 	if err != nil {
 		return wireTask{}, err
 	}
-	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: t.Queue, MaxAttempts: t.MaxAttempts,
-		Replace: t.Replace}
-	if wire.Queue == "" {
-		wire.Queue = DefaultQueue
+	wire := wireTask{ID: id, Payload: payload, Priority: t.Priority, Queue: check.OrNil(t.Queue),
+		MaxAttempts: t.MaxAttempts, Replace: t.Replace}
+	if t.NoDefaults {
+		wire.Defaults = new(false)
 	}
-	if len(wire.Queue) > 64 || !queueSyntax.MatchString(wire.Queue) {
-		return wireTask{}, check.Invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _",
-			fmt.Sprintf("%q", t.Queue))
+	if t.Queue != "" {
+		if err := CheckQueue(t.Queue); err != nil {
+			return wireTask{}, err
+		}
 	}
 	if t.Priority < MinPriority || t.Priority > MaxPriority {
 		return wireTask{}, check.Invalid("priority", "must be between -100 and 100", t.Priority)
@@ -315,10 +325,7 @@ func (t Task) wire() (wireTask, error) {
 
 // wireRetries checks how attempts are repeated and when they end.
 func (t Task) wireRetries(wire *wireTask) error {
-	if wire.MaxAttempts == 0 {
-		wire.MaxAttempts = DefaultMaxAttempts
-	}
-	if wire.MaxAttempts < 1 || wire.MaxAttempts > MaxMaxAttempts {
+	if t.MaxAttempts < 0 || t.MaxAttempts > MaxMaxAttempts {
 		return check.Invalid("max_attempts", "must be between 1 and 1000 (0: the default, 10)", t.MaxAttempts)
 	}
 	if t.Backoff != "" {
@@ -354,15 +361,13 @@ func (t Task) wireDurations(wire *wireTask) error {
 		text := check.IntervalText(t.Expiration)
 		wire.Expiration = &text
 	}
-	expected := t.ExpectedExecutionTime
-	if expected == 0 {
-		expected = DefaultExpectedExecutionTime
+	if t.ExpectedExecutionTime != 0 {
+		if t.ExpectedExecutionTime < time.Microsecond || t.ExpectedExecutionTime > MaxExpectedExecutionTime {
+			return check.Invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)",
+				t.ExpectedExecutionTime)
+		}
+		wire.ExpectedExecutionTime = new(check.IntervalText(t.ExpectedExecutionTime))
 	}
-	if expected < time.Microsecond || expected > MaxExpectedExecutionTime {
-		return check.Invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)",
-			t.ExpectedExecutionTime)
-	}
-	wire.ExpectedExecutionTime = check.IntervalText(expected)
 	if t.Jitter != 0 {
 		if t.Jitter < time.Microsecond || t.Jitter > MaxJitter {
 			return check.Invalid("jitter", "must be between 1µs and 24h (0: none)", t.Jitter)

@@ -14,6 +14,8 @@ import (
 //	task.Priority = 10
 //	receipt, err := tasks.Schedule(ctx, tx, task)
 //
+// The Defaults of the type do not fill the fields that the row has no value for, because NoDefaults is set.
+//
 // To be safe from other writers, lock the row in the same transaction, or compare the Revision of the receipt.
 //
 // Schedule leaves a task that has finished as it is, unless At is another time or IfFinished is Rearm. It queues a
@@ -34,8 +36,8 @@ func TaskOf(row Row) (Task, error) {
 		Expiration: orZero(row.Expiration), ExpectedExecutionTime: row.ExpectedExecutionTime,
 		MaxAttempts: row.MaxAttempts, Entity: orZero(row.Entity), TenantID: orZero(row.TenantID),
 		Group: orZero(row.GroupKey), Backoff: orZero(row.Backoff), Timeout: orZero(row.Timeout),
-		Deadline: orZero(row.Deadline),
-		Jitter:   orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
+		Deadline: orZero(row.Deadline), NoDefaults: true,
+		Jitter: orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
 	}
 	if row.Cron != nil {
 		task.Recurrence = &Recurrence{

@@ -108,3 +108,4 @@ CREATE TRIGGER zzz_task_2_status BEFORE UPDATE OF status, paused_until ON taskta
     'engine'::text))) EXECUTE FUNCTION tasktable.before_task_change();
 CREATE TRIGGER zzz_task_8_again AFTER UPDATE OF fence ON tasktable.scheduled_tasks FOR EACH ROW WHEN (((new.again_at IS
     NOT NULL) AND (old.fence IS NOT NULL) AND (new.fence IS NULL))) EXECUTE FUNCTION tasktable.run_once_more();
+CREATE UNIQUE INDEX task_defaults_pkey ON tasktable.task_defaults USING btree (type);

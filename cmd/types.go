@@ -1,0 +1,168 @@
+package cmd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
+)
+
+func (p *program) typesCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "types",
+		Short: "Lists, sets and removes the defaults of types: attempts, backoff, queue and others",
+		Example: `  tasktable types set CHARGE --max-attempts 3 --backoff 1m
+  tasktable types set "*" --expiration 24h
+  tasktable types list
+  tasktable types remove CHARGE`,
+		Args: options.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	group.AddCommand(p.typesListCommand(), p.typesSetCommand(), p.typesRemoveCommand())
+	return group
+}
+
+const typesListHelp = `Lists the types that have defaults, sorted. * stands for all types. DECLARED BY is the service
+whose code has the defaults, and is empty if somebody has set them.
+
+With --output json it prints an array. Its lengths of time are in nanoseconds.`
+
+// typesList is the command types list.
+type typesList struct{ *client }
+
+func (p *program) typesListCommand() *cobra.Command {
+	l := &typesList{p.client()}
+	return p.Bind(&cobra.Command{
+		Use:     "list",
+		Short:   "Lists the defaults of types",
+		Long:    typesListHelp,
+		Example: `  tasktable types list`,
+	}, l.options(), l.opened(l.run))
+}
+
+func (l *typesList) run(ctx context.Context) error {
+	all, err := l.tasks.Defaults(ctx, l.pool)
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("TYPE", "DEFAULTS", "CHANGED AT", "CHANGED BY", "DECLARED BY")
+	for _, one := range all {
+		t.Add(one.Type, defaultsText(one), l.When(&one.ChangedAt), one.ChangedBy, one.DeclaredBy)
+	}
+	return l.List(all, t, "No type has defaults.")
+}
+
+// defaultsText is the defaults as "max_attempts 3, backoff 1m".
+func defaultsText(one store.Defaults) string {
+	var texts []string
+	task := one.On(store.Task{})
+	for _, field := range form.Fields {
+		if text := field.Text(task, time.UTC); field.OfType && text != "" && text != "0" {
+			texts = append(texts, field.Name+" "+text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+const typesSetHelp = `Sets the defaults of a type, in the place of all that it had: the values of the fields that a task
+of the type leaves out when it is scheduled. The type * stands for all types, for fields that the type itself has no
+default for. Tasks that were scheduled before stay as they are. A task that is scheduled again gets the new defaults.
+
+Types whose code has the method TaskDefaults get their defaults from there. Outcomes: created, changed, unchanged.`
+
+// typesSet is the command types set.
+type typesSet struct {
+	*client
+	name string
+	task store.Task // with the fields that the options set
+}
+
+func (p *program) typesSetCommand() *cobra.Command {
+	s := &typesSet{client: p.client()}
+	var opts []options.Option
+	for _, field := range form.Fields {
+		if field.OfType {
+			option := fieldOption(field, func(text string) error {
+				return field.Read(&s.task, text, form.Clock{Now: time.Now(), Zone: time.UTC})
+			})
+			option.Complete = map[string]options.Completion{"queue": s.queues}[field.Name]
+			opts = append(opts, option)
+		}
+	}
+	return p.BindArguments(&cobra.Command{
+		Use:     "set TYPE",
+		Short:   "Sets the defaults of a type",
+		Long:    typesSetHelp,
+		Example: `  tasktable types set CHARGE --max-attempts 3 --backoff "1m x2 max 1h"`,
+	}, append(opts, s.options()...), s.argument(&s.name), s.opened(s.run, s.check))
+}
+
+// argument is the name of a type.
+func (c *client) argument(into *string) options.Arguments {
+	return options.Arguments{Name: "TYPE", MinCount: 1, MaxCount: 1, Complete: c.types,
+		Set: func(given []string) error { *into = given[0]; return nil }}
+}
+
+func (s *typesSet) defaults() store.Defaults {
+	t := s.task
+	return store.Defaults{Type: s.name, Queue: t.Queue, Priority: t.Priority, Expiration: t.Expiration,
+		ExpectedExecutionTime: t.ExpectedExecutionTime, MaxAttempts: t.MaxAttempts, Backoff: t.Backoff,
+		Timeout: t.Timeout, Retention: t.Retention, Group: t.Group}
+}
+
+func (s *typesSet) check() error {
+	d := s.defaults()
+	if d == (store.Defaults{Type: s.name}) {
+		return options.Usage("needs an option with a default. To remove the defaults: tasktable types remove %s", s.name)
+	}
+	if err := d.Check(); err != nil {
+		return options.Usage("%w", err)
+	}
+	return nil
+}
+
+func (s *typesSet) run(ctx context.Context) error {
+	outcome, err := s.tasks.SetDefaults(ctx, s.pool, s.defaults())
+	return s.typeOutcome(s.name, outcome, err)
+}
+
+// typesRemove is the command types remove.
+type typesRemove struct {
+	*client
+	name string
+}
+
+func (p *program) typesRemoveCommand() *cobra.Command {
+	r := &typesRemove{client: p.client()}
+	return p.BindArguments(&cobra.Command{
+		Use:   "remove TYPE",
+		Short: "Removes the defaults of a type",
+		Long: `Removes the defaults of a type. Tasks that were scheduled before stay as they are. If the code of a
+service has defaults for the type, its next node that starts sets them again. Outcomes: deleted, absent.`,
+		Example: `  tasktable types remove CHARGE`,
+	}, r.options(), r.argument(&r.name), r.opened(r.run))
+}
+
+func (r *typesRemove) run(ctx context.Context) error {
+	outcome, err := r.tasks.RemoveDefaults(ctx, r.pool, r.name)
+	return r.typeOutcome(r.name, outcome, err)
+}
+
+// typeOutcome prints the outcome for a type.
+func (c *client) typeOutcome(name string, outcome store.Outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	t := term.NewTable("TYPE", "OUTCOME")
+	t.Add(name, outcome)
+	return c.List([]struct {
+		Type    string        `json:"type"`
+		Outcome store.Outcome `json:"outcome"`
+	}{{name, outcome}}, t, "")
+}
