@@ -87,7 +87,7 @@ func TestFormsOfATaskAgree(t *testing.T) {
 		case form.Choice:
 			wrong, wrongJSON, right = "never", `"never"`, field.Words[0]
 		case form.Text:
-			wrong, wrongJSON, right = long, `"`+long+`"`, map[string]string{"cron": "@daily", "time_zone": "UTC"}[field.Name]
+			wrong, wrongJSON, right = long, `"`+long+`"`, map[string]string{"cron": "@daily", "time_zone": "UTC", "backoff": "1m x2"}[field.Name]
 			if right == "" {
 				right = "abc"
 			}

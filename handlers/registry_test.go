@@ -306,3 +306,30 @@ func TestWithBackoff(t *testing.T) {
 		t.Errorf("backoff %d", got)
 	}
 }
+
+// defaulting is a payload with defaults.
+type defaulting struct{ N int }
+
+func (*defaulting) TaskType() string             { return "DEFAULTING" }
+func (*defaulting) TaskDefaults() store.Defaults { return store.Defaults{MaxAttempts: 3} }
+
+// wrongDefaults is a payload whose defaults break a rule.
+type wrongDefaults struct{}
+
+func (wrongDefaults) TaskType() string             { return "WRONG" }
+func (wrongDefaults) TaskDefaults() store.Defaults { return store.Defaults{Backoff: "soon"} }
+
+// A registry knows the defaults of its payloads, for each alias, too. It refuses wrong ones.
+func TestDefaultsOfHandlers(t *testing.T) {
+	t.Parallel()
+	part := handlers.Handle(func(context.Context, *handlers.Task[*defaulting]) error { return nil }, handlers.Alias("ALSO"))
+	registry := registryOf(t, part, handlers.Func("OTHER", nothing))
+	if got := fmt.Sprint(registry.Defaults()); got != fmt.Sprint([]store.Defaults{
+		{Type: "ALSO", MaxAttempts: 3}, {Type: "DEFAULTING", MaxAttempts: 3}}) {
+		t.Errorf("defaults %s", got)
+	}
+	_, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[wrongDefaults]) error { return nil }))
+	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `TaskDefaults of type "WRONG": invalid: backoff must be`) {
+		t.Errorf("wrong defaults: %v", err)
+	}
+}

@@ -16,6 +16,6 @@
 //
 // # For engines
 //
-// The engine calls these. Applications do not need them: [Store.ScheduleAs], [TaskAs], [Task.Fixed], [Task.Encoded],
-// [Decoded], [TraceOf] and [SpanOf].
+// The engine calls these. Applications do not need them: [DefaultsOf], [Store.ScheduleAs], [TaskAs], [Task.Fixed],
+// [Task.Encoded], [Decoded], [TraceOf] and [SpanOf].
 package store

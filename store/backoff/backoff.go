@@ -1,5 +1,9 @@
 // Package backoff reads the text that says how long to wait before a retry, such as "1m" or
 // "10s x3 max 1h jitter 25%". It is the form of the field Backoff of a task.
+//
+// The first part is the wait after the first failed attempt: a number from 1 to 9999 with s, m or h. Three parts may
+// follow, in this order: x and a factor from 1 to 10.99, by which each wait is longer than the one before; max and the
+// longest wait; jitter and the greatest random part that is added, from 0% to 100%.
 package backoff
 
 import (
@@ -12,9 +16,8 @@ import (
 	"github.com/tasktable/tasktable/store/internal/check"
 )
 
-// Rule is the rule that a text must follow, for errors and forms. Each wait is a number from 1 to 9999 with s, m or h.
-const Rule = `must be a wait such as 1m, and may go on with x and a factor from 1 to 10, max and the longest wait, ` +
-	`and jitter and a percentage, in this order: "10s x3 max 1h jitter 25%"`
+// Rule is the rule that a text must follow, for errors and forms.
+const Rule = "must be a wait such as 1m, or 10s x3 max 1h jitter 25%"
 
 // The database has the same expression in the domain task_backoff.
 var syntax = regexp.MustCompile(`^([1-9][0-9]{0,3}[smh])(?: x((?:[1-9]|10)(?:[.][0-9]{1,2})?))?` +
