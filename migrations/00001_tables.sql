@@ -214,6 +214,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     scheduled_by            tasktable.task_author,
     declared_by             text,
     trace                   tasktable.task_trace,
+    rearmed_at              timestamptz,
     CONSTRAINT "next_attempt_at is set exactly when QUEUED and not held"
         CHECK ((next_attempt_at IS NOT NULL) = (status = 'QUEUED' AND fence IS NULL)),
     CONSTRAINT "fence and lease_expires_at are set together" CHECK ((fence IS NULL) = (lease_expires_at IS NULL)),
@@ -562,6 +563,8 @@ BEGIN
             ('finished_at', 'When the status became final. Null: it is not final.'),
             ('last_status_update', 'When the status changed last.'),
             ('created_at', 'When the row was inserted.'),
+            ('rearmed_at', 'When the task was asked for anew after it had ended, or while it ran. debounce and unique_for '
+                'count from here. Null: since created_at.'),
             ('paused_until', 'When the leader resumes the PAUSED task. Null: somebody has to resume it.'),
             ('archived_at', 'When somebody marked the dead letter as dealt with.'),
             ('archived_note', 'The note that they left.'),

@@ -224,6 +224,9 @@ BEGIN
         END IF;
         NEW.again_at := NULL;
     END IF;
+    IF TG_OP = 'UPDATE' AND (OLD.finished_at IS NOT NULL OR OLD.fence > OLD.revision) THEN
+        NEW.rearmed_at := tasktable.asked_now();
+    END IF;
     IF NEW.status <> 'PAUSED' THEN
         NEW.paused_until := NULL;
     END IF;

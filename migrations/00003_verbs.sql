@@ -70,6 +70,53 @@ END $$;
 COMMENT ON FUNCTION tasktable.refuse_unwritten IS 'Fails a verb whose UPDATE or DELETE has found no row although the '
     'verb has locked it. Otherwise the verb would answer as if it had written.';
 
+CREATE FUNCTION tasktable.refuse_wish(
+    scheduled_at timestamptz, cron text, delay interval, debounce interval, unique_for interval, if_exists text
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_variable
+DECLARE
+    longest CONSTANT interval := '87660 hours'; -- 10 years
+    -- The field and the rule that it breaks. A month has no fixed length.
+    broken  CONSTANT text[] := CASE
+        WHEN if_exists <> 'keep' THEN ARRAY['if_exists', 'must be ''keep'' or null']
+        WHEN cron IS NOT NULL AND num_nonnulls(delay, debounce, unique_for) > 0
+            THEN ARRAY['delay', 'must be null for a recurring task, and so must debounce and unique_for']
+        WHEN delay IS NOT NULL AND scheduled_at IS NOT NULL
+            THEN ARRAY['delay', 'must not be given together with scheduled_at']
+        WHEN delay <= '0' OR delay > longest OR extract(month FROM delay) <> 0 OR extract(year FROM delay) <> 0
+            THEN ARRAY['delay', 'must be over 0 and at most 10 years, in days or less']
+        WHEN debounce IS NOT NULL AND (delay IS NULL OR debounce < delay OR debounce > longest
+                OR extract(month FROM debounce) <> 0 OR extract(year FROM debounce) <> 0)
+            THEN ARRAY['debounce', 'must be at least delay, which must be given, and at most 10 years, in days or less']
+        WHEN unique_for <= '0' OR unique_for > longest OR extract(month FROM unique_for) <> 0
+                OR extract(year FROM unique_for) <> 0
+            THEN ARRAY['unique_for', 'must be over 0 and at most 10 years, in days or less'] END;
+BEGIN
+    IF broken IS NOT NULL THEN
+        RAISE EXCEPTION '% %', broken[1], broken[2] USING ERRCODE = 'check_violation', COLUMN = broken[1];
+    END IF;
+END $$;
+COMMENT ON FUNCTION tasktable.refuse_wish IS 'Part of schedule: checks delay, debounce, unique_for and if_exists.';
+
+CREATE FUNCTION tasktable.debounced(task tasktable.scheduled_tasks, delay interval, debounce interval)
+RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    now  CONSTANT timestamptz := tasktable.asked_now();
+    due  timestamptz := now + delay;
+BEGIN
+    -- While the task runs, the first call asks for another run.
+    IF task.finished_at IS NULL AND NOT coalesce(task.fence > task.revision, false) THEN
+        due := least(due, coalesce(task.rearmed_at, task.created_at) + debounce);
+        -- It is due already, or moves too little: each move is an edit, which the history keeps.
+        IF due < now OR abs(extract(epoch FROM due - task.scheduled_at)) < extract(epoch FROM delay) / 10 THEN
+            due := task.scheduled_at;
+        END IF;
+    END IF;
+    RETURN due;
+END $$;
+COMMENT ON FUNCTION tasktable.debounced IS 'Part of schedule: the time of a task that exists, if it is debounced. A '
+    'task that waits moves only if it moves by a tenth of the delay.';
+
 CREATE FUNCTION tasktable.schedule(
     payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT NULL,
     queue text DEFAULT NULL, expiration interval DEFAULT NULL,
@@ -81,7 +128,8 @@ CREATE FUNCTION tasktable.schedule(
     max_occurrences int DEFAULT NULL, trace text DEFAULT NULL, if_dead jsonb DEFAULT NULL,
     if_running text DEFAULT NULL, replace boolean DEFAULT false, former_payloads jsonb DEFAULT NULL,
     group_key text DEFAULT NULL, backoff text DEFAULT NULL, timeout interval DEFAULT NULL,
-    deadline timestamptz DEFAULT NULL, defaults boolean DEFAULT true
+    deadline timestamptz DEFAULT NULL, defaults boolean DEFAULT true, delay interval DEFAULT NULL,
+    debounce interval DEFAULT NULL, unique_for interval DEFAULT NULL, if_exists text DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -129,6 +177,9 @@ BEGIN
     ELSIF schedule.cron IS NOT NULL AND schedule.if_running IS NOT NULL THEN
         RAISE EXCEPTION 'if_running must be null for a recurring task, which never runs itself'
             USING ERRCODE = 'check_violation', COLUMN = 'if_running';
+    ELSIF num_nonnulls(schedule.delay, schedule.debounce, schedule.unique_for, schedule.if_exists) > 0 THEN
+        PERFORM tasktable.refuse_wish(schedule.scheduled_at, schedule.cron, schedule.delay, schedule.debounce,
+            schedule.unique_for, schedule.if_exists);
     ELSIF schedule.ends_at < schedule.scheduled_at THEN
         RAISE EXCEPTION 'ends_at must not be before scheduled_at, because the task would never fire'
             USING ERRCODE = 'check_violation', COLUMN = 'ends_at';
@@ -150,7 +201,8 @@ BEGIN
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace, jitter, retention, cron,
                 time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, if_dead,
                 group_key, backoff, timeout, deadline)
-            VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()),
+            VALUES (task_id, schedule.payload, coalesce(schedule.scheduled_at, tasktable.asked_now()
+                    + coalesce(schedule.delay, '0')),
                 schedule.priority, schedule.queue, schedule.expiration, schedule.expected_execution_time,
                 schedule.max_attempts, schedule.tenant_id, schedule.entity, schedule.scheduled_by, schedule.trace,
                 schedule.jitter, schedule.retention, schedule.cron, schedule.time_zone, schedule.overlap,
@@ -193,13 +245,23 @@ BEGIN
                     ELSE 'does not recur, and the call has cron, so that it would not run itself any more' END
                 USING ERRCODE = '23T01', COLUMN = 'cron', HINT = 'A call with replace => true changes that.';
         END IF;
+        IF (schedule.if_exists IS NOT NULL AND task.finished_at IS NULL
+                OR schedule.unique_for > tasktable.asked_now() - coalesce(task.rearmed_at, task.created_at))
+            AND task.status <> 'CANCELLED'
+        THEN
+            result.revision := task.revision;
+            result.outcome := 'duplicate';
+            RETURN result;
+        END IF;
         -- Two times that differ by rounding alone are the same. Without a time the task keeps its time, unless the
         -- caller wants a finished task to run again.
-        task_time := CASE WHEN schedule.scheduled_at IS NULL AND schedule.if_finished = 'rearm'
-                AND task.finished_at IS NOT NULL
+        task_time := CASE WHEN schedule.debounce IS NOT NULL
+                THEN tasktable.debounced(task, schedule.delay, schedule.debounce)
+            WHEN schedule.scheduled_at IS NULL AND task.finished_at IS NOT NULL AND (schedule.if_finished = 'rearm'
+                OR schedule.delay IS NOT NULL AND task.status = 'CANCELLED')
             -- The clock of a test stands still, and now must be another time than the task's.
-            THEN tasktable.asked_now() - CASE WHEN tasktable.asked_now() = task.scheduled_at
-                THEN interval '1 microsecond' ELSE interval '0' END
+            THEN tasktable.asked_now() + coalesce(schedule.delay, CASE WHEN tasktable.asked_now() = task.scheduled_at
+                THEN interval '-1 microsecond' ELSE interval '0' END)
             WHEN schedule.scheduled_at IS NULL OR tasktable.same_time(schedule.scheduled_at, task.scheduled_at)
                 THEN task.scheduled_at
             ELSE schedule.scheduled_at END;
@@ -267,7 +329,10 @@ COMMENT ON FUNCTION tasktable.schedule IS 'Creates or updates a task. scheduled_
     'runs. Without replace => true a recurring task stays one, and another task does not become one. former_payloads '
     'is an array of encodings of the same payload with former keys. Fields that are null have the defaults of the '
     'type, unless defaults => false. '
-    'Outcome: created, rescheduled, rearmed, again, unchanged or finished. The last two write nothing.';
+    'delay makes a task that is new, or runs again, due so long after now. With debounce each call moves the task '
+    'that waits to delay from now, but at most to debounce after the first call. if_exists => ''keep'' leaves a task '
+    'that has not ended as it is, and unique_for leaves any that was asked for within this time. '
+    'Outcome: created, rescheduled, rearmed, again, unchanged, duplicate or finished. The last three write nothing.';
 
 CREATE FUNCTION tasktable.insert_tasks(tasks jsonb, scheduled_by text, wake boolean, verb text)
 RETURNS TABLE ("position" bigint, id text, revision bigint) LANGUAGE plpgsql AS $$
@@ -287,7 +352,8 @@ BEGIN
             overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead, group_key,
             backoff, timeout, deadline)
         SELECT task.id, task.task -> 'payload',
-            coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
+            coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()
+                + coalesce((task.task ->> 'delay')::interval, '0')),
             coalesce((task.task ->> 'priority')::int, d.priority, 0), coalesce(task.task ->> 'queue', d.queue, 'default'),
             coalesce((task.task ->> 'expiration')::interval, d.expiration),
             coalesce((task.task ->> 'expected_execution_time')::interval, d.expected_execution_time, '5 minutes'),
@@ -330,6 +396,7 @@ BEGIN
         WHERE each.value ->> 'id' IS NULL OR each.value ->> 'cron' IS NOT NULL
             OR coalesce(each.value ->> 'if_finished', 'rearm') NOT IN ('rearm', 'keep')
             OR coalesce(each.value ->> 'if_running', 'again') <> 'again'
+            OR each.value ?| '{debounce, unique_for, if_exists}' OR each.value ?& '{delay, scheduled_at}'
             OR EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = each.value ->> 'id')
         ) AND (SELECT count(DISTINCT each.value ->> 'id') FROM jsonb_array_elements(schedule_many.tasks) AS each)
             = jsonb_array_length(schedule_many.tasks)
@@ -372,7 +439,9 @@ BEGIN
         if_running => task.task ->> 'if_running', replace => (task.task ->> 'replace')::boolean,
         former_payloads => task.task -> 'former_payloads', group_key => task.task ->> 'group_key',
         backoff => task.task ->> 'backoff', timeout => (task.task ->> 'timeout')::interval,
-        deadline => (task.task ->> 'deadline')::timestamptz, defaults => (task.task ->> 'defaults')::boolean
+        deadline => (task.task ->> 'deadline')::timestamptz, defaults => (task.task ->> 'defaults')::boolean,
+        delay => (task.task ->> 'delay')::interval, debounce => (task.task ->> 'debounce')::interval,
+        unique_for => (task.task ->> 'unique_for')::interval, if_exists => task.task ->> 'if_exists'
     ) AS done;
 END $$;
 COMMENT ON FUNCTION tasktable.schedule_many IS 'Schedules each object of a JSON array. Its keys are the arguments of '
@@ -872,6 +941,6 @@ DROP FUNCTION tasktable.erase, tasktable.remove_defaults, tasktable.set_defaults
     tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
-    tasktable.schedule, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id,
+    tasktable.schedule, tasktable.debounced, tasktable.refuse_wish, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id,
     tasktable.same_time, tasktable.leave_change, tasktable.enter_change;
 DROP TYPE tasktable.verb_outcome;

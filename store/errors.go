@@ -16,6 +16,9 @@ var (
 	// ErrKindDiffers is wrapped by the error of Schedule and its like if the task recurs and is not to recur any more,
 	// or the other way, and Task.Replace is false. The call has changed nothing.
 	ErrKindDiffers = query.ErrKindDiffers
+	// ErrDuplicate is wrapped by the error of Schedule if the task exists and its IfExists is Reject. The receipt names
+	// the existing task. The call has changed nothing.
+	ErrDuplicate = errors.New("the task exists already")
 	// ErrUnmigrated is wrapped by the error of a call if the schema does not exist, or lacks a function or a table.
 	ErrUnmigrated = query.ErrUnmigrated
 	// ErrReadOnly is wrapped by the error of a call that writes if the server takes no writes, as a standby does, or if

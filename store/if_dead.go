@@ -45,9 +45,6 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 		return wireTask{}, check.Invalid("cron", "must be empty in a task of if_dead", "one")
 	case len(t.IfDead) > 0:
 		return wireTask{}, check.Invalid("if_dead", "must be empty in a task of if_dead", "one")
-	case t.IfRunning != "":
-		return wireTask{}, check.Invalid("if_running", "must be empty in a task of if_dead",
-			fmt.Sprintf("%q", t.IfRunning))
 	case t.Replace:
 		return wireTask{}, check.Invalid("replace", "must be false in a task of if_dead", "true")
 	case t.NoDefaults:
@@ -55,6 +52,9 @@ func (t Task) wireAsIfDead(of Task, ofID string) (wireTask, error) {
 	case t.TenantID != "" && t.TenantID != of.TenantID:
 		return wireTask{}, check.Invalid("tenant_id", "must be that of the task, or empty",
 			fmt.Sprintf("%q", t.TenantID))
+	}
+	if err := t.refuseWish(); err != nil {
+		return wireTask{}, err
 	}
 	_, keyed := t.Payload.(Keyed)
 	named := t.ID != "" || keyed
@@ -136,7 +136,7 @@ func ifDeadOf(id string, ifDead json.RawMessage) ([]Task, error) {
 		MaxAttempts           int             `json:"max_attempts"`
 		Entity                string          `json:"entity"`
 		GroupKey              string          `json:"group_key"`
-		IfFinished            IfFinished      `json:"if_finished"`
+		IfFinished            Choice          `json:"if_finished"`
 		Jitter                string          `json:"jitter"`
 		Retention             string          `json:"retention"`
 		Backoff               string          `json:"backoff"`

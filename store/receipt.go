@@ -16,6 +16,7 @@ const (
 	Archived    Outcome = "archived"  // a dead letter was marked as dealt with
 	Changed     Outcome = "changed"   // only of a limit
 	Unchanged   Outcome = "unchanged" // the task is already as the call asks
+	Duplicate   Outcome = "duplicate" // the task exists, and the call asks to leave it: IfExists or UniqueFor
 	Finished    Outcome = "finished"  // the task has ended, and the call does not start it again
 	Running     Outcome = "running"   // a node has claimed the task, therefore the verb changes nothing
 	Absent      Outcome = "absent"    // there is no such task
@@ -24,7 +25,7 @@ const (
 // Outcomes returns all outcomes.
 func Outcomes() []Outcome {
 	return []Outcome{Created, Rescheduled, Rearmed, Cancelled, Paused, Queued, RunsAgain, Deleted, Archived, Changed,
-		Unchanged, Finished, Running, Absent}
+		Unchanged, Duplicate, Finished, Running, Absent}
 }
 
 // Receipt is the result of a verb for one task.

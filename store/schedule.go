@@ -25,10 +25,12 @@ SELECT id, revision, outcome FROM tasktable.schedule(
     max_occurrences => $23::text::int, trace => $24::text, if_dead => $25::text::jsonb,
     if_running => $26::text, replace => $27::text::boolean,
     former_payloads => $28::text::jsonb, group_key => $29::text, backoff => $30::text, timeout => $31::text::interval,
-    deadline => $32::text::timestamptz, defaults => $33::text::boolean)`
+    deadline => $32::text::timestamptz, defaults => $33::text::boolean,
+    delay => $34::text::interval, debounce => $35::text::interval, unique_for => $36::text::interval,
+    if_exists => $37::text)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
-// RunsAgain, Unchanged or Finished. The last two write nothing, so scheduling the same task again is cheap. If a field
+// RunsAgain, Unchanged, Duplicate or Finished. The last three write nothing, so scheduling the same task again is cheap. If a field
 // is invalid, Schedule returns an error that wraps ErrInvalid, and does not ask the database.
 //
 // If the span of ctx is sampled, it is stored with each change that Schedule writes. The spans of the task's
@@ -46,13 +48,18 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
-	return s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
+	receipt, err := s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
 		nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
 		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former, wire.GroupKey,
-		wire.Backoff, wire.Timeout, wire.Deadline, strconv.FormatBool(wire.Defaults == nil))
+		wire.Backoff, wire.Timeout, wire.Deadline, strconv.FormatBool(wire.Defaults == nil), wire.Delay,
+		wire.Debounce, wire.UniqueFor, wire.IfExists)
+	if err == nil && receipt.Outcome == Duplicate && task.IfExists == Reject {
+		err = fmt.Errorf("schedule task %s: %w", wire.ID, ErrDuplicate)
+	}
+	return receipt, err
 }
 
 // list returns a list as JSON, and nil for an empty one.

@@ -56,27 +56,27 @@ type Keyed interface {
 	TaskKey() string
 }
 
-// IfFinished decides what Schedule does to a task that has finished. The default is "": the task runs again if it is
-// scheduled for another time, and stays finished if the time is the same or none is given. A cancelled task has not
-// run, therefore Schedule always queues it again.
-type IfFinished string
+// Choice decides what Schedule does to a task that exists, in the fields IfFinished, IfRunning and IfExists of a Task.
+type Choice string
 
+// The choices. "" is the default of each field.
 const (
-	// Rearm is like the default, except that a finished task that is scheduled without a time runs again now. This asks
-	// for a new time, so the run has a new idempotency key. To repeat what has failed under its key, use [Store.Retry].
-	Rearm IfFinished = "rearm"
-	// Keep leaves a finished task finished, whatever its time.
-	Keep IfFinished = "keep"
+	// Rearm is for IfFinished. It is like the default, except that a finished task that is scheduled without a time
+	// runs again now. This asks for a new time, so the run has a new idempotency key. To repeat what has failed under
+	// its key, use [Store.Retry].
+	Rearm Choice = "rearm"
+	// Keep leaves the task as it is: for IfFinished a finished one, whatever its time, and for IfExists one that has
+	// not finished. A cancelled task has not run, and is not kept.
+	Keep Choice = "keep"
+	// Again is for IfRunning. It lets the task run once more after the attempt that runs, as RunNow does. The attempt
+	// keeps its revision and its idempotency key, and its outcome counts. A task that waits is locked until the
+	// caller's transaction ends. Therefore a run begins after each commit of such a call, and sees what the transaction
+	// has written.
+	Again Choice = "again"
+	// Reject is for IfExists. It is Keep, and Schedule returns ErrDuplicate beside the receipt. A call for many tasks
+	// returns no error, because the receipts tell.
+	Reject Choice = "reject"
 )
-
-// IfRunning decides what Schedule does to a running task whose content and time are unchanged. The default is "": the
-// task stays as it is.
-type IfRunning string
-
-// Again lets the task run once more after the attempt that runs, as RunNow does. The attempt keeps its revision and its
-// idempotency key, and its outcome counts. A task that waits is locked until the caller's transaction ends. Therefore a
-// run begins after each commit of such a call, and sees what the transaction has written.
-const Again IfRunning = "again"
 
 // Validator is a Payload with rules of its own. Schedule and its like ask it before they ask the database, and refuse
 // the task with an error that wraps ErrInvalid. FollowUp of package handlers asks it, too. A node asks it before the
@@ -108,8 +108,20 @@ type Task struct {
 	// A zero At means now for a new task. An existing task keeps its time. A finished task stays finished unless
 	// IfFinished is Rearm.
 	//
-	// There is no field for a time from now on, because scheduling such a task again would move it each time.
 	At time.Time
+	// In makes a task that is new, or runs again, due so long after now by the database's clock. It is at most 10
+	// years. An existing task that waits keeps its time, unless Debounce is set. At must be zero then. It is not for a
+	// task with a Recurrence.
+	In time.Duration
+	// Debounce makes each call move the task that waits to In from now, but at most to Debounce after the first call.
+	// So a burst of calls becomes one run. A call during a run asks for one more. A call that would move the task by
+	// less than a tenth of In changes nothing. Debounce is at least In, and at most 10 years. 0 means that In does not
+	// move the task.
+	Debounce time.Duration
+	// UniqueFor leaves the task as it is if it was scheduled, or queued again, within this time, even if it has
+	// finished. The outcome is Duplicate. It is at most 10 years. It needs an ID or a Keyed payload, and is not for a
+	// task with a Recurrence. 0 means that no time counts.
+	UniqueFor time.Duration
 	// Expiration is how long after At an attempt may still start, from 1 µs to 10 years. 0 means for ever.
 	Expiration time.Duration
 	// ExpectedExecutionTime is how long an attempt may take before the engine gives it up as lost. It is at most 7
@@ -145,11 +157,16 @@ type Task struct {
 	// bytes. A Limit may count the tasks of each group by themselves. A follow-up and a task of IfDead do not get it
 	// from this task.
 	Group string
-	// IfFinished decides whether a finished task runs again.
-	IfFinished IfFinished
-	// IfRunning decides whether a running task that is scheduled unchanged runs once more. A task with a Recurrence,
-	// and one of IfDead, must not have it.
-	IfRunning IfRunning
+	// IfFinished decides whether a finished task runs again: Rearm or Keep. The default is "": the task runs again if it
+	// is scheduled for another time, and stays finished if the time is the same or none is given. A cancelled task has
+	// not run, therefore Schedule always queues it again.
+	IfFinished Choice
+	// IfExists decides what becomes of a task that waits or runs: Keep or Reject leave it as it is, and the outcome is
+	// Duplicate. The default is "": Schedule edits it.
+	IfExists Choice
+	// IfRunning decides whether a running task that is scheduled unchanged runs once more: Again. The default is "": it
+	// stays as it is. A task with a Recurrence, and one of IfDead, must not have it.
+	IfRunning Choice
 	// Jitter spreads tasks that have the same time, so that they do not all start at once. It is at most 24 hours.
 	// The task is due at At plus a delay shorter than Jitter. The delay is always the same for the same id and time.
 	// 0 means no jitter. If the task has a Recurrence, the jitter applies to each occurrence.
@@ -218,6 +235,10 @@ type wireTask struct {
 	Backoff               *string         `json:"backoff,omitempty"`
 	Timeout               *string         `json:"timeout,omitempty"`
 	Deadline              *string         `json:"deadline,omitempty"`
+	Delay                 *string         `json:"delay,omitempty"`
+	Debounce              *string         `json:"debounce,omitempty"`
+	UniqueFor             *string         `json:"unique_for,omitempty"`
+	IfExists              *string         `json:"if_exists,omitempty"`
 	IfFinished            *string         `json:"if_finished"`
 	IfRunning             *string         `json:"if_running,omitempty"`
 	Replace               bool            `json:"replace,omitempty"`
@@ -309,18 +330,8 @@ func (t Task) wire() (wireTask, error) {
 	if err := t.wireIfDead(&wire); err != nil {
 		return wireTask{}, err
 	}
-	if t.IfRunning != "" && t.IfRunning != Again {
-		return wireTask{}, check.Invalid("if_running", "must be again, or empty", fmt.Sprintf("%q", t.IfRunning))
-	}
-	wire.IfRunning = check.OrNil(string(t.IfRunning))
-	switch t.IfFinished {
-	case "", Rearm, Keep:
-		wire.IfFinished = check.OrNil(string(t.IfFinished))
-	default:
-		given := fmt.Sprintf("%q", t.IfFinished)
-		return wireTask{}, check.Invalid("if_finished", "must be rearm or keep, or empty", given)
-	}
-	return wire, nil
+	err = t.wireWish(&wire)
+	return wire, err
 }
 
 // wireRetries checks how attempts are repeated and when they end.

@@ -52,6 +52,8 @@ func (a *API) answer(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrKindDiffers):
 		_, rule, _ := strings.Cut(ruleOf(err), store.ErrKindDiffers.Error()+": ")
 		return refusal(CodeKindDiffers, rule+"; change some of its fields by PATCH, or add ?replace=true")
+	case errors.Is(err, store.ErrDuplicate):
+		return refusal(CodeDuplicate, "the task exists already")
 	case errors.Is(err, store.ErrNotFound):
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):

@@ -81,7 +81,8 @@ func full() store.Task {
 		Group: "customer:42", Backoff: "10s x3 max 1h jitter 25%", Timeout: time.Minute, Deadline: clock.Now,
 		At: clock.Now, Expiration: 90 * time.Minute, Queue: "mail", Priority: -7,
 		ExpectedExecutionTime: 1500 * time.Millisecond, MaxAttempts: 3, Jitter: time.Microsecond,
-		Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again,
+		Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again, IfExists: store.Reject, UniqueFor: time.Hour,
+		In: time.Minute, Debounce: time.Hour,
 		IfDead: []store.Task{{ID: "two", Payload: store.JSON(`{"type":"TELL"}`), Priority: 1, At: clock.Now}},
 		Recurrence: &store.Recurrence{
 			Cron: "@daily", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,

@@ -1,0 +1,211 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/store"
+)
+
+// dueIn is how long after now the task is due.
+func (b *bench) dueIn(id string) time.Duration {
+	b.Helper()
+	return one[time.Duration](b, b.Pool, `SELECT (extract(epoch FROM scheduled_at - clock_timestamp()) * 1e9)::bigint
+		FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+}
+
+func (b *bench) near(what string, got, want time.Duration) {
+	b.Helper()
+	if got > want || got < want-5*time.Second {
+		b.Errorf("%s: due in %s, want %s", what, got, want)
+	}
+}
+
+// In is the time of a task that is new or runs again. A task that waits keeps its time.
+func TestIn(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	task := func(in time.Duration) store.Task { return store.Task{ID: "one", Payload: payload(1), In: in} }
+	b.Schedule(task(time.Hour))
+	b.near("new", b.dueIn("one"), time.Hour)
+	if receipt := b.Schedule(task(3 * time.Hour)); receipt.Outcome != store.Unchanged {
+		b.Errorf("waiting: %+v", receipt)
+	}
+	b.Exec(b.Pool, `SELECT tasktable.cancel('one')`)
+	if receipt := b.Schedule(task(2 * time.Hour)); receipt.Outcome != store.Rearmed {
+		b.Errorf("cancelled: %+v", receipt)
+	}
+	b.near("cancelled", b.dueIn("one"), 2*time.Hour)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'one'`)
+	if receipt := b.Schedule(task(time.Hour)); receipt.Outcome != store.Finished {
+		b.Errorf("failed: %+v", receipt)
+	}
+	again := task(time.Hour)
+	again.IfFinished = store.Rearm
+	if receipt := b.Schedule(again); receipt.Outcome != store.Rearmed {
+		b.Errorf("failed, and rearmed: %+v", receipt)
+	}
+	b.near("rearmed", b.dueIn("one"), time.Hour)
+	var many []store.Task
+	for i := range 25 {
+		many = append(many, store.Task{ID: fmt.Sprint("many", i), Payload: payload(1), In: time.Hour})
+	}
+	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
+	b.Check(err)
+	b.near("many", b.dueIn("many24"), time.Hour)
+}
+
+// A task that exists is left as it is, whatever its content, by Keep and Reject, and so is one within UniqueFor.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	task := func(change func(*store.Task)) store.Task {
+		task := store.Task{ID: "one", Payload: payload(2), At: far(5)}
+		change(&task)
+		return task
+	}
+	keep := task(func(t *store.Task) { t.IfExists = store.Keep })
+	reject := task(func(t *store.Task) { t.IfExists = store.Reject })
+	unique := task(func(t *store.Task) { t.UniqueFor = time.Hour })
+	first := b.Schedule(store.Task{ID: "one", Payload: payload(1), At: far(0), IfExists: store.Keep})
+	if first.Outcome != store.Created {
+		b.Fatalf("the first: %+v", first)
+	}
+	duplicates := func(state string, tasks ...store.Task) {
+		b.Helper()
+		for _, task := range tasks {
+			before := b.state("one")
+			receipt, err := b.Tasks.Schedule(b.Ctx, b.Pool, task)
+			if receipt.Outcome != store.Duplicate || receipt.Revision != before.Row.Revision ||
+				errors.Is(err, store.ErrDuplicate) != (task.IfExists == store.Reject) {
+				b.Errorf("%s: %+v, %v", state, receipt, err)
+			}
+			receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task})
+			if err != nil || receipts[0].Outcome != store.Duplicate {
+				b.Errorf("%s, many: %+v, %v", state, receipts, err)
+			}
+			same(b, state, b.state("one"), before)
+		}
+	}
+	duplicates("waiting", keep, reject, unique)
+	b.Exec(b.Pool, `SELECT tasktable.pause('one')`)
+	duplicates("paused", keep, reject, unique)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'one'`)
+	duplicates("failed", unique)
+	if receipt := b.Schedule(keep); receipt.Outcome != store.Rearmed { // IfFinished decides about a finished task
+		b.Errorf("keep of a failed task: %+v", receipt)
+	}
+	duplicates("rearmed", keep, reject, unique)
+	b.Exec(b.Pool, `SELECT tasktable.cancel('one')`)
+	if receipt := b.Schedule(unique); receipt.Outcome != store.Rearmed {
+		b.Errorf("a cancelled task has not run: %+v", receipt)
+	}
+	// The time counts from the first call, and from when the task was queued again, whatever became of it since.
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET rearmed_at = clock_timestamp() - interval '59 minutes' WHERE id = 'one'`)
+	duplicates("after 59 minutes", unique)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET rearmed_at = clock_timestamp() - interval '61 minutes' WHERE id = 'one'`)
+	unique.Payload = payload(3)
+	if receipt := b.Schedule(unique); receipt.Outcome != store.Rescheduled {
+		b.Errorf("after an hour: %+v", receipt)
+	}
+}
+
+// A burst of calls moves the task that waits, but never past the longest wait after the first call.
+func TestDebounce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	task := store.Task{ID: "one", Payload: payload(1), In: 10 * time.Minute, Debounce: time.Hour}
+	ago := func(created string) {
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET created_at = clock_timestamp() - $1::text::interval,
+			scheduled_at = least(scheduled_at, clock_timestamp() - $1::text::interval + interval '1 hour') WHERE id = 'one'`, created)
+	}
+	b.Schedule(task)
+	b.near("the first", b.dueIn("one"), 10*time.Minute)
+	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged { // moves by less than a tenth
+		b.Errorf("at once again: %+v", receipt)
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '5 minutes' WHERE id = 'one'`)
+	if receipt := b.Schedule(task); receipt.Outcome != store.Rescheduled {
+		b.Errorf("five minutes later: %+v", receipt)
+	}
+	b.near("moved", b.dueIn("one"), 10*time.Minute)
+	ago("55 minutes")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = clock_timestamp() + interval '2 minutes' WHERE id = 'one'`)
+	b.Schedule(task)
+	b.near("near the end", b.dueIn("one"), 5*time.Minute)
+	ago("61 minutes")
+	before := b.state("one")
+	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged {
+		b.Errorf("past the end: %+v", receipt)
+	}
+	same(b, "past the end", b.state("one"), before)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'one'`)
+	if receipt := b.Schedule(task); receipt.Outcome != store.Rearmed {
+		b.Errorf("after its end: %+v", receipt)
+	}
+	b.near("a new burst", b.dueIn("one"), 10*time.Minute)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = clock_timestamp() WHERE id = 'one'`)
+	b.AsEngine(func(tx pgx.Tx) { // a claim
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
+			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = 1`)
+	})
+	if receipt := b.Schedule(task); receipt.Outcome != store.Rescheduled {
+		b.Errorf("while it runs: %+v", receipt)
+	}
+	b.near("one more run", b.dueIn("one"), 10*time.Minute)
+	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged {
+		b.Errorf("while it runs, again: %+v", receipt)
+	}
+}
+
+func TestBadWishes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for want, change := range map[string]func(*store.Task){
+		`if_exists must be keep or reject, or empty, got "rearm"`:      func(t *store.Task) { t.IfExists = store.Rearm },
+		"delay must be between 1µs and 10 years":                       func(t *store.Task) { t.In = -1 },
+		"delay must not be given together with scheduled_at":           func(t *store.Task) { t.In, t.At = 1e9, far(0) },
+		"delay must be empty for a task that recurs":                   func(t *store.Task) { t.In, t.Recurrence = 1e9, &store.Recurrence{Cron: "@daily"} },
+		"debounce must be at least delay, which must be given":         func(t *store.Task) { t.Debounce = 1e9 },
+		"debounce must be at least delay, which must be given, got 1s": func(t *store.Task) { t.In, t.Debounce = 2e9, 1e9 },
+		"unique_for must be between 1µs and 10 years":                  func(t *store.Task) { t.UniqueFor = 87661 * time.Hour },
+		"unique_for needs an id":                                       func(t *store.Task) { t.ID, t.UniqueFor = "", time.Hour },
+		"if_dead: task 1: delay must be empty in a task of if_dead": func(t *store.Task) {
+			t.IfDead = []store.Task{{Payload: payload(1), In: time.Hour}}
+		},
+		"if_dead: task 1: if_exists must be empty in a task of if_dead": func(t *store.Task) {
+			t.IfDead = []store.Task{{Payload: payload(1), IfExists: store.Keep}}
+		},
+	} {
+		task := store.Task{ID: "bad", Payload: payload(1)}
+		change(&task)
+		_, err := b.Tasks.Schedule(b.Ctx, noDB(b), task)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			b.Errorf("%v, want %s", err, want)
+		}
+	}
+	for call, want := range map[string]string{
+		`if_exists => 'reject'`:                  "if_exists must be 'keep' or null",
+		`delay => '0'`:                           "delay must be over 0",
+		`delay => '1 month'`:                     "delay must be over 0 and at most 10 years, in days or less",
+		`delay => '1 s', scheduled_at => now()`:  "delay must not be given together with scheduled_at",
+		`delay => '1 s', cron => '@daily'`:       "delay must be null for a recurring task, and so must debounce",
+		`debounce => '1 s'`:                      "debounce must be at least delay, which must be given",
+		`debounce => '1 s', delay => '2 s'`:      "debounce must be at least delay",
+		`delay => '1 s', debounce => '11 years'`: "debounce must be at least delay",
+		`unique_for => '-1 s'`:                   "unique_for must be over 0",
+	} {
+		_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'bad', `+call+`)`)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			b.Errorf("%s: %v, want %s", call, err, want)
+		}
+	}
+	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {
+		b.Errorf("%d tasks", n)
+	}
+}
