@@ -105,22 +105,22 @@ func TestRightsOfEachRole(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
+		"archive() EXECUTE", "cancel() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
 		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
 		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
-		"scheduled_tasks.id UPDATE", "schema USAGE", "sync() EXECUTE",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "sync() EXECUTE", "task_defaults SELECT",
 	}, "\n"))
 	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "delete() EXECUTE",
+		"archive() EXECUTE", "cancel() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE",
 		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
 		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
-		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE", "task_defaults SELECT",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
