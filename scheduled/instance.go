@@ -102,7 +102,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
-		TypeSlots: i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
+		StrictQueues: i.config.StrictQueues,
+		TypeSlots:    i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
 		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
 		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
 		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
@@ -139,7 +140,7 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.leader = leader.New(leader.Config{
 		Session: i.session, Pool: i.pool, Housekeeping: housekeeping, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
-		AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		NeverLeads: i.config.Role == RoleWorker, AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
 		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
@@ -200,7 +201,7 @@ func (i *instance) run(ctx context.Context) error {
 		endSession(lost)
 	} else {
 		i.health.note("", CheckNode, CheckSession, CheckDatabase)
-		i.log.Info("node is up", "service", i.config.Service, "queues", i.config.Queues,
+		i.log.Info("node is up", "service", i.config.Service, "role", i.config.Role, "queues", i.config.Queues,
 			"transactions", i.config.places(), "types", i.config.Handlers.Types())
 	}
 	select {
