@@ -73,8 +73,11 @@ func (e *examination) services(alive []inspect.Node) {
 		}
 		if len(versions) == 1 {
 			works := "queues " + queuesOf(nodes)
-			if quietAmong(nodes) == len(nodes) {
+			switch {
+			case quietAmong(nodes) == len(nodes):
 				works = "all of them quiet"
+			case queuesOf(nodes) == "":
+				works = "which run no tasks"
 			}
 			e.ok("%s of service %s, version %s, %s", several(len(nodes), "node"), service, nodes[0].Version, works)
 			continue
