@@ -8,9 +8,25 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func role(of Role) func(*Config) { return func(c *Config) { c.Role = of } }
+
+// findings are what needs a person, of nodes.
+func (s *bench) findings() (found []string) {
+	s.T.Helper()
+	all, err := inspect.New(store.Config{}).Attention(s.T.Context(), s.Pool)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, one := range all {
+		if one.Kind == "nodes" {
+			found = append(found, string(one.Level)+": "+one.Found)
+		}
+	}
+	return found
+}
 
 // A leader alone claims nothing, a worker alone leads nothing, and together they run tasks. The leader still leads when
 // it has got a second worker, and a worker does not take its place when it goes.
@@ -28,6 +44,10 @@ func TestRoles(t *testing.T) {
 	if got := s.why("first").Reason.Code; got != "no_leader" {
 		t.Errorf("the task waits: %s", got)
 	}
+	if got := fmt.Sprint(s.findings()); got !=
+		"[error: no node leads, of 1 that live, and none of them may lead: nothing is claimed]" {
+		t.Errorf("found %s", got)
+	}
 	stopLeader := s.node(role(RoleLeader))
 	s.Begins("first").End <- nil
 	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
@@ -44,6 +64,10 @@ func TestRoles(t *testing.T) {
 	s.Is("second", store.StatusQueued)
 	if got := s.why("second").Reason.Code; got != "no_worker" {
 		t.Errorf("the task waits: %s", got)
+	}
+	if got := fmt.Sprint(s.findings()); got !=
+		"[error: no node runs tasks, of 1 that live, because all of them may only lead]" {
+		t.Errorf("found %s", got)
 	}
 	s.node(role(RoleWorker))
 	s.Begins("second").End <- nil
