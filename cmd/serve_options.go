@@ -52,16 +52,18 @@ func (s *engineSettings) options() []options.Option {
 			Set: options.OneOf(&s.role, string(scheduled.RoleWorker), string(scheduled.RoleLeader),
 				string(scheduled.RoleBoth)),
 			Complete: options.Words("worker", "leader", "both"),
-			Usage: "worker: the node never leads; leader: it runs no tasks, whatever --queue says; both. Some node must " +
-				"lead, and some node must run tasks"},
+			Usage: "worker: the node never leads; leader: it runs no tasks, whatever --queue says; or both. Some " +
+				"node must lead, and some node must run tasks"},
 		{Flag: "queue", Variable: "TASKTABLE_QUEUES", Kind: "name=slots", Repeatable: true, Set: queues(&s.queues),
 			Default: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
 			Usage:   "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
-		{Flag: "strict-queues", Variable: "TASKTABLE_STRICT_QUEUES", Kind: "queues", Set: strictQueues(&s.strictQueues),
-			Usage: "queues of --queue, separated by commas, such as critical,default,low: all queues share their slots, " +
-				"and due tasks of a queue wait while an earlier one can use them; queues that are not in the list come last"},
+		{Flag: "strict-queues", Variable: "TASKTABLE_STRICT_QUEUES", Kind: "queues",
+			Set: strictQueues(&s.strictQueues),
+			Usage: "queues of --queue, separated by commas, such as critical,default,low: all queues share their " +
+				"slots, and a queue gets one only if no earlier queue can use it; queues that are not in the list " +
+				"come last"},
 		{Flag: "type-slots", Variable: "TASKTABLE_TYPE_SLOTS", Kind: "type=slots", Repeatable: true,
 			Set: typeSlots(&s.typeSlots),
 			Usage: "how many tasks of a type run at once on this node, in all its queues together, such as " +

@@ -64,14 +64,13 @@ type Config struct {
 	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
 	// handlers of other queues.
 	ShareSlots bool
-	// StrictQueues are queues of Queues in a strict order, such as {"critical", "default", "low"}. They share their
-	// slots, as with ShareSlots, but no numbers are weights. Free slots go to due tasks of the first queue, whatever the
-	// priorities, to the second queue only if the first one has no due task that can use them, and so on. Queues that
-	// are not in the list come last. While an earlier queue has enough work for all slots, the later queues wait.
+	// StrictQueues are queues of Queues in a strict order, such as {"critical", "default", "low"}. All queues of the
+	// node then share their slots. A free slot goes to a due task of the first queue, whatever the priorities. It goes
+	// to the second queue only if the first one has no due task that can use the slot, and so on. Queues that are not
+	// in the list come last. A later queue waits for as long as the earlier ones have work for all slots.
 	//
-	// The order also holds where the tasks compete for limits. Other nodes that work these queues should have the same
-	// order, or none. The leader joins the orders of all nodes. It ignores an order that contradicts those of nodes that
-	// started later, and doctor warns.
+	// The order also holds for tasks that compete for a limit. The leader joins the orders of all nodes. It ignores an
+	// order that contradicts those of nodes that started later. The default is that no queue comes first.
 	StrictQueues []string
 	// TypeSlots limits how many handlers of a type run at once on this node, in all its queues together: 1 to 10000.
 	// The other slots stay free for other types, so that a type whose handlers wait for a slow server does not hold
@@ -347,7 +346,8 @@ func (c Config) registration(quiet bool) session.Registration {
 	limits, _ := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
-		MayLead: c.Role != RoleWorker, ShareSlots: c.ShareSlots, StrictQueues: c.strictQueues(), TypeSlots: string(limits),
+		MayLead: c.Role != RoleWorker, ShareSlots: c.ShareSlots, StrictQueues: c.strictQueues(),
+		TypeSlots:        string(limits),
 		DeclarationHash:  c.declaration().Hash(),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}

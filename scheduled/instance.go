@@ -102,11 +102,11 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.worker = worker.New(ctx, worker.Config{
 		EnginePool: i.pool, Pool: i.config.Pool, Statements: i.statements, Number: i.session.Number,
 		Service: i.config.Service, Handlers: i.config.Handlers, Slots: working, ShareSlots: i.config.ShareSlots,
-		StrictQueues: i.config.StrictQueues,
-		TypeSlots:    i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
+		TypeSlots: i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
 		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
 		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
-		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
+		StrictQueues: i.config.StrictQueues, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		Alive: i.session.Alive,
 		Stuck: i.health.stuck,
 		Frees: frees, DueSoon: i.dueSoon, Answered: i.heard,
 	})
@@ -140,8 +140,9 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 	i.leader = leader.New(leader.Config{
 		Session: i.session, Pool: i.pool, Housekeeping: housekeeping, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
-		NeverLeads: i.config.Role == RoleWorker, AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
-		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
+		AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		NeverLeads: i.config.Role == RoleWorker,
+		Wakes:      i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
 }

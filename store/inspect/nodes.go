@@ -88,7 +88,8 @@ const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
     to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, 
     coalesce(nullif(n.type_slots, '{}')::text, 'null') AS limits_text, coalesce(n.role, '') AS role,
-    coalesce(to_json(nullif(array_remove(n.strict_queues, NULL), '{}'))::text, 'null') AS strict_text, n.state, n.started_at, n.elected_at, n.dead_at,
+    coalesce(to_json(nullif(array_remove(n.strict_queues, NULL), '{}'))::text, 'null') AS strict_text, n.state,
+    n.started_at, n.elected_at, n.dead_at,
     CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.last_seen_at,
         n.dead_at) END AS last_seen
 FROM tasktable.node_states AS n

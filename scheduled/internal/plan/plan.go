@@ -146,8 +146,10 @@ func order(a, b *lane, aIn, bIn time.Duration) int {
 		return -1
 	case a.near != b.near:
 		return 1
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
 	}
-	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.Priority, a.Priority), cmp.Compare(aIn, bIn))
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(aIn, bIn))
 }
 
 func (p *Plan) ledger() *ledger { return newLedger(p.input.Nodes, p.input.Jobs, p.input.Rates) }
