@@ -17,12 +17,14 @@ import (
 const nodesHelp = `Lists the nodes: the running engines, in serve processes and in services that embed one. If a node
 loses its session, it goes on as a new node with a new number.
 
-  leads    it works, and it claims the due tasks for all
-  works    its session holds its lock
-  quiet    it starts nothing new, and finishes running tasks (after SIGTSTP or Node.Quiet, or all is paused on it)
+  leads    it claims the due tasks for all nodes
+  works    its session holds its lock, and it does not lead
+  quiet    it starts nothing new, and finishes running tasks (after SIGTSTP or Node.Quiet)
   silent   its lock is free; within seconds the leader declares it dead
   ended    it has stopped, or a leader has found it dead
   unknown  the database is a standby, which does not see the locks
+
+ROLE says which nodes may lead (leader, both) and which run tasks (worker, both). It is - while the node is quiet.
 
 LAST SEEN is when its session last sent a statement, which it does each second. It is - if the database role may not see
 the sessions of other roles (GRANT pg_read_all_stats allows it). QUEUES are the slots of each queue, and of each
@@ -65,9 +67,9 @@ func (n *nodes) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"NODE", "STATE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "QUEUES", "TYPES"}
+	headings := []string{"NODE", "STATE", "ROLE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "QUEUES", "TYPES"}
 	if n.filter.Ended {
-		headings = slices.Insert(headings, 7, "ENDED AT")
+		headings = slices.Insert(headings, 8, "ENDED AT")
 	}
 	t := term.NewTable(headings...)
 	for _, node := range found {
@@ -76,11 +78,11 @@ func (n *nodes) run(ctx context.Context) error {
 		if node.LastSeen != nil {
 			seen = n.Relative(*node.LastSeen)
 		}
-		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Service,
-			node.Version, node.Host,
+		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Role,
+			node.Service, node.Version, node.Host,
 			n.When(&node.StartedAt), seen, slotsText(node), types}
 		if n.filter.Ended {
-			row = slices.Insert(row, 7, any(n.When(node.DeadAt)))
+			row = slices.Insert(row, 8, any(n.When(node.DeadAt)))
 		}
 		t.Add(row...)
 	}

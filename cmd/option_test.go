@@ -103,6 +103,32 @@ func TestPausesAreRepeatedOrSeparatedByCommas(t *testing.T) {
 	}
 }
 
+func TestRoleAndStrictQueuesAreThoseOfTheConfig(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		args      []string
+		variables []string
+		role      scheduled.Role
+		strict    []string
+	}{
+		{"default", nil, nil, scheduled.RoleBoth, nil},
+		{"variables", nil, []string{"TASKTABLE_ROLE=worker", "TASKTABLE_STRICT_QUEUES=critical, default"},
+			scheduled.RoleWorker, []string{"critical", "default"}},
+		{"flags", []string{"--role=leader", "--strict-queues=low"}, []string{"TASKTABLE_ROLE=worker"},
+			scheduled.RoleLeader, []string{"low"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var settings engineSettings
+			resolveArgs(t, settings.options(), test.variables, test.args)
+			var config scheduled.Config
+			settings.apply(&config)
+			if config.Role != test.role || !slices.Equal(config.StrictQueues, test.strict) {
+				t.Errorf("got %s and %v", config.Role, config.StrictQueues)
+			}
+		})
+	}
+}
+
 func TestRetentionIsAPeriodOrOff(t *testing.T) {
 	for _, test := range []struct {
 		name      string

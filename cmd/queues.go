@@ -158,7 +158,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueStat
 	return t.Print(l.Data, l.Colors, l.Width)
 }
 
-// slotsText returns a node's queues with their slots, such as "default=10 mail=2, shared".
+// slotsText returns a node's queues with their slots, such as "default=10 mail=2, shared, first default, then mail".
 func slotsText(node inspect.Node) string {
 	var parts []string
 	for _, queue := range sortedKeys(node.Queues) {
@@ -167,6 +167,9 @@ func slotsText(node inspect.Node) string {
 	text := strings.Join(parts, " ")
 	if node.SharesSlots {
 		text += ", shared"
+	}
+	if len(node.StrictQueues) > 0 {
+		text += ", first " + strings.Join(node.StrictQueues, ", then ")
 	}
 	for _, kind := range sortedKeys(node.TypeSlots) {
 		text += ", at most " + strconv.Itoa(node.TypeSlots[kind]) + " of " + kind

@@ -91,7 +91,9 @@ func (p *program) serveCommand() *cobra.Command {
   DATABASE_URL=postgres://user@host/db tasktable serve --queue default=50 --queue mail=5
   tasktable serve --dashboard --http-addr 127.0.0.1:8080
   TASKTABLE_QUEUES=default=50,mail=5 TASKTABLE_LOG_FORMAT=json tasktable serve
-  tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1`,
+  tasktable serve --queue critical=60 --queue default=30 --queue low=10 --share-slots    # weights of 6:3:1
+  tasktable serve --queue critical=20 --queue default=20 --strict-queues critical,default
+  tasktable serve --role worker    # beside nodes with --role leader`,
 	}, s.options(), func(command *cobra.Command) error { return s.run(command.Context()) })
 }
 
@@ -199,7 +201,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return registry, s.engine.checkTypes(registry)
+	return registry, errors.Join(s.engine.checkTypes(registry), s.engine.checkQueues())
 }
 
 // prepare migrates if asked to, and refuses a database that is not migrated.
@@ -231,6 +233,9 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 		s.notices.pool.opened.Store(d.pool)
 		config.Recurring = append(config.Recurring, s.notices.recurring()...)
 		config.Queues = s.notices.queues(config.Queues)
+		if len(config.StrictQueues) > 0 && len(config.Queues) > len(s.engine.queues) { // notices must tell of a backlog
+			config.StrictQueues = slices.Insert(slices.Clone(config.StrictQueues), 0, noticeQueue)
+		}
 	}
 	node, err := scheduled.New(config)
 	if err != nil {
@@ -238,7 +243,7 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types",
 		registry.Types(),
-		"queues", config.Queues, "paused", s.engine.pausedNames(), "version", version())
+		"role", config.Role, "queues", config.Queues, "paused", s.engine.pausedNames(), "version", version())
 	return node, nil
 }
 

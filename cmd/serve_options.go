@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,8 +20,10 @@ import (
 // Config.
 type engineSettings struct {
 	service         string
+	role            string
 	queues          map[string]int
 	shareSlots      bool
+	strictQueues    []string
 	typeSlots       map[string]int
 	paused          []store.Scope
 	retention       time.Duration
@@ -46,11 +49,22 @@ func (s *engineSettings) options() []options.Option {
 	return []options.Option{
 		{Flag: "service", Variable: "TASKTABLE_SERVICE", Kind: "name", Set: options.Text(&s.service, store.MaxIDBytes),
 			DefaultText: executable(), Usage: "this program's name among the nodes (default the executable's)"},
+		{Flag: "role", Variable: "TASKTABLE_ROLE", Kind: "role", Default: string(scheduled.RoleBoth),
+			Set: options.OneOf(&s.role, string(scheduled.RoleWorker), string(scheduled.RoleLeader),
+				string(scheduled.RoleBoth)),
+			Complete: options.Words("worker", "leader", "both"),
+			Usage: "worker: the node never leads; leader: it runs no tasks, whatever --queue says; or both. Some " +
+				"node must lead, and some node must run tasks"},
 		{Flag: "queue", Variable: "TASKTABLE_QUEUES", Kind: "name=slots", Repeatable: true, Set: queues(&s.queues),
 			Default: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
 			Usage:   "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},
 		{Flag: "share-slots", Variable: "TASKTABLE_SHARE_SLOTS", Set: options.Bool(&s.shareSlots),
 			Usage: "idle slots of one queue serve the others: the slots of --queue become weights"},
+		{Flag: "strict-queues", Variable: "TASKTABLE_STRICT_QUEUES", Kind: "queues",
+			Set: strictQueues(&s.strictQueues),
+			Usage: "queues of --queue, separated by commas, such as critical,default,low: all queues share their " +
+				"slots, and a queue gets one only if no earlier queue can use it; queues that are not in the list " +
+				"come last"},
 		{Flag: "type-slots", Variable: "TASKTABLE_TYPE_SLOTS", Kind: "type=slots", Repeatable: true,
 			Set: typeSlots(&s.typeSlots),
 			Usage: "how many tasks of a type run at once on this node, in all its queues together, such as " +
@@ -104,8 +118,10 @@ func (s *engineSettings) options() []options.Option {
 // apply sets the fields of config that these options are.
 func (s *engineSettings) apply(config *scheduled.Config) {
 	config.Service = s.service
+	config.Role = scheduled.Role(s.role)
 	config.Queues = s.queues
 	config.ShareSlots = s.shareSlots
+	config.StrictQueues = s.strictQueues
 	config.TypeSlots = s.typeSlots
 	config.Paused = s.paused
 	config.Defaults = s.defaults
@@ -116,6 +132,17 @@ func (s *engineSettings) apply(config *scheduled.Config) {
 	config.StartAllowance = s.startAllowance
 	config.ShutdownTimeout = s.shutdownTimeout
 	config.EngineConns = s.engineConns
+}
+
+// checkQueues refuses a strict order of queues that the node does not work. A misspelled queue would come last.
+func (s *engineSettings) checkQueues() error {
+	for _, queue := range s.strictQueues {
+		if s.queues[queue] == 0 {
+			return options.Usage("--strict-queues (TASKTABLE_STRICT_QUEUES) must name queues that this node works "+
+				"(--queue), which are %s, got %q", strings.Join(sortedKeys(s.queues), ", "), queue)
+		}
+	}
+	return nil
 }
 
 // checkTypes refuses limits for types that the node does not run. A misspelled type would have no limit.
@@ -144,6 +171,23 @@ var errQueues = errors.New("must be name=slots, or several separated by commas: 
 
 var errTypeSlots = errors.New("must be TYPE=slots, or several separated by commas: each type once, with 1 to 10000 " +
 	"slots")
+
+var errStrictQueues = errors.New("must be names of queues separated by commas, each once, such as critical,default,low")
+
+func strictQueues(into *[]string) func(string) error {
+	return func(given string) error {
+		var found []string
+		for item := range strings.SplitSeq(given, ",") {
+			name := strings.TrimSpace(item)
+			if slices.Contains(found, name) || store.CheckQueue(name) != nil {
+				return errStrictQueues
+			}
+			found = append(found, name)
+		}
+		*into = found
+		return nil
+	}
+}
 
 func queues(into *map[string]int) func(string) error { return slots(into, store.CheckQueue, errQueues) }
 

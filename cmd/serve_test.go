@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -119,6 +120,32 @@ func TestServeSharesSlots(t *testing.T) {
 	ask(t, url, "SELECT type_slots FROM tasktable.nodes WHERE dead_at IS NULL", `{"LOG": 2}`)
 	p.signal(syscall.SIGTERM)
 	p.end().want(t, exitOK)
+}
+
+// A leader and a worker run a task together, and nodes shows their roles. Notices come first in a strict order, so that
+// they can tell of the backlog.
+func TestServeByRolesAndStrictQueues(t *testing.T) {
+	t.Parallel()
+	url := storetest.URL(t)
+	leader := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_ROLE=leader"}, "serve")
+	ask(t, url, "SELECT string_agg(state || ' ' || role, ', ') FROM tasktable.node_states WHERE dead_at IS NULL",
+		"leads leader")
+	worker := start(t, []string{"DATABASE_URL=" + url, "TASKTABLE_QUEUES=default=2,low=1"}, "serve", "--role=worker",
+		"--strict-queues=default,low", "--notices")
+	execute(t, url, `SELECT tasktable.schedule('{"type":"LOG","message":"hi"}', id => 'task', queue => 'low')`)
+	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'task'", "COMPLETED")
+	ask(t, url, "SELECT strict_queues FROM tasktable.nodes WHERE NOT may_lead AND dead_at IS NULL",
+		"{notices,default,low}")
+	got := run(t, []string{"DATABASE_URL=" + url}, "nodes")
+	got.want(t, exitOK)
+	if !strings.Contains(got.stdout, "first notices, then default, then low") ||
+		!regexp.MustCompile(`leads +leader .*\n.*works +worker `).MatchString(got.stdout) {
+		t.Errorf("nodes: %s", got.stdout)
+	}
+	for _, p := range []*process{worker, leader} {
+		p.signal(syscall.SIGTERM)
+		p.end().want(t, exitOK)
+	}
 }
 
 // The higher priority would run first, were it not paused.

@@ -24,13 +24,15 @@ COMMENT ON FUNCTION tasktable.lock_class IS 'The classid in pg_locks of the advi
     'node the objid is the number of the node, for kind leader it is 0.';
 
 CREATE VIEW tasktable.node_states AS
-    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.type_slots, n.started_at,
-        n.elected_at, n.last_seen_at, n.dead_at,
+    SELECT n.number, n.service, n.version, n.host, n.queues, n.types, n.shares_slots, n.type_slots, n.strict_queues,
+        n.started_at, n.elected_at, n.last_seen_at, n.dead_at,
+        CASE WHEN n.queues = '{}' OR n.types = '{}' THEN CASE WHEN n.may_lead THEN 'leader' END
+            WHEN n.may_lead THEN 'both' ELSE 'worker' END AS role,
         CASE WHEN n.dead_at IS NOT NULL THEN 'ended'
             WHEN pg_is_in_recovery() THEN 'unknown'
             WHEN l.leads THEN 'leads'
             WHEN l.number IS NULL THEN 'silent'
-            WHEN n.queues = '{}' AND n.types = '{}' THEN 'quiet'
+            WHEN n.queues = '{}' AND n.types = '{}' AND NOT n.may_lead THEN 'quiet'
             ELSE 'works' END AS state
     FROM tasktable.nodes AS n
     LEFT JOIN (
@@ -204,6 +206,7 @@ CREATE FUNCTION tasktable.reason_text(code text) RETURNS text LANGUAGE sql IMMUT
         WHEN 'paused' THEN 'it is paused'
         WHEN 'paused_scope' THEN 'everything, its queue or its type is paused'
         WHEN 'no_node' THEN 'no node is running'
+        WHEN 'no_worker' THEN 'the running nodes only lead, and run no task'
         WHEN 'no_type' THEN 'no running node has a handler for its type'
         WHEN 'no_queue' THEN 'no running node works its queue'
         WHEN 'no_both' THEN 'no running node has both its queue and a handler for its type'
@@ -318,7 +321,7 @@ CREATE VIEW tasktable.task_reasons AS
         coalesce(t.due_at, t.next_attempt_at) AS due_at, t.lease_expires_at,
         CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
         jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
-            'quiet', w.quiet, 'slots', w.slots -> (t.queue || ' ' || t.type),
+            'quiet', w.quiet, 'may_lead', w.may_lead, 'slots', w.slots -> (t.queue || ' ' || t.type),
             'limit', CASE WHEN s.code = 'limited' THEN z.reached END) AS data
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
@@ -326,6 +329,9 @@ CREATE VIEW tasktable.task_reasons AS
         SELECT coalesce(bool_or(n.state <> 'silent'), false) AS lives,
             coalesce(bool_or(n.state IN ('leads', 'unknown')), false) AS led,
             count(*) FILTER (WHERE n.state = 'quiet') AS quiet,
+            count(*) FILTER (WHERE n.role IN ('leader', 'both') AND n.state <> 'silent') > 0 AS may_lead,
+            count(*) FILTER (WHERE n.role = 'leader' AND n.state <> 'silent') > 0
+                AND count(*) FILTER (WHERE n.role IN ('worker', 'both') AND n.state <> 'silent') = 0 AS idle,
             (SELECT coalesce(jsonb_object_agg(
                     concat_ws(' ', coalesce(l.queue, '*'), coalesce(l.type, '*')), l.slots), '{}')
                 FROM (SELECT l.queue, l.type, max(l.slots) AS slots FROM tasktable.worked_lanes AS l
@@ -341,6 +347,7 @@ CREATE VIEW tasktable.task_reasons AS
         SELECT b.paused, b.missing, CASE WHEN b.paused THEN 'paused_scope' ELSE b.missing END AS code
         FROM (SELECT w.pauses ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type] AS paused,
             CASE WHEN NOT w.lives THEN 'no_node'
+                WHEN w.idle THEN 'no_worker'
                 WHEN w.slots ? (t.queue || ' ' || t.type) THEN CASE WHEN NOT w.led THEN 'no_leader' END
                 WHEN NOT w.slots ? ('* ' || t.type) THEN 'no_type'
                 WHEN NOT w.slots ? (t.queue || ' *') THEN 'no_queue'
@@ -391,7 +398,7 @@ COMMENT ON VIEW tasktable.task_reasons IS 'Why a task does not run, and until wh
     'COMPLETED. Filter by id, or count by code.';
 
 CREATE FUNCTION tasktable.tasks_ahead(id text, OUT higher bigint, OUT equal bigint, OUT claimed bigint,
-    OUT type_slots bigint, OUT type_claimed bigint, OUT hung bigint)
+    OUT type_slots bigint, OUT type_claimed bigint, OUT hung bigint, OUT earlier bigint)
 LANGUAGE sql STABLE AS $$
     -- Lane by lane, as the leader claims, so that Postgres reads only due tasks.
     WITH task AS (SELECT * FROM tasktable.scheduled_tasks AS t WHERE t.id = tasks_ahead.id),
@@ -401,7 +408,8 @@ LANGUAGE sql STABLE AS $$
                 THEN (n.type_slots ->> task.type)::numeric END AS type_slots,
             (SELECT sum(h.value::numeric)
                 FROM jsonb_each(CASE jsonb_typeof(n.hung) WHEN 'object' THEN n.hung ELSE '{}' END) AS h
-                WHERE jsonb_typeof(h.value) = 'number') AS hung
+                WHERE jsonb_typeof(h.value) = 'number') AS hung,
+            array_remove(n.strict_queues, NULL) AS strict_queues
         FROM task JOIN tasktable.nodes AS n ON task.type = ANY (n.types) AND n.queues ? task.queue
         WHERE n.dead_at IS NULL
             AND n.number IN (SELECT s.number FROM tasktable.node_states AS s WHERE s.state <> 'silent')
@@ -413,7 +421,24 @@ LANGUAGE sql STABLE AS $$
             HAVING count(*) = count(able.type_slots) AND count(*) > 0),
         (SELECT count(*) FROM tasktable.scheduled_tasks AS h, task
             WHERE h.lease_expires_at IS NOT NULL AND h.type = task.type),
-        (SELECT least(coalesce(sum(able.hung), 0), 1e9)::bigint FROM able)
+        (SELECT least(coalesce(sum(able.hung), 0), 1e9)::bigint FROM able),
+        (SELECT count(*) FROM (
+            SELECT FROM (
+                SELECT DISTINCT s.queue FROM able, task, unnest(able.strict_queues) WITH ORDINALITY AS s (queue, place)
+                WHERE s.place < coalesce(array_position(able.strict_queues, task.queue::text), 1e9)
+            ) AS s
+            JOIN tasktable.lanes AS l ON l.queue = s.queue
+            CROSS JOIN LATERAL (
+                SELECT FROM tasktable.scheduled_tasks AS n
+                WHERE n.queue = l.queue AND n.type = l.type AND n.priority = l.priority AND n.cron IS NULL
+                    AND n.next_attempt_at < statement_timestamp()
+                LIMIT 10000
+            ) AS n
+            WHERE EXISTS (SELECT FROM tasktable.worked_lanes AS w WHERE w.queue = l.queue AND w.type = l.type)
+                AND NOT EXISTS (SELECT FROM tasktable.pauses AS p
+                    WHERE (p.scope = 'queue' AND p.name = l.queue OR p.scope = 'type' AND p.name = l.type)
+                        AND (p.ends_at IS NULL OR p.ends_at > statement_timestamp()))
+            LIMIT 10000) AS e)
     FROM (
         SELECT l.priority > task.priority AS higher
         FROM task
@@ -435,8 +460,8 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION tasktable.tasks_ahead IS 'How many due tasks of its queue run before a due task, counted up to '
     '10,000: those of a higher priority, and those of its priority. And how many of its queue and of its type are '
-    'claimed, how many handlers of its type run at once (null: some of its nodes have no limit), and how many handlers '
-    'of its nodes do not return.';
+    'claimed, how many handlers of its type run at once (null: some of its nodes have no limit), how many handlers of '
+    'its nodes do not return, and how many due tasks (up to 10,000) are in queues that come first in a strict order.';
 
 -- An application may not read the view, because the view shows the tasks of all services. This function runs as the
 -- owner, but answers only for a task that the caller may read. Its search_path is fixed, so that the caller cannot put
@@ -477,7 +502,7 @@ CREATE VIEW tasktable.stuck_tasks AS
         r.lease_expires_at
     FROM tasktable.task_reasons AS r
     WHERE (r.due_at < statement_timestamp() OR r.lease_expires_at < statement_timestamp())
-        AND r.code IN ('no_node', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
+        AND r.code IN ('no_node', 'no_worker', 'no_type', 'no_queue', 'no_both', 'no_leader', 'lapsed');
 COMMENT ON VIEW tasktable.stuck_tasks IS 'Tasks that nobody has paused, and that no node will run: they are due, or '
     'their lease has ended.';
 
@@ -557,11 +582,14 @@ BEGIN
             ('node_states', 'types', 'The types it has handlers for.'),
             ('node_states', 'shares_slots', 'Idle slots of one of its queues serve its other queues.'),
             ('node_states', 'type_slots', 'Of the types with a limit: how many of its handlers run at once.'),
+            ('node_states', 'strict_queues', 'Those of its queues whose tasks come first, in this order, whatever '
+                'their priorities.'),
+            ('node_states', 'role', 'worker (it never leads), leader (it runs no tasks) or both. Null: it is quiet.'),
             ('node_states', 'started_at', 'When it began.'),
             ('node_states', 'elected_at', 'When its last term as the leader began. Null: it never led.'),
             ('node_states', 'last_seen_at', 'Its last sign of life, written when a leader finds its session gone.'),
             ('node_states', 'dead_at', 'When it ended, or when a leader noticed that it was killed.'),
-            ('node_states', 'state', 'leads; works; quiet (told to work nothing); silent (its session is gone, and no '
+            ('node_states', 'state', 'leads; works; quiet (told to start nothing); silent (its session is gone, and no '
                 'leader has noticed yet); ended; unknown (on a standby, which does not see the locks).'),
             ('worked_lanes', 'queue', 'A queue.'),
             ('worked_lanes', 'type', 'A type that nodes of this queue have a handler for.'),
@@ -612,8 +640,8 @@ BEGIN
             ('follow_ups', 'finished_at', 'When it ended. Null: it has not.'),
             ('follow_ups', 'started_at', 'When its last recorded attempt began.'),
             ('task_reasons', 'code', 'Of a waiting task: not_due, retry, in_line, limited, paused, paused_scope '
-                '(everything, its queue or its type), no_node, no_type, no_queue, no_both, no_leader or expires. Of a '
-                'recurring task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: '
+                '(everything, its queue or its type), no_node, no_worker, no_type, no_queue, no_both, no_leader or '
+                'expires. Of a recurring task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: '
                 'cancelled, failed, expired or skipped.'),
             ('task_reasons', 'detail', 'The last error, why the fire was skipped, or the reason that was given for the '
                 'pause.'),
@@ -624,9 +652,10 @@ BEGIN
             ('task_reasons', 'obstacle', 'What else will keep the task from running, as things are now: other pauses, '
                 'or what the nodes lack. Null: nothing.'),
             ('task_reasons', 'missing', 'What the nodes lack, also while the task is paused or not due: no_node, '
-                'no_type, no_queue, no_both or no_leader. Null: nothing.'),
+                'no_worker, no_type, no_queue, no_both or no_leader. Null: nothing.'),
             ('task_reasons', 'data', 'Data for the sentence of Store.Why: pauses, quiet nodes, slots and the limit.'),
-            ('stuck_tasks', 'code', 'no_node, no_type, no_queue, no_both, no_leader or lapsed, as in task_reasons.'),
+            ('stuck_tasks', 'code', 'no_node, no_worker, no_type, no_queue, no_both, no_leader or lapsed, as in '
+                'task_reasons.'),
             ('stuck_tasks', 'since', 'Since when nobody runs it. If that is unknown: since when it is due.'),
             ('next_fires', 'cron', 'Its expression.'),
             ('next_fires', 'time_zone', 'Time zone of the expression.'),

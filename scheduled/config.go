@@ -52,6 +52,9 @@ type Config struct {
 	Version string
 	// Schema is the Postgres schema of the tables. The default is "tasktable".
 	Schema string
+	// Role is RoleBoth, RoleWorker or RoleLeader. A worker never leads, so some other node must. A leader runs no tasks
+	// and has no slots: it ignores Queues and the other settings about slots. The default is RoleBoth.
+	Role Role
 	// Queues are the queues that this node works. The value of each is its slots, which is how many of its handlers
 	// run at once: 1 to 10000. Too many slots for the machine slow every handler. Too few leave due tasks waiting.
 	// The default is {"default": 100}.
@@ -61,6 +64,14 @@ type Config struct {
 	// do. A queue that wants its own slots back gets the next slots that become free. Until then it waits for
 	// handlers of other queues.
 	ShareSlots bool
+	// StrictQueues are queues of Queues in a strict order, such as {"critical", "default", "low"}. All queues of the
+	// node then share their slots. A free slot goes to a due task of the first queue, whatever the priorities. It goes
+	// to the second queue only if the first one has no due task that can use the slot, and so on. Queues that are not
+	// in the list come last. A later queue waits for as long as the earlier ones have work for all slots.
+	//
+	// The order also holds for tasks that compete for a limit. The leader joins the orders of all nodes. It ignores an
+	// order that contradicts those of nodes that started later. The default is that no queue comes first.
+	StrictQueues []string
 	// TypeSlots limits how many handlers of a type run at once on this node, in all its queues together: 1 to 10000.
 	// The other slots stay free for other types, so that a type whose handlers wait for a slow server does not hold
 	// all of them. Each name must be a type of Handlers. A type without an entry may use all slots, which is the
@@ -183,7 +194,10 @@ func (c Config) withDefaults() Config {
 	if c.Queues == nil {
 		c.Queues = map[string]int{store.DefaultQueue: DefaultSlots}
 	}
+	c.Role = cmp.Or(c.Role, RoleBoth)
 	c.Queues, c.TypeSlots = maps.Clone(c.Queues), maps.Clone(c.TypeSlots)
+	c.StrictQueues = slices.Clone(c.StrictQueues)
+	c.ShareSlots = c.ShareSlots || len(c.StrictQueues) > 0
 	c.PollInterval = cmp.Or(c.PollInterval, DefaultPollInterval)
 	c.LookAhead = cmp.Or(c.LookAhead, DefaultLookAhead)
 	c.StartAllowance = cmp.Or(c.StartAllowance, DefaultStartAllowance)
@@ -214,6 +228,7 @@ func (c Config) validate() error {
 		pg.Annotate(store.Config{Codec: c.Codec}.Check(), "Codec"),
 		must(len(c.Service) <= store.MaxIDBytes,
 			"Service must be at most %d bytes, got %d", store.MaxIDBytes, len(c.Service)),
+		c.checkRole(),
 		must(len(c.Queues) > 0, "Queues must name at least one queue"),
 		between("PollInterval", c.PollInterval, time.Second, time.Hour),
 		betweenOrOff("LookAhead", c.LookAhead, 0, 10*time.Second),
@@ -226,6 +241,7 @@ func (c Config) validate() error {
 		errs = append(errs, pg.Annotate(store.CheckQueue(queue), "Queues"),
 			between(fmt.Sprintf("Queues: slots of %q", queue), slots, 1, 10000))
 	}
+	errs = append(errs, c.checkStrictQueues()...)
 	for name, slots := range c.TypeSlots {
 		errs = append(errs, between(fmt.Sprintf("TypeSlots: slots of %q", name), slots, 1, 10000),
 			must(c.Handlers == nil || c.Handlers.Variant(name) != nil,
@@ -283,8 +299,11 @@ func betweenOrOff(field string, value, least, most time.Duration) error {
 	return between(field, value, least, most)
 }
 
-// works is the queues, with their slots, and the types of which the node takes tasks.
+// works is the queues, with their slots, and the types of which the node takes tasks. A leader takes none.
 func (c Config) works() (queues map[string]int, types []string) {
+	if c.Role == RoleLeader {
+		return map[string]int{}, []string{}
+	}
 	paused := func(queue, kind string) bool {
 		return slices.ContainsFunc(c.Paused, func(scope store.Scope) bool { return scope.Has(queue, kind) })
 	}
@@ -346,7 +365,8 @@ func (c Config) registration(quiet bool) session.Registration {
 	limits, _ := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
-		ShareSlots: c.ShareSlots, TypeSlots: string(limits),
+		MayLead: c.Role != RoleWorker, ShareSlots: c.ShareSlots, StrictQueues: c.strictQueues(),
+		TypeSlots:        string(limits),
 		DeclarationHash:  c.declaration().Hash(),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}

@@ -44,8 +44,18 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 		"Codec: invalid: codec must not be a pointer that is nil, got a *seal.Codec that is nil": func(c *Config) {
 			c.Codec = (*seal.Codec)(nil)
 		},
-		"Service must be at most 512 bytes, got 513": func(c *Config) { c.Service = strings.Repeat("x", 513) },
-		"Queues must name at least one queue":        func(c *Config) { c.Queues = map[string]int{} },
+		"Service must be at most 512 bytes, got 513":      func(c *Config) { c.Service = strings.Repeat("x", 513) },
+		`Role must be worker, leader or both, got "king"`: func(c *Config) { c.Role = "king" },
+		`StrictQueues must name each queue once, and names "a" twice`: func(c *Config) {
+			c.Queues, c.StrictQueues = map[string]int{"a": 1, "b": 1}, []string{"a", "b", "a"}
+		},
+		`StrictQueues must name queues of Queues, and "mail" is none of them`: func(c *Config) {
+			c.StrictQueues = []string{"default", "mail"}
+		},
+		`StrictQueues: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "B!"`: func(c *Config) {
+			c.StrictQueues = []string{"B!"}
+		},
+		"Queues must name at least one queue": func(c *Config) { c.Queues = map[string]int{} },
 		`Queues: invalid: queue must be 1 to 64 of a-z, 0-9, inner - or _, got "-a"`: func(c *Config) {
 			c.Queues = map[string]int{"-a": 1}
 		},
@@ -133,7 +143,7 @@ func TestConfigTakesTheLimits(t *testing.T) {
 			continue
 		}
 		got := node.config
-		got.Backoff, config.Backoff = nil, nil
+		got.Backoff, config.Backoff, config.Role = nil, nil, RoleBoth
 		config.Version, config.Logger, config.LogErrors = "unknown", slog.Default(), new(true)
 		if !reflect.DeepEqual(got, config) {
 			t.Errorf("%s: %+v became %+v", name, config, got)

@@ -105,7 +105,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		TypeSlots: i.config.TypeSlots, Places: i.config.places(), StartAllowance: i.config.StartAllowance,
 		HungAfter: cmp.Or(i.config.hungAfter, worker.HungAfter), Backoff: i.config.Backoff,
 		Codec: i.config.Codec, LogErrors: *i.config.LogErrors, Tracer: i.config.Tracer, Clock: i.session.Clock,
-		Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log, Alive: i.session.Alive,
+		StrictQueues: i.config.StrictQueues, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
+		Alive: i.session.Alive,
 		Stuck: i.health.stuck,
 		Frees: frees, DueSoon: i.dueSoon, Answered: i.heard,
 	})
@@ -144,7 +145,8 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 		Session: i.session, Pool: i.pool, Housekeeping: housekeeping, Statements: i.statements, River: i.river,
 		PollInterval: i.config.PollInterval, LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,
 		AbandonedAfter: i.config.abandonedAfter, Quiet: i.quiet, Failures: i.dead, Metrics: i.metrics, Log: i.log,
-		Wakes: i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
+		NeverLeads: i.config.Role == RoleWorker,
+		Wakes:      i.wakes, Frees: frees, Averages: i.worker.Measured, InHand: i.worker.Count, Turned: i.health.turns,
 	})
 	return nil
 }
@@ -204,7 +206,7 @@ func (i *instance) run(ctx context.Context) error {
 		endSession(lost)
 	} else {
 		i.health.note("", CheckNode, CheckSession, CheckDatabase)
-		i.log.Info("node is up", "service", i.config.Service, "queues", i.config.Queues,
+		i.log.Info("node is up", "service", i.config.Service, "role", i.config.Role, "queues", i.config.Queues,
 			"transactions", i.config.places(), "types", i.config.Handlers.Types())
 	}
 	select {

@@ -12,7 +12,8 @@ func (c Config) warn() {
 		}
 	}
 	kinds, slots := c.transactional(), 0
-	for _, each := range c.Queues {
+	working, _ := c.works()
+	for _, each := range working {
 		slots += each
 	}
 	// Handlers beyond the connections wait for one, which looks like a slow handler. Some of the slots run other

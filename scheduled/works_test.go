@@ -154,6 +154,35 @@ func TestConfigWorks(t *testing.T) {
 	}
 }
 
+// A leader works nothing, whatever else it is told. A strict order shares the slots, and has only queues that are worked.
+func TestConfigRegistersTheRole(t *testing.T) {
+	t.Parallel()
+	config := someConfig(t)
+	config.Queues = map[string]int{"a": 1, "b": 2, "c": 3, "d": 4}
+	config.StrictQueues, config.Paused = []string{"c", "b", "a"}, []store.Scope{store.Queue("b")}
+	for role, want := range map[Role]string{
+		"":         `true {"a":1,"c":3,"d":4} [JOB] [c a] true`,
+		RoleBoth:   `true {"a":1,"c":3,"d":4} [JOB] [c a] true`,
+		RoleWorker: `false {"a":1,"c":3,"d":4} [JOB] [c a] true`,
+		RoleLeader: `true {} [] [] true`,
+	} {
+		config.Role = role
+		node, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := node.config.registration(false)
+		got := fmt.Sprint(r.MayLead, " ", r.Queues, " ", r.Types, " ", r.StrictQueues, " ", r.ShareSlots)
+		if got != want {
+			t.Errorf("%q: %s, want %s", role, got, want)
+		}
+	}
+	config.StrictQueues, config.Role = nil, ""
+	if config.withDefaults().ShareSlots {
+		t.Error("slots are shared without a strict order")
+	}
+}
+
 // What is shared is the slots of the queues that the node works: on the node itself, for River and for the leader.
 func TestConfigWorkingSlots(t *testing.T) {
 	t.Parallel()

@@ -90,7 +90,7 @@ func nodeLineOf(node inspect.Node, work inspect.Work) nodeLine {
 }
 
 // queuesText names the queues of a node with their slots, and the types with limits, such as
-// "default 10, mail 2 (shared), at most 3 of LOG".
+// "default 10, mail 2 (shared), first default, then mail, at most 3 of LOG".
 func queuesText(node inspect.Node) string {
 	var parts []string
 	for _, queue := range slices.Sorted(maps.Keys(node.Queues)) {
@@ -99,6 +99,9 @@ func queuesText(node inspect.Node) string {
 	text := strings.Join(parts, ", ")
 	if node.SharesSlots && text != "" {
 		text += " (shared)"
+	}
+	if len(node.StrictQueues) > 0 {
+		text += ", first " + strings.Join(node.StrictQueues, ", then ")
 	}
 	for _, kind := range slices.Sorted(maps.Keys(node.TypeSlots)) {
 		text += fmt.Sprintf(", at most %d of %s", node.TypeSlots[kind], kind)

@@ -33,7 +33,7 @@ type whyView struct {
 // tones has the tone of each code of a reason. The others have none, because they are no news.
 var tones = map[string]string{
 	"completed": "good", "failed": "bad", "expired": "bad", "expires": "bad", "lapsed": "warn",
-	"no_node": "bad", "no_type": "bad", "no_queue": "bad", "no_both": "bad", "no_leader": "bad",
+	"no_node": "bad", "no_worker": "bad", "no_type": "bad", "no_queue": "bad", "no_both": "bad", "no_leader": "bad",
 	"paused": "warn", "paused_scope": "warn", "retry": "warn",
 	"running": "busy", "edited": "busy", "in_line": "busy", "limited": "busy", "firing": "busy", "planning": "busy",
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -39,6 +40,7 @@ func (e *examination) nodes(ctx context.Context) error {
 	}
 	e.services(alive)
 	e.quiet(alive)
+	e.strictQueues(alive)
 	lives, err := rows[shortLivesRow](ctx, e, shortLivesSQL, e.config.limits.shortLife.Seconds())
 	if err != nil {
 		return err
@@ -71,8 +73,11 @@ func (e *examination) services(alive []inspect.Node) {
 		}
 		if len(versions) == 1 {
 			works := "queues " + queuesOf(nodes)
-			if quietAmong(nodes) == len(nodes) {
+			switch {
+			case quietAmong(nodes) == len(nodes):
 				works = "all of them quiet"
+			case queuesOf(nodes) == "":
+				works = "which run no tasks"
 			}
 			e.ok("%s of service %s, version %s, %s", several(len(nodes), "node"), service, nodes[0].Version, works)
 			continue
@@ -118,8 +123,26 @@ func (e *examination) quiet(alive []inspect.Node) {
 	if n == 1 {
 		is = "is quiet, and takes"
 	}
-	e.info("to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all",
+	e.info("to end that: kill -CONT its process, or call node.Unquiet()",
 		"%d of %s %s nothing new: %s", n, several(len(alive), "node"), is, strings.Join(names, ", "))
+}
+
+// strictQueues reports orders of queues that the leader ignores.
+func (e *examination) strictQueues(alive []inspect.Node) {
+	of, orders := map[string]int64{}, [][]string(nil)
+	for _, node := range slices.Backward(alive) { // that of the node that began last counts first
+		text := strings.Join(node.StrictQueues, ",")
+		if _, known := of[text]; !known && text != "" {
+			of[text], orders = node.Number, append(orders, node.StrictQueues)
+		}
+	}
+	joined, ignored := plan.StrictOrder(orders)
+	for _, order := range ignored {
+		text := strings.Join(order, ",")
+		e.warn("give all nodes the same --strict-queues",
+			"the leader ignores the order of queues of node %d, %s, because it contradicts nodes that began later; it "+
+				"goes by %s", of[text], text, strings.Join(joined, ","))
+	}
 }
 
 // queuesOf returns the queues that nodes work, with the sum of their slots.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -31,6 +32,28 @@ func TestVersionsSideBySide(t *testing.T) {
 	p.fakeNode("mail", "v2", "")
 	p.fakeNode("mail", "v2", "")
 	p.finds(p.examine(nil, "nodes"), "nodes", Info, "service mail runs several versions side by side: 1 of v1, 2 of v2")
+}
+
+// The order of the node that began last holds. Orders that do not contradict each other are joined.
+func TestOrdersOfQueues(t *testing.T) {
+	p := newPatient(t)
+	const ignored = "the leader ignores the order of queues"
+	strict := func(queues string) {
+		number, _ := p.fakeNode("mail", "v1", "")
+		p.exec(`UPDATE tasktable.nodes SET strict_queues = $2::text::text[] WHERE number = $1`, number, queues)
+	}
+	for _, queues := range []string{"{critical,default,low}", "{critical,default,low}", "{critical,low}", "{mail,low}", "{}"} {
+		strict(queues)
+	}
+	p.finds(p.examine(nil, "nodes"), "nodes", OK, "5 nodes of service mail")
+	if text := list(p.examine(nil, "nodes")); strings.Contains(text, ignored) {
+		t.Errorf("they do not contradict each other: %s", text)
+	}
+	strict("{low,critical}")
+	report := p.examine(nil, "nodes")
+	p.finds(report, "nodes", Warning, ignored+" of node 3, critical,low, because it contradicts nodes that began later; it "+
+		"goes by mail,low,critical")
+	p.finds(report, "nodes", Warning, ignored+" of node 2, critical,default,low, because")
 }
 
 func TestACrashLoop(t *testing.T) {
@@ -65,20 +88,22 @@ func TestQuietNodes(t *testing.T) {
 	p := newPatient(t)
 	number, _ := p.fakeNode("mail", "v1", "")
 	p.fakeNode("mail", "v1", "")
-	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}' WHERE number = $1`, number)
+	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}', may_lead = false WHERE number = $1`, number)
 	report := p.examine(nil, "nodes")
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, queues default=100")
 	quiet := p.finds(
 		report, "nodes", Info,
 		fmt.Sprintf("1 of 2 nodes is quiet, and takes nothing new: node %d (mail on host/1)", number),
 	)
-	if quiet.Do != "to end that: kill -CONT its process, or call node.Unquiet(), or take away its option --pause all" {
+	if quiet.Do != "to end that: kill -CONT its process, or call node.Unquiet()" {
 		t.Errorf("it says %q", quiet.Do)
 	}
-	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}'`)
+	p.exec(`UPDATE tasktable.nodes SET queues = '{}', types = '{}', may_lead = false`)
 	report = p.examine(nil, "nodes")
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, all of them quiet")
 	p.finds(report, "nodes", Info, "2 of 2 nodes are quiet, and take nothing new")
+	p.exec(`UPDATE tasktable.nodes SET may_lead = true`)
+	p.finds(p.examine(nil, "nodes"), "nodes", OK, "2 nodes of service mail, version v1, which run no tasks")
 }
 
 // A leader that comes while the doctor looks is no finding.

@@ -11,10 +11,11 @@ const notPausedSQL = `NOT EXISTS (SELECT FROM tasktable.pauses AS p
 // nodesFindingsSQL also finds the pairs of queue and type that no live node works, before their first task is late.
 const nodesFindingsSQL = `
 WITH node AS MATERIALIZED (
-    SELECT s.number, s.service, s.host, s.state, s.state IN ('leads', 'works', 'quiet') AS lives, n.hung
+    SELECT s.number, s.service, s.host, s.state, s.role, s.state IN ('leads', 'works', 'quiet') AS lives, n.hung
     FROM tasktable.node_states AS s JOIN tasktable.nodes AS n ON n.number = s.number WHERE s.dead_at IS NULL
 ), live AS (
-    SELECT count(*) AS nodes, count(*) FILTER (WHERE state = 'quiet') AS quiet, bool_or(state = 'leads') AS led
+    SELECT count(*) AS nodes, count(*) FILTER (WHERE state = 'quiet') AS quiet, bool_or(state = 'leads') AS led,
+        count(*) FILTER (WHERE role = 'leader') AS leaders, count(*) FILTER (WHERE role = 'worker') AS workers
     FROM node WHERE lives
 ), lane AS MATERIALIZED (
     SELECT t.queue, t.type, min(t.next_attempt_at) AS head FROM tasktable.lanes AS t
@@ -26,9 +27,19 @@ WITH node AS MATERIALIZED (
     FROM live WHERE live.nodes = 0 AND NOT pg_is_in_recovery()
     UNION ALL
     SELECT 2, 'error', 'no node leads, of ' || live.nodes || ' that live' || CASE WHEN live.quiet = live.nodes
-        THEN ', all of them quiet' ELSE '' END || ': nothing is claimed', '', CASE WHEN live.quiet = live.nodes
-        THEN 'kill -CONT their processes, or node.Unquiet(); or start a node' ELSE '' END
+        THEN ', all of them quiet' WHEN live.quiet + live.workers = live.nodes THEN ', and none of them may lead'
+        ELSE '' END || ': nothing is claimed', '', CASE WHEN live.quiet = live.nodes
+        THEN 'kill -CONT their processes, or node.Unquiet(); or start a node'
+        WHEN live.quiet + live.workers = live.nodes
+        THEN 'start a node that may lead: tasktable serve --role leader, or without --role' ELSE '' END
     FROM live WHERE live.nodes > 0 AND NOT live.led
+    UNION ALL
+    SELECT 2, CASE WHEN EXISTS (SELECT FROM lane WHERE lane.head <= statement_timestamp()) THEN 'error'
+        ELSE 'warning' END, 'no node runs tasks, of ' || live.nodes || ' that live, because '
+        || CASE WHEN live.leaders = live.nodes THEN 'all of them' ELSE 'the others are quiet, and ' || live.leaders END
+        || ' may only lead', '', 'start a node that runs tasks: tasktable serve --role worker, or without --role and '
+        || '--pause all'
+    FROM live WHERE live.leaders > 0 AND live.leaders + live.quiet = live.nodes
     UNION ALL
     SELECT 3, 'info', 'this database is a standby, which does not know whether the nodes live', '', 'ask the primary'
     WHERE pg_is_in_recovery()

@@ -120,6 +120,25 @@ func TestAttentionToNodes(t *testing.T) {
 	same(b, "a silent node", b.attention("nodes"), []string{"warning 1: no node runs: nothing is claimed",
 		fmt.Sprintf("info 1: node %d (mail on host-1/42) is silent", number)})
 	b.session(number, false)
+	alone := "warning 1: no node runs tasks, of 1 that live, because all of them may only lead"
+	same(b, "a leader alone, which does not lead yet", b.attention("nodes"), []string{
+		"error 1: no node leads, of 1 that live: nothing is claimed", alone})
+	b.Schedule(store.Task{ID: "due", Payload: payload(1), At: b.Now().Add(-time.Hour)})
+	same(b, "with a task", b.attention("nodes")[1:], []string{strings.Replace(alone, "warning", "error", 1)})
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET may_lead = false WHERE number = $1`, number)
+	worker := b.line("mail", `{"default": 1}`, `{TEST}`)
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET may_lead = false WHERE number = $1`, worker)
+	b.session(worker, false)
+	same(b, "a quiet node beside a worker", b.attention("nodes"), []string{
+		"error 1: no node leads, of 2 that live, and none of them may lead: nothing is claimed"})
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}' WHERE number = $1`, worker)
+	same(b, "two quiet nodes", b.attention("nodes"), []string{
+		"error 1: no node leads, of 2 that live, all of them quiet: nothing is claimed"})
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET may_lead = true WHERE number = $1`, worker)
+	same(b, "a leader beside a quiet node", b.attention("nodes")[1:], []string{
+		"error 1: no node runs tasks, of 2 that live, because the others are quiet, and 1 may only lead"})
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = clock_timestamp() WHERE number = $1`, worker)
+	b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks`)
 	same(b, "a quiet node", b.attention("nodes"), []string{
 		"error 1: no node leads, of 1 that live, all of them quiet: nothing is claimed"})
 	b.leads(`{"default": 5}`, `{TEST}`)

@@ -18,7 +18,7 @@ type NodeState string
 // The states of a node.
 const (
 	NodeLeads   NodeState = "leads"   // it runs and leads: its session holds its own lock and the leader's lock
-	NodeWorks   NodeState = "works"   // it runs: its session holds its lock
+	NodeWorks   NodeState = "works"   // it runs and does not lead: its session holds its lock
 	NodeQuiet   NodeState = "quiet"   // it was told to start no new task, and finishes its running tasks
 	NodeSilent  NodeState = "silent"  // nobody holds its lock; a leader declares it dead within seconds
 	NodeEnded   NodeState = "ended"   // it has stopped, or a leader has declared it dead
@@ -33,10 +33,15 @@ type Node struct {
 	Version string    `json:"version"`
 	Host    string    `json:"host"` // host name and process id, as host/pid
 	State   NodeState `json:"state"`
+	// Role is worker if the node never leads, leader if it runs no tasks, and both otherwise. It is "" if the node is
+	// quiet, because it does neither then.
+	Role string `json:"role,omitempty"`
 	// Queues has the slots for each queue that the node works.
 	Queues map[string]int `json:"queues" db:"-"`
 	// SharesSlots tells that idle slots of one queue serve the other queues.
 	SharesSlots bool `json:"shares_slots"`
+	// StrictQueues are those of its queues whose tasks come first, in this order, whatever their priorities.
+	StrictQueues []string `json:"strict_queues,omitempty" db:"-"`
 	// TypeSlots has, for each type with a limit, how many of its handlers run at once in all queues of the node.
 	TypeSlots map[string]int `json:"type_slots,omitempty" db:"-"`
 	// Types are the types for which the node has handlers.
@@ -82,7 +87,9 @@ type NodeFilter struct {
 const nodesSQL = `
 SELECT n.number, n.service, n.version, n.host, n.queues::text AS queues_text,
     to_json(array_remove(n.types, NULL))::text AS types_text, n.shares_slots, 
-    coalesce(nullif(n.type_slots, '{}')::text, 'null') AS limits_text, n.state, n.started_at, n.elected_at, n.dead_at,
+    coalesce(nullif(n.type_slots, '{}')::text, 'null') AS limits_text, coalesce(n.role, '') AS role,
+    coalesce(to_json(nullif(array_remove(n.strict_queues, NULL), '{}'))::text, 'null') AS strict_text, n.state,
+    n.started_at, n.elected_at, n.dead_at,
     CASE WHEN n.state IN ('leads', 'works', 'quiet') THEN session.heard_at ELSE coalesce(n.last_seen_at,
         n.dead_at) END AS last_seen
 FROM tasktable.node_states AS n
@@ -102,6 +109,7 @@ type nodeRow struct {
 	QueuesText string
 	TypesText  string
 	LimitsText string
+	StrictText string
 }
 
 // Nodes lists nodes by their numbers, and after them the nodes that have ended if the filter asks for these. It reads
@@ -125,6 +133,7 @@ func (i *Inspector) Nodes(ctx context.Context, db store.DB, filter NodeFilter) (
 		_ = json.Unmarshal([]byte(row.QueuesText), &nodes[i].Queues)
 		_ = json.Unmarshal([]byte(row.TypesText), &nodes[i].Types)
 		_ = json.Unmarshal([]byte(row.LimitsText), &nodes[i].TypeSlots)
+		_ = json.Unmarshal([]byte(row.StrictText), &nodes[i].StrictQueues)
 	}
 	return nodes, err
 }

@@ -72,7 +72,8 @@ func TestNodes(t *testing.T) {
 	b.session(works, false)
 	b.session(ended, false) // it says so before it goes
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 02:00Z', last_seen_at = '2020-01-01 01:00Z',
-		shares_slots = true, type_slots = '{"A": 3}' WHERE number = $1`, ended)
+		shares_slots = true, type_slots = '{"A": 3}', strict_queues = '{default,NULL,mail}', may_lead = false
+		WHERE number = $1`, ended)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = '2020-01-01 01:00Z' WHERE number = $1`, first)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET last_seen_at = '2020-01-01 04:00Z', elected_at = '2020-01-01Z'
 		WHERE number = $1`, silent)
@@ -80,27 +81,27 @@ func TestNodes(t *testing.T) {
 		WHERE number = $1`, leads)
 	wanted := map[int64]inspect.Node{
 		leads: {
-			Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeLeads,
+			Number: leads, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeLeads, Role: "both",
 			ElectedAt: at(3), Queues: map[string]int{"default": 10, "mail": 2}, Types: []string{"B", "A"},
 		},
 		silent: {
 			Number: silent, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent,
-			ElectedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"},
+			Role: "both", ElectedAt: at(0), LastSeen: at(4), Queues: map[string]int{"default": 1}, Types: []string{"A"},
 		},
 		works: {
 			Number: works, Service: "shop", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeWorks,
-			Queues: map[string]int{"mail": 3}, Types: []string{},
+			Role: "leader", Queues: map[string]int{"mail": 3}, Types: []string{},
 		},
 		spoiled: {
 			Number: spoiled, Service: "spoiled", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeSilent,
-			Types: []string{"A"},
+			Role: "both", Types: []string{"A"},
 		},
 		ended: {Number: ended, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
 			DeadAt: at(2), LastSeen: at(1), Queues: map[string]int{"default": 5}, SharesSlots: true,
-			TypeSlots: map[string]int{"A": 3}, Types: []string{"A"}},
+			Role: "worker", StrictQueues: []string{"default", "mail"}, TypeSlots: map[string]int{"A": 3}, Types: []string{"A"}},
 		first: {
 			Number: first, Service: "events", Version: "v1.2.3", Host: "host-1/42", State: inspect.NodeEnded,
-			DeadAt: at(1), LastSeen: at(1), Queues: map[string]int{}, Types: []string{},
+			Role: "leader", DeadAt: at(1), LastSeen: at(1), Queues: map[string]int{}, Types: []string{},
 		},
 	}
 	for name, c := range map[string]struct {

@@ -58,7 +58,7 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 		return e.course(known)
 	case "in_line", "limited", "planning", "firing":
 		at(nil, "the leader claims it when its turn comes")
-	case "no_node", "no_type", "no_queue", "no_both", "no_leader":
+	case "no_node", "no_worker", "no_type", "no_queue", "no_both", "no_leader":
 		at(nil, "it runs as soon as such a node runs and a node leads")
 	case "running", "edited":
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,7 +32,7 @@ type Reason struct {
 	// It is "" if there are none.
 	Obstacle string `json:"obstacle,omitempty"`
 	// Missing tells what the nodes lack to run the task, even while the task waits for something else. It is no_node,
-	// no_type, no_queue, no_both or no_leader, or "" if the nodes can run the task.
+	// no_worker, no_type, no_queue, no_both or no_leader, or "" if the nodes can run the task.
 	Missing string `json:"missing,omitempty"`
 	// Further is another important time, or nil. It is the time at which the task expires if that is before it can
 	// run, at which a dead letter was archived, at which a deleted task had completed, or at which the running
@@ -201,7 +202,7 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 
 // unworked reports whether nodes run, but none of them has both the task's queue and its type.
 func (r Reason) unworked() bool {
-	return r.Missing == "no_type" || r.Missing == "no_queue" || r.Missing == "no_both"
+	return slices.Contains([]string{"no_worker", "no_type", "no_queue", "no_both"}, r.Missing)
 }
 
 // unfetched reports whether the task is claimed, but no node has fetched it.

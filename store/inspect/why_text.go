@@ -29,13 +29,15 @@ type reasonRow struct {
 
 // reasonData has the numbers and names that the text of a reason needs.
 type reasonData struct {
-	Pause   *pauseOf  `json:"pause"`   // the pause that holds the task, for the code paused_scope
-	Pauses  []pauseOf `json:"pauses"`  // other pauses that will keep it from running
-	Quiet   int       `json:"quiet"`   // quiet nodes
-	Slots   int       `json:"slots"`   // slots of its queue, on nodes that have its type
-	Higher  int       `json:"higher"`  // due tasks of a higher priority
-	Equal   int       `json:"equal"`   // due tasks of its priority that are due before it
-	Claimed int       `json:"claimed"` // claimed tasks of its queue
+	Pause   *pauseOf  `json:"pause"`    // the pause that holds the task, for the code paused_scope
+	Pauses  []pauseOf `json:"pauses"`   // other pauses that will keep it from running
+	Quiet   int       `json:"quiet"`    // quiet nodes
+	MayLead bool      `json:"may_lead"` // some node may lead
+	Slots   int       `json:"slots"`    // slots of its queue, on nodes that have its type
+	Higher  int       `json:"higher"`   // due tasks of a higher priority
+	Earlier int       `json:"earlier"`  // due tasks of queues that come first in a strict order
+	Equal   int       `json:"equal"`    // due tasks of its priority that are due before it
+	Claimed int       `json:"claimed"`  // claimed tasks of its queue
 
 	TypeSlots   *int `json:"type_slots"`   // slots of its type; nil: some of its nodes have no limit
 	TypeClaimed int  `json:"type_claimed"` // claimed tasks of its type
@@ -179,8 +181,11 @@ func stillHeld(row store.Row) string {
 // line tells how many tasks run before a task that is due.
 func (d reasonData) line() string {
 	text := "it is due, and next to be claimed"
-	if d.Higher+d.Equal > 0 {
+	if d.Earlier+d.Higher+d.Equal > 0 {
 		var ahead []string
+		if d.Earlier > 0 {
+			ahead = append(ahead, tasks(d.Earlier)+" of queues that come first")
+		}
 		if d.Higher > 0 {
 			ahead = append(ahead, tasks(d.Higher)+" of higher priority")
 		}
@@ -188,7 +193,7 @@ func (d reasonData) line() string {
 			ahead = append(ahead, tasks(d.Equal)+" of its priority due before it")
 		}
 		text = "waits behind "
-		if d.Higher+d.Equal >= maxAhead {
+		if max(d.Earlier, d.Higher+d.Equal) >= maxAhead {
 			text += "at least "
 		}
 		text += strings.Join(ahead, " and ")
@@ -232,6 +237,8 @@ func (r reasonRow) lack(row store.Row) string {
 	switch r.Missing {
 	case "no_node":
 		text = "no node is running"
+	case "no_worker":
+		text = "the running nodes only lead, and run no task"
 	case "no_type":
 		text = "no running node has a handler for type " + row.Type
 	case "no_queue":
@@ -240,6 +247,9 @@ func (r reasonRow) lack(row store.Row) string {
 		text = "no running node has both queue " + row.Queue + " and a handler for type " + row.Type
 	case "no_leader":
 		text = "no running node leads, so nothing is claimed"
+		if !r.Data.MayLead {
+			text = "no running node may lead, so nothing is claimed"
+		}
 	}
 	switch r.Data.Quiet {
 	case 0:

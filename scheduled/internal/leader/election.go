@@ -13,8 +13,8 @@ import (
 
 // elect reports whether this node leads and may make a tick. A node that does not lead tries for the leader's lock,
 // unless it lets another node lead because its own passes failed. If it gets the lock, or has lost its connection, it
-// begins a term (term.go). mayLead is false while the node stops or is quiet. The node then only asks, even if it
-// could not resign and still has the lock.
+// begins a term (term.go). mayLead is false while the node stops or is quiet, and on a node that only works. The
+// node then only asks, even if it could not resign and still has the lock.
 //
 // The lock is in session/heartbeat.go: Ask tries for it, and Resign gives it up.
 func (l *Leader) elect(ctx context.Context, mayLead bool) (leads bool, err error) {

@@ -71,6 +71,7 @@ type Config struct {
 	PollInterval   time.Duration
 	LookAhead      time.Duration
 	StartAllowance time.Duration
+	NeverLeads     bool          // the node only works
 	AbandonedAfter time.Duration // for tests; 0: abandonedAfter
 	Quiet          *quiet.Switch
 	Failures       *failures.Notifier

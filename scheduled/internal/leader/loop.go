@@ -94,7 +94,7 @@ func (l *Leader) turn(ctx context.Context, stopping bool, due, death *time.Timer
 			return false, err
 		}
 	}
-	leads, err := l.elect(ctx, !stopping && !on)
+	leads, err := l.elect(ctx, !stopping && !on && !l.config.NeverLeads)
 	if err != nil || !leads {
 		return false, err
 	}

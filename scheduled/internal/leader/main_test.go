@@ -40,6 +40,7 @@ func (b *bench) candidate(change ...func(*Config, *session.Registration)) *Leade
 	}
 	node := session.Registration{
 		Queues: `{"default": 100}`, Types: []string{"JOB", "QUICK"}, TypeSlots: "{}", Transactional: []string{},
+		MayLead: true,
 	}
 	for _, change := range change {
 		change(&config, &node)

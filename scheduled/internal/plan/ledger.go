@@ -22,8 +22,9 @@ type entry struct {
 	typePlaces    map[string]*stock // of a type with a limit, by the type
 	transactional *stock            // places of handlers that take a transaction
 	types, takeTx map[string]bool
-	shares        bool // its slots serve all its queues
-	tasks         int  // in hand
+	strict        map[string]bool // the queues that come first
+	shares        bool            // its slots serve all its queues, as their weights say
+	tasks         int             // in hand
 	maxTasks      int
 }
 
@@ -99,14 +100,19 @@ func newLedger(nodes []taskdb.LiveNode, jobs []Job, rates Rates) *ledger {
 func newEntry(node taskdb.LiveNode) *entry {
 	one := &entry{
 		slots: map[string]*stock{}, typePlaces: map[string]*stock{}, transactional: &stock{size: node.Places},
-		types: setOf(node.Types), takeTx: setOf(node.Transactional), shares: node.Shares,
+		types: setOf(node.Types), takeTx: setOf(node.Transactional), strict: setOf(node.Strict),
+		shares: node.Shares && len(node.Strict) == 0,
 	}
-	slots := 0
+	slots, all := 0, &stock{}
 	for queue, size := range node.Queues {
 		if slots += size; node.Shares {
 			slots = size
 		}
-		if size > 0 {
+		switch {
+		case size <= 0:
+		case len(node.Strict) > 0:
+			all.size, one.slots[queue] = max(all.size, size), all
+		default:
 			one.slots[queue] = &stock{size: size}
 		}
 	}

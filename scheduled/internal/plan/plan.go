@@ -3,8 +3,9 @@
 // The leader lists the lanes that have a task which is due, or will be within the look-ahead. Tasks come in this order:
 //
 //  1. due tasks before tasks that are only near their time,
-//  2. then the higher priority,
-//  3. then the task that has been due for longer, or will be due sooner.
+//  2. then the queue that comes first in a strict order, if nodes have one (strict.go),
+//  3. then the higher priority,
+//  4. then the task that has been due for longer, or will be due sooner.
 //
 // A task does not rise with time. Those of a low priority wait for as long as there are others of a higher one.
 //
@@ -89,13 +90,14 @@ type lane struct {
 	closed bool            // no further task can be had
 	rest   time.Duration   // when the last one of the lanes that take turns with it is due
 	waits  bool            // a task does not fit
+	rank   int             // of its queue in the strict order
 	grant  taskdb.Grant
 }
 
 // New makes a plan. It leaves out lanes that are paused, or that no node works.
 func New(in Input) *Plan {
 	p := &Plan{input: in, First: -1, Then: -1, spent: map[string]int{}}
-	room, meters := p.ledger(), p.meters()
+	room, meters, strict := p.ledger(), p.meters(), strictOrder(in.Nodes)
 	for _, one := range taskdb.Unpaused(in.Lanes, in.Paused) {
 		seats := room.of(one.Queue, one.Type)
 		if len(seats) == 0 {
@@ -119,7 +121,9 @@ func New(in Input) *Plan {
 			p.Fires = append(p.Fires, one)
 			continue
 		}
-		p.lanes = append(p.lanes, p.lane(one, seats, limits))
+		made := p.lane(one, seats, limits)
+		made.rank = rank(one.Queue, strict, seats)
+		p.lanes = append(p.lanes, made)
 	}
 	p.rests()
 	slices.SortFunc(p.lanes, func(a, b *lane) int {
@@ -142,6 +146,8 @@ func order(a, b *lane, aIn, bIn time.Duration) int {
 		return -1
 	case a.near != b.near:
 		return 1
+	case a.rank != b.rank:
+		return cmp.Compare(a.rank, b.rank)
 	}
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(aIn, bIn))
 }

@@ -84,8 +84,10 @@ type Registration struct {
 	Version          string
 	Queues           string // as JSON: the slots of each queue
 	Types            []string
-	Quiet            bool // the row says that the node works no queue and no type
+	Quiet            bool // the row says that the node works no queue and no type, and may not lead
+	MayLead          bool
 	ShareSlots       bool
+	StrictQueues     []string
 	TypeSlots        string // as JSON: how many handlers of a type run at once, of the types that have a limit
 	DeclarationHash  string // of the recurring tasks that the code declares; "": none
 	ReceivesFailures bool
@@ -159,21 +161,21 @@ func (s *Session) ConnectLeader(ctx context.Context) (*pgx.Conn, error) {
 const registerSQL = `
 WITH node AS (
     INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash,
-        receives_failures, transactional, places, type_slots)
-    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10, $11::text::jsonb)
+        receives_failures, transactional, places, type_slots, strict_queues, may_lead)
+    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10, $11::text::jsonb, $13, $14)
     RETURNING number)
 SELECT number, pg_try_advisory_lock($12, number::int) FROM node`
 
 // register inserts the node's row, which gives the node its number, and takes the lock on that number.
 func (s *Session) register(ctx context.Context) error {
 	node := s.config.Node
-	queues, types := s.Works(s.Quiet)
+	queues, types, mayLead := s.Does(s.Quiet)
 	host, _ := os.Hostname() // a node can work without a host name
 	var locked bool
 	err := s.Conn.QueryRow(ctx, s.config.Schema.SQL(registerSQL), node.Service, node.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, node.ShareSlots, node.DeclarationHash,
 		node.ReceivesFailures, node.Transactional, node.Places, node.TypeSlots,
-		pg.LockClass(s.Schema, "node")).Scan(&s.Number, &locked)
+		pg.LockClass(s.Schema, "node"), pg.OrEmpty(node.StrictQueues), mayLead).Scan(&s.Number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}
@@ -183,12 +185,13 @@ func (s *Session) register(ctx context.Context) error {
 	return nil
 }
 
-// Works is the queues, as JSON, and the types for the node's row. A quiet node works none.
-func (s *Session) Works(quiet bool) (queues string, types []string) {
+// Does is what the node's row says: the queues, as JSON, and the types that the node works, and whether it may lead. A
+// quiet node does nothing.
+func (s *Session) Does(quiet bool) (queues string, types []string, mayLead bool) {
 	if quiet {
-		return "{}", []string{}
+		return "{}", []string{}, false
 	}
-	return s.config.Node.Queues, s.config.Node.Types
+	return s.config.Node.Queues, s.config.Node.Types, s.config.Node.MayLead
 }
 
 // CloseLimit limits how long closing a connection may take, because the server may be gone.

@@ -10,7 +10,8 @@ import (
 
 // Slots hands out the node's slots. A slot is the right to run one handler. Each queue has its own slots, and so has
 // each type with a limit, in Slots of their own. If they are shared, idle slots of one queue serve the other queues,
-// and a queue that wants its own slot back gets the next that is free.
+// and a queue that wants its own slot back gets the next that is free. If there is a strict order of the queues, the
+// first queue in it that wants a slot gets the next.
 type Slots struct {
 	shared bool
 	total  int
@@ -21,6 +22,7 @@ type Slots struct {
 }
 
 type queueSlots struct {
+	rank    int // in the strict order
 	size    int
 	used    int
 	waiting []*Request // the oldest first
@@ -50,11 +52,15 @@ func (r *Request) Has() bool {
 	}
 }
 
-// New makes slots. sizes has the number of each queue. shared lets idle slots of one queue serve the others.
-func New(sizes map[string]int, shared bool) *Slots {
+// New makes slots. sizes has the number of each queue. shared lets idle slots of one queue serve the others. The queues
+// in strict come in this order, and before the others.
+func New(sizes map[string]int, shared bool, strict ...string) *Slots {
 	s := &Slots{shared: shared, queues: map[string]*queueSlots{}}
 	for name, size := range sizes {
-		s.queues[name] = &queueSlots{size: size}
+		s.queues[name] = &queueSlots{size: size, rank: len(strict)}
+		if i := slices.Index(strict, name); i >= 0 {
+			s.queues[name].rank = i
+		}
 		s.total += size
 	}
 	return s
@@ -84,13 +90,13 @@ func (s *Slots) Release(r *Request) {
 	s.grant()
 }
 
-// grant gives slots to waiting requests as long as there are slots. The queue that uses the smallest part of its own
-// Slots comes first.
+// grant gives slots to waiting requests as long as there are slots. The queue that comes first in the strict order gets
+// them. Of queues with the same place, it is the one that uses the smallest part of its own slots.
 func (s *Slots) grant() {
 	for {
 		var next *queueSlots
 		for _, q := range s.queues {
-			if len(q.waiting) > 0 && s.mayUse(q) && (next == nil || q.used*next.size < next.used*q.size) {
+			if len(q.waiting) > 0 && s.mayUse(q) && (next == nil || q.before(next)) {
 				next = q
 			}
 		}
@@ -103,6 +109,10 @@ func (s *Slots) grant() {
 		s.used++
 		close(r.Granted)
 	}
+}
+
+func (q *queueSlots) before(other *queueSlots) bool {
+	return q.rank < other.rank || q.rank == other.rank && q.used*other.size < other.used*q.size
 }
 
 // Size is how many slots a queue may use. Shared slots serve all queues.

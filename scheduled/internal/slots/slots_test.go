@@ -254,3 +254,27 @@ func TestSlotsUnderLoad(t *testing.T) {
 		}
 	}
 }
+
+// In a strict order, the first queue gets all that falls free. The queues that are not in it share the rest.
+func TestSlotsStrict(t *testing.T) {
+	t.Parallel()
+	d := &desk{New(map[string]int{"critical": 1, "default": 3, "low": 3, "other": 3}, true, "critical", "default"),
+		map[string][]*Request{}}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { d.ask("low", 10) }, "low 10"},
+		{
+			func() { d.ask("other", 2); d.ask("default", 4); d.ask("critical", 3); d.end("low", 4) },
+			"critical 3, default 1, low 6, other 0",
+		},
+		{func() { d.end("low", 4) }, "critical 3, default 4, low 2, other 1"},
+		{func() { d.ask("critical", 3); d.end("default", 3); d.end("critical", 1) },
+			"critical 5, default 1, low 2, other 2"},
+	} {
+		if step.do(); d.String() != step.want {
+			t.Errorf("%s, want %s", d, step.want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ type LiveNode struct {
 	Number        int64
 	Queues        map[string]int `db:"-"` // the slots of each queue; shared slots count for each queue
 	Shares        bool           // its slots serve all its queues
+	Strict        []string       // those of its queues that come first, in this order
 	Types         []string
 	Transactional []string                 // the types whose handlers take a transaction
 	Places        int                      // how many of these handlers it runs at once
@@ -41,6 +42,7 @@ WITH held AS MATERIALIZED (
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
 )
 SELECT n.number, n.queues::text AS queues_text, array_remove(n.types, NULL) AS types, n.shares_slots AS shares,
+    array_remove(n.strict_queues, NULL) AS strict,
     n.receives_failures AS hears,
     array_remove(n.transactional, NULL) AS transactional, n.places, n.type_slots::text AS type_slots_text,
     n.averages::text AS averages_text, n.number IN (SELECT held.number FROM held) AS held,

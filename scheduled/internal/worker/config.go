@@ -27,6 +27,7 @@ type Config struct {
 	Handlers       *handlers.Registry
 	Slots          map[string]int // by queue
 	ShareSlots     bool
+	StrictQueues   []string       // which get free slots first
 	TypeSlots      map[string]int // of the types with a limit
 	Places         int            // how many transactional handlers run at once
 	StartAllowance time.Duration

@@ -56,7 +56,8 @@ func New(ctx context.Context, config Config) *Worker {
 	w := &Worker{
 		config: config, sqlDB: stdlib.OpenDBFromPool(config.Pool), settler: newSettler(config),
 		gateSize: pg.NewSize(1, maxGateAsks), published: published{hung: "{}"},
-		tracing: tracing.New(config.Tracer, config.Number), slots: slots.New(config.Slots, config.ShareSlots),
+		tracing:   tracing.New(config.Tracer, config.Number),
+		slots:     slots.New(config.Slots, config.ShareSlots, config.StrictQueues...),
 		typeSlots: slots.New(config.TypeSlots, false),
 		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
 		runs: map[int64]*run{}, jobs: map[int64]bool{}, overrunning: map[*run]time.Time{},

@@ -171,9 +171,10 @@ func (b *Bench) Node(queues, types string, leads bool) (number int64, kill func(
 	const lock = `SELECT pg_try_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
 		ELSE 0 END)::int, $2::int)
 		FROM tasktable.lock_class($1) AS class`
-	number = One[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, elected_at)
-		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END)
-			RETURNING number`, queues, types, leads)
+	number = One[int64](b, conn, `INSERT INTO tasktable.nodes (service, version, host, queues, types, elected_at,
+		may_lead)
+		VALUES ('mailer', 'v1', 'host/1', $1::text::jsonb, $2::text::text[], CASE WHEN $3 THEN clock_timestamp() END,
+			$3 OR $1 <> '{}') RETURNING number`, queues, types, leads)
 	if !One[bool](b, conn, lock, "node", number) {
 		b.Fatal("the lock is taken")
 	}
