@@ -28,8 +28,9 @@ The payload is a JSON object. Give it as JSON, as @FILE, or as - for the standar
 of the task. If the payload has no such field, give --type. Without --payload the payload contains only the type.
 
 A task of --if-dead is a JSON object with the fields that the HTTP API takes in if_dead: payload, and optionally id,
-scheduled_at, priority, queue, expiration, expected_execution_time, max_attempts, backoff, timeout, deadline, entity,
-group_key, if_finished, jitter and retention. Durations are in seconds. Give it as JSON or as @FILE. The option may be given 10 times.
+scheduled_at, priority, queue, expiration, expected_execution_time, max_attempts, backoff, timeout, deadline,
+entity, group_key, if_finished, jitter and retention. Durations are in seconds. Give it as JSON or as @FILE.
+The option may be given 10 times.
 
 With --cron the task recurs. It never runs itself. Instead, each fire makes an occurrence of it. It needs --id.
 

@@ -119,7 +119,8 @@ func (s *typesSet) defaults() store.Defaults {
 func (s *typesSet) check() error {
 	d := s.defaults()
 	if d == (store.Defaults{Type: s.name}) {
-		return options.Usage("needs an option with a default. To remove the defaults: tasktable types remove %s", s.name)
+		return options.Usage("needs an option with a default. To remove the defaults: tasktable types remove %s",
+			s.name)
 	}
 	if err := d.Check(); err != nil {
 		return options.Usage("%w", err)

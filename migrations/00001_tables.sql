@@ -565,8 +565,8 @@ BEGIN
             ('finished_at', 'When the status became final. Null: it is not final.'),
             ('last_status_update', 'When the status changed last.'),
             ('created_at', 'When the row was inserted.'),
-            ('rearmed_at', 'When the task was asked for anew after it had ended, or while it ran. debounce and unique_for '
-                'count from here. Null: since created_at.'),
+            ('rearmed_at', 'When the task was asked for anew after it had ended, or while it ran. debounce and '
+                'unique_for count from here. Null: since created_at.'),
             ('paused_until', 'When the leader resumes the PAUSED task. Null: somebody has to resume it.'),
             ('archived_at', 'When somebody marked the dead letter as dealt with.'),
             ('archived_note', 'The note that they left.'),
@@ -724,7 +724,8 @@ END $$;
 DROP FUNCTION tasktable.must_lead;
 DROP VIEW tasktable.lanes;
 DROP TABLE tasktable.applications, tasktable.task_defaults, tasktable.limit_buckets, tasktable.limits,
-    tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes, tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
+    tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes, tasktable.scheduled_task_executions,
+    tasktable.scheduled_tasks;
 DROP DOMAIN tasktable.task_if_dead, tasktable.task_deadline, tasktable.task_timeout,
     tasktable.task_backoff, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,

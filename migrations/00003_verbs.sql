@@ -354,7 +354,8 @@ BEGIN
         SELECT task.id, task.task -> 'payload',
             coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()
                 + coalesce((task.task ->> 'delay')::interval, '0')),
-            coalesce((task.task ->> 'priority')::int, d.priority, 0), coalesce(task.task ->> 'queue', d.queue, 'default'),
+            coalesce((task.task ->> 'priority')::int, d.priority, 0),
+            coalesce(task.task ->> 'queue', d.queue, 'default'),
             coalesce((task.task ->> 'expiration')::interval, d.expiration),
             coalesce((task.task ->> 'expected_execution_time')::interval, d.expected_execution_time, '5 minutes'),
             coalesce((task.task ->> 'max_attempts')::int, d.max_attempts, 10), task.task ->> 'tenant_id',
@@ -937,10 +938,12 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 -- +goose StatementEnd
 
 -- +goose Down
-DROP FUNCTION tasktable.erase, tasktable.remove_defaults, tasktable.set_defaults, tasktable.remove_limit, tasktable.set_limit, tasktable.resume_scope,
+DROP FUNCTION tasktable.erase, tasktable.remove_defaults, tasktable.set_defaults, tasktable.remove_limit,
+    tasktable.set_limit, tasktable.resume_scope,
     tasktable.pause_scope, tasktable.archive, tasktable.delete,
     tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
     tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
-    tasktable.schedule, tasktable.debounced, tasktable.refuse_wish, tasktable.refuse_unwritten, tasktable.schedule_outcome, tasktable.new_task_id,
+    tasktable.schedule, tasktable.debounced, tasktable.refuse_wish, tasktable.refuse_unwritten,
+    tasktable.schedule_outcome, tasktable.new_task_id,
     tasktable.same_time, tasktable.leave_change, tasktable.enter_change;
 DROP TYPE tasktable.verb_outcome;

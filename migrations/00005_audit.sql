@@ -641,8 +641,8 @@ BEGIN
             ('follow_ups', 'started_at', 'When its last recorded attempt began.'),
             ('task_reasons', 'code', 'Of a waiting task: not_due, retry, in_line, limited, paused, paused_scope '
                 '(everything, its queue or its type), no_node, no_worker, no_type, no_queue, no_both, no_leader or '
-                'expires. Of a recurring task: recurring, planning or firing. Of a claimed task: running, edited or lapsed. Else: '
-                'cancelled, failed, expired or skipped.'),
+                'expires. Of a recurring task: recurring, planning or firing. Of a claimed task: running, edited or '
+                'lapsed. Else: cancelled, failed, expired or skipped.'),
             ('task_reasons', 'detail', 'The last error, why the fire was skipped, or the reason that was given for the '
                 'pause.'),
             ('task_reasons', 'since', 'Since when. Without any node: the last sign of one. Null: unknown.'),

@@ -23,8 +23,8 @@ const AllTypes = "*"
 //
 //	func (Reminder) TaskDefaults() store.Defaults { return store.Defaults{MaxAttempts: 3, Backoff: "1m"} }
 //
-// A task's field wins over all defaults, then come those of its type, then those of AllTypes. Only Task.NoDefaults keeps
-// a default from a field that is to stay zero.
+// A task's field wins over all defaults, then come those of its type, then those of AllTypes. Only Task.NoDefaults
+// keeps a default from a field that is to stay zero.
 type Defaults struct {
 	// Type is the type of the tasks, or AllTypes.
 	Type string `json:"type"`
@@ -122,8 +122,8 @@ func (s *Store) SetDefaults(ctx context.Context, db DB, d Defaults) (Outcome, er
 	if err != nil {
 		return "", fmt.Errorf("set defaults: %w", err)
 	}
-	outcome, err := query.Value[string](ctx, s.source, db, "set defaults of "+d.Type, setDefaultsSQL, d.Type, wire.Queue,
-		nonZero(wire.Priority), wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts), wire.Backoff,
+	outcome, err := query.Value[string](ctx, s.source, db, "set defaults of "+d.Type, setDefaultsSQL, d.Type,
+		wire.Queue, nonZero(wire.Priority), wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts), wire.Backoff,
 		wire.Timeout, wire.Retention, wire.GroupKey, s.author())
 	return Outcome(outcome), err
 }

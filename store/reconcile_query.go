@@ -53,7 +53,8 @@ var (
 			read: `nullif(q.expiration, interval '0')`},
 		{name: "expected_execution_time", defaults: true, kind: "interval", types: []uint32{pgtype.IntervalOID},
 			read: `nullif(q.expected_execution_time, interval '0')`},
-		{name: "max_attempts", defaults: true, kind: "an integer", types: wholeNumbers, read: `nullif(q.max_attempts, 0)`},
+		{name: "max_attempts", defaults: true, kind: "an integer", types: wholeNumbers,
+			read: `nullif(q.max_attempts, 0)`},
 	}
 )
 

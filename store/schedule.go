@@ -30,8 +30,8 @@ SELECT id, revision, outcome FROM tasktable.schedule(
     if_exists => $37::text)`
 
 // Schedule creates the task, or updates the task that has its id. The outcome is Created, Rescheduled, Rearmed,
-// RunsAgain, Unchanged, Duplicate or Finished. The last three write nothing, so scheduling the same task again is cheap. If a field
-// is invalid, Schedule returns an error that wraps ErrInvalid, and does not ask the database.
+// RunsAgain, Unchanged, Duplicate or Finished. The last three write nothing, so scheduling the same task again is
+// cheap. If a field is invalid, Schedule returns an error that wraps ErrInvalid, and does not ask the database.
 //
 // If the span of ctx is sampled, it is stored with each change that Schedule writes. The spans of the task's
 // executions link to it (see scheduled.Config.Tracer).
@@ -48,8 +48,8 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
-	receipt, err := s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt, wire.ID,
-		nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
+	receipt, err := s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt,
+		wire.ID, nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
 		wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),

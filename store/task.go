@@ -254,8 +254,8 @@ type wireTask struct {
 }
 
 // Fixed returns the task with its id, its payload and the payload's defaults as they are now, so that later changes of
-// the payload's Go value do not reach the task. It returns the error, wrapping ErrInvalid, with which Schedule would refuse the task. It is
-// for engines.
+// the payload's Go value do not reach the task. It returns the error, wrapping ErrInvalid, with which Schedule would
+// refuse the task. It is for engines.
 func (t Task) Fixed() (Task, error) {
 	wire, err := t.wire()
 	if err != nil {

@@ -34,7 +34,10 @@ func (t Task) wireWish(wire *wireTask) error {
 		field string
 		value time.Duration
 		to    **string
-	}{{"delay", t.In, &wire.Delay}, {"debounce", t.Debounce, &wire.Debounce}, {"unique_for", t.UniqueFor, &wire.UniqueFor}} {
+	}{
+		{"delay", t.In, &wire.Delay}, {"debounce", t.Debounce, &wire.Debounce},
+		{"unique_for", t.UniqueFor, &wire.UniqueFor},
+	} {
 		if one.value == 0 {
 			continue
 		}

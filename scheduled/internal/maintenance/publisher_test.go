@@ -31,7 +31,9 @@ func TestPublishedDefaults(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
-	of := func(name string, attempts int) store.Defaults { return store.Defaults{Type: name, MaxAttempts: attempts} }
+	of := func(name string, attempts int) store.Defaults {
+		return store.Defaults{Type: name, MaxAttempts: attempts}
+	}
 	b.publishes("shop", []string{"CHARGE", "MAIL"}, of("CHARGE", 3), of("MAIL", 4), of(store.AllTypes, 9))
 	b.wantDefaults("the first version", "* 9 shop, CHARGE 3 shop, MAIL 4 shop")
 	b.publishes("shop", []string{"REPORT"}, of("REPORT", 2))

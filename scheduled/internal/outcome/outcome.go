@@ -125,8 +125,8 @@ func DefaultBackoff(attempt int, _ error) time.Duration {
 }
 
 // BackoffFor returns the wait after a failed attempt of a task: by the function of its type's handler, else by the
-// task's own text and a random number from 0 to 1, else by the function of the node. If a function panics, DefaultBackoff takes its place, so that it
-// does not end the process.
+// task's own text and a random number from 0 to 1, else by the function of the node. If a function panics,
+// DefaultBackoff takes its place, so that it does not end the process.
 func BackoffFor(
 	ofType handlers.Backoff, ofTask *string, ofNode handlers.Backoff, random func() float64,
 ) handlers.Backoff {
