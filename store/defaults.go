@@ -123,8 +123,8 @@ func (s *Store) SetDefaults(ctx context.Context, db DB, d Defaults) (Outcome, er
 		return "", fmt.Errorf("set defaults: %w", err)
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set defaults of "+d.Type, setDefaultsSQL, d.Type,
-		wire.Queue, nonZero(wire.Priority), wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts), wire.Backoff,
-		wire.Timeout, wire.Retention, wire.GroupKey, s.author())
+		wire.Queue, nonZero(wire.Priority), wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
+		wire.Backoff, wire.Timeout, wire.Retention, wire.GroupKey, s.author())
 	return Outcome(outcome), err
 }
 

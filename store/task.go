@@ -157,9 +157,9 @@ type Task struct {
 	// bytes. A Limit may count the tasks of each group by themselves. A follow-up and a task of IfDead do not get it
 	// from this task.
 	Group string
-	// IfFinished decides whether a finished task runs again: Rearm or Keep. The default is "": the task runs again if it
-	// is scheduled for another time, and stays finished if the time is the same or none is given. A cancelled task has
-	// not run, therefore Schedule always queues it again.
+	// IfFinished decides whether a finished task runs again: Rearm or Keep. The default is "": the task runs again if
+	// it is scheduled for another time, and stays finished if the time is the same or none is given. A cancelled task
+	// has not run, therefore Schedule always queues it again.
 	IfFinished Choice
 	// IfExists decides what becomes of a task that waits or runs: Keep or Reject leave it as it is, and the outcome is
 	// Duplicate. The default is "": Schedule edits it.
