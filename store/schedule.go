@@ -50,7 +50,8 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	}
 	receipt, err := s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt,
 		wire.ID, nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
-		nonZero(wire.MaxAttempts), wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)), wire.Jitter, wire.Retention,
+		nonZero(wire.MaxAttempts), wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)),
+		wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
 		wire.EndsAt, digits(wire.MaxOccurrences),
 		wire.Trace, ifDead, wire.IfRunning, strconv.FormatBool(wire.Replace), former, wire.GroupKey,
