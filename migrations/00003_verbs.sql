@@ -151,7 +151,7 @@ DECLARE
     result     tasktable.verb_outcome;
 BEGIN
     -- A null means the default, because a caller without a value passes null.
-    IF schedule.defaults IS NOT FALSE THEN
+    IF schedule.defaults IS NOT FALSE AND EXISTS (SELECT FROM tasktable.task_defaults) THEN
         SELECT coalesce(schedule.queue, d.queue), coalesce(schedule.priority, d.priority),
             coalesce(schedule.expiration, d.expiration),
             coalesce(schedule.expected_execution_time, d.expected_execution_time),
