@@ -62,6 +62,8 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 		`Queues: slots of "a" must be between 1 and 10000, got 0`: func(c *Config) {
 			c.Queues = map[string]int{"a": 0}
 		},
+		`Defaults must have no Type, got "JOB"`:     func(c *Config) { c.Defaults.Type = "JOB" },
+		"Defaults: invalid: backoff must be a wait": func(c *Config) { c.Defaults.Backoff = "soon" },
 		`TypeSlots: slots of "JOB" must be between 1 and 10000, got 0`: func(c *Config) {
 			c.TypeSlots = map[string]int{"JOB": 0}
 		},
