@@ -9,6 +9,7 @@ import (
 
 // database is the database of one bench.
 type database struct {
+	groups groupsRunning
 	*throwaway.Database
 	group string // an SQL expression for the group of task n, which insert uses; "" if tasks have no group
 }

@@ -30,8 +30,10 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	unreached := func(ctx context.Context, d *database) error {
 		return d.limit(ctx, store.Limit{Name: "unreached", Of: store.Type(taskType), MaxRunning: 1_000_000})
 	}
+	var grouped []*database
 	groups := func(ctx context.Context, d *database) error {
 		d.group = fmt.Sprint("'group ' || n % ", max(config.Tasks/10, 1))
+		grouped = append(grouped, d)
 		return d.limit(ctx, store.Limit{Name: "groups", Of: store.Type(taskType), Per: store.PerGroup, MaxRunning: 1})
 	}
 	held := func(per store.Per) func(ctx context.Context, d *database) error {
@@ -62,12 +64,22 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 		config.Say("round %d of %d: %.0f tasks/s, unreached %.2f, groups %.2f, saturated %.2f, saturated group %.2f",
 			round+1, config.Rounds, plain, ratios[0][round], ratios[1][round], ratios[2][round], ratios[3][round])
 	}
+	exceeded := 0
+	for _, d := range grouped {
+		exceeded += max(d.groups.most-1, 0)
+	}
+	passes, err := passRatio(ctx, config, held(store.PerGroup))
+	if err != nil {
+		return Result{}, err
+	}
 	wrong, excess, err := keptRate(ctx, config)
 	result := Result{Bench: "limits", Verified: verified}
 	result.add("unreached_ratio", median(ratios[0]), "of the drain without a limit, with one that is never reached")
 	result.add("groups_ratio", median(ratios[1]), "of that drain, one at a time in each group of ten")
 	result.add("saturated_ratio", median(ratios[2]), "of that drain, beside ten times as many tasks that a limit holds")
 	result.add("saturated_group_ratio", median(ratios[3]), "the same, with a limit of their group")
+	result.add("exceeded", float64(exceeded), "how many tasks of a group more than one ran at once, at most")
+	result.add("pass_ratio", passes, "how long a pass takes beside ten times as many due tasks of a saturated group, / alone")
 	result.add("rate_error", wrong, "by which part of it the rate over 30 s differs from 100 a second")
 	result.add("excess", excess, "how many tasks more than burst + rate × t started in some time t, at most")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled"
@@ -19,11 +20,12 @@ const taskType = "BENCH"
 
 // node is an engine with one handler, as a service would run it.
 type node struct {
-	pool   *pgxpool.Pool
-	ran    atomic.Int64  // how many times the handler has returned
-	held   chan struct{} // its handler of heldType returns when this is closed
-	cancel context.CancelFunc
-	done   chan error
+	pool    *pgxpool.Pool
+	ran     atomic.Int64  // how many times the handler has returned
+	held    chan struct{} // its handler of heldType returns when this is closed
+	metrics *prometheus.Registry
+	cancel  context.CancelFunc
+	done    chan error
 }
 
 // withNode runs a node with the default settings on a database of its own, which do measures. The node is warm.
@@ -50,18 +52,20 @@ func startNode(
 	if err != nil {
 		return nil, err
 	}
-	n := &node{pool: pool, held: make(chan struct{}), done: make(chan error, 1)}
+	n := &node{pool: pool, held: make(chan struct{}), done: make(chan error, 1), metrics: prometheus.NewRegistry()}
 	registry, err := handlers.NewRegistry(handlers.Func(taskType, func(ctx context.Context) error {
 		defer n.ran.Add(1)
 		if do == nil {
 			return nil
 		}
 		return do(ctx)
-	}), handlers.Func(heldType, func(context.Context) error { <-n.held; return nil }))
+	}), handlers.Func(heldType, func(context.Context) error { <-n.held; return nil }),
+		handlers.Use(d.groups.around))
 	if err != nil {
 		return nil, err
 	}
-	settings := scheduled.Config{Pool: pool, Handlers: registry, Service: "bench", Logger: config.Logger}
+	settings := scheduled.Config{Pool: pool, Handlers: registry, Service: "bench", Logger: config.Logger,
+		Metrics: n.metrics}
 	if slots > 0 {
 		settings.Queues = map[string]int{store.DefaultQueue: slots}
 	}
