@@ -61,7 +61,7 @@ WHERE d.datname ~ '^tasktable_(test_[0-9]+_[0-9a-f]{8}_[0-9]+|template_[0-9]+_[0
 
 func (s *server) create(ctx context.Context, template string) (string, error) {
 	name := s.names.test(s.made.Add(1))
-	statement := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(template)
+	statement := "CREATE DATABASE " + quote(name) + " TEMPLATE " + quote(template) + s.strategy
 	for {
 		_, err := s.admin.Exec(ctx, statement)
 		var busy *pgconn.PgError

@@ -32,6 +32,7 @@ type server struct {
 	holder   *pgx.Conn     // its session holds the advisory locks, which show that this process is alive
 	holderMu sync.Mutex
 	names    names
+	strategy string       // of CREATE DATABASE, after its template
 	made     atomic.Int64 // numbers the databases
 	template func() (string, error)
 }
@@ -157,8 +158,13 @@ func (s *server) connect(ctx context.Context) error {
 		return fmt.Errorf("connecting: %w", err)
 	}
 	var beside uint32
-	const thisDatabase = "SELECT oid FROM pg_database WHERE datname = current_database()"
-	if err := s.holder.QueryRow(ctx, thisDatabase).Scan(&beside); err != nil {
+	// To copy files takes less than half of the time of the default, which writes them to the log. But it makes a
+	// checkpoint, which would flush everything on a server that does not have fsync off.
+	const thisDatabase = `
+SELECT oid, CASE WHEN current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000
+    THEN ' STRATEGY file_copy' ELSE '' END
+FROM pg_database WHERE datname = current_database()`
+	if err := s.holder.QueryRow(ctx, thisDatabase).Scan(&beside, &s.strategy); err != nil {
 		return fmt.Errorf("reading the database's number: %w", err)
 	}
 	s.names = newNames(beside)
