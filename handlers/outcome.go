@@ -90,7 +90,7 @@ var (
 	ErrCancelled = errors.New("the task was cancelled")
 	// ErrDeadline means that the ExpectedExecutionTime is over, counted from the handler's start, or the time that
 	// Extend added. Call Extend in time, or give the task a longer ExpectedExecutionTime.
-	ErrDeadline = errors.New("the attempt took longer than its expected_execution_time")
+	ErrDeadline = errors.New("the attempt took longer than its expected_execution_time, timeout or deadline allows")
 	// ErrInterrupted means that the process is shutting down. The task is queued again and uses up no attempt.
 	ErrInterrupted = errors.New("the node is shutting down")
 	// ErrLeaseLost means that the node could not reach the database for so long that the task may run on another

@@ -565,8 +565,8 @@ BEGIN
             ('finished_at', 'When the status became final. Null: it is not final.'),
             ('last_status_update', 'When the status changed last.'),
             ('created_at', 'When the row was inserted.'),
-            ('rearmed_at', 'When the task was asked for anew after it had ended, or while it ran. debounce and '
-                'unique_for count from here. Null: since created_at.'),
+            ('rearmed_at', 'When the task was queued again after it had ended. debounce and unique_for count from '
+                'here. Null: since created_at.'),
             ('paused_until', 'When the leader resumes the PAUSED task. Null: somebody has to resume it.'),
             ('archived_at', 'When somebody marked the dead letter as dealt with.'),
             ('archived_note', 'The note that they left.'),

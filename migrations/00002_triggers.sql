@@ -224,7 +224,7 @@ BEGIN
         END IF;
         NEW.again_at := NULL;
     END IF;
-    IF TG_OP = 'UPDATE' AND (OLD.finished_at IS NOT NULL OR OLD.fence > OLD.revision) THEN
+    IF TG_OP = 'UPDATE' AND OLD.finished_at IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN
         NEW.rearmed_at := tasktable.asked_now();
     END IF;
     IF NEW.status <> 'PAUSED' THEN
@@ -336,7 +336,7 @@ DECLARE
 BEGIN
     IF wrong IS NOT NULL THEN
         RAISE EXCEPTION '% has tasks of a % that the key must not change, so the key must not pause, resume or limit '
-            'it',
+            'it, or set its defaults',
             concat_ws(' ', refuse_unbound_scope.scope, nullif(refuse_unbound_scope.name, '')), wrong
             USING ERRCODE = 'insufficient_privilege', COLUMN = wrong;
     END IF;

@@ -102,20 +102,22 @@ CREATE FUNCTION tasktable.debounced(task tasktable.scheduled_tasks, delay interv
 RETURNS timestamptz LANGUAGE plpgsql AS $$
 DECLARE
     now  CONSTANT timestamptz := tasktable.asked_now();
+    cap  CONSTANT timestamptz := coalesce(task.rearmed_at, task.created_at) + debounce;
     due  timestamptz := now + delay;
 BEGIN
-    -- While the task runs, the first call asks for another run.
-    IF task.finished_at IS NULL AND NOT coalesce(task.fence > task.revision, false) THEN
-        due := least(due, coalesce(task.rearmed_at, task.created_at) + debounce);
-        -- It is due already, or moves too little: each move is an edit, which the history keeps.
-        IF due < now OR abs(extract(epoch FROM due - task.scheduled_at)) < extract(epoch FROM delay) / 10 THEN
+    IF task.finished_at IS NULL THEN
+        -- Past the cap, the task is due, or about to be. Only a task that somebody has put off for longer moves.
+        due := CASE WHEN cap <= now THEN least(task.scheduled_at, due) ELSE least(due, cap) END;
+        -- A move is an edit, which the history keeps. A task that is due already is held or about to be, and goes on.
+        IF task.scheduled_at <= now OR abs(extract(epoch FROM due - task.scheduled_at)) < extract(epoch FROM delay) / 10
+        THEN
             due := task.scheduled_at;
         END IF;
     END IF;
     RETURN due;
 END $$;
 COMMENT ON FUNCTION tasktable.debounced IS 'Part of schedule: the time of a task that exists, if it is debounced. A '
-    'task that waits moves only if it moves by a tenth of the delay.';
+    'task moves only before its time, and only by a tenth of the delay or more.';
 
 CREATE FUNCTION tasktable.schedule(
     payload jsonb, scheduled_at timestamptz DEFAULT NULL, id text DEFAULT NULL, priority int DEFAULT NULL,
@@ -164,7 +166,8 @@ BEGIN
     END IF;
     schedule.priority := coalesce(schedule.priority, 0);
     schedule.queue := coalesce(schedule.queue, 'default');
-    schedule.expected_execution_time := coalesce(schedule.expected_execution_time, '5 minutes');
+    schedule.expected_execution_time := coalesce(schedule.expected_execution_time,
+        greatest('5 minutes', CASE WHEN schedule.timeout <= '168 hours' THEN schedule.timeout END));
     schedule.max_attempts := coalesce(schedule.max_attempts, 10);
     schedule.wake := coalesce(schedule.wake, true);
     schedule.verb := coalesce(schedule.verb, 'schedule');
@@ -177,12 +180,21 @@ BEGIN
     ELSIF schedule.cron IS NOT NULL AND schedule.if_running IS NOT NULL THEN
         RAISE EXCEPTION 'if_running must be null for a recurring task, which never runs itself'
             USING ERRCODE = 'check_violation', COLUMN = 'if_running';
-    ELSIF num_nonnulls(schedule.delay, schedule.debounce, schedule.unique_for, schedule.if_exists) > 0 THEN
-        PERFORM tasktable.refuse_wish(schedule.scheduled_at, schedule.cron, schedule.delay, schedule.debounce,
-            schedule.unique_for, schedule.if_exists);
     ELSIF schedule.ends_at < schedule.scheduled_at THEN
         RAISE EXCEPTION 'ends_at must not be before scheduled_at, because the task would never fire'
             USING ERRCODE = 'check_violation', COLUMN = 'ends_at';
+    END IF;
+    IF num_nonnulls(schedule.delay, schedule.debounce, schedule.unique_for, schedule.if_exists) > 0 THEN
+        schedule.delay := tasktable.in_hours(schedule.delay);
+        schedule.debounce := tasktable.in_hours(schedule.debounce);
+        schedule.unique_for := tasktable.in_hours(schedule.unique_for);
+        PERFORM tasktable.refuse_wish(schedule.scheduled_at, schedule.cron, schedule.delay, schedule.debounce,
+            schedule.unique_for, schedule.if_exists);
+        -- After its time another call is a new wish. While a debounced task runs, a call asks for one more run.
+        schedule.if_finished := coalesce(schedule.if_finished,
+            CASE WHEN schedule.unique_for IS NOT NULL THEN 'rearm' END);
+        schedule.if_running := coalesce(schedule.if_running, CASE WHEN schedule.debounce IS NOT NULL THEN 'again' END);
+        locked := locked OR schedule.if_running IS NOT NULL;
     END IF;
     IF schedule.if_dead IS NOT NULL THEN -- in the form in which it is stored, for the comparison below
         schedule.if_dead := tasktable.if_dead_of(schedule.if_dead, task_id, schedule.tenant_id);
@@ -195,7 +207,12 @@ BEGIN
         ELSE
             SELECT * INTO task FROM tasktable.scheduled_tasks AS t WHERE t.id = task_id;
         END IF;
-        IF NOT FOUND THEN
+        IF schedule.deadline <= coalesce(schedule.scheduled_at, CASE WHEN NOT FOUND
+            THEN tasktable.asked_now() + coalesce(schedule.delay, '0') END)
+        THEN
+            RAISE EXCEPTION 'deadline must be later than the time of the task, because nothing runs after it'
+                USING ERRCODE = 'check_violation', COLUMN = 'deadline';
+        ELSIF NOT FOUND THEN
             former := tasktable.enter_change(schedule.verb, schedule.scheduled_by, schedule.wake);
             INSERT INTO tasktable.scheduled_tasks AS t (id, payload, scheduled_at, priority, queue, expiration,
                 expected_execution_time, max_attempts, tenant_id, entity, scheduled_by, trace, jitter, retention, cron,
@@ -352,12 +369,12 @@ BEGIN
             overlap, catch_up, catch_up_paused, catch_up_limit, ends_at, max_occurrences, trace, if_dead, group_key,
             backoff, timeout, deadline)
         SELECT task.id, task.task -> 'payload',
-            coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()
-                + coalesce((task.task ->> 'delay')::interval, '0')),
+            coalesce((task.task ->> 'scheduled_at')::timestamptz, tasktable.asked_now()),
             coalesce((task.task ->> 'priority')::int, d.priority, 0),
             coalesce(task.task ->> 'queue', d.queue, 'default'),
             coalesce((task.task ->> 'expiration')::interval, d.expiration),
-            coalesce((task.task ->> 'expected_execution_time')::interval, d.expected_execution_time, '5 minutes'),
+            coalesce((task.task ->> 'expected_execution_time')::interval, d.expected_execution_time, greatest(
+                '5 minutes', coalesce((task.task ->> 'timeout')::interval, d.timeout))),
             coalesce((task.task ->> 'max_attempts')::int, d.max_attempts, 10), task.task ->> 'tenant_id',
             task.task ->> 'entity', coalesce(task.task ->> 'scheduled_by', insert_tasks.scheduled_by),
             (task.task ->> 'jitter')::interval, coalesce((task.task ->> 'retention')::interval, d.retention),
@@ -397,7 +414,8 @@ BEGIN
         WHERE each.value ->> 'id' IS NULL OR each.value ->> 'cron' IS NOT NULL
             OR coalesce(each.value ->> 'if_finished', 'rearm') NOT IN ('rearm', 'keep')
             OR coalesce(each.value ->> 'if_running', 'again') <> 'again'
-            OR each.value ?| '{debounce, unique_for, if_exists}' OR each.value ?& '{delay, scheduled_at}'
+            OR num_nonnulls(each.value ->> 'delay', each.value ->> 'debounce', each.value ->> 'unique_for',
+                each.value ->> 'if_exists', each.value ->> 'deadline') > 0
             OR EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.id = each.value ->> 'id')
         ) AND (SELECT count(DISTINCT each.value ->> 'id') FROM jsonb_array_elements(schedule_many.tasks) AS each)
             = jsonb_array_length(schedule_many.tasks)
@@ -464,6 +482,12 @@ BEGIN
     IF sync.tasks IS NULL OR jsonb_typeof(sync.tasks) <> 'array' THEN
         RAISE EXCEPTION 'tasks must be a JSON array, if need be an empty one'
             USING ERRCODE = 'check_violation', COLUMN = 'tasks';
+    END IF;
+    IF EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one
+        WHERE num_nonnulls(one.value ->> 'if_exists', one.value ->> 'unique_for') > 0)
+    THEN
+        RAISE EXCEPTION 'if_exists and unique_for must be null in sync, which makes the tasks exactly these'
+            USING ERRCODE = 'check_violation', COLUMN = 'if_exists';
     END IF;
     IF EXISTS (SELECT 1 FROM jsonb_array_elements(sync.tasks) AS one WHERE one.value ->> 'id' IS NULL) THEN
         -- With a new id at each call the task would be another one each time, and the one before would be cancelled.
@@ -827,13 +851,18 @@ COMMENT ON FUNCTION tasktable.remove_limit IS 'Removes a limit. Outcome: deleted
 CREATE FUNCTION tasktable.set_defaults(
     type text, queue text DEFAULT NULL, priority int DEFAULT NULL, expiration interval DEFAULT NULL,
     expected_execution_time interval DEFAULT NULL, max_attempts int DEFAULT NULL, backoff text DEFAULT NULL,
-    timeout interval DEFAULT NULL, retention interval DEFAULT NULL, group_key text DEFAULT NULL, by text DEFAULT NULL
+    timeout interval DEFAULT NULL, retention interval DEFAULT NULL, group_key text DEFAULT NULL, by text DEFAULT NULL,
+    declared_by text DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     created   boolean;
     max_types CONSTANT int := 10000;
 BEGIN
+    IF set_defaults.type IS NULL THEN
+        RAISE EXCEPTION 'type must be given, or * for all types'
+            USING ERRCODE = 'not_null_violation', COLUMN = 'type';
+    END IF;
     PERFORM tasktable.refuse_unbound_scope(CASE set_defaults.type WHEN '*' THEN 'all' ELSE 'type' END,
         nullif(set_defaults.type, '*'));
     PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.task_defaults', 0));
@@ -842,20 +871,21 @@ BEGIN
             USING ERRCODE = 'check_violation', COLUMN = 'type';
     END IF;
     INSERT INTO tasktable.task_defaults AS d (type, queue, priority, expiration, expected_execution_time, max_attempts,
-        backoff, timeout, retention, group_key, changed_by)
+        backoff, timeout, retention, group_key, changed_by, declared_by)
     VALUES (set_defaults.type, set_defaults.queue, set_defaults.priority, tasktable.in_hours(set_defaults.expiration),
         tasktable.in_hours(set_defaults.expected_execution_time), set_defaults.max_attempts, set_defaults.backoff,
         tasktable.in_hours(set_defaults.timeout), tasktable.in_hours(set_defaults.retention), set_defaults.group_key,
-        coalesce(set_defaults.by, session_user))
+        coalesce(set_defaults.by, session_user), set_defaults.declared_by)
     ON CONFLICT (type) DO UPDATE SET queue = excluded.queue, priority = excluded.priority,
         expiration = excluded.expiration, expected_execution_time = excluded.expected_execution_time,
         max_attempts = excluded.max_attempts, backoff = excluded.backoff, timeout = excluded.timeout,
         retention = excluded.retention, group_key = excluded.group_key, changed_at = excluded.changed_at,
-        changed_by = excluded.changed_by
-    WHERE (d.queue, d.priority, d.expiration, d.expected_execution_time, d.max_attempts, d.backoff, d.timeout,
-            d.retention, d.group_key)
-        IS DISTINCT FROM (excluded.queue, excluded.priority, excluded.expiration, excluded.expected_execution_time,
-            excluded.max_attempts, excluded.backoff, excluded.timeout, excluded.retention, excluded.group_key)
+        changed_by = excluded.changed_by, declared_by = excluded.declared_by
+    WHERE (d.declared_by, d.queue, d.priority, d.expiration, d.expected_execution_time, d.max_attempts, d.backoff,
+            d.timeout, d.retention, d.group_key)
+        IS DISTINCT FROM (excluded.declared_by, excluded.queue, excluded.priority, excluded.expiration,
+            excluded.expected_execution_time, excluded.max_attempts, excluded.backoff, excluded.timeout,
+            excluded.retention, excluded.group_key)
     RETURNING d.xmax = 0 INTO created;
     RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
 END $$;

@@ -374,7 +374,7 @@ BEGIN
     -- At the death nobody knows any more who may change what, so it changes only a task of the same kind and owner.
     SELECT CASE WHEN t.cron IS NOT NULL THEN 'recurs'
         WHEN t.type <> task -> 'payload' ->> 'type' THEN 'has another type'
-        WHEN t.queue <> tasktable.queue_of(task) THEN 'has another queue'
+        WHEN t.queue <> task ->> 'queue' THEN 'has another queue'
         WHEN t.tenant_id IS DISTINCT FROM dead.tenant_id THEN 'is another tenant''s'
         WHEN t.scheduled_by IS DISTINCT FROM dead.scheduled_by
             AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')

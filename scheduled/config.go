@@ -345,7 +345,12 @@ func (c Config) defaults() []store.Defaults {
 
 // declaration returns the lists that the code declares.
 func (c Config) declaration() maintenance.Declaration {
-	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits}
+	types := map[string]bool{store.AllTypes: true}
+	for _, task := range c.Recurring {
+		types[task.Payload.TaskType()] = true
+	}
+	defaults := slices.DeleteFunc(c.defaults(), func(one store.Defaults) bool { return !types[one.Type] })
+	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits, Defaults: defaults}
 }
 
 // places is how many transactional handlers run at once. Two connections of Pool are left for other uses.

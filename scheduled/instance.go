@@ -121,10 +121,10 @@ func (i *instance) prepare(ctx context.Context) (err error) {
 			Pool: i.pool, Statements: i.statements, Service: i.config.Service,
 			Declaration: i.config.declaration(), Codec: i.config.Codec,
 			Every: i.config.declareEvery, Log: i.log,
-		}),
-		maintenance.NewPublisher(maintenance.PublisherConfig{
-			Pool: i.pool, Statements: i.statements, Service: i.config.Service, Defaults: i.config.defaults(),
-			Types: i.config.Handlers.Types(), Every: i.config.declareEvery, Log: i.log,
+			Publisher: maintenance.NewPublisher(maintenance.PublisherConfig{
+				Pool: i.pool, Statements: i.statements, Service: i.config.Service, Defaults: i.config.defaults(),
+				Types: i.config.Handlers.Types(), Every: i.config.declareEvery, Log: i.log,
+			}),
 		}),
 		metrics.NewTableStats(metrics.TableStatsConfig{
 			Housekeeping: housekeeping, Statements: i.statements, Metrics: i.metrics,

@@ -42,7 +42,7 @@ type Defaults struct {
 	Group                 string        `json:"group_key,omitempty"`
 
 	// ChangedAt, ChangedBy and DeclaredBy say when and by whom they were set, and which service's code declares them.
-	// Only Store.Defaults fills them in.
+	// Store.Defaults fills them in. SetDefaults records DeclaredBy, for engines, and ignores the others.
 	ChangedAt  time.Time `json:"changed_at"`
 	ChangedBy  string    `json:"changed_by"`
 	DeclaredBy string    `json:"declared_by,omitempty"`
@@ -112,7 +112,7 @@ const setDefaultsSQL = `
 SELECT tasktable.set_defaults(type => $1::text, queue => $2::text, priority => $3::text::int,
     expiration => $4::text::interval, expected_execution_time => $5::text::interval, max_attempts => $6::text::int,
     backoff => $7::text, timeout => $8::text::interval, retention => $9::text::interval, group_key => $10::text,
-    by => $11::text)`
+    by => $11::text, declared_by => $12::text)`
 
 // SetDefaults sets the defaults of a type, in the place of all that it had. It returns Created, Changed or Unchanged.
 // At most 10,000 types have defaults. The error wraps ErrInvalid for a bad field. The role of an application must not
@@ -124,7 +124,7 @@ func (s *Store) SetDefaults(ctx context.Context, db DB, d Defaults) (Outcome, er
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set defaults of "+d.Type, setDefaultsSQL, d.Type,
 		wire.Queue, nonZero(wire.Priority), wire.Expiration, wire.ExpectedExecutionTime, nonZero(wire.MaxAttempts),
-		wire.Backoff, wire.Timeout, wire.Retention, wire.GroupKey, s.author())
+		wire.Backoff, wire.Timeout, wire.Retention, wire.GroupKey, s.author(), check.OrNil(d.DeclaredBy))
 	return Outcome(outcome), err
 }
 

@@ -223,7 +223,7 @@ func TestBadDefaults(t *testing.T) {
 	}
 	for call, want := range map[string]string{
 		`'x', max_attempts => 1`:                 "type must be 2 to 127",
-		`NULL, max_attempts => 1`:                `null value in column "type"`,
+		`NULL, max_attempts => 1`:                "type must be given, or * for all types",
 		`'TEST', queue => 'A B'`:                 "queue must be 1 to 64",
 		`'TEST', backoff => 'soon'`:              "backoff must be a wait such as 1m",
 		`'TEST', timeout => '1 month'`:           "timeout must be over 0 and at most 168 hours",

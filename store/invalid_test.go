@@ -56,6 +56,8 @@ var badTasks = []struct {
 	{"timeout of a week and more", func(t *store.Task) { t.Timeout = store.MaxTimeout + 1 }, "timeout", "must be between 1µs and 7 days"},
 	{"deadline in the year 10000", func(t *store.Task) { t.Deadline = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
 		"deadline", "must be in the years 1 to 9999"},
+	{"deadline at the time of the task", func(t *store.Task) { t.At, t.Deadline = far(1), far(1) }, "deadline",
+		"must be later than the time of the task"},
 	{"deadline of a recurring task",
 		func(t *store.Task) { t.Deadline, t.Recurrence = far(0), &store.Recurrence{Cron: "@daily"} }, "deadline",
 		"must be empty for a task that recurs"},

@@ -155,6 +155,10 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 			return nil, fmt.Errorf("sync: %w", check.Invalid("entity",
 				fmt.Sprintf("must be %q or empty in each task", entity), fmt.Sprintf("%q", task.Entity)))
 		}
+		if task.IfExists != "" || task.UniqueFor != 0 {
+			return nil, fmt.Errorf("sync: %w", check.Invalid("if_exists",
+				"and unique_for must be empty, because Sync makes the tasks exactly these", "one"))
+		}
 		if _, keyed := task.Payload.(Keyed); !keyed && task.ID == "" {
 			return nil, fmt.Errorf("sync: %w", check.Invalid("id",
 				"must be given for each task, or the payload must be Keyed",
@@ -205,6 +209,10 @@ func (s *Store) wires(ctx context.Context, tasks []Task) ([]wireTask, error) {
 		wire, err := s.wire(ctx, task)
 		if err != nil {
 			return nil, fmt.Errorf("task %d of %d: %w", i+1, len(tasks), err)
+		}
+		if task.IfExists == Reject {
+			return nil, fmt.Errorf("task %d of %d: %w", i+1, len(tasks), check.Invalid("if_exists",
+				"must be keep, or empty, in a call for many tasks", `"reject"`))
 		}
 		wires[i] = wire
 	}

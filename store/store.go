@@ -112,5 +112,9 @@ func (s *Store) wake(likely bool) string {
 // soon guesses, by this machine's clock, whether the engine has to act on the task within the next minute. A
 // recurring task counts, because the leader has to plan its first fire.
 func soon(task Task) bool {
-	return task.Recurrence != nil || task.At.IsZero() || time.Until(task.At) < time.Minute
+	due := time.Until(task.At)
+	if task.At.IsZero() {
+		due = task.In
+	}
+	return task.Recurrence != nil || due < time.Minute
 }

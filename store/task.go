@@ -114,18 +114,19 @@ type Task struct {
 	// task with a Recurrence.
 	In time.Duration
 	// Debounce makes each call move the task that waits to In from now, but at most to Debounce after the first call.
-	// So a burst of calls becomes one run. A call during a run asks for one more. A call that would move the task by
+	// So a burst of calls becomes one run. A call during a run asks for one more, as IfRunning does. A call that would move the task by
 	// less than a tenth of In changes nothing. Debounce is at least In, and at most 10 years. 0 means that In does not
 	// move the task.
 	Debounce time.Duration
 	// UniqueFor leaves the task as it is if it was scheduled, or queued again, within this time, even if it has
-	// finished. The outcome is Duplicate. It is at most 10 years. It needs an ID or a Keyed payload, and is not for a
+	// finished. The outcome is Duplicate. After that time a call without an At runs a finished task again. It is at most
+	// 10 years. It needs an ID or a Keyed payload, and is not for a
 	// task with a Recurrence. 0 means that no time counts.
 	UniqueFor time.Duration
 	// Expiration is how long after At an attempt may still start, from 1 µs to 10 years. 0 means for ever.
 	Expiration time.Duration
 	// ExpectedExecutionTime is how long an attempt may take before the engine gives it up as lost. It is at most 7
-	// days. 0 means 5 minutes.
+	// days. 0 means 5 minutes, or Timeout if that is longer.
 	ExpectedExecutionTime time.Duration
 	// MaxAttempts is the number of attempts that may fail before the task becomes FAILED. It is at most 1000. 0 means
 	// 10, which the default backoff spreads over at least four hours, so that most outages end before.
@@ -135,11 +136,10 @@ type Task struct {
 	// the nodes are configured.
 	Backoff string
 	// Timeout is how long after its start the context of a handler ends, at most 7 days. The attempt has then failed,
-	// and is retried. A handler that extends its lease moves that end. Other nodes still wait for
-	// ExpectedExecutionTime before they take the task over. 0 means that the context ends after
-	// ExpectedExecutionTime.
+	// and is retried. A handler that extends its lease does not move that end. If ExpectedExecutionTime is shorter, the
+	// context ends after that time, unless the handler extends its lease. 0 means that there is no such end.
 	Timeout time.Duration
-	// Deadline is a time, in the years 1 to 9999, after which nothing of the task runs. The context of a running
+	// Deadline is a time, later than At and in the years 1 to 9999, after which nothing of the task runs. The context of a running
 	// handler ends at it, and no later attempt starts, so that the task becomes EXPIRED. In contrast, Expiration moves
 	// with At. A task with a Recurrence must not have it. The zero time means none.
 	Deadline time.Time
@@ -355,6 +355,9 @@ func (t Task) wireRetries(wire *wireTask) error {
 		at, err := check.TimeText("deadline", t.Deadline)
 		if err == nil && t.Recurrence != nil {
 			err = check.Invalid("deadline", "must be empty for a task that recurs: use expiration", at)
+		}
+		if err == nil && !t.At.IsZero() && !t.Deadline.After(t.At) {
+			err = check.Invalid("deadline", "must be later than the time of the task", at)
 		}
 		if err != nil {
 			return err

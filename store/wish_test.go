@@ -85,9 +85,11 @@ func TestDuplicates(t *testing.T) {
 				errors.Is(err, store.ErrDuplicate) != (task.IfExists == store.Reject) {
 				b.Errorf("%s: %+v, %v", state, receipt, err)
 			}
-			receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task})
-			if err != nil || receipts[0].Outcome != store.Duplicate {
-				b.Errorf("%s, many: %+v, %v", state, receipts, err)
+			if task.IfExists != store.Reject {
+				receipts, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task})
+				if err != nil || receipts[0].Outcome != store.Duplicate {
+					b.Errorf("%s, many: %+v, %v", state, receipts, err)
+				}
 			}
 			same(b, state, b.state("one"), before)
 		}
@@ -113,6 +115,12 @@ func TestDuplicates(t *testing.T) {
 	if receipt := b.Schedule(unique); receipt.Outcome != store.Rescheduled {
 		b.Errorf("after an hour: %+v", receipt)
 	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'one'`)
+	unique.At = time.Time{}
+	if receipt := b.Schedule(unique); receipt.Outcome != store.Rearmed {
+		b.Errorf("after an hour, when it has ended: %+v", receipt)
+	}
+	duplicates("within the next hour", unique)
 }
 
 // A burst of calls moves the task that waits, but never past the longest wait after the first call.
@@ -154,13 +162,26 @@ func TestDebounce(t *testing.T) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
 			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = 1`)
 	})
-	if receipt := b.Schedule(task); receipt.Outcome != store.Rescheduled {
-		b.Errorf("while it runs: %+v", receipt)
+	for range 2 {
+		if receipt := b.Schedule(task); receipt.Outcome != store.RunsAgain {
+			b.Errorf("while it runs: %+v", receipt)
+		}
 	}
-	b.near("one more run", b.dueIn("one"), 10*time.Minute)
-	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged {
-		b.Errorf("while it runs, again: %+v", receipt)
-	}
+	// A claim ahead of the time is no run. The cap holds, so that calls cannot put the task off for ever.
+	b.Schedule(store.Task{ID: "two", Payload: payload(1), In: time.Second, Debounce: time.Minute})
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET created_at = clock_timestamp() - interval '30 seconds',
+		scheduled_at = clock_timestamp() + interval '500 ms' WHERE id = 'two'`)
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
+			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = 1 WHERE id = 'two'`)
+	})
+	b.Schedule(store.Task{ID: "two", Payload: payload(1), In: time.Hour, Debounce: time.Hour})
+	b.near("claimed ahead", b.dueIn("two"), time.Hour-30*time.Second)
+	// A task that was put off for longer is due after the delay.
+	b.Schedule(store.Task{ID: "three", Payload: payload(1), At: far(0)})
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET created_at = clock_timestamp() - interval '2 hours' WHERE id = 'three'`)
+	b.Schedule(store.Task{ID: "three", Payload: payload(1), In: 10 * time.Minute, Debounce: time.Hour})
+	b.near("put off for longer", b.dueIn("three"), 10*time.Minute)
 }
 
 func TestBadWishes(t *testing.T) {
@@ -190,19 +211,52 @@ func TestBadWishes(t *testing.T) {
 		}
 	}
 	for call, want := range map[string]string{
-		`if_exists => 'reject'`:                  "if_exists must be 'keep' or null",
-		`delay => '0'`:                           "delay must be over 0",
-		`delay => '1 month'`:                     "delay must be over 0 and at most 10 years, in days or less",
-		`delay => '1 s', scheduled_at => now()`:  "delay must not be given together with scheduled_at",
-		`delay => '1 s', cron => '@daily'`:       "delay must be null for a recurring task, and so must debounce",
-		`debounce => '1 s'`:                      "debounce must be at least delay, which must be given",
-		`debounce => '1 s', delay => '2 s'`:      "debounce must be at least delay",
-		`delay => '1 s', debounce => '11 years'`: "debounce must be at least delay",
-		`unique_for => '-1 s'`:                   "unique_for must be over 0",
+		`if_exists => 'reject'`:                    "if_exists must be 'keep' or null",
+		`delay => '0'`:                             "delay must be over 0",
+		`delay => '1 month'`:                       "delay must be over 0 and at most 10 years, in days or less",
+		`delay => '1 s', scheduled_at => now()`:    "delay must not be given together with scheduled_at",
+		`delay => '1 s', cron => '@daily'`:         "delay must be null for a recurring task, and so must debounce",
+		`debounce => '1 s'`:                        "debounce must be at least delay, which must be given",
+		`debounce => '1 s', delay => '2 s'`:        "debounce must be at least delay",
+		`delay => '1 s', debounce => '11 years'`:   "debounce must be at least delay",
+		`delay => '1 s', deadline => now()`:        "deadline must be later than the time of the task",
+		`scheduled_at => now(), deadline => now()`: "deadline must be later than the time of the task",
+		`cron => '@daily', if_exists => 'keep', scheduled_at => '2030-01-02', ends_at => '2030-01-01'`: "ends_at must not be before",
+		`unique_for => '-1 s'`: "unique_for must be over 0",
 	} {
 		_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'bad', `+call+`)`)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			b.Errorf("%s: %v, want %s", call, err, want)
+		}
+	}
+	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {
+		b.Errorf("%d tasks", n)
+	}
+	for _, bad := range []struct {
+		want string
+		do   func() error
+	}{
+		{"task 1 of 1: invalid: if_exists must be keep, or empty, in a call for many tasks", func() error {
+			_, err := b.Tasks.ScheduleMany(b.Ctx, noDB(b), []store.Task{{Payload: payload(1), IfExists: store.Reject}})
+			return err
+		}},
+		{"sync: invalid: if_exists and unique_for must be empty", func() error {
+			_, err := b.Tasks.Sync(b.Ctx, noDB(b), "event:1", store.Task{ID: "a", Payload: payload(1), IfExists: store.Keep})
+			return err
+		}},
+		{"if_exists and unique_for must be null in sync", func() error {
+			_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.sync('event:1',
+				'[{"id": "a", "payload": {"type": "TEST"}, "unique_for": "1 hour"}]')`)
+			return err
+		}},
+		{"delay must be over 0", func() error { // the way of many tasks
+			_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.schedule_many((SELECT jsonb_agg(jsonb_build_object('id', 'bad' || n,
+				'payload', '{"type": "TEST"}'::jsonb, 'delay', '-1 hour')) FROM generate_series(1, 25) AS n))`)
+			return err
+		}},
+	} {
+		if err := bad.do(); err == nil || !strings.Contains(err.Error(), bad.want) {
+			b.Errorf("%v, want %s", err, bad.want)
 		}
 	}
 	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {

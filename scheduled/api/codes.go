@@ -88,7 +88,7 @@ var codeRules = []codeRule{
 	{CodeTaskRunning, 409, false, "the task is running, and must be cancelled first"},
 	{CodeTaskFinished, 409, false, "the task has ended, and the edit would run it again"},
 	{CodeKindDiffers, 409, false, "one of the task and the call recurs, and replace is not true"},
-	{CodeDuplicate, 409, false, "the task exists already, and if_exists is reject, or unique_for has not passed"},
+	{CodeDuplicate, 409, false, "the task exists already, and if_exists is reject"},
 	{CodeKeyInUse, 409, true, "a call with this Idempotency-Key is in progress"},
 	{CodeKeyReused, 409, false, "the Idempotency-Key was used for another call"},
 	{CodeChanged, 412, false, "the task is not as If-Match or If-None-Match asks"},

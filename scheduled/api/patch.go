@@ -19,7 +19,9 @@ type Patch map[string]json.RawMessage
 func (Patch) Schema(schemas huma.Registry) *huma.Schema {
 	patch := taskSchema(schemas)
 	patch.Required = nil
-	delete(patch.Properties, "id")
+	for _, name := range []string{"id", "delay", "debounce", "unique_for", "if_exists"} { // they are about a new task
+		delete(patch.Properties, name)
+	}
 	for _, field := range patch.Properties {
 		field.Nullable = true
 		if len(field.Enum) > 0 {

@@ -135,7 +135,7 @@ var Fields = []Field{
 		Rule: "must be keep or reject", Default: "it is edited",
 		Words: []string{string(store.Keep), string(store.Reject)},
 		of:    func(t *store.Task) any { return (*string)(&t.IfExists) }},
-	{Name: "delay", Input: "in", Label: "In", Kind: Length, Verb: true, Default: "at once",
+	{Name: "delay", Input: "delay", Label: "Delay", Kind: Length, Verb: true, Default: "at once",
 		Help: "How long after now a task is due that is new or runs again, instead of a time",
 		Rule: "must be between 1µs and 10 years", Shortest: time.Microsecond, Longest: store.MaxExpiration,
 		of: func(t *store.Task) any { return &t.In }},

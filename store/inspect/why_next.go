@@ -255,10 +255,21 @@ func sequence(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
 }
 
-// expiry returns the time at which a waiting task expires. Nil means that it never does, or that only the database
-// knows the time. The latter is so for a task with jitter that has had an attempt.
+// expiry returns the time at which a waiting task expires, at the latest at its deadline. Nil means that it never does,
+// or that only the database knows the time. The latter is so for a task with jitter that has had an attempt.
 func expiry(row store.Row, code string) *time.Time {
-	if row.Expiration == nil || row.FinishedAt != nil || row.Fence != nil || row.Cron != nil || code == "expires" {
+	if row.FinishedAt != nil || row.Fence != nil || row.Cron != nil || code == "expires" {
+		return nil
+	}
+	if expires := expirationOf(row, code); expires != nil && (row.Deadline == nil || expires.Before(*row.Deadline)) {
+		return expires
+	}
+	return row.Deadline
+}
+
+// expirationOf is expiry without the deadline.
+func expirationOf(row store.Row, code string) *time.Time {
+	if row.Expiration == nil {
 		return nil
 	}
 	due := row.ScheduledAt

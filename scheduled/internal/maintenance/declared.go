@@ -27,6 +27,7 @@ type Declaration struct {
 	Recurring []store.Task
 	Notices   []rules.Rule
 	Limits    []store.Limit
+	Defaults  []store.Defaults // of the types of Recurring, and of all types
 }
 
 // Hash is a hash of the declaration. It is "" if the program declares nothing.
@@ -39,6 +40,9 @@ func (d Declaration) Hash() string {
 		// Config.validate has checked the task, and an interface that does not encode does not get here.
 		encoded, _ := json.Marshal(task)
 		fmt.Fprintf(hash, "%s %s %s\n", taskdb.IDOf(task), task.Payload.TaskType(), encoded)
+	}
+	if d.Recurring != nil && len(d.Defaults) > 0 { // the recurring tasks are declared again with others
+		fmt.Fprintf(hash, "defaults %v\n", d.Defaults)
 	}
 	if d.Notices != nil {
 		encoded, _ := json.Marshal(d.Notices) // texts and numbers always encode
@@ -66,6 +70,7 @@ type DeclarerConfig struct {
 	Service    string
 	Codec      store.Codec
 	Every      time.Duration // the pause between two looks; 0: 30 s
+	Publisher  *Publisher    // runs before, because recurring tasks have defaults; nil: none
 	Log        *slog.Logger
 
 	Declaration
@@ -81,6 +86,9 @@ const declareEvery = 30 * time.Second
 
 // Run works until ctx is done.
 func (d *Declarer) Run(ctx context.Context) {
+	if d.config.Publisher != nil {
+		d.config.Publisher.Run(ctx)
+	}
 	if d.hash == "" {
 		return
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Publisher writes the defaults that a node's code has for its types to the database, once, when the node starts. So
+// Publisher writes the defaults that a node's code has for its types to the database, once a process. So
 // SQL clients and the HTTP API use them, too. Of two versions of a service the one whose node started last decides.
 // There is no set of a whole service, as the declarer has, because the processes of a service may have different
 // handlers.
 type Publisher struct {
-	config PublisherConfig
+	config    PublisherConfig
+	published bool
 }
 
 // PublisherConfig is the configuration of Publisher.
@@ -46,8 +47,12 @@ func NewPublisher(config PublisherConfig) *Publisher {
 func (p *Publisher) Run(ctx context.Context) {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
+	if p.published { // before the node has lost its session
+		return
+	}
 	loop.Repeat(ctx, 0, func() time.Duration {
 		if err := p.runOnce(ctx); err == nil {
+			p.published = true
 			done()
 		} else if ctx.Err() == nil {
 			p.config.Log.Warn("the defaults of types could not be published; the node tries again", "error", err)
@@ -56,19 +61,16 @@ func (p *Publisher) Run(ctx context.Context) {
 	})
 }
 
-// withdrawDefaultsSQL removes the defaults that an earlier version of the service has published. The lock is that of
-// set_defaults. It is taken first, so that no two nodes deadlock.
+// The lock is that of set_defaults. It is taken first, so that no two nodes deadlock or overwrite each other.
+const lockDefaultsSQL = `SELECT pg_advisory_xact_lock(hashtextextended('tasktable.task_defaults', 0))`
+
+// withdrawDefaultsSQL removes the defaults that an earlier version of the service has published.
 const withdrawDefaultsSQL = `
-DELETE FROM tasktable.task_defaults AS d
-USING (SELECT pg_advisory_xact_lock(hashtextextended('tasktable.task_defaults', 0)) OFFSET 0) AS locked
-WHERE d.declared_by = $1 AND d.type = ANY ($2::text[]) RETURNING d.type::text`
+DELETE FROM tasktable.task_defaults AS d WHERE d.declared_by = $1 AND d.type = ANY ($2::text[]) RETURNING d.type::text`
 
 const othersDefaultsSQL = `
 SELECT d.type::text FROM tasktable.task_defaults AS d
 WHERE d.type = ANY ($2::text[]) AND d.declared_by IS DISTINCT FROM $1 ORDER BY d.type`
-
-const markDefaultsSQL = `
-UPDATE tasktable.task_defaults SET declared_by = $1 WHERE type = ANY ($2::text[]) AND declared_by IS DISTINCT FROM $1`
 
 // runOnce publishes the defaults. It leaves those that somebody has set, or another service declares, and logs them.
 func (p *Publisher) runOnce(ctx context.Context) error {
@@ -80,6 +82,9 @@ func (p *Publisher) runOnce(ctx context.Context) error {
 		func(name string) bool { return slices.Contains(names, name) })
 	sql := p.config.Statements.Schema.SQL
 	return pgx.BeginFunc(ctx, p.config.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sql(lockDefaultsSQL)); err != nil {
+			return fmt.Errorf("wait for other nodes: %w", err)
+		}
 		removed, err := pg.CollectColumn[string](ctx, tx, "withdraw defaults", sql(withdrawDefaultsSQL),
 			p.config.Service, without)
 		if err != nil {
@@ -93,12 +98,7 @@ func (p *Publisher) runOnce(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := p.set(ctx, tx, others); err != nil {
-			return err
-		}
-		own := slices.DeleteFunc(names, func(name string) bool { return slices.Contains(others, name) })
-		_, err = tx.Exec(ctx, sql(markDefaultsSQL), p.config.Service, own)
-		return pg.Annotate(err, "mark published defaults")
+		return p.set(ctx, tx, others)
 	})
 }
 
@@ -110,6 +110,7 @@ func (p *Publisher) set(ctx context.Context, tx pgx.Tx, others []string) error {
 				"declares some; remove those first", "type", one.Type)
 			continue
 		}
+		one.DeclaredBy = p.config.Service
 		outcome, err := tasks.SetDefaults(ctx, tx, one)
 		if err != nil {
 			return fmt.Errorf("publish: %w", err)

@@ -86,15 +86,15 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "deadline", err: context.Canceled, cause: handlers.ErrDeadline,
-			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time: context canceled",
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time, timeout or deadline allows: context canceled",
 		},
 		{
 			name: "deadline of the last", err: errOops, cause: handlers.ErrDeadline, attempt: 3,
-			want: "FAILED FAILED: the attempt took longer than its expected_execution_time: oops",
+			want: "FAILED FAILED: the attempt took longer than its expected_execution_time, timeout or deadline allows: oops",
 		},
 		{
 			name: "deadline that the handler names", err: handlers.ErrDeadline, cause: handlers.ErrDeadline,
-			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time",
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time, timeout or deadline allows",
 		},
 		{
 			name: "interrupted", err: context.Canceled, cause: handlers.ErrInterrupted, attempt: 3,
@@ -121,7 +121,7 @@ func TestConclude(t *testing.T) {
 		{
 			name: "panicking text at the deadline", err: &enginetest.Hostile{InError: true},
 			cause: handlers.ErrDeadline,
-			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time: " +
+			want: "RETRIED QUEUED in 1h0m0s: the attempt took longer than its expected_execution_time, timeout or deadline allows: " +
 				"%!v(PANIC=Error method: no text)",
 		},
 		{name: "panicking As", err: &enginetest.Hostile{InAs: true}, want: "RETRIED QUEUED in 1h0m0s: hostile"},

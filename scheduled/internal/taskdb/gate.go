@@ -39,8 +39,8 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
          ELSE 'go' END AS verdict,
     date_part('epoch', greatest(asked.due, t.first_due) - clock.now) AS due_in,
     date_part('epoch', t.lease_expires_at - clock.now) AS lease,
-    date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours', t.timeout))
-        AS expected,
+    date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')) AS expected,
+    coalesce(date_part('epoch', t.timeout), 0) AS timeout,
     coalesce(date_part('epoch', t.deadline - clock.now), 'infinity') AS ends_in
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
@@ -85,6 +85,7 @@ type GateAnswer struct {
 	Backoff      *string // the task's own
 	Lease        float64
 	Expected     float64
+	Timeout      float64 // seconds; 0: none
 	EndsIn       float64 // seconds until the task's deadline; infinite: it has none
 }
 
@@ -94,7 +95,7 @@ func (g *GateAnswer) columns() []any {
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.GroupKey,
 		&g.ScheduledAt,
 		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince, &g.Backoff,
-		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected, &g.EndsIn,
+		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected, &g.Timeout, &g.EndsIn,
 	}
 }
 

@@ -25,16 +25,16 @@ type leaseContext struct {
 	deadline time.Time
 	lease    time.Time // the end of the lease, by this process's clock; never later than the end in the database
 	timer    *time.Timer
-	latest   time.Time // the deadline cannot be moved past it: the task's own; zero: it has none
+	latest   time.Time // the context ends at it, wherever the deadline is moved: the task's own; zero: it has none
 
 	expected time.Duration // how long the handler may take
+	timeout  time.Duration // of the task; 0: it has none
 }
 
 func withLease(parent context.Context, deadline, leaseEnd, latest time.Time) *leaseContext {
 	ctx, end := context.WithCancelCause(parent)
-	lease := &leaseContext{Context: ctx, cancel: end, lease: leaseEnd, latest: latest}
-	lease.deadline = lease.atMost(deadline)
-	lease.timer = time.AfterFunc(time.Until(lease.deadline), lease.lapse)
+	lease := &leaseContext{Context: ctx, cancel: end, deadline: deadline, lease: leaseEnd, latest: latest}
+	lease.timer = time.AfterFunc(time.Until(lease.end()), lease.lapse)
 	return lease
 }
 
@@ -42,13 +42,13 @@ func withLease(parent context.Context, deadline, leaseEnd, latest time.Time) *le
 func (l *leaseContext) Deadline() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.deadline, true
+	return l.end(), true
 }
 
 func (l *leaseContext) lapse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if left := time.Until(l.deadline); left > 0 { // the handler extended the lease while the timer fired
+	if left := time.Until(l.end()); left > 0 { // the handler extended the lease while the timer fired
 		l.timer.Reset(left)
 		return
 	}
@@ -67,19 +67,19 @@ func (l *leaseContext) extend(deadline, leaseEnd time.Time) bool {
 	if leaseEnd.After(l.lease) {
 		l.lease = leaseEnd
 	}
-	if deadline = l.atMost(deadline); deadline.After(l.deadline) {
+	if deadline.After(l.deadline) {
 		l.deadline = deadline
-		l.timer.Reset(time.Until(deadline))
+		l.timer.Reset(time.Until(l.end()))
 	}
 	return true
 }
 
-// atMost returns the deadline, but at most the task's own.
-func (l *leaseContext) atMost(deadline time.Time) time.Time {
-	if !l.latest.IsZero() && l.latest.Before(deadline) {
+// end is when the context ends. The task's own end does not count for short, because a longer lease would not move it.
+func (l *leaseContext) end() time.Time {
+	if !l.latest.IsZero() && l.latest.Before(l.deadline) {
 		return l.latest
 	}
-	return deadline
+	return l.deadline
 }
 
 // startTime begins the handler's time. Until now the context's deadline was the end of the lease, less a margin, so
@@ -87,10 +87,14 @@ func (l *leaseContext) atMost(deadline time.Time) time.Time {
 func (l *leaseContext) startTime() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if deadline := time.Now().Add(l.expected); deadline.Before(l.deadline) {
+	now := time.Now()
+	if deadline := now.Add(l.expected); deadline.Before(l.deadline) {
 		l.deadline = deadline
-		l.timer.Reset(time.Until(deadline))
 	}
+	if end := now.Add(l.timeout); l.timeout > 0 && (l.latest.IsZero() || end.Before(l.latest)) {
+		l.latest = end
+	}
+	l.timer.Reset(time.Until(l.end()))
 }
 
 // short reports whether the time left is less than the handler is expected to take, and `more`.
