@@ -79,12 +79,12 @@ func (l Limit) Check() error {
 	switch {
 	case l.Per != "" && l.Per != PerGroup && l.Per != PerTenant:
 		return check.Invalid("per", "must be group or tenant", fmt.Sprintf("%.100q", l.Per))
-	case l.MaxRunning == 0 && l.Rate == 0 && l.Per == "":
-		return check.Invalid("max_running", "or rate or per must be given", "none")
 	case l.InOrder && l.Per == "":
 		return check.Invalid("in_order", "must be given together with per", true)
 	case l.InOrder && l.MaxRunning > 1:
 		return check.Invalid("max_running", "must be 1 with in_order", l.MaxRunning)
+	case l.MaxRunning == 0 && l.Rate == 0 && l.Per == "":
+		return check.Invalid("max_running", "or rate or per must be given", "none")
 	case l.Rate != 0 && l.Per != "":
 		return check.Invalid("rate", "must not be given together with per", l.Rate)
 	case l.Rate == 0 && (l.Interval != 0 || l.Burst != 0):
