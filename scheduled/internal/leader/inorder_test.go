@@ -341,3 +341,43 @@ func TestABrokenTaskGoesFirst(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// Tasks that have waited for long behind a retry come before newer ones, at once when the task of another lane has
+// ended.
+func TestOrderOfOldTasks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.inOrder(store.Type("JOB"))
+	for i := range 4 {
+		b.Add(fmt.Sprint("a", i), group("a"))
+	}
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = next_attempt_at - interval '1 hour'`)
+	b.Add("urgent", func(task *store.Task) { task.Group, task.Priority = "a", 5 })
+	l := b.elected(slots(20))
+	pass := func(id string) {
+		t.Helper()
+		for range 2 { // the first one may have to learn of the next task
+			if _, err := l.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := enginetest.Ask[string](b.Bench, `SELECT coalesce(string_agg(id, ' '), '')
+			FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); got != id {
+			t.Errorf("%s runs, want %s", got, id)
+		}
+	}
+	b.claims(l, "urgent")
+	b.settles("urgent", completed)
+	pass("a0")
+	b.settles("a0", retried(time.Hour))
+	b.Add("urgent too", func(task *store.Task) { task.Group, task.Priority = "a", 5 })
+	b.stays(l, "")
+	b.due("a0")
+	b.claims(l, "a0")
+	b.Add("a9", group("a"))
+	pass("a0")
+	for _, id := range []string{"a0", "urgent too", "a1", "a2", "a3", "a9"} {
+		pass(id)
+		b.settles(id, completed)
+	}
+}
