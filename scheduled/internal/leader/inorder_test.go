@@ -381,3 +381,26 @@ func TestOrderOfOldTasks(t *testing.T) {
 		b.settles(id, completed)
 	}
 }
+
+// A lane that has no task of a group any more does not hold up the other lanes, although the leader takes it to have.
+func TestAnOutdatedLaneIsNotFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.inOrder(store.Type("JOB"))
+	urgent := func(task *store.Task) { task.Group, task.Priority = "a", 5 }
+	b.Add("urgent", urgent)
+	l := b.elected(slots(20))
+	b.claims(l, "urgent")
+	b.settles("urgent", completed)
+	b.stays(l, "")
+	now, keys := time.Now(), &l.lanes.keys
+	lane := keys.lanes[taskdb.LaneKey{Queue: "default", Type: "JOB", Priority: 5}]
+	for _, key := range []string{"g:a", "g:b"} {
+		keys.learn(lane, key, now, now)
+	}
+	b.Add("plain", group("a"))
+	b.claims(l, "plain")
+	if len(lane.keys) != 0 {
+		t.Errorf("%d keys are left", len(lane.keys))
+	}
+}

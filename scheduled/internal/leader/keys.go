@@ -388,6 +388,19 @@ func (k *laneKeys) granted(grants []taskdb.Grant) {
 	}
 }
 
+// peeked has the next look find out the first tasks of keys of which the leader has seen no task, because they are
+// outdated. Otherwise such a key would stand before the tasks of other lanes for ever, if these run in order. atOnce
+// says that the next pass follows at once.
+func (k *laneKeys) peeked(peeks []taskdb.Peek, found [][]time.Duration, atOnce bool) {
+	for i, peek := range peeks {
+		if one := k.find(peek.Key()); peek.LimitKey != "" && len(found[i]) == 0 && one != nil && !one.head.IsZero() {
+			one.head = time.Time{}
+			k.lost = append(k.lost, peek.Key())
+			k.more = k.more || atOnce
+		}
+	}
+}
+
 // claimed moves the marks of keys to the last of some claimed tasks, but not past now.
 func (k *laneKeys) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	for _, c := range taken {
