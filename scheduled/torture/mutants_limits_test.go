@@ -42,4 +42,13 @@ var limitMutants = []mutant{
 		edits: []edit{{engine + "internal/taskdb/claim.go", "AND (lane.limit_key, clock.now + lane.ahead)",
 			"AND ('~', clock.now + lane.ahead)"}},
 	},
+	{
+		name: "a claim does not ask which task of a group goes first", by: []string{"group order"}, steer: wide,
+		edits: []edit{{engine + "internal/taskdb/inorder.go", ") AS first ON true`", ") AS first ON false`"}},
+	},
+	{
+		name: "a job has two tasks of a group", by: []string{"group order"}, steer: wide,
+		edits: []edit{{engine + "internal/plan/plan.go", "return 1\n	}\n	return p.input.Rates.fits(one.Type)",
+			"return 2\n	}\n	return p.input.Rates.fits(one.Type)"}},
+	},
 }
