@@ -349,7 +349,8 @@ CREATE VIEW tasktable.task_reasons AS
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
                 FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
-            tasktable.reached_limits() AS reached
+            tasktable.reached_limits() AS reached,
+            EXISTS (SELECT 1 FROM tasktable.limits AS l WHERE l.in_order) AS in_order
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
@@ -374,7 +375,7 @@ CREATE VIEW tasktable.task_reasons AS
             coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all',
                 w.reached -> concat_ws(' ', 'type', t.type, t.limit_key),
                 w.reached -> concat_ws(' ', 'queue', t.queue, t.limit_key), w.reached -> ('all ' || t.limit_key),
-                CASE WHEN t.limit_key <> '' AND t.next_attempt_at <= statement_timestamp()
+                CASE WHEN w.in_order AND t.limit_key <> '' AND t.next_attempt_at <= statement_timestamp()
                     THEN tasktable.waits_for(t.queue, t.type, t.limit_key) END) AS reached
     ) AS z
     CROSS JOIN LATERAL (
