@@ -24,7 +24,7 @@ func (p *program) limitsCommand() *cobra.Command {
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
-  tasktable limits set ledger --queue ledger --per group --in-order
+  tasktable limits set ledger --type LEDGER --per group --in-order
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,
@@ -138,7 +138,7 @@ func (p *program) limitsSetCommand() *cobra.Command {
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
-  tasktable limits set ledger --queue ledger --per group --in-order`,
+  tasktable limits set ledger --type LEDGER --per group --in-order`,
 	}, append(opts, s.options()...), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: s.limits,
 		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
 }

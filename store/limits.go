@@ -27,9 +27,9 @@ type Limit struct {
 	// limits that may count the same task have the same Per, or none. "" means that all tasks count together.
 	Per Per
 	// InOrder has the tasks of a group or tenant run one after the other. The next one starts when the one before has
-	// ended. So a task that is to be retried, or was put off, holds up the later ones. Of the tasks that are due, the one
-	// of the highest priority starts first, then the one of the earliest time. InOrder needs Per, and MaxRunning is 1
-	// then. See scheduled/LIMITS.md.
+	// ended. So a task that is to be retried, or was put off, holds up the later ones. Of the tasks that are due, the
+	// one of the highest priority starts first, then the one of the earliest time. InOrder needs Per, and MaxRunning is
+	// 1 then. See scheduled/LIMITS.md.
 	InOrder bool
 	// MaxRunning is how many of the tasks may run at once, from 1 to 1,000,000. 0 means any number.
 	MaxRunning int

@@ -24,8 +24,8 @@
 // the slots. Tasks that are near their time are granted to a node only while its jobs, running and waiting, are fewer
 // than half of its slots.
 //
-// If a limit counts each group or tenant by itself, the tasks of each are a lane, and these lanes take turns (Turns). If
-// they run in order, only one of the lanes of a group or tenant takes part, and gets one task at a time (keepOrder).
+// If a limit counts each group or tenant by itself, the tasks of each are a lane, and these lanes take turns (Turns).
+// If they run in order, one of the lanes of a group or tenant takes part, and gets one task at a time (keepOrder).
 //
 // A limit holds over all nodes. It says how many River jobs of a type, of a queue or of everything there may be, or how
 // many tasks may be claimed in an interval. If only a limit keeps a due task from starting, other tasks get the slots.
