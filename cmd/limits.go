@@ -24,6 +24,7 @@ func (p *program) limitsCommand() *cobra.Command {
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
+  tasktable limits set ledger --type LEDGER --per group --in-order
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,
@@ -36,7 +37,7 @@ func (p *program) limitsCommand() *cobra.Command {
 const limitsListHelp = `Lists the limits, sorted by name:
 
   OF          the tasks that count: all, those of a queue, or those of a type
-  PER         group or tenant: each of them counts by itself
+  PER         group or tenant: each of them counts by itself; "in order" if its tasks run one after the other
   RUNNING     how many of them run, or are about to, and how many may; with PER, of the one of which most run
   RATE        how many may start in the interval
   BURST       how many may start at once after a time in which none started
@@ -76,7 +77,14 @@ func (l *limitsList) run(ctx context.Context) error {
 		if next != nil && !next.After(l.Now) {
 			next = nil
 		}
-		t.Add(one.Name, one.Of().String(), one.Per, running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
+		var per string
+		if one.Per != nil {
+			per = string(*one.Per)
+		}
+		if one.InOrder {
+			per += " in order"
+		}
+		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
 			one.ChangedBy)
 	}
 	return l.List(limits, t, "There is no limit.")
@@ -92,7 +100,8 @@ after a time in which none started.
 
 --per group counts the tasks of each group by themselves, so that --max-running 1 is one at a time for each group. Of
 those that wait, the group of which the fewest tasks run comes first, then the one that was served longest ago. --per
-tenant does the same for tenants. Outcomes: created, changed, unchanged.`
+tenant does the same for tenants. With --in-order, a task of a group or tenant starts when the one before has ended,
+after all its attempts. Outcomes: created, changed, unchanged.`
 
 // limitsSet is the command limits set.
 type limitsSet struct {
@@ -112,6 +121,8 @@ func (p *program) limitsSetCommand() *cobra.Command {
 		{Flag: "all", Set: options.Bool(&s.everything), Usage: "all tasks"},
 		{Flag: "per", Kind: "group|tenant", Set: s.setPer,
 			Usage: "count each group or tenant by itself (default all together)"},
+		{Flag: "in-order", Set: options.Bool(&s.limit.InOrder),
+			Usage: "with --per: start a task when the one before has ended"},
 		{Flag: "max-running", Kind: "number", Set: options.Int(&s.limit.MaxRunning, 1, most),
 			Usage: "how many of the tasks may run at once (default any number)"},
 		{Flag: "rate", Kind: "number/interval", Set: s.setRate,
@@ -126,7 +137,8 @@ func (p *program) limitsSetCommand() *cobra.Command {
 		Long:  limitsSetHelp,
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
-  tasktable limits set per-customer --type CHARGE --per group --max-running 1`,
+  tasktable limits set per-customer --type CHARGE --per group --max-running 1
+  tasktable limits set ledger --type LEDGER --per group --in-order`,
 	}, append(opts, s.options()...), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: s.limits,
 		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
 }

@@ -12,8 +12,10 @@ INSERT INTO tasktable.limits (name, scope, scope_name, per, max_running, rate, r
 	changed_by) VALUES
 	('charges', 'type', 'CHARGE', NULL, 2, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
 	('per-customer', 'type', 'CHARGE', 'group', 1, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
+	('ledger', 'queue', 'ledger', 'group', 1, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann'),
 	('stripe', 'queue', 'stripe', NULL, NULL, 100, '1 minute', 20, '2026-11-20 17:00Z', 'tasktable:bob'),
 	('whole', 'all', '', NULL, 500, 7, '1 day', 1, '2026-11-20 17:00Z', 'tasktable:bob');
+UPDATE tasktable.limits SET in_order = true WHERE name = 'ledger';
 INSERT INTO tasktable.limit_buckets VALUES ('stripe', '2020-01-01 12:00:12Z');
 INSERT INTO tasktable.river_job (state, kind, args, max_attempts, metadata)
 	VALUES ('available', 'CHARGE', '{}', 1, '{"key": "g:customer:42"}');`
@@ -33,6 +35,8 @@ func TestLimitsAsTablesAndJSON(t *testing.T) {
 		{"set", exitOK, []string{"limits", "set", "mails", "--queue=mail", "--rate=10/1s", "--burst=5",
 			"--max-running=3"}},
 		{"set_per_group", exitOK, []string{"limits", "set", "each", "--type=CHARGE", "--per=group", "--max-running=1"}},
+		{"set_in_order", exitOK, []string{"limits", "set", "ledger", "--type=CHARGE", "--per=group", "--in-order"}},
+		{"set_in_order_alone", exitUsage, []string{"limits", "set", "ledger", "--type=CHARGE", "--in-order"}},
 		{"set_a_wrong_per", exitUsage, []string{"limits", "set", "a", "--all", "--per=day"}},
 		{"set_per_and_rate", exitUsage, []string{"limits", "set", "a", "--all", "--per=group", "--rate=1/1s"}},
 		{"set_per_tenant_too", exitUsage, []string{"limits", "set", "a", "--all", "--per=tenant"}},

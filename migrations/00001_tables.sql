@@ -172,6 +172,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     -- Its state.
     status                  tasktable.task_status         NOT NULL DEFAULT 'QUEUED',
     attempt                 tasktable.task_attempt        NOT NULL DEFAULT 0,
+    goes_first              boolean,
     next_attempt_at         tasktable.task_instant,
     fence                   bigint,
     lease_expires_at        tasktable.task_instant,
@@ -242,6 +243,11 @@ CREATE INDEX scheduled_tasks_keyed ON tasktable.scheduled_tasks (queue, type, pr
     WHERE next_attempt_at IS NOT NULL AND cron IS NULL AND limit_key <> '';
 COMMENT ON INDEX tasktable.scheduled_tasks_keyed IS 'Tasks that can be claimed and have a limit per group or per '
     'tenant, by lane, group or tenant, and time.';
+-- Only the claim of a limit in order makes a task go first, so no other task is in it.
+CREATE INDEX scheduled_tasks_goes_first ON tasktable.scheduled_tasks (limit_key, scheduled_at, id)
+    WHERE goes_first AND next_attempt_at IS NOT NULL AND cron IS NULL;
+COMMENT ON INDEX tasktable.scheduled_tasks_goes_first IS 'Tasks that were claimed, wait again, and hold up the other '
+    'tasks of their group or tenant.';
 CREATE INDEX scheduled_tasks_recurring ON tasktable.scheduled_tasks (queue, type, next_attempt_at)
     WHERE next_attempt_at IS NOT NULL AND cron IS NOT NULL;
 COMMENT ON INDEX tasktable.scheduled_tasks_recurring IS 'Recurring tasks by their next fire.';
@@ -449,6 +455,7 @@ CREATE TABLE tasktable.limits (
     scope_name    text        NOT NULL DEFAULT '',
     per           text
         CONSTRAINT "per must be group or tenant" CHECK (per IN ('group', 'tenant')),
+    in_order      boolean     NOT NULL DEFAULT false,
     max_running   integer
         CONSTRAINT "max_running must be between 1 and 1000000" CHECK (max_running BETWEEN 1 AND 1000000),
     rate          integer
@@ -466,6 +473,8 @@ CREATE TABLE tasktable.limits (
         WHEN 'type' THEN scope_name::tasktable.task_type IS NOT NULL END),
     CONSTRAINT "a limit must have max_running, rate or per" CHECK (num_nonnulls(max_running, rate, per) > 0),
     CONSTRAINT "rate must not be given together with per" CHECK (rate IS NULL OR per IS NULL),
+    CONSTRAINT "in_order must be given together with per" CHECK (per IS NOT NULL OR NOT in_order),
+    CONSTRAINT "max_running must be 1 with in_order" CHECK (max_running IS NOT DISTINCT FROM 1 OR NOT in_order),
     CONSTRAINT "rate, rate_interval and burst must be given together"
         CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3)),
     CONSTRAINT "burst must be what the rate gives in at most 10 years"
@@ -546,6 +555,8 @@ BEGIN
                 'expected_execution_time.'),
             ('deadline', 'No attempt starts after it, and the context of a running handler ends at it. Null: none.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
+            ('goes_first', 'The task was claimed by a limit in order. So it comes before the other tasks of its group '
+                'or tenant until it has ended or is scheduled for another time. Null: it was not.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
                 'COMPLETED. The idempotency key of an attempt is {id}:{asked_revision}.'),
@@ -688,6 +699,7 @@ BEGIN
             ('scope', 'The tasks that count: all, those of a queue, or those of a type.'),
             ('scope_name', 'The queue or type. Empty for all.'),
             ('per', 'group or tenant: each group or tenant counts by itself. Null: all tasks count together.'),
+            ('in_order', 'The tasks of a group or tenant run one after the other, each until it has ended.'),
             ('max_running', 'How many of the tasks may run at once. Null: any number.'),
             ('rate', 'How many of the tasks may start in rate_interval. Null: any number.'),
             ('rate_interval', 'The interval of rate.'),

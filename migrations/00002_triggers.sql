@@ -184,6 +184,12 @@ BEGIN
         IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN
             NEW.occurrence_count := 0;
         END IF;
+        -- Only Again releases a claim here. What is to run anew takes its place in the order by its time.
+        IF OLD.goes_first AND (OLD.finished_at IS NOT NULL OR NEW.scheduled_at <> OLD.scheduled_at
+            OR NEW.fence IS DISTINCT FROM OLD.fence)
+        THEN
+            NEW.goes_first := NULL;
+        END IF;
         IF NEW.scheduled_at <> OLD.scheduled_at AND NEW.run_now_at IS NOT DISTINCT FROM OLD.run_now_at THEN
             NEW.run_now_at := NULL; -- the new time replaces an earlier run_now
         END IF;

@@ -772,7 +772,7 @@ COMMENT ON FUNCTION tasktable.resume_scope IS 'Ends the pause of everything, of 
 CREATE FUNCTION tasktable.set_limit(
     name text, max_running int DEFAULT NULL, rate int DEFAULT NULL, rate_interval interval DEFAULT NULL,
     burst int DEFAULT NULL, type text DEFAULT NULL, queue text DEFAULT NULL, by text DEFAULT NULL,
-    per text DEFAULT NULL
+    per text DEFAULT NULL, in_order boolean DEFAULT false
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -791,6 +791,10 @@ BEGIN
             USING ERRCODE = 'check_violation', COLUMN = 'rate';
     END IF;
     PERFORM tasktable.refuse_unbound_scope(of_scope, of_name);
+    set_limit.in_order := coalesce(set_limit.in_order, false);
+    IF set_limit.in_order THEN
+        set_limit.max_running := coalesce(set_limit.max_running, 1);
+    END IF;
     IF set_limit.rate IS NOT NULL THEN
         set_limit.rate_interval := tasktable.in_hours(coalesce(set_limit.rate_interval, '1 second'));
         -- Without a burst the starts are spread evenly.
@@ -813,16 +817,16 @@ BEGIN
             other.per, other.name USING ERRCODE = 'check_violation', COLUMN = 'per';
     END IF;
     INSERT INTO tasktable.limits AS l
-        (name, scope, scope_name, per, max_running, rate, rate_interval, burst, changed_by)
-    VALUES (set_limit.name, of_scope, of_name, set_limit.per, set_limit.max_running, set_limit.rate,
-        set_limit.rate_interval, set_limit.burst, coalesce(set_limit.by, session_user))
+        (name, scope, scope_name, per, in_order, max_running, rate, rate_interval, burst, changed_by)
+    VALUES (set_limit.name, of_scope, of_name, set_limit.per, set_limit.in_order, set_limit.max_running,
+        set_limit.rate, set_limit.rate_interval, set_limit.burst, coalesce(set_limit.by, session_user))
     ON CONFLICT (name) DO UPDATE SET scope = excluded.scope, scope_name = excluded.scope_name,
-        per = excluded.per, max_running = excluded.max_running, rate = excluded.rate,
+        per = excluded.per, in_order = excluded.in_order, max_running = excluded.max_running, rate = excluded.rate,
         rate_interval = excluded.rate_interval, burst = excluded.burst, changed_at = excluded.changed_at,
         changed_by = excluded.changed_by
-    WHERE (l.scope, l.scope_name, l.per, l.max_running, l.rate, l.rate_interval, l.burst)
-        IS DISTINCT FROM (excluded.scope, excluded.scope_name, excluded.per, excluded.max_running, excluded.rate,
-            excluded.rate_interval, excluded.burst)
+    WHERE (l.scope, l.scope_name, l.per, l.in_order, l.max_running, l.rate, l.rate_interval, l.burst)
+        IS DISTINCT FROM (excluded.scope, excluded.scope_name, excluded.per, excluded.in_order, excluded.max_running,
+            excluded.rate, excluded.rate_interval, excluded.burst)
     RETURNING l.xmax = 0 INTO created;
     PERFORM tasktable.notify('tasktable.wake', '');
     RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
@@ -830,8 +834,9 @@ END $$;
 COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
     'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
     'at once). With per, which is group or tenant, max_running is how many tasks of each group or tenant may run, and '
-    'groups or tenants take turns. It replaces all of a limit of the same name. Tasks that run already go on. Outcome: '
-    'created, changed or unchanged.';
+    'groups or tenants take turns. With in_order, max_running is 1, and a task of a group or tenant starts when the one '
+    'before has ended, after all its attempts. It replaces all of a limit of the same name. Tasks that run already go '
+    'on. Outcome: created, changed or unchanged.';
 
 CREATE FUNCTION tasktable.remove_limit(name text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE

@@ -227,7 +227,7 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 
 -- It is no view, because River's tables are made after these.
 CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
-    name text, scope text, scope_name text, per text, max_running int, running bigint, rate int,
+    name text, scope text, scope_name text, per text, in_order boolean, max_running int, running bigint, rate int,
     rate_interval interval, burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text,
     declared_by text
 ) LANGUAGE plpgsql STABLE AS $$
@@ -238,7 +238,7 @@ BEGIN
         SELECT j.queue, j.kind, j.metadata ->> 'key' AS key, count(*) AS jobs FROM tasktable.river_job AS j
         WHERE j.state IN ('available', 'running') GROUP BY j.queue, j.kind, key
     )
-    SELECT l.name, l.scope, l.scope_name, l.per, l.max_running,
+    SELECT l.name, l.scope, l.scope_name, l.per, l.in_order, l.max_running,
         CASE WHEN l.max_running IS NOT NULL THEN (SELECT coalesce(max(k.jobs), 0)::bigint
             FROM (SELECT sum(j.jobs) AS jobs FROM jobs AS j
                 WHERE CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
@@ -284,6 +284,21 @@ END $$;
 COMMENT ON FUNCTION tasktable.reached_limits IS 'The limits that let no further task start now, by scope, name of the '
     'queue or type, and key (see limit_key_of) of a group or tenant.';
 
+CREATE FUNCTION tasktable.waits_for(queue text, type text, limit_key text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT to_jsonb(l) || jsonb_build_object('key', t.limit_key, 'first', t.id, 'first_at', t.next_attempt_at)
+    FROM tasktable.limits AS l
+    JOIN tasktable.scheduled_tasks AS t ON CASE l.scope WHEN 'queue' THEN t.queue = l.scope_name
+        WHEN 'type' THEN t.type = l.scope_name ELSE true END
+    WHERE l.in_order AND CASE l.scope WHEN 'queue' THEN waits_for.queue = l.scope_name
+        WHEN 'type' THEN waits_for.type = l.scope_name ELSE true END
+        AND waits_for.limit_key LIKE left(l.per, 1) || ':_%' AND t.limit_key = waits_for.limit_key
+        AND t.goes_first AND t.next_attempt_at IS NOT NULL AND t.cron IS NULL
+    ORDER BY t.scheduled_at, t.id, l.name LIMIT 1
+$$;
+COMMENT ON FUNCTION tasktable.waits_for IS 'The limit in order for which the tasks of a queue, type and key (see '
+    'limit_key_of) wait, because a task of their group or tenant goes first that waits for its next attempt. Null: '
+    'they wait for none.';
+
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
         CASE WHEN s.code IN ('failed', 'skipped', 'retry', 'waits') THEN t.message
@@ -312,7 +327,9 @@ CREATE VIEW tasktable.task_reasons AS
             WHEN s.code = 'paused' THEN t.paused_until
             WHEN s.code IN ('running', 'edited') THEN t.lease_expires_at
             WHEN s.code = 'limited' THEN CASE WHEN (z.reached ->> 'next_start_at')::timestamptz > statement_timestamp()
-                THEN (z.reached ->> 'next_start_at')::timestamptz END
+                THEN (z.reached ->> 'next_start_at')::timestamptz
+                WHEN (z.reached ->> 'first_at')::timestamptz > statement_timestamp()
+                THEN (z.reached ->> 'first_at')::timestamptz END
             WHEN s.code IN ('not_due', 'retry', 'waits', 'recurring') THEN t.next_attempt_at END::timestamptz AS until,
         nullif(concat_ws(', and ', CASE WHEN y.pauses IS NOT NULL THEN tasktable.reason_text('paused_scope') END,
             CASE WHEN t.finished_at IS NULL AND s.code <> o.missing
@@ -338,7 +355,8 @@ CREATE VIEW tasktable.task_reasons AS
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
                 FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
-            tasktable.reached_limits() AS reached
+            tasktable.reached_limits() AS reached,
+            EXISTS (SELECT 1 FROM tasktable.limits AS l WHERE l.in_order) AS in_order
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
@@ -355,6 +373,19 @@ CREATE VIEW tasktable.task_reasons AS
     ) AS o
     CROSS JOIN LATERAL (SELECT tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter) AS due) AS f
     CROSS JOIN LATERAL (
+        -- The pause that holds longest.
+        SELECT (SELECT p.pause
+            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)])
+                AS p (pause)
+            WHERE p.pause IS NOT NULL
+            ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause,
+            coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all',
+                w.reached -> concat_ws(' ', 'type', t.type, t.limit_key),
+                w.reached -> concat_ws(' ', 'queue', t.queue, t.limit_key), w.reached -> ('all ' || t.limit_key),
+                CASE WHEN w.in_order AND t.limit_key <> '' AND t.next_attempt_at <= statement_timestamp()
+                    THEN tasktable.waits_for(t.queue, t.type, t.limit_key) END) AS reached
+    ) AS z
+    CROSS JOIN LATERAL (
         SELECT CASE WHEN t.finished_at IS NOT NULL THEN lower(t.status)
             WHEN t.lease_expires_at < statement_timestamp() THEN 'lapsed'
             WHEN t.status = 'EXECUTING' THEN 'running'
@@ -367,22 +398,9 @@ CREATE VIEW tasktable.task_reasons AS
                 CASE WHEN t.waiting_since IS NOT NULL THEN 'waits' WHEN t.next_attempt_at > f.due THEN 'retry'
                     ELSE 'not_due' END
             WHEN least(f.due + t.expiration, t.deadline) <= statement_timestamp() THEN 'expires'
-            ELSE coalesce(o.code, CASE WHEN w.reached ?| ARRAY['all', 'queue ' || t.queue, 'type ' || t.type,
-                'all ' || t.limit_key, concat_ws(' ', 'queue', t.queue, t.limit_key),
-                concat_ws(' ', 'type', t.type, t.limit_key)] THEN 'limited' ELSE 'in_line' END) END AS code
+            ELSE coalesce(o.code, CASE WHEN z.reached ->> 'first' = t.id OR z.reached IS NULL THEN 'in_line'
+                ELSE 'limited' END) END AS code
     ) AS s
-    CROSS JOIN LATERAL (
-        -- The pause that holds longest.
-        SELECT (SELECT p.pause
-            FROM unnest(ARRAY[w.pauses -> 'all', w.pauses -> ('queue ' || t.queue), w.pauses -> ('type ' || t.type)])
-                AS p (pause)
-            WHERE p.pause IS NOT NULL
-            ORDER BY (p.pause ->> 'ends_at')::timestamptz DESC, p.pause ->> 'scope' LIMIT 1) AS pause,
-            coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all',
-                w.reached -> concat_ws(' ', 'type', t.type, t.limit_key),
-                w.reached -> concat_ws(' ', 'queue', t.queue, t.limit_key), w.reached -> ('all ' || t.limit_key))
-                AS reached
-    ) AS z
     CROSS JOIN LATERAL (
         -- The other pauses. If the task waits for something else: the pauses that will still hold when it is due.
         SELECT (SELECT jsonb_agg(p.pause ORDER BY p.pause ->> 'scope')
@@ -490,6 +508,10 @@ BEGIN
     END IF;
     RETURN QUERY SELECT r.code::text, r.detail::text, r.since, r.until, r.missing::text,
         CASE WHEN r.code = 'in_line' THEN r.data || (SELECT to_jsonb(a) FROM tasktable.tasks_ahead(r.id) AS a)
+            WHEN r.data #>> '{limit,first}' <> '' AND services IS NOT NULL AND NOT EXISTS (
+                SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id = r.data #>> '{limit,first}'
+                    AND (t.scheduled_by = ANY (services) OR '' = ANY (services) OR t.tenant_id = tenant))
+            THEN jsonb_set(r.data, '{limit,first}', '""')
             ELSE r.data END
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
@@ -689,7 +711,8 @@ END $$;
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead, tasktable.late_at;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.reached_limits, tasktable.limit_states, tasktable.reason_text, tasktable.message_pattern;
+DROP FUNCTION tasktable.waits_for, tasktable.reached_limits, tasktable.limit_states, tasktable.reason_text,
+    tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
     tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;

@@ -25,6 +25,11 @@ type Limit struct {
 	// group or tenant are not counted. If MaxRunning is changed or Per is new, tasks that run already may be more. All
 	// limits that may count the same task have the same Per, or none. "" means that all tasks count together.
 	Per Per
+	// InOrder has the tasks of a group or tenant run one after the other. The next one starts when the one before has
+	// ended. So a task that is to be retried, or was put off, holds up the later ones. Of the tasks that are due, the
+	// one of the highest priority starts first, then the one of the earliest time. InOrder needs Per, and MaxRunning is
+	// 1 then. See scheduled/LIMITS.md.
+	InOrder bool
 	// MaxRunning is how many of the tasks may run at once, from 1 to 1,000,000. 0 means any number.
 	MaxRunning int
 	// Rate is how many of the tasks may start in each Interval, from 1 to 1,000,000. 0 means any number. A task counts
@@ -73,6 +78,10 @@ func (l Limit) Check() error {
 	switch {
 	case l.Per != "" && l.Per != PerGroup && l.Per != PerTenant:
 		return check.Invalid("per", "must be group or tenant", fmt.Sprintf("%.100q", l.Per))
+	case l.InOrder && l.Per == "":
+		return check.Invalid("in_order", "must be given together with per", true)
+	case l.InOrder && l.MaxRunning > 1:
+		return check.Invalid("max_running", "must be 1 with in_order", l.MaxRunning)
 	case l.MaxRunning == 0 && l.Rate == 0 && l.Per == "":
 		return check.Invalid("max_running", "or rate or per must be given", "none")
 	case l.Rate != 0 && l.Per != "":
@@ -97,7 +106,7 @@ func checkLimitName(name string) error {
 const setLimitSQL = `
 SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
     rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text,
-    per => $9::text)`
+    per => $9::text, in_order => $10::boolean)`
 
 // SetLimit creates the limit, or replaces the limit that has its name. The change holds from the leader's next pass, at
 // most about a second after the commit. Tasks that run already go on. SetLimit returns Created, Changed or Unchanged.
@@ -121,7 +130,8 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		queue = &limit.Of.name
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
-		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per)
+		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per,
+		limit.InOrder)
 	return Outcome(outcome), err
 }
 
@@ -143,6 +153,7 @@ type LimitState struct {
 	Scope        string         `json:"scope"` // all, queue or type
 	ScopeName    string         `json:"scope_name"`
 	Per          *Per           `json:"per,omitempty"`
+	InOrder      bool           `json:"in_order,omitempty"`
 	MaxRunning   *int           `json:"max_running,omitempty"`
 	Running      *int           `json:"running,omitempty"`
 	Rate         *int           `json:"rate,omitempty"`
@@ -158,7 +169,7 @@ type LimitState struct {
 func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 
 const listLimitsSQL = `
-SELECT name, scope, scope_name, per, max_running, running, rate,
+SELECT name, scope, scope_name, per, in_order, max_running, running, rate,
     (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
     changed_by, declared_by
 FROM tasktable.limit_states() ORDER BY name COLLATE "C"`

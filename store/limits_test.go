@@ -53,6 +53,28 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A limit in order has a maximum of one, and is changed by in_order alone.
+func TestLimitInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	limit := store.Limit{Name: "a", Of: store.Type("TEST"), Per: store.PerTenant, MaxRunning: 1}
+	for _, step := range []struct {
+		inOrder bool
+		most    int
+		want    store.Outcome
+	}{{false, 1, store.Created}, {true, 1, store.Changed}, {true, 0, store.Unchanged}, {false, 1, store.Changed}} {
+		limit.InOrder, limit.MaxRunning = step.inOrder, step.most
+		got, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit)
+		listed, listErr := b.Tasks.Limits(t.Context(), b.Pool)
+		if err != nil || listErr != nil || got != step.want || listed[0].InOrder != step.inOrder || *listed[0].MaxRunning != 1 {
+			t.Errorf("%+v: %s, %v, %+v, %v", step, got, err, listed, listErr)
+		}
+	}
+	same(b, "by SQL", one[string](b, b.Pool,
+		`SELECT tasktable.set_limit('b', type => 'TEST', per => 'tenant', in_order => true)`), "created")
+	same(b, "its maximum", one[int](b, b.Pool, `SELECT max_running FROM tasktable.limits WHERE name = 'b'`), 1)
+}
+
 // Starts by the former rate still count after a change. But nobody waits longer than for an empty bucket.
 func TestAChangedRateKeepsItsTokens(t *testing.T) {
 	t.Parallel()
@@ -93,6 +115,8 @@ func TestWrongLimits(t *testing.T) {
 		{store.Limit{Name: "a", Of: all}, "max_running or rate or per must be given"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Per: "day"}, "per must be group or tenant"},
 		{store.Limit{Name: "a", Of: all, Rate: 1, Per: store.PerGroup}, "rate must not be given together with per"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1, InOrder: true}, "in_order must be given together with per"},
+		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, InOrder: true, MaxRunning: 2}, "max_running must be 1 with in_order"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: -1}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1000001}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, Rate: 1000001}, "rate must be between 1 and 1000000"},
@@ -115,6 +139,9 @@ func TestWrongLimits(t *testing.T) {
 		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running, rate or per",
 		`SELECT tasktable.set_limit('a', 1, per => 'day')`:                                                "per must be group or tenant",
 		`SELECT tasktable.set_limit('a', rate => 1, per => 'group')`:                                      "rate must not be given together with per",
+		`SELECT tasktable.set_limit('a', 1, in_order => true)`:                                            "in_order must be given together with per",
+		`SELECT tasktable.set_limit('a', 2, per => 'group', in_order => true)`:                            "max_running must be 1 with in_order",
+		`INSERT INTO tasktable.limits (name, scope, per, in_order) VALUES ('a', 'all', 'group', true)`:    "max_running must be 1 with in_order",
 		`SELECT tasktable.set_limit('A', 1)`:                                                              "name must be 1 to 64",
 		`SELECT tasktable.set_limit(NULL, 1)`:                                                             `null value in column "name"`,
 		`SELECT tasktable.set_limit('a', 0)`:                                                              "max_running must be between",

@@ -16,6 +16,7 @@ type LimitRequest struct {
 	Type         string  `json:"type,omitempty" doc:"The tasks of this type. Default: all tasks."`
 	Queue        string  `json:"queue,omitempty" doc:"The tasks of this queue. Not together with type."`
 	Per          string  `json:"per,omitempty" enum:"group,tenant" doc:"Each group or tenant counts by itself."`
+	InOrder      bool    `json:"in_order,omitempty" doc:"With per: a task starts when the one before has ended."`
 	MaxRunning   int     `json:"max_running,omitempty" doc:"How many may run at once. Default: any number."`
 	Rate         int     `json:"rate,omitempty" doc:"How many may start in rate_interval. Default: any number."`
 	RateInterval Seconds `json:"rate_interval,omitempty" doc:"From 1 second to 24 hours. Default: 1 second."`
@@ -114,8 +115,8 @@ func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome,
 }
 
 func (r LimitRequest) limit(name string) (store.Limit, error) {
-	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), MaxRunning: r.MaxRunning,
-		Rate: r.Rate, Interval: r.RateInterval.Duration(), Burst: r.Burst}
+	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), InOrder: r.InOrder,
+		MaxRunning: r.MaxRunning, Rate: r.Rate, Interval: r.RateInterval.Duration(), Burst: r.Burst}
 	switch {
 	case r.Type != "" && r.Queue != "":
 		return limit, invalid("type and queue must not both be given")
@@ -130,7 +131,7 @@ func (r LimitRequest) limit(name string) (store.Limit, error) {
 func limitOf(one store.LimitState) Limit {
 	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
 		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
-			Per: string(deref(one.Per)), MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
+			Per: string(deref(one.Per)), InOrder: one.InOrder, MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
 			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst),
 		}}
 	switch one.Scope {

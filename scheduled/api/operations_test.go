@@ -61,6 +61,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 		{"PUT", `{"max_running": 5, "type": "CHARGE"}`, "unchanged", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
 		{"PUT", `{"rate": 100, "rate_interval": 60, "burst": 20, "queue": "mail"}`, "changed",
 			`"name":"a","queue":"mail","rate":100,"rate_interval":60,"burst":20,"next_start_at"`},
+		{"PUT", `{"per": "group", "in_order": true}`, "changed",
+			`"name":"a","per":"group","in_order":true,"max_running":1,"running":0`},
 		{"DELETE", "", "deleted", ""},
 		{"DELETE", "", "absent", ""},
 	} {
@@ -72,12 +74,14 @@ func TestLimitsOverHTTP(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		`{}`:                                "max_running or rate or per must be given",
-		`{"max_running": -1}`:               "max_running must be between 1 and 1000000",
-		`{"rate": 1, "rate_interval": 1e9}`: "rate_interval must be between 1s and 24h",
-		`{"max_running": 1, "type": "AB", "queue": "mail"}`: "type and queue must not both be given",
-		`{"max_running": 1, "queue": "No"}`:                 "queue must be 1 to 64 of a-z",
-		`{"name": "a"}`:                                     "body.name: unexpected property",
+		`{}`:                            "max_running or rate or per must be given",
+		`{"max_running": -1}`:           "max_running must be between 1 and 1000000",
+		`{"in_order": true, "rate": 1}`: "in_order must be given together with per",
+		`{"in_order": true, "per": "group", "max_running": 2}`: "max_running must be 1 with in_order",
+		`{"rate": 1, "rate_interval": 1e9}`:                    "rate_interval must be between 1s and 24h",
+		`{"max_running": 1, "type": "AB", "queue": "mail"}`:    "type and queue must not both be given",
+		`{"max_running": 1, "queue": "No"}`:                    "queue must be 1 to 64 of a-z",
+		`{"name": "a"}`:                                        "body.name: unexpected property",
 	} {
 		s.says(s.wants(422, "all", "PUT", "/v1/limits/a", body), says)
 	}

@@ -52,7 +52,8 @@ func limitsPage(ctx context.Context, v *visit) (any, error) {
 }
 
 func setLimit(ctx context.Context, v *visit) (done, error) {
-	limit := store.Limit{Name: strings.TrimSpace(v.form("limit")), Per: store.Per(v.form("per"))}
+	limit := store.Limit{Name: strings.TrimSpace(v.form("limit")), Per: store.Per(v.form("per")),
+		InOrder: v.form("in_order") != ""}
 	var err error
 	if limit.Of, err = scopeOf(v); err != nil {
 		return done{}, err

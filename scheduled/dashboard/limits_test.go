@@ -21,10 +21,13 @@ func TestLimits(t *testing.T) {
 	b.get("/limits").wants(t, http.StatusOK, `data-tone="busy">1 of 1`)
 	b.post("/limits/set", "limit", "charges", "kind", "all", "max_running", "2", "back", "/limits").
 		wants(t, http.StatusOK, "Limit charges: changed.", "Everything 1 of 2")
+	b.post("/limits/set", "limit", "ledger", "kind", "type", "name", "CHARGE", "per", "tenant", "in_order", "1", "back",
+		"/limits").wants(t, http.StatusOK, "Limit ledger: created.", "Type CHARGE, each tenant by itself, in order at most 0 of 1")
 	for says, form := range map[string][]string{
 		"Name must be":                     {"limit", markup, "kind", "all", "max_running", "1"},
 		"Kind must be":                     {"limit", "a", "kind", "", "max_running", "1"},
 		"Max_running or rate or per must":  {"limit", "a", "kind", "all"},
+		"In_order must be given":           {"limit", "a", "kind", "all", "max_running", "1", "in_order", "1"},
 		"Max_running must be between 1":    {"limit", "a", "kind", "all", "max_running", "0"},
 		"Rate must be between 1":           {"limit", "a", "kind", "all", "rate", "many"},
 		"Rate_interval must be":            {"limit", "a", "kind", "all", "rate", "1", "rate_interval", "soon"},

@@ -51,6 +51,8 @@ CREATE INDEX scheduled_tasks_ended ON tasktable.scheduled_tasks USING btree (sch
 CREATE INDEX scheduled_tasks_entity ON tasktable.scheduled_tasks USING btree (entity) WHERE (entity IS NOT NULL);
 CREATE INDEX scheduled_tasks_finished ON tasktable.scheduled_tasks USING btree (finished_at) WHERE (finished_at IS NOT
     NULL);
+CREATE INDEX scheduled_tasks_goes_first ON tasktable.scheduled_tasks USING btree (limit_key, scheduled_at, id) WHERE
+    (goes_first AND (next_attempt_at IS NOT NULL) AND (cron IS NULL));
 CREATE INDEX scheduled_tasks_group_key ON tasktable.scheduled_tasks USING btree (group_key) WHERE (group_key IS NOT
     NULL);
 CREATE INDEX scheduled_tasks_keyed ON tasktable.scheduled_tasks USING btree (queue, type, priority, limit_key,

@@ -66,6 +66,37 @@ func groupLimitsAreKept(h *history, wrong reportFunc) (samples int) {
 	})
 }
 
+// groupsRunInOrder: between two attempts of a task of a group that is to run in order, no other task of the group
+// begins. An edit begins the task anew, and gives it another revision. A process that stood still when it began may be
+// late. The samples are the further attempts.
+func groupsRunInOrder(h *history, wrong reportFunc) (samples int) {
+	late := func(r *run) bool {
+		return slices.ContainsFunc(h.spans(r.PID), func(s span) bool {
+			return s.From.Before(r.At) && (s.To.IsZero() || s.To.After(r.At.Add(-time.Second)))
+		})
+	}
+	begun := map[string][]*run{} // of each group, since the last end of a task
+	for _, r := range h.inOrder() {
+		if h.GroupLimits[r.Type] == 0 || r.Group == "" || late(r) {
+			continue
+		}
+		group := r.Type + " of " + r.Group
+		before := slices.IndexFunc(begun[group], func(b *run) bool { return b.ID == r.ID && b.Revision == r.Revision })
+		if before >= 0 {
+			samples++
+			for _, other := range begun[group][before+1:] {
+				if other.ID != r.ID {
+					wrong(r.ID, "fence %d of %s began at %s between its fences %d and %d", other.Fence, other.ID,
+						h.offset(other.At), begun[group][before].Fence, r.Fence)
+				}
+			}
+			begun[group] = begun[group][before+1:]
+		}
+		begun[group] = append(begun[group], r)
+	}
+	return samples
+}
+
 // atOnce counts the runs that are counted together, and reports those beyond the limit of their type.
 func (h *history) atOnce(wrong reportFunc, limits map[string]int, together func(*run) string) (samples int) {
 	taken := map[string][]time.Time{} // until when

@@ -21,6 +21,7 @@ var checks = []check{
 	{"type slots", typesKeepTheirSlots, minute},
 	{"limit", limitsAreKept, minute},
 	{"group limit", groupLimitsAreKept, minute},
+	{"group order", groupsRunInOrder, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},
 	{"outcome", outcomesAgreeWithJournals, minute},

@@ -122,7 +122,7 @@ func (s settings) rareLimit() int {
 	return max(rareSlots(s.Slots, 10)[kind]+rareSlots(s.Slots, 5)[kind]-2, 1)
 }
 
-// groupedType is a type of which one task of each group runs at a time.
+// groupedType is a type of which the tasks of each group run in order.
 var groupedType = inTx{}.TaskType()
 
 // groupOf is the group of a task of that type. There are so few groups that tasks of most wait for each other.
@@ -135,7 +135,7 @@ func (r *harness) limit(ctx context.Context) error {
 	tasks := store.New(store.Config{})
 	for _, limit := range []store.Limit{
 		{Name: "rare", Of: store.Type(rare{}.TaskType()), MaxRunning: r.settings.rareLimit()},
-		{Name: "groups", Of: store.Type(groupedType), Per: store.PerGroup, MaxRunning: 1},
+		{Name: "groups", Of: store.Type(groupedType), Per: store.PerGroup, InOrder: true},
 	} {
 		if _, err := tasks.SetLimit(ctx, r.admin, limit); err != nil {
 			return err

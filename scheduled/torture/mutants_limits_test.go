@@ -2,6 +2,11 @@
 
 package torture
 
+// failingFirst has much of all types, of which most fails at first.
+var failingFirst = steered("failingFirst", func(s *settings) {
+	s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 1, doFail: 2}
+})
+
 // limitMutants break limits over all nodes.
 var limitMutants = []mutant{
 	{
@@ -41,5 +46,14 @@ var limitMutants = []mutant{
 		name: "a claim takes tasks of any group", by: []string{"group limit"}, steer: wide,
 		edits: []edit{{engine + "internal/taskdb/claim.go", "AND (lane.limit_key, clock.now + lane.ahead)",
 			"AND ('~', clock.now + lane.ahead)"}},
+	},
+	{
+		name: "a claim does not ask which task of a group goes first", by: []string{"group order"}, steer: failingFirst,
+		edits: []edit{{engine + "internal/taskdb/inorder.go", ") AS first ON true`", ") AS first ON false`"}},
+	},
+	{
+		name: "a job has two tasks of a group", by: []string{"group order"}, steer: failingFirst,
+		edits: []edit{{engine + "internal/plan/plan.go", "return 1\n	}\n	return p.input.Rates.fits(one.Type)",
+			"return 2\n	}\n	return p.input.Rates.fits(one.Type)"}},
 	},
 }

@@ -14,6 +14,23 @@ func rares(t *script) (fences [3]int64) {
 	return fences
 }
 
+// retriedInGroup has tasks of a group run one after the other. The first attempt fails.
+func retriedInGroup(t *script, ids ...string) {
+	t.GroupLimits = map[string]int{"RARE": 1}
+	for _, id := range []string{"a", "b"} {
+		t.schedule(id, func(a *auditRow) { a.Type = "RARE" })
+	}
+	for i, id := range ids {
+		fence := t.claim(id)
+		if t.starts(fence).Group = "g"; i > 0 {
+			t.settled(fence)
+			continue
+		}
+		t.ends(fence, "error")
+		t.settle(fence, "RETRIED")
+	}
+}
+
 // settled ends runs and records that they have completed.
 func (t *script) settled(fences ...int64) {
 	for _, fence := range fences {
@@ -89,6 +106,10 @@ var slotCases = []oracleCase{
 		t.Runs[2].Group = "g"
 		t.settled(fences[1:]...)
 	}},
+	{name: "another task of a group begins before a retry", wrong: []string{"group order"}, steps: func(t *script) {
+		retriedInGroup(t, "a", "b", "a")
+	}},
+	{name: "another task of a group begins after a retry", steps: func(t *script) { retriedInGroup(t, "a", "a", "b") }},
 	{name: "a type waits for its slots", steps: func(t *script) {
 		fences := rares(t)
 		t.settled(fences[0])

@@ -57,3 +57,33 @@ func TestWhyLimited(t *testing.T) {
 		t.Errorf("the other customer's: %s", code)
 	}
 }
+
+// A task that waits for a retry of an earlier one of its group names that one, and tells when it is tried again.
+func TestWhyInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Node(`{"default": 3}`, `{TEST}`, true)
+	limit := store.Limit{Name: "each", Of: store.Queue("default"), Per: store.PerGroup, InOrder: true}
+	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"first", "second", "other"} {
+		b.due(id, func(task *store.Task) {
+			if task.Group = "customer:42"; id == "other" {
+				task.Group = "customer:43"
+			}
+		})
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET goes_first = true,
+		next_attempt_at = clock_timestamp() + interval '1 hour' WHERE id = 'first'`)
+	b.because("second", "limited", "waits: task first of queue default of group customer:42 comes first, and waits for "+
+		"its next attempt (limit each), due since T, the next may start at T")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = clock_timestamp() WHERE id = 'first'`)
+	b.because("second", "limited", "waits: task first of queue default of group customer:42 comes first, and waits for "+
+		"its next attempt (limit each), due since T")
+	for _, id := range []string{"first", "other"} {
+		if code := b.why(id).Reason.Code; code != "in_line" {
+			t.Errorf("%s: %s", id, code)
+		}
+	}
+}

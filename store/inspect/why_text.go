@@ -71,12 +71,23 @@ type limitOf struct {
 	Running     int     `json:"running"`
 	Rate        int     `json:"rate"`
 	RateSeconds float64 `json:"rate_seconds"`
+
+	// First is the task that goes first of the group or tenant, and waits for its next attempt. It is "" if the caller
+	// may not read it.
+	First *string `json:"first"`
 }
 
 func (l *limitOf) String() string {
 	of := map[string]string{"queue": " of queue " + l.ScopeName, "type": " of type " + l.ScopeName}[l.Scope]
 	if len(l.Key) > 2 {
 		of += " of " + l.Per + " " + l.Key[2:]
+	}
+	if l.First != nil {
+		first := "another task"
+		if *l.First != "" {
+			first = "task " + *l.First
+		}
+		return fmt.Sprintf("waits: %s%s comes first, and waits for its next attempt (limit %s)", first, of, l.Name)
 	}
 	if l.MaxRunning != nil && l.Running >= *l.MaxRunning {
 		return fmt.Sprintf("waits: %d of %d tasks%s run (limit %s)", l.Running, *l.MaxRunning, of, l.Name)

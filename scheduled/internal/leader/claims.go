@@ -161,6 +161,7 @@ func (l *Leader) claim(
 			return nil, err
 		}
 		next.Peeked(peeks, found)
+		l.lanes.keys.peeked(peeks, found, len(aside) == 0)
 	}
 	var jobs []river.InsertManyParams
 	for again := true; again && time.Since(began) < maxClaiming; {

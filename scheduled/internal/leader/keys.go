@@ -23,7 +23,8 @@ type laneKeys struct {
 	lanes  map[taskdb.LaneKey]*keyedLane
 	asked  []taskdb.KeysFrom // the lanes that the look under way reads
 	part   int               // how many tasks of each it reads at most
-	probed []taskdb.LaneAt   // the lanes of keys whose first task it reads
+	probed []taskdb.HeadOf   // the lanes of keys whose first task it reads
+	looked time.Time         // when the keys that are held up were last among these
 	lost   []taskdb.LaneKey  // the lanes of keys whose first task is not known
 	left   int               // how many of these the last look has not read
 	more   bool              // the last look has not read all that are due
@@ -33,6 +34,7 @@ type laneKeys struct {
 // keyedLane is a lane with such a limit.
 type keyedLane struct {
 	prefix string // of its keys
+	order  string // see taskdb.OrderOf
 	read   place  // until where its tasks were read
 	end    place  // until where the last look has read
 	full   bool   // the last look has not read all that are due
@@ -63,6 +65,9 @@ type laneKey struct {
 	mark
 	head time.Time // when its first task can be claimed; zero: the next look reads it
 	turn int64     // of its last grant; before the first one, of the time at which the leader learned of it
+	// held says that one task goes first and waits (taskdb/inorder.go). head is the time of that task. It is zero if
+	// the task is in another lane. The look of each tick reads whether the task still waits.
+	held bool
 }
 
 const (
@@ -101,13 +106,43 @@ func (k *laneKeys) queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 		k.asked = append(k.asked, taskdb.KeysFrom{LaneAt: taskdb.LaneAt{LaneKey: lane, At: from.at}, Key: from.key})
 	}
 	for _, lane := range k.lost[:min(len(k.lost), maxProbes)] {
-		if one := k.find(lane); one != nil {
-			k.probed = append(k.probed, taskdb.LaneAt{LaneKey: lane, At: one.from()})
-		}
+		k.probe(lane, k.find(lane))
+	}
+	if now.Sub(k.looked).Abs() >= tickEvery/2 {
+		k.looked = now
+		k.probeHeld()
 	}
 	k.part = max(taskdb.MaxKeysRead/max(len(k.asked), 1), minPart)
 	s.QueueKeys(batch, k.asked, now.Add(soon), k.part)
 	s.QueueHeads(batch, k.probed)
+}
+
+// probe has the look read the first task of a key.
+func (k *laneKeys) probe(lane taskdb.LaneKey, one *laneKey) {
+	if one == nil {
+		return
+	}
+	head := taskdb.HeadOf{LaneAt: taskdb.LaneAt{LaneKey: lane, At: one.from()}}
+	if lane.Counted() {
+		head.InOrder = k.lanes[plainLane(lane)].order
+	}
+	k.probed = append(k.probed, head)
+}
+
+// probeHeld has the look read the first tasks of keys that are held up. If these are very many, it reads others each
+// time, because a map has no order.
+func (k *laneKeys) probeHeld() {
+	for lane, one := range k.lanes {
+		for key, known := range one.keys {
+			if len(k.probed) >= 2*maxProbes {
+				return
+			}
+			if known.held {
+				lane.LimitKey = key
+				k.probe(lane, known)
+			}
+		}
+	}
 }
 
 // read reads the answers of a look.
@@ -135,16 +170,22 @@ func (k *laneKeys) read(results pgx.BatchResults, now time.Time) error {
 // readHeads takes the first tasks of keys.
 func (k *laneKeys) readHeads(heads []taskdb.HeadRead, now time.Time) {
 	k.lost = k.lost[min(len(k.lost), maxProbes):]
-	at := make(map[int]time.Time, len(heads))
+	at := make(map[int]taskdb.HeadRead, len(heads))
 	for _, row := range heads {
-		at[row.Lane] = row.Head
+		at[row.Lane] = row
 	}
 	for i, lane := range k.probed {
 		one := k.find(lane.LaneKey)
+		if one == nil {
+			continue
+		}
+		row := at[i]
+		one.held, one.head = row.Held, time.Time{}
+		if row.Head != nil {
+			one.head = *row.Head
+		}
 		// A task that is due later is read when its time comes.
-		if head, is := at[i]; is && !head.After(now.Add(soon)) && one != nil {
-			one.head = head
-		} else if one != nil {
+		if !row.Held && (row.Head == nil || one.head.After(now.Add(soon))) {
 			delete(k.lanes[plainLane(lane.LaneKey)].keys, lane.LimitKey)
 		}
 	}
@@ -206,7 +247,7 @@ func (k *laneKeys) learn(lane *keyedLane, key string, at, now time.Time) bool {
 		if at.Before(known.from()) { // the walk has found it
 			known.mark = mark{at: at}
 		}
-		if at.Before(known.head) {
+		if at.Before(known.head) && !known.held {
 			known.head = at
 		}
 	}
@@ -290,16 +331,30 @@ func (k *laneKeys) turns(limits []taskdb.Limit, jobs []plan.Job, now time.Time) 
 	if len(k.lanes) == 0 {
 		return nil
 	}
-	turns := plan.NewTurns(limits, jobs)
+	turns, unread := plan.NewTurns(limits, jobs), map[string]bool{}
+	if slices.ContainsFunc(limits, func(limit taskdb.Limit) bool { return limit.InOrder }) {
+		for _, lane := range k.lost {
+			unread[lane.LimitKey] = true
+		}
+	}
 	for lane, one := range k.lanes {
+		one.order = taskdb.OrderOf(limits, lane.Queue, lane.Type)
 		heads := make([]plan.KeyHead, 0, len(one.keys))
 		for key, known := range one.keys {
-			if !known.head.IsZero() {
-				heads = append(heads, plan.KeyHead{Key: key, Head: known.head, DueIn: known.head.Sub(now),
-					Turn: known.turn})
+			if known.head.IsZero() {
+				continue
 			}
+			head := plan.KeyHead{Key: key, Head: known.head, DueIn: known.head.Sub(now), Turn: known.turn}
+			if lane.LimitKey = key; one.order != "" && lane.Counted() {
+				// An earlier task may be there that no look has read yet.
+				if one.rounds == 0 || unread[key] {
+					continue
+				}
+				head.From = known.from()
+			}
+			heads = append(heads, head)
 		}
-		lanes = append(lanes, turns.Of(lane, heads)...)
+		lanes = append(lanes, turns.Of(plainLane(lane), heads)...)
 	}
 	return lanes
 }
@@ -333,11 +388,38 @@ func (k *laneKeys) granted(grants []taskdb.Grant) {
 	}
 }
 
+// peeked has the next look find out the first tasks of keys of which the leader has seen no task, because they are
+// outdated. Otherwise such a key would stand before the tasks of other lanes for ever, if these run in order. atOnce
+// says that the next pass follows at once.
+func (k *laneKeys) peeked(peeks []taskdb.Peek, found [][]time.Duration, atOnce bool) {
+	for i, peek := range peeks {
+		if one := k.find(peek.Key()); peek.LimitKey != "" && len(found[i]) == 0 && one != nil && !one.head.IsZero() {
+			one.head = time.Time{}
+			k.lost = append(k.lost, peek.Key())
+			k.more = k.more || atOnce
+		}
+	}
+}
+
 // claimed moves the marks of keys to the last of some claimed tasks, but not past now.
 func (k *laneKeys) claimed(taken []taskdb.ClaimedTask, now time.Time) {
 	for _, c := range taken {
 		if one := k.find(c.Key()); c.LimitKey != "" && one != nil {
 			one.move(earlier(c.Since, now), 1)
+		}
+		if c.LimitKey != "" && c.Since.Unix() == 0 {
+			k.release(c.LimitKey)
+		}
+	}
+}
+
+// release has the next look read the first tasks of a key that was held up in some lanes, because the task that went
+// first is claimed.
+func (k *laneKeys) release(key string) {
+	for lane, one := range k.lanes {
+		if known := one.keys[key]; known != nil && known.held {
+			known.held, known.head, lane.LimitKey = false, time.Time{}, key
+			k.lost = append(k.lost, lane)
 		}
 	}
 }

@@ -26,6 +26,7 @@
 // than half of its slots.
 //
 // If a limit counts each group or tenant by itself, the tasks of each are a lane, and these lanes take turns (Turns).
+// If they run in order, one of the lanes of a group or tenant takes part, and gets one task at a time (keepOrder).
 //
 // A limit holds over all nodes. It says how many River jobs of a type, of a queue or of everything there may be, or how
 // many tasks may be claimed in an interval. If only a limit keeps a due task from starting, other tasks get the slots.
@@ -125,6 +126,7 @@ func New(in Input) *Plan {
 		made.rank = rank(one.Queue, strict, seats)
 		p.lanes = append(p.lanes, made)
 	}
+	p.keepOrder(meters)
 	p.rests()
 	slices.SortFunc(p.lanes, func(a, b *lane) int {
 		return cmp.Or(order(a, b, a.DueIn, b.DueIn), a.Key().Compare(b.Key()))
@@ -155,16 +157,25 @@ func order(a, b *lane, aIn, bIn time.Duration) int {
 func (p *Plan) ledger() *ledger { return newLedger(p.input.Nodes, p.input.Jobs, p.input.Rates) }
 
 func (p *Plan) lane(one taskdb.Lane, seats []seat, limits []*meter) *lane {
-	made := &lane{Lane: one, near: one.DueIn > 0, more: true}
+	made, fits := &lane{Lane: one, near: one.DueIn > 0, more: true}, p.fits(one)
 	for _, node := range seats {
 		fit := node.room() / p.input.Rates.cost(one.Type)
 		if made.near {
-			fit = min(fit, node.near()*p.input.Rates.fits(one.Type))
+			fit = min(fit, node.near()*fits)
 		}
 		made.room += fit
 	}
-	made.room = min(made.room, made.allowed(limits, p.input.Rates.fits(one.Type)))
+	made.room = min(made.room, made.allowed(limits, fits))
 	return made
+}
+
+// fits is how many tasks of the lane a job has at most. If its tasks run in order it has one, because the next one must
+// not start if that fails.
+func (p *Plan) fits(one taskdb.Lane) int {
+	if one.InOrder != "" {
+		return 1
+	}
+	return p.input.Rates.fits(one.Type)
 }
 
 const (
@@ -312,7 +323,7 @@ func (p *Plan) spread(room *ledger) {
 			slots = ahead / 2 * one.atMost() / max(all, 1)
 		}
 		one.waits, one.grant = false, taskdb.Grant{
-			Lane: one.Lane, Near: one.near, Slots: slots, Fits: p.input.Rates.fits(one.Type),
+			Lane: one.Lane, Near: one.near, Slots: slots, Fits: p.fits(one.Lane),
 		}
 	}
 }
@@ -348,7 +359,9 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 		}
 		again = true
 		switch {
-		case !one.short: // a claim cannot take a row that was edited just before it; the next one can
+		// A claim cannot take a row that was edited just before it; the next one can. In order it may also have found
+		// that another task goes first, and then the next look learns of that.
+		case !one.short && one.InOrder == "":
 			one.short = true
 		case one.near || p.input.LookAhead <= 0 || len(limits) > 0:
 			one.closed = true

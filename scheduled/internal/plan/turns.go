@@ -14,6 +14,8 @@ type KeyHead struct {
 	Head  time.Time
 	DueIn time.Duration
 	Turn  int64 // the number of the last grant of its tasks, or of the last one when the leader learned of it
+	// From is where a claim begins to read, if that is before Head.
+	From time.Time
 }
 
 // maxTurns is how many groups or tenants of a lane a plan considers. The others come later, because it takes those
@@ -47,6 +49,7 @@ type turn struct {
 func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 	var due []turn
 	var reached, coming *KeyHead
+	inOrder := taskdb.OrderOf(t.limits, of.Queue, of.Type)
 	for i, one := range heads {
 		if one.DueIn > 0 {
 			if coming == nil || one.DueIn < coming.DueIn {
@@ -69,7 +72,7 @@ func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 	}
 	for _, one := range []*KeyHead{reached, coming} {
 		if one != nil {
-			lanes = append(lanes, one.lane(of, one.DueIn))
+			lanes = append(lanes, one.lane(of, one.DueIn, inOrder))
 		}
 	}
 	slices.SortFunc(due, func(a, b turn) int {
@@ -83,14 +86,47 @@ func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 	}
 	slices.Sort(times)
 	for i, one := range due {
-		lanes = append(lanes, one.lane(of, times[i]))
+		lanes = append(lanes, one.lane(of, times[i], inOrder))
 	}
 	return lanes
 }
 
-func (k KeyHead) lane(of taskdb.LaneKey, dueIn time.Duration) taskdb.Lane {
-	return taskdb.Lane{Queue: of.Queue, Type: of.Type, Priority: of.Priority, Head: k.Head, DueIn: dueIn,
-		LimitKey: k.Key}
+func (k KeyHead) lane(of taskdb.LaneKey, dueIn time.Duration, inOrder string) taskdb.Lane {
+	made := taskdb.Lane{Queue: of.Queue, Type: of.Type, Priority: of.Priority, Head: k.Head, DueIn: dueIn,
+		Late: max(-k.DueIn, 0), LimitKey: k.Key}
+	if !k.From.IsZero() {
+		made.Head = k.From
+	}
+	if made.Key().Counted() {
+		made.InOrder = inOrder
+	}
+	return made
+}
+
+// keepOrder leaves, of the lanes whose tasks a limit keeps in order, the one whose first task comes first.
+func (p *Plan) keepOrder(meters *meters) {
+	first := map[*meter]*lane{}
+	each := func(one *lane, do func(*meter)) {
+		for _, limit := range meters.of(one.Key()) {
+			if limit.InOrder {
+				do(limit)
+			}
+		}
+	}
+	for _, one := range p.lanes {
+		each(one, func(limit *meter) {
+			if known := first[limit]; known == nil || cmp.Or(cmp.Compare(known.Priority, one.Priority),
+				cmp.Compare(known.Late, one.Late), one.Key().Compare(known.Key())) < 0 {
+				first[limit] = one
+			}
+		})
+	}
+	if len(first) > 0 {
+		p.lanes = slices.DeleteFunc(p.lanes, func(one *lane) (later bool) {
+			each(one, func(limit *meter) { later = later || first[limit] != one })
+			return later
+		})
+	}
 }
 
 // rests sets the field rest of the lanes.

@@ -200,3 +200,50 @@ func TestLimitsOfGroupsAreNeverExceeded(t *testing.T) {
 		}
 	}
 }
+
+// In order, a group has one task at a time, of the lane whose first task comes first by its priority and its own time.
+func TestKeepOrder(t *testing.T) {
+	t.Parallel()
+	nodes := []taskdb.LiveNode{node(1, map[string]int{"default": 6}, "A", "B")}
+	limit := perGroup("all", 1)
+	limit.InOrder = true
+	of := func(lane, key string, dueIn, late time.Duration) taskdb.Lane {
+		made := laneOf(lane, dueIn)
+		made.LimitKey, made.Late = key, late
+		if made.Key().Counted() {
+			made.InOrder = "all"
+		}
+		return made
+	}
+	rates := Rates{Took: map[string]time.Duration{"A": time.Millisecond, "B": time.Millisecond}}
+	for _, test := range []struct {
+		name  string
+		lanes []taskdb.Lane
+		jobs  []Job
+		want  string
+	}{
+		{name: "one task, though many would fit in a job", lanes: []taskdb.Lane{of("default A 0", "g:a", -9, 9)},
+			want: "default A 0 g:a 1 in jobs of 1"},
+		{name: "by its own time, not by that of its turn", want: "default B 0 g:a 1 in jobs of 1",
+			lanes: []taskdb.Lane{of("default A 0", "g:a", -9, 3), of("default B 0", "g:a", -1, 5)}},
+		{name: "by priority", want: "default B 1 g:a 1 in jobs of 1",
+			lanes: []taskdb.Lane{of("default A 0", "g:a", -9, 9), of("default B 1", "g:a", -1, 1)}},
+		{name: "two groups", want: "default A 0 g:a 1 in jobs of 1; default B 0 g:b 1 in jobs of 1",
+			lanes: []taskdb.Lane{of("default A 0", "g:a", -9, 9), of("default B 0", "g:b", -1, 1)}},
+		{name: "one runs", lanes: []taskdb.Lane{of("default A 0", "g:a", -9, 9), of("default B 0", "g:a", -1, 1)},
+			jobs: []Job{keyed("B", "g:a")}},
+		{name: "without a group", lanes: []taskdb.Lane{of("default A 0", "g:", -9, 9)},
+			want: "default A 0 g: 500 in jobs of 84"},
+	} {
+		p := New(Input{Nodes: nodes, Limits: []taskdb.Limit{limit}, Rates: rates, Jobs: test.jobs, Lanes: test.lanes})
+		var got []string
+		for _, grant := range p.Grants(500) {
+			got = append(got, fmt.Sprintf("%s %s %d %s %d in jobs of %d", grant.Queue, grant.Type, grant.Priority,
+				grant.LimitKey, grant.Tasks, grant.JobSize(grant.Tasks)))
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, "; "); text != test.want {
+			t.Errorf("%s: %s, want %s", test.name, text, test.want)
+		}
+	}
+}

@@ -71,7 +71,7 @@ SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priorit
     u.fence, u.revision, u.attempt, u.due, u.since, u.bytes, coalesce(u.limit_key, '') AS limit_key
 FROM updated AS u`
 
-// claimKeyedSQL and peekKeyedSQL do the same in lanes of one group or tenant.
+// claimKeyedSQL and peekKeyedSQL do the same in lanes of one group or tenant. For lanes in order see inorder.go.
 var claimKeyedSQL, peekKeyedSQL = ofKeys.Replace(claimSQL), ofKeys.Replace(peekSQL)
 
 // ofKeys turns a statement about lanes into one about lanes with a limit key, whose keys are the last parameter.
@@ -115,7 +115,7 @@ type ClaimedTask struct {
 	Revision int64
 	Attempt  int
 	Due      time.Time
-	Since    time.Time // from when on it could be claimed
+	Since    time.Time // from when on it could be claimed; 1970 if it goes first of its group or tenant
 	Bytes    int       // size of the stored payload
 	LimitKey string    // of the lane
 }
@@ -170,7 +170,13 @@ func (s Queries) Claim(
 	}
 	err := claim(claimSQL, plain)
 	if err == nil {
-		err = claim(claimKeyedSQL, keyed, column(keyed, func(g *Grant) string { return g.LimitKey }))
+		var ordered []Grant
+		keyed, ordered = apart(keyed, func(g *Grant) string { return g.InOrder })
+		keyOf := func(g *Grant) string { return g.LimitKey }
+		if err = claim(claimKeyedSQL, keyed, column(keyed, keyOf)); err == nil {
+			err = claim(claimInOrderSQL, ordered, column(ordered, keyOf),
+				column(ordered, func(g *Grant) string { return g.InOrder }))
+		}
 	}
 	slices.SortFunc(taken, inOrder)
 	return taken, err

@@ -68,28 +68,44 @@ func (s Queries) QueueKeys(batch *pgx.Batch, lanes []KeysFrom, until time.Time, 
 
 // HeadRead is the first task of a lane.
 type HeadRead struct {
-	Lane int // place of the lane in the list that was given
-	Head time.Time
+	Lane int        // place of the lane in the list that was given
+	Held bool       // only the task that goes first may start, see inorder.go
+	Head *time.Time // nil: that task is in another lane
+}
+
+// HeadOf is a lane of a group or tenant, from where on its first task is looked for.
+type HeadOf struct {
+	LaneAt
+	InOrder string // see Lane
 }
 
 // For the conditions see ofKeys.
 const readHeadsSQL = `
-SELECT lane.number::int - 1 AS lane, head.head
-FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::text[])
-    WITH ORDINALITY AS lane (queue, type, priority, since, limit_key, number)
-CROSS JOIN LATERAL (
+SELECT lane.number::int - 1 AS lane, lane.first IS NOT NULL AS held,
+    coalesce(head.head, CASE WHEN lane.here
+        THEN least(greatest(lane.first_at, '1970-01-01'::timestamptz), '9999-12-30') END) AS head
+FROM (
+    SELECT lane.*, first.*
+    FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::text[], $6::text[])
+        WITH ORDINALITY AS lane (queue, type, priority, since, limit_key, in_order, number)` + joinFirstSQL + `
+) AS lane LEFT JOIN LATERAL (
     SELECT least(greatest(t.next_attempt_at, '1970-01-01'::timestamptz), '9999-12-30') AS head
     FROM tasktable.scheduled_tasks AS t
     WHERE t.queue = lane.queue AND t.type = lane.type AND t.priority = lane.priority AND t.cron IS NULL
         AND t.limit_key <> '' AND t.next_attempt_at IS NOT NULL AND (t.limit_key, t.next_attempt_at)
             BETWEEN (lane.limit_key, lane.since) AND (lane.limit_key, 'infinity'::timestamptz)
+        AND lane.first IS NULL
     ORDER BY t.limit_key, t.next_attempt_at LIMIT 1
-) AS head`
+) AS head ON true
+WHERE lane.first IS NOT NULL OR head.head IS NOT NULL`
 
-// QueueHeads adds readHeadsSQL to a batch. The lanes have limit keys. At is where each begins.
-func (s Queries) QueueHeads(batch *pgx.Batch, lanes []LaneAt) {
-	batch.Queue(s.Schema.SQL(readHeadsSQL), slices.Concat(columnsOfLanes(lanes),
-		[]any{column(lanes, func(l *LaneAt) string { return l.LimitKey })})...)
+// QueueHeads adds readHeadsSQL to a batch.
+func (s Queries) QueueHeads(batch *pgx.Batch, lanes []HeadOf) {
+	columns := columnsOfLanes(column(lanes, func(l *HeadOf) LaneAt { return l.LaneAt }))
+	batch.Queue(s.Schema.SQL(readHeadsSQL), slices.Concat(columns, []any{
+		column(lanes, func(l *HeadOf) string { return l.LimitKey }),
+		column(lanes, func(l *HeadOf) string { return l.InOrder }),
+	})...)
 }
 
 // setKeysSQL sets the keys of tasks that were scheduled before there was a limit that counts by them.

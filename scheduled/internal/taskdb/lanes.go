@@ -25,6 +25,8 @@ type Lane struct {
 	Recurring bool
 	// LimitKey is "" unless the lane is the part of one group or tenant, see LaneKey.
 	LimitKey string `db:"-"`
+	// InOrder is not "" if the tasks of the group or tenant run one after the other, see OrderOf.
+	InOrder string `db:"-"`
 }
 
 // Key names the lane.

@@ -15,6 +15,7 @@ type Limit struct {
 	Scope      string // "all", "queue" or "type"
 	ScopeName  string
 	Per        string // "group", "tenant", or "": all tasks count together
+	InOrder    bool   // the tasks of a group or tenant run one after the other, see inorder.go
 	MaxRunning *int   // nil: any number
 	Running    int    `db:"-"` // of its tasks, see plan.Counted
 	// Burst tasks may start at once when the limit's bucket is full. Each start takes a token, and the bucket gets one
@@ -57,7 +58,8 @@ func (l Limit) Tokens() int {
 // change of the rate, or if the clock was set back, a bucket may be fuller than it can be. It then counts as empty, and
 // the leader writes that down. The times are bounded, because somebody may have damaged the row.
 const LimitsSQL = `
-SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.max_running, coalesce(l.burst, 0) AS burst,
+SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.max_running,
+    coalesce(l.burst, 0) AS burst,
     coalesce((extract(epoch FROM l.rate_interval) * 1000000000 / l.rate)::bigint, 0) AS interval,
     CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
         least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint

@@ -274,17 +274,26 @@ func (b *bench) addKeyed(add func(name string, most int, run func(r *recorder)),
 	var grants []taskdb.Grant
 	var peeks []taskdb.Peek
 	var from []taskdb.KeysFrom
-	var keys []taskdb.LaneAt
+	var keys []taskdb.HeadOf
 	for _, l := range lanes {
 		plain := taskdb.LaneAt{LaneKey: l.Key(), At: l.Head}
 		from = append(from, taskdb.KeysFrom{LaneAt: plain, Prefix: "g:"})
 		for _, l.LimitKey = range []string{"g:big", "g:8"} {
 			grants = append(grants, taskdb.Grant{Lane: l, Tasks: planMost, Near: true})
 			peeks = append(peeks, taskdb.Peek{Lane: l, Most: planMost, Near: true})
-			keys = append(keys, taskdb.LaneAt{LaneKey: l.Key(), At: l.Head})
+			keys = append(keys, taskdb.HeadOf{LaneAt: taskdb.LaneAt{LaneKey: l.Key(), At: l.Head}})
 		}
 	}
+	ordered, orderedKeys := slices.Clone(grants), slices.Clone(keys)
+	for i := range ordered {
+		ordered[i].InOrder, ordered[i].Tasks, orderedKeys[i].InOrder = "queue type", 1, "queue type"
+	}
 	n := len(keys)
+	add("claim in order", 4*n, func(r *recorder) { _, _ = b.Claim(ctx, r, nil, 0, time.Minute, ordered) })
+	add("heads of keys in order", 2*n, func(r *recorder) { b.QueueHeads(&r.Batch, orderedKeys) })
+	add("lock the head of a key in order", 3, func(r *recorder) {
+		_, _ = b.LockHead(ctx, r, ordered[0].Lane, time.Second)
+	})
 	add("claim of keys", 2*n*planMost+n, func(r *recorder) {
 		_, _ = b.Claim(ctx, r, nil, time.Second, time.Minute, grants)
 	})

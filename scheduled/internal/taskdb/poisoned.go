@@ -36,7 +36,10 @@ func (s Queries) LockHead(
 	ctx context.Context, q pg.DB, l Lane, lookAhead time.Duration, aside ...string,
 ) (*LaneHead, error) {
 	statement, arguments := lockHeadSQL, []any{l.Queue, l.Type, l.Priority, lookAhead, pg.OrEmpty(aside), l.Head}
-	if l.LimitKey != "" {
+	switch {
+	case l.InOrder != "":
+		statement, arguments = lockOrderedHeadSQL, append(arguments, l.LimitKey, l.InOrder)
+	case l.LimitKey != "":
 		statement, arguments = lockKeyedHeadSQL, append(arguments, l.LimitKey)
 	}
 	found, err := pg.CollectRows[LaneHead](ctx, q, "lock the head of a lane", s.Schema.SQL(statement), arguments...)
