@@ -76,7 +76,7 @@ func (s *engineSettings) options() []options.Option {
 				"tasktable.pause_scope('queue', 'NAME')"},
 		{Flag: "default-queue", Variable: "TASKTABLE_DEFAULT_QUEUE", Kind: "name", Set: queueName(&s.defaults.Queue),
 			Usage: "the queue of tasks that name none, of all types; give all nodes the same (default " +
-				store.DefaultQueue + "). For one type: tasktable types set"},
+				store.DefaultQueue + "); to take it back: tasktable types remove '*'"},
 		{Flag: "max-attempts", Variable: "TASKTABLE_MAX_ATTEMPTS", Kind: "number",
 			Set: options.Int(&s.defaults.MaxAttempts, 1, store.MaxMaxAttempts),
 			Usage: "how many attempts a task may have that does not say it, of all types; give all nodes the same " +

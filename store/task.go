@@ -107,21 +107,20 @@ type Task struct {
 	//
 	// A zero At means now for a new task. An existing task keeps its time. A finished task stays finished unless
 	// IfFinished is Rearm.
-	//
 	At time.Time
 	// In makes a task that is new, or runs again, due so long after now by the database's clock. It is at most 10
 	// years. An existing task that waits keeps its time, unless Debounce is set. At must be zero then. It is not for a
 	// task with a Recurrence.
 	In time.Duration
 	// Debounce makes each call move the task that waits to In from now, but at most to Debounce after the first call.
-	// So a burst of calls becomes one run. A call during a run asks for one more, as IfRunning does. A call that would move the task by
-	// less than a tenth of In changes nothing. Debounce is at least In, and at most 10 years. 0 means that In does not
-	// move the task.
+	// So a burst of calls becomes one run. A call during a run asks for one more, as IfRunning does. A call that would
+	// move the task by less than a tenth of In changes nothing. Debounce is at least In, and at most 10 years. 0 means
+	// that In does not move the task.
 	Debounce time.Duration
 	// UniqueFor leaves the task as it is if it was scheduled, or queued again, within this time, even if it has
-	// finished. The outcome is Duplicate. After that time a call without an At runs a finished task again. It is at most
-	// 10 years. It needs an ID or a Keyed payload, and is not for a
-	// task with a Recurrence. 0 means that no time counts.
+	// finished. The outcome is Duplicate. After that time a call without an At runs a finished task again. It is at
+	// most 10 years. It needs an ID or a Keyed payload, and is not for a task with a Recurrence. 0 means that no time
+	// counts.
 	UniqueFor time.Duration
 	// Expiration is how long after At an attempt may still start, from 1 µs to 10 years. 0 means for ever.
 	Expiration time.Duration
@@ -139,9 +138,9 @@ type Task struct {
 	// and is retried. A handler that extends its lease does not move that end. If ExpectedExecutionTime is shorter, the
 	// context ends after that time, unless the handler extends its lease. 0 means that there is no such end.
 	Timeout time.Duration
-	// Deadline is a time, later than At and in the years 1 to 9999, after which nothing of the task runs. The context of a running
-	// handler ends at it, and no later attempt starts, so that the task becomes EXPIRED. In contrast, Expiration moves
-	// with At. A task with a Recurrence must not have it. The zero time means none.
+	// Deadline is a time, later than At and in the years 1 to 9999, after which nothing of the task runs. The context
+	// of a running handler ends at it, and no later attempt starts, so that the task becomes EXPIRED. In contrast,
+	// Expiration moves with At. A task with a Recurrence must not have it. The zero time means none.
 	Deadline time.Time
 	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
 	Priority int

@@ -141,10 +141,11 @@ func (a *API) registerTasks() {
 	change(a, keys.Schedule, huma.Operation{
 		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Change some fields of a task",
-		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null empties a field, or "+
-			"gives it the default that does not depend on the type. The fields of the payload are merged, too. A task that has ended is edited only " +
-			"if the body has scheduled_at or if_finished, because an edit runs it again. status, alone in the body, " +
-			"calls a verb: PAUSED pauses the task, QUEUED resumes it, and CANCELLED cancels it.",
+		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null empties " +
+			"a field, or gives it the default that does not depend on the type. The fields of the payload are " +
+			"merged, too. A task that has ended is edited only if the body has scheduled_at or if_finished, because " +
+			"an edit runs it again. status, alone in the body, calls a verb: PAUSED pauses the task, QUEUED resumes " +
+			"it, and CANCELLED cancels it.",
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}, patchTask)
 	paths := a.huma.OpenAPI().Paths

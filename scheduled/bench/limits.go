@@ -79,7 +79,7 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	result.add("saturated_ratio", median(ratios[2]), "of that drain, beside ten times as many tasks that a limit holds")
 	result.add("saturated_group_ratio", median(ratios[3]), "the same, with a limit of their group")
 	result.add("exceeded", float64(exceeded), "how many tasks of a group more than one ran at once, at most")
-	result.add("pass_ratio", passes, "how long a pass takes beside ten times as many due tasks of a saturated group, / alone")
+	result.add("pass_ratio", passes, "how long a pass takes beside that many tasks of a saturated group, / alone")
 	result.add("rate_error", wrong, "by which part of it the rate over 30 s differs from 100 a second")
 	result.add("excess", excess, "how many tasks more than burst + rate × t started in some time t, at most")
 	if err != nil {

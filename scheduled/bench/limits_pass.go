@@ -40,8 +40,11 @@ func (g *groupsRunning) add(group string, n int) {
 // passTasks is how many tasks come one after the other while the passes are measured.
 const passTasks = 300
 
-// passMean returns how long the leader's passes take on average, in seconds, while plain tasks come one after the other.
-func passMean(ctx context.Context, config Config, prepare func(context.Context, *database) error) (mean float64, err error) {
+// passMean returns how long the leader's passes take on average, in seconds, while plain tasks come one after the
+// other.
+func passMean(
+	ctx context.Context, config Config, prepare func(context.Context, *database) error,
+) (mean float64, err error) {
 	err = withNode(ctx, config, func(d *database, n *node) error {
 		if prepare != nil {
 			if err := prepare(ctx, d); err != nil {
