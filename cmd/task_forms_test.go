@@ -96,6 +96,8 @@ func TestFormsOfATaskAgree(t *testing.T) {
 		extra, cron := "", []string{}
 		if recurs {
 			extra, cron = `, "cron": "@daily"`, []string{"--cron=@daily"}
+		} else if field.Name == "debounce" {
+			extra, cron = `, "delay": 1`, []string{"--delay=1s"}
 		}
 		if got := f.put("api-"+field.Name, fmt.Sprintf(`, %q: %s%s`, field.Name, wrongJSON, extra)); !strings.HasPrefix(got, "422") ||
 			!strings.Contains(got, field.Rule) {

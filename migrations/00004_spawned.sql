@@ -249,13 +249,19 @@ CREATE FUNCTION tasktable.seconds_text(given interval) RETURNS text LANGUAGE sql
 $$;
 COMMENT ON FUNCTION tasktable.seconds_text IS 'An interval as a text that depends on no setting.';
 
+CREATE FUNCTION tasktable.queue_of(task jsonb) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT coalesce(task ->> 'queue', d.queue, 'default') FROM tasktable.defaults_of(task -> 'payload' ->> 'type') AS d
+$$;
+COMMENT ON FUNCTION tasktable.queue_of IS 'The queue of a task in JSON, with the default of its type.';
+
 CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT jsonb_strip_nulls(jsonb_build_object(
         'id', (task ->> 'id')::tasktable.task_id,
         'scheduled_at', to_char((task ->> 'scheduled_at')::tasktable.task_time AT TIME ZONE 'UTC',
             'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         'priority', nullif((task ->> 'priority')::tasktable.task_priority, 0),
-        'queue', (task ->> 'queue')::tasktable.task_queue,
+        -- Resolved now, because nobody checks at the death who may use another queue.
+        'queue', tasktable.queue_of(task)::tasktable.task_queue,
         'expiration', tasktable.seconds_text((task ->> 'expiration')::tasktable.task_expiration),
         'expected_execution_time', tasktable.seconds_text(
             (task ->> 'expected_execution_time')::tasktable.task_execution_time),
@@ -274,11 +280,6 @@ CREATE FUNCTION tasktable.one_if_dead(task jsonb) RETURNS jsonb LANGUAGE sql STA
 $$;
 COMMENT ON FUNCTION tasktable.one_if_dead IS 'Part of if_dead_of: one task, without the fields that have no value. '
     'The domains check the values.';
-
-CREATE FUNCTION tasktable.queue_of(task jsonb) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT coalesce(task ->> 'queue', d.queue, 'default') FROM tasktable.defaults_of(task -> 'payload' ->> 'type') AS d
-$$;
-COMMENT ON FUNCTION tasktable.queue_of IS 'The queue of a task in JSON, with the default of its type.';
 
 CREATE FUNCTION tasktable.if_dead_of(if_dead jsonb, task_id text, tenant_id text)
 RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
@@ -374,7 +375,7 @@ BEGIN
     -- At the death nobody knows any more who may change what, so it changes only a task of the same kind and owner.
     SELECT CASE WHEN t.cron IS NOT NULL THEN 'recurs'
         WHEN t.type <> task -> 'payload' ->> 'type' THEN 'has another type'
-        WHEN t.queue <> task ->> 'queue' THEN 'has another queue'
+        WHEN t.queue <> coalesce(task ->> 'queue', 'default') THEN 'has another queue'
         WHEN t.tenant_id IS DISTINCT FROM dead.tenant_id THEN 'is another tenant''s'
         WHEN t.scheduled_by IS DISTINCT FROM dead.scheduled_by
             AND EXISTS (SELECT FROM tasktable.applications AS a WHERE NOT a.by_tenant AND a.service <> '')
@@ -386,7 +387,7 @@ BEGIN
     END IF;
     done := tasktable.schedule(
         payload => task -> 'payload', scheduled_at => (task ->> 'scheduled_at')::timestamptz, id => child,
-        priority => (task ->> 'priority')::int, queue => task ->> 'queue',
+        priority => (task ->> 'priority')::int, queue => coalesce(task ->> 'queue', 'default'),
         expiration => (task ->> 'expiration')::interval,
         expected_execution_time => (task ->> 'expected_execution_time')::interval,
         max_attempts => (task ->> 'max_attempts')::int, tenant_id => dead.tenant_id,

@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// A caller gives what is to be scheduled at the death, reads it as it was given, and keeps it with an edit of something
-// else.
+// A caller gives what is to be scheduled at the death, reads it as it was given, with its queue, and keeps it with an
+// edit of something else.
 func TestIfDead(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	const given = `[{"id": "undo", "payload": {"type": "TEST", "n": 1.00}, "scheduled_at": "2100-01-01T00:00:00Z",
 		"priority": 7, "queue": "mail", "expiration": 172800, "expected_execution_time": 7.5, "max_attempts": 3,
-		"entity": "event:2", "if_finished": "rearm", "jitter": 1.5, "retention": 86400}, {"payload": {"type": "TEST"}}]`
+		"entity": "event:2", "if_finished": "rearm", "jitter": 1.5, "retention": 86400},
+		{"payload": {"type": "TEST"}, "queue": "default"}]`
 	put := func(ifDead string) string {
 		return `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z", "if_dead": ` + ifDead + `}`
 	}
