@@ -99,9 +99,9 @@ var contentMutants = []mutant{
 	},
 	{
 		name: "an edit keeps the old payload", by: []string{"content"}, steer: editing,
-		edits: []edit{{schema + "00003_verbs.sql", "        task_time := CASE WHEN schedule.scheduled_at IS NULL AND",
+		edits: []edit{{schema + "00003_verbs.sql", "        task_time := CASE WHEN schedule.debounce",
 			"        schedule.payload := task.payload;\n" +
-				"        task_time := CASE WHEN schedule.scheduled_at IS NULL AND"}},
+				"        task_time := CASE WHEN schedule.debounce"}},
 	},
 	{
 		name: "cancel_running cancels nothing", by: []string{"policy"}, steer: recurring,

@@ -90,8 +90,8 @@ var followMutants = []mutant{
 	},
 	{
 		name: "a handler has half of its time", by: []string{"time"}, steer: busy,
-		edits: []edit{{engine + "internal/worker/lease.go", "time.Now().Add(l.expected); deadline",
-			"time.Now().Add(l.expected / 2); deadline"}},
+		edits: []edit{{engine + "internal/worker/lease.go", "now.Add(l.expected); deadline",
+			"now.Add(l.expected / 2); deadline"}},
 	},
 	{
 		name: "a node fences itself late", by: []string{"fenced"}, steer: silent,
