@@ -556,7 +556,7 @@ BEGIN
             ('deadline', 'No attempt starts after it, and the context of a running handler ends at it. Null: none.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('goes_first', 'The task was claimed by a limit in order. So it comes before the other tasks of its group '
-                'or tenant until it has ended or is scheduled for another time. Null: it was not.'),
+                'or tenant until it has ended, is scheduled for another time, or is resumed. Null: it was not.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
                 'COMPLETED. The idempotency key of an attempt is {id}:{asked_revision}.'),

@@ -643,10 +643,14 @@ BEGIN
             UPDATE tasktable.scheduled_tasks AS t SET status = 'PAUSED', paused_until = apply_verb.until
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'queued' THEN
-            -- run_now and retry make the task due now, or retry at a later time. resume keeps its time.
+            -- run_now and retry make the task due now, or retry at a later time, and take away a deadline before that,
+            -- because the task would expire at once. resume keeps both.
             UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at =
                 CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at
-                    ELSE coalesce(apply_verb.until, tasktable.asked_now()) END
+                    ELSE coalesce(apply_verb.until, tasktable.asked_now()) END,
+                deadline = CASE WHEN apply_verb.verb <> 'resume'
+                        AND t.deadline <= coalesce(apply_verb.until, tasktable.asked_now()) THEN NULL
+                    ELSE t.deadline END
             WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
         WHEN 'again' THEN
             -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING

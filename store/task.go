@@ -140,7 +140,8 @@ type Task struct {
 	Timeout time.Duration
 	// Deadline is a time, later than At and in the years 1 to 9999, after which nothing of the task runs. The context
 	// of a running handler ends at it, and no later attempt starts, so that the task becomes EXPIRED. In contrast,
-	// Expiration moves with At. A task with a Recurrence must not have it. The zero time means none.
+	// Expiration moves with At. RunNow and Retry take away a deadline that has passed. A task with a Recurrence must
+	// not have a Deadline. The zero time means none.
 	Deadline time.Time
 	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
 	Priority int

@@ -184,6 +184,26 @@ func TestDebounce(t *testing.T) {
 	b.near("put off for longer", b.dueIn("three"), 10*time.Minute)
 }
 
+// Who runs a task whose deadline has passed wants it to run. A resume keeps the deadline.
+func TestVerbsPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for verb, kept := range map[string]bool{"retry": false, "run_now": false, "resume": true} {
+		b.Schedule(store.Task{ID: verb, Payload: payload(1), Deadline: far(0)})
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET deadline = clock_timestamp() - interval '1 hour',
+			status = CASE id WHEN 'retry' THEN 'EXPIRED' ELSE 'PAUSED' END WHERE id = $1`, verb)
+		b.Exec(b.Pool, `SELECT tasktable.`+verb+`($1)`, verb)
+		if row := b.Get(verb); row.Status != store.StatusQueued || row.Deadline != nil != kept {
+			b.Errorf("%s: %s, deadline %v", verb, row.Status, row.Deadline)
+		}
+	}
+	b.Schedule(store.Task{ID: "early", Payload: payload(1), At: far(0), Deadline: far(9)})
+	b.Exec(b.Pool, `SELECT tasktable.run_now('early')`)
+	if b.Get("early").Deadline == nil {
+		b.Error("a deadline that is to come was taken away")
+	}
+}
+
 func TestBadWishes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

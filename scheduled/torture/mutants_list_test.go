@@ -159,7 +159,7 @@ var mutants = []mutant{
 	{
 		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
 		edits: []edit{{
-			engine + "internal/taskdb/gate.go", "WHEN t.first_due + t.expiration <= clock.now THEN 'expired'",
+			engine + "internal/taskdb/gate.go", "WHEN least(t.first_due + t.expiration, t.deadline) <= clock.now THEN 'expired'",
 			"WHEN false THEN 'expired'",
 		}},
 	},

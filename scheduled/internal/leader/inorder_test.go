@@ -191,7 +191,7 @@ func TestOrderOverLanes(t *testing.T) {
 }
 
 // The next task starts at the leader's next look when somebody cancels, pauses or reschedules the one that is to be
-// tried again. An edit of its payload, and run_now, leave it its place. A resumed task has it again.
+// tried again. An edit of its payload, and run_now, leave it its place. A resumed task takes its place by its time.
 func TestOrderAfterAnEdit(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]struct {
@@ -304,8 +304,8 @@ func TestABacklogBehindARetryCostsNoPass(t *testing.T) {
 	})
 }
 
-// Two tasks of a group that go first, because one was paused meanwhile, do not hold up each other.
-func TestTwoGoFirst(t *testing.T) {
+// A task that is resumed waits until the one that was claimed meanwhile has ended, and then takes its place by its time.
+func TestAResumedTaskComesLater(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
@@ -319,7 +319,7 @@ func TestTwoGoFirst(t *testing.T) {
 	b.claims(l, "a1")
 	b.settles("a1", retried(0))
 	b.Exec(`SELECT tasktable.resume('a0')`)
-	for _, id := range []string{"a0", "a1", "a2"} {
+	for _, id := range []string{"a1", "a2", "a0"} {
 		b.stays(l, id)
 		b.settles(id, completed)
 	}
