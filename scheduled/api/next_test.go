@@ -59,6 +59,7 @@ func TestBodyOfReadme(t *testing.T) {
 	if next := got.field("next_attempt_at"); !strings.HasSuffix(next, "T08:00:00Z") {
 		t.Errorf("next_attempt_at %q, want eight o'clock: %s", next, got.text)
 	}
+	body = strings.Replace(body, `"if_dead": [{`, `"if_dead": [{"queue": "default", `, 1)
 	sameContent(t, "the task", contentOf(s, "daily-report"), strings.Replace(body, `"cron"`, `"queue": "default",
 		"scheduled_at": "`+s.wants(200, "all", "GET", "/v1/tasks/daily-report", "").field("scheduled_at")+`",
 		"expected_execution_time": 300, "overlap": "skip", "catch_up": "latest", "catch_up_paused": "none",

@@ -284,7 +284,7 @@ func TestTasksForABoundKey(t *testing.T) {
 	const says = "is of the type EXEC: the key must not change such tasks."
 	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden, says)
 	b.post("/schedule", "type", "EXEC", "id", "b").wants(t, http.StatusForbidden, says)
-	b.post("/queues/pause", "kind", "queue", "name", "default").wants(t, http.StatusForbidden, "must not pause, resume or limit it.")
+	b.post("/queues/pause", "kind", "queue", "name", "default").wants(t, http.StatusForbidden, "must not pause, resume or limit it, or set its defaults.")
 	b.post("/schedule", "type", "LOG", "id", "c").wants(t, http.StatusOK, "Scheduled the task.")
 	if b.row("a").Status != store.StatusQueued {
 		t.Error("the task was cancelled")
