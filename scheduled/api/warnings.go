@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,15 +33,7 @@ type crew struct {
 	seen  *crewSeen // nil: nothing is known
 }
 
-type crewSeen struct {
-	types, queues map[string]bool
-	defaults      map[string]string // the queues of tasks that name none, by type
-}
-
-// queueOf is the queue of a task.
-func (s *crewSeen) queueOf(task store.Task, name string) string {
-	return cmp.Or(task.Queue, s.defaults[name], s.defaults[store.AllTypes], store.DefaultQueue)
-}
+type crewSeen struct{ types, queues map[string]bool }
 
 // look returns what is known, and reads it anew if that is old. A read that fails warns of nothing.
 func (c *crew) look(ctx context.Context, a *API) *crewSeen {
@@ -55,20 +46,14 @@ func (c *crew) look(ctx context.Context, a *API) *crewSeen {
 	c.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, crewWithin)
 	defer cancel()
-	as := a.author(Caller{})
-	nodes, err := as.inspector.Nodes(limited, a.config.Pool, inspect.NodeFilter{Limit: crewMost})
-	defaults, failed := as.tasks.Defaults(limited, a.config.Pool)
-	err = cmp.Or(err, failed)
+	nodes, err := a.author(Caller{}).inspector.Nodes(limited, a.config.Pool, inspect.NodeFilter{Limit: crewMost})
 	var seen *crewSeen
 	for _, node := range nodes {
 		if err != nil || node.State == inspect.NodeSilent || node.State == inspect.NodeEnded {
 			continue
 		}
 		if seen == nil {
-			seen = &crewSeen{map[string]bool{}, map[string]bool{}, map[string]string{}}
-			for _, one := range defaults {
-				seen.defaults[one.Type] = one.Queue
-			}
+			seen = &crewSeen{map[string]bool{}, map[string]bool{}}
 		}
 		for _, name := range node.Types {
 			seen.types[name] = true
@@ -85,14 +70,15 @@ func (c *crew) look(ctx context.Context, a *API) *crewSeen {
 
 // warnings are those about a task that was scheduled. Without a live node nothing is known about types and queues.
 func (c call) warnings(task store.Task) (all []Warning) {
-	name := task.Payload.TaskType()
+	name, queue := task.Payload.TaskType(), task.Queue
+	if queue == "" {
+		queue = store.DefaultQueue
+	}
 	if c.crew != nil && !c.crew.types[name] {
 		all = append(all, Warning{"no_handler",
 			fmt.Sprintf("no running node has a handler for type %s, so the task waits", name)})
 	}
-	if c.crew != nil {
-		all = append(all, c.warnOfQueue(c.crew.queueOf(task, name))...)
-	}
+	all = append(all, c.warnOfQueue(queue)...)
 	all = append(all, warnOfEnd(task, time.Now())...)
 	if c.doubts == nil {
 		return all

@@ -26,14 +26,11 @@ func TestWarnings(t *testing.T) {
 	defer conn.Release()
 	var number int
 	if err := conn.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
-		VALUES ('svc', 'v', 'h/1', '{"default": 3}', ARRAY['LOG', 'MAIL']) RETURNING number`).Scan(&number); err != nil {
+		VALUES ('svc', 'v', 'h/1', '{"default": 3}', ARRAY['LOG']) RETURNING number`).Scan(&number); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
 		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `SELECT tasktable.set_defaults('MAIL', queue => 'letters')`); err != nil {
 		t.Fatal(err)
 	}
 	recurring := func(fields string) string {
@@ -49,8 +46,6 @@ func TestWarnings(t *testing.T) {
 		{"PATCH", task, `{"payload": {"mesage": "hi"}}`, "no_worker doubtful_payload"},
 		{"PATCH", task, `{"queue": "default"}`, "doubtful_payload"},
 		{"POST", bulk, `{"tasks": [` + fine + `, {"payload": {"type": "NOPE"}, "queue": "x"}]}`, "no_handler no_worker"},
-		{"PUT", "/v1/tasks/m", `{"payload": {"type": "MAIL"}}`, "no_worker"}, // by the default of its type
-		{"PUT", "/v1/tasks/m", `{"payload": {"type": "MAIL"}, "queue": "default"}`, ""},
 		{"PUT", "/v1/tasks/r", recurring(over), "no_fire"},
 		{"PATCH", "/v1/tasks/r", `{"cron": "@every 90s", "scheduled_at": "2000-01-01T00:00:00Z"}`, "no_fire"},
 		{"PUT", "/v1/tasks/s", recurring(open), ""},

@@ -47,4 +47,9 @@ func TestPublishedDefaults(t *testing.T) {
 	b.wantDefaults("another service", "* 9 shop, CHARGE 5 shop, MAIL 7, REPORT 2 shop, TELL 1 other")
 	b.publishes("shop", []string{"CHARGE", "MAIL", "TELL"})
 	b.wantDefaults("without defaults", "* 9 shop, MAIL 7, REPORT 2 shop, TELL 1 other")
+	if _, err := tasks.SetDefaults(t.Context(), b.Pool, of("TELL", 6)); err != nil {
+		t.Fatal(err)
+	}
+	b.publishes("other", []string{"TELL"}, of("TELL", 1))
+	b.wantDefaults("somebody has changed published ones", "* 9 shop, MAIL 7, REPORT 2 shop, TELL 6")
 }
