@@ -210,7 +210,8 @@ func TestTasksPages(t *testing.T) {
 			seen = append(seen, got.ids()...)
 			next := nextPage.FindStringSubmatch(got.text)
 			if next == nil || pages > 3 {
-				got.wants(t, http.StatusOK, "Showing 50 of 250 tasks.", "First page")
+				// Without the number of all, because a busy machine may not count them in time (TestTasksAreCounted).
+				got.wants(t, http.StatusOK, "Showing 50 ", "First page")
 				break
 			}
 			path = strings.TrimPrefix(html.UnescapeString(next[1]), "/admin/tasks")
