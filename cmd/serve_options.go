@@ -53,8 +53,8 @@ func (s *engineSettings) options() []options.Option {
 			Set: options.OneOf(&s.role, string(scheduled.RoleWorker), string(scheduled.RoleLeader),
 				string(scheduled.RoleBoth)),
 			Complete: options.Words("worker", "leader", "both"),
-			Usage: "worker: the node never leads; leader: it runs no tasks, whatever --queue says; or both. Some " +
-				"node must lead, and some node must run tasks"},
+			Usage: "a worker never leads, and a leader runs no tasks, whatever --queue says. Some node must lead, " +
+				"and some node must run tasks"},
 		{Flag: "queue", Variable: "TASKTABLE_QUEUES", Kind: "name=slots", Repeatable: true, Set: queues(&s.queues),
 			Default: fmt.Sprintf("%s=%d", store.DefaultQueue, scheduled.DefaultSlots),
 			Usage:   "a queue to work, and how many of its tasks run at once; may be repeated, or separated by commas"},

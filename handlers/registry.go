@@ -41,7 +41,7 @@ type Variant struct {
 	Kind    Kind
 	Backoff Backoff // nil: the engine's
 
-	Defaults *store.Defaults // that the payload brings; nil: none
+	Defaults *store.Defaults // the payload's own, or nil
 
 	aliases []string // the other types that it handles
 

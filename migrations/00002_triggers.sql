@@ -184,8 +184,8 @@ BEGIN
         IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN
             NEW.occurrence_count := 0;
         END IF;
-        -- Only Again releases a claim here. What is to run anew takes its place in the order by its time. So does a
-        -- task that is resumed, because another one may have gone first meanwhile.
+        -- A task that runs anew takes its place in the order by its time. So does a task that is resumed, because
+        -- another one may have gone first meanwhile. Only Again releases a claim here.
         IF OLD.goes_first AND (OLD.finished_at IS NOT NULL OR NEW.scheduled_at <> OLD.scheduled_at
             OR NEW.fence IS DISTINCT FROM OLD.fence
             OR OLD.status = 'PAUSED' AND NEW.status <> 'PAUSED' AND OLD.fence IS NULL)

@@ -104,8 +104,8 @@ type Config struct {
 	// Nil declares nothing, and an empty list that is not nil declares that there are no limits.
 	Limits []store.Limit
 	// Defaults are the defaults of all types, see store.Defaults. Those of a type are methods of its payload. Their
-	// Type must be empty. Each node writes them to the database when it starts, so give all nodes the same. A node
-	// without Defaults leaves what is there.
+	// Type must be empty. A process writes them to the database when its node starts, so give all nodes the same.
+	// Without Defaults it writes nothing, and removes nothing.
 	Defaults store.Defaults
 	// OnDead is called for each task that becomes FAILED or EXPIRED, and therefore does not run again by itself. The
 	// node that ran the task calls it after the outcome is recorded. For a task that the leader finds, the first node

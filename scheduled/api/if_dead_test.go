@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A caller gives what is to be scheduled at the death, reads it as it was given, with its queue, and keeps it with an
-// edit of something else.
+// A caller gives tasks for the death, and reads them as it gave them. The queue is added. An edit of another field keeps
+// them.
 func TestIfDead(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -228,8 +228,7 @@ func TestOrderAfterAnEdit(t *testing.T) {
 	}
 }
 
-// What is to run anew is a new task for the order: one that runs again by itself, and one that somebody retries after
-// it has failed.
+// A task that runs again by itself is a new task for the order. So is a failed one that somebody retries.
 func TestOrderOfWhatRunsAnew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

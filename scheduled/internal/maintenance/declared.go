@@ -70,7 +70,7 @@ type DeclarerConfig struct {
 	Service    string
 	Codec      store.Codec
 	Every      time.Duration // the pause between two looks; 0: 30 s
-	Publisher  *Publisher    // runs before, because recurring tasks have defaults; nil: none
+	Publisher  *Publisher    // runs first, because recurring tasks have defaults
 	Log        *slog.Logger
 
 	Declaration

@@ -33,7 +33,7 @@ type PublisherConfig struct {
 	Service    string
 	Defaults   []store.Defaults
 	Types      []string      // the types of the node
-	Every      time.Duration // the pause before it tries again; 0: 30 s
+	Every      time.Duration // the pause before it tries again, by default 30 s
 	Log        *slog.Logger
 }
 

@@ -39,7 +39,7 @@ func TestStrictOrder(t *testing.T) {
 	}
 }
 
-// strictNode is a node with so many slots for critical, default, low and other.
+// strictNode is a node of the queues critical, default, low and other. Each has the given number of slots.
 func strictNode(number int64, slots int, order string, types ...string) taskdb.LiveNode {
 	one := node(number, map[string]int{"critical": slots, "default": slots, "low": slots, "other": slots}, types...)
 	one.Shares, one.Strict = true, strings.Fields(order)
