@@ -185,8 +185,8 @@ func (s *Session) register(ctx context.Context) error {
 	return nil
 }
 
-// Does returns the columns of the node's row that say what it does. These are its queues as JSON, its types, and whether
-// it may lead. A quiet node does nothing.
+// Does returns the columns of the node's row that say what it does. These are its queues as JSON, its types, and
+// whether it may lead. A quiet node does nothing.
 func (s *Session) Does(quiet bool) (queues string, types []string, mayLead bool) {
 	if quiet {
 		return "{}", []string{}, false
