@@ -97,7 +97,7 @@ func TestOverfullBuckets(t *testing.T) {
 	full := startsAt("type A", time.Second, 3, 3*time.Second)
 	full.Overfull = true
 	p := New(Input{Limits: []taskdb.Limit{full, startsAt("type B", time.Second, 3, 0), runsAtMost("all", 1)}})
-	if got := fmt.Sprint(p.Tokens(nil)); got != "map[type A:0]" {
+	if got := fmt.Sprint(p.Tokens(nil)); got != "map[{type A }:0]" {
 		t.Errorf("tokens %s", got)
 	}
 }

@@ -69,7 +69,7 @@ func TestTurns(t *testing.T) {
 			heads = append(heads, head)
 		}
 		var got []string
-		for _, lane := range NewTurns(test.limits, test.jobs).Of(laneOf("default A 0", 0).Key(), heads) {
+		for _, lane := range NewTurns(test.limits, test.jobs, nil).Of(laneOf("default A 0", 0).Key(), heads) {
 			got = append(got, fmt.Sprintf("%s %d", lane.LimitKey, lane.DueIn/time.Second))
 		}
 		if text := strings.Join(got, "; "); text != test.want {
@@ -152,7 +152,7 @@ func TestLimitsOfGroupsAreNeverExceeded(t *testing.T) {
 			jobs = append(jobs, one)
 		}
 		var lanes []taskdb.Lane
-		turns := NewTurns(limits, jobs)
+		turns := NewTurns(limits, jobs, nil)
 		for _, kind := range kinds {
 			lane := laneOf("default "+kind+" 0", -time.Second)
 			if taskdb.PrefixOf(limits, "default", kind) == "" {
