@@ -34,7 +34,7 @@ WITH spent AS MATERIALIZED (
     WHERE l.rate IS NOT NULL
 )
 INSERT INTO tasktable.limit_buckets AS b (name, limit_key, full_at)
-SELECT s.name, s.key, greatest(least(was.full_at, s.latest), s.now) + s.took
+SELECT s.name, s.key, greatest(least(coalesce(was.full_at, s.now), s.latest), s.now) + s.took
 FROM spent AS s LEFT JOIN tasktable.limit_buckets AS was ON was.name = s.name AND was.limit_key = s.key
 ON CONFLICT (name, limit_key) DO UPDATE SET full_at = excluded.full_at
 RETURNING b.name, b.limit_key AS key, b.full_at`

@@ -78,7 +78,7 @@ SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.
     CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
         least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint
         END AS full,
-    coalesce(least(b.full_at, '9999-12-30') > clock.now + l.burst * l.rate_interval / l.rate, false) AS overfull,
+    coalesce(b.full_at > clock.now + l.burst * l.rate_interval / l.rate, false) AS overfull,
     clock.now
 FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = ''
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
