@@ -41,7 +41,7 @@ const limitsListHelp = `Lists the limits, sorted by name:
   RUNNING     how many of them run, or are about to, and how many may; with PER, of the one of which most run
   RATE        how many may start in the interval
   BURST       how many may start at once after a time in which none started
-  NEXT START  when the rate lets the next task start; - if it does now
+  NEXT START  when the rate lets the next task start; - if it does now, or if each of PER has a rate of its own
 
 With --output json it prints an array of the limits. Its intervals are in nanoseconds.`
 
@@ -98,10 +98,10 @@ that run already go on.
 --rate 100/1m lets 100 tasks start in each minute, spread evenly. With --burst 20, up to 20 of them may start at once
 after a time in which none started.
 
---per group counts the tasks of each group by themselves, so that --max-running 1 is one at a time for each group. Of
-those that wait, the group of which the fewest tasks run comes first, then the one that was served longest ago. --per
-tenant does the same for tenants. With --in-order, a task of a group or tenant starts when the one before has ended,
-after all its attempts. Outcomes: created, changed, unchanged.`
+--per group counts the tasks of each group by themselves, so that --max-running 1 is one at a time for each group, and
+--rate 100/1m is 100 in each minute for each group. Of those that wait, the group of which the fewest tasks run comes
+first, then the one that was served longest ago. --per tenant does the same for tenants. With --in-order, a task of a
+group or tenant starts when the one before has ended, after all its attempts. Outcomes: created, changed, unchanged.`
 
 // limitsSet is the command limits set.
 type limitsSet struct {

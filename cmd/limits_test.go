@@ -38,7 +38,7 @@ func TestLimitsAsTablesAndJSON(t *testing.T) {
 		{"set_in_order", exitOK, []string{"limits", "set", "ledger", "--type=CHARGE", "--per=group", "--in-order"}},
 		{"set_in_order_alone", exitUsage, []string{"limits", "set", "ledger", "--type=CHARGE", "--in-order"}},
 		{"set_a_wrong_per", exitUsage, []string{"limits", "set", "a", "--all", "--per=day"}},
-		{"set_per_and_rate", exitUsage, []string{"limits", "set", "a", "--all", "--per=group", "--rate=1/1s"}},
+		{"set_per_and_rate", exitOK, []string{"limits", "set", "each", "--type=CHARGE", "--per=group", "--rate=1/1s"}},
 		{"set_per_tenant_too", exitUsage, []string{"limits", "set", "a", "--all", "--per=tenant"}},
 		{"set_unknown", exitOK, []string{"limits", "set", "charges", "--type=CHARGES", "--max-running=2"}},
 		{"set_both", exitUsage, []string{"limits", "set", "a", "--type=MAIL", "--all", "--max-running=2"}},

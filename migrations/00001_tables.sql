@@ -472,7 +472,6 @@ CREATE TABLE tasktable.limits (
         THEN scope_name = '' WHEN 'queue' THEN scope_name::tasktable.task_queue IS NOT NULL
         WHEN 'type' THEN scope_name::tasktable.task_type IS NOT NULL END),
     CONSTRAINT "a limit must have max_running, rate or per" CHECK (num_nonnulls(max_running, rate, per) > 0),
-    CONSTRAINT "rate must not be given together with per" CHECK (rate IS NULL OR per IS NULL),
     CONSTRAINT "in_order must be given together with per" CHECK (per IS NOT NULL OR NOT in_order),
     CONSTRAINT "max_running must be 1 with in_order" CHECK (max_running IS NOT DISTINCT FROM 1 OR NOT in_order),
     CONSTRAINT "rate, rate_interval and burst must be given together"
@@ -485,10 +484,13 @@ COMMENT ON TABLE tasktable.limits IS 'How many tasks may run at once, or start i
 
 -- It is a table of its own, so that the leader never waits for somebody who changes a limit in an open transaction.
 CREATE TABLE tasktable.limit_buckets (
-    name    text        COLLATE "C" PRIMARY KEY,
-    full_at timestamptz NOT NULL
+    name      text        COLLATE "C",
+    full_at   timestamptz NOT NULL,
+    limit_key text        COLLATE "C" DEFAULT '',
+    PRIMARY KEY (name, limit_key)
 );
-COMMENT ON TABLE tasktable.limit_buckets IS 'How far the rates of limits are used. Only the leader writes it.';
+COMMENT ON TABLE tasktable.limit_buckets IS 'How far the rates of limits are used. Only the leader writes it, and '
+    'retention removes rows that say no more than no row would.';
 
 CREATE TABLE tasktable.task_defaults (
     type                    text COLLATE "C" PRIMARY KEY
@@ -711,7 +713,8 @@ BEGIN
         UNION ALL
         SELECT 'limit_buckets', c.* FROM (VALUES
             ('name', 'Name of the limit.'),
-            ('full_at', 'From when on burst tasks may start at once. Each claim moves it by rate_interval / rate.')
+            ('full_at', 'From when on burst tasks may start at once. Each claim moves it by rate_interval / rate.'),
+            ('limit_key', 'The group or tenant, see limit_key_of. Empty: the limit counts all tasks together.')
         ) AS c (name, text)
         UNION ALL
         SELECT 'task_defaults', c.* FROM (VALUES

@@ -837,7 +837,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
     'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
-    'at once). With per, which is group or tenant, max_running is how many tasks of each group or tenant may run, and '
+    'at once). With per, which is group or tenant, max_running, rate and burst are for each group or tenant, and '
     'groups or tenants take turns. With in_order, max_running is 1, and a task of a group or tenant starts when the one '
     'before has ended, after all its attempts. It replaces all of a limit of the same name. Tasks that run already go '
     'on. Outcome: created, changed or unchanged.';

@@ -245,16 +245,17 @@ BEGIN
                     ELSE true END AND (l.per IS NULL OR j.key ~ ('^' || left(l.per, 1) || ':.'))
                 GROUP BY CASE WHEN l.per IS NOT NULL THEN j.key END) AS k) END,
         l.rate, l.rate_interval, l.burst,
-        -- After a change of the rate no task waits longer than for an empty bucket.
-        CASE WHEN l.rate IS NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
+        -- After a change of the rate no task waits longer than for an empty bucket. With per there may be very many
+        -- buckets, so they are not read.
+        CASE WHEN l.rate IS NULL OR l.per IS NOT NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
             ELSE least(b.full_at, statement_timestamp() + l.burst * l.rate_interval / l.rate)
                 - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by
-    FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name;
+    FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = '';
 END $$;
 COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
     'Null: max_running is null. With per it is of the group or tenant of which most run. next_start_at is when the '
     'rate lets the next task start, which may be in the past. '
-    'Null: there is no rate.';
+    'Null: there is no rate, or each group or tenant has its own.';
 
 CREATE FUNCTION tasktable.reached_limits() RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -285,19 +286,32 @@ COMMENT ON FUNCTION tasktable.reached_limits IS 'The limits that let no further 
     'queue or type, and key (see limit_key_of) of a group or tenant.';
 
 CREATE FUNCTION tasktable.waits_for(queue text, type text, limit_key text) RETURNS jsonb LANGUAGE sql STABLE AS $$
-    SELECT to_jsonb(l) || jsonb_build_object('key', t.limit_key, 'first', t.id, 'first_at', t.next_attempt_at)
-    FROM tasktable.limits AS l
+    WITH counts AS (
+        SELECT * FROM tasktable.limits AS l
+        WHERE (l.in_order OR l.rate IS NOT NULL) AND waits_for.limit_key LIKE left(l.per, 1) || ':_%'
+            AND CASE l.scope WHEN 'queue' THEN waits_for.queue = l.scope_name
+                WHEN 'type' THEN waits_for.type = l.scope_name ELSE true END
+    )
+    (SELECT to_jsonb(l) || jsonb_build_object('key', t.limit_key, 'first', t.id, 'first_at', t.next_attempt_at)
+    FROM counts AS l
     JOIN tasktable.scheduled_tasks AS t ON CASE l.scope WHEN 'queue' THEN t.queue = l.scope_name
         WHEN 'type' THEN t.type = l.scope_name ELSE true END
-    WHERE l.in_order AND CASE l.scope WHEN 'queue' THEN waits_for.queue = l.scope_name
-        WHEN 'type' THEN waits_for.type = l.scope_name ELSE true END
-        AND waits_for.limit_key LIKE left(l.per, 1) || ':_%' AND t.limit_key = waits_for.limit_key
+    WHERE l.in_order AND t.limit_key = waits_for.limit_key
         AND t.goes_first AND t.next_attempt_at IS NOT NULL AND t.cron IS NULL
-    ORDER BY t.scheduled_at, t.id, l.name LIMIT 1
+    ORDER BY t.scheduled_at, t.id, l.name LIMIT 1)
+    UNION ALL
+    (SELECT to_jsonb(l) || jsonb_build_object('key', b.limit_key, 'next_start_at', next.at,
+        'rate_seconds', extract(epoch FROM l.rate_interval))
+    FROM counts AS l JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = waits_for.limit_key
+    CROSS JOIN LATERAL (SELECT least(b.full_at, statement_timestamp() + l.burst * l.rate_interval / l.rate)
+        - (l.burst - 1) * l.rate_interval / l.rate AS at) AS next
+    WHERE l.rate IS NOT NULL AND next.at > statement_timestamp()
+    ORDER BY next.at DESC, l.name LIMIT 1)
+    LIMIT 1
 $$;
-COMMENT ON FUNCTION tasktable.waits_for IS 'The limit in order for which the tasks of a queue, type and key (see '
-    'limit_key_of) wait, because a task of their group or tenant goes first that waits for its next attempt. Null: '
-    'they wait for none.';
+COMMENT ON FUNCTION tasktable.waits_for IS 'The limit for which the tasks of a queue, type and key (see limit_key_of) '
+    'wait, because a task of their group or tenant goes first that waits for its next attempt, or because the rate of '
+    'their group or tenant lets none start now. Null: they wait for none.';
 
 CREATE VIEW tasktable.task_reasons AS
     SELECT t.id, t.type, t.queue, t.status, s.code, tasktable.reason_text(s.code) AS reason,
@@ -356,7 +370,8 @@ CREATE VIEW tasktable.task_reasons AS
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
                 FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
             tasktable.reached_limits() AS reached,
-            EXISTS (SELECT 1 FROM tasktable.limits AS l WHERE l.in_order) AS in_order
+            EXISTS (SELECT 1 FROM tasktable.limits AS l WHERE l.in_order OR l.per IS NOT NULL AND l.rate IS NOT NULL)
+                AS by_key
         FROM tasktable.node_states AS n
         WHERE n.dead_at IS NULL
     ) AS w
@@ -382,7 +397,7 @@ CREATE VIEW tasktable.task_reasons AS
             coalesce(w.reached -> ('type ' || t.type), w.reached -> ('queue ' || t.queue), w.reached -> 'all',
                 w.reached -> concat_ws(' ', 'type', t.type, t.limit_key),
                 w.reached -> concat_ws(' ', 'queue', t.queue, t.limit_key), w.reached -> ('all ' || t.limit_key),
-                CASE WHEN w.in_order AND t.limit_key <> '' AND t.next_attempt_at <= statement_timestamp()
+                CASE WHEN w.by_key AND t.limit_key <> '' AND t.next_attempt_at <= statement_timestamp()
                     THEN tasktable.waits_for(t.queue, t.type, t.limit_key) END) AS reached
     ) AS z
     CROSS JOIN LATERAL (

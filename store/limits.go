@@ -19,11 +19,12 @@ type Limit struct {
 	Name string
 	// Of says which tasks count: Everything, Queue or Type.
 	Of Scope
-	// Per makes MaxRunning a number of tasks of each group or tenant, so that 1 means one at a time for each. Among the
-	// waiting tasks of a queue, type and priority, the group or tenant of which the fewest run comes first, then the
-	// one that was served longest ago. With Per alone they take turns, and nothing else is limited. Tasks without a
-	// group or tenant are not counted. If MaxRunning is changed or Per is new, tasks that run already may be more. All
-	// limits that may count the same task have the same Per, or none. "" means that all tasks count together.
+	// Per makes MaxRunning a number of tasks of each group or tenant, so that 1 means one at a time for each. Rate and
+	// Burst are then for each, too. Among the waiting tasks of a queue, type and priority, the group or tenant of which
+	// the fewest run comes first, then the one that was served longest ago. With Per alone they take turns, and nothing
+	// else is limited. Tasks without a group or tenant are not counted. If MaxRunning is changed or Per is new, tasks
+	// that run already may be more. All limits that may count the same task have the same Per, or none. "" means that
+	// all tasks count together.
 	Per Per
 	// InOrder has the tasks of a group or tenant run one after the other. The next one starts when the one before has
 	// ended. So a task that is to be retried, or was put off, holds up the later ones. Of the tasks that are due, the
@@ -33,7 +34,7 @@ type Limit struct {
 	// MaxRunning is how many of the tasks may run at once, from 1 to 1,000,000. 0 means any number.
 	MaxRunning int
 	// Rate is how many of the tasks may start in each Interval, from 1 to 1,000,000. 0 means any number. A task counts
-	// when it is claimed, which is when it is due and a slot is free. Rate must not be given together with Per.
+	// when it is claimed, which is when it is due and a slot is free.
 	Rate int
 	// Interval is from 1 second to 24 hours. 0 means 1 second.
 	Interval time.Duration
@@ -84,8 +85,6 @@ func (l Limit) Check() error {
 		return check.Invalid("max_running", "must be 1 with in_order", l.MaxRunning)
 	case l.MaxRunning == 0 && l.Rate == 0 && l.Per == "":
 		return check.Invalid("max_running", "or rate or per must be given", "none")
-	case l.Rate != 0 && l.Per != "":
-		return check.Invalid("rate", "must not be given together with per", l.Rate)
 	case l.Rate == 0 && (l.Interval != 0 || l.Burst != 0):
 		return check.Invalid("rate", "must be given if rate_interval or burst is", "none")
 	case l.Rate > 0 && float64(l.Burst)*cmp.Or(l.Interval, minLimitInterval).Hours()/float64(l.Rate) > maxBurstHours:
@@ -159,7 +158,7 @@ type LimitState struct {
 	Rate         *int           `json:"rate,omitempty"`
 	RateInterval *time.Duration `json:"rate_interval,omitempty"` // nanoseconds in JSON
 	Burst        *int           `json:"burst,omitempty"`
-	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; it may be past
+	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; nil with Per
 	ChangedAt    time.Time      `json:"changed_at"`
 	ChangedBy    string         `json:"changed_by"`
 	DeclaredBy   *string        `json:"declared_by,omitempty"` // the service whose code declares it

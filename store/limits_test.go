@@ -32,6 +32,10 @@ func TestLimits(t *testing.T) {
 			"charges all  max - rate 2000 in 00:00:01 burst 200"},
 		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 7, Interval: 24 * time.Hour, MaxRunning: 1000000},
 			store.Changed, "charges all  max 1000000 rate 7 in 24:00:00 burst 1"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 7, Interval: 24 * time.Hour, Per: store.PerGroup},
+			store.Changed, "charges all  max - rate 7 in 24:00:00 burst 1"},
+		{store.Limit{Name: "charges", Of: store.Everything(), Rate: 7, Interval: 24 * time.Hour, MaxRunning: 1000000},
+			store.Changed, "charges all  max 1000000 rate 7 in 24:00:00 burst 1"},
 	} {
 		got, err := b.Tasks.SetLimit(t.Context(), b.Pool, step.limit)
 		line := one[string](b, b.Pool, `SELECT concat_ws(' ', name, scope, scope_name, 'max', coalesce(max_running::text, '-'),
@@ -114,7 +118,6 @@ func TestWrongLimits(t *testing.T) {
 		{store.Limit{Name: "a", Of: store.Type("A"), MaxRunning: 1}, "type must be"},
 		{store.Limit{Name: "a", Of: all}, "max_running or rate or per must be given"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Per: "day"}, "per must be group or tenant"},
-		{store.Limit{Name: "a", Of: all, Rate: 1, Per: store.PerGroup}, "rate must not be given together with per"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1, InOrder: true}, "in_order must be given together with per"},
 		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, InOrder: true, MaxRunning: 2}, "max_running must be 1 with in_order"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: -1}, "max_running must be between 1 and 1000000"},
@@ -138,7 +141,6 @@ func TestWrongLimits(t *testing.T) {
 	for sql, want := range map[string]string{
 		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running, rate or per",
 		`SELECT tasktable.set_limit('a', 1, per => 'day')`:                                                "per must be group or tenant",
-		`SELECT tasktable.set_limit('a', rate => 1, per => 'group')`:                                      "rate must not be given together with per",
 		`SELECT tasktable.set_limit('a', 1, in_order => true)`:                                            "in_order must be given together with per",
 		`SELECT tasktable.set_limit('a', 2, per => 'group', in_order => true)`:                            "max_running must be 1 with in_order",
 		`INSERT INTO tasktable.limits (name, scope, per, in_order) VALUES ('a', 'all', 'group', true)`:    "max_running must be 1 with in_order",

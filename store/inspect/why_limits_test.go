@@ -56,6 +56,24 @@ func TestWhyLimited(t *testing.T) {
 	if code := b.why("others").Reason.Code; code != "in_line" {
 		t.Errorf("the other customer's: %s", code)
 	}
+	b.Exec(b.Pool, `DELETE FROM tasktable.river_job`)
+	set(store.Limit{Name: "each", Of: store.Type("TEST"), Per: store.PerGroup, Rate: 100, Interval: time.Minute, Burst: 20})
+	b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets VALUES
+		('each', clock_timestamp() + interval '1 minute', 'g:customer:42'),
+		('each', clock_timestamp() + interval '9 seconds', 'g:customer:43')`)
+	e := b.because("theirs", "limited", "waits, because at most 100 tasks of type TEST of group customer:42 may start in "+
+		"1m (limit each), due since T, the next may start at T")
+	if in := e.Reason.Until.Sub(b.Now()); in > 600*time.Millisecond { // no group waits longer than for an empty bucket
+		t.Errorf("the next one starts in %s", in)
+	}
+	for _, id := range []string{"others", "mine"} {
+		if code := b.why(id).Reason.Code; code != "in_line" {
+			t.Errorf("%s: %s", id, code)
+		}
+	}
+	if states, err := b.Tasks.Limits(t.Context(), b.Pool); err != nil || states[0].NextStartAt != nil {
+		t.Errorf("%+v, %v", states, err)
+	}
 }
 
 // A task that waits for a retry of an earlier one of its group names that one, and tells when it is tried again.

@@ -139,6 +139,9 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 		l.lanes.narrow = l.lanes.narrow || pg.IsCanceled(err)
 		return listed, more, fmt.Errorf("look: %w", err)
 	}
+	if err := l.lanes.buckets.load(ctx, l.statements, tx, listed.Limits); err != nil {
+		return listed, more, err
+	}
 	changed := l.lanes.expand(&listed, l.jobs.List, l.session.Clock.Now())
 	if changed {
 		l.walk.next = time.Time{} // tasks wait until the walk has found the keys of a lane
@@ -178,7 +181,7 @@ func (l *Leader) claim(
 		taken = append(taken, some...)
 		again = next.Claimed(some)
 	}
-	if err := l.statements.Spend(ctx, tx, nil, next.Tokens(taken)); err != nil {
+	if err := l.spend(ctx, tx, next.Tokens(taken)); err != nil {
 		return nil, err
 	}
 	return taken, l.insert(ctx, tx, jobs)

@@ -271,11 +271,13 @@ func (k *laneKeys) find(lane taskdb.LaneKey) *laneKey {
 }
 
 // turns lists the lanes of the groups or tenants whose turn it is.
-func (k *laneKeys) turns(limits []taskdb.Limit, jobs []plan.Job, now time.Time) (lanes []taskdb.Lane) {
+func (k *laneKeys) turns(
+	limits []taskdb.Limit, jobs []plan.Job, buckets plan.Buckets, now time.Time,
+) (lanes []taskdb.Lane) {
 	if len(k.lanes) == 0 {
 		return nil
 	}
-	turns, unread := plan.NewTurns(limits, jobs), map[string]bool{}
+	turns, unread := plan.NewTurns(limits, jobs, buckets), map[string]bool{}
 	if slices.ContainsFunc(limits, func(limit taskdb.Limit) bool { return limit.InOrder }) {
 		for _, lane := range k.lost {
 			unread[lane.LimitKey] = true

@@ -222,7 +222,8 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 func (l *Leader) plan(listed taskdb.ListedLanes, jobs []plan.Job) *plan.Plan {
 	return plan.New(plan.Input{
 		Lanes: slices.Concat(listed.Tasks, listed.Recurring), Paused: listed.Paused, Nodes: l.workingNodes(),
-		Limits: listed.Limits, Jobs: jobs, Rates: l.rates(), LookAhead: l.config.LookAhead,
+		Limits: listed.Limits, Buckets: l.lanes.buckets.full, Jobs: jobs, Rates: l.rates(),
+		LookAhead: l.config.LookAhead,
 	})
 }
 

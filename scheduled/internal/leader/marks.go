@@ -22,6 +22,7 @@ import (
 type knownLanes struct {
 	tasks, recurring laneMarks
 	keys             laneKeys
+	buckets          buckets
 	nodes            []taskdb.LiveNode // those that work the lanes
 	// narrow says that a look took too long. Until the walk has listed the lanes, looks read the known ones alone.
 	narrow bool
@@ -264,7 +265,7 @@ func (l *knownLanes) expand(found *taskdb.ListedLanes, jobs []plan.Job, now time
 		}
 		return true
 	})
-	found.Tasks = append(found.Tasks, l.worked(l.keys.turns(found.Limits, jobs, now))...)
+	found.Tasks = append(found.Tasks, l.worked(l.keys.turns(found.Limits, jobs, l.buckets.full, now))...)
 	return changed
 }
 

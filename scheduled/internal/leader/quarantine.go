@@ -41,7 +41,7 @@ func (l *Leader) claimApart(
 				if err != nil {
 					return err
 				}
-				if err := l.statements.Spend(ctx, tx, nil, by.Tokens(taken)); err != nil {
+				if err := l.spend(ctx, tx, by.Tokens(taken)); err != nil {
 					return err
 				}
 				return l.insert(ctx, tx, l.jobsOf(taken, nil))

@@ -86,10 +86,13 @@ func (l *Leader) beginTerm(ctx context.Context) error {
 	return nil
 }
 
-// transaction runs do in a transaction of the term. Its commit fails if it has written and a later term has begun.
+// transaction runs do in a transaction of the term. Its commit fails if it has written and a later term has begun. If
+// there is an error and the connection lives, Postgres has rolled it back.
 func (l *Leader) transaction(ctx context.Context, do func(tx pgx.Tx) error) error {
 	defer l.limit().Stop()
-	return pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)
+	err := pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)
+	l.lanes.buckets.settle(err != nil && !l.conn.IsClosed())
+	return err
 }
 
 // limit ends the connection after maxAnswer, unless the timer is stopped before.

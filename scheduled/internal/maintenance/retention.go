@@ -109,6 +109,9 @@ func (r *Retention) endRound(ctx context.Context, round Retained) {
 	if round.Refused > 0 {
 		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
 	}
+	if err := r.removeBuckets(ctx); err != nil && ctx.Err() == nil {
+		r.config.Log.Warn("retention could not remove the full buckets of groups and tenants", "error", err)
+	}
 	err := r.config.Housekeeping.Do(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(noteRefusedSQL), r.config.Node, note)
 		return err
@@ -272,7 +275,7 @@ WITH clock AS MATERIALIZED (
         WHERE o.expires_at < (SELECT clock.now FROM clock) ORDER BY o.expires_at LIMIT 1000))
 ), buckets AS (
     DELETE FROM tasktable.limit_buckets AS b WHERE b.full_at < (SELECT clock.now FROM clock) - interval '24 hours'
-        AND NOT EXISTS (SELECT FROM tasktable.limits AS l WHERE l.name = b.name)
+        AND b.limit_key = '' AND NOT EXISTS (SELECT FROM tasktable.limits AS l WHERE l.name = b.name)
 )
 SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM pauses)`
 

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,35 @@ func TestRetainBuckets(t *testing.T) {
 	if err := b.Pool.QueryRow(t.Context(), `SELECT string_agg(name, ', ' ORDER BY name) FROM tasktable.limit_buckets`).
 		Scan(&left); err != nil || left != "limit, removed today" {
 		t.Errorf("left are %s, %v", left, err)
+	}
+}
+
+// The bucket of a group goes when it has been full for an hour, or when its limit is gone. A bucket that the leader
+// writes stays.
+func TestRetainBucketsOfGroups(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.limits (name, scope, per) VALUES ('limit', 'all', 'group')`)
+	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)
+		SELECT name, key, clock_timestamp() - age * interval '1 hour' FROM (VALUES ('limit', 'g:used', -1),
+			('limit', 'g:full', 0.5), ('limit', 'g:old', 1.5), ('limit', 'g:held', 1.5), ('removed', 'g:used', -1),
+			('removed', '', -1)) AS of (name, key, age)`)
+	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)
+		SELECT 'limit', 'g:' || i, '2020-01-01' FROM generate_series(1, $1::int) AS i`, removedBuckets+1)
+	tx, err := b.Pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.limit_buckets WHERE limit_key = 'g:held' FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.retainerOf(-1, nil).removeBuckets(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := enginetest.Ask[string](b.Bench, `SELECT string_agg(name || ' ' || limit_key, ', ' ORDER BY name, limit_key)
+		FROM tasktable.limit_buckets`), "limit g:full, limit g:held, limit g:used, removed "; got != want {
+		t.Errorf("left are %s, want %s", got, want)
 	}
 }
 

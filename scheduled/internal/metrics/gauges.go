@@ -208,7 +208,7 @@ func collectLimits(limits []taskdb.Limit, show show) {
 			show("limit_max_running", float64(*limit.MaxRunning), limit.Name)
 			show("limit_running", float64(limit.Running), limit.Name)
 		}
-		if limit.Interval > 0 {
+		if limit.Interval > 0 && !limit.HasBuckets() {
 			show("limit_tokens", float64(max(limit.Tokens(), 0)), limit.Name)
 		}
 	}

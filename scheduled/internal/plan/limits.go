@@ -3,7 +3,6 @@ package plan
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -21,15 +20,19 @@ type meter struct {
 type meters struct {
 	limits  []taskdb.Limit
 	running running
-	spent   map[string]int // tokens, by the name of the limit
+	buckets Buckets
+	spent   map[taskdb.BucketOf]int // tokens
 	all     map[counted]*meter
 	found   map[[3]string][]*meter // by queue, type and limit key
 }
 
 func (p *Plan) meters() *meters {
-	return &meters{limits: p.input.Limits, running: countRunning(p.input.Limits, p.input.Jobs), spent: p.spent,
-		all: map[counted]*meter{}, found: map[[3]string][]*meter{}}
+	return &meters{limits: p.input.Limits, running: countRunning(p.input.Limits, p.input.Jobs),
+		buckets: p.input.Buckets, spent: p.spent, all: map[counted]*meter{}, found: map[[3]string][]*meter{}}
 }
+
+// Buckets tells in how long the bucket of a group or tenant is full. 0 means that it is. It is nil if all are.
+type Buckets func(limit taskdb.Limit, key string) time.Duration
 
 // counted names tasks that a limit counts together.
 type counted struct {
@@ -60,17 +63,12 @@ func countRunning(limits []taskdb.Limit, jobs []Job) running {
 	return number
 }
 
-// countsOf lists as what the limits count a queue's tasks of a type and key. A limit per group does not count the tasks
-// without a group, whose key has nothing behind its prefix.
+// countsOf lists as what the limits count a queue's tasks of a type and key.
 func countsOf(limits []taskdb.Limit, queue, kind, key string) []counted {
 	found := []counted{}
 	for i, limit := range limits {
-		switch prefix := limit.Prefix(); {
-		case !limit.Of(queue, kind):
-		case prefix == "":
-			found = append(found, counted{i, ""})
-		case strings.HasPrefix(key, prefix) && key != prefix:
-			found = append(found, counted{i, key})
+		if of, counts := limit.KeyOf(queue, kind, key); counts {
+			found = append(found, counted{i, of})
 		}
 	}
 	return found
@@ -109,17 +107,26 @@ func (m *meters) meter(of counted) *meter {
 	if one := m.all[of]; one != nil {
 		return one
 	}
-	limit := m.limits[of.limit]
-	one := &meter{limit, math.MaxInt32, math.MaxInt32, 0}
-	if limit.MaxRunning != nil {
-		one.jobs = *limit.MaxRunning - m.running[of]
+	one := meterOf(m.limits[of.limit], of.key, m.buckets)
+	if one.MaxRunning != nil {
+		one.jobs = *one.MaxRunning - m.running[of]
 	}
-	if limit.Interval > 0 {
-		one.tokens = limit.Tokens()
-		one.full = max(limit.Full, 0)
-		one.spend(m.spent[limit.Name])
+	if one.Interval > 0 {
+		one.spend(m.spent[taskdb.BucketOf{Name: one.Name, Key: of.key}])
 	}
 	m.all[of] = one
+	return one
+}
+
+// meterOf is a limit with the tokens that are in its bucket, or in that of a key.
+func meterOf(limit taskdb.Limit, key string, buckets Buckets) *meter {
+	if limit.HasBuckets() && buckets != nil {
+		limit.Full = buckets(limit, key)
+	}
+	one := &meter{limit, math.MaxInt32, math.MaxInt32, 0}
+	if limit.Interval > 0 {
+		one.tokens, one.full = limit.Tokens(), max(limit.Full, 0)
+	}
 	return one
 }
 
@@ -169,20 +176,20 @@ func (m *meter) spend(tokens int) {
 	m.full += time.Duration(tokens) * m.Interval
 }
 
-// Tokens is how many tokens claimed tasks take of each limit that has a rate. A task that had expired takes none. A
-// limit with an overfull bucket is among them even if they take none of it, so that its bucket is written anew.
-func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[string]int {
-	tokens := map[string]int{}
+// Tokens is how many tokens claimed tasks take of each bucket. A task that had expired takes none. A limit with an
+// overfull bucket is among them even if they take none of it, so that its bucket is written anew.
+func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[taskdb.BucketOf]int {
+	tokens := map[taskdb.BucketOf]int{}
 	for _, limit := range p.input.Limits {
 		if limit.Interval <= 0 {
 			continue
 		}
 		if limit.Overfull {
-			tokens[limit.Name] = 0
+			tokens[taskdb.BucketOf{Name: limit.Name}] = 0
 		}
 		for _, c := range taken {
-			if c.Fence != nil && limit.Of(c.Queue, c.Type) {
-				tokens[limit.Name]++
+			if key, counts := limit.KeyOf(c.Queue, c.Type, c.LimitKey); counts && c.Fence != nil {
+				tokens[taskdb.BucketOf{Name: limit.Name, Key: key}]++
 			}
 		}
 	}
@@ -212,12 +219,17 @@ func (p *Plan) moved(got map[taskdb.LaneKey]int) {
 // waits for half of the burst, but not for longer than maxRefill if there is a token before.
 func refill(limits []*meter) (in time.Duration) {
 	for _, one := range limits {
-		if one.Interval > 0 && one.tokens <= 0 {
-			half := one.full - time.Duration(one.Burst-max(one.Burst/2, 1))*one.Interval
-			in = max(in, one.full-time.Duration(one.Burst-1)*one.Interval, min(half, maxRefill), minRefill)
-		}
+		in = max(in, one.refill())
 	}
 	return in
+}
+
+func (m *meter) refill() time.Duration {
+	if m.Interval <= 0 || m.tokens > 0 {
+		return 0
+	}
+	half := m.full - time.Duration(m.Burst-max(m.Burst/2, 1))*m.Interval
+	return max(m.full-time.Duration(m.Burst-1)*m.Interval, min(half, maxRefill), minRefill)
 }
 
 const (

@@ -97,7 +97,7 @@ func TestOverfullBuckets(t *testing.T) {
 	full := startsAt("type A", time.Second, 3, 3*time.Second)
 	full.Overfull = true
 	p := New(Input{Limits: []taskdb.Limit{full, startsAt("type B", time.Second, 3, 0), runsAtMost("all", 1)}})
-	if got := fmt.Sprint(p.Tokens(nil)); got != "map[type A:0]" {
+	if got := fmt.Sprint(p.Tokens(nil)); got != "map[{type A }:0]" {
 		t.Errorf("tokens %s", got)
 	}
 }
@@ -187,5 +187,45 @@ func TestLimitsAreNeverExceeded(t *testing.T) {
 					m.lanes, jobs)
 			}
 		}
+	}
+}
+
+// Each group has the tokens of its own bucket, also for a claim that follows in the same pass. A task without a group
+// takes none.
+func TestTokensOfGroups(t *testing.T) {
+	t.Parallel()
+	of := func(key string) taskdb.Lane {
+		lane := laneOf("default A 0", -time.Second)
+		lane.LimitKey = key
+		return lane
+	}
+	p := New(Input{Nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 50}, "A")}, Rates: known,
+		Limits:  []taskdb.Limit{ratePerGroup("type A", time.Second, 4), startsAt("all", time.Second, 99, 0)},
+		Buckets: bucketsOf(t, "g:a 2 g:b 0"), Lanes: []taskdb.Lane{of("g:a"), of("g:b"), of("g:")}})
+	grants := func() string {
+		times := slices.Repeat([]time.Duration{-time.Second}, 20)
+		p.Peeked(p.Peeks(100), slices.Repeat([][]time.Duration{times}, len(p.Peeks(100))))
+		var got []string
+		for _, one := range p.Grants(100) {
+			got = append(got, fmt.Sprint(one.LimitKey, " ", one.Tasks))
+		}
+		slices.Sort(got)
+		return strings.Join(got, "; ")
+	}
+	if got := grants(); got != "g: 20; g:a 2; g:b 4" {
+		t.Fatalf("grants %s", got)
+	}
+	claimed := func(key string, n int) (taken []taskdb.ClaimedTask) {
+		one := taskdb.ClaimedTask{Queue: "default", Type: "A", LimitKey: key, Fence: new(int64(1))}
+		return append(slices.Repeat([]taskdb.ClaimedTask{one}, n), taskdb.ClaimedTask{Queue: "default", Type: "A",
+			LimitKey: key}) // which had expired
+	}
+	taken := slices.Concat(claimed("g:a", 2), claimed("g:b", 1), claimed("g:", 1))
+	if got, want := fmt.Sprint(p.Tokens(taken)), "map[{all }:4 {type A g:a}:2 {type A g:b}:1]"; got != want {
+		t.Errorf("tokens %s, want %s", got, want)
+	}
+	p.Claimed(taken)
+	if got := grants(); got != "g: 20; g:b 3" {
+		t.Errorf("then grants %s", got)
 	}
 }

@@ -54,6 +54,7 @@ type Input struct {
 	Nodes     []taskdb.LiveNode // that take tasks
 	Jobs      []Job             // that River has
 	Limits    []taskdb.Limit
+	Buckets   Buckets // of groups and tenants
 	Rates     Rates
 	LookAhead time.Duration
 }
@@ -75,9 +76,9 @@ type Plan struct {
 	Full bool
 
 	input  Input
-	grants []taskdb.Grant // the last ones
-	spent  map[string]int // tokens that tasks claimed by this plan have taken, by the name of the limit
-	lanes  []*lane        // with a task that is due or near its time, and a node that works it
+	grants []taskdb.Grant          // the last ones
+	spent  map[taskdb.BucketOf]int // tokens that tasks claimed by this plan have taken
+	lanes  []*lane                 // with a task that is due or near its time, and a node that works it
 }
 
 // lane is a lane that may be claimed from.
@@ -97,7 +98,7 @@ type lane struct {
 
 // New makes a plan. It leaves out lanes that are paused, or that no node works.
 func New(in Input) *Plan {
-	p := &Plan{input: in, First: -1, Then: -1, spent: map[string]int{}}
+	p := &Plan{input: in, First: -1, Then: -1, spent: map[taskdb.BucketOf]int{}}
 	room, meters, strict := p.ledger(), p.meters(), strictOrder(in.Nodes)
 	for _, one := range taskdb.Unpaused(in.Lanes, in.Paused) {
 		seats := room.of(one.Queue, one.Type)
@@ -336,8 +337,8 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
 	for _, c := range taken {
 		got[c.Key()]++
 	}
-	for name, tokens := range p.Tokens(taken) {
-		p.spent[name] += tokens
+	for of, tokens := range p.Tokens(taken) {
+		p.spent[of] += tokens
 	}
 	meters := p.meters()
 	p.moved(got)

@@ -26,11 +26,12 @@ const maxTurns = 1000
 type Turns struct {
 	limits  []taskdb.Limit
 	running running
+	buckets Buckets
 }
 
 // NewTurns makes the turns for River's jobs.
-func NewTurns(limits []taskdb.Limit, jobs []Job) Turns {
-	return Turns{limits, countRunning(limits, jobs)}
+func NewTurns(limits []taskdb.Limit, jobs []Job, buckets Buckets) Turns {
+	return Turns{limits, countRunning(limits, jobs), buckets}
 }
 
 // turn is a key with due tasks.
@@ -41,7 +42,7 @@ type turn struct {
 
 // Of lists the lanes of the groups or tenants of a lane whose turn it is: of which the fewest tasks run, and then which
 // were served longest ago. It leaves out those of which as many run as a limit allows, but for one, so that the leader
-// looks again soon. Of those whose tasks are to come it lists the first.
+// looks again soon. Of those whose tasks are to come, or wait for a token, it lists the first.
 //
 // Lanes of other types must wait neither longer nor shorter because of the turns. So the due times of the first tasks
 // are dealt out anew: the group whose turn it is gets the earliest. Further tasks of a group count as due when the last
@@ -51,22 +52,18 @@ func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 	var reached, coming *KeyHead
 	inOrder := taskdb.OrderOf(t.limits, of.Queue, of.Type)
 	for i, one := range heads {
-		if one.DueIn > 0 {
-			if coming == nil || one.DueIn < coming.DueIn {
+		next, full := turn{KeyHead: one}, false
+		if one.DueIn <= 0 {
+			full = t.measure(of, &next)
+		}
+		switch {
+		case next.DueIn > 0:
+			if heads[i] = next.KeyHead; coming == nil || next.DueIn < coming.DueIn {
 				coming = &heads[i]
 			}
-			continue
-		}
-		next, full := turn{KeyHead: one}, false
-		for _, as := range countsOf(t.limits, of.Queue, of.Type, one.Key) {
-			if limit := t.limits[as.limit]; limit.Per != "" {
-				next.running = max(next.running, t.running[as])
-				full = full || limit.MaxRunning != nil && t.running[as] >= *limit.MaxRunning
-			}
-		}
-		if full {
+		case full:
 			reached = &heads[i]
-		} else {
+		default:
 			due = append(due, next)
 		}
 	}
@@ -89,6 +86,23 @@ func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 		lanes = append(lanes, one.lane(of, times[i], inOrder))
 	}
 	return lanes
+}
+
+// measure sets how many tasks of the key run. It reports whether they are as many as a limit allows. If there is no
+// token for another one, the key is due when there is.
+func (t Turns) measure(of taskdb.LaneKey, next *turn) (full bool) {
+	for _, as := range countsOf(t.limits, of.Queue, of.Type, next.Key) {
+		limit := t.limits[as.limit]
+		if limit.Per == "" {
+			continue
+		}
+		next.running = max(next.running, t.running[as])
+		full = full || limit.MaxRunning != nil && t.running[as] >= *limit.MaxRunning
+		if wait := meterOf(limit, as.key, t.buckets).refill(); wait > 0 {
+			next.DueIn = max(next.DueIn, wait)
+		}
+	}
+	return full
 }
 
 func (k KeyHead) lane(of taskdb.LaneKey, dueIn time.Duration, inOrder string) taskdb.Lane {

@@ -19,6 +19,26 @@ func perGroup(of string, most int) taskdb.Limit {
 	return one
 }
 
+func ratePerGroup(of string, interval time.Duration, burst int) taskdb.Limit {
+	one := startsAt(of, interval, burst, 0)
+	one.Per = "group"
+	return one
+}
+
+// bucketsOf makes buckets of keys, each with the seconds until it is full.
+func bucketsOf(t *testing.T, text string) Buckets {
+	t.Helper()
+	full, fields := map[string]time.Duration{}, strings.Fields(text)
+	for i := 1; i < len(fields); i += 2 {
+		seconds, err := time.ParseDuration(fields[i] + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		full[fields[i-1]] = seconds
+	}
+	return func(_ taskdb.Limit, key string) time.Duration { return full[key] }
+}
+
 // keyed is a job of a group that runs for long.
 func keyed(kind, key string) Job {
 	one := runs(1, kind, 1, time.Hour)
@@ -28,12 +48,13 @@ func keyed(kind, key string) Job {
 
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	one := []taskdb.Limit{perGroup("type A", 1)}
+	one, rate := []taskdb.Limit{perGroup("type A", 1)}, []taskdb.Limit{ratePerGroup("type A", time.Second, 4)}
 	for _, test := range []struct {
 		name   string
 		heads  string // key, seconds until it is due, turn
 		limits []taskdb.Limit
 		jobs   []Job
+		full   string // key and the seconds until its bucket is full
 		want   string // key and the seconds until it counts as due
 	}{
 		{name: "the oldest first", heads: "g:a -1 0; g:b -3 0; g:c -2 0", limits: one, want: "g:b -3; g:c -2; g:a -1"},
@@ -52,6 +73,19 @@ func TestTurns(t *testing.T) {
 		{name: "no group", heads: "g: -9 3; g:b -3 4", limits: one, jobs: []Job{keyed("A", "g:"), keyed("A", "g:b")},
 			want: "g:b -3; g: -9"},
 		{name: "to come", heads: "g:a 2 0; g:b -3 4", limits: one, want: "g:a 2; g:b -3"},
+		{name: "no token", heads: "g:a -9 0; g:b -3 0", limits: rate, full: "g:a 5 g:b 3", want: "g:a 2; g:b -3"},
+		{name: "without a token it is due when there is one", heads: "g:a -9 0; g:b -3 0; g:c 4 0", limits: rate,
+			full: "g:a 8 g:b 9", want: "g:c 4"},
+		{name: "of those without a token the next one", heads: "g:a -9 0; g:b -3 0; g:c 4 0", limits: rate,
+			full: "g:a 6 g:b 5", want: "g:b 2"},
+		{name: "no token, and as many run as may", heads: "g:a -9 0", full: "g:a 5", want: "g:a 2",
+			limits: append(rate, one...), jobs: []Job{keyed("A", "g:a")}},
+		{name: "a token, but as many run as may", heads: "g:a -9 0", full: "g:a 1", want: "g:a -9",
+			limits: append(rate, one...), jobs: []Job{keyed("A", "g:a")}},
+		{name: "of two rates both must have a token", heads: "g:a -9 0", full: "g:a 6",
+			limits: []taskdb.Limit{ratePerGroup("all", 2*time.Second, 4), ratePerGroup("type A", time.Second, 4)},
+			want:   "g:a 3"},
+		{name: "without a group", heads: "g: -9 0", limits: rate, full: "g: 9", want: "g: -9"},
 	} {
 		var heads []KeyHead
 		for _, text := range strings.Split(test.heads, "; ") {
@@ -69,7 +103,7 @@ func TestTurns(t *testing.T) {
 			heads = append(heads, head)
 		}
 		var got []string
-		for _, lane := range NewTurns(test.limits, test.jobs).Of(laneOf("default A 0", 0).Key(), heads) {
+		for _, lane := range NewTurns(test.limits, test.jobs, bucketsOf(t, test.full)).Of(laneOf("default A 0", 0).Key(), heads) {
 			got = append(got, fmt.Sprintf("%s %d", lane.LimitKey, lane.DueIn/time.Second))
 		}
 		if text := strings.Join(got, "; "); text != test.want {
@@ -152,7 +186,7 @@ func TestLimitsOfGroupsAreNeverExceeded(t *testing.T) {
 			jobs = append(jobs, one)
 		}
 		var lanes []taskdb.Lane
-		turns := NewTurns(limits, jobs)
+		turns := NewTurns(limits, jobs, nil)
 		for _, kind := range kinds {
 			lane := laneOf("default "+kind+" 0", -time.Second)
 			if taskdb.PrefixOf(limits, "default", kind) == "" {

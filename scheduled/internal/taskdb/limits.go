@@ -1,12 +1,8 @@
 package taskdb
 
 import (
-	"context"
+	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Limit is a row of the table limits.
@@ -19,11 +15,29 @@ type Limit struct {
 	MaxRunning *int   // nil: any number
 	Running    int    `db:"-"` // of its tasks, see plan.Counted
 	// Burst tasks may start at once when the limit's bucket is full. Each start takes a token, and the bucket gets one
-	// in each Interval. Full is in how long it is full, which is negative if it is full already.
+	// in each Interval. Full is in how long it is full, which is negative if it is full already. With Per each group or
+	// tenant has a bucket of its own, and the leader knows in how long these are full (leader/buckets.go).
 	Burst    int
 	Interval time.Duration // 0: there is no rate
 	Full     time.Duration
-	Overfull bool // see LimitsSQL
+	Overfull bool      // see LimitsSQL
+	Now      time.Time // when Full was so
+}
+
+// HasBuckets reports whether each group or tenant has a bucket.
+func (l Limit) HasBuckets() bool { return l.Per != "" && l.Interval > 0 }
+
+// KeyOf is the key by which the limit counts a queue's tasks of a type and a key. A limit per group does not count the
+// tasks without a group, whose key has nothing behind its prefix.
+func (l Limit) KeyOf(queue, kind, key string) (of string, counts bool) {
+	prefix := l.Prefix()
+	switch {
+	case !l.Of(queue, kind):
+		return "", false
+	case prefix == "":
+		return "", true
+	}
+	return key, strings.HasPrefix(key, prefix) && key != prefix
 }
 
 // Of reports whether the limit counts a queue's tasks of a type.
@@ -64,34 +78,7 @@ SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.
     CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
         least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint
         END AS full,
-    coalesce(least(b.full_at, '9999-12-30') > clock.now + l.burst * l.rate_interval / l.rate, false) AS overfull
-FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name
+    coalesce(b.full_at > clock.now + l.burst * l.rate_interval / l.rate, false) AS overfull,
+    clock.now
+FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = ''
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
-
-// spendSQL moves the time at which buckets are full. It makes the buckets that there are not yet.
-const spendSQL = `
-WITH spent AS MATERIALIZED (
-    SELECT l.name, clock.now, s.tokens * l.rate_interval / l.rate AS took,
-        clock.now + l.burst * l.rate_interval / l.rate AS latest
-    FROM unnest($2::text[], $3::int[]) AS s (name, tokens) JOIN tasktable.limits AS l ON l.name = s.name
-    CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock
-    WHERE l.rate IS NOT NULL
-), made AS (
-    INSERT INTO tasktable.limit_buckets (name, full_at) SELECT name, now + took FROM spent ON CONFLICT (name) DO NOTHING
-)
-UPDATE tasktable.limit_buckets AS b SET full_at = greatest(least(b.full_at, spent.latest), spent.now) + spent.took
-FROM spent WHERE b.name = spent.name`
-
-// Spend takes tokens out of the buckets of limits. Only the leader may call it, in the transaction that claims the
-// tasks. A limit that was removed meanwhile has no bucket.
-func (s Queries) Spend(ctx context.Context, tx pgx.Tx, now *time.Time, spent map[string]int) error {
-	if len(spent) == 0 {
-		return nil
-	}
-	names, tokens := make([]string, 0, len(spent)), make([]int, 0, len(spent))
-	for name, n := range spent {
-		names, tokens = append(names, name), append(tokens, n)
-	}
-	_, err := tx.Exec(ctx, s.Schema.SQL(spendSQL), now, names, tokens)
-	return pg.Annotate(err, "take tokens of limits")
-}
