@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
@@ -68,6 +66,11 @@ SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.
 FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
 
+// Limits lists the limits at the time now. nil means the database's time.
+func (s Queries) Limits(ctx context.Context, q pg.DB, now *time.Time) ([]Limit, error) {
+	return pg.CollectRows[Limit](ctx, q, "read limits", s.Schema.SQL(LimitsSQL), now)
+}
+
 // spendSQL moves the time at which buckets are full. It makes the buckets that there are not yet.
 const spendSQL = `
 WITH spent AS MATERIALIZED (
@@ -84,7 +87,7 @@ FROM spent WHERE b.name = spent.name`
 
 // Spend takes tokens out of the buckets of limits. Only the leader may call it, in the transaction that claims the
 // tasks. A limit that was removed meanwhile has no bucket.
-func (s Queries) Spend(ctx context.Context, tx pgx.Tx, now *time.Time, spent map[string]int) error {
+func (s Queries) Spend(ctx context.Context, tx pg.DB, now *time.Time, spent map[string]int) error {
 	if len(spent) == 0 {
 		return nil
 	}
