@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/panics"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -35,6 +35,7 @@ type inline struct {
 	backoff  handlers.Backoff // nil: scheduled.DefaultBackoff without its random part
 	codec    store.Codec
 	tracer   trace.TracerProvider
+	served   *served
 }
 
 // Ran is the result of one task: its handler ran, or it expired.
@@ -57,7 +58,7 @@ const (
 	// otherwise keep RunDue from returning.
 	inlineMostPerTask = 100
 	inlineMostPerPass = 1000
-	inlineMostPasses  = 1000 // the same for a chain of new tasks
+	inlineMostPasses  = 1000 // with new tasks: the same for a chain of these
 )
 
 // runDue runs all tasks that are due at now, and those that become due at now because of these. The highest priority
@@ -81,11 +82,23 @@ func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
 		return nil, err
 	}
 	var ran []Ran
-	times := map[string]int{}
-	for range inlineMostPasses {
+	times, first := map[string]int{}, int64(0)
+	for made := 0; made < inlineMostPasses; {
 		claimed, err := run.claim(ctx)
 		if err != nil || len(claimed) == 0 {
 			return ran, err
+		}
+		if first == 0 {
+			first = math.MaxInt64
+			for _, c := range claimed {
+				if c.Fence != nil { // it is newer than all tasks that were there before
+					first = min(first, *c.Fence)
+				}
+			}
+		}
+		// A limit in order has the tasks that were there before run in as many passes.
+		if slices.ContainsFunc(claimed, func(c taskdb.ClaimedTask) bool { return c.Revision > first }) {
+			made++
 		}
 		for _, c := range claimed {
 			one, err := run.one(ctx, c)
@@ -173,18 +186,12 @@ func (r inlineRun) fork(ctx context.Context) error {
 		if len(due) == 0 {
 			return nil
 		}
-		if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
-			return fmt.Errorf("enter the engine's context: %w", err)
-		}
-		looked, err := r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxFires)
-		if err != nil {
+		looked := 0
+		if err := r.entered(ctx, func() (err error) {
+			looked, err = r.statements.Fork(ctx, r.q, &r.now, due, taskdb.MaxFires)
 			return err
-		}
-		if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
-			return fmt.Errorf("leave the engine's context: %w", err)
-		}
-		if looked == 0 {
-			return nil
+		}); err != nil || looked == 0 {
+			return err
 		}
 	}
 }
@@ -194,35 +201,6 @@ func (r inlineRun) mine(lanes []taskdb.Lane, paused []taskdb.Pause) []taskdb.Lan
 	return slices.DeleteFunc(slices.Clone(taskdb.Unpaused(lanes, paused)), func(l taskdb.Lane) bool {
 		return l.DueIn > 0 || r.handlers.Variant(l.Type) == nil
 	})
-}
-
-// claim takes the due tasks of all queues, as a node would that has all types and room for everything.
-func (r inlineRun) claim(ctx context.Context) ([]taskdb.ClaimedTask, error) {
-	if err := r.fork(ctx); err != nil {
-		return nil, err
-	}
-	lanes, err := r.statements.Lanes(ctx, r.q, &r.now)
-	if err != nil {
-		return nil, err
-	}
-	var due []taskdb.Grant
-	for _, l := range r.mine(lanes.Tasks, lanes.Paused) {
-		due = append(due, taskdb.Grant{Lane: l, Tasks: inlineMostPerPass})
-	}
-	if len(due) == 0 {
-		return nil, nil
-	}
-	if _, err := r.q.Exec(ctx, taskdb.EnterSQL); err != nil {
-		return nil, fmt.Errorf("enter the engine's context: %w", err)
-	}
-	taken, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, due)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := r.q.Exec(ctx, taskdb.LeaveSQL); err != nil {
-		return nil, fmt.Errorf("leave the engine's context: %w", err)
-	}
-	return taken, nil
 }
 
 // one passes a claimed task through the gate, runs it and settles it.
@@ -241,8 +219,8 @@ func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
 	case !held: // an earlier handler took the claim away, by its own SQL
 		ran.Outcome = store.AttemptLost
 		return ran, nil
-	case answer.Verdict != taskdb.VerdictGo:
-		outcome = taskdb.Released(h, "edited or cancelled before it started")
+	case answer.Verdict != taskdb.VerdictGo: // by the SQL of an earlier handler
+		outcome, _ = taskdb.Refused(h, answer)
 	default:
 		outcome, ran.Err = r.attempt(ctx, h, answer)
 		ran.left(outcome.Effects)
@@ -270,12 +248,14 @@ func (r inlineRun) attempt(
 	variant := r.handlers.Variant(answer.Type)
 	tracing := tracing.New(r.tracer, 0)
 	ctx = tracing.Begin(ctx, e)
-	err = r.run(ctx, variant, e)
+	handling, end := within(ctx, answer)
+	defer end()
+	err = r.run(ctx, handling, variant, e)
 	ofNode := r.backoff
 	if ofNode == nil {
 		ofNode = func(attempt int, _ error) time.Duration { return backoff.Default().Wait(attempt, 0) }
 	}
-	settlement = outcome.Decide(h, e, err, nil,
+	settlement = outcome.Decide(h, e, err, context.Cause(handling),
 		outcome.BackoffFor(variant.Backoff, answer.Backoff, ofNode, func() float64 { return 0 }))
 	settlement.InTx = variant.Kind != handlers.KindPlain
 	outcome.EncodeIfDead(ctx, r.codec, &settlement)
@@ -283,16 +263,23 @@ func (r inlineRun) attempt(
 	return settlement, err
 }
 
-func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handlers.Execution) (err error) {
+// run calls the handler with the context handling. ctx is for the savepoint around it, which outlives the handler's
+// context.
+func (r inlineRun) run(
+	ctx, handling context.Context, variant *handlers.Variant, e *handlers.Execution,
+) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = panics.Error(value)
 		}
 	}()
-	if err := outcome.DecodePayload(ctx, r.codec, e); err != nil {
+	if err := outcome.DecodePayload(handling, r.codec, e); err != nil {
 		return err
 	}
 	encoded := func(err error) error { // in the handler's transaction, which an error rolls back
+		if err == nil && variant.Kind != handlers.KindPlain {
+			err = context.Cause(handling) // a node would not have committed in time
+		}
 		if err == nil {
 			err = outcome.CheckEffects(e.Effects())
 		}
@@ -303,11 +290,11 @@ func (r inlineRun) run(ctx context.Context, variant *handlers.Variant, e *handle
 	}
 	switch {
 	case variant.Kind == handlers.KindPlain:
-		return encoded(variant.Run(ctx, e))
+		return encoded(variant.Run(handling, e))
 	case variant.Kind == handlers.KindTx && r.tx != nil:
-		return pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error { return encoded(variant.RunTx(ctx, tx, e)) })
+		return pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error { return encoded(variant.RunTx(handling, tx, e)) })
 	case variant.Kind == handlers.KindSQLTx && r.sqlTx != nil:
-		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(ctx, r.sqlTx, e)) })
+		return r.runSQLTx(ctx, func() error { return encoded(variant.RunSQLTx(handling, r.sqlTx, e)) })
 	}
 	return handlers.Permanent(errors.New("the handler's transaction is of the other kind: " +
 		"HandleTx runs in a pgx.Tx, HandleSQLTx in a *sql.Tx"))

@@ -9,6 +9,17 @@
 // It runs every due task that the transaction sees, also tasks that other transactions have committed. So use a
 // database of the test's own, as package storetest makes it, and never one with real tasks.
 //
+// Limits hold at the time that the test sets. A rate lets as many tasks run as its bucket has then, and a run at a later
+// time finds more. A limit in order has the next task of a group or tenant wait until the one before is final, over its
+// retries. Tasks run one after the other, so max_running holds up a task only because of tasks that somebody else
+// holds. The claim of tasks that somebody else holds is not taken back here, also when its lease is over.
+//
+// A task past its Deadline or Expiration does not run, and is EXPIRED. The context of a handler ends at the Timeout and
+// the Deadline of the task. The test's time stands still meanwhile, so both are counted in real time from the start of
+// the handler: a Deadline two seconds after the test's time ends it after two real seconds. ExpectedExecutionTime does
+// not end it, and Extend does nothing. If the context ends while a statement runs on the test's transaction, the driver
+// closes the connection, and the test fails.
+//
 // If a handler uses another connection, such as a pool of its own, it does not see the uncommitted rows of the test.
 package scheduledtest
 
@@ -22,6 +33,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -64,6 +76,7 @@ func newHarness(t testing.TB, run inline, options []Option) *Harness {
 	for _, option := range options {
 		option(&run)
 	}
+	run.served = &served{of: map[taskdb.LaneKey]int64{}}
 	return &Harness{t: t, inline: run}
 }
 
@@ -77,7 +90,8 @@ func (h *Harness) SetNow(ctx context.Context, now time.Time) {
 	}
 }
 
-// RunDueAt runs every task that is due at the given time, and every task that these tasks schedule for that time.
+// RunDueAt runs every task that is due at the given time and that no limit or pause holds up, and every task that these
+// tasks schedule for that time.
 // Retries do not run, because they are due later. RunDueAt also sets the time that "now" means, as SetNow does. It
 // returns the results in the order of the runs. It fails the test if it cannot use the tables. A handler's error
 // fails only its task, and not the test: see Ran.Err.

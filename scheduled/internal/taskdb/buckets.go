@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
@@ -41,7 +39,7 @@ RETURNING b.name, b.limit_key AS key, b.full_at`
 
 // Spend takes tokens out of the buckets of limits, and returns the buckets. Only the leader may call it, in the
 // transaction that claims the tasks. A limit that was removed meanwhile has no bucket.
-func (s Queries) Spend(ctx context.Context, tx pgx.Tx, now *time.Time, spent map[BucketOf]int) ([]Bucket, error) {
+func (s Queries) Spend(ctx context.Context, tx pg.DB, now *time.Time, spent map[BucketOf]int) ([]Bucket, error) {
 	if len(spent) == 0 {
 		return nil, nil
 	}
@@ -59,7 +57,7 @@ WHERE b.name = ANY ($1::text[]) AND b.limit_key <> '' AND (b.name, b.limit_key) 
 ORDER BY b.name, b.limit_key LIMIT $4::int`
 
 // Buckets reads the buckets of groups and tenants behind a given one, at most so many.
-func (s Queries) Buckets(ctx context.Context, tx pgx.Tx, limits []string, after BucketOf, most int) ([]Bucket, error) {
+func (s Queries) Buckets(ctx context.Context, tx pg.DB, limits []string, after BucketOf, most int) ([]Bucket, error) {
 	return pg.CollectRows[Bucket](ctx, tx, "read the tokens of limits", s.Schema.SQL(bucketsSQL), limits, after.Name,
 		after.Key, most)
 }

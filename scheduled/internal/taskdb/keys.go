@@ -101,11 +101,20 @@ WHERE lane.first IS NOT NULL OR head.head IS NOT NULL`
 
 // QueueHeads adds readHeadsSQL to a batch.
 func (s Queries) QueueHeads(batch *pgx.Batch, lanes []HeadOf) {
-	columns := columnsOfLanes(column(lanes, func(l *HeadOf) LaneAt { return l.LaneAt }))
-	batch.Queue(s.Schema.SQL(readHeadsSQL), slices.Concat(columns, []any{
+	batch.Queue(s.Schema.SQL(readHeadsSQL), columnsOfHeads(lanes)...)
+}
+
+// Heads reads the first tasks of lanes.
+func (s Queries) Heads(ctx context.Context, q pg.DB, lanes []HeadOf) ([]HeadRead, error) {
+	return pg.CollectRows[HeadRead](ctx, q, "read the first tasks of limit keys", s.Schema.SQL(readHeadsSQL),
+		columnsOfHeads(lanes)...)
+}
+
+func columnsOfHeads(lanes []HeadOf) []any {
+	return slices.Concat(columnsOfLanes(column(lanes, func(l *HeadOf) LaneAt { return l.LaneAt })), []any{
 		column(lanes, func(l *HeadOf) string { return l.LimitKey }),
 		column(lanes, func(l *HeadOf) string { return l.InOrder }),
-	})...)
+	})
 }
 
 // setKeysSQL sets the keys of tasks that were scheduled before there was a limit that counts by them.

@@ -1,8 +1,11 @@
 package taskdb
 
 import (
+	"context"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // Limit is a row of the table limits.
@@ -82,3 +85,8 @@ SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.
     clock.now
 FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = ''
 CROSS JOIN (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now OFFSET 0) AS clock`
+
+// Limits lists the limits at the time now. nil means the database's time.
+func (s Queries) Limits(ctx context.Context, q pg.DB, now *time.Time) ([]Limit, error) {
+	return pg.CollectRows[Limit](ctx, q, "read limits", s.Schema.SQL(LimitsSQL), now)
+}

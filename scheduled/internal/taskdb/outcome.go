@@ -1,6 +1,7 @@
 package taskdb
 
 import (
+	"math"
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
@@ -50,6 +51,23 @@ func Released(h Claim, why string) Settlement {
 		Claim: h, Outcome: OutcomeReleased, Edited: OutcomeReleased, To: store.StatusQueued,
 		NextAt: &h.Due, Refund: true, Error: new(why),
 	}
+}
+
+// Refused is the settlement of a claim that the gate did not let through. It reports false for other verdicts.
+func Refused(h Claim, answer GateAnswer) (s Settlement, is bool) {
+	switch answer.Verdict {
+	case VerdictEarly:
+		s = Released(h, "its row says that it is due later")
+		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
+		return s, true
+	case VerdictEdited:
+		return Released(h, "edited or cancelled before it started"), true
+	case VerdictPaused:
+		return Released(h, "its queue or type is paused"), true
+	case VerdictExpired:
+		return Expired(h), true
+	}
+	return s, false
 }
 
 // Expired ends a task that expired before this attempt could start.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
@@ -209,17 +208,11 @@ const maxEarly = 15 * time.Second
 
 // refuse ends a claim that the gate did not let through.
 func (j *job) refuse(r *run, answer taskdb.GateAnswer) {
-	switch answer.Verdict {
-	case taskdb.VerdictEarly:
-		s := taskdb.Released(r.Claim, "its row says that it is due later")
-		s.NextAt = new(answer.Now.Add(time.Duration(min(answer.DueIn, math.MaxInt32) * float64(time.Second))))
+	if s, is := taskdb.Refused(r.Claim, answer); is {
 		j.end(r, s)
-	case taskdb.VerdictEdited:
-		j.end(r, taskdb.Released(r.Claim, "edited or cancelled before it started"))
-	case taskdb.VerdictPaused:
-		j.end(r, taskdb.Released(r.Claim, "its queue or type is paused"))
-	case taskdb.VerdictExpired:
-		j.end(r, taskdb.Expired(r.Claim))
+		return
+	}
+	switch answer.Verdict {
 	case verdictHalted:
 		j.end(r, taskdb.Released(r.Claim, answer.Payload))
 	case verdictNotReady:
