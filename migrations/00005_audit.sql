@@ -101,13 +101,13 @@ COMMENT ON VIEW tasktable.late_tasks IS 'Tasks that are due and not claimed yet,
 -- due, also of recurring tasks and of pauses.
 CREATE FUNCTION tasktable.late_at(at timestamptz, after interval, most bigint) RETURNS TABLE (
     id text, type text, queue text, priority integer, tenant_id text, entity text, due_at timestamptz, waits integer,
-    message text
+    message text, limit_key text
 ) LANGUAGE sql STABLE AS $$
-    SELECT t.id, l.type, l.queue, l.priority, t.tenant_id, t.entity, t.due_at, t.waits, t.message
+    SELECT t.id, l.type, l.queue, l.priority, t.tenant_id, t.entity, t.due_at, t.waits, t.message, t.limit_key
     FROM tasktable.lanes AS l CROSS JOIN LATERAL (
         SELECT t.id::text, t.tenant_id::text, t.entity::text,
             least(t.waiting_since, t.due_at, t.next_attempt_at)::timestamptz AS due_at,
-            CASE WHEN t.waiting_since IS NOT NULL THEN t.waits END AS waits, t.message
+            CASE WHEN t.waiting_since IS NOT NULL THEN t.waits END AS waits, t.message, t.limit_key
         FROM tasktable.scheduled_tasks AS t
         WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
             AND t.next_attempt_at <= late_at.at
@@ -118,7 +118,7 @@ CREATE FUNCTION tasktable.late_at(at timestamptz, after interval, most bigint) R
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = l.queue OR p.scope = 'type' AND p.name = l.type))
     UNION ALL
     (SELECT t.id::text, t.type::text, t.queue::text, t.priority::integer, t.tenant_id::text, t.entity::text,
-        t.waiting_since, t.waits, t.message
+        t.waiting_since, t.waits, t.message, NULL
     FROM tasktable.scheduled_tasks AS t
     WHERE t.waiting_since < late_at.at - late_at.after AND t.next_attempt_at IS NOT NULL
         AND t.next_attempt_at > late_at.at -- the others are found above
@@ -128,7 +128,8 @@ CREATE FUNCTION tasktable.late_at(at timestamptz, after interval, most bigint) R
 $$;
 COMMENT ON FUNCTION tasktable.late_at IS 'Tasks that are due since more than a time and are not claimed, or are put off '
     'because something is out of order. Tasks that a pause of a scope holds back are not late. It reads the first due '
-    'tasks of each queue, type and priority up to a number, and the first 10,000 that are put off.';
+    'tasks of each queue, type and priority up to a number, and the first 10,000 that are put off. Those have no '
+    'limit_key.';
 
 CREATE VIEW tasktable.waiting_tasks AS
     SELECT t.id, t.type, t.queue, t.priority, t.tenant_id, t.waiting_since, t.waits, t.next_attempt_at::timestamptz,
@@ -257,33 +258,86 @@ COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many o
     'rate lets the next task start, which may be in the past. '
     'Null: there is no rate, or each group or tenant has its own.';
 
-CREATE FUNCTION tasktable.reached_limits() RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+-- A limit with a rate is reached until half of its burst may start, because the leader waits for so much. Without that,
+-- a limit for which a million tasks wait would not be reached most of the time.
+CREATE FUNCTION tasktable.reached_limits() RETURNS TABLE (
+    name text, place text, next_start_at timestamptz, state jsonb
+) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
 BEGIN
-    RETURN (
-        SELECT coalesce(jsonb_object_agg(concat_ws(' ', l.scope, nullif(l.scope_name, ''), l.key),
-            l.state || jsonb_build_object('key', l.key, 'running', l.running,
-                'rate_seconds', extract(epoch FROM (l.state ->> 'rate_interval')::interval))
-            ORDER BY l.next_start_at NULLS FIRST), '{}')
-        FROM (
-            SELECT l.scope, l.scope_name, NULL::text AS key, l.running, l.next_start_at, to_jsonb(l) AS state
-            FROM tasktable.limit_states() AS l
-            WHERE l.per IS NULL AND (l.running >= l.max_running OR l.next_start_at > statement_timestamp())
-            UNION ALL
-            SELECT l.scope, l.scope_name, j.key, sum(j.jobs)::bigint, NULL, to_jsonb(l)
-            FROM tasktable.limits AS l
-            JOIN (SELECT r.queue, r.kind, r.metadata ->> 'key' AS key, count(*) AS jobs FROM tasktable.river_job AS r
-                WHERE r.state IN ('available', 'running') GROUP BY r.queue, r.kind, key) AS j
-                ON CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
-                    ELSE true END
-                AND starts_with(j.key, left(l.per, 1) || ':') AND length(j.key) > 2
-            WHERE l.per IS NOT NULL AND l.max_running IS NOT NULL
-            GROUP BY l.name, j.key
-            HAVING sum(j.jobs) >= l.max_running
-        ) AS l
-    );
+    RETURN QUERY
+    SELECT l.state ->> 'name', concat_ws(' ', l.scope, nullif(l.scope_name, ''), l.key), l.next_start_at,
+        l.state || jsonb_build_object('key', l.key, 'running', l.running,
+            'rate_seconds', extract(epoch FROM (l.state ->> 'rate_interval')::interval))
+    FROM (
+        SELECT l.scope, l.scope_name, NULL::text AS key, l.running, l.next_start_at, to_jsonb(l) AS state
+        FROM tasktable.limit_states() AS l
+        WHERE l.per IS NULL AND (l.running >= l.max_running
+            OR l.next_start_at + greatest(l.burst / 2 - 1, 0) * l.rate_interval / l.rate > statement_timestamp())
+        UNION ALL
+        SELECT l.scope, l.scope_name, j.key, sum(j.jobs)::bigint, NULL, to_jsonb(l)
+        FROM tasktable.limits AS l
+        JOIN (SELECT r.queue, r.kind, r.metadata ->> 'key' AS key, count(*) AS jobs FROM tasktable.river_job AS r
+            WHERE r.state IN ('available', 'running') GROUP BY r.queue, r.kind, key) AS j
+            ON CASE l.scope WHEN 'queue' THEN j.queue = l.scope_name WHEN 'type' THEN j.kind = l.scope_name
+                ELSE true END
+            AND starts_with(j.key, left(l.per, 1) || ':') AND length(j.key) > 2
+        WHERE l.per IS NOT NULL AND l.max_running IS NOT NULL
+        GROUP BY l.name, j.key
+        HAVING sum(j.jobs) >= l.max_running
+    ) AS l;
 END $$;
-COMMENT ON FUNCTION tasktable.reached_limits IS 'The limits that let no further task start now, by scope, name of the '
-    'queue or type, and key (see limit_key_of) of a group or tenant.';
+COMMENT ON FUNCTION tasktable.reached_limits IS 'The limits that let no further task start now, with one row for each '
+    'group or tenant. The place is the scope, the name of the queue or type, and the key (see limit_key_of).';
+
+CREATE FUNCTION tasktable.limit_places(queue text, type text, limit_key text) RETURNS text[]
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT ARRAY['all', 'queue ' || queue, 'type ' || type, 'all ' || limit_key, 'queue ' || queue || ' ' || limit_key,
+        'type ' || type || ' ' || limit_key]
+$$;
+COMMENT ON FUNCTION tasktable.limit_places IS 'The places of reached_limits that hold back the tasks of a queue, type '
+    'and key.';
+
+CREATE FUNCTION tasktable.limit_waits(most bigint) RETURNS TABLE (
+    name text, waiting bigint, waiting_more boolean, oldest_id text, oldest_due_at timestamptz
+) LANGUAGE sql STABLE AS $$
+    WITH reached AS MATERIALIZED (
+        SELECT r.name, r.place, r.state ->> 'scope' AS scope, r.state ->> 'scope_name' AS of
+        FROM tasktable.reached_limits() AS r
+    ), lane AS MATERIALIZED (
+        SELECT l.queue, l.type, l.priority, greatest(100, limit_waits.most / count(*) OVER ()) AS most
+        FROM tasktable.lanes AS l JOIN tasktable.worked_lanes AS w ON w.queue = l.queue AND w.type = l.type
+        WHERE l.next_attempt_at <= statement_timestamp()
+            AND EXISTS (SELECT FROM reached AS r
+                WHERE CASE r.scope WHEN 'queue' THEN l.queue = r.of WHEN 'type' THEN l.type = r.of ELSE true END)
+            AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL
+                OR p.ends_at > statement_timestamp()) AND (p.scope = 'all'
+                OR p.scope = 'queue' AND p.name = l.queue OR p.scope = 'type' AND p.name = l.type))
+    ), due AS MATERIALIZED (
+        SELECT l.queue, l.type, t.limit_key, count(*) AS tasks, bool_or(t.more) AS more, min(t.due_at) AS due_at,
+            (array_agg(t.id ORDER BY t.due_at, t.id COLLATE "C"))[1] AS id
+        FROM lane AS l CROSS JOIN LATERAL (
+            SELECT t.id, t.limit_key, t.due_at, count(*) OVER () >= l.most AS more
+            FROM (
+                SELECT t.id::text, t.limit_key,
+                    least(t.waiting_since, t.due_at, t.next_attempt_at)::timestamptz AS due_at
+                FROM tasktable.scheduled_tasks AS t
+                WHERE t.queue = l.queue AND t.type = l.type AND t.priority = l.priority AND t.cron IS NULL
+                    AND t.next_attempt_at <= statement_timestamp()
+                ORDER BY t.next_attempt_at LIMIT l.most
+            ) AS t
+        ) AS t
+        GROUP BY l.queue, l.type, t.limit_key
+    )
+    SELECT r.name, sum(d.tasks)::bigint, bool_or(d.more), (array_agg(d.id ORDER BY d.due_at, d.id COLLATE "C"))[1],
+        min(d.due_at)
+    FROM due AS d CROSS JOIN LATERAL unnest(tasktable.limit_places(d.queue, d.type, d.limit_key)) AS p (place)
+    JOIN reached AS r ON r.place = p.place
+    GROUP BY r.name
+$$;
+COMMENT ON FUNCTION tasktable.limit_waits IS 'The reached limits that hold back due tasks: how many, and the one that '
+    'is due for longest. It reads the first due tasks of each queue, type and priority, of all together up to a '
+    'number, but 100 of each at least. waiting_more means that there are perhaps more.';
 
 CREATE FUNCTION tasktable.waits_for(queue text, type text, limit_key text) RETURNS jsonb LANGUAGE sql STABLE AS $$
     WITH counts AS (
@@ -369,7 +423,8 @@ CREATE VIEW tasktable.task_reasons AS
                     GROUP BY GROUPING SETS ((l.queue, l.type), (l.queue), (l.type))) AS l) AS slots,
             (SELECT coalesce(jsonb_object_agg(btrim(p.scope || ' ' || p.name), to_jsonb(p)), '{}')
                 FROM tasktable.pauses AS p WHERE p.ends_at IS NULL OR p.ends_at > statement_timestamp()) AS pauses,
-            tasktable.reached_limits() AS reached,
+            (SELECT coalesce(jsonb_object_agg(l.place, l.state ORDER BY l.next_start_at NULLS FIRST), '{}')
+                FROM tasktable.reached_limits() AS l) AS reached,
             EXISTS (SELECT 1 FROM tasktable.limits AS l WHERE l.in_order OR l.per IS NOT NULL AND l.rate IS NOT NULL)
                 AS by_key
         FROM tasktable.node_states AS n
@@ -726,8 +781,8 @@ END $$;
 DROP VIEW tasktable.delay_by_type_and_hour, tasktable.throughput_by_hour, tasktable.next_fires, tasktable.stuck_tasks;
 DROP FUNCTION tasktable.reason_of, tasktable.tasks_ahead, tasktable.late_at;
 DROP VIEW tasktable.task_reasons;
-DROP FUNCTION tasktable.waits_for, tasktable.reached_limits, tasktable.limit_states, tasktable.reason_text,
-    tasktable.message_pattern;
+DROP FUNCTION tasktable.waits_for, tasktable.limit_waits, tasktable.limit_places, tasktable.reached_limits,
+    tasktable.limit_states, tasktable.reason_text, tasktable.message_pattern;
 DROP VIEW tasktable.follow_ups, tasktable.dead_letters, tasktable.queue_loads,
     tasktable.running_tasks, tasktable.waiting_tasks, tasktable.late_tasks,
     tasktable.task_timeline, tasktable.worked_lanes, tasktable.node_states;

@@ -126,7 +126,8 @@ func TestRightsOfEachRole(t *testing.T) {
 		switch right {
 		case "due_of() EXECUTE", "lock_class() EXECUTE", "reason_text() EXECUTE", "reason_of() EXECUTE",
 			"recurring_health() EXECUTE", "message_pattern() EXECUTE", "late_at() EXECUTE",
-			"limit_states() EXECUTE", "reached_limits() EXECUTE", "waits_for() EXECUTE":
+			"limit_states() EXECUTE", "reached_limits() EXECUTE", "limit_places() EXECUTE", "limit_waits() EXECUTE",
+			"waits_for() EXECUTE":
 			// For the views; they only read.
 			continue
 		}

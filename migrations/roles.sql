@@ -128,7 +128,8 @@ GRANT USAGE ON SCHEMA tasktable
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_auditor";
 GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reason_text, tasktable.reason_of,
     tasktable.recurring_health, tasktable.message_pattern, tasktable.late_at, tasktable.limit_states,
-    tasktable.reached_limits, tasktable.waits_for TO "tasktable_auditor";
+    tasktable.reached_limits, tasktable.limit_places, tasktable.limit_waits, tasktable.waits_for
+    TO "tasktable_auditor";
 
 -- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";

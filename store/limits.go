@@ -159,19 +159,29 @@ type LimitState struct {
 	RateInterval *time.Duration `json:"rate_interval,omitempty"` // nanoseconds in JSON
 	Burst        *int           `json:"burst,omitempty"`
 	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; nil with Per
-	ChangedAt    time.Time      `json:"changed_at"`
-	ChangedBy    string         `json:"changed_by"`
-	DeclaredBy   *string        `json:"declared_by,omitempty"` // the service whose code declares it
+
+	// Waiting is how many due tasks the limit holds back now, and OldestDue is since when the first of them is due.
+	// WaitingMore tells that there are perhaps more. Limits reads up to 10,000 due tasks, but of each queue, type and
+	// priority 100 at least.
+	Waiting     int        `json:"waiting,omitempty"`
+	WaitingMore bool       `json:"waiting_more,omitempty"`
+	OldestDue   *time.Time `json:"oldest_due,omitempty"`
+
+	ChangedAt  time.Time `json:"changed_at"`
+	ChangedBy  string    `json:"changed_by"`
+	DeclaredBy *string   `json:"declared_by,omitempty"` // the service whose code declares it
 }
 
 // Of returns the tasks that count.
 func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 
 const listLimitsSQL = `
-SELECT name, scope, scope_name, per, in_order, max_running, running, rate,
+SELECT l.name, scope, scope_name, per, in_order, max_running, running, rate,
     (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
-    changed_by, declared_by
-FROM tasktable.limit_states() ORDER BY name COLLATE "C"`
+    changed_by, declared_by, coalesce(waiting, 0) AS waiting, coalesce(waiting_more, false) AS waiting_more,
+    oldest_due_at AS oldest_due
+FROM tasktable.limit_states() AS l LEFT JOIN tasktable.limit_waits(10000) AS w ON w.name = l.name
+ORDER BY l.name COLLATE "C"`
 
 // Limits lists the limits, sorted by name. It counts the tasks that run, so it needs the right to read River's jobs.
 func (s *Store) Limits(ctx context.Context, db DB) ([]LimitState, error) {

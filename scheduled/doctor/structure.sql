@@ -6,7 +6,7 @@ CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secr
 CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions USING btree (expires_at);
 CREATE UNIQUE INDEX api_sessions_pkey ON tasktable.api_sessions USING btree (token_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
-CREATE UNIQUE INDEX limit_buckets_pkey ON tasktable.limit_buckets USING btree (name);
+CREATE UNIQUE INDEX limit_buckets_pkey ON tasktable.limit_buckets USING btree (name, limit_key);
 CREATE UNIQUE INDEX limits_pkey ON tasktable.limits USING btree (name);
 CREATE INDEX nodes_elected ON tasktable.nodes USING btree (elected_at);
 CREATE INDEX nodes_live ON tasktable.nodes USING btree (number) WHERE (dead_at IS NULL);

@@ -15,8 +15,8 @@ import (
 )
 
 // LateAfter is how long a task must have been due until it is late. A task that waits for something that is out of
-// order is due since before it waited. Tasks that a pause of everything, of their queue or of their type holds back are
-// not late, because somebody wants that. A fire of a recurring task is late after the same time.
+// order is due since before it waited. Tasks that a limit, or a pause of everything, of their queue or of their type,
+// holds back are not late, because somebody wants that. A fire of a recurring task is late after the same time.
 const LateAfter = time.Minute
 
 // Level tells how bad a finding is.
@@ -72,8 +72,10 @@ var findingKinds = []FindingKind{
 		do: "see the logs of the nodes", sql: nodesFindingsSQL},
 	{Name: "late", Label: "Late", Rule: "due for over a minute", List: "Waiting tasks",
 		Path: "/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", sql: lateSQL,
-		do: "see why the first waits: tasktable why ID; if nodes and leader are well, the slots are too few or busy: " +
-			"more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
+		do: "see why the first waits: tasktable why ID; if nodes and leader are well and no limit holds them back, the " +
+			"slots are too few or busy: more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
+	{Name: "limits", Label: "Limits", Rule: "that due tasks wait for", Path: "/limits", List: "Limits", single: true,
+		sql: limitsFindingsSQL},
 	{Name: "waiting", Label: "Waiting", Rule: "for something out of order", List: "Tasks put off",
 		Path: "/tasks?order=scheduled_at&waiting=true", sql: waitingSQL,
 		do: "mend what the message names; the tasks then run by themselves, within twice the time for which a " +

@@ -64,26 +64,36 @@ WITH node AS MATERIALIZED (
 SELECT level, what, 1 AS count, false AS more, NULL::text AS oldest_id, NULL::timestamptz AS oldest_at, detail, "do"
 FROM found ORDER BY place, what LIMIT $1::text::int`
 
-// lateSQL counts the tasks of all lanes together up to $1, but those of each lane up to 100 at least.
+// lateSQL counts the tasks of all lanes together up to $1, but those of each lane up to 100 at least. It leaves out the
+// tasks that limitsFindingsSQL tells of. It names the limits of the others, because a limit may let a task start just
+// when this is read.
 const lateSQL = `
 WITH most AS MATERIALIZED (
     SELECT greatest(100, $1::text::bigint / greatest(count(*), 1)) AS tasks FROM tasktable.lanes AS l
     WHERE l.next_attempt_at <= statement_timestamp()
 ), worked AS MATERIALIZED (
     SELECT w.queue, w.type FROM tasktable.worked_lanes AS w
+), reached AS MATERIALIZED (
+    SELECT coalesce(jsonb_object_agg(r.place, r.name), '{}') AS places FROM tasktable.reached_limits() AS r
 ), task AS (
-    SELECT t.queue, t.type, t.id, t.due_at AS at, count(*) OVER lane >= most.tasks AS more
-    FROM most CROSS JOIN LATERAL tasktable.late_at(statement_timestamp(), ` + lateAfterSQL + `, most.tasks) AS t
+    SELECT t.queue, t.type, t.id, t.due_at AS at, count(*) OVER lane >= most.tasks AS more,
+        w.type IS NOT NULL AS worked, w.type IS NOT NULL AND t.limit_key IS NOT NULL AND jsonb_exists_any(reached.places,
+            tasktable.limit_places(t.queue, t.type, t.limit_key)) AS held
+    FROM most CROSS JOIN reached
+    CROSS JOIN LATERAL tasktable.late_at(statement_timestamp(), ` + lateAfterSQL + `, most.tasks) AS t
+    LEFT JOIN worked AS w ON w.queue = t.queue AND w.type = t.type
     WINDOW lane AS (PARTITION BY t.queue, t.type, t.priority)
 ), kind AS (
     SELECT task.queue, task.type, count(*)::int AS count, bool_or(task.more) AS more, min(task.at) AS oldest_at,
-        (array_agg(task.id ORDER BY task.at, task.id COLLATE "C"))[1] AS oldest_id,
-        EXISTS (SELECT FROM worked AS w WHERE w.queue = task.queue AND w.type = task.type) AS is_worked
-    FROM task GROUP BY task.queue, task.type
+        (array_agg(task.id ORDER BY task.at, task.id COLLATE "C"))[1] AS oldest_id, bool_or(task.worked) AS is_worked
+    FROM task WHERE NOT task.held GROUP BY task.queue, task.type
 )
 SELECT CASE WHEN kind.is_worked THEN 'warning' ELSE 'error' END AS level, 'late task{s} of type ' || kind.type
     || ' in queue ' || kind.queue AS what, kind.count, kind.more, kind.oldest_id, kind.oldest_at,
-    CASE WHEN kind.is_worked THEN '' WHEN EXISTS (SELECT FROM worked AS w WHERE w.queue = kind.queue)
+    CASE WHEN kind.is_worked THEN coalesce((SELECT 'limited by ' || string_agg(l.name, ' and ' ORDER BY l.name)
+            FROM tasktable.limits AS l WHERE CASE l.scope WHEN 'queue' THEN l.scope_name = kind.queue
+                WHEN 'type' THEN l.scope_name = kind.type ELSE true END), '')
+        WHEN EXISTS (SELECT FROM worked AS w WHERE w.queue = kind.queue)
         THEN 'no live node has a handler of that type for that queue' ELSE 'no live node works that queue' END
         AS detail,
     CASE WHEN kind.is_worked THEN '' ELSE 'give a node the queue (--queue ' || kind.queue || '=10) and a handler '

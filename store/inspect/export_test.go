@@ -43,6 +43,7 @@ func SampledSeries(i *Inspector, most int) *Inspector {
 // Statements whose plans are tested.
 const (
 	LateSQL         = lateSQL
+	LimitsSQL       = limitsFindingsSQL
 	DeadSQL         = deadSQL
 	PausesSQL       = pausesSQL
 	RecurringSQL    = recurringFindingsSQL

@@ -56,6 +56,8 @@ type QueueState struct {
 	// Pauses are the pauses that hold now for everything, for the queue, or for a type of which the queue has tasks.
 	// They do not include the pauses of single tasks.
 	Pauses []store.Pause `json:"pauses,omitempty"`
+	// Limits are the names of the limits that hold back due tasks of it now.
+	Limits []string `json:"limits,omitempty"`
 }
 
 // dueSQL is when a waiting task was due. Its next attempt is later if it was scheduled for the past, was put behind the
@@ -164,11 +166,15 @@ func (i *Inspector) QueueStates(ctx context.Context, db store.DB, filter QueueFi
 	if err != nil {
 		return nil, err
 	}
+	limits, err := i.tasks.Limits(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	q := queueStates{filter: filter, byLane: map[laneKey]*QueueState{}, types: map[laneKey][]string{}}
 	for _, lane := range append(counts, running...) {
 		q.add(lane)
 	}
-	return q.around(nodes, pauses), nil
+	return q.around(nodes, pauses, limits), nil
 }
 
 // queueStates combines the results of the statements.
@@ -224,8 +230,8 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// around adds the live nodes and the pauses that hold now.
-func (q *queueStates) around(nodes []Node, pauses []store.Pause) []QueueState {
+// around adds the live nodes, the pauses that hold now, and the limits that hold back tasks.
+func (q *queueStates) around(nodes []Node, pauses []store.Pause, limits []store.LimitState) []QueueState {
 	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return !n.isLive() })
 	if !q.filter.Lanes {
 		for _, node := range nodes {
@@ -248,9 +254,13 @@ func (q *queueStates) around(nodes []Node, pauses []store.Pause) []QueueState {
 			}
 		}
 		for _, pause := range pauses {
-			scope := pause.Of()
-			if scope.Has(key.queue, "") || pause.Scope == "type" && slices.Contains(q.types[key], pause.Name) {
+			if q.has(key, pause.Of()) {
 				state.Pauses = append(state.Pauses, pause)
+			}
+		}
+		for _, limit := range limits {
+			if limit.Waiting > 0 && state.Due > 0 && q.has(key, limit.Of()) {
+				state.Limits = append(state.Limits, limit.Name)
 			}
 		}
 		states = append(states, *state)
@@ -263,6 +273,13 @@ func (q *queueStates) around(nodes []Node, pauses []store.Pause) []QueueState {
 			cmp.Compare(*b.Priority, *a.Priority))
 	})
 	return states
+}
+
+// has reports whether a scope is about tasks of the queue or the lane.
+func (q *queueStates) has(key laneKey, scope store.Scope) bool {
+	return scope.Has(key.queue, "") || slices.ContainsFunc(q.types[key], func(kind string) bool {
+		return scope == store.Type(kind)
+	})
 }
 
 // mention makes sure that a queue without tasks is listed.
