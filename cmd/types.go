@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,21 +52,9 @@ func (l *typesList) run(ctx context.Context) error {
 	}
 	t := term.NewTable("TYPE", "DEFAULTS", "CHANGED AT", "CHANGED BY", "DECLARED BY")
 	for _, one := range all {
-		t.Add(one.Type, defaultsText(one), l.When(&one.ChangedAt), one.ChangedBy, one.DeclaredBy)
+		t.Add(one.Type, form.DefaultsText(one), l.When(&one.ChangedAt), one.ChangedBy, one.DeclaredBy)
 	}
 	return l.List(all, t, "No type has defaults.")
-}
-
-// defaultsText is the defaults as "max_attempts 3, backoff 1m".
-func defaultsText(one store.Defaults) string {
-	var texts []string
-	task := one.On(store.Task{})
-	for _, field := range form.Fields {
-		if text := field.Text(task, time.UTC); field.OfType && text != "" && text != "0" {
-			texts = append(texts, field.Name+" "+text)
-		}
-	}
-	return strings.Join(texts, ", ")
 }
 
 const typesSetHelp = `Sets the defaults of a type, in the place of all that it had: the values of the fields that a task
@@ -79,8 +66,9 @@ Types whose code has the method TaskDefaults get their defaults from there. Outc
 // typesSet is the command types set.
 type typesSet struct {
 	*client
-	name string
-	task store.Task // with the fields that the options set
+	name     string
+	task     store.Task // with the fields that the options set
+	defaults store.Defaults
 }
 
 func (p *program) typesSetCommand() *cobra.Command {
@@ -109,27 +97,19 @@ func (c *client) argument(into *string) options.Arguments {
 		Set: func(given []string) error { *into = given[0]; return nil }}
 }
 
-func (s *typesSet) defaults() store.Defaults {
-	t := s.task
-	return store.Defaults{Type: s.name, Queue: t.Queue, Priority: t.Priority, Expiration: t.Expiration,
-		ExpectedExecutionTime: t.ExpectedExecutionTime, MaxAttempts: t.MaxAttempts, Backoff: t.Backoff,
-		Timeout: t.Timeout, Retention: t.Retention, Group: t.Group}
-}
-
-func (s *typesSet) check() error {
-	d := s.defaults()
-	if d == (store.Defaults{Type: s.name}) {
+func (s *typesSet) check() (err error) {
+	if s.defaults, err = form.DefaultsOf(s.name, s.task); s.defaults == (store.Defaults{Type: s.name}) {
 		return options.Usage("needs an option with a default. To remove the defaults: tasktable types remove %s",
 			s.name)
 	}
-	if err := d.Check(); err != nil {
+	if err != nil {
 		return options.Usage("%w", err)
 	}
 	return nil
 }
 
 func (s *typesSet) run(ctx context.Context) error {
-	outcome, err := s.tasks.SetDefaults(ctx, s.pool, s.defaults())
+	outcome, err := s.tasks.SetDefaults(ctx, s.pool, s.defaults)
 	return s.typeOutcome(s.name, outcome, err)
 }
 

@@ -35,6 +35,7 @@ var scopes = map[string]keys.Scope{
 	"pauseTask":          keys.Schedule,
 	"putTask":            keys.Schedule,
 	"readStats":          keys.Read,
+	"removeDefaults":     keys.Operate,
 	"removeLimit":        keys.Operate,
 	"resumeQueue":        keys.Operate,
 	"resumeTask":         keys.Schedule,
@@ -50,6 +51,9 @@ var scopes = map[string]keys.Scope{
 	"runTaskNow":         keys.Schedule,
 	"runTasksNow":        keys.Schedule,
 	"scheduleTasks":      keys.Schedule,
+	"getDefaults":        keys.Read,
+	"listDefaults":       keys.Read,
+	"setDefaults":        keys.Operate,
 	"setLimit":           keys.Operate,
 	"whyTask":            keys.Read,
 }
@@ -60,6 +64,7 @@ func TestAccess(t *testing.T) {
 	s := newService(t)
 	s.make("task", store.StatusFailed)
 	s.wants(201, "all", "PUT", "/v1/tasks/recurring", `{"payload": {"type": "LOG"}, "cron": "@daily"}`)
+	s.wants(200, "all", "PUT", "/v1/defaults/TYPE", `{"priority": 2}`)
 	before := s.everything()
 	var ids []string
 	for _, op := range s.operations() {

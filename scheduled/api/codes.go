@@ -24,6 +24,7 @@ const (
 	CodeQueueNotAllowed  Code = "queue_not_allowed"
 	CodeReserved         Code = "reserved"
 	CodeNoSuchTask       Code = "no_such_task"
+	CodeNoDefaults       Code = "no_defaults"
 	CodeNoSuchPath       Code = "no_such_path"
 	CodeNotRecurring     Code = "not_recurring"
 	CodeNoSuchMethod     Code = "no_such_method"
@@ -79,6 +80,7 @@ var codeRules = []codeRule{
 	{CodeQueueNotAllowed, 403, false, "the key may not change tasks of this queue"},
 	{CodeReserved, 403, false, "the task is a notice or their watch, which are the engine's"},
 	{CodeNoSuchTask, 404, false, "the caller sees no task of this id"},
+	{CodeNoDefaults, 404, false, "the type has no defaults"},
 	{CodeNoSuchPath, 404, false, "the API has no such path"},
 	{CodeNotRecurring, 404, false, "the task does not recur"},
 	{CodeNoSuchMethod, 405, false, "the path has other methods"},

@@ -55,6 +55,8 @@ func TestIdempotencyKey(t *testing.T) {
 		{"resumeQueue", "", "POST", "/v1/queues/mail/resume", ""},
 		{"setLimit", "", "PUT", "/v1/limits/a", `{"max_running": 5}`},
 		{"removeLimit", "", "DELETE", "/v1/limits/a", ""},
+		{"setDefaults", "", "PUT", "/v1/defaults/MAIL", `{"max_attempts": 5}`},
+		{"removeDefaults", "", "DELETE", "/v1/defaults/MAIL", ""},
 	} {
 		s.run(c.name, func(s *service) {
 			if c.before != "" {

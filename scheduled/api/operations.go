@@ -132,6 +132,7 @@ func (a *API) registerOperations() {
 	}, readStats)
 	a.registerQueuePauses()
 	a.registerLimits()
+	a.registerDefaults()
 }
 
 func (a *API) registerQueuePauses() {

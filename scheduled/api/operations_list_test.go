@@ -68,12 +68,15 @@ func (s *service) example(op *huma.Operation) (method, path, body string) {
 	if strings.HasPrefix(op.Path, "/v1/recurring") {
 		id = "recurring"
 	}
-	path = strings.NewReplacer("{id}", id, "{queue}", "mail", "{name}", "mail").Replace(op.Path)
+	path = strings.NewReplacer("{id}", id, "{queue}", "mail", "{name}", "mail", "{type}", "TYPE").Replace(op.Path)
 	if op.RequestBody != nil && op.RequestBody.Required {
 		body = s.sample(op.RequestBody.Content["application/json"].Schema)
 	}
 	if op.OperationID == "setLimit" {
 		body = `{"max_running": 1}` // it or a rate is required
+	}
+	if op.OperationID == "setDefaults" {
+		body = `{"priority": 1}` // some field is required
 	}
 	if op.RequestBody != nil && strings.HasPrefix(op.Path, "/v1/dead-letters/") {
 		body = `{"filter": {}}` // either ids or filter is required, which the schema cannot say

@@ -88,6 +88,57 @@ func TestLimitsOverHTTP(t *testing.T) {
 	s.says(s.wants(422, "all", "PUT", "/v1/limits/A", `{"max_running": 1}`), "name must be 1 to 64")
 }
 
+func TestDefaultsOverHTTP(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	if got := s.wants(200, "reader", "GET", "/v1/defaults", ""); got.text != `{"defaults":[]}` {
+		t.Errorf("no defaults: %s", got.text)
+	}
+	for _, c := range []struct{ method, body, outcome, defaults string }{
+		{"PUT", `{"max_attempts": 3, "expiration": 60}`, "created", `"expiration":60,"max_attempts":3,"type":"A/B"`},
+		{"PUT", `{"max_attempts": 3, "expiration": 60}`, "unchanged", `"expiration":60,"max_attempts":3,"type":"A/B"`},
+		{"PUT", `{"queue": "mail", "backoff": "1m"}`, "changed", `"queue":"mail","type":"A/B"`},
+		{"DELETE", "", "deleted", ""},
+		{"DELETE", "", "absent", ""},
+	} {
+		got := s.wants(200, "all", c.method, "/v1/defaults/A%2FB", c.body)
+		listed := s.wants(200, "reader", "GET", "/v1/defaults", "")
+		if got.text != `{"type":"A/B","outcome":"`+c.outcome+`"}` || !strings.Contains(listed.text, c.defaults) ||
+			(c.defaults == "") != (listed.text == `{"defaults":[]}`) {
+			t.Errorf("%s %s: %s, defaults %s; want %s, %s", c.method, c.body, got.text, listed.text, c.outcome, c.defaults)
+		}
+		if c.defaults != "" {
+			one := s.wants(200, "reader", "GET", "/v1/defaults/A%2FB", "")
+			if listed.text != `{"defaults":[`+one.text+`]}` {
+				t.Errorf("one: %s, all %s", one.text, listed.text)
+			}
+		}
+	}
+	s.says(s.wants(404, "reader", "GET", "/v1/defaults/A%2FB", ""), "the type has no defaults")
+	for body, says := range map[string]string{
+		`{}`:                     "defaults must have a field",
+		`{"priority": null}`:     "defaults must have a field",
+		`{"max_attempts": 0}`:    "must be between 1 and 1000",
+		`{"backoff": "soon"}`:    "backoff must be",
+		`{"queue": "No"}`:        "must be 1 to 64 of a-z",
+		`{"entity": "a"}`:        "body.entity: unexpected property",
+		`{"declared_by": "svc"}`: "body.declared_by: unexpected property",
+	} {
+		s.says(s.wants(422, "all", "PUT", "/v1/defaults/MAIL", body), says)
+	}
+	s.says(s.wants(422, "all", "PUT", "/v1/defaults/a%20b", `{"priority": 1}`), "type must be")
+	if got := s.wants(200, "reader", "GET", "/v1/defaults", ""); got.text != `{"defaults":[]}` {
+		t.Errorf("a refused call has set %s", got.text)
+	}
+	s.wants(200, "all", "PUT", "/v1/defaults/*", `{"priority": 7}`)
+	if got := s.wants(201, "all", "PUT", "/v1/tasks/a", hello); !strings.Contains(got.text, `"a"`) {
+		t.Errorf("scheduled: %s", got.text)
+	}
+	if got := s.wants(200, "reader", "GET", "/v1/tasks/a", ""); !strings.Contains(got.text, `"priority":7`) {
+		t.Errorf("a task without a priority: %s", got.text)
+	}
+}
+
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -32,27 +32,24 @@ func (r TaskRequest) reads() bool { return r["cron"] != nil }
 
 // taskSchema describes an object with all fields of a task.
 func taskSchema(schemas huma.Registry) *huma.Schema {
-	schema := &huma.Schema{
-		Type: huma.TypeObject, AdditionalProperties: false, Required: []string{"payload"},
-		Properties: map[string]*huma.Schema{},
-	}
+	return formSchema(schemas, func(form.Field) bool { return true }, "payload")
+}
+
+// formSchema describes an object with those fields of a task that has reports.
+func formSchema(schemas huma.Registry, has func(form.Field) bool, required ...string) *huma.Schema {
+	schema := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: false, Required: required,
+		Properties: map[string]*huma.Schema{}}
 	for _, field := range form.Fields {
-		schema.Properties[field.Name] = fieldSchema(schemas, field)
+		if has(field) {
+			schema.Properties[field.Name] = fieldSchema(schemas, field)
+		}
 	}
 	return schema
 }
 
 // ifDeadSchema describes a task of if_dead.
 func ifDeadSchema(schemas huma.Registry) *huma.Schema {
-	schema := &huma.Schema{
-		Type: huma.TypeObject, AdditionalProperties: false, Required: []string{"payload"},
-		Properties: map[string]*huma.Schema{},
-	}
-	for _, field := range form.Fields {
-		if field.IfDead {
-			schema.Properties[field.Name] = fieldSchema(schemas, field)
-		}
-	}
+	schema := formSchema(schemas, func(field form.Field) bool { return field.IfDead }, "payload")
 	described(schema, map[string]string{
 		"id":           "The task's id. Default: the id of the dead task, /dead/ and the place in the array, from 1.",
 		"scheduled_at": "When the task is due. Default: at the death.",

@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
+)
+
+// DefaultsRequest has the defaults of a type: those fields of package form that a type may have.
+type DefaultsRequest map[string]json.RawMessage
+
+// Schema describes the request with the fields of package form.
+func (DefaultsRequest) Schema(schemas huma.Registry) *huma.Schema {
+	return named(schemas, "DefaultsRequest", formSchema(schemas, func(field form.Field) bool { return field.OfType }))
+}
+
+// Defaults are the defaults of a type, and who has set them.
+type Defaults store.Defaults
+
+// MarshalJSON writes the fields in the form that a request has.
+func (d Defaults) MarshalJSON() ([]byte, error) {
+	fields := form.JSON(store.Defaults(d).On(store.Task{}))
+	fields["type"], fields["changed_at"], fields["changed_by"] = d.Type, d.ChangedAt, d.ChangedBy
+	if d.DeclaredBy != "" {
+		fields["declared_by"] = d.DeclaredBy
+	}
+	encoded, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("encode the defaults of type %s: %w", d.Type, err)
+	}
+	return encoded, nil
+}
+
+// Schema describes the fields that MarshalJSON writes.
+func (Defaults) Schema(schemas huma.Registry) *huma.Schema {
+	schema := formSchema(schemas, func(field form.Field) bool { return field.OfType },
+		"type", "changed_at", "changed_by")
+	schema.Properties["type"] = &huma.Schema{Type: huma.TypeString, Description: "The type, or * for all types."}
+	schema.Properties["changed_at"] = &huma.Schema{Type: huma.TypeString, Format: "date-time"}
+	schema.Properties["changed_by"] = &huma.Schema{Type: huma.TypeString}
+	schema.Properties["declared_by"] = &huma.Schema{Type: huma.TypeString,
+		Description: "The service whose code declares it."}
+	return named(schemas, "Defaults", schema)
+}
+
+// AllDefaults are the defaults of all types that have any.
+type AllDefaults struct {
+	Defaults []Defaults `json:"defaults" nullable:"false" doc:"Sorted by type."`
+}
+
+type allDefaultsAnswer struct{ Body AllDefaults }
+
+type defaultsAnswer struct{ Body Defaults }
+
+// TypePath names a type in the path of a call.
+type TypePath struct {
+	Type string `path:"type" doc:"The type, or * for all types."`
+}
+
+type setDefaultsInput struct {
+	Conditions
+	TypePath
+	Body DefaultsRequest
+}
+
+type removeDefaultsInput struct {
+	Conditions
+	TypePath
+}
+
+// DefaultsReceipt is the result of a call for the defaults of one type.
+type DefaultsReceipt struct {
+	Type    string        `json:"type"`
+	Outcome store.Outcome `json:"outcome"`
+}
+
+type defaultsReceiptAnswer struct{ Body DefaultsReceipt }
+
+func (a *API) registerDefaults() {
+	global(a, huma.Operation{
+		OperationID: "listDefaults", Method: http.MethodGet, Path: "/v1/defaults", Tags: []string{"operations"},
+		Summary:     "List the defaults of types",
+		Description: "The values of fields that a task of the type leaves out when it is scheduled.",
+	}, func(ctx context.Context, c call, _ *struct{}) (*allDefaultsAnswer, error) {
+		all, err := c.tasks.Defaults(ctx, c.db)
+		answer := &allDefaultsAnswer{AllDefaults{[]Defaults{}}}
+		for _, one := range all {
+			answer.Body.Defaults = append(answer.Body.Defaults, Defaults(one))
+		}
+		return answer, err
+	})
+	global(a, huma.Operation{
+		OperationID: "getDefaults", Method: http.MethodGet, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
+		Summary: "Get the defaults of a type", Description: "Those that were set for just this type.",
+		Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, c call, in *TypePath) (*defaultsAnswer, error) {
+		all, err := c.tasks.Defaults(ctx, c.db)
+		for _, one := range all {
+			if one.Type == in.Type {
+				return &defaultsAnswer{Defaults(one)}, nil
+			}
+		}
+		if err == nil {
+			err = refusal(CodeNoDefaults, "the type has no defaults")
+		}
+		return nil, err
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "setDefaults", Method: http.MethodPut, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
+		Summary: "Set the defaults of a type", Description: "They replace all that the type had. Tasks that were " +
+			"scheduled before stay as they are. A key of a tenant may not use it.",
+	}, func(ctx context.Context, c call, in *setDefaultsInput) (*defaultsReceiptAnswer, error) {
+		var task store.Task
+		if err := form.SetJSON(&task, in.Body); err != nil {
+			return nil, err
+		}
+		defaults, err := form.DefaultsOf(in.Type, task)
+		if err != nil {
+			return nil, err
+		}
+		return c.defaultsVerb(in.Type, in.Conditions, func() (store.Outcome, error) {
+			return c.tasks.SetDefaults(ctx, c.db, defaults)
+		})
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "removeDefaults", Method: http.MethodDelete, Path: "/v1/defaults/{type}",
+		Tags:    []string{"operations"},
+		Summary: "Remove the defaults of a type", Description: "A key of a tenant may not use it.",
+	}, func(ctx context.Context, c call, in *removeDefaultsInput) (*defaultsReceiptAnswer, error) {
+		return c.defaultsVerb(in.Type, in.Conditions, func() (store.Outcome, error) {
+			return c.tasks.RemoveDefaults(ctx, c.db, in.Type)
+		})
+	})
+}
+
+func (c call) defaultsVerb(
+	name string, given Conditions, do func() (store.Outcome, error),
+) (*defaultsReceiptAnswer, error) {
+	done, err := c.limitVerb(name, given, do)
+	if err != nil {
+		return nil, err
+	}
+	return &defaultsReceiptAnswer{DefaultsReceipt{name, done.Body.Outcome}}, nil
+}
