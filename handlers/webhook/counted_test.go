@@ -32,7 +32,7 @@ func TestWhatOpensACircuit(t *testing.T) {
 		"timeouts": {hanging.URL + "/hangs", nil, true},
 		// Otherwise the payloads of one tenant could open the circuit for those of others.
 		"short timeouts of a payload": {hanging.URL + "/hangs", nil, false},
-		"ends of leases":              {hanging.URL + "/hangs", handlers.ErrDeadline, true},
+		"short timeouts of a task":    {hanging.URL + "/hangs", handlers.ErrDeadline, false},
 		"refusals to talk":            {"http://127.0.0.1:1", nil, true},
 		"cancelled tasks":             {hanging.URL + "/hangs", handlers.ErrCancelled, false},
 		"shutdowns":                   {hanging.URL + "/hangs", handlers.ErrInterrupted, false},

@@ -71,10 +71,12 @@ func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
 }
 
 // failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts for
-// the circuit, unless the guard refused or the attempt was ended from outside. The task is not told which address was
+// the circuit, unless the guard refused or the attempt was ended from outside. took is how long the host had. The task is not told which address was
 // refused by which rule, because a caller who may schedule tasks could then explore the network of the node. The log
 // has both.
-func (s *Sender) failure(ctx context.Context, task string, r *request, err error) (verdict, error) {
+func (s *Sender) failure(
+	ctx context.Context, task string, r *request, took time.Duration, err error,
+) (verdict, error) {
 	var refused refusedError
 	if errors.As(err, &refused) {
 		s.log.WarnContext(ctx, "webhook refused", "task", task, "host", r.host(), "rule", refused.text)
@@ -86,9 +88,9 @@ func (s *Sender) failure(ctx context.Context, task string, r *request, err error
 	cause := context.Cause(ctx)
 	err = fmt.Errorf("%s: %w", r, cause)
 	var late timeoutError
-	// A payload that gives the host very little time says nothing about the host. Otherwise one tenant's payloads could
-	// open the circuit for all.
-	if errors.As(cause, &late) && !late.short || errors.Is(cause, handlers.ErrDeadline) {
+	// A payload, or a task's own timeout or deadline, that gives the host very little time says nothing about the host.
+	// Otherwise one tenant's tasks could open the circuit for all.
+	if errors.As(cause, &late) && !late.short || errors.Is(cause, handlers.ErrDeadline) && took >= s.patience() {
 		return fails, err
 	}
 	return nothing, err

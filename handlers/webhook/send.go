@@ -79,7 +79,7 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 	}
 	asked := t.Payload.TimeoutOr(DefaultTimeout)
 	late := timeoutError{after: min(asked, s.timeout), most: asked > s.timeout,
-		short: asked < min(DefaultTimeout, s.timeout)}
+		short: asked < s.patience()}
 	ctx, cancel := context.WithTimeoutCause(ctx, late.after, late)
 	defer cancel()
 	call := &call{sender: s, task: t.ID, circuit: t.Payload.Circuit, expects: t.Payload.Expects,
@@ -95,6 +95,9 @@ func (s *Sender) send(ctx context.Context, t *handlers.Task[contract.HTTPRequest
 	t.Note("%s answered %d", last.host(), answer.StatusCode)
 	return nil
 }
+
+// patience is how long a host may take if the payload does not say it.
+func (s *Sender) patience() time.Duration { return min(DefaultTimeout, s.timeout) }
 
 type timeoutError struct {
 	after time.Duration
@@ -156,8 +159,9 @@ func (c *call) roundTrip(ctx context.Context, r *request) (got *answer, err erro
 	sent.Header = r.header
 	at := place{host: r.host(), name: c.circuit, path: r.url.EscapedPath()}
 	err = c.sender.circuits.call(at, c.task, func() (said verdict, fault string, err error) {
+		began := time.Now()
 		if got, err = c.receive(ctx, sent); err != nil {
-			said, err = c.sender.failure(ctx, c.task, r, err)
+			said, err = c.sender.failure(ctx, c.task, r, time.Since(began), err)
 			return said, "does not answer", err
 		}
 		if got.StatusCode >= http.StatusInternalServerError && !c.expects(got.StatusCode) {
