@@ -40,6 +40,7 @@ func TestRatesOfGroups(t *testing.T) {
 			handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }))
 	}
 	stop := start()
+	s.Sees("it leads", `SELECT count(*) = 1 FROM tasktable.nodes WHERE elected_at IS NOT NULL`)
 	start()
 	s.Sees("some have run", `SELECT count(*) >= 95 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
 	stop()
