@@ -42,6 +42,8 @@ const limitsListHelp = `Lists the limits, sorted by name:
   RATE        how many may start in the interval
   BURST       how many may start at once after a time in which none started
   NEXT START  when the rate lets the next task start; - if it does now, or if each of PER has a rate of its own
+  WAITING     how many due tasks the limit holds back now; a + means that there are perhaps more
+  OLDEST DUE  since when the first of them is due
 
 With --output json it prints an array of the limits. Its intervals are in nanoseconds.`
 
@@ -64,7 +66,8 @@ func (l *limitsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "NEXT START", "CHANGED AT", "CHANGED BY")
+	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "NEXT START", "WAITING", "OLDEST DUE", "CHANGED AT",
+		"CHANGED BY")
 	for _, one := range limits {
 		var running, rate string
 		if one.MaxRunning != nil {
@@ -84,8 +87,8 @@ func (l *limitsList) run(ctx context.Context) error {
 		if one.InOrder {
 			per += " in order"
 		}
-		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, l.When(next), l.When(&one.ChangedAt),
-			one.ChangedBy)
+		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, l.When(next),
+			atLeast(one.Waiting, one.WaitingMore), l.When(one.OldestDue), l.When(&one.ChangedAt), one.ChangedBy)
 	}
 	return l.List(limits, t, "There is no limit.")
 }

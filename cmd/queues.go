@@ -37,6 +37,7 @@ const queuesListHelp = `Lists the queues in which tasks wait or run, that a node
   SLOTS       how many of its tasks the running nodes run at once; if a node shares its slots, all of them count for
               each of its queues
   OLDEST DUE  when the first of the due tasks became due
+  LIMITED     the limits that hold back due tasks of it now
   PAUSED      the pauses that keep tasks from starting: of everything, of the queue, and of types with tasks in it
 
 It does not count recurring tasks, because they never run themselves, and it does not count tasks that are paused as
@@ -79,7 +80,7 @@ func (l *queuesList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"QUEUE", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "PAUSED"}
+	headings := []string{"QUEUE", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "LIMITED", "PAUSED"}
 	if l.filter.Lanes {
 		headings = append([]string{"QUEUE", "TYPE", "PRIORITY"}, headings[1:]...)
 	}
@@ -95,7 +96,7 @@ func (l *queuesList) run(ctx context.Context) error {
 		}
 		t.Add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running,
 			slots, state.Nodes,
-			l.When(state.OldestDue), pausedBy(state.Pauses))...)
+			l.When(state.OldestDue), strings.Join(state.Limits, ", "), pausedBy(state.Pauses))...)
 	}
 	if err := l.List(states, t,
 		"There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.JSON {

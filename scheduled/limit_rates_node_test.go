@@ -52,7 +52,7 @@ func TestRatesOfGroups(t *testing.T) {
 			t.Fatal(err)
 		}
 		claims, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
-		if err != nil || len(claims) != n {
+		if err != nil || len(claims) < n { // one that was handed back is claimed again
 			t.Fatalf("%d claims of %s: %v", len(claims), group, err)
 		}
 		for i := range claims {

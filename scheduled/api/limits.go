@@ -30,6 +30,9 @@ type Limit struct {
 
 	Running     *int       `json:"running,omitempty" doc:"How many run. With per: of the one of which most run."`
 	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
+	Waiting     int        `json:"waiting,omitempty" doc:"How many due tasks it holds back now, counted up to a number."`
+	WaitingMore bool       `json:"waiting_more,omitempty" doc:"There are perhaps more."`
+	OldestDue   *time.Time `json:"oldest_due,omitempty" doc:"Since when the first of them is due."`
 	ChangedAt   time.Time  `json:"changed_at"`
 	ChangedBy   string     `json:"changed_by"`
 	DeclaredBy  string     `json:"declared_by,omitempty" doc:"The service whose code declares it."`
@@ -129,8 +132,9 @@ func (r LimitRequest) limit(name string) (store.Limit, error) {
 }
 
 func limitOf(one store.LimitState) Limit {
-	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, ChangedAt: one.ChangedAt,
-		ChangedBy: one.ChangedBy, DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
+	made := Limit{Name: one.Name, Running: one.Running, NextStartAt: one.NextStartAt, Waiting: one.Waiting,
+		WaitingMore: one.WaitingMore, OldestDue: one.OldestDue, ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy,
+		DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
 			Per: string(deref(one.Per)), InOrder: one.InOrder, MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
 			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst),
 		}}

@@ -13,7 +13,7 @@ func TestLimits(t *testing.T) {
 	b.get("/limits").wants(t, http.StatusOK, "There is no limit.")
 	b.post("/limits/set", "limit", " stripe ", "kind", "queue", "name", " mail ", "rate", "100", "rate_interval", "1m",
 		"burst", "20", "back", "/limits").
-		wants(t, http.StatusOK, "Limit stripe: created. No node works this queue", "Queue mail any number 100 in 1m 20 –")
+		wants(t, http.StatusOK, "Limit stripe: created. No node works this queue", "Queue mail any number 100 in 1m 20 – 0 –")
 	b.post("/limits/set", "limit", "charges", "kind", "type", "name", "CHARGE", "max_running", "1", "back", "/limits").
 		wants(t, http.StatusOK, "Limit charges: created. No node has this type", "Type CHARGE 0 of 1 any number – –")
 	b.asEngine(`INSERT INTO tasktable.river_job (state, kind, args, max_attempts) VALUES ('running', 'CHARGE', '{}', 1)`)

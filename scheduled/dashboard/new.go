@@ -40,6 +40,7 @@ func New(config Config) (*Dashboard, error) {
 	d.registerRecurring(mux)
 	d.registerQueues(mux)
 	d.registerLimits(mux)
+	d.registerDefaults(mux)
 	d.registerNodes(mux)
 	d.registerChanges(mux)
 	d.registerKeys(mux)

@@ -44,6 +44,7 @@ type overviewView struct {
 	TypesSince *time.Time
 	Coming     []coming
 	Trouble    []inspect.Finding // about recurring tasks
+	Limits     []inspect.Finding
 	Dead       []store.Row
 	Changes    []changesFolded
 }
@@ -97,6 +98,8 @@ func (d *Dashboard) readAttention(ctx context.Context, v *visit, view *overviewV
 			continue
 		case "recurring":
 			view.Trouble = of
+		case "limits":
+			view.Limits = of
 		}
 		view.Cards = append(view.Cards, cardOf(kind, of))
 	}

@@ -49,6 +49,8 @@ func (s saturation) sentence() (text, tone string) {
 		return s.full() + oldest, "warn"
 	case byType != "":
 		return byType + oldest, "warn"
+	case len(s.Limits) > 0:
+		return "Held back by limit " + strings.Join(s.Limits, " and limit ") + "." + oldest, "warn"
 	case s.Due > 0 && s.Now.Sub(*s.OldestDue) >= lateFrom:
 		return "Slots are free, and yet tasks wait." + oldest, "warn"
 	case s.Due > 0 || s.Running > 0:

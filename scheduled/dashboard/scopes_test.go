@@ -47,6 +47,8 @@ var sameCalls = map[string]string{
 	"/queues/resume":          "POST /v1/queues/none/resume",
 	"/limits/set":             "PUT /v1/limits/none",
 	"/limits/remove":          "DELETE /v1/limits/none",
+	"/defaults/set":           "PUT /v1/defaults/NONE",
+	"/defaults/remove":        "DELETE /v1/defaults/NONE",
 }
 
 // ownActs are acts that the API has not, with the scopes that they need besides read.

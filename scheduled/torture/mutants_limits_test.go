@@ -12,8 +12,8 @@ var limitMutants = []mutant{
 	{
 		name: "what runs does not count for a limit", by: []string{"limit"}, steer: wide,
 		edits: []edit{
-			{engine + "internal/plan/limits.go", "one.jobs = *limit.MaxRunning - m.running[of]",
-				"one.jobs = *limit.MaxRunning"},
+			{engine + "internal/plan/limits.go", "one.jobs = *one.MaxRunning - m.running[of]",
+				"one.jobs = *one.MaxRunning"},
 		},
 	},
 	{
