@@ -19,7 +19,7 @@ func TestDefaults(t *testing.T) {
 		wants(t, http.StatusOK, "Defaults of type MAIL/ALL: changed.", "priority -5").lacks(t, "max_attempts 3")
 	b.post("/defaults/set", "type", "*", "expiration", "24h").wants(t, http.StatusOK, "Defaults of type *: created.")
 	for says, form := range map[string][]string{
-		"Type must be":                      {"type", markup, "priority", "1"},
+		"It must be 2 to 127 letters":       {"type", markup, "priority", "1"},
 		"Defaults must have a field.":       {"type", "MAIL"},
 		"It must be between 1 and 1000.":    {"type", "MAIL", "max_attempts", "0"},
 		"It must be a whole number.":        {"type", "MAIL", "priority", "high"},
@@ -30,7 +30,7 @@ func TestDefaults(t *testing.T) {
 	b.get("/defaults").wants(t, http.StatusOK).lacks(t, "<th scope=\"row\" class=\"id whole\">MAIL</th>")
 	b.post("/defaults/remove", "type", "MAIL/ALL").wants(t, http.StatusOK, "Defaults of type MAIL/ALL: deleted.")
 	b.post("/defaults/remove", "type", "MAIL/ALL").wants(t, http.StatusOK, "Defaults of type MAIL/ALL: absent.")
-	b.post("/defaults/remove", "type", "\x00").wants(t, http.StatusUnprocessableEntity, "Type must be a type.")
+	b.post("/defaults/remove", "type", "\x00").wants(t, http.StatusUnprocessableEntity, "Type must be UTF-8 without NUL.")
 	reader := newBoard(t, as("bob", dashboard.Read, ""))
 	reader.get("/defaults").wants(t, http.StatusOK).lacks(t, "/defaults/set")
 	reader.post("/defaults/set", "type", "MAIL", "priority", "1").
