@@ -71,9 +71,9 @@ func retryAfter(text string, now time.Time) (delay time.Duration, given bool) {
 }
 
 // failure is the error of a request that got no answer. It is permanent if the guard refused the address. It counts for
-// the circuit, unless the guard refused or the attempt was ended from outside. took is how long the host had. The task is not told which address was
-// refused by which rule, because a caller who may schedule tasks could then explore the network of the node. The log
-// has both.
+// the circuit, unless the guard refused or the attempt was ended from outside. took is how long the host had. The task
+// is not told which address was refused by which rule, because a caller who may schedule tasks could then explore the
+// network of the node. The log has both.
 func (s *Sender) failure(
 	ctx context.Context, task string, r *request, took time.Duration, err error,
 ) (verdict, error) {

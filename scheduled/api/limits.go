@@ -30,7 +30,7 @@ type Limit struct {
 
 	Running     *int       `json:"running,omitempty" doc:"How many run. With per: of the one of which most run."`
 	NextStartAt *time.Time `json:"next_start_at,omitempty" doc:"When the rate lets a task start. It may be past."`
-	Waiting     int        `json:"waiting,omitempty" doc:"How many due tasks it holds back now, counted up to a number."`
+	Waiting     int        `json:"waiting,omitempty" doc:"How many due tasks it holds back now, up to a number."`
 	WaitingMore bool       `json:"waiting_more,omitempty" doc:"There are perhaps more."`
 	OldestDue   *time.Time `json:"oldest_due,omitempty" doc:"Since when the first of them is due."`
 	ChangedAt   time.Time  `json:"changed_at"`

@@ -9,8 +9,8 @@
 // It runs every due task that the transaction sees, also tasks that other transactions have committed. So use a
 // database of the test's own, as package storetest makes it, and never one with real tasks.
 //
-// Limits hold at the time that the test sets. A rate lets as many tasks run as its bucket has then, and a run at a later
-// time finds more. A limit in order has the next task of a group or tenant wait until the one before is final, over its
+// Limits hold at the time that the test sets. A rate lets as many tasks run as its bucket has then, and a later run
+// finds more. A limit in order has the next task of a group or tenant wait until the one before is final, over its
 // retries. Tasks run one after the other, so max_running holds up a task only because of tasks that somebody else
 // holds. The claim of tasks that somebody else holds is not taken back here, also when its lease is over.
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// DefaultsOf returns the fields of the task with OfType as the defaults of a type, or of store.AllTypes. The error wraps
-// store.ErrInvalid. Without a field it is an error, because such defaults would do nothing.
+// DefaultsOf returns the fields of the task with OfType as the defaults of a type, or of store.AllTypes. The error
+// wraps store.ErrInvalid. Without a field it is an error, because such defaults would do nothing.
 func DefaultsOf(name string, t store.Task) (store.Defaults, error) {
 	made := store.Defaults{Type: name, Queue: t.Queue, Priority: t.Priority, Expiration: t.Expiration,
 		ExpectedExecutionTime: t.ExpectedExecutionTime, MaxAttempts: t.MaxAttempts, Backoff: t.Backoff,

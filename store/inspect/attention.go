@@ -72,8 +72,8 @@ var findingKinds = []FindingKind{
 		do: "see the logs of the nodes", sql: nodesFindingsSQL},
 	{Name: "late", Label: "Late", Rule: "due for over a minute", List: "Waiting tasks",
 		Path: "/tasks?order=scheduled_at&scheduled_to=-1m&status=QUEUED", sql: lateSQL,
-		do: "see why the first waits: tasktable why ID; if nodes and leader are well and no limit holds them back, the " +
-			"slots are too few or busy: more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
+		do: "see why the first waits: tasktable why ID; if nodes and leader are well and no limit holds them back, " +
+			"the slots are too few or busy: more slots (--queue NAME=…, --type-slots TYPE=…), or more nodes"},
 	{Name: "limits", Label: "Limits", Rule: "that due tasks wait for", Path: "/limits", List: "Limits", single: true,
 		sql: limitsFindingsSQL},
 	{Name: "waiting", Label: "Waiting", Rule: "for something out of order", List: "Tasks put off",

@@ -77,8 +77,8 @@ WITH most AS MATERIALIZED (
     SELECT coalesce(jsonb_object_agg(r.place, r.name), '{}') AS places FROM tasktable.reached_limits() AS r
 ), task AS (
     SELECT t.queue, t.type, t.id, t.due_at AS at, count(*) OVER lane >= most.tasks AS more,
-        w.type IS NOT NULL AS worked, w.type IS NOT NULL AND t.limit_key IS NOT NULL AND jsonb_exists_any(reached.places,
-            tasktable.limit_places(t.queue, t.type, t.limit_key)) AS held
+        w.type IS NOT NULL AS worked, w.type IS NOT NULL AND t.limit_key IS NOT NULL
+            AND jsonb_exists_any(reached.places, tasktable.limit_places(t.queue, t.type, t.limit_key)) AS held
     FROM most CROSS JOIN reached
     CROSS JOIN LATERAL tasktable.late_at(statement_timestamp(), ` + lateAfterSQL + `, most.tasks) AS t
     LEFT JOIN worked AS w ON w.queue = t.queue AND w.type = t.type
