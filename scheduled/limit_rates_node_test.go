@@ -14,7 +14,7 @@ import (
 
 // claimLogSQL writes when tasks of each group are claimed.
 const claimLogSQL = `
-CREATE TABLE claim_log (of text, at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE TABLE public.claim_log (of text, at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE FUNCTION log_claim() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 	INSERT INTO public.claim_log (of) VALUES (coalesce(NEW.group_key, ''));
 	RETURN NULL;
@@ -47,7 +47,7 @@ func TestRatesOfGroups(t *testing.T) {
 	s.Sees("all have run", fmt.Sprintf(`SELECT count(*) = %d FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`, 3*n+50))
 	for _, group := range groups {
-		rows, err := s.Pool.Query(t.Context(), `SELECT at FROM claim_log WHERE of = $1 ORDER BY at`, group)
+		rows, err := s.Pool.Query(t.Context(), `SELECT at FROM public.claim_log WHERE of = $1 ORDER BY at`, group)
 		if err != nil {
 			t.Fatal(err)
 		}
