@@ -248,8 +248,8 @@ BEGIN
         l.rate, l.rate_interval, l.burst,
         -- After a change of the rate no task waits longer than for an empty bucket. With per there may be very many
         -- buckets, so they are not read.
-        CASE WHEN l.rate IS NULL OR l.per IS NOT NULL THEN NULL WHEN b.full_at IS NULL THEN l.changed_at
-            ELSE least(b.full_at, statement_timestamp() + l.burst * l.rate_interval / l.rate)
+        CASE WHEN l.per IS NULL
+            THEN least(coalesce(b.full_at, l.changed_at), statement_timestamp() + l.burst * l.rate_interval / l.rate)
                 - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by
     FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = '';
 END $$;
