@@ -80,7 +80,8 @@ func TestAttentionToLimits(t *testing.T) {
 	// Six tenths of a second give a token. The leader waits for ten.
 	for left, want := range map[int]string{9: "1: limit all holds back 3 due tasks, the first (older) since T", 11: late} {
 		b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets (name, full_at)
-			VALUES ('all', clock_timestamp() + $1::text::interval) ON CONFLICT (name, limit_key) DO UPDATE SET full_at = excluded.full_at`, fmt.Sprint(float64(20-left)*0.6, " seconds"))
+			VALUES ('all', clock_timestamp() + $1::text::interval)
+			ON CONFLICT (name, limit_key) DO UPDATE SET full_at = excluded.full_at`, fmt.Sprint(float64(20-left)*0.6, " seconds"))
 		got := append(told("limits"), told("late")...)
 		if len(got) != 1 || !strings.Contains(got[0], want) || strings.HasPrefix(got[0], "info") {
 			t.Errorf("with %d tokens: %s", left, got)
