@@ -108,15 +108,22 @@ func TestLimitOfQuickTasksThatHang(t *testing.T) {
 			`SELECT bool_and((averages ->> 'QUICK')::bigint < 5000) FROM tasktable.nodes`)
 	})
 	s.set(store.Limit{Name: "one", Of: store.Type("QUICK"), MaxRunning: 1})
+	// A pass that has begun before the limit was set may still claim without it. These tasks outlast that pass.
+	for i := range 3 {
+		p.let <- struct{}{}
+		add(fmt.Sprint("waits for the next pass ", i), 1)
+		s.Sees("it has run", fmt.Sprintf(done, 100*rounds+i+1))
+		enginetest.Receive(t, p.begun, patience, "it has begun")
+	}
 	p.mu.Lock()
 	p.peak = 0
 	p.mu.Unlock()
 	add("hangs", 30)
-	s.Sees("many of them shared a job", `SELECT count(*) >= 20 FROM tasktable.scheduled_task_executions
+	s.Sees("some of them shared a job", `SELECT count(*) >= 2 FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'RELEASED' AND error LIKE '%only one of them may run'`)
 	s.Sees("one is claimed", `SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)
 	close(p.let)
-	s.Sees("all have run", fmt.Sprintf(done, 100*rounds+30))
+	s.Sees("all have run", fmt.Sprintf(done, 100*rounds+3+30))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.peak != 1 {
