@@ -18,6 +18,8 @@ type Rule struct {
 	fixed bool               // whether it is a fixed-time expression; see the package's comment
 	zone  *time.Location
 
+	choice *choice // nil unless the text has options
+
 	every int64 // seconds; 0 unless the expression is @every
 	phase int64 // it fires when the Unix seconds modulo every are phase
 }
@@ -43,7 +45,8 @@ func (r *Rule) Anchored(anchor time.Time) *Rule {
 }
 
 // Next returns the first fire after the given time, in UTC. It returns the zero time if there is none up to the year
-// 9999.
+// 9999. A rule with options also returns it if it does not fire in the next 20 years and the fire after these is not
+// found soon.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !after.Before(latest) {
 		return time.Time{}
@@ -54,7 +57,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 	at := after.Unix() + 1 // the first whole second after it, because Unix rounds down
 	var fire int64
 	if r.every > 0 {
-		fire = at + modulo(r.phase-at, r.every)
+		fire = r.nextElapsed(at)
 	} else {
 		fire = r.nextWall(at)
 	}
