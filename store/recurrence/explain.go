@@ -66,11 +66,14 @@ func (r *Rule) explain(at time.Time) Fire {
 
 // movedFrom returns the day whose fires a day has: the day itself, or else the nearest.
 func (s *search) movedFrom(day int64) int64 {
-	source := s.source(day)
-	if source == day || s.move == MovePrevious {
-		return source
+	if s.isSource(day) {
+		return day
 	}
-	for source = day - 1; s.counts(source) != source || !s.rule.firesOn(source); {
+	if s.move == MovePrevious {
+		return s.source(day)
+	}
+	source := day - 1
+	for !s.isSource(source) && source > day-MaxMoveDays {
 		source--
 	}
 	return source

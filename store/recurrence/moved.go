@@ -148,6 +148,19 @@ type search struct {
 
 func (r *Rule) search() *search { return &search{choice: r.choice, rule: r, steps: mostSteps} }
 
+// boundedBy returns the rule for a caller who asks for no fire after to. Then a rule whose later days are all out
+// costs no long search.
+func (r *Rule) boundedBy(to time.Time) *Rule {
+	if r.choice == nil || !to.Before(latest) {
+		return r
+	}
+	const zones = 3 // days that a zone's clocks may show before UTC does, and more
+	bounded, choice := *r, *r.choice
+	choice.until = min(choice.until, dayOf(to.Unix())+MaxMoveDays+zones)
+	bounded.choice = &choice
+	return &bounded
+}
+
 // source returns the first day, at or after day, on which the expression fires in a unit that counts, whatever the
 // calendars say.
 func (s *search) source(day int64) int64 {
@@ -225,6 +238,9 @@ func (s *search) firstSource(day int64) int64 {
 	}
 	return first
 }
+
+// isSource reports whether source returns the day itself.
+func (s *search) isSource(day int64) bool { return s.counts(day) == day && s.rule.firesOn(day) }
 
 // firesOn reports whether the fields of the expression match a day.
 func (r *Rule) firesOn(day int64) bool {

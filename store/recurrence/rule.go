@@ -70,6 +70,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 // Between returns the fires after from, up to and including to, in order. It returns the first most of them. more
 // reports whether there are further ones.
 func (r *Rule) Between(from, to time.Time, most int) (fires []time.Time, more bool) {
+	r = r.boundedBy(to)
 	for fire := r.Next(from); !fire.IsZero() && !fire.After(to); fire = r.Next(fire) {
 		if len(fires) >= most {
 			return fires, true
@@ -88,6 +89,7 @@ func (r *Rule) Last(from, to time.Time) time.Time {
 	if to.After(latest) {
 		to = latest
 	}
+	r = r.boundedBy(to)
 	last := time.Time{}
 	low, high := from.Unix(), to.Unix() // if the last fire is not found yet, low < fire <= high
 	for low < high {
