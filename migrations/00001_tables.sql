@@ -114,8 +114,9 @@ CREATE DOMAIN tasktable.task_cron AS text
     CONSTRAINT "cron must be 1 to 256 printable ASCII characters"
         CHECK (char_length(VALUE) <= 256 AND VALUE ~ '^[ -~]+$');
 COMMENT ON DOMAIN tasktable.task_cron IS 'A cron expression of 5 or 6 fields, a descriptor such as @daily, or @every '
-    'and a duration. A trigger refuses an expression that cannot be parsed. The leader fails a task that can never '
-    'fire.';
+    'and a duration. Options may follow: every=2 from=2027-01-05, out-of= and keep-to= with names of calendars, and '
+    'move=skip, next or previous. A trigger refuses an expression that cannot be parsed. The leader fails a task that '
+    'can never fire.';
 CREATE DOMAIN tasktable.task_time_zone AS text
     CONSTRAINT "time_zone must be an IANA name of 1 to 64 characters" CHECK (VALUE ~ '^[A-Za-z0-9_+/-]{1,64}$');
 COMMENT ON DOMAIN tasktable.task_time_zone IS 'Name of an IANA time zone.';
@@ -513,6 +514,31 @@ COMMENT ON TABLE tasktable.task_defaults IS 'The values of fields that a call of
     'set_defaults and remove_defaults. A plain INSERT does not use them, and no change touches tasks that were '
     'scheduled before.';
 
+-- Days and no times, because a rule reads them in its own time zone.
+CREATE TABLE tasktable.calendars (
+    name        text COLLATE "C"
+        CONSTRAINT "name must be a-z, then at most 62 of a-z, 0-9, _ or -"
+            CHECK (name ~ '^[a-z][a-z0-9_-]{0,62}$')
+        CONSTRAINT "name must not be workdays, which is built in" CHECK (name <> 'workdays'),
+    tenant_id   text COLLATE "C" DEFAULT ''
+        CONSTRAINT "tenant_id must be a tenant, or empty" CHECK (tenant_id = ''
+            OR tenant_id::tasktable.task_tenant_id IS NOT NULL),
+    days        jsonb       NOT NULL DEFAULT '[]',
+    changed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    changed_by  text        NOT NULL DEFAULT session_user,
+    declared_by text,
+    PRIMARY KEY (tenant_id, name)
+);
+COMMENT ON TABLE tasktable.calendars IS 'Sets of days, such as holidays, that the column cron of recurring tasks names '
+    'by out-of and keep-to. You may write it by plain SQL, because triggers check each change and have the fires of '
+    'its tasks planned anew. Use set_calendar, add_days, remove_days and remove_calendar.';
+
+CREATE VIEW tasktable.calendar_days AS
+    SELECT c.name, c.tenant_id, (span.value ->> 'from')::date AS day_from, (span.value ->> 'to')::date AS day_to,
+        span.value ->> 'note' AS note
+    FROM tasktable.calendars AS c CROSS JOIN jsonb_array_elements(c.days) AS span (value);
+COMMENT ON VIEW tasktable.calendar_days IS 'The days of calendars, one row a span. day_to is in it.';
+
 CREATE TABLE tasktable.applications (
     role      text    NOT NULL,
     service   text    NOT NULL,
@@ -601,9 +627,11 @@ BEGIN
             ('occurrence_count', 'How many occurrences were forked to run. Skipped ones do not count.'),
             ('planned_revision', 'The revision for which the leader planned the next fire, next_attempt_at. If it is '
                 'not equal to revision, the leader plans again.'),
-            ('planned_wall', 'Local time of the next fire in the time zone. Null for @every.'),
+            ('planned_wall', 'Local time of the next fire in the time zone, on the day before a calendar moved it. '
+                'Null for @every.'),
             ('planned_zone_data', 'Fingerprint of the zone data that the next fire was planned with. With other data '
-                'the leader plans again.'),
+                'the leader plans again. After an edit of a calendar: the word calendar, its name, and the fire that '
+                'was planned before.'),
             ('open_occurrences_from', 'All occurrences before this time have ended. The search for open ones begins '
                 'here.'),
             ('parent_id', 'The recurring task of this occurrence. No foreign key, because the occurrence outlives it.'),
@@ -724,6 +752,22 @@ BEGIN
             ('declared_by', 'The service whose code declares them. Null: somebody has set them.')
         ) AS c (name, text)
         UNION ALL
+        SELECT 'calendars', c.* FROM (VALUES
+            ('name', 'The name that rules give.'),
+            ('tenant_id', 'The tenant whose tasks it is for. For them it hides the general calendar of its name. '
+                'Empty: it is general.'),
+            ('days', 'An array of objects with from, to and note, sorted. to is in the span.'),
+            ('changed_at', 'When its days were last changed.'),
+            ('changed_by', 'Who changed them.'),
+            ('declared_by', 'The service whose code declares it. Null: somebody has set it.')
+        ) AS c (name, text)
+        UNION ALL
+        SELECT 'calendar_days', c.* FROM (VALUES
+            ('day_from', 'The first day.'),
+            ('day_to', 'The last day.'),
+            ('note', 'What the days are, such as Christmas.')
+        ) AS c (name, text)
+        UNION ALL
         SELECT 'applications', c.* FROM (VALUES
             ('role', 'The database role.'),
             ('service', 'The service, as in scheduled_by. Empty: all services.'),
@@ -737,10 +781,10 @@ END $$;
 
 -- +goose Down
 DROP FUNCTION tasktable.must_lead;
-DROP VIEW tasktable.lanes;
-DROP TABLE tasktable.applications, tasktable.task_defaults, tasktable.limit_buckets, tasktable.limits,
-    tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes, tasktable.scheduled_task_executions,
-    tasktable.scheduled_tasks;
+DROP VIEW tasktable.calendar_days, tasktable.lanes;
+DROP TABLE tasktable.applications, tasktable.calendars, tasktable.task_defaults, tasktable.limit_buckets,
+    tasktable.limits, tasktable.pauses, tasktable.nodes, tasktable.scheduled_task_changes,
+    tasktable.scheduled_task_executions, tasktable.scheduled_tasks;
 DROP DOMAIN tasktable.task_if_dead, tasktable.task_deadline, tasktable.task_timeout,
     tasktable.task_backoff, tasktable.task_trace, tasktable.task_max_occurrences, tasktable.task_catch_up_limit,
     tasktable.task_catch_up, tasktable.task_overlap, tasktable.task_time_zone, tasktable.task_cron,

@@ -128,6 +128,11 @@ BEGIN
                     USING ERRCODE = 'check_violation', COLUMN = 'time_zone';
             END IF;
         END IF;
+        IF NEW.cron LIKE '%-%=%' AND (TG_OP = 'INSERT' OR NEW.cron IS DISTINCT FROM OLD.cron
+            OR OLD.finished_at IS NOT NULL OR NEW.tenant_id IS DISTINCT FROM OLD.tenant_id)
+        THEN
+            PERFORM tasktable.refuse_unknown_calendars(NEW.id, NEW.cron, NEW.tenant_id);
+        END IF;
     END IF;
     IF NEW.if_dead IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.if_dead IS DISTINCT FROM OLD.if_dead) THEN
         NEW.if_dead := tasktable.if_dead_of(NEW.if_dead, NEW.id, NEW.tenant_id);
@@ -179,6 +184,7 @@ BEGIN
             AND OLD.planned_revision = OLD.revision AND NEW.scheduled_at = OLD.scheduled_at
             AND coalesce(OLD.next_attempt_at <= clock_timestamp(), false);
         waits := NEW.cron = OLD.cron AND NEW.time_zone = OLD.time_zone AND NEW.scheduled_at = OLD.scheduled_at
+            AND NEW.tenant_id IS NOT DISTINCT FROM OLD.tenant_id
             AND OLD.status = 'QUEUED' AND NEW.status = 'QUEUED' AND OLD.next_attempt_at IS NOT NULL
             AND OLD.planned_revision IS DISTINCT FROM OLD.revision;
         IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN

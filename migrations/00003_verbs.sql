@@ -955,6 +955,7 @@ BEGIN
     ) AS past;
     DELETE FROM tasktable.api_answers AS a USING tasktable.api_keys AS k
     WHERE k.name = a.caller AND k.tenant_id = erase.tenant_id;
+    DELETE FROM tasktable.calendars AS c WHERE c.tenant_id = erase.tenant_id;
     DELETE FROM tasktable.notice_causes AS c USING unnest(ids, untils) AS past (id, until)
     WHERE c.task_id = past.id AND c.number < past.until;
     DELETE FROM tasktable.notice_episodes AS p WHERE p.task_id = ANY (ids);
@@ -972,8 +973,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a tenant, and their history, also of '
-    'tasks that were deleted or given to somebody else before. Of a tenant also the answers of the HTTP API to its '
-    'keys. Running tasks are cancelled and counted. Call erase again when they have ended.';
+    'tasks that were deleted or given to somebody else before. Of a tenant also its calendars and the answers of the '
+    'HTTP API to its keys. Running tasks are cancelled and counted. Call erase again when they have ended.';
 -- +goose StatementEnd
 
 -- +goose Down

@@ -2,13 +2,83 @@
 --
 -- A recurring task is a row with a cron expression. It never runs itself. For each fire the leader forks an occurrence.
 -- Postgres cannot compute a fire time. Therefore an insert or edit leaves planned_revision behind revision. The leader
--- then plans the next fire, without firing.
+-- then plans the next fire, without firing. A change of a calendar makes the tasks due that name it, and the leader
+-- plans their fires anew.
 --
 -- The transaction that makes a task FAILED or EXPIRED, whoever does it, schedules the tasks of its if_dead. So they are
 -- scheduled exactly if the death is committed.
 
 -- +goose Up
 -- +goose StatementBegin
+CREATE FUNCTION tasktable.is_day(day text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN day ~ '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$' AND left(day, 4) <> '0000'
+        THEN right(day, 2)::int <= CASE WHEN substring(day, 6, 2) IN ('04', '06', '09', '11') THEN 30
+            WHEN substring(day, 6, 2) <> '02' THEN 31
+            WHEN left(day, 4)::int % 4 = 0 AND (left(day, 4)::int % 100 <> 0 OR left(day, 4)::int % 400 = 0) THEN 29
+            ELSE 28 END
+        ELSE false END
+$$;
+COMMENT ON FUNCTION tasktable.is_day IS 'Whether the text is a day that exists, such as 2027-12-24.';
+
+CREATE FUNCTION tasktable.options_fault(options text[], fields text[] DEFAULT '{}')
+RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    known    CONSTANT text[] := '{every, from, out-of, keep-to, move}';
+    name     CONSTANT text := '[a-z][a-z0-9_-]{0,62}';
+    workdays CONSTANT text := '^workdays(:D(-D)?(\+D(-D)?){0,6})?$';
+    day      CONSTANT text := '(mon|tue|wed|thu|fri|sat|sun)';
+    -- Whether the fields of the day and of the day of the week leave out days.
+    by_day   CONSTANT boolean := fields[cardinality(fields) - 2] !~ '^[*?](/0*1)?$';
+    by_week  CONSTANT boolean := fields[cardinality(fields)] !~ '^[*?](/0*1)?$';
+    given    jsonb := '{}';
+    one      text COLLATE "C";
+    called   text COLLATE "C";
+    value    text COLLATE "C";
+    names    text[] COLLATE "C";
+BEGIN
+    FOREACH one IN ARRAY options LOOP
+        called := split_part(one, '=', 1);
+        value := substring(one FROM position('=' IN one) + 1);
+        IF position('=' IN one) = 0 OR called <> ALL (known) THEN
+            RETURN 'must have no words behind the fields but the options every=, from=, out-of=, keep-to= and move=';
+        ELSIF given ? called THEN
+            RETURN 'must have each option at most once';
+        ELSIF called = 'every' AND (value !~ '^0*[0-9]{1,4}$' OR value::int NOT BETWEEN 1 AND 1000) THEN
+            RETURN 'option every must be a whole number from 1 to 1000';
+        ELSIF called = 'from' AND NOT tasktable.is_day(value) THEN
+            RETURN 'option from must be a day that exists, such as 2027-01-05';
+        ELSIF called = 'move' AND value NOT IN ('skip', 'next', 'previous') THEN
+            RETURN 'option move must be skip, next or previous';
+        ELSIF called IN ('out-of', 'keep-to') THEN
+            names := regexp_split_to_array(value, ','); -- of an empty text one name, which is none
+            IF cardinality(names) > 8 THEN
+                RETURN format('option %s must have at most 8 calendars', called);
+            END IF;
+            FOREACH value IN ARRAY names LOOP
+                IF value !~ ('^' || name || '$') AND value !~ replace(workdays, 'D', day) THEN
+                    RETURN format('option %s must have names of calendars (a-z first, then also 0-9, _ and -, at most '
+                        '63 characters), workdays, or other days as workdays:mon-thu+sat', called);
+                ELSIF cardinality(array_positions(names, value)) > 1 THEN
+                    RETURN format('option %s must not name a calendar twice', called);
+                END IF;
+            END LOOP;
+        END IF;
+        given := given || jsonb_build_object(called, substring(one FROM position('=' IN one) + 1));
+    END LOOP;
+    RETURN CASE WHEN (given ->> 'every')::int > 1 AND NOT given ? 'from'
+            THEN 'option every needs from, the day from which it counts'
+        WHEN given ? 'from' AND NOT given ? 'every' THEN 'option from needs every'
+        WHEN given ->> 'move' <> 'skip' AND NOT given ?| '{out-of, keep-to}'
+            THEN 'option move needs out-of or keep-to, because otherwise no day is out'
+        WHEN fields[1] ~* '^@every$' AND ((given ->> 'every')::int > 1 OR given ->> 'move' <> 'skip')
+            THEN '@every must have no options but out-of and keep-to, because it counts elapsed time'
+        WHEN (given ->> 'every')::int > 1 AND cardinality(fields) IN (5, 6) AND by_day AND by_week
+            THEN 'option every must not go with both a day of month and a day of week, because it would be unclear '
+                'whether it counts weeks or months' END;
+END $$;
+COMMENT ON FUNCTION tasktable.options_fault IS 'Why the options behind the fields of a cron expression cannot be read, '
+    'or null.';
+
 CREATE FUNCTION tasktable.cron_fault(cron text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     form   CONSTANT text := 'must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds '
@@ -26,7 +96,8 @@ DECLARE
         '|dec(ember)?)$',
         '^(sun(day)?|mon(day)?|tue(sday)?|wed(nesday)?|thu(rsday)?|fri(day)?|sat(urday)?)$'];
     -- The collation is "C", because in a Turkish database "I" is not the capital of "i".
-    fields text[] COLLATE "C" := regexp_split_to_array(btrim(cron), '\s+');
+    fields  text[] COLLATE "C" := regexp_split_to_array(btrim(cron), '\s+');
+    options text[] COLLATE "C" := '{}';
     member text COLLATE "C";
     part   text[] COLLATE "C";
     value  text COLLATE "C";
@@ -34,6 +105,17 @@ DECLARE
 BEGIN
     IF fields[1] ~* '^(cron_)?tz=' THEN
         RETURN 'must not name a zone (TZ=, CRON_TZ=): use time_zone';
+    END IF;
+    FOR i IN 2..cardinality(fields) LOOP
+        IF fields[i] ~ '=' THEN
+            options := fields[i:];
+            fields := fields[:i - 1];
+            EXIT;
+        END IF;
+    END LOOP;
+    value := tasktable.options_fault(options, fields);
+    IF value IS NOT NULL THEN
+        RETURN value;
     ELSIF fields[1] ~* '^@every$' THEN
         IF cardinality(fields) <> 2 OR fields[2] !~ '^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+$' THEN
             RETURN period;
@@ -104,6 +186,341 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RETURN false;
 END $$;
 COMMENT ON FUNCTION tasktable.knows_time_zone IS 'Whether this is the name of a time zone, as Postgres spells it.';
+
+CREATE FUNCTION tasktable.calendars_of(cron text, option text DEFAULT '(?:out-of|keep-to)')
+RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT ARRAY(SELECT DISTINCT name FROM regexp_matches(cron, ' ' || option || '=([^ ]+)', 'g') AS one (list)
+        CROSS JOIN string_to_table(one.list[1], ',') AS name WHERE name !~ '^workdays(:|$)')
+$$;
+COMMENT ON FUNCTION tasktable.calendars_of IS 'The names of the calendars that a cron expression needs.';
+
+CREATE FUNCTION tasktable.sorted_days(days jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    broken text;
+    sorted jsonb;
+BEGIN
+    IF jsonb_typeof(sorted_days.days) IS DISTINCT FROM 'array' THEN
+        broken := 'days must be an array of days, of spans such as "2027-12-24..2027-12-31", or of objects with from, '
+            'to and note';
+    ELSIF jsonb_array_length(sorted_days.days) > 5000 THEN
+        broken := 'days must be at most 5000 spans, not ' || jsonb_array_length(sorted_days.days);
+    ELSE
+        WITH span AS MATERIALIZED (
+            SELECT each.ordinality AS place, each.value AS given, jsonb_typeof(each.value) AS kind,
+                CASE jsonb_typeof(each.value) WHEN 'object' THEN each.value ->> 'from'
+                    ELSE split_part(each.value #>> '{}', '..', 1) END COLLATE "C" AS first,
+                CASE jsonb_typeof(each.value) WHEN 'object' THEN coalesce(each.value ->> 'to', each.value ->> 'from')
+                    ELSE substring(each.value #>> '{}' FROM '^(?:.*?\.\.)?(.*)$') END COLLATE "C" AS last,
+                CASE jsonb_typeof(each.value) WHEN 'object' THEN nullif(each.value ->> 'note', '') END AS note
+            FROM jsonb_array_elements(sorted_days.days) WITH ORDINALITY AS each
+        ), checked AS MATERIALIZED (
+            SELECT span.*, CASE WHEN kind NOT IN ('string', 'object') THEN 'must be a text or an object'
+                WHEN kind = 'object' AND given - '{from, to, note}'::text[] <> '{}'
+                    THEN 'must have no other fields than from, to and note'
+                WHEN NOT tasktable.is_day(first)
+                    THEN 'from must be a day such as 2027-12-24, not ' || coalesce(quote_ident(left(first, 60)), 'null')
+                WHEN NOT tasktable.is_day(last) THEN format('to must be a day such as 2027-12-24, not "%s"',
+                    left(last, 60))
+                WHEN last < first THEN format('to must not be before from, not %s before %s', last, first)
+                WHEN last::date - first::date >= 3653
+                    THEN format('must be at most 3653 days (ten years) long, not %s..%s', first, last)
+                WHEN char_length(note) > 200 OR note ~ '[\u0001-\u001f\u007f-\u009f]'
+                    THEN 'note must be at most 200 characters without control characters' END AS broken
+            FROM span
+        )
+        SELECT (SELECT format('days: span %s %s', c.place, c.broken) FROM checked AS c
+                WHERE c.broken IS NOT NULL ORDER BY c.place LIMIT 1),
+            (SELECT coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('from', c.first, 'to', c.last,
+                'note', c.note)) ORDER BY c.first, c.last, c.note COLLATE "C"), '[]')
+            FROM (SELECT DISTINCT first, last, note FROM checked WHERE checked.broken IS NULL) AS c)
+        INTO broken, sorted;
+    END IF;
+    IF broken IS NOT NULL THEN
+        RAISE EXCEPTION '%', broken USING ERRCODE = 'check_violation', COLUMN = 'days';
+    END IF;
+    RETURN sorted;
+END $$;
+COMMENT ON FUNCTION tasktable.sorted_days IS 'Checks the days of a calendar, and returns them in the form in which '
+    'they are stored.';
+
+CREATE FUNCTION tasktable.refuse_unknown_calendars(id text, cron text, tenant_id text) RETURNS void
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    keeps  CONSTANT text[] := tasktable.calendars_of(refuse_unknown_calendars.cron, 'keep-to');
+    one    text;
+    days   jsonb;
+BEGIN
+    FOREACH one IN ARRAY tasktable.calendars_of(refuse_unknown_calendars.cron) LOOP
+        -- The lock keeps others from removing the calendar until the commit. It waits for no edit of its days.
+        SELECT c.days INTO days FROM tasktable.calendars AS c
+        WHERE c.name = one AND c.tenant_id IN ('', refuse_unknown_calendars.tenant_id)
+        ORDER BY c.tenant_id DESC LIMIT 1 FOR KEY SHARE;
+        IF NOT FOUND OR days = '[]' AND one = ANY (keeps) THEN
+            RAISE EXCEPTION 'task "%": cron: calendar "%" %, in "%"', refuse_unknown_calendars.id, one,
+                CASE WHEN days IS NULL THEN 'does not exist' ELSE 'to keep to has no days' END,
+                left(refuse_unknown_calendars.cron, 100)
+                USING ERRCODE = 'check_violation', COLUMN = 'cron';
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION tasktable.refuse_unknown_calendars IS 'Refuses a recurring task whose rule names a calendar that '
+    'does not exist, or keeps to one without days.';
+
+CREATE FUNCTION tasktable.calendar_tasks(name text, tenant_id text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
+    -- The conditions on next_attempt_at let Postgres find the tasks by the two indexes of recurring tasks.
+    SELECT t.id::text FROM tasktable.scheduled_tasks AS t
+    WHERE t.cron IS NOT NULL AND t.finished_at IS NULL AND t.cron LIKE '%-%=%'
+        AND (t.next_attempt_at IS NOT NULL OR t.next_attempt_at IS NULL)
+        AND calendar_tasks.name = ANY (tasktable.calendars_of(t.cron))
+        AND CASE calendar_tasks.tenant_id WHEN '' THEN NOT EXISTS (SELECT FROM tasktable.calendars AS own
+                WHERE own.name = calendar_tasks.name AND own.tenant_id = t.tenant_id)
+            ELSE t.tenant_id = calendar_tasks.tenant_id END
+$$;
+COMMENT ON FUNCTION tasktable.calendar_tasks IS 'The tasks that have not ended and whose rules use the calendar.';
+
+CREATE FUNCTION tasktable.before_calendar_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND (NEW.tenant_id, NEW.name) IS DISTINCT FROM (OLD.tenant_id, OLD.name) THEN
+        RAISE EXCEPTION 'name and tenant_id of calendar "%" cannot be changed: set another one and remove this one',
+            OLD.name USING ERRCODE = 'check_violation', COLUMN = 'name';
+    END IF;
+    NEW.days := tasktable.sorted_days(NEW.days);
+    -- The leader locks the calendars by which it plans. It cannot lock one that is not there yet, which hides another.
+    IF TG_OP = 'INSERT' AND NEW.tenant_id <> '' THEN
+        PERFORM FROM tasktable.calendars AS c WHERE c.tenant_id = '' AND c.name = NEW.name FOR NO KEY UPDATE;
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION tasktable.before_calendar_change IS 'Checks and sorts the days of a calendar.';
+
+CREATE FUNCTION tasktable.after_calendar_change() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    one tasktable.calendars := coalesce(NEW, OLD);
+    ids text[] := ARRAY(SELECT id FROM tasktable.calendar_tasks(one.name, one.tenant_id) AS id ORDER BY id COLLATE "C");
+BEGIN
+    IF TG_OP = 'DELETE' AND ids <> '{}' AND (one.tenant_id = ''
+        OR NOT EXISTS (SELECT FROM tasktable.calendars AS c WHERE c.tenant_id = '' AND c.name = one.name))
+    THEN
+        RAISE EXCEPTION 'calendar "%" cannot be removed, because rules of tasks name it: %', one.name,
+            array_to_string(ids[1:5], ', ') || CASE WHEN cardinality(ids) > 5
+                THEN format(' and %s more', cardinality(ids) - 5) ELSE '' END
+            USING ERRCODE = '23T02', COLUMN = 'name',
+                HINT = 'Cancel these tasks, or take the calendar from their cron.';
+    END IF;
+    -- Only the leader can say whether a fire moves. Of a task that goes on with fires that were due at once, the leader
+    -- has decided about them already, and plans the next one by the new days anyway.
+    WITH task AS MATERIALIZED (
+        SELECT t.id::text AS id FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = ANY (ids) AND t.next_attempt_at IS NOT NULL
+            AND NOT (t.planned_revision = t.revision AND coalesce(t.next_attempt_at <= t.started_at, false))
+        ORDER BY t.id || '~' COLLATE "C" FOR NO KEY UPDATE
+    )
+    UPDATE tasktable.scheduled_tasks AS t
+    SET next_attempt_at = least(t.next_attempt_at, clock_timestamp()),
+        planned_zone_data = CASE
+            WHEN t.planned_revision IS DISTINCT FROM t.revision OR t.planned_zone_data LIKE 'calendar %'
+                THEN t.planned_zone_data
+            ELSE format('calendar %s %s', one.name,
+                to_char(t.next_attempt_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')) END
+    FROM task WHERE t.id = ANY (ARRAY[task.id]);
+    IF FOUND THEN
+        PERFORM tasktable.notify('tasktable.wake', '');
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION tasktable.after_calendar_change IS 'Has the leader plan anew the fires of tasks whose calendar has '
+    'changed, and refuses to remove a calendar that a task needs.';
+
+CREATE TRIGGER calendar_1_check BEFORE INSERT OR UPDATE ON tasktable.calendars
+    FOR EACH ROW EXECUTE FUNCTION tasktable.before_calendar_change();
+COMMENT ON TRIGGER calendar_1_check ON tasktable.calendars IS 'Each new or changed calendar.';
+CREATE TRIGGER calendar_2_made AFTER INSERT OR DELETE ON tasktable.calendars
+    FOR EACH ROW EXECUTE FUNCTION tasktable.after_calendar_change();
+COMMENT ON TRIGGER calendar_2_made ON tasktable.calendars IS 'A calendar that was made or removed.';
+CREATE TRIGGER calendar_3_edited AFTER UPDATE ON tasktable.calendars
+    FOR EACH ROW WHEN (OLD.days IS DISTINCT FROM NEW.days) EXECUTE FUNCTION tasktable.after_calendar_change();
+COMMENT ON TRIGGER calendar_3_edited ON tasktable.calendars IS 'A calendar whose days have changed.';
+
+CREATE FUNCTION tasktable.calendar_tenant(name text, tenant_id text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    -- The role that logged in or was SET. In a verb current_user is the owner.
+    caller CONSTANT name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    bound  CONSTANT boolean := tasktable.is_restricted();
+    tenant CONSTANT text := CASE WHEN bound THEN tasktable.tenant_of(caller)
+        ELSE nullif(current_setting('tasktable.tenant', true), '') END;
+    wanted CONSTANT text := coalesce(calendar_tenant.tenant_id, tenant, '');
+BEGIN
+    IF tenant = '' OR wanted <> tenant THEN
+        RAISE EXCEPTION 'tenant_id of calendar "%" must be the tenant of the call, %, not %', calendar_tenant.name,
+            quote_nullable(nullif(tenant, '')), quote_literal(wanted)
+            USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
+    ELSIF bound AND tenant IS NULL THEN
+        RAISE EXCEPTION 'calendar "%" is for the tasks of all services: role "%" must not change it',
+            calendar_tenant.name, caller USING ERRCODE = 'insufficient_privilege', COLUMN = 'name';
+    END IF;
+    PERFORM tasktable.refuse_unbound_scope('all', '');
+    PERFORM pg_advisory_xact_lock(hashtextextended('tasktable.calendars', 0));
+    RETURN wanted;
+END $$;
+COMMENT ON FUNCTION tasktable.calendar_tenant IS 'Part of the verbs of calendars: the tenant whose calendar is to be '
+    'changed. Refuses a caller who must not change it, and lets one call go on at a time.';
+
+CREATE FUNCTION tasktable.set_calendar(name text, days jsonb, tenant_id text DEFAULT NULL, by text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    owner         CONSTANT text := tasktable.calendar_tenant(set_calendar.name, set_calendar.tenant_id);
+    max_calendars CONSTANT int := 1000;
+    max_of_tenant CONSTANT int := 100; -- so that no tenant keeps the others from making theirs
+    many          int;
+    own           int;
+    created       boolean;
+BEGIN
+    SELECT count(*), count(*) FILTER (WHERE c.tenant_id <> '' AND c.tenant_id = owner) INTO many, own
+    FROM tasktable.calendars AS c WHERE (c.tenant_id, c.name) <> (owner, set_calendar.name);
+    IF many >= max_calendars OR own >= max_of_tenant THEN
+        RAISE EXCEPTION 'there must be at most % calendars, and % of a tenant', max_calendars, max_of_tenant
+            USING ERRCODE = 'check_violation', COLUMN = 'name';
+    END IF;
+    INSERT INTO tasktable.calendars AS c (name, tenant_id, days, changed_by)
+    VALUES (set_calendar.name, owner, set_calendar.days, coalesce(set_calendar.by, session_user))
+    ON CONFLICT (tenant_id, name) DO UPDATE SET days = excluded.days, changed_at = excluded.changed_at,
+        changed_by = excluded.changed_by
+    WHERE c.days <> excluded.days
+    RETURNING c.xmax = 0 INTO created;
+    RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
+END $$;
+COMMENT ON FUNCTION tasktable.set_calendar IS 'Creates a calendar, or replaces all of its days. days is an array of '
+    'days, of spans such as "2027-12-24..2027-12-31", or of objects with from, to and note. The calendar of a tenant '
+    'hides the general one of its name for the tasks of the tenant. tenant_id null means the tenant of the call, and '
+    'else a general calendar. The fires of its tasks are planned anew. Outcome: created, changed or unchanged.';
+
+CREATE FUNCTION tasktable.add_days(name text, days jsonb, tenant_id text DEFAULT NULL, by text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    owner CONSTANT text := tasktable.calendar_tenant(add_days.name, add_days.tenant_id);
+BEGIN
+    RETURN tasktable.set_calendar(add_days.name, tasktable.sorted_days(add_days.days) || coalesce((
+        SELECT c.days FROM tasktable.calendars AS c WHERE c.tenant_id = owner AND c.name = add_days.name), '[]'),
+        owner, add_days.by);
+END $$;
+COMMENT ON FUNCTION tasktable.add_days IS 'Adds days to a calendar, and creates it if it is absent. Outcome: created, '
+    'changed or unchanged.';
+
+CREATE FUNCTION tasktable.remove_days(name text, days jsonb, tenant_id text DEFAULT NULL, by text DEFAULT NULL)
+RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    owner CONSTANT text := tasktable.calendar_tenant(remove_days.name, remove_days.tenant_id);
+    gone  datemultirange;
+    kept  jsonb;
+BEGIN
+    SELECT coalesce(range_agg(daterange((one.value ->> 'from')::date, (one.value ->> 'to')::date, '[]')), '{}')
+    INTO gone FROM jsonb_array_elements(tasktable.sorted_days(remove_days.days)) AS one;
+    SELECT coalesce(jsonb_agg(jsonb_build_object('from', to_char(lower(part), 'YYYY-MM-DD'),
+        'to', to_char(upper(part) - 1, 'YYYY-MM-DD'), 'note', s.note)) FILTER (WHERE part IS NOT NULL), '[]')
+    INTO kept FROM tasktable.calendars AS c
+    LEFT JOIN tasktable.calendar_days AS s ON s.tenant_id = c.tenant_id AND s.name = c.name
+    LEFT JOIN LATERAL unnest(datemultirange(daterange(s.day_from, s.day_to, '[]')) - gone) AS part ON true
+    WHERE c.tenant_id = owner AND c.name = remove_days.name
+    HAVING count(*) > 0;
+    IF kept IS NULL THEN
+        RETURN 'absent';
+    END IF;
+    RETURN tasktable.set_calendar(remove_days.name, kept, owner, remove_days.by);
+END $$;
+COMMENT ON FUNCTION tasktable.remove_days IS 'Removes days from a calendar. A span of which days are left is divided. '
+    'Outcome: changed, unchanged or absent.';
+
+CREATE FUNCTION tasktable.remove_calendar(name text, tenant_id text DEFAULT NULL) RETURNS text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    owner CONSTANT text := tasktable.calendar_tenant(remove_calendar.name, remove_calendar.tenant_id);
+BEGIN
+    DELETE FROM tasktable.calendars AS c WHERE c.tenant_id = owner AND c.name = remove_calendar.name;
+    RETURN CASE WHEN FOUND THEN 'deleted' ELSE 'absent' END;
+END $$;
+COMMENT ON FUNCTION tasktable.remove_calendar IS 'Removes a calendar. If the rule of a task that has not ended names '
+    'it, and there is no general calendar of the name, the call fails with SQLSTATE 23T02. Outcome: deleted or absent.';
+
+CREATE FUNCTION tasktable.days_of(name text, tenant_id text, first date, last date)
+RETURNS datemultirange LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    week  CONSTANT text := 'montuewedthufrisatsun';
+    found datemultirange;
+BEGIN
+    IF days_of.name ~ '^workdays(:|$)' THEN
+        SELECT range_agg(daterange(day::date, day::date, '[]')) INTO found
+        FROM generate_series(days_of.first, days_of.last, interval '1 day') AS day
+        CROSS JOIN string_to_table(coalesce(nullif(split_part(days_of.name, ':', 2), ''), 'mon-fri'), '+') AS part
+        CROSS JOIN LATERAL (SELECT position(left(part, 3) IN week) / 3 + 1 AS a,
+            position(right(part, 3) IN week) / 3 + 1 AS b, extract(isodow FROM day) AS n) AS d
+        WHERE CASE WHEN d.a <= d.b THEN d.n BETWEEN d.a AND d.b ELSE d.n >= d.a OR d.n <= d.b END;
+    ELSE
+        SELECT range_agg(daterange((span.value ->> 'from')::date, (span.value ->> 'to')::date, '[]')) INTO found
+        FROM (SELECT c.days FROM tasktable.calendars AS c
+            WHERE c.name = days_of.name AND c.tenant_id IN ('', days_of.tenant_id)
+            ORDER BY c.tenant_id DESC LIMIT 1) AS calendar
+        CROSS JOIN jsonb_array_elements(calendar.days) AS span
+        WHERE (span.value ->> 'to')::date >= days_of.first AND (span.value ->> 'from')::date <= days_of.last;
+    END IF;
+    RETURN coalesce(found, '{}');
+END $$;
+COMMENT ON FUNCTION tasktable.days_of IS 'The days of a calendar, or of workdays, as far as they lie in a time.';
+
+CREATE FUNCTION tasktable.day_in(
+    at timestamptz, options text, zone text DEFAULT 'UTC', tenant_id text DEFAULT NULL
+) RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+    furthest CONSTANT int := 366; -- days
+    given    CONSTANT text[] := regexp_split_to_array(btrim(day_in.options), '\s+');
+    owner    CONSTANT text := coalesce(day_in.tenant_id, current_setting('tasktable.tenant', true), '');
+    step     CONSTANT int := CASE WHEN 'move=previous' = ANY (given) THEN -1 ELSE 1 END;
+    broken   text := tasktable.options_fault(given);
+    first    date;
+    moved    date;
+BEGIN
+    IF broken IS NULL AND day_in.options ~ '(^| )((every|from)=|move=skip)' THEN
+        broken := 'must have out-of, keep-to and move=next or previous alone';
+    ELSIF broken IS NULL AND NOT tasktable.knows_time_zone(day_in.zone) THEN
+        broken := format('need an IANA zone that this Postgres knows, such as Europe/Berlin, not "%s"',
+            left(day_in.zone, 100));
+    END IF;
+    IF broken IS NULL THEN
+        SELECT format('name calendar "%s", which does not exist', min(needed)) INTO broken
+        FROM unnest(tasktable.calendars_of(' ' || day_in.options)) AS needed
+        WHERE NOT EXISTS (SELECT FROM tasktable.calendars AS c WHERE c.name = needed AND c.tenant_id IN ('', owner))
+        HAVING count(*) > 0;
+    END IF;
+    IF broken IS NOT NULL THEN
+        RAISE EXCEPTION 'options %', broken USING ERRCODE = 'check_violation', COLUMN = 'options';
+    END IF;
+    first := (day_in.at AT TIME ZONE day_in.zone)::date;
+    SELECT first + step * away.days INTO moved FROM (
+        SELECT key, tasktable.days_of(needed, owner, first - furthest, first + furthest) AS days
+        FROM unnest('{out-of, keep-to}'::text[]) AS key
+        CROSS JOIN string_to_table(substring(' ' || day_in.options FROM ' ' || key || '=([^ ]+)'), ',') AS needed
+        OFFSET 0
+    ) AS calendar
+    RIGHT JOIN generate_series(0, furthest) AS away (days) ON true
+    GROUP BY away.days
+    HAVING coalesce(bool_and((calendar.days @> first + step * away.days) = (calendar.key = 'keep-to')), true)
+    ORDER BY away.days LIMIT 1;
+    IF moved IS NULL THEN
+        RAISE EXCEPTION 'options leave no day in within % days of %: %', furthest, first, day_in.options
+            USING ERRCODE = 'check_violation', COLUMN = 'options';
+    END IF;
+    RETURN CASE WHEN moved = first THEN day_in.at
+        ELSE ((day_in.at AT TIME ZONE day_in.zone) + (moved - first) * interval '1 day') AT TIME ZONE day_in.zone END;
+END $$;
+COMMENT ON FUNCTION tasktable.day_in IS 'The time on the nearest day that is in, by the calendars of the options, such '
+    'as "out-of=company keep-to=workdays move=previous". Without move it is the next day. The day is that of the zone, '
+    'and the time on its clocks stays. Fails if no day within 366 days is in.';
 
 CREATE FUNCTION tasktable.schedule_recurring(
     payload jsonb, cron text, id text, time_zone text DEFAULT 'UTC', starts_at timestamptz DEFAULT NULL,
@@ -465,8 +882,15 @@ COMMENT ON TRIGGER task_8_if_dead ON tasktable.scheduled_tasks IS 'A task with i
 DROP TRIGGER task_8_if_dead ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.after_task_end, tasktable.schedule_if_dead, tasktable.note_spawned, tasktable.if_dead_of,
     tasktable.queue_of, tasktable.one_if_dead, tasktable.seconds_text;
+DROP TRIGGER calendar_1_check ON tasktable.calendars;
+DROP TRIGGER calendar_2_made ON tasktable.calendars;
+DROP TRIGGER calendar_3_edited ON tasktable.calendars;
+DROP FUNCTION tasktable.day_in, tasktable.days_of, tasktable.remove_calendar, tasktable.remove_days,
+    tasktable.add_days, tasktable.set_calendar, tasktable.calendar_tenant, tasktable.after_calendar_change,
+    tasktable.before_calendar_change, tasktable.calendar_tasks, tasktable.refuse_unknown_calendars,
+    tasktable.sorted_days, tasktable.calendars_of;
 DROP VIEW tasktable.recurring_tasks;
 DROP FUNCTION tasktable.recurring_health;
 DROP TRIGGER task_7_reopen ON tasktable.scheduled_tasks;
 DROP FUNCTION tasktable.reopen_occurrence, tasktable.fork_occurrence, tasktable.schedule_recurring,
-    tasktable.knows_time_zone, tasktable.cron_fault;
+    tasktable.knows_time_zone, tasktable.cron_fault, tasktable.options_fault, tasktable.is_day;

@@ -105,22 +105,29 @@ func TestRightsOfEachRole(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	same(t, "the application's rights", strings.Join(held(ctx, t, r, r.roles.Application), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
-		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
-		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
+		"add_days() EXECUTE", "archive() EXECUTE", "calendars SELECT", "calendars_of() EXECUTE", "cancel() EXECUTE",
+		"day_in() EXECUTE", "days_of() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE", "fork_occurrence() EXECUTE",
+		"goose_db_version SELECT", "is_day() EXECUTE", "is_restricted() EXECUTE", "knows_time_zone() EXECUTE",
+		"message_pattern() EXECUTE", "options_fault() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"reason_of() EXECUTE", "recurring_health() EXECUTE", "remove_calendar() EXECUTE", "remove_days() EXECUTE",
+		"reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
-		"scheduled_tasks.id UPDATE", "schema USAGE", "sync() EXECUTE", "task_defaults SELECT",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "set_calendar() EXECUTE", "sync() EXECUTE", "task_defaults SELECT",
 	}, "\n"))
 	same(t, "the tenant's rights", strings.Join(held(ctx, t, r, r.roles.Tenant), "\n"), strings.Join([]string{
-		"archive() EXECUTE", "cancel() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE",
-		"goose_db_version SELECT", "is_restricted() EXECUTE", "message_pattern() EXECUTE", "pause() EXECUTE", "pauses SELECT",
-		"reason_of() EXECUTE", "recurring_health() EXECUTE", "reschedule() EXECUTE",
+		"add_days() EXECUTE", "archive() EXECUTE", "calendars SELECT", "calendars_of() EXECUTE", "cancel() EXECUTE",
+		"day_in() EXECUTE", "days_of() EXECUTE", "defaults_of() EXECUTE", "delete() EXECUTE",
+		"goose_db_version SELECT", "is_day() EXECUTE", "is_restricted() EXECUTE", "knows_time_zone() EXECUTE",
+		"message_pattern() EXECUTE", "options_fault() EXECUTE", "pause() EXECUTE", "pauses SELECT",
+		"reason_of() EXECUTE", "recurring_health() EXECUTE", "remove_calendar() EXECUTE", "remove_days() EXECUTE",
+		"reschedule() EXECUTE",
 		"resume() EXECUTE", "retry() EXECUTE", "river_migration SELECT", "run_now() EXECUTE", "same_time() EXECUTE",
 		"schedule() EXECUTE", "schedule_many() EXECUTE", "schedule_outcome() EXECUTE", "schedule_recurring() EXECUTE",
 		"scheduled_task_changes SELECT", "scheduled_task_executions SELECT", "scheduled_tasks SELECT",
-		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "sync() EXECUTE", "task_defaults SELECT",
+		"scheduled_tasks.id UPDATE", "schema USAGE", "services_of() EXECUTE", "set_calendar() EXECUTE",
+		"sync() EXECUTE", "task_defaults SELECT",
 	}, "\n"))
 	for _, right := range held(ctx, t, r, r.roles.Auditor) {
 		switch right {
@@ -159,7 +166,7 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t)
 	if definers := lines(ctx, t, r.admin, `SELECT p.proname::text FROM pg_proc AS p
-		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 17 {
+		WHERE p.pronamespace = 'tasktable'::regnamespace AND p.prosecdef`); len(definers) != 21 {
 		t.Errorf("%d functions run as the owner: %v", len(definers), definers)
 	}
 	for _, bare := range lines(ctx, t, r.admin, `SELECT p.oid::regprocedure::text FROM pg_proc AS p
@@ -203,6 +210,8 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 		`tasktable.sync('event:1', '[{"id":"three","payload":{"type":"TEST"}}]')`,
 		`tasktable.reschedule('one', '2100-01-02Z')`, `tasktable.pause('one')`, `tasktable.resume('one')`,
 		`tasktable.cancel('one')`, `tasktable.retry('one')`, `tasktable.archive('one')`, `tasktable.delete('one')`,
+		`tasktable.set_calendar('company', '["2027-12-24"]')`, `tasktable.add_days('company', '["2027-12-25"]')`,
+		`tasktable.remove_days('company', '["2027-12-25"]')`, `tasktable.remove_calendar('company')`,
 	} {
 		if _, err := conn.Exec(ctx, "SELECT "+call); err != nil {
 			t.Errorf("%s: %v", call, err)

@@ -134,7 +134,7 @@ GRANT EXECUTE ON FUNCTION tasktable.due_of, tasktable.lock_class, tasktable.reas
 -- The engine writes the history and, by retention, deletes it, but cannot rewrite it.
 GRANT SELECT ON ALL TABLES IN SCHEMA tasktable TO "tasktable_engine";
 GRANT INSERT, UPDATE, DELETE ON tasktable.scheduled_tasks, tasktable.nodes, tasktable.pauses, tasktable.limits,
-    tasktable.limit_buckets, tasktable.task_defaults TO "tasktable_engine";
+    tasktable.limit_buckets, tasktable.task_defaults, tasktable.calendars TO "tasktable_engine";
 GRANT INSERT, DELETE ON tasktable.scheduled_task_executions, tasktable.scheduled_task_changes TO "tasktable_engine";
 -- Keys are revoked, but not deleted. An answer that was given is not changed. Of a session only its end moves.
 GRANT INSERT, UPDATE ON tasktable.api_keys TO "tasktable_engine";
@@ -171,12 +171,14 @@ ALTER DEFAULT PRIVILEGES FOR ROLE "tasktable_owner" IN SCHEMA tasktable
 -- the right to update a column. It has this right for the id, which a trigger does not let it change. All this is so
 -- for a tenant, too. Both may read the pauses, because a task may wait for the end of a pause that somebody else began.
 GRANT SELECT ON tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes,
-    tasktable.pauses, tasktable.task_defaults, tasktable.goose_db_version, tasktable.river_migration
+    tasktable.pauses, tasktable.task_defaults, tasktable.calendars, tasktable.goose_db_version,
+    tasktable.river_migration
     TO "tasktable_application", "tasktable_tenant";
 GRANT UPDATE (id) ON tasktable.scheduled_tasks TO "tasktable_application", "tasktable_tenant";
 GRANT EXECUTE ON FUNCTION tasktable.same_time, tasktable.schedule_outcome, tasktable.is_restricted,
-    tasktable.defaults_of,
-    tasktable.recurring_health, tasktable.message_pattern TO "tasktable_application", "tasktable_tenant";
+    tasktable.defaults_of, tasktable.recurring_health, tasktable.message_pattern, tasktable.day_in, tasktable.days_of,
+    tasktable.calendars_of, tasktable.options_fault, tasktable.is_day, tasktable.knows_time_zone
+    TO "tasktable_application", "tasktable_tenant";
 -- An application of all services does not get this right, so that no trigger asks for its services (is_restricted).
 GRANT EXECUTE ON FUNCTION tasktable.services_of TO "tasktable_tenant";
 -- This function answers only for tasks that the caller may read. Of other tasks it tells only how many are in line
@@ -186,10 +188,11 @@ GRANT EXECUTE ON FUNCTION tasktable.reason_of TO "tasktable_application", "taskt
 -- The verbs run as the owner, so that the application needs no right to write. They have a fixed search_path, so that
 -- it cannot put functions or operators of its own before the real ones. erase is not among them, because it removes
 -- history. Neither are those that pause, resume and limit, because they stop other services. The engine may call these.
+-- The verbs of calendars refuse an application of some services. A tenant changes its own calendars.
 DO $$
 DECLARE
     verbs text[] := '{schedule, schedule_many, schedule_recurring, sync, reschedule, cancel, pause, resume, run_now,
-        retry, delete, archive, fork_occurrence}';
+        retry, delete, archive, fork_occurrence, set_calendar, add_days, remove_days, remove_calendar}';
     one   record;
 BEGIN
     FOR one IN SELECT p.oid::regprocedure AS name, p.proname AS verb,
@@ -234,6 +237,8 @@ BEGIN
                 WHEN 'service' THEN 'scheduled_by = ANY ((SELECT tasktable.services_of(current_user))::text[])'
                 -- If the setting is missing or empty, this is true of no task.
                 WHEN 'tenant' THEN 'tenant_id = (SELECT current_setting(''tasktable.tenant'', true))'
+                WHEN 'own or general' THEN
+                    'tenant_id IN ('''', (SELECT current_setting(''tasktable.tenant'', true)))'
                 -- Without the history of an earlier task of the same id, because that may have been another service's
                 -- or another tenant's.
                 ELSE format('EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t
@@ -243,6 +248,11 @@ BEGIN
             SELECT 'tasktable.scheduled_tasks'::regclass AS relation, r.* FROM (VALUES
                 ('tasktable_engine'::name, 'ALL', 'all'), ('tasktable_auditor', 'SELECT', 'all'),
                 ('tasktable_application', 'ALL', own), ('tasktable_tenant', 'ALL', 'tenant')
+            ) AS r (role, command, kind)
+            UNION ALL
+            SELECT 'tasktable.calendars'::regclass, r.* FROM (VALUES
+                ('tasktable_engine'::name, 'ALL', 'all'), ('tasktable_auditor', 'SELECT', 'all'),
+                ('tasktable_application', 'SELECT', 'all'), ('tasktable_tenant', 'SELECT', 'own or general')
             ) AS r (role, command, kind)
             UNION ALL
             SELECT h.relation, r.role, r.command, CASE WHEN r.kind = 'all' THEN 'all' ELSE h.time END
@@ -260,6 +270,7 @@ BEGIN
         WHERE wanted.kind IS DISTINCT FROM CASE
             WHEN pg_get_expr(p.polqual, p.polrelid) = 'true' THEN 'all'
             WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%services_of(%' THEN 'service'
+            WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%ARRAY[%current_setting(%' THEN 'own or general'
             WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%current_setting(%' THEN 'tenant'
             WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%.finished_at)%' THEN 'finished_at'
             WHEN pg_get_expr(p.polqual, p.polrelid) LIKE '%.changed_at)%' THEN 'changed_at' END
@@ -273,7 +284,7 @@ BEGIN
     FOR one IN
         SELECT c.oid::regclass AS relation FROM pg_class AS c
         WHERE c.relnamespace = 'tasktable'::regnamespace AND NOT c.relrowsecurity
-            AND c.relname IN ('scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes')
+            AND c.relname IN ('scheduled_tasks', 'scheduled_task_executions', 'scheduled_task_changes', 'calendars')
     LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', one.relation);
     END LOOP;

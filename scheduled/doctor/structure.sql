@@ -6,6 +6,13 @@ CREATE UNIQUE INDEX api_keys_secret_hash ON tasktable.api_keys USING btree (secr
 CREATE INDEX api_sessions_expires_at ON tasktable.api_sessions USING btree (expires_at);
 CREATE UNIQUE INDEX api_sessions_pkey ON tasktable.api_sessions USING btree (token_hash);
 CREATE UNIQUE INDEX applications_pkey ON tasktable.applications USING btree (role, service);
+CREATE TRIGGER calendar_1_check BEFORE INSERT OR UPDATE ON tasktable.calendars FOR EACH ROW EXECUTE FUNCTION
+    tasktable.before_calendar_change();
+CREATE TRIGGER calendar_2_made AFTER INSERT OR DELETE ON tasktable.calendars FOR EACH ROW EXECUTE FUNCTION
+    tasktable.after_calendar_change();
+CREATE TRIGGER calendar_3_edited AFTER UPDATE ON tasktable.calendars FOR EACH ROW WHEN ((old.days IS DISTINCT FROM
+    new.days)) EXECUTE FUNCTION tasktable.after_calendar_change();
+CREATE UNIQUE INDEX calendars_pkey ON tasktable.calendars USING btree (tenant_id, name);
 CREATE UNIQUE INDEX limit_buckets_pkey ON tasktable.limit_buckets USING btree (name, limit_key);
 CREATE UNIQUE INDEX limits_pkey ON tasktable.limits USING btree (name);
 CREATE INDEX nodes_elected ON tasktable.nodes USING btree (elected_at);
