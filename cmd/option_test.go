@@ -164,7 +164,8 @@ func TestHelpOfEachFlagShowsItsVariable(t *testing.T) {
 	// What these commands are about is said on the command line alone: a variable that somebody has forgotten would
 	// change it.
 	aboutTasks := map[string]bool{"tasks": true, "dead": true, "recurring": true, "queues": true, "nodes": true, "limits": true, "types": true,
-		"stats": true, "why": true, "keys": true, "notices": true, "metrics": true}
+		"calendars": true,
+		"stats":     true, "why": true, "keys": true, "notices": true, "metrics": true}
 	seen := 0
 	p.eachFlag(func(command *cobra.Command, flag *pflag.Flag) {
 		o, ok := options.Of(flag)

@@ -18,7 +18,11 @@ import (
 )
 
 const recurringNextHelp = `Computes the next fires of a recurring task, in its own time zone and in that of --time-zone.
-With --cron it computes the next fires of an expression, and needs no database.
+With --cron it computes the next fires of an expression. It needs the database only for calendars.
+
+Behind an expression may stand options, as in "0 9 * * TUE every=2 from=2027-01-05 out-of=company move=next". --every,
+--out-of, --keep-to and --move write them, and --every counts from the day of --from. It prints which fires the
+calendars move or leave out, and by which day. --count does not count those that are left out.
 
 For a task it prints whether a fire is overdue, which pauses hold it, whether and when the task ends, and its jitter.
 Each occurrence is due later than its fire by up to the jitter. The command cannot know whether an occurrence will be
@@ -36,7 +40,9 @@ const recurringNextExample = `  tasktable recurring next nightly
   tasktable recurring next nightly --count 3 --time-zone America/New_York --output json | jq -r '.fires[].at'
   tasktable recurring next nightly --from 2027-03-27    # when the clocks change, for example
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
-  tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # summer time begins`
+  tasktable recurring next --cron "30 2 * * *" --cron-time-zone Europe/Berlin --from 2027-03-27   # summer time begins
+  tasktable recurring next --cron "0 9 * * TUE" --every 2 --from 2027-01-05
+  tasktable recurring next --cron "0 9 L * *" --keep-to workdays --move previous`
 
 // recurringNext is the command recurring next.
 type recurringNext struct {
@@ -46,6 +52,7 @@ type recurringNext struct {
 	cron     string
 	cronZone string
 	from     term.Moment
+	days     dayOptions
 }
 
 func (p *program) recurringNextCommand() *cobra.Command {
@@ -59,6 +66,7 @@ func (p *program) recurringNextCommand() *cobra.Command {
 		{Flag: "from", Kind: "time", Set: options.Moment(&n.from),
 			Usage: "only fires after this time, which for a task is not in the past (default now)"},
 	}
+	opts = append(opts, n.days.options(n.client)...)
 	return p.BindArguments(&cobra.Command{
 		Use:     "next [ID]",
 		Short:   "Computes when a recurring task, or a cron expression, fires next",
@@ -69,11 +77,12 @@ func (p *program) recurringNextCommand() *cobra.Command {
 		case n.cron != "" && len(n.given) > 0:
 			return options.Usage("%q takes an ID or --cron, not both", command.CommandPath())
 		case n.cron != "":
-			return n.ofExpression(command.Context())
+			return n.ofExpression(command)
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
-		case n.cronZone != "":
-			return options.Usage("--cron is missing: --cron-time-zone is for an expression")
+		case n.cronZone != "" || n.days != (dayOptions{}):
+			return options.Usage("--cron is missing: --cron-time-zone, --every, --out-of, --keep-to, --move and --tenant " +
+				"are for an expression")
 		}
 		return n.opened(n.ofTask, n.check)(command)
 	})
@@ -101,16 +110,18 @@ func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
 
 // expressionFires is the output for an expression.
 type expressionFires struct {
-	Cron     string         `json:"cron"`
-	TimeZone string         `json:"time_zone"`
-	From     time.Time      `json:"from"`
-	Fires    []inspect.Fire `json:"fires"`
-	Ended    string         `json:"ended,omitempty"`
+	Cron        string            `json:"cron"`
+	TimeZone    string            `json:"time_zone"`
+	From        time.Time         `json:"from"`
+	Fires       []inspect.Fire    `json:"fires"`
+	LeftOut     []inspect.LeftOut `json:"left_out,omitempty"`
+	LeftOutMore bool              `json:"left_out_more,omitempty"`
+	Ended       string            `json:"ended,omitempty"`
 }
 
-// ofExpression needs no database, so now is this machine's.
-func (n *recurringNext) ofExpression(ctx context.Context) error {
-	now := n.now
+// ofExpression needs the database only for the days of calendars. So now may be this machine's.
+func (n *recurringNext) ofExpression(command *cobra.Command) error {
+	ctx, now := command.Context(), n.now
 	if now.IsZero() {
 		now = time.Now()
 	}
@@ -122,10 +133,26 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 	if from.IsZero() {
 		from = now
 	}
+	if n.cron, err = n.days.of(n.cron, from.In(n.Clock.Zone)); err != nil {
+		return err
+	}
 	rule, err := recurrence.Parse(n.cron, n.cronZone)
 	if err != nil {
 		return options.Usage("%w", err)
 	}
+	if len(rule.Calendars()) == 0 {
+		return n.printExpression(rule, from)
+	}
+	return n.opened(func(ctx context.Context) error {
+		rule, err := n.bound(ctx, rule, n.days.tenant)
+		if err != nil {
+			return err
+		}
+		return n.printExpression(rule, from)
+	})(command)
+}
+
+func (n *recurringNext) printExpression(rule *recurrence.Rule, from time.Time) error {
 	rule = rule.Anchored(from)
 	shown := expressionFires{Cron: n.cron, TimeZone: n.cronZone, From: from, Fires: []inspect.Fire{}}
 	if shown.TimeZone == "" {
@@ -138,7 +165,9 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 		}
 		shown.Fires = append(shown.Fires, inspect.Fire{At: at})
 	}
-	return n.print(shown, shown.TimeZone, shown.Fires, shown.Ended)
+	shown.LeftOut, shown.LeftOutMore = inspect.ExplainFires(rule, from, shown.Fires)
+	return n.print(shown, inspect.Forecast{Fires: shown.Fires, LeftOut: shown.LeftOut,
+		LeftOutMore: shown.LeftOutMore, Ended: shown.Ended}, shown.TimeZone)
 }
 
 func (n *recurringNext) ofTask(ctx context.Context) error {
@@ -164,7 +193,7 @@ func (n *recurringNext) ofTask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.print(forecast, task.TimeZone, forecast.Fires, forecast.Ended); err != nil || n.JSON {
+	if err := n.print(forecast, forecast, task.TimeZone); err != nil || n.JSON {
 		return err
 	}
 	if forecast.ZoneDataDiffer {
@@ -197,7 +226,7 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 }
 
 // print prints each fire in its own zone, and also in the zone of --time-zone if that shows another time.
-func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, ended string) error {
+func (n *recurringNext) print(thing any, of inspect.Forecast, zoneName string) error {
 	if n.JSON {
 		return n.Document(thing)
 	}
@@ -206,28 +235,33 @@ func (n *recurringNext) print(thing any, zoneName string, fires []inspect.Fire, 
 		zone = time.UTC // the expression was parsed with that zone, so it is right, but this machine may not have it
 	}
 	own := term.Clock{Now: n.Now, Zone: zone}
+	lines := fireLines(of, own)
 	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
-	apart := slices.ContainsFunc(fires,
-		func(fire inspect.Fire) bool { return own.Weekday(fire.At) != n.Weekday(fire.At) })
+	apart := slices.ContainsFunc(lines, func(one fireLine) bool { return own.Weekday(one.at) != n.Weekday(one.at) })
 	if apart {
 		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
 	}
 	t := term.NewTable(headings...)
-	for _, fire := range fires {
-		row := []any{own.Weekday(fire.At), n.Relative(fire.At), fireNote(fire)}
+	for _, one := range lines {
+		row := []any{own.Weekday(one.at), n.Relative(one.at), one.note}
 		if apart {
-			row = slices.Insert(row, 1, any(n.Weekday(fire.At)))
+			row = slices.Insert(row, 1, any(n.Weekday(one.at)))
 		}
 		t.Add(row...)
 	}
 	none := "There is no coming fire"
-	if ended == "" {
-		return n.List(fires, t, none+".")
+	if of.Ended != "" {
+		none += ": " + of.Ended
 	}
-	if err := n.List(fires, t, none+": "+ended+"."); err != nil || len(fires) == 0 {
+	if err := n.List(lines, t, none+"."); err != nil {
 		return err
 	}
-	n.Note("Then there are no more: %s.", ended)
+	if of.LeftOutMore {
+		n.Note("More days are left out than these.")
+	}
+	if of.Ended != "" && len(lines) > 0 {
+		n.Note("Then there are no more: %s.", of.Ended)
+	}
 	return nil
 }
 
@@ -243,8 +277,30 @@ func (n *recurringNext) zoneName() string {
 	return "THIS MACHINE'S ZONE"
 }
 
-func fireNote(fire inspect.Fire) term.Cell {
+// fireLine is a fire, or a day whose fires are left out.
+type fireLine struct {
+	at   time.Time
+	note term.Cell
+}
+
+// fireLines returns the lines in the order of their times.
+func fireLines(of inspect.Forecast, own term.Clock) []fireLine {
+	var lines []fireLine
+	for _, fire := range of.Fires {
+		lines = append(lines, fireLine{fire.At, fireNote(fire, own)})
+	}
+	for _, day := range of.LeftOut {
+		lines = append(lines, fireLine{day.At, term.Cell{Text: "left out: " + day.Why, Color: term.Faint}})
+	}
+	slices.SortStableFunc(lines, func(a, b fireLine) int { return a.at.Compare(b.at) })
+	return lines
+}
+
+func fireNote(fire inspect.Fire, own term.Clock) term.Cell {
 	var notes []string
+	if fire.MovedFrom != nil {
+		notes = append(notes, "moved from "+own.Weekday(*fire.MovedFrom)+": "+fire.Why)
+	}
 	if fire.Overdue {
 		notes = append(notes, "overdue")
 	}

@@ -43,6 +43,7 @@ type Store struct {
 	config   Config
 	source   query.Source // each call returns its Err, so that New needs no error and fits in a package variable
 	lastWake atomic.Int64
+	tenant   string
 }
 
 // New returns a Store. It does not report a malformed configuration. The first call on the Store does.

@@ -23,6 +23,10 @@ type Fire struct {
 	// Paused lists the pauses that will keep the occurrence from running, as far as they are known now. Each is
 	// "task" or a Scope as text. The task's CatchUpPaused decides what happens to the fire at the end of the pause.
 	Paused []string `json:"paused,omitempty"`
+	// MovedFrom is when the expression would fire without its calendars, if these have moved the fire. Why says by
+	// which day, such as "2027-12-24 is out (company: closed)".
+	MovedFrom *time.Time `json:"moved_from,omitempty"`
+	Why       string     `json:"why,omitempty"`
 }
 
 // Forecast has the coming fires of a recurring task, provided that nobody edits or pauses the task.
@@ -34,6 +38,10 @@ type Forecast struct {
 	// know which occurrences will run. With OverlapSkip, for example, an occurrence is skipped if an earlier one has
 	// not ended.
 	Fires []Fire `json:"fires"`
+	// LeftOut are the days, at most MaxLeftOut, whose fires the task's calendars leave out, up to the last of Fires.
+	// LeftOutMore tells that there are perhaps more.
+	LeftOut     []LeftOut `json:"left_out,omitempty"`
+	LeftOutMore bool      `json:"left_out_more,omitempty"`
 	// Ended tells why there are no further fires. It is "" if there are.
 	Ended string `json:"ended,omitempty"`
 	// ZoneDataDiffer tells that the leader planned the first fire by other data of the time zone than this program

@@ -34,7 +34,7 @@ func (r *Rule) Explain(from, to time.Time, most int) (fires []Fire, more bool) {
 		if last {
 			until = to
 		}
-		fires = r.appendLeftOut(fires, from, until, most)
+		fires = r.appendLeftOut(fires, from, until, most, true)
 		if !last {
 			fires = append(fires, r.explain(at))
 		}
@@ -46,6 +46,13 @@ func (r *Rule) Explain(from, to time.Time, most int) (fires []Fire, more bool) {
 		}
 		from = at
 	}
+}
+
+// LeftOut returns the first fire of each day after from, up to and including to, whose fires the calendars leave out.
+// It returns at most most of them. more reports whether there are further ones.
+func (r *Rule) LeftOut(from, to time.Time, most int) (fires []Fire, more bool) {
+	fires = r.appendLeftOut(nil, from, to, most, false)
+	return fires[:min(len(fires), max(most, 0))], len(fires) > most
 }
 
 // explain tells whether a fire has moved, and from where.
@@ -80,9 +87,9 @@ func (s *search) movedFrom(day int64) int64 {
 }
 
 // appendLeftOut appends the fires after from, up to and including to, that are left out, until there are more than
-// most.
-func (r *Rule) appendLeftOut(fires []Fire, from, to time.Time, most int) []Fire {
-	if r.choice == nil || len(r.choice.out)+len(r.choice.keep) == 0 {
+// most. It appends all of a day, or else the first.
+func (r *Rule) appendLeftOut(fires []Fire, from, to time.Time, most int, all bool) []Fire {
+	if !r.HasCalendars() {
 		return fires
 	}
 	plain := r.withoutCalendars()
@@ -99,7 +106,11 @@ func (r *Rule) appendLeftOut(fires []Fire, from, to time.Time, most int) []Fire 
 		from = at
 		if why != "" {
 			fires = append(fires, Fire{From: at, LeftOut: true, Why: why})
-		} else if end := time.Unix(r.reached((day+1)*daySeconds)-1, 0); end.After(at) {
+		}
+		if why != "" && all {
+			continue
+		}
+		if end := time.Unix(r.reached((day+1)*daySeconds)-1, 0); end.After(at) {
 			from = end // there may be very many fires on a day that moves
 		}
 	}

@@ -120,6 +120,11 @@ func (r *Rule) Calendars() []string {
 	return slices.Compact(names)
 }
 
+// HasCalendars reports whether the rule's text names calendars, be it only workdays.
+func (r *Rule) HasCalendars() bool {
+	return r.choice != nil && len(r.choice.out)+len(r.choice.keep) > 0
+}
+
 // With returns the rule with the days of its calendars by their names. A calendar that is missing has no days. A rule
 // that With has not returned knows workdays only, and fires as if its text did not name the other calendars.
 func (r *Rule) With(days map[string]Days) *Rule {
