@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tasktable/tasktable/store/internal/check"
 	"github.com/tasktable/tasktable/store/internal/query"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -39,6 +40,9 @@ func (s *Store) ForTenant(tenant string) *Store {
 }
 
 func (s *Store) days(ctx context.Context, db DB, verb, name string, spans []recurrence.Span) (Outcome, error) {
+	if _, err := recurrence.NewDays(spans); err != nil {
+		return "", fmt.Errorf("%s %s: %w", verb, name, check.Mark(err))
+	}
 	encoded, err := json.Marshal(append([]recurrence.Span{}, spans...))
 	if err != nil {
 		return "", err
@@ -78,7 +82,8 @@ func (s *Store) RemoveCalendar(ctx context.Context, db DB, name string) (Outcome
 func (s *Store) Calendars(ctx context.Context, db DB) ([]CalendarRow, error) {
 	return query.Collect[CalendarRow](ctx, s.source, db, "list calendars", `SELECT name, tenant_id, days, changed_at,
 		changed_by, coalesce(declared_by, '') AS declared_by,
-		(SELECT count(*)::int FROM tasktable.calendar_tasks(c.name, c.tenant_id)) AS tasks
+		(SELECT count(*)::int FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL AND t.finished_at IS NULL
+			AND c.name = ANY (tasktable.calendars_of(t.cron))) AS tasks
 		FROM tasktable.calendars AS c WHERE $1::text = '' OR tenant_id IN ('', $1::text) ORDER BY name, tenant_id`,
 		s.tenant)
 }

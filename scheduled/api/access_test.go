@@ -51,6 +51,11 @@ var scopes = map[string]keys.Scope{
 	"runTaskNow":         keys.Schedule,
 	"runTasksNow":        keys.Schedule,
 	"scheduleTasks":      keys.Schedule,
+	"getCalendar":        keys.Read,
+	"listCalendars":      keys.Read,
+	"addDays":            keys.Operate,
+	"removeCalendar":     keys.Operate,
+	"setCalendar":        keys.Operate,
 	"getDefaults":        keys.Read,
 	"listDefaults":       keys.Read,
 	"setDefaults":        keys.Operate,
@@ -65,6 +70,7 @@ func TestAccess(t *testing.T) {
 	s.make("task", store.StatusFailed)
 	s.wants(201, "all", "PUT", "/v1/tasks/recurring", `{"payload": {"type": "LOG"}, "cron": "@daily"}`)
 	s.wants(200, "all", "PUT", "/v1/defaults/TYPE", `{"priority": 2}`)
+	s.wants(200, "all", "PUT", "/v1/calendars/mail", `{"days": []}`)
 	before := s.everything()
 	var ids []string
 	for _, op := range s.operations() {

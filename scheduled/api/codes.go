@@ -25,6 +25,7 @@ const (
 	CodeReserved         Code = "reserved"
 	CodeNoSuchTask       Code = "no_such_task"
 	CodeNoDefaults       Code = "no_defaults"
+	CodeNoCalendar       Code = "no_such_calendar"
 	CodeNoSuchPath       Code = "no_such_path"
 	CodeNotRecurring     Code = "not_recurring"
 	CodeNoSuchMethod     Code = "no_such_method"
@@ -35,6 +36,7 @@ const (
 	CodeTaskFinished     Code = "task_finished"
 	CodeKindDiffers      Code = "kind_differs"
 	CodeDuplicate        Code = "duplicate"
+	CodeCalendarUsed     Code = "calendar_used"
 	CodeKeyInUse         Code = "idempotency_key_in_use"
 	CodeKeyReused        Code = "idempotency_key_reused"
 	CodeChanged          Code = "precondition_failed"
@@ -81,6 +83,7 @@ var codeRules = []codeRule{
 	{CodeReserved, 403, false, "the task is a notice or their watch, which are the engine's"},
 	{CodeNoSuchTask, 404, false, "the caller sees no task of this id"},
 	{CodeNoDefaults, 404, false, "the type has no defaults"},
+	{CodeNoCalendar, 404, false, "there is no such calendar"},
 	{CodeNoSuchPath, 404, false, "the API has no such path"},
 	{CodeNotRecurring, 404, false, "the task does not recur"},
 	{CodeNoSuchMethod, 405, false, "the path has other methods"},
@@ -91,6 +94,7 @@ var codeRules = []codeRule{
 	{CodeTaskFinished, 409, false, "the task has ended, and the edit would run it again"},
 	{CodeKindDiffers, 409, false, "one of the task and the call recurs, and replace is not true"},
 	{CodeDuplicate, 409, false, "the task exists already, and if_exists is reject"},
+	{CodeCalendarUsed, 409, false, "tasks use the calendar"},
 	{CodeKeyInUse, 409, true, "a call with this Idempotency-Key is in progress"},
 	{CodeKeyReused, 409, false, "the Idempotency-Key was used for another call"},
 	{CodeChanged, 412, false, "the task is not as If-Match or If-None-Match asks"},

@@ -52,9 +52,9 @@ func TestOpenAPI(t *testing.T) {
 
 // operationIDs are the names of the functions in clients. To rename one breaks the clients.
 var operationIDs = strings.Fields(`
-	archiveDeadLetters archiveTask archiveTasks cancelTask cancelTasks createTask deleteTask deleteTasks followEvents getDefaults getRecurring getTask groupDeadLetters listChanges
+	addDays archiveDeadLetters archiveTask archiveTasks cancelTask cancelTasks createTask deleteTask deleteTasks followEvents getCalendar getDefaults getRecurring getTask groupDeadLetters listCalendars listChanges
 	listDeadLetters listDefaults listExecutions listLimits listNodes listQueues listRecurring listTasks patchTask pauseQueue pauseTask pauseTasks putTask
-	readStats removeDefaults removeLimit resumeQueue resumeTask resumeTasks retryDeadLetters retryTask retryTasks runTaskNow runTasksNow scheduleTasks setDefaults setLimit whyTask`)
+	readStats removeCalendar removeDefaults removeLimit resumeQueue resumeTask resumeTasks retryDeadLetters retryTask retryTasks runTaskNow runTasksNow scheduleTasks setCalendar setDefaults setLimit whyTask`)
 
 func TestOperationsAreDocumented(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,9 @@ func TestIdempotencyKey(t *testing.T) {
 		{"resumeQueue", "", "POST", "/v1/queues/mail/resume", ""},
 		{"setLimit", "", "PUT", "/v1/limits/a", `{"max_running": 5}`},
 		{"removeLimit", "", "DELETE", "/v1/limits/a", ""},
+		{"setCalendar", "", "PUT", "/v1/calendars/a", `{"days": [{"from": "2027-12-24"}]}`},
+		{"addDays", "", "POST", "/v1/calendars/a/days", `{"days": [{"from": "2027-12-24"}]}`},
+		{"removeCalendar", "", "DELETE", "/v1/calendars/a", ""},
 		{"setDefaults", "", "PUT", "/v1/defaults/MAIL", `{"max_attempts": 5}`},
 		{"removeDefaults", "", "DELETE", "/v1/defaults/MAIL", ""},
 	} {

@@ -133,6 +133,7 @@ func (a *API) registerOperations() {
 	a.registerQueuePauses()
 	a.registerLimits()
 	a.registerDefaults()
+	a.registerCalendars()
 }
 
 func (a *API) registerQueuePauses() {

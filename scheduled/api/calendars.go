@@ -1,0 +1,180 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/recurrence"
+)
+
+// CalendarDays are days that follow each other.
+type CalendarDays struct {
+	From string `json:"from" format:"date" example:"2027-12-24"`
+	To   string `json:"to,omitempty" format:"date" doc:"The last day. Default: from."`
+	Note string `json:"note,omitempty" maxLength:"200" doc:"What they are, such as Christmas."`
+}
+
+// CalendarRequest has the days that a caller sets or adds.
+type CalendarRequest struct {
+	Days []CalendarDays `json:"days" nullable:"false" maxItems:"5000"`
+}
+
+// Calendar is a set of days that the rules of recurring tasks name.
+type Calendar struct {
+	Name       string         `json:"name"`
+	TenantID   string         `json:"tenant_id,omitempty" doc:"The tenant whose it is. Missing: the tasks of all use it."`
+	Days       []CalendarDays `json:"days" nullable:"false"`
+	Tasks      int            `json:"tasks" doc:"How many tasks that have not ended use it, of those that are visible."`
+	ChangedAt  time.Time      `json:"changed_at"`
+	ChangedBy  string         `json:"changed_by"`
+	DeclaredBy string         `json:"declared_by,omitempty" doc:"The service whose code declares it."`
+}
+
+// Calendars are all calendars that the caller may see.
+type Calendars struct {
+	Calendars []Calendar `json:"calendars" nullable:"false" doc:"Sorted by name."`
+}
+
+type calendarsAnswer struct{ Body Calendars }
+
+type calendarAnswer struct{ Body Calendar }
+
+// CalendarPath names a calendar in a call.
+type CalendarPath struct {
+	Name   string `path:"name"`
+	Tenant string `query:"tenant_id" doc:"The calendar is for its tasks. Default: the key's tenant, or else all."`
+}
+
+type setCalendarInput struct {
+	Conditions
+	CalendarPath
+	Body CalendarRequest
+}
+
+type removeCalendarInput struct {
+	Conditions
+	CalendarPath
+}
+
+// CalendarReceipt is the result of a call for one calendar.
+type CalendarReceipt struct {
+	Name    string        `json:"name"`
+	Outcome store.Outcome `json:"outcome"`
+}
+
+type calendarReceiptAnswer struct{ Body CalendarReceipt }
+
+func (a *API) registerCalendars() {
+	read(a, huma.Operation{
+		OperationID: "listCalendars", Method: http.MethodGet, Path: "/v1/calendars", Tags: []string{"recurring"},
+		Summary: "List calendars", Description: "A key of a tenant sees its own and the general ones.",
+	}, func(ctx context.Context, c call, _ *struct{}) (*calendarsAnswer, error) {
+		found, err := c.tasks.ForTenant(c.caller.Tenant).Calendars(ctx, c.db)
+		answer := &calendarsAnswer{Body: Calendars{Calendars: []Calendar{}}}
+		for _, one := range found {
+			answer.Body.Calendars = append(answer.Body.Calendars, calendarOf(one))
+		}
+		return answer, err
+	})
+	read(a, huma.Operation{
+		OperationID: "getCalendar", Method: http.MethodGet, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
+		Summary: "Get a calendar", Description: "The tenant's, or else the general one.",
+		Errors: []int{http.StatusNotFound},
+	}, func(ctx context.Context, c call, in *CalendarPath) (*calendarAnswer, error) {
+		tasks, err := c.calendarsOf(in.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		found, err := tasks.Calendar(ctx, c.db, in.Name)
+		if errors.Is(err, store.ErrNotFound) {
+			err = refusal(CodeNoCalendar, "there is no such calendar")
+		}
+		return &calendarAnswer{calendarOf(found)}, err
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "setCalendar", Method: http.MethodPut, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
+		Summary:     "Create a calendar, or replace its days",
+		Description: "The fires of the tasks that use it are planned anew.",
+	}, func(ctx context.Context, c call, in *setCalendarInput) (*calendarReceiptAnswer, error) {
+		return c.calendarVerb(in.CalendarPath, in.Conditions, in.Body.Days,
+			func(tasks *store.Store, days []recurrence.Span) (store.Outcome, error) {
+				return tasks.SetCalendar(ctx, c.db, store.Calendar{Name: in.Name, Days: days})
+			})
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "addDays", Method: http.MethodPost, Path: "/v1/calendars/{name}/days", Tags: []string{"recurring"},
+		Summary: "Add days to a calendar", Description: "If the calendar is absent, it is made.",
+	}, func(ctx context.Context, c call, in *setCalendarInput) (*calendarReceiptAnswer, error) {
+		return c.calendarVerb(in.CalendarPath, in.Conditions, in.Body.Days,
+			func(tasks *store.Store, days []recurrence.Span) (store.Outcome, error) {
+				return tasks.AddDays(ctx, c.db, in.Name, days...)
+			})
+	})
+	change(a, keys.Operate, huma.Operation{
+		OperationID: "removeCalendar", Method: http.MethodDelete, Path: "/v1/calendars/{name}",
+		Tags:    []string{"recurring"},
+		Summary: "Remove a calendar", Description: "It is refused while a task uses the calendar.",
+	}, func(ctx context.Context, c call, in *removeCalendarInput) (*calendarReceiptAnswer, error) {
+		return c.calendarVerb(in.CalendarPath, in.Conditions, nil,
+			func(tasks *store.Store, _ []recurrence.Span) (store.Outcome, error) {
+				return tasks.RemoveCalendar(ctx, c.db, in.Name)
+			})
+	})
+}
+
+// calendarsOf returns the store for the calendars of a tenant, which for a key of a tenant is its own.
+func (c call) calendarsOf(tenant string) (*store.Store, error) {
+	if c.caller.Tenant != "" && tenant != "" && tenant != c.caller.Tenant {
+		return nil, refusal(CodeTenantNotAllowed, "tenant_id must be the tenant of the key, or missing")
+	}
+	if c.caller.Tenant != "" {
+		tenant = c.caller.Tenant
+	}
+	return c.tasks.ForTenant(tenant), nil
+}
+
+func (c call) calendarVerb(
+	of CalendarPath, given Conditions, days []CalendarDays,
+	do func(*store.Store, []recurrence.Span) (store.Outcome, error),
+) (*calendarReceiptAnswer, error) {
+	if err := given.refused(); err != nil {
+		return nil, err
+	}
+	tasks, err := c.calendarsOf(of.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	spans := make([]recurrence.Span, len(days))
+	for i, one := range days {
+		text := one.From
+		if one.To != "" {
+			text += ".." + one.To
+		}
+		if spans[i], err = recurrence.ParseSpan(text); err != nil {
+			return nil, invalid(fmt.Sprintf("days[%d]: %s", i, ruleOf(err)))
+		}
+		spans[i].Note = one.Note
+	}
+	outcome, err := do(tasks, spans)
+	if refused := new(pgconn.PgError); errors.Is(err, store.ErrCalendarUsed) && errors.As(err, &refused) {
+		return nil, refusal(CodeCalendarUsed, refused.Message)
+	}
+	return &calendarReceiptAnswer{CalendarReceipt{of.Name, outcome}}, err
+}
+
+func calendarOf(one store.CalendarRow) Calendar {
+	made := Calendar{Name: one.Name, TenantID: one.TenantID, Days: make([]CalendarDays, len(one.Days)), Tasks: one.Tasks,
+		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
+	for i, span := range one.Days {
+		made.Days[i] = CalendarDays{From: span.From.String(), To: span.To.String(), Note: span.Note}
+	}
+	return made
+}
