@@ -38,6 +38,7 @@ func New(config Config) (*Dashboard, error) {
 	d.registerTask(mux)
 	d.registerDeadLetters(mux)
 	d.registerRecurring(mux)
+	d.registerCalendars(mux)
 	d.registerQueues(mux)
 	d.registerLimits(mux)
 	d.registerDefaults(mux)

@@ -88,6 +88,7 @@ var pages = []shown{
 	{name: "notices-rule", path: "/notices/rule?name=dead-letters", want: "Rule"},
 	{name: "notices-recipient", path: "/notices/recipient?name=ops", want: "Recipient"},
 	{name: "calendar", path: "/recurring/calendar", want: "Coming fires"},
+	{name: "calendars", path: "/calendars?name=company", want: "Calendars"},
 	{name: "queues", path: "/queues", want: "Queues"},
 	{name: "limits", path: "/limits", want: "Limits"},
 	{name: "defaults", path: "/defaults", want: "Defaults"},

@@ -226,3 +226,5 @@ ANALYZE tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktabl
 SELECT tasktable.set_limit('mail-provider', rate => 100, rate_interval => '1 minute', burst => 20, type => 'SEND_EMAIL');
 SELECT tasktable.set_limit('per-tenant', queue => 'newsletter', max_running => 2, per => 'tenant');
 SELECT tasktable.set_defaults('SYNC_PARTNER_CALENDAR', max_attempts => 3, backoff => '1m x2 max 1h', timeout => '30 s');
+SELECT tasktable.add_days('company', '[{"from": "2027-12-24", "to": "2027-12-31", "note": "closed"}, "2028-05-26"]');
+SELECT tasktable.add_days('school', '[{"from": "2027-07-05", "to": "2027-08-13", "note": "summer holidays"}]', 'acme');

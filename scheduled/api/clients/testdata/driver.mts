@@ -193,7 +193,20 @@ async function limits(): Promise<void> {
   same((await ok(client.DELETE("/v1/defaults/{type}", type))).outcome, "deleted");
 }
 
-for (const part of [edits, problems, repeats, lists, runs, deadLetters, recurring, operations, limits]) await part();
+async function calendars(): Promise<void> {
+  const calendar = { params: { path: { name: "company" } } };
+  const body = { days: [{ from: "2027-12-24", to: "2027-12-31", note: "closed" }] };
+  same((await ok(client.PUT("/v1/calendars/{name}", { ...calendar, body }))).outcome, "created");
+  const more = { days: [{ from: "2028-05-26" }] };
+  same((await ok(client.POST("/v1/calendars/{name}/days", { ...calendar, body: more }))).outcome, "changed");
+  const { days } = await ok(client.GET("/v1/calendars/{name}", calendar));
+  same(days.map((one) => one.from), ["2027-12-24", "2028-05-26"]);
+  const { calendars: all } = await ok(client.GET("/v1/calendars"));
+  same(all.map((one) => [one.name, one.tasks]), [["company", 0]]);
+  same((await ok(client.DELETE("/v1/calendars/{name}", calendar))).outcome, "deleted");
+}
+
+for (const part of [edits, problems, repeats, lists, runs, deadLetters, recurring, operations, limits, calendars])  await part();
 
 const seen: Task[] = [];
 for (let cursor: string | undefined = ""; cursor !== undefined;) {

@@ -5,7 +5,7 @@ import importlib
 import json
 import os
 import types
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 
 import tasktable_client
 from tasktable_client.api.dead_letters_api import DeadLettersApi
@@ -14,6 +14,8 @@ from tasktable_client.api.recurring_api import RecurringApi
 from tasktable_client.api.tasks_api import TasksApi
 from tasktable_client.model.archive_dead_letters_request import ArchiveDeadLettersRequest
 from tasktable_client.model.bulk_request import BulkRequest
+from tasktable_client.model.calendar_days import CalendarDays
+from tasktable_client.model.calendar_request import CalendarRequest
 from tasktable_client.model.defaults_request import DefaultsRequest
 from tasktable_client.model.limit_request import LimitRequest
 from tasktable_client.model.pause_queue_request import PauseQueueRequest
@@ -213,7 +215,18 @@ def limit():
     same(outcome(operations.remove_defaults, "OTHER"), "deleted")
 
 
-for part in (edits, problems, repeats, lists, runs, dead, recurring, operate, limit):
+def calendar():
+    recurrings = RecurringApi(api)
+    closed = CalendarDays(_from=date(2027, 12, 24), to=date(2027, 12, 31), note="closed")
+    same(outcome(recurrings.set_calendar, "company", CalendarRequest(days=[closed])), "created")
+    more = CalendarRequest(days=[CalendarDays(_from=date(2028, 5, 26))])
+    same(outcome(recurrings.add_days, "company", more), "changed")
+    same([str(one._from) for one in recurrings.get_calendar("company").days], ["2027-12-24", "2028-05-26"])
+    same([(one.name, one.tasks) for one in recurrings.list_calendars().calendars], [("company", 0)])
+    same(outcome(recurrings.remove_calendar, "company"), "deleted")
+
+
+for part in (edits, problems, repeats, lists, runs, dead, recurring, operate, limit, calendar):
     part()
 
 seen, cursor = [], {}
