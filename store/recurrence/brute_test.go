@@ -14,6 +14,7 @@ type plan struct {
 	fields         [6]map[int]bool
 	odd            [6][]string // members of the two fields of days that are no sets: 5L, FRI#2, L-1, 15W
 	dom, dow, wild bool        // dom, dow: restricted
+	months         bool        // the month is restricted
 	step           int64
 	every, anchor  int64
 }
@@ -62,6 +63,8 @@ func planOf(expression string, anchor int64) plan {
 			p.wild = true
 		case i == 3:
 			p.dom = !all
+		case i == 4:
+			p.months = !all
 		case i == 5:
 			p.dow = !all
 		}
@@ -183,7 +186,11 @@ func (p plan) matches(wall int64) bool {
 	if !p.fields[0][second%60] || !p.fields[1][second/60%60] || !p.fields[2][second/3600] {
 		return false
 	}
-	day := time.Unix(wall, 0).UTC()
+	return p.onDay(time.Unix(wall, 0).UTC())
+}
+
+// onDay reports whether the fields of days match.
+func (p plan) onDay(day time.Time) bool {
 	if !p.fields[4][int(day.Month())] {
 		return false
 	}
