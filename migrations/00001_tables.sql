@@ -211,6 +211,7 @@ CREATE TABLE tasktable.scheduled_tasks (
     planned_revision        bigint,
     planned_wall            timestamp,
     planned_zone_data       text,
+    planned_day             date,
     open_occurrences_from   timestamptz,
     -- Its origin.
     scheduled_by            tasktable.task_author,
@@ -627,11 +628,12 @@ BEGIN
             ('occurrence_count', 'How many occurrences were forked to run. Skipped ones do not count.'),
             ('planned_revision', 'The revision for which the leader planned the next fire, next_attempt_at. If it is '
                 'not equal to revision, the leader plans again.'),
-            ('planned_wall', 'Local time of the next fire in the time zone, on the day before a calendar moved it. '
-                'Null for @every.'),
+            ('planned_wall', 'Local time of the next fire in the time zone. Null for @every.'),
             ('planned_zone_data', 'Fingerprint of the zone data that the next fire was planned with. With other data '
                 'the leader plans again. After an edit of a calendar: the word calendar, its name, and the fire that '
                 'was planned before.'),
+            ('planned_day', 'The first of the days whose fires calendars have moved to the next fire, or its own day. '
+                'Null: the rule moves no fires.'),
             ('open_occurrences_from', 'All occurrences before this time have ended. The search for open ones begins '
                 'here.'),
             ('parent_id', 'The recurring task of this occurrence. No foreign key, because the occurrence outlives it.'),

@@ -318,7 +318,7 @@ BEGIN
         ORDER BY t.id || '~' COLLATE "C" FOR NO KEY UPDATE
     )
     UPDATE tasktable.scheduled_tasks AS t
-    SET next_attempt_at = least(t.next_attempt_at, clock_timestamp()),
+    SET next_attempt_at = least(t.next_attempt_at, tasktable.asked_now()),
         planned_zone_data = CASE
             WHEN t.planned_revision IS DISTINCT FROM t.revision OR t.planned_zone_data LIKE 'calendar %'
                 THEN t.planned_zone_data

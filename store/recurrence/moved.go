@@ -21,6 +21,7 @@ type choice struct {
 	every  int64 // 1 unless each Nth unit counts
 	origin int64 // the index of the unit that counts from
 	from   int64 // the first day on which it may fire
+	since  int64 // the fires of earlier days are left out; see Rule.Since
 	out    []calendar
 	keep   []calendar
 	move   Move
@@ -34,7 +35,7 @@ var (
 )
 
 func newChoice(o Options, dayOfMonth, dayOfWeek, month members) (*choice, error) {
-	c := &choice{every: 1, from: firstDay, until: lastDay, move: o.Move}
+	c := &choice{every: 1, from: firstDay, since: firstDay, until: lastDay, move: o.Move}
 	c.out, c.keep = readCalendars(o.OutOf), readCalendars(o.KeepTo)
 	if o.Every <= 1 {
 		return c, nil
@@ -70,7 +71,7 @@ func (c *choice) index(day int64) int64 {
 
 // counts returns the first day, at or after day, that is in a unit that counts.
 func (c *choice) counts(day int64) int64 {
-	day = max(day, c.from)
+	day = max(day, c.from, c.since)
 	if c.every == 1 {
 		return day
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Task is a recurring task, with all that the leader needs to plan it.
@@ -18,6 +16,7 @@ type Task struct {
 	Revision            int64
 	Cron                string
 	TimeZone            string
+	TenantID            string // whose calendars it has; "": the general ones alone
 	Overlap             string
 	CatchUp             string
 	CatchUpPaused       string
@@ -31,8 +30,10 @@ type Task struct {
 	OpenOccurrencesFrom *time.Time // all earlier occurrences have ended
 	Planned             bool       // NextFire was planned for the current revision of the task
 	PlannedWall         *time.Time // the time on the zone's clocks at NextFire, as if in UTC; nil for @every
-	PlannedZoneData     *string    // fingerprint of the zone data that NextFire was planned with; nil: not known
-	MovedFrom           *time.Time // not nil: the zone data have changed, NextFire is void, and fires begin after this
+	PlannedZoneData     *string    // fingerprint of the zone data of NextFire; nil: not known; see Edit
+	PlannedDay          *time.Time // the first day whose fires moved to NextFire; nil: the rule moves no fires
+	MovedFrom           *time.Time // not nil: NextFire is void, see Move, and fires begin after this
+	Rests               bool       // without a fire it waits for a change of its calendars
 	Resumed             bool       // not planned, because it was paused and resumed
 	EditedAt            *time.Time // if Resumed: the last edit before the pause
 	Now                 time.Time
@@ -46,6 +47,7 @@ type Plan struct {
 	Count int
 	Ended string // why there is no next fire
 	Runs  bool   // one of the due fires is to run, now or at one of the next looks
+	Rests bool   // Next is no fire, but the time to look again
 }
 
 // fire is one occurrence to fork, or the reason why it does not run.
@@ -98,6 +100,7 @@ func (d Due) Decide(blocked string, most int) Plan {
 	f.end(d.Task)
 	f.Runs = slices.ContainsFunc(f.Fires, func(one fire) bool { return one.Skip == "" })
 	f.cut(d, most)
+	f.rest(d.Task)
 	return f
 }
 
@@ -115,20 +118,6 @@ func (f *Plan) cut(d Due, most int) {
 			f.Count++
 		}
 	}
-}
-
-// Move finds out whether the next fire was planned with zone data other than those of the rule. If so, it sets
-// MovedFrom so that the fire keeps its time on the zone's clocks. Thus no fire is lost, and none comes twice.
-func (r *Task) Move(rule *recurrence.Rule, fingerprint string) {
-	if !r.Planned || r.GoesOn() || r.PlannedWall == nil || r.PlannedZoneData == nil ||
-		*r.PlannedZoneData == fingerprint {
-		return
-	}
-	from := later(rule.Replan(*r.PlannedWall, r.Now), r.begins())
-	if r.LastFire != nil {
-		from = later(from, *r.LastFire)
-	}
-	r.MovedFrom = &from
 }
 
 // skip returns the reason why the fire does not run, or "".
@@ -190,9 +179,9 @@ func (f *Plan) end(r Task) {
 	switch {
 	case r.MaxOccurrences != nil && f.Count >= *r.MaxOccurrences:
 		f.Ended, f.Next = fmt.Sprintf("ended after %d occurrences", f.Count), time.Time{}
-	case r.EndsAt != nil && f.Next.After(*r.EndsAt):
+	case r.EndsAt != nil && (f.Next.After(*r.EndsAt) || f.Next.IsZero() && r.Now.After(*r.EndsAt)):
 		f.Ended, f.Next = "ended at "+r.EndsAt.UTC().Format(time.RFC3339), time.Time{}
-	case f.Next.IsZero():
+	case f.Next.IsZero() && !r.Rests:
 		f.Ended = "ended: the expression has no further fire"
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/fireplan"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/store/calendars"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -56,13 +57,13 @@ func (s Queries) PickFires(
 // make Postgres step over the dead entries of an index.
 const recurringSQL = `
 SELECT t.id::text AS id, t.type::text AS type, t.queue::text AS queue, t.revision, t.cron::text AS cron,
-    t.time_zone::text AS time_zone,
+    t.time_zone::text AS time_zone, coalesce(t.tenant_id::text, '') AS tenant_id,
     t.overlap::text AS overlap, t.catch_up::text AS catch_up, t.catch_up_paused::text AS catch_up_paused,
     t.catch_up_limit::int AS catch_up_limit, t.scheduled_at::timestamptz AS scheduled_at, t.started_at AS last_fire,
     greatest(t.next_attempt_at, '1970-01-01'::timestamptz) AS next_fire, t.ends_at::timestamptz AS ends_at,
     t.max_occurrences::int AS max_occurrences, t.occurrence_count, t.open_occurrences_from,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, t.planned_wall, t.planned_zone_data,
-    NULL::timestamptz AS moved_from,
+    t.planned_day::timestamp AS planned_day, NULL::timestamptz AS moved_from, false AS rests,
     -- OFFSET 0 keeps Postgres from reading all changes into a hash to answer this.
     EXISTS (SELECT 1 FROM tasktable.scheduled_task_changes AS c
         WHERE c.revision = t.revision AND c.outcome = 'queued' AND c.old ->> 'status' = 'PAUSED' OFFSET 0) AS resumed,
@@ -79,6 +80,7 @@ ORDER BY t.next_attempt_at, t.id::text`
 type DueFires struct {
 	tasks []dueTask
 	most  int
+	book  *calendars.Book // the days by which they were computed
 }
 
 // dueTask is a recurring task with its due fires, or with the error of its expression.
@@ -86,6 +88,7 @@ type dueTask struct {
 	fireplan.Due
 	rule        *recurrence.Rule
 	fingerprint string
+	changedBy   string // who has changed the calendar of the task's Edit
 	err         error
 }
 
@@ -105,10 +108,14 @@ func (s Queries) DueFires(
 	if err != nil {
 		return due, err
 	}
+	tasks = withFewCalendars(tasks)
 	due.most = most
+	if due.book, err = calendars.Read(ctx, q, s.Schema, column(tasks, rulesOf)...); err != nil {
+		return due, err
+	}
 	fires := 0
 	for began := time.Now(); len(due.tasks) < len(tasks) && time.Since(began) < planningTime; {
-		one := s.due(tasks[len(due.tasks)], paused)
+		one := s.due(tasks[len(due.tasks)], paused, due.book)
 		if fires += one.Fires(); fires > most && len(due.tasks) > 0 {
 			break
 		}
@@ -117,12 +124,34 @@ func (s Queries) DueFires(
 	return due, nil
 }
 
+// maxCalendars is how many calendars a pass reads, because each may have thousands of days.
+const maxCalendars = 100
+
+// withFewCalendars returns the first of the tasks that have few enough calendars. The others are for the next pass.
+func withFewCalendars(tasks []fireplan.Task) []fireplan.Task {
+	named := map[[2]string]bool{}
+	for i, task := range tasks {
+		for _, name := range calendars.Names(task.Cron) {
+			named[[2]string{task.TenantID, name}] = true
+		}
+		if len(named) > maxCalendars {
+			return tasks[:max(i, 1)]
+		}
+	}
+	return tasks
+}
+
+func rulesOf(task *fireplan.Task) calendars.Of {
+	return calendars.Of{Cron: task.Cron, TimeZone: task.TimeZone, TenantID: task.TenantID}
+}
+
 // due computes the due fires of a task.
-func (s Queries) due(task fireplan.Task, paused []Pause) dueTask {
-	rule, err := recurrence.ParseIn(task.Cron, task.TimeZone, s.Zones.location)
+func (s Queries) due(task fireplan.Task, paused []Pause, book *calendars.Book) dueTask {
+	rule, err := book.Rule(rulesOf(&task), s.Zones.location)
 	if err != nil {
 		return dueTask{Due: fireplan.Due{Task: task}, err: err}
 	}
+	task.Rests = len(rule.Calendars()) > 0
 	var pauses []fireplan.Interval
 	for _, p := range paused {
 		if p.of(task.Queue, task.Type) {
@@ -134,6 +163,11 @@ func (s Queries) due(task fireplan.Task, paused []Pause) dueTask {
 		}
 	}
 	fingerprint := s.Zones.Fingerprint(task.TimeZone)
-	task.Move(rule, fingerprint)
-	return dueTask{task.List(rule.Anchored(task.ScheduledAt), pauses), rule, fingerprint, nil}
+	var changedBy string
+	if edit, edited := task.Edit(); edited {
+		found, _ := book.Find(task.TenantID, edit.Calendar)
+		changedBy = found.ChangedBy
+	}
+	rule = task.Move(rule.Anchored(task.ScheduledAt), fingerprint)
+	return dueTask{task.List(rule, pauses), rule, fingerprint, changedBy, nil}
 }

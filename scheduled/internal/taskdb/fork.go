@@ -59,6 +59,9 @@ func (s Queries) WriteFires(ctx context.Context, q pg.DB, now *time.Time, due Du
 	if err != nil {
 		return done, err
 	}
+	if tasks, err = s.withTheirCalendars(ctx, q, due, tasks); err != nil {
+		return done, err
+	}
 	live, busy, err := s.live(ctx, q, now, tasks)
 	if err != nil {
 		return done, err
@@ -154,6 +157,7 @@ type fireWrites struct {
 	cancelled []cancelled
 	forked    []forked
 	advanced  []Advanced
+	moved     []moved
 }
 
 // cancelled is an earlier occurrence that a fire cancels.
@@ -178,6 +182,11 @@ type Advanced struct {
 	// the zone's clocks. @every does not look at clocks, and has none.
 	Wall     *time.Time
 	ZoneData *string
+	// Day is the first day whose fires calendars have moved to the next fire.
+	Day *time.Time
+	// Rests tells that Next is not a fire, but the time at which the leader looks again whether calendars leave a day
+	// in.
+	Rests bool
 }
 
 // cancels reports whether a fire of the task cancels earlier occurrences.
@@ -207,10 +216,17 @@ func (w *fireWrites) add(due dueTask, live []occurrence, most int) {
 		}
 	}
 	next := Advanced{ID: task.ID, Next: orNull(&f.Next), Last: f.Last, Count: f.Count, Ended: f.Ended, OpenFrom: &from}
-	if wall := due.rule.Wall(f.Next); !wall.IsZero() {
+	if wall := due.rule.Wall(f.Next); !wall.IsZero() && !f.Rests {
 		next.Wall, next.ZoneData = &wall, &due.fingerprint
+		if day := due.rule.Source(f.Next); !day.IsZero() {
+			next.Day = new(time.Date(day.Year, day.Month, day.Day, 0, 0, 0, 0, time.UTC))
+		}
+	}
+	if next.Rests = f.Rests; f.Rests {
+		next.Ended = restsMessage
 	}
 	w.advanced = append(w.advanced, next)
+	w.addMoved(due, f)
 }
 
 const cancelOccurrencesSQL = `
@@ -222,17 +238,24 @@ const forkSQL = `
 SELECT count(tasktable.fork_occurrence(one.parent, one.fire, nullif(one.skip, ''), NULL, false))
 FROM unnest($1::text[], $2::timestamptz[], $3::text[]) AS one (parent, fire, skip)`
 
-// advanceSQL writes no column whose edit would draw a revision. A task without a next fire has ended.
+// restsMessage is the message of a task while it rests.
+const restsMessage = "no fire within 20 years, because of its calendars"
+
+// advanceSQL writes no column whose edit would draw a revision. A task without a next fire has ended. A task that rests
+// is not planned, so that the time at which the leader looks again is no fire.
 const advanceSQL = `
 UPDATE tasktable.scheduled_tasks AS t
-SET next_attempt_at = one.next, planned_revision = t.revision, started_at = one.last, occurrence_count = one.count,
+SET next_attempt_at = one.next, planned_revision = CASE WHEN NOT one.rests THEN t.revision END,
+    started_at = one.last, occurrence_count = one.count,
     open_occurrences_from = one.open_occurrences_from, planned_wall = one.wall, planned_zone_data = one.zone_data,
+    planned_day = one.day::date,
     status = CASE WHEN one.next IS NULL THEN 'COMPLETED' ELSE t.status END,
     finished_at = CASE WHEN one.next IS NULL THEN clock_timestamp() END,
     last_status_update = CASE WHEN one.next IS NULL THEN clock_timestamp() ELSE t.last_status_update END,
-    message = coalesce(nullif(one.ended, ''), t.message)
+    message = coalesce(nullif(one.ended, ''), nullif(t.message, $11::text))
 FROM unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::int[], $5::text[], $6::timestamptz[],
-    $7::timestamp[], $8::text[]) AS one (id, next, last, count, ended, open_occurrences_from, wall, zone_data)
+    $7::timestamp[], $8::text[], $9::timestamp[], $10::boolean[])
+    AS one (id, next, last, count, ended, open_occurrences_from, wall, zone_data, day, rests)
 WHERE t.id = ANY (ARRAY[one.id])`
 
 // Advance plans the next fires. It must run in the engine's context, so that the triggers do not take the status of a
@@ -246,7 +269,9 @@ func (s Queries) Advance(ctx context.Context, q pg.DB, tasks []Advanced) error {
 		column(tasks, func(a *Advanced) string { return a.Ended }),
 		column(tasks, func(a *Advanced) *time.Time { return a.OpenFrom }),
 		column(tasks, func(a *Advanced) *time.Time { return a.Wall }),
-		column(tasks, func(a *Advanced) *string { return a.ZoneData }))
+		column(tasks, func(a *Advanced) *string { return a.ZoneData }),
+		column(tasks, func(a *Advanced) *time.Time { return a.Day }),
+		column(tasks, func(a *Advanced) bool { return a.Rests }), restsMessage)
 	return pg.Annotate(err, "plan the next fires")
 }
 
@@ -265,6 +290,9 @@ func (s Queries) write(ctx context.Context, q pg.DB, w *fireWrites) error {
 			column(w.forked, func(f *forked) string { return f.skip })); err != nil {
 			return fmt.Errorf("fork %d occurrences: %w", n, err)
 		}
+	}
+	if err := s.noteMoved(ctx, q, w.moved); err != nil {
+		return err
 	}
 	return s.Advance(ctx, q, w.advanced)
 }
