@@ -27,7 +27,7 @@ func TestCalendars(t *testing.T) {
 	} {
 		b.post("/calendars/add", form...).wants(t, http.StatusUnprocessableEntity, says)
 	}
-	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'CANCELLED', finished_at = now() WHERE id = 'nightly'`)
+	b.asEngine(`SELECT tasktable.cancel('nightly')`)
 	b.post("/calendars/remove", "name", "company").wants(t, http.StatusOK, "Calendar company: deleted.")
 	reader := newBoard(t, as("bob", dashboard.Read, ""))
 	reader.get("/calendars").wants(t, http.StatusOK).lacks(t, "/calendars/add")
