@@ -53,6 +53,7 @@ type recurringNext struct {
 	cronZone string
 	from     term.Moment
 	days     dayOptions
+	tenant   string
 }
 
 func (p *program) recurringNextCommand() *cobra.Command {
@@ -67,6 +68,8 @@ func (p *program) recurringNextCommand() *cobra.Command {
 			Usage: "only fires after this time, which for a task is not in the past (default now)"},
 	}
 	opts = append(opts, n.days.options(n.client)...)
+	opts = append(opts, options.Option{Flag: "tenant", Kind: "tenant", Set: options.Text(&n.tenant, store.MaxIDBytes),
+		Usage: "with --cron: the calendars of this tenant come before the general ones"})
 	return p.BindArguments(&cobra.Command{
 		Use:     "next [ID]",
 		Short:   "Computes when a recurring task, or a cron expression, fires next",
@@ -80,7 +83,7 @@ func (p *program) recurringNextCommand() *cobra.Command {
 			return n.ofExpression(command)
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
-		case n.cronZone != "" || n.days != (dayOptions{}):
+		case n.cronZone != "" || n.days != (dayOptions{}) || n.tenant != "":
 			return options.Usage("--cron is missing: --cron-time-zone, --every, --out-of, --keep-to, --move and --tenant " +
 				"are for an expression")
 		}
@@ -133,7 +136,7 @@ func (n *recurringNext) ofExpression(command *cobra.Command) error {
 	if from.IsZero() {
 		from = now
 	}
-	if n.cron, err = n.days.of(n.cron, from.In(n.Clock.Zone)); err != nil {
+	if n.cron, err = n.days.of(n.cron, recurrence.DateOf(from.In(n.Clock.Zone))); err != nil {
 		return err
 	}
 	rule, err := recurrence.Parse(n.cron, n.cronZone)
@@ -144,7 +147,7 @@ func (n *recurringNext) ofExpression(command *cobra.Command) error {
 		return n.printExpression(rule, from)
 	}
 	return n.opened(func(ctx context.Context) error {
-		rule, err := n.bound(ctx, rule, n.days.tenant)
+		rule, err := n.bound(ctx, rule, n.tenant)
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func TestFormsOfATaskAgree(t *testing.T) {
 		case form.Choice:
 			wrong, wrongJSON, right = "never", `"never"`, field.Words[0]
 		case form.Text:
-			wrong, wrongJSON, right = long, `"`+long+`"`, map[string]string{"cron": "@daily", "time_zone": "UTC", "backoff": "1m x2"}[field.Name]
+			wrong, wrongJSON, right = long, `"`+long+`"`, map[string]string{"cron": "@daily", "time_zone": "UTC", "backoff": "1m x2", "days": "keep-to=workdays"}[field.Name]
 			if right == "" {
 				right = "abc"
 			}
@@ -98,6 +98,8 @@ func TestFormsOfATaskAgree(t *testing.T) {
 			extra, cron = `, "cron": "@daily"`, []string{"--cron=@daily"}
 		} else if field.Name == "debounce" {
 			extra, cron = `, "delay": 1`, []string{"--delay=1s"}
+		} else if field.Name == "days" {
+			extra, cron = `, "scheduled_at": "2100-01-01T00:00:00Z"`, []string{"--at=+1h"}
 		}
 		if got := f.put("api-"+field.Name, fmt.Sprintf(`, %q: %s%s`, field.Name, wrongJSON, extra)); !strings.HasPrefix(got, "422") ||
 			!strings.Contains(got, field.Rule) {

@@ -33,13 +33,17 @@ entity, group_key, if_finished, jitter and retention. Durations are in seconds. 
 The option may be given 10 times.
 
 With --cron the task recurs. It never runs itself. Instead, each fire makes an occurrence of it. It needs --id.
+--every, --from, --out-of, --keep-to and --move write options behind the expression. Without --cron, --out-of, --keep-to
+and --move write --days, which moves --at to a day that is in, in the zone --cron-time-zone.
 
 ` + term.MomentHelp
 
 const tasksScheduleExample = `  tasktable tasks schedule --type LOG --payload '{"message": "hi"}' --at +10m
   tasktable tasks schedule --payload @reminder.json --id task-SEND_EVENT_REMINDER-42 --at "2027-05-01 16:00"
   jq -n '{type: "LOG", message: "hi"}' | tasktable tasks schedule --payload - --output json
-  tasktable tasks schedule --id nightly --type TOKEN_CLEANUP --cron "0 3 * * *" --cron-time-zone Europe/Berlin`
+  tasktable tasks schedule --id nightly --type TOKEN_CLEANUP --cron "0 3 * * *" --cron-time-zone Europe/Berlin
+  tasktable tasks schedule --id invoices --type INVOICE --cron "0 9 L * *" --keep-to workdays --move previous
+  tasktable tasks schedule --type LOG --at 2027-12-25 --keep-to workdays --move next`
 
 // tasksSchedule is the command tasks schedule.
 type tasksSchedule struct {
@@ -47,6 +51,8 @@ type tasksSchedule struct {
 	task     store.Task
 	taskType string
 	given    map[string]string // the texts of the fields, by their names
+	days     dayOptions
+	from     string
 }
 
 func (p *program) tasksScheduleCommand() *cobra.Command {
@@ -57,6 +63,9 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 	for _, field := range form.Fields {
 		opts = append(opts, s.option(field))
 	}
+	opts = append(opts, s.days.options(s.client)...)
+	opts = append(opts, options.Option{Flag: "from", Kind: "date", Set: options.Text(&s.from, 10),
+		Usage: "with --every: the day from which it counts, such as 2027-01-05"})
 	opts = append(opts, options.Option{Flag: "replace", Set: options.Bool(&s.task.Replace),
 		Usage: "also if it makes a recurring task a plain one, or the other way"})
 	return p.Bind(&cobra.Command{
@@ -133,6 +142,9 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 		return wrongOption(err)
 	}
 	if s.given["if_dead"], err = ifDeadText(s.given["if_dead"]); err != nil {
+		return err
+	}
+	if err := s.writeDays(); err != nil {
 		return err
 	}
 	if err := s.read(s.printing.clock()); err != nil {

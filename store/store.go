@@ -42,8 +42,8 @@ const wakeEvery = 10 * time.Millisecond
 type Store struct {
 	config   Config
 	source   query.Source // each call returns its Err, so that New needs no error and fits in a package variable
+	tenant   string       // whose calendars it is about; see ForTenant
 	lastWake atomic.Int64
-	tenant   string
 }
 
 // New returns a Store. It does not report a malformed configuration. The first call on the Store does.

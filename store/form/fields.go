@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/backoff"
+	rules "github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Kind is the kind of a field's values.
@@ -139,6 +140,11 @@ var Fields = []Field{
 		Help: "How long after now a task is due that is new or runs again, instead of a time",
 		Rule: "must be between 1µs and 10 years", Shortest: time.Microsecond, Longest: store.MaxExpiration,
 		of: func(t *store.Task) any { return &t.In }},
+	{Name: "days", Input: "days", Label: "Days", Verb: true, Min: 1, Max: 256,
+		Help: "Moves the time to a day that calendars leave in, such as keep-to=workdays or out-of=company " +
+			"move=previous. It is a day of the zone of the expression. Without move it is the next day",
+		Rule: "must name calendars in out_of or keep_to",
+		of:   func(t *store.Task) any { return &t.Days }},
 	{Name: "debounce", Input: "debounce", Label: "Debounce", Kind: Length, Verb: true,
 		Help: "Moves a task that waits to the delay from now, but at most to this after the first call",
 		Rule: "must be between 1µs and 10 years", Shortest: time.Microsecond, Longest: store.MaxExpiration,
@@ -157,9 +163,9 @@ var Fields = []Field{
 		of: func(t *store.Task) any { return &t.IfDead }},
 	{Name: "cron", Input: "cron", Label: "Cron expression", Recurs: true, Min: 1, Max: 256,
 		Help: "Makes the task recur: an expression of 5 fields, of 6 with the seconds first, @daily and its like, or " +
-			"@every 90s. The task itself never runs. Each fire makes an occurrence of it",
+			"@every 90s, and options such as every=2 from=2027-01-05, or out-of=company. The task itself never runs. Each fire makes an occurrence of it",
 		Rule: "must be 1 to 256 printable ASCII characters",
-		of:   func(t *store.Task) any { return &recurrence(t).Cron }},
+		of:   func(t *store.Task) any { return wholeCron(t) }},
 	{Name: "time_zone", Input: "cron-time-zone", Label: "Zone of the expression", Recurs: true, Min: 1, Max: 64,
 		Help: "The IANA time zone of the expression, such as Europe/Berlin", Default: "UTC",
 		Rule: "must be an IANA zone, such as Europe/Berlin",
@@ -187,6 +193,15 @@ var Fields = []Field{
 		Help: "After this many occurrences the recurrence ends", Default: "no limit",
 		Rule: "must be between 1 and 1000000", Min: 1, Max: 1000000,
 		of: func(t *store.Task) any { return &recurrence(t).MaxOccurrences }},
+}
+
+// wholeCron returns the expression with its options behind it, because a field has them as one text.
+func wholeCron(t *store.Task) *string {
+	r := recurrence(t)
+	if text := r.Text(); text != r.Cron {
+		r.Cron, r.Every, r.From, r.OutOf, r.KeepTo, r.Move = text, 0, rules.Date{}, nil, nil, ""
+	}
+	return &r.Cron
 }
 
 // recurrence returns the task's Recurrence. Check takes it away again if no field of it was set.

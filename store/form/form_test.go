@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	rules "github.com/tasktable/tasktable/store/recurrence"
 )
 
 var clock = Clock{Now: time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC), Zone: time.UTC}
@@ -28,6 +29,9 @@ func beyond(f Field) (set func(*store.Task), text, jsonText string) {
 		return func(t *store.Task) { *f.of(t).(*time.Duration) = length }, length.String(), string(seconds)
 	case Text, Choice:
 		long := strings.Repeat("x", max(f.Max, 600)+1)
+		if f.Name == "days" {
+			return func(t *store.Task) { t.At, t.Days = clock.Now, &store.Days{} }, long, quoted(long)
+		}
 		if f.Name == "cron" {
 			long = strings.Repeat("1,", 300) + "1 * * * *"
 		}
@@ -83,6 +87,7 @@ func full() store.Task {
 		ExpectedExecutionTime: 1500 * time.Millisecond, MaxAttempts: 3, Jitter: time.Microsecond,
 		Retention: 40 * 24 * time.Hour, IfFinished: store.Keep, IfRunning: store.Again, IfExists: store.Reject, UniqueFor: time.Hour,
 		In: time.Minute, Debounce: time.Hour,
+		Days:   &store.Days{OutOf: []string{"company"}, KeepTo: []string{"workdays"}, Move: rules.MovePrevious},
 		IfDead: []store.Task{{ID: "two", Payload: store.JSON(`{"type":"TELL"}`), Priority: 1, At: clock.Now}},
 		Recurrence: &store.Recurrence{
 			Cron: "@daily", TimeZone: "Europe/Berlin", Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
@@ -146,17 +151,20 @@ func TestFieldsAreReadAsTheyAreWritten(t *testing.T) {
 func TestSetJSONRefuses(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
-		`{"due": 1}`:                               `"due" is not a field`,
-		`{"payload": null}`:                        "payload is required",
-		`{"priority": "1"}`:                        "priority must be a whole number",
-		`{"priority": 1.5}`:                        "priority must be a whole number",
-		`{"jitter": "5m"}`:                         "jitter must be a number of seconds",
-		`{"jitter": 0}`:                            "jitter must be between 1µs and 24h",
-		`{"entity": ""}`:                           "entity must be at most 512 bytes",
-		`{"queue": 1}`:                             "queue must be a text",
-		`{"overlap": "skip"}`:                      "cron is missing: time_zone, overlap",
-		`{"scheduled_at": "tomorrow 09:00"}`:       "scheduled_at must be a time such as 2027-01-31T09:30:00Z",
-		`{"scheduled_at": "0001-01-01T00:00:00Z"}`: "scheduled_at must be after 0001",
+		`{"due": 1}`:                          `"due" is not a field`,
+		`{"payload": null}`:                   "payload is required",
+		`{"priority": "1"}`:                   "priority must be a whole number",
+		`{"priority": 1.5}`:                   "priority must be a whole number",
+		`{"jitter": "5m"}`:                    "jitter must be a number of seconds",
+		`{"jitter": 0}`:                       "jitter must be between 1µs and 24h",
+		`{"entity": ""}`:                      "entity must be at most 512 bytes",
+		`{"queue": 1}`:                        "queue must be a text",
+		`{"days": "company"}`:                 "days must name calendars in out_of or keep_to, as in out-of=company",
+		`{"days": "every=2 from=2027-01-05"}`: "days must name calendars in out_of or keep_to",
+		`{"days": "keep-to=workdays", "overlap": "skip"}`:               "cron is missing: time_zone, overlap",
+		`{"overlap": "skip"}`:                                           "cron is missing: time_zone, overlap",
+		`{"scheduled_at": "tomorrow 09:00"}`:                            "scheduled_at must be a time such as 2027-01-31T09:30:00Z",
+		`{"scheduled_at": "0001-01-01T00:00:00Z"}`:                      "scheduled_at must be after 0001",
 		`{"if_dead": [{"payload": {"type": "LOG"}, "cron": "@daily"}]}`: `if_dead: task 1: "cron" is not a field`,
 		`{"if_dead": [{"id": "a"}]}`:                                    "if_dead: task 1: payload must be given",
 		`{"if_dead": [["secret"]]}`:                                     "if_dead: it must be a JSON array of tasks",
@@ -171,5 +179,28 @@ func TestSetJSONRefuses(t *testing.T) {
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", given, err, want)
 		}
+	}
+}
+
+// A cron expression is one text with its options, and the days of a task that does not recur have its zone.
+func TestOptionsOfDays(t *testing.T) {
+	t.Parallel()
+	const cron = "0 9 * * TUE every=2 from=2027-01-05 out-of=company"
+	options := store.Recurrence{Cron: "0 9 * * TUE", Every: 2, From: rules.Date{Year: 2027, Month: 1, Day: 5},
+		OutOf: []string{"company"}}
+	field, _ := Named("cron")
+	if got := field.Text(store.Task{Recurrence: &options}, time.UTC); got != cron {
+		t.Errorf("the expression is %s", got)
+	}
+	task := store.Task{Recurrence: &options}
+	if err := SetJSON(&task, map[string]json.RawMessage{"cron": json.RawMessage(`"@daily"`)}); err != nil ||
+		task.Recurrence.Text() != "@daily" {
+		t.Errorf("the new expression is %s, %v", task.Recurrence.Text(), err)
+	}
+	task = store.Task{}
+	if err := SetJSON(&task, map[string]json.RawMessage{"days": json.RawMessage(`"keep-to=workdays"`),
+		"time_zone": json.RawMessage(`"Europe/Berlin"`)}); err != nil || task.Recurrence != nil ||
+		task.Days.TimeZone != "Europe/Berlin" {
+		t.Errorf("the days are %+v, %v", task.Days, err)
 	}
 }

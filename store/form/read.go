@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,10 @@ func (f Field) Read(task *store.Task, text string, clock Clock) (err error) {
 		return ruleOf(err, f.Name)
 	case *[]store.Task:
 		*of, err = readTasks([]byte(text))
+	case **store.Days:
+		if *of, err = readDays(text); err != nil {
+			err = fmt.Errorf("%s, as in out-of=company keep-to=workdays move=next", f.Rule)
+		}
 	case *time.Time:
 		*of, err = when.Time(text, clock.Now, clock.Zone)
 	case *time.Duration:
@@ -93,6 +98,8 @@ func (f Field) Text(task store.Task, zone *time.Location) string {
 		if string(encoded) != "null" {
 			return string(encoded)
 		}
+	case **store.Days:
+		return daysText(*of)
 	case *time.Time:
 		if !of.IsZero() {
 			return of.In(zone).Format("2006-01-02T15:04:05")
@@ -117,7 +124,10 @@ func Check(task *store.Task) error {
 	if task.Recurrence == nil || task.Recurrence.Cron != "" {
 		return nil
 	}
-	if *task.Recurrence != (store.Recurrence{}) {
+	if task.Days != nil { // the zone is that of their days
+		task.Days.TimeZone, task.Recurrence.TimeZone = task.Recurrence.TimeZone, ""
+	}
+	if !reflect.DeepEqual(*task.Recurrence, store.Recurrence{}) {
 		var others []string
 		for _, field := range Fields {
 			if field.Recurs && field.Name != "cron" {
@@ -180,6 +190,12 @@ func (f Field) readJSON(task *store.Task, value json.RawMessage) (err error) {
 	case *[]store.Task:
 		*of, err = readTasks(value)
 		return err
+	case **store.Days:
+		var text string
+		if json.Unmarshal(value, &text) != nil {
+			return errors.New("must be a text")
+		}
+		return f.Read(task, text, Clock{})
 	case *time.Time:
 		if json.Unmarshal(value, of) != nil {
 			return errors.New("must be a time such as 2027-01-31T09:30:00Z, with Z or an offset")
@@ -270,6 +286,10 @@ func (f Field) value(task *store.Task) any {
 			all[i] = JSON(one)
 		}
 		return all
+	case **store.Days:
+		if *of != nil {
+			return daysText(*of)
+		}
 	case *time.Time:
 		if !of.IsZero() {
 			return *of
