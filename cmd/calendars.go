@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -247,7 +246,7 @@ func (c *calendarsCommand) read() ([]recurrence.Span, error) {
 // done prints the outcome for the calendar.
 func (c *calendarsCommand) done(outcome store.Outcome, err error) error {
 	if err != nil {
-		return fmt.Errorf("calendar %s: %w", c.name, err)
+		return err
 	}
 	return c.limitOutcomes([]limitOutcome{{c.name, outcome}})
 }

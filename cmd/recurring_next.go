@@ -163,7 +163,9 @@ func (n *recurringNext) printExpression(rule *recurrence.Rule, from time.Time) e
 	}
 	for at := rule.Next(from); len(shown.Fires) < n.count; at = rule.Next(at) {
 		if at.IsZero() {
-			shown.Ended = "the expression has no further fire"
+			if shown.Ended = "the expression has no further fire"; rule.HasCalendars() {
+				shown.Ended = "the calendars leave no further fire within 20 years"
+			}
 			break
 		}
 		shown.Fires = append(shown.Fires, inspect.Fire{At: at})

@@ -110,6 +110,14 @@ func TestNextFiresOfAnExpression(t *testing.T) {
 			"--from=2027-10-31", "--count=5"}},
 		{"cron_every", exitOK, []string{"recurring", "next", "--cron=@every 90s", "--count=2"}},
 		{"cron_last", exitOK, []string{"recurring", "next", "--cron=@yearly", "--from=9998-06-01", "--count=3"}},
+		{"cron_every_second", exitOK, []string{"recurring", "next", "--cron=0 9 * * TUE", "--every=2",
+			"--from=2027-01-05", "--count=3"}},
+		{"cron_workdays", exitOK, []string{"recurring", "next", "--cron=0 9 L * *", "--keep-to=workdays",
+			"--move=previous", "--from=2027-01-01", "--count=3"}},
+		{"cron_options_twice", exitUsage, []string{"recurring", "next", "--cron=0 9 L * * every=2 from=2027-01-05",
+			"--keep-to=workdays"}},
+		{"cron_move_alone", exitUsage, []string{"recurring", "next", "--cron=@daily", "--move=next"}},
+		{"every_alone", exitUsage, []string{"recurring", "next", "--every=2"}},
 		{"cron_none", exitOK, []string{"recurring", "next", "--cron=@yearly", "--from=9999-06-01"}},
 	})
 }

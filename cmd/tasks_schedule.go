@@ -150,9 +150,6 @@ func (s *tasksSchedule) check(stdin io.Reader) (err error) {
 	if err := s.read(s.printing.clock()); err != nil {
 		return err
 	}
-	if err := form.Check(&s.task); err != nil {
-		return wrongOption(err)
-	}
 	if s.task.Recurrence != nil && s.task.ID == "" {
 		return options.Usage("--id is missing: a task that recurs needs one")
 	}
@@ -164,7 +161,7 @@ func wrongOption(err error) error {
 	return options.Usage("--%s", strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": "))
 }
 
-// read reads the texts of all fields but the payload.
+// read reads the texts of all fields but the payload, and checks them together.
 func (s *tasksSchedule) read(c term.Clock) error {
 	for _, field := range form.Fields {
 		text, given := s.given[field.Name]
@@ -177,6 +174,9 @@ func (s *tasksSchedule) read(c term.Clock) error {
 			}
 			return options.Usage("--%s %w, got %q", field.Input, err, text)
 		}
+	}
+	if err := form.Check(&s.task); err != nil {
+		return wrongOption(err)
 	}
 	return nil
 }

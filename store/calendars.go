@@ -24,8 +24,10 @@ func (c Calendar) Check() error {
 	if err := checkCalendarName(c.Name); err != nil {
 		return err
 	}
-	_, err := recurrence.NewDays(c.Days)
-	return check.Mark(err)
+	if _, err := recurrence.NewDays(c.Days); err != nil {
+		return check.Mark(err)
+	}
+	return nil
 }
 
 func checkCalendarName(name string) error {
