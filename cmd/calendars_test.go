@@ -61,7 +61,6 @@ func TestCalendarsAsTablesAndJSON(t *testing.T) {
 			"--count=2"}},
 		{"next_never", exitOK, []string{"recurring", "next", "--cron=0 9 24 12 *", "--keep-to=empty", "--count=2"}},
 		{"next_absent", exitUsage, []string{"recurring", "next", "--cron=@daily", "--out-of=school"}},
-		{"next_of_a_task", exitOK, []string{"recurring", "next", "nightly", "--from=2027-12-23", "--count=2"}},
 	})
 }
 
