@@ -48,8 +48,24 @@ var cronSyntax = regexp.MustCompile(`^[ -~]{1,256}$`)
 type Recurrence struct {
 	// Cron is an expression of 5 fields, or of 6 fields with the seconds first, or a descriptor such as @daily, or a
 	// period such as "@every 90s". Package recurrence explains when an expression fires on days on which clocks
-	// change.
+	// change. It may have options behind it, such as "0 9 * * TUE every=2 from=2027-01-05", instead of the five fields
+	// below.
 	Cron string
+	// Every makes the task fire in each Nth week, day or month alone in which Cron fires, from 2 to 1,000. The unit is
+	// the week if Cron has a day of the week, else the month if it has a day of the month or a month, else the day.
+	// The units count from the one that contains From, in TimeZone. 0 means each.
+	Every int
+	// From is the day from which Every counts. The task does not fire before it. It is needed with Every.
+	From recurrence.Date
+	// OutOf names calendars on whose days the task does not fire, at most 8. "workdays" is Monday to Friday, and
+	// "workdays:mon-thu+sat" other days of the week. SetCalendar makes other calendars. When somebody changes one, the
+	// next fire is planned anew.
+	OutOf []string
+	// KeepTo names calendars on whose days alone the task fires, at most 8: the days that are in each of them.
+	KeepTo []string
+	// Move says what becomes of a fire on a day that is out: recurrence.MoveSkip leaves it out, and MoveNext and
+	// MovePrevious move it to the nearest day that is in, at most 366 days away. "" means MoveSkip.
+	Move recurrence.Move
 	// TimeZone is the IANA name of the zone in whose local time Cron fires. "" means UTC.
 	TimeZone string
 	// Overlap is the overlap policy. "" means OverlapSkip.
@@ -81,6 +97,40 @@ func Cron(taskType, expression string) Task {
 	return Task{ID: "recurring-" + taskType, Payload: JSON(payload), Recurrence: &Recurrence{Cron: expression}}
 }
 
+// text returns Cron with the options of the other fields behind it, as the column cron has it.
+func (r Recurrence) text() (string, error) {
+	o := recurrence.Options{Every: r.Every, From: r.From, OutOf: r.OutOf, KeepTo: r.KeepTo, Move: r.Move}
+	if o.IsZero() {
+		return r.Cron, nil
+	}
+	if _, inside, err := recurrence.Split(r.Cron); err != nil {
+		return "", check.Mark(err)
+	} else if !inside.IsZero() {
+		return "", check.Invalid("cron", "must not have options if every, from, out_of, keep_to or move are given",
+			fmt.Sprintf("%.100q", r.Cron))
+	}
+	return optionsText(r.Cron, o)
+}
+
+// Text returns the expression with all options behind it, which is the text of the column cron.
+func (r Recurrence) Text() string {
+	text, err := r.text()
+	if err != nil {
+		return r.Cron
+	}
+	return text
+}
+
+// recurrenceOf divides the text of the column cron into the fields. A text that text would write in another way stays
+// whole, so that a task that is scheduled unchanged is not edited.
+func recurrenceOf(cron string) Recurrence {
+	expression, o, err := recurrence.Split(cron)
+	if err != nil || o.Join(expression) != cron {
+		return Recurrence{Cron: cron}
+	}
+	return Recurrence{Cron: expression, Every: o.Every, From: o.From, OutOf: o.OutOf, KeepTo: o.KeepTo, Move: o.Move}
+}
+
 type wireRecurrence struct {
 	Cron           *string `json:"cron"`
 	TimeZone       *string `json:"time_zone"`
@@ -104,17 +154,21 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		return check.Invalid("id", "of a recurring task must be at most 480 bytes",
 			fmt.Sprintf("%d bytes", len(wire.ID)))
 	}
-	if _, err := recurrence.Parse(r.Cron, r.TimeZone); err != nil {
+	text, err := r.text()
+	if err != nil {
+		return err
+	}
+	if _, err := recurrence.Parse(text, r.TimeZone); err != nil {
 		return check.Mark(err)
 	}
-	if !cronSyntax.MatchString(r.Cron) {
-		return check.Invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", r.Cron))
+	if !cronSyntax.MatchString(text) {
+		return check.Invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", text))
 	}
 	zone := r.TimeZone
 	if zone == "" {
 		zone = "UTC"
 	}
-	wire.Cron, wire.TimeZone = &r.Cron, &zone
+	wire.Cron, wire.TimeZone = &text, &zone
 	switch r.Overlap {
 	case "", OverlapSkip, OverlapAllow, OverlapCancelRunning:
 		wire.Overlap = check.OrNil(string(r.Overlap))
@@ -190,9 +244,9 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	if row.Cron == nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, ErrNotRecurring)
 	}
-	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
+	rule, err := s.ForTenant(query.OrEmpty(row.TenantID)).Rule(ctx, db, *row.Cron, query.OrEmpty(row.TimeZone))
 	if err != nil {
-		return 0, fmt.Errorf("backfill task %s: %w", id, check.Mark(err))
+		return 0, fmt.Errorf("backfill task %s: %w", id, err)
 	}
 	fires, _ := rule.Anchored(row.ScheduledAt).Between(from, to, most)
 	if len(fires) == 0 {

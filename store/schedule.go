@@ -40,6 +40,15 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
+	if task.Days != nil || task.Recurrence != nil {
+		tasks, err := s.withCalendars(ctx, db, []Task{task})
+		if err != nil {
+			return Receipt{}, fmt.Errorf("schedule: %w", err)
+		}
+		if task.Days != nil {
+			wire.ScheduledAt = new(tasks[0].At.UTC().Format(time.RFC3339Nano))
+		}
+	}
 	ifDead, err := list("if_dead", wire.IfDead)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
@@ -101,7 +110,7 @@ func (s *Store) ScheduleMany(ctx context.Context, db DB, tasks []Task) ([]Receip
 }
 
 func (s *Store) scheduleMany(ctx context.Context, db DB, tasks []Task, verb string) ([]Receipt, error) {
-	wires, err := s.wires(ctx, tasks)
+	wires, err := s.wires(ctx, db, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("schedule many: %w", err)
 	}
@@ -165,7 +174,7 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 				fmt.Sprintf("none for a %T", task.Payload)))
 		}
 	}
-	encoded, err := s.encodeMany(ctx, tasks)
+	encoded, err := s.encodeMany(ctx, db, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
@@ -203,7 +212,7 @@ func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) 
 }
 
 // wires checks and encodes each task.
-func (s *Store) wires(ctx context.Context, tasks []Task) ([]wireTask, error) {
+func (s *Store) wires(ctx context.Context, db DB, tasks []Task) ([]wireTask, error) {
 	wires := make([]wireTask, len(tasks))
 	for i, task := range tasks {
 		wire, err := s.wire(ctx, task)
@@ -216,11 +225,26 @@ func (s *Store) wires(ctx context.Context, tasks []Task) ([]wireTask, error) {
 		}
 		wires[i] = wire
 	}
-	return wires, nil
+	moved, err := s.withCalendars(ctx, db, tasks)
+	for i := range moved {
+		if tasks[i].Days != nil {
+			wires[i].ScheduledAt = new(moved[i].At.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return wires, err
 }
 
-func (s *Store) encodeMany(ctx context.Context, tasks []Task) (string, error) {
-	wires, err := s.wires(ctx, tasks)
+// withCalendars returns the tasks with the times to which their Days move them. It refuses rules that calendars leave
+// no day for. It asks the database only if a task names calendars.
+func (s *Store) withCalendars(ctx context.Context, db DB, tasks []Task) ([]Task, error) {
+	if err := s.checkCalendars(ctx, db, tasks); err != nil {
+		return nil, err
+	}
+	return s.moveDays(ctx, db, tasks)
+}
+
+func (s *Store) encodeMany(ctx context.Context, db DB, tasks []Task) (string, error) {
+	wires, err := s.wires(ctx, db, tasks)
 	if err != nil {
 		return "", err
 	}

@@ -42,6 +42,7 @@ const wakeEvery = 10 * time.Millisecond
 type Store struct {
 	config   Config
 	source   query.Source // each call returns its Err, so that New needs no error and fits in a package variable
+	tenant   string       // whose calendars it is about; see ForTenant
 	lastWake atomic.Int64
 }
 

@@ -173,6 +173,9 @@ type Task struct {
 	// years. 0 means as the engine is configured. If the task has a Recurrence, the retention applies to each
 	// occurrence.
 	Retention time.Duration
+	// Days moves At to a day that calendars leave in. It is not for a task with a Recurrence, nor for a follow-up or a
+	// task of IfDead.
+	Days *Days
 	// Recurrence makes the task a recurring one, which never runs itself. Each time it fires, an occurrence is
 	// created: a task with this task's content and the id {id}@{fire time}. The recurring task needs an ID or a Keyed
 	// payload, and its id has at most 480 bytes. At is the time from which it fires.

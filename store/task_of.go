@@ -40,11 +40,11 @@ func TaskOf(row Row) (Task, error) {
 		Jitter: orZero(row.Jitter), Retention: orZero(row.Retention), IfDead: ifDead,
 	}
 	if row.Cron != nil {
-		task.Recurrence = &Recurrence{
-			Cron: *row.Cron, TimeZone: orZero(row.TimeZone), Overlap: orZero(row.Overlap), CatchUp: orZero(row.CatchUp),
-			CatchUpPaused: orZero(row.CatchUpPaused), CatchUpLimit: orZero(row.CatchUpLimit),
-			EndsAt: orZero(row.EndsAt), MaxOccurrences: orZero(row.MaxOccurrences),
-		}
+		r := recurrenceOf(*row.Cron)
+		r.TimeZone, r.Overlap, r.CatchUp = orZero(row.TimeZone), orZero(row.Overlap), orZero(row.CatchUp)
+		r.CatchUpPaused, r.CatchUpLimit = orZero(row.CatchUpPaused), orZero(row.CatchUpLimit)
+		r.EndsAt, r.MaxOccurrences = orZero(row.EndsAt), orZero(row.MaxOccurrences)
+		task.Recurrence = &r
 	}
 	return task, nil
 }

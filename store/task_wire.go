@@ -52,6 +52,9 @@ func (t Task) Fixed() (Task, error) {
 	if err != nil {
 		return Task{}, err
 	}
+	if t.Days != nil {
+		return Task{}, check.Invalid("days", "must be nil, because nobody asks the calendars for this task", "given")
+	}
 	t = t.withAllDefaults()
 	t.ID, t.Payload = wire.ID, JSON(wire.Payload)
 	return t.withIfDead(wire), nil
@@ -113,6 +116,9 @@ func (t Task) wire() (wireTask, error) {
 		return wireTask{}, err
 	}
 	if wire.GroupKey, err = label("group_key", t.Group); err != nil {
+		return wireTask{}, err
+	}
+	if err := t.checkDays(); err != nil {
 		return wireTask{}, err
 	}
 	if err := t.wireRecurrence(&wire); err != nil {

@@ -69,6 +69,7 @@ func (t Task) refuseWish() error {
 	}{
 		{"if_running", t.IfRunning != ""}, {"if_exists", t.IfExists != ""}, {"delay", t.In != 0},
 		{"debounce", t.Debounce != 0}, {"unique_for", t.UniqueFor != 0},
+		{"days", t.Days != nil},
 	} {
 		if one.given {
 			return check.Invalid(one.field, "must be empty in a task of if_dead", "a value")

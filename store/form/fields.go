@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/backoff"
+	rules "github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Kind is the kind of a field's values.
@@ -157,9 +158,10 @@ var Fields = []Field{
 		of: func(t *store.Task) any { return &t.IfDead }},
 	{Name: "cron", Input: "cron", Label: "Cron expression", Recurs: true, Min: 1, Max: 256,
 		Help: "Makes the task recur: an expression of 5 fields, of 6 with the seconds first, @daily and its like, or " +
-			"@every 90s. The task itself never runs. Each fire makes an occurrence of it",
+			"@every 90s, and options such as every=2 from=2027-01-05, or out-of=company. The task itself never runs. " +
+			"Each fire makes an occurrence of it",
 		Rule: "must be 1 to 256 printable ASCII characters",
-		of:   func(t *store.Task) any { return &recurrence(t).Cron }},
+		of:   func(t *store.Task) any { return wholeCron(t) }},
 	{Name: "time_zone", Input: "cron-time-zone", Label: "Zone of the expression", Recurs: true, Min: 1, Max: 64,
 		Help: "The IANA time zone of the expression, such as Europe/Berlin", Default: "UTC",
 		Rule: "must be an IANA zone, such as Europe/Berlin",
@@ -187,6 +189,15 @@ var Fields = []Field{
 		Help: "After this many occurrences the recurrence ends", Default: "no limit",
 		Rule: "must be between 1 and 1000000", Min: 1, Max: 1000000,
 		of: func(t *store.Task) any { return &recurrence(t).MaxOccurrences }},
+}
+
+// wholeCron returns the expression with its options behind it, because a field has them as one text.
+func wholeCron(t *store.Task) *string {
+	r := recurrence(t)
+	if text := r.Text(); text != r.Cron {
+		r.Cron, r.Every, r.From, r.OutOf, r.KeepTo, r.Move = text, 0, rules.Date{}, nil, nil, ""
+	}
+	return &r.Cron
 }
 
 // recurrence returns the task's Recurrence. Check takes it away again if no field of it was set.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,7 +118,7 @@ func Check(task *store.Task) error {
 	if task.Recurrence == nil || task.Recurrence.Cron != "" {
 		return nil
 	}
-	if *task.Recurrence != (store.Recurrence{}) {
+	if !reflect.DeepEqual(*task.Recurrence, store.Recurrence{}) {
 		var others []string
 		for _, field := range Fields {
 			if field.Recurs && field.Name != "cron" {

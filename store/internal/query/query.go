@@ -76,13 +76,16 @@ var ErrUnmigrated = errors.New(
 // ErrKindDiffers is store.ErrKindDiffers.
 var ErrKindDiffers = errors.New("without Replace a recurring task stays one, and no other becomes one")
 
+// ErrCalendarUsed is store.ErrCalendarUsed.
+var ErrCalendarUsed = errors.New("the calendar is used")
+
 // ErrReadOnly is store.ErrReadOnly.
 var ErrReadOnly = errors.New("this Postgres is a standby or read-only; if the URL names several hosts, " +
 	"target_session_attrs=read-write in it finds the primary")
 
 // Annotate adds to an error which call failed. The error wraps check.ErrInvalid for bad input that only Postgres has
 // found, ErrUnmigrated for a schema that is not migrated, ErrReadOnly for a server that takes no writes, and
-// ErrKindDiffers for its own code.
+// ErrKindDiffers and ErrCalendarUsed for their own codes.
 func Annotate(err error, doing string) error {
 	if err == nil {
 		return nil
@@ -94,6 +97,8 @@ func Annotate(err error, doing string) error {
 		return fmt.Errorf("%s: %w: %w", doing, check.ErrInvalid, err)
 	case refused.SQLState() == "23T01": // the function schedule raises it
 		return fmt.Errorf("%s: %w: %w", doing, ErrKindDiffers, err)
+	case refused.SQLState() == "23T02": // a trigger of the calendars raises it
+		return fmt.Errorf("%s: %w: %w", doing, ErrCalendarUsed, err)
 	case isMissing(refused.SQLState()):
 		return fmt.Errorf("%s: %w: %w", doing, ErrUnmigrated, err)
 	case refused.SQLState() == "25006":
