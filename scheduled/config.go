@@ -103,6 +103,11 @@ type Config struct {
 	//
 	// Nil declares nothing, and an empty list that is not nil declares that there are no limits.
 	Limits []store.Limit
+	// Calendars are the general calendars that the code declares, as Limits are the limits. A calendar that rules of
+	// tasks still name is not removed when the code declares it no longer, and the log says so.
+	//
+	// Nil declares nothing, and an empty list that is not nil declares that there are no calendars.
+	Calendars []store.Calendar
 	// Defaults are the defaults of all types, see store.Defaults. Those of a type are methods of its payload. Their
 	// Type must be empty. A process writes them to the database when its node starts, so give all nodes the same.
 	// Without Defaults it writes nothing, and removes nothing.
@@ -206,7 +211,7 @@ func (c Config) withDefaults() Config {
 	c.RetentionByType = maps.Clone(c.RetentionByType)
 	c.Paused, c.Recurring = slices.Clone(c.Paused), slices.Clone(c.Recurring)
 	c.Notices = slices.Clone(c.Notices)
-	c.Limits = slices.Clone(c.Limits)
+	c.Limits, c.Calendars = slices.Clone(c.Limits), slices.Clone(c.Calendars)
 	if c.Backoff == nil {
 		c.Backoff = DefaultBackoff
 	}
@@ -258,6 +263,7 @@ func (c Config) validate() error {
 		errs = append(errs, pg.Annotate(rule.Check(), fmt.Sprintf("Notices[%d]", i)))
 	}
 	errs = append(errs, c.checkLimits()...)
+	errs = append(errs, c.checkCalendars()...)
 	every := c.Defaults
 	every.Type = store.AllTypes
 	errs = append(errs, pg.Annotate(every.Check(), "Defaults"),
@@ -332,6 +338,16 @@ func (c Config) checkLimits() (errs []error) {
 	return errs
 }
 
+func (c Config) checkCalendars() (errs []error) {
+	names := map[string]bool{}
+	for i, one := range c.Calendars {
+		errs = append(errs, pg.Annotate(one.Check(), fmt.Sprintf("Calendars[%d]", i)),
+			must(!names[one.Name], "Calendars must have one calendar of each name, and has two of %q", one.Name))
+		names[one.Name] = true
+	}
+	return errs
+}
+
 // defaults returns the defaults that the code has, with their types.
 func (c Config) defaults() []store.Defaults {
 	all := c.Handlers.Defaults()
@@ -350,7 +366,8 @@ func (c Config) declaration() maintenance.Declaration {
 		types[task.Payload.TaskType()] = true
 	}
 	defaults := slices.DeleteFunc(c.defaults(), func(one store.Defaults) bool { return !types[one.Type] })
-	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits, Defaults: defaults}
+	return maintenance.Declaration{Recurring: c.Recurring, Notices: c.Notices, Limits: c.Limits, Calendars: c.Calendars,
+		Defaults: defaults}
 }
 
 // places is how many transactional handlers run at once. Two connections of Pool are left for other uses.

@@ -34,8 +34,7 @@ func (d Days) options() (string, error) {
 		return "", check.Invalid("days", "must name calendars in out_of or keep_to", "none")
 	}
 	if d.Move == recurrence.MoveSkip {
-		return "", check.Invalid("days", "must have the move next or previous, because a task without a time never runs",
-			`"skip"`)
+		return "", check.Invalid("days", "must have the move next or previous, because a task needs a time", `"skip"`)
 	}
 	text, err := optionsText("@daily", o)
 	return strings.TrimPrefix(text, "@daily "), err

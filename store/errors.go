@@ -11,7 +11,8 @@ var (
 	// ErrInvalid is wrapped by every error about a bad argument. The error's text names the field and the rule. The
 	// call has changed nothing.
 	ErrInvalid = check.ErrInvalid
-	// ErrNotFound is wrapped by Get's error if the task does not exist, and by Calendar's. Verbs return the outcome Absent instead.
+	// ErrNotFound is wrapped by the error of Get or Calendar if there is no such task or calendar. Verbs
+	// return the outcome Absent instead.
 	ErrNotFound = errors.New("no such task")
 	// ErrKindDiffers is wrapped by the error of Schedule and its like if the task recurs and is not to recur any more,
 	// or the other way, and Task.Replace is false. The call has changed nothing.

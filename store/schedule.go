@@ -46,7 +46,7 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 			return Receipt{}, fmt.Errorf("schedule: %w", err)
 		}
 		if task.Days != nil {
-			wire.ScheduledAt = new(tasks[0].At.Format(time.RFC3339Nano))
+			wire.ScheduledAt = new(tasks[0].At.UTC().Format(time.RFC3339Nano))
 		}
 	}
 	ifDead, err := list("if_dead", wire.IfDead)
@@ -228,7 +228,7 @@ func (s *Store) wires(ctx context.Context, db DB, tasks []Task) ([]wireTask, err
 	moved, err := s.withCalendars(ctx, db, tasks)
 	for i := range moved {
 		if tasks[i].Days != nil {
-			wires[i].ScheduledAt = new(moved[i].At.Format(time.RFC3339Nano))
+			wires[i].ScheduledAt = new(moved[i].At.UTC().Format(time.RFC3339Nano))
 		}
 	}
 	return wires, err

@@ -163,7 +163,8 @@ var Fields = []Field{
 		of: func(t *store.Task) any { return &t.IfDead }},
 	{Name: "cron", Input: "cron", Label: "Cron expression", Recurs: true, Min: 1, Max: 256,
 		Help: "Makes the task recur: an expression of 5 fields, of 6 with the seconds first, @daily and its like, or " +
-			"@every 90s, and options such as every=2 from=2027-01-05, or out-of=company. The task itself never runs. Each fire makes an occurrence of it",
+			"@every 90s, and options such as every=2 from=2027-01-05, or out-of=company. The task itself never runs. " +
+			"Each fire makes an occurrence of it",
 		Rule: "must be 1 to 256 printable ASCII characters",
 		of:   func(t *store.Task) any { return wholeCron(t) }},
 	{Name: "time_zone", Input: "cron-time-zone", Label: "Zone of the expression", Recurs: true, Min: 1, Max: 64,

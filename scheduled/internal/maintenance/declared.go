@@ -27,12 +27,13 @@ type Declaration struct {
 	Recurring []store.Task
 	Notices   []rules.Rule
 	Limits    []store.Limit
+	Calendars []store.Calendar
 	Defaults  []store.Defaults // of the types of Recurring, and of all types
 }
 
 // Hash is a hash of the declaration. It is "" if the program declares nothing.
 func (d Declaration) Hash() string {
-	if d.Recurring == nil && d.Notices == nil && d.Limits == nil {
+	if d.Recurring == nil && d.Notices == nil && d.Limits == nil && d.Calendars == nil {
 		return ""
 	}
 	hash := sha256.New()
@@ -51,10 +52,14 @@ func (d Declaration) Hash() string {
 	if d.Limits != nil {
 		fmt.Fprintf(hash, "limits %v\n", d.Limits)
 	}
+	if d.Calendars != nil {
+		fmt.Fprintf(hash, "calendars %v\n", d.Calendars)
+	}
 	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
 
-// Declarer makes a service's recurring tasks, notice rules and limits agree with those that its code declares.
+// Declarer makes a service's recurring tasks, notice rules, limits and calendars agree with those that its code
+// declares.
 type Declarer struct {
 	config DeclarerConfig
 
@@ -156,7 +161,9 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 		}
 		// A rule may name a recipient that nobody has made yet, and that must not keep recurring tasks from being
 		// declared.
-		for _, apply := range []func(context.Context, pgx.Tx) error{d.applyTasks, d.applyRules, d.applyLimits} {
+		for _, apply := range []func(context.Context, pgx.Tx) error{
+			d.applyCalendars, d.applyTasks, d.applyRules, d.applyLimits, d.removeCalendars,
+		} {
 			refused = errors.Join(refused, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 				return apply(ctx, savepoint)
 			}))
