@@ -9,6 +9,7 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Recurring is a recurring task, which itself never runs.
@@ -21,6 +22,11 @@ type Recurring struct {
 	TenantID        string        `json:"tenant_id,omitempty"`
 	Cron            string        `json:"cron"`
 	TimeZone        string        `json:"time_zone"`
+	Every           int           `json:"every,omitempty" doc:"The options of cron: each Nth week, day or month."`
+	EveryFrom       string        `json:"from,omitempty" format:"date" doc:"The day from which every counts."`
+	OutOf           []string      `json:"out_of,omitempty" nullable:"false" doc:"Calendars on whose days it does not fire."`
+	KeepTo          []string      `json:"keep_to,omitempty" nullable:"false" doc:"Calendars on whose days alone it fires."`
+	Move            string        `json:"move,omitempty" enum:"next,previous" doc:"Where a fire on another day moves to."`
 	StartsAt        time.Time     `json:"starts_at" doc:"From when it fires."`
 	NextFire        *time.Time    `json:"next_fire,omitempty"`
 	LastFire        *time.Time    `json:"last_fire,omitempty"`
@@ -45,8 +51,12 @@ type Recurring struct {
 }
 
 func recurringOf(t inspect.RecurringTask) Recurring {
+	_, options, _ := recurrence.Split(t.Cron) // the database has checked it
+	from, _ := options.From.MarshalText()
 	return Recurring{
-		ID: t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
+		Every: options.Every, EveryFrom: string(from), OutOf: options.OutOf, KeepTo: options.KeepTo,
+		Move: string(options.Move),
+		ID:   t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
 		Cron: t.Cron, TimeZone: t.TimeZone, StartsAt: t.StartsAt, NextFire: t.NextFire, LastFire: t.LastFire,
 		OccurrenceCount: t.OccurrenceCount, Overlap: t.Overlap, CatchUp: t.CatchUp, CatchUpPaused: t.CatchUpPaused,
 		CatchUpLimit: t.CatchUpLimit, Jitter: deref(secondsOf(t.Jitter)), EndsAt: t.EndsAt,
@@ -82,8 +92,10 @@ type recurringInput struct {
 type Forecast struct {
 	Recurring
 
-	Fires []inspect.Fire `json:"fires" nullable:"false" doc:"The next fires."`
-	Ended string         `json:"ended,omitempty" doc:"Why there are no further fires."`
+	Fires       []inspect.Fire    `json:"fires" nullable:"false" doc:"The next fires."`
+	LeftOut     []inspect.LeftOut `json:"left_out,omitempty" nullable:"false" doc:"Days until then that calendars leave out."`
+	LeftOutMore bool              `json:"left_out_more,omitempty" doc:"There are more such days."`
+	Ended       string            `json:"ended,omitempty" doc:"Why there are no further fires."`
 }
 
 type recurringAnswer struct{ Body Forecast }
@@ -124,5 +136,6 @@ func getRecurring(ctx context.Context, c call, in *recurringInput) (*recurringAn
 	forecast, err := c.inspector.NextFires(ctx, c.db, in.ID, in.Fires)
 	answer.Body.Recurring, answer.Body.Ended = recurringOf(forecast.Task), forecast.Ended
 	answer.Body.Fires = append([]inspect.Fire{}, forecast.Fires...)
+	answer.Body.LeftOut, answer.Body.LeftOutMore = forecast.LeftOut, forecast.LeftOutMore
 	return answer, err
 }

@@ -45,7 +45,9 @@ type calendarSlot struct {
 type calendarEntry struct {
 	ID     string
 	Times  []string
-	Paused bool // a pause holds at least one of the fires
+	Paused bool   // a pause holds at least one of the fires
+	Moved  bool   // calendars have moved at least one of the fires
+	Out    string // why the first of the day's fires, and perhaps others, are left out
 }
 
 // oftenFiring is a task with more than maxFires fires. Its fires are not counted, because to count those of hundreds of
@@ -136,14 +138,14 @@ func daysFrom(now time.Time, zone *time.Location, days int) []calendarSlot {
 
 // fill puts the fires of each task that are before to into their slots. layout makes a slot's key of a time.
 func (c *calendar) fill(
-	tasks []inspect.RecurringTask, all [][]inspect.Fire, from, to time.Time, zone *time.Location, layout string,
+	tasks []inspect.RecurringTask, all []inspect.Forecast, from, to time.Time, zone *time.Location, layout string,
 ) {
 	slotOf := map[string]int{}
 	for i, slot := range c.Slots {
 		slotOf[slot.Key] = i
 	}
 	for i, task := range tasks {
-		fires := before(all[i], to)
+		fires := before(all[i].Fires, to)
 		if len(fires) > maxFires {
 			c.Often = append(c.Often, oftenFiring{
 				ID: task.ID, Words: wordsOrCron(task), Paused: len(fires[0].Paused) > 0,
@@ -155,6 +157,13 @@ func (c *calendar) fill(
 			local := later(fire.At, from).In(zone)
 			if at, known := slotOf[local.Format(layout)]; known {
 				c.Slots[at].add(task.ID, fire, local)
+			}
+		}
+		for _, day := range all[i].LeftOut {
+			local := day.At.In(zone)
+			if at, known := slotOf[local.Format(layout)]; known && day.At.Before(to) {
+				c.Slots[at].Entries = append(c.Slots[at].Entries,
+					calendarEntry{ID: task.ID, Times: []string{clockText("", local)}, Out: day.Why})
 			}
 		}
 	}
@@ -179,6 +188,7 @@ func (s *calendarSlot) add(id string, fire inspect.Fire, local time.Time) {
 	}
 	entry := &s.Entries[len(s.Entries)-1]
 	entry.Times = append(entry.Times, clockText("", local))
+	entry.Moved = entry.Moved || fire.MovedFrom != nil
 	entry.Paused = entry.Paused || len(fire.Paused) > 0
 }
 
@@ -190,8 +200,8 @@ func clockText(day string, local time.Time) string {
 	return local.Format(day + "15:04")
 }
 
-func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time) [][]inspect.Fire {
-	fires := make([][]inspect.Fire, len(tasks))
+func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to time.Time) []inspect.Forecast {
+	fires := make([]inspect.Forecast, len(tasks))
 	for i, task := range tasks {
 		fires[i] = firesBetween(task, pauses, from, to)
 	}
@@ -200,18 +210,18 @@ func firesOfEach(tasks []inspect.RecurringTask, pauses []store.Pause, from, to t
 
 // firesBetween returns the fires of a task, and one more than maxFires if there are more. Most tasks fire seldom, so
 // it asks for few first.
-func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to time.Time) []inspect.Fire {
+func firesBetween(task inspect.RecurringTask, pauses []store.Pause, from, to time.Time) inspect.Forecast {
 	for _, most := range []int{fewFires, maxFires + 1} {
 		forecast, err := task.Forecast(from, pauses, most)
 		if err != nil {
-			return nil // the leader makes the task FAILED
+			break // the leader makes the task FAILED
 		}
-		fires := before(forecast.Fires, to)
-		if len(fires) < most || most > fewFires {
-			return fires
+		forecast.Fires = before(forecast.Fires, to)
+		if len(forecast.Fires) < most || most > fewFires {
+			return forecast
 		}
 	}
-	return nil
+	return inspect.Forecast{}
 }
 
 // before returns the fires that are before to.

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
@@ -29,12 +30,14 @@ type recurringTaskView struct {
 	Chart       durationChart
 }
 
-// fireView is a coming fire in the zone of its task. The template adds the time in the person's zone.
+// fireView is a coming fire in the zone of its task, or a day whose fires are left out. The template adds the time in
+// the person's zone.
 type fireView struct {
 	inspect.Fire
 
 	Wall  string
 	Holds []string // the pauses that hold it
+	Days  string   // what calendars do to it
 }
 
 type occurrenceView struct {
@@ -102,16 +105,25 @@ func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	return view, err
 }
 
-// firesOf has each fire by the wall clock of its task's zone.
+// firesOf has each fire, and the first one of each day that is left out, by the wall clock of its task's zone.
 func firesOf(forecast inspect.Forecast) []fireView {
 	zone := zoneOrUTC(forecast.Task.TimeZone)
-	fires := make([]fireView, len(forecast.Fires))
-	for i, fire := range forecast.Fires {
-		fires[i] = fireView{Fire: fire, Wall: fire.At.In(zone).Format("Mon 2006-01-02 15:04:05 MST")}
+	wall := func(at time.Time) string { return at.In(zone).Format("Mon 2006-01-02 15:04:05 MST") }
+	var fires []fireView
+	for _, fire := range forecast.Fires {
+		view := fireView{Fire: fire, Wall: wall(fire.At)}
 		for _, by := range fire.Paused {
-			fires[i].Holds = append(fires[i].Holds, pauseWords(by))
+			view.Holds = append(view.Holds, pauseWords(by))
 		}
+		if fire.MovedFrom != nil {
+			view.Days = "moved from " + wall(*fire.MovedFrom) + ": " + fire.Why
+		}
+		fires = append(fires, view)
 	}
+	for _, day := range forecast.LeftOut {
+		fires = append(fires, fireView{Fire: inspect.Fire{At: day.At}, Wall: wall(day.At), Days: "left out: " + day.Why})
+	}
+	slices.SortStableFunc(fires, func(a, b fireView) int { return a.At.Compare(b.At) })
 	return fires
 }
 

@@ -110,6 +110,8 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 	}
 	for ; ; at = rule.Next(later(later(at, now), moved)) {
 		switch {
+		case at.IsZero() && rule.HasCalendars():
+			forecast.Ended = "its calendars leave no further fire within 20 years"
 		case at.IsZero():
 			forecast.Ended = "the expression has no further fire"
 		case t.EndsAt != nil && at.After(*t.EndsAt):
@@ -118,6 +120,7 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 			forecast.Ended = fmt.Sprintf("it ends after %d occurrences; skipped ones do not count", *t.MaxOccurrences)
 		}
 		if forecast.Ended != "" || len(forecast.Fires) >= most {
+			forecast.LeftOut, forecast.LeftOutMore = ExplainFires(rule, later(after, now), forecast.Fires)
 			return forecast, nil
 		}
 		fire := Fire{At: at, Overdue: !at.After(now), Paused: t.pausedAt(later(at, now), pauses)}

@@ -6,11 +6,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Cron says in words when an expression fires, such as "every 15 minutes" or "at 03:00 on Monday". It returns ""
 // for an expression that has no short words. The expression must be one that package recurrence accepts.
 func Cron(expression string) string {
+	if bare, options, err := recurrence.Split(expression); err == nil && !options.IsZero() {
+		words := Cron(bare)
+		if words != "" {
+			words += ", " + strings.TrimSpace(options.Join(""))
+		}
+		return words
+	}
 	fields := strings.Fields(strings.ToUpper(expression))
 	if len(fields) == 2 && fields[0] == "@EVERY" {
 		if period, err := time.ParseDuration(strings.ToLower(fields[1])); err == nil {

@@ -31,7 +31,9 @@ func TestCronWords(t *testing.T) {
 		"0 0 1 JAN,JUL *": "at 00:00 on day 1 of the month in January and July",
 		"0 0 1 */3 *":     "", "30 0 3 * * *": "",
 		"*/30 * * * * *": "every 30 seconds", "0 */5 * * * *": "every 5 minutes",
-		"0 8 */2 * *": "", "1,2,3,4,5,6,7 * * * *": "",
+		"0 9 * * TUE every=2 from=2027-01-05 out-of=company": "at 09:00 on Tuesday, every=2 from=2027-01-05 out-of=company",
+		"0 8 */2 * * keep-to=workdays":                       "",
+		"0 8 */2 * *":                                        "", "1,2,3,4,5,6,7 * * * *": "",
 	} {
 		if _, err := recurrence.Parse(expression, ""); err != nil {
 			t.Errorf("%s: %v", expression, err)
