@@ -80,7 +80,7 @@ type icsEvent struct {
 	endLine    int // 0 if it has no DTEND
 	duration   int64
 	rule       string
-	ruleLine   int
+	ruleLine   int // 0 if it has no RRULE
 	note       string
 	cancelled  bool
 }
@@ -147,7 +147,7 @@ func (e *icsEvent) read(number int, name, value string) (err error) {
 	case "STATUS":
 		e.cancelled = strings.EqualFold(value, "CANCELLED")
 	case "RRULE":
-		if e.rule != "" {
+		if e.ruleLine > 0 {
 			return invalidLine(number, "must not be a second RRULE of an event", value)
 		}
 		e.rule, e.ruleLine = value, number
@@ -206,7 +206,7 @@ func (e *icsEvent) spans(line int) ([]Span, error) {
 	if rule := span.fault(); rule != "" {
 		return nil, invalidLine(max(e.startLine, e.endLine), rule, span.String())
 	}
-	if e.rule == "" {
+	if e.ruleLine == 0 {
 		return []Span{span}, nil
 	}
 	rule, err := readYearly(e.rule, span.From)
