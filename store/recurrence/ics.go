@@ -46,22 +46,24 @@ func ReadICS(r io.Reader) ([]Span, error) {
 // unfolded returns the lines with their numbers. A line that begins with a space or a tab continues the one before.
 func unfolded(text string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
-		first, whole := 0, ""
-		number := 0
+		var whole strings.Builder
+		first, number := 0, 0
 		for line := range strings.Lines(text) {
 			number++
 			line = strings.TrimRight(line, "\r\n")
 			if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {
-				whole += line[1:]
+				whole.WriteString(line[1:])
 				continue
 			}
-			if whole != "" && !yield(first, whole) {
+			if whole.Len() > 0 && !yield(first, whole.String()) {
 				return
 			}
-			first, whole = number, line
+			first = number
+			whole.Reset()
+			whole.WriteString(line)
 		}
-		if whole != "" {
-			yield(first, whole)
+		if whole.Len() > 0 {
+			yield(first, whole.String())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // event wraps the lines of an event in a calendar. The first of them is line 3.
@@ -155,5 +156,22 @@ func TestReadCSV(t *testing.T) {
 	}
 	if spans, err := ReadCSV(strings.NewReader(strings.Repeat("2027-12-24\n", MaxSpans))); err != nil || len(spans) != MaxSpans {
 		t.Error(len(spans), fmt.Sprint(err))
+	}
+}
+
+// TestLargeFiles: a file that is as large as it may be is read soon, whatever its lines.
+func TestLargeFiles(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	for _, line := range []string{" x\n", "BEGIN:VEVENT\n", "X:\n", "\n", "a,b,c\n", "\"", ","} {
+		text := strings.Repeat(line, MaxFileBytes/len(line))
+		for _, read := range []func(io.Reader) ([]Span, error){ReadICS, ReadCSV} {
+			if _, err := read(strings.NewReader(text)); !errors.Is(err, ErrInvalid) {
+				t.Errorf("%q: got %v", line, err)
+			}
+		}
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
