@@ -220,7 +220,8 @@ var modelZones = []string{
 // randomCase returns the text of a rule, its days, its model, and a stretch of time.
 func (c cases) randomCase() (text, zone string, days map[string]Days, m *dayModel, from, to int64) {
 	clock := pick(c.Rand, "0 9", "0 9", "0 0", "30 2", "30 2", "59 23", "45 1,23", "0,30 0-3", "*/30 0-3", "30 */6", "15 2-3",
-		"30 0 12", "*/30 5 2")
+		"30 0 12", "*/30 5 2", "*/30 22,23",
+		"0 */4", "0,30 22-23")
 	dom := pick(c.Rand, "*", "*", "*", "*", "1", "31", "L", "L-1", "15W", "LW", "28-3", "13,29", "*/2", "1/7")
 	month := pick(c.Rand, "*", "*", "*", "*", "*", "2", "1,4,7,10", "NOV-FEB")
 	dow := pick(c.Rand, "*", "*", "*", "MON-FRI", "TUE", "SAT,SUN", "5L", "MON#1", "7")

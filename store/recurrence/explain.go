@@ -96,11 +96,8 @@ func (r *Rule) appendLeftOut(fires []Fire, from, to time.Time, most int) []Fire 
 		if day != known {
 			known, why = day, r.search().whyLeftOut(day)
 		}
-		from = at
-		if why != "" {
+		if from = at; why != "" {
 			fires = append(fires, Fire{From: at, LeftOut: true, Why: why})
-		} else if end := time.Unix(r.reached((day+1)*daySeconds)-1, 0); end.After(at) {
-			from = end // there may be very many fires on a day that moves
 		}
 	}
 	return fires

@@ -81,6 +81,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestExplainRepeatedHour: in Beirut, at the end of 30 October 2027, the clocks go from 24:00 to 23:00. Each half hour
+// until then is on 30 October.
+func TestExplainRepeatedHour(t *testing.T) {
+	t.Parallel()
+	rule := mustParse(t, "*/30 23 * * * out-of=a", "Asia/Beirut").With(calendarsOf(t, "a 2027-10-31"))
+	fires, _ := rule.Explain(instant("2027-10-30T12:00:00Z"), instant("2027-10-31T12:00:00Z"), 10)
+	var got []string
+	for _, fire := range fires {
+		got = append(got, fire.When().In(rule.zone).Format("02 15:04 -07"))
+	}
+	if got, want := strings.Join(got, ", "), "30 23:00 +03, 30 23:30 +03, 30 23:00 +02, 30 23:30 +02"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestExplainIsBounded: a rule of each second, whose fires are all left out or all moved, is explained soon.
 func TestExplainIsBounded(t *testing.T) {
 	t.Parallel()
