@@ -230,7 +230,7 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
     name text, scope text, scope_name text, per text, in_order boolean, max_running int, running bigint, rate int,
     rate_interval interval, burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text,
-    declared_by text
+    declared_by text, weights jsonb
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
@@ -250,7 +250,7 @@ BEGIN
         -- buckets, so they are not read.
         CASE WHEN l.per IS NULL
             THEN least(coalesce(b.full_at, l.changed_at), statement_timestamp() + l.burst * l.rate_interval / l.rate)
-                - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by
+                - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by, l.weights
     FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = '';
 END $$;
 COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
