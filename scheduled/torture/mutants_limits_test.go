@@ -48,6 +48,16 @@ var limitMutants = []mutant{
 			"AND ('~', clock.now + lane.ahead)"}},
 	},
 	{
+		name: "the bucket of a group is not taken from", by: []string{"group rate"}, steer: wide,
+		edits: []edit{{engine + "internal/plan/limits.go", "tokens[taskdb.BucketOf{Name: limit.Name, Key: key}]++",
+			"tokens[taskdb.BucketOf{Name: limit.Name, Key: key[:0]}]++"}},
+	},
+	{
+		name: "groups have no weights", by: []string{"weights"}, steer: wide,
+		edits: []edit{{engine + "internal/taskdb/limits.go", `return max(l.Weights[strings.TrimPrefix(key, l.Prefix())], 1)`,
+			`return max(l.Weights[""], 1)`}},
+	},
+	{
 		name: "a claim does not ask which task of a group goes first", by: []string{"group order"}, steer: failingFirst,
 		edits: []edit{{engine + "internal/taskdb/inorder.go", ") AS first ON true`", ") AS first ON false`"}},
 	},

@@ -178,9 +178,7 @@ func (w *writer) task(id, kind string) store.Task {
 	if w.random.IntN(2) == 0 {
 		task.IfDead = ifDead(id, c.Nonce)
 	}
-	if kind == groupedType {
-		task.Group = groupOf(id)
-	}
+	task.Group = groupOf(kind, id)
 	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
 	}
@@ -277,6 +275,7 @@ func (w *writer) backlog() {
 		}
 		kind := []string{"HERD", "PLAIN", "RARE"}[w.random.IntN(3)]
 		list[i].ID = w.newID(kind)
+		list[i].Group = groupOf(kind, list[i].ID)
 		list[i].Payload = payloadOf(kind, chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis})
 		ids[i] = list[i].ID
 	}
