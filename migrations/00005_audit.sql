@@ -582,12 +582,20 @@ BEGIN
                 SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id = r.data #>> '{limit,first}'
                     AND (t.scheduled_by = ANY (services) OR '' = ANY (services) OR t.tenant_id = tenant))
             THEN jsonb_set(r.data, '{limit,first}', '""')
+            -- A handler that does not return keeps its River job, which counts for the limit. Of a limit of a queue
+            -- nobody knows whether the handler is of it.
+            WHEN r.code = 'limited' THEN r.data || jsonb_build_object('hung', (
+                SELECT least(coalesce(sum(h.value::numeric), 0), 1e9)::bigint
+                FROM tasktable.nodes AS n
+                CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(n.hung) WHEN 'object' THEN n.hung ELSE '{}' END) AS h
+                WHERE n.dead_at IS NULL AND jsonb_typeof(h.value) = 'number'
+                    AND (r.data #>> '{limit,scope}' <> 'type' OR h.key = r.data #>> '{limit,scope_name}')))
             ELSE r.data END
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
 COMMENT ON FUNCTION tasktable.reason_of IS 'The row of task_reasons for a task that the caller may read. For the code '
-    'in_line data has the result of tasks_ahead as well. No row: the task is COMPLETED, or the caller may read no such '
-    'task.';
+    'in_line data has the result of tasks_ahead as well, for limited the number of hung handlers. No row: the task is '
+    'COMPLETED, or the caller may read no such task.';
 
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at,
