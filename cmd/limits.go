@@ -14,6 +14,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 	"github.com/tasktable/tasktable/store/when"
 )
 
@@ -25,6 +26,7 @@ func (p *program) limitsCommand() *cobra.Command {
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
   tasktable limits set ledger --type LEDGER --per group --in-order
+  tasktable limits set fair --queue reports --per tenant --weight large=3
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,
@@ -41,6 +43,7 @@ const limitsListHelp = `Lists the limits, sorted by name:
   RUNNING     how many of them run, or are about to, and how many may; with PER, of the one of which most run
   RATE        how many may start in the interval
   BURST       how many may start at once after a time in which none started
+  WEIGHTS     how many turns some groups or tenants have for one of the others
   NEXT START  when the rate lets the next task start; - if it does now, or if each of PER has a rate of its own
   WAITING     how many due tasks the limit holds back now; a + means that there are perhaps more
   OLDEST DUE  since when the first of them is due
@@ -66,7 +69,7 @@ func (l *limitsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "NEXT START", "WAITING", "OLDEST DUE",
+	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "WEIGHTS", "NEXT START", "WAITING", "OLDEST DUE",
 		"CHANGED AT", "CHANGED BY")
 	for _, one := range limits {
 		var running, rate string
@@ -87,7 +90,7 @@ func (l *limitsList) run(ctx context.Context) error {
 		if one.InOrder {
 			per += " in order"
 		}
-		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, l.When(next),
+		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, form.WeightsText(one.Weights), l.When(next),
 			atLeast(one.Waiting, one.WaitingMore), l.When(one.OldestDue), l.When(&one.ChangedAt), one.ChangedBy)
 	}
 	return l.List(limits, t, "There is no limit.")
@@ -104,7 +107,9 @@ after a time in which none started.
 --per group counts the tasks of each group by themselves, so that --max-running 1 is one at a time for each group, and
 --rate 100/1m is 100 in each minute for each group. Of those that wait, the group of which the fewest tasks run comes
 first, then the one that was served longest ago. --per tenant does the same for tenants. With --in-order, a task of a
-group or tenant starts when the one before has ended, after all its attempts. Outcomes: created, changed, unchanged.`
+group or tenant starts when the one before has ended, after all its attempts. --weight NAME=3 gives the group or tenant
+three turns for one of each other, and so three times as many tasks that run while all have tasks that wait. Outcomes:
+created, changed, unchanged.`
 
 // limitsSet is the command limits set.
 type limitsSet struct {
@@ -126,6 +131,8 @@ func (p *program) limitsSetCommand() *cobra.Command {
 			Usage: "count each group or tenant by itself (default all together)"},
 		{Flag: "in-order", Set: options.Bool(&s.limit.InOrder),
 			Usage: "with --per: start a task when the one before has ended"},
+		{Flag: "weight", Kind: "name=number", Repeatable: true, Set: s.setWeights,
+			Usage: "with --per: how many turns a group or tenant has for one of each other"},
 		{Flag: "max-running", Kind: "number", Set: options.Int(&s.limit.MaxRunning, 1, most),
 			Usage: "how many of the tasks may run at once (default any number)"},
 		{Flag: "rate", Kind: "number/interval", Set: s.setRate,
@@ -153,6 +160,12 @@ func (s *limitsSet) setPer(given string) error {
 		return errors.New("must be group or tenant")
 	}
 	return nil
+}
+
+// setWeights reads the option --weight.
+func (s *limitsSet) setWeights(given string) (err error) {
+	s.limit.Weights, err = form.Weights(strings.Split(given, ","))
+	return err //nolint:wrapcheck // it is the rule
 }
 
 // setRate reads a rate, such as 100/1m.

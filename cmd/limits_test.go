@@ -16,6 +16,7 @@ INSERT INTO tasktable.limits (name, scope, scope_name, per, max_running, rate, r
 	('stripe', 'queue', 'stripe', NULL, NULL, 100, '1 minute', 20, '2026-11-20 17:00Z', 'tasktable:bob'),
 	('whole', 'all', '', NULL, 500, 7, '1 day', 1, '2026-11-20 17:00Z', 'tasktable:bob');
 UPDATE tasktable.limits SET in_order = true WHERE name = 'ledger';
+UPDATE tasktable.limits SET weights = '{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "f": 6}' WHERE name = 'per-customer';
 INSERT INTO tasktable.limit_buckets VALUES ('stripe', '2020-01-01 12:00:12Z');
 INSERT INTO tasktable.river_job (state, kind, args, max_attempts, metadata)
 	VALUES ('available', 'CHARGE', '{}', 1, '{"key": "g:customer:42"}');`
@@ -37,6 +38,10 @@ func TestLimitsAsTablesAndJSON(t *testing.T) {
 		{"set_per_group", exitOK, []string{"limits", "set", "each", "--type=CHARGE", "--per=group", "--max-running=1"}},
 		{"set_in_order", exitOK, []string{"limits", "set", "ledger", "--type=CHARGE", "--per=group", "--in-order"}},
 		{"set_in_order_alone", exitUsage, []string{"limits", "set", "ledger", "--type=CHARGE", "--in-order"}},
+		{"set_weights", exitOK, []string{"limits", "set", "fair", "--type=CHARGE", "--per=group", "--weight=a=3",
+			"--weight=b=2"}},
+		{"set_a_wrong_weight", exitUsage, []string{"limits", "set", "fair", "--all", "--per=group", "--weight=a"}},
+		{"set_weights_alone", exitUsage, []string{"limits", "set", "fair", "--all", "--max-running=2", "--weight=a=3"}},
 		{"set_a_wrong_per", exitUsage, []string{"limits", "set", "a", "--all", "--per=day"}},
 		{"set_per_and_rate", exitOK, []string{"limits", "set", "each", "--type=CHARGE", "--per=group", "--rate=1/1s"}},
 		{"set_per_tenant_too", exitUsage, []string{"limits", "set", "a", "--all", "--per=tenant"}},

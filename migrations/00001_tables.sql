@@ -394,6 +394,7 @@ CREATE TABLE tasktable.nodes (
     places            integer     NOT NULL DEFAULT 0,
     averages          jsonb       NOT NULL DEFAULT '{}',
     hung              jsonb       NOT NULL DEFAULT '{}',
+    defaults          jsonb,
     declaration_hash  text,
     receives_failures boolean     NOT NULL DEFAULT false,
     retention_refused text,
@@ -467,6 +468,13 @@ CREATE TABLE tasktable.limits (
             CHECK (rate_interval BETWEEN interval '1 second' AND interval '24 hours'),
     burst         integer
         CONSTRAINT "burst must be between 1 and 1000000" CHECK (burst BETWEEN 1 AND 1000000),
+    -- The leader reads them as integers, so 3.0 and "3" are refused.
+    weights       jsonb
+        CONSTRAINT "weights must be an object of whole numbers between 1 and 1000" CHECK (jsonb_typeof(weights) =
+            'object' AND jsonb_path_query_array(weights, '$.*')::text
+                ~ '^\[([1-9]\d{0,2}|1000)(, ([1-9]\d{0,2}|1000))*\]$')
+        CONSTRAINT "weights must have at most 1000 entries"
+            CHECK (jsonb_array_length(jsonb_path_query_array(weights, '$.*')) <= 1000),
     changed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     changed_by    text        NOT NULL DEFAULT session_user,
     declared_by   text,
@@ -476,6 +484,7 @@ CREATE TABLE tasktable.limits (
     CONSTRAINT "a limit must have max_running, rate or per" CHECK (num_nonnulls(max_running, rate, per) > 0),
     CONSTRAINT "in_order must be given together with per" CHECK (per IS NOT NULL OR NOT in_order),
     CONSTRAINT "max_running must be 1 with in_order" CHECK (max_running IS NOT DISTINCT FROM 1 OR NOT in_order),
+    CONSTRAINT "weights must be given together with per" CHECK (per IS NOT NULL OR weights IS NULL),
     CONSTRAINT "rate, rate_interval and burst must be given together"
         CHECK (num_nonnulls(rate, rate_interval, burst) IN (0, 3)),
     CONSTRAINT "burst must be what the rate gives in at most 10 years"
@@ -698,6 +707,7 @@ BEGIN
             ('places', 'How many transactional handlers it runs at once.'),
             ('averages', 'Average run time by type, in microseconds, for types that have run often enough.'),
             ('hung', 'By type, how many handlers have not returned for half a minute after the end of their claims.'),
+            ('defaults', 'The defaults of all types with which the node was started. Null: none.'),
             ('declaration_hash', 'Hash of the recurring tasks that its code declares. Null: none.'),
             ('receives_failures', 'It is told of failures and lost claims of its types.'),
             ('retention_refused', 'Rows that retention could not remove in the last run of this node. Null: none.'),
@@ -736,6 +746,7 @@ BEGIN
             ('rate', 'How many of the tasks may start in rate_interval. Null: any number.'),
             ('rate_interval', 'The interval of rate.'),
             ('burst', 'How many of the tasks may start at once after a time in which none started.'),
+            ('weights', 'How many turns a group or tenant has, 1 to 1000, for one turn of the others. Null: one each.'),
             ('changed_at', 'When the limit was last changed.'),
             ('changed_by', 'Who changed it.'),
             ('declared_by', 'The service whose code declares it. Null: somebody has set it.')

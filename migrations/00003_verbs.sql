@@ -776,12 +776,13 @@ COMMENT ON FUNCTION tasktable.resume_scope IS 'Ends the pause of everything, of 
 CREATE FUNCTION tasktable.set_limit(
     name text, max_running int DEFAULT NULL, rate int DEFAULT NULL, rate_interval interval DEFAULT NULL,
     burst int DEFAULT NULL, type text DEFAULT NULL, queue text DEFAULT NULL, by text DEFAULT NULL,
-    per text DEFAULT NULL, in_order boolean DEFAULT false
+    per text DEFAULT NULL, in_order boolean DEFAULT false, weights jsonb DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     other      tasktable.limits;
     max_limits CONSTANT int := 1000; -- the leader reads all of them at each look
+    max_weights CONSTANT int := 10000; -- of all limits, for the same reason
     of_scope   text := CASE WHEN set_limit.type IS NOT NULL THEN 'type' WHEN set_limit.queue IS NOT NULL THEN 'queue'
         ELSE 'all' END;
     of_name    text := coalesce(set_limit.type, set_limit.queue, '');
@@ -795,6 +796,12 @@ BEGIN
             USING ERRCODE = 'check_violation', COLUMN = 'rate';
     END IF;
     PERFORM tasktable.refuse_unbound_scope(of_scope, of_name);
+    set_limit.weights := nullif(set_limit.weights, '{}');
+    IF jsonb_typeof(set_limit.weights) = 'object' AND EXISTS (SELECT FROM jsonb_object_keys(set_limit.weights) AS k
+        WHERE octet_length(k) NOT BETWEEN 1 AND 512 OR k ~ '[\u0001-\u001f\u007f-\u009f]') THEN
+        RAISE EXCEPTION 'weights must have names of 1 to 512 bytes without control characters'
+            USING ERRCODE = 'check_violation', COLUMN = 'weights';
+    END IF;
     set_limit.in_order := coalesce(set_limit.in_order, false);
     IF set_limit.in_order THEN
         set_limit.max_running := coalesce(set_limit.max_running, 1);
@@ -820,17 +827,24 @@ BEGIN
         RAISE EXCEPTION 'per must be %, as in limit %, because both limits may count the same task',
             other.per, other.name USING ERRCODE = 'check_violation', COLUMN = 'per';
     END IF;
+    IF (SELECT sum(jsonb_array_length(jsonb_path_query_array(l.weights, '$.*'))) FROM tasktable.limits AS l
+        WHERE l.name <> set_limit.name)
+        + jsonb_array_length(jsonb_path_query_array(set_limit.weights, '$.*')) > max_weights THEN
+        RAISE EXCEPTION 'weights must have at most % entries in all limits together', max_weights
+            USING ERRCODE = 'check_violation', COLUMN = 'weights';
+    END IF;
     INSERT INTO tasktable.limits AS l
-        (name, scope, scope_name, per, in_order, max_running, rate, rate_interval, burst, changed_by)
+        (name, scope, scope_name, per, in_order, max_running, rate, rate_interval, burst, weights, changed_by)
     VALUES (set_limit.name, of_scope, of_name, set_limit.per, set_limit.in_order, set_limit.max_running,
-        set_limit.rate, set_limit.rate_interval, set_limit.burst, coalesce(set_limit.by, session_user))
+        set_limit.rate, set_limit.rate_interval, set_limit.burst, set_limit.weights,
+        coalesce(set_limit.by, session_user))
     ON CONFLICT (name) DO UPDATE SET scope = excluded.scope, scope_name = excluded.scope_name,
         per = excluded.per, in_order = excluded.in_order, max_running = excluded.max_running, rate = excluded.rate,
-        rate_interval = excluded.rate_interval, burst = excluded.burst, changed_at = excluded.changed_at,
-        changed_by = excluded.changed_by
-    WHERE (l.scope, l.scope_name, l.per, l.in_order, l.max_running, l.rate, l.rate_interval, l.burst)
+        rate_interval = excluded.rate_interval, burst = excluded.burst, weights = excluded.weights,
+        changed_at = excluded.changed_at, changed_by = excluded.changed_by
+    WHERE (l.scope, l.scope_name, l.per, l.in_order, l.max_running, l.rate, l.rate_interval, l.burst, l.weights)
         IS DISTINCT FROM (excluded.scope, excluded.scope_name, excluded.per, excluded.in_order, excluded.max_running,
-            excluded.rate, excluded.rate_interval, excluded.burst)
+            excluded.rate, excluded.rate_interval, excluded.burst, excluded.weights)
     RETURNING l.xmax = 0 INTO created;
     PERFORM tasktable.notify('tasktable.wake', '');
     RETURN CASE WHEN created THEN 'created' WHEN created IS NULL THEN 'unchanged' ELSE 'changed' END;
@@ -838,7 +852,8 @@ END $$;
 COMMENT ON FUNCTION tasktable.set_limit IS 'Creates or changes a limit: how many tasks of a type, of a queue or of all '
     'may run at once (max_running), or start in an interval (rate in rate_interval, default 1 second, with up to burst '
     'at once). With per, which is group or tenant, max_running, rate and burst are for each group or tenant, and '
-    'groups or tenants take turns. With in_order, max_running is 1, and a task of a group or tenant starts when the one '
+    'groups or tenants take turns. weights says how many turns a group or tenant has, {"large": 3}, for one of the '
+    'others. With in_order, max_running is 1, and a task of a group or tenant starts when the one '
     'before has ended, after all its attempts. It replaces all of a limit of the same name. Tasks that run already go '
     'on. Outcome: created, changed or unchanged.';
 

@@ -230,7 +230,7 @@ COMMENT ON FUNCTION tasktable.reason_text IS 'A code of task_reasons in words.';
 CREATE FUNCTION tasktable.limit_states() RETURNS TABLE (
     name text, scope text, scope_name text, per text, in_order boolean, max_running int, running bigint, rate int,
     rate_interval interval, burst int, next_start_at timestamptz, changed_at timestamptz, changed_by text,
-    declared_by text
+    declared_by text, weights jsonb
 ) LANGUAGE plpgsql STABLE AS $$
 #variable_conflict use_column
 BEGIN
@@ -250,7 +250,7 @@ BEGIN
         -- buckets, so they are not read.
         CASE WHEN l.per IS NULL
             THEN least(coalesce(b.full_at, l.changed_at), statement_timestamp() + l.burst * l.rate_interval / l.rate)
-                - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by
+                - (l.burst - 1) * l.rate_interval / l.rate END, l.changed_at, l.changed_by, l.declared_by, l.weights
     FROM tasktable.limits AS l LEFT JOIN tasktable.limit_buckets AS b ON b.name = l.name AND b.limit_key = '';
 END $$;
 COMMENT ON FUNCTION tasktable.limit_states IS 'The limits. running is how many of their tasks run, or are about to. '
@@ -582,12 +582,20 @@ BEGIN
                 SELECT FROM tasktable.scheduled_tasks AS t WHERE t.id = r.data #>> '{limit,first}'
                     AND (t.scheduled_by = ANY (services) OR '' = ANY (services) OR t.tenant_id = tenant))
             THEN jsonb_set(r.data, '{limit,first}', '""')
+            -- A handler that does not return keeps its River job, which counts for the limit. Of a limit of a queue
+            -- nobody knows whether the handler is of it.
+            WHEN r.code = 'limited' THEN r.data || jsonb_build_object('hung', (
+                SELECT least(coalesce(sum(h.value::numeric), 0), 1e9)::bigint
+                FROM tasktable.nodes AS n
+                CROSS JOIN LATERAL jsonb_each(CASE jsonb_typeof(n.hung) WHEN 'object' THEN n.hung ELSE '{}' END) AS h
+                WHERE n.dead_at IS NULL AND jsonb_typeof(h.value) = 'number'
+                    AND (r.data #>> '{limit,scope}' <> 'type' OR h.key = r.data #>> '{limit,scope_name}')))
             ELSE r.data END
     FROM tasktable.task_reasons AS r WHERE r.id = reason_of.id;
 END $$;
 COMMENT ON FUNCTION tasktable.reason_of IS 'The row of task_reasons for a task that the caller may read. For the code '
-    'in_line data has the result of tasks_ahead as well. No row: the task is COMPLETED, or the caller may read no such '
-    'task.';
+    'in_line data has the result of tasks_ahead as well, for limited the number of hung handlers. No row: the task is '
+    'COMPLETED, or the caller may read no such task.';
 
 CREATE VIEW tasktable.stuck_tasks AS
     SELECT r.id, r.type, r.queue, r.status, r.code, r.reason, coalesce(r.since, r.due_at) AS since, r.due_at,

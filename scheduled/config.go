@@ -385,10 +385,11 @@ func (c Config) registration(quiet bool) session.Registration {
 	slots, types := c.works()
 	queues, _ := json.Marshal(slots)                               // texts and numbers always encode
 	limits, _ := json.Marshal(maps.Collect(maps.All(c.TypeSlots))) // {} instead of null
+	defaults, _ := json.Marshal(c.Defaults)
 	return session.Registration{
 		Service: c.Service, Version: c.Version, Queues: string(queues), Types: types, Quiet: quiet,
 		MayLead: c.Role != RoleWorker, ShareSlots: c.ShareSlots, StrictQueues: c.strictQueues(),
-		TypeSlots:        string(limits),
+		TypeSlots: string(limits), Defaults: string(defaults),
 		DeclarationHash:  c.declaration().Hash(),
 		ReceivesFailures: c.OnDead != nil || c.OnLost != nil, Transactional: c.transactional(), Places: c.places(),
 	}

@@ -29,6 +29,8 @@ func TestDefaultsOfTheCodeAreForAll(t *testing.T) {
 			starts <- task.StartedAt
 			return errors.New("no")
 		}))
+	s.Sees("the node's row has those of all types", `SELECT count(*) = 1 FROM tasktable.nodes
+		WHERE defaults = '{"timeout": 60000000000}'`)
 	s.Sees("the defaults are published", `SELECT count(*) = 2 FROM tasktable.task_defaults WHERE declared_by IS NOT NULL`)
 	s.Exec(`SELECT tasktable.schedule('{"type": "FLAKY"}', id => 'one')`)
 	if wait := -(<-starts).Sub(<-starts); wait < time.Second || wait > 5*time.Second {

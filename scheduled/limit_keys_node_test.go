@@ -128,3 +128,25 @@ func TestTenantsTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// A tenant of weight 3 has three turns for one of another.
+func TestTenantsOfWeights(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	c := newCrew()
+	c.took = 260 * time.Millisecond // so that a turn is one task
+	s.set(store.Limit{
+		Name: "fair", Of: store.Everything(), Per: store.PerTenant, Weights: store.Weights{"large": 3},
+	})
+	for _, tenant := range []string{"large", "small"} {
+		s.addMany(20, tenant, func(task *store.Task) { task.TenantID = tenant })
+	}
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 1} }, handlers.Handle(c.run))
+	var order string
+	for range 16 {
+		order += enginetest.Receive(t, c.begun, patience, "a task begins")[:1]
+	}
+	if order != "lllslllslllsllls" {
+		t.Errorf("in the order of their tenants: %s", order)
+	}
+}

@@ -193,6 +193,7 @@ func (s *bench) compareSums(got map[string]float64) {
 			got["river_fetched_jobs_total type|0"],
 		"type_slots TX_JOB": 3, "type_slots_used TX_JOB": 0,
 		"limit_max_running mine": 7, "limit_running mine": 0, "limit_tokens mine": 1,
+		"limit_waiting mine": 0, "limit_oldest_due_age_seconds mine": 0,
 		"node_up": 1, "leader": 1, "node_lives_total": 1, "nodes": 1, "lanes": 2,
 		"settle_failures_total": 0, "census_failures_total": 0, "look_failures_total tick": 0,
 		"look_failures_total pass": 0, "tasks_in_hand": 0, "slots default": 10, "slots one": 1, "slots_used default": 0,

@@ -180,6 +180,21 @@ func TestDefaultsAtTheDeath(t *testing.T) {
 	}
 }
 
+// A priority of 0 counts as left out in Go and in if_dead. In a call in SQL it is a value.
+func TestAPriorityOfZero(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.setDefaults(store.Defaults{Type: "TEST", Priority: 7}, store.Created)
+	b.Schedule(store.Task{ID: "go", Payload: payload(1)})
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'null')`)
+	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'zero', priority => 0,
+		if_dead => '[{"id": "child", "payload": {"type": "TEST"}, "priority": 0}]')`)
+	b.Exec(b.Pool, `SELECT tasktable.schedule_many('[{"id": "one of many", "payload": {"type": "TEST"}, "priority": 0}]')`)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'zero'`)
+	same(b, "priorities", one[string](b, b.Pool, `SELECT string_agg(id || ' ' || priority, ', ' ORDER BY id)
+		FROM tasktable.scheduled_tasks`), "child 7, go 7, null 7, one of many 0, zero 0")
+}
+
 // Reconcile gives a new task the defaults, and a column that is null, too. A stored task keeps its fields of which the
 // query has no column.
 func TestReconcileWithDefaults(t *testing.T) {

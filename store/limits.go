@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -21,8 +22,8 @@ type Limit struct {
 	Of Scope
 	// Per makes MaxRunning a number of tasks of each group or tenant, so that 1 means one at a time for each. Rate and
 	// Burst are then for each, too. Among the waiting tasks of a queue, type and priority, the group or tenant of which
-	// the fewest run comes first, then the one that was served longest ago. With Per alone they take turns, and nothing
-	// else is limited. Tasks without a group or tenant are not counted. If MaxRunning is changed or Per is new, tasks
+	// the fewest run comes first, then the one that was served longest ago, unless Weights gives some more turns. With Per
+	// alone they take turns, and nothing else is limited. Tasks without a group or tenant are not counted. If MaxRunning is changed or Per is new, tasks
 	// that run already may be more. All limits that may count the same task have the same Per, or none. "" means that
 	// all tasks count together.
 	Per Per
@@ -42,6 +43,41 @@ type Limit struct {
 	// gives in ten years at most. In any time t the leader claims at most Burst tasks and those that Rate gives in t.
 	// 0 means as many as Rate gives in a tenth of a second, and at least 1.
 	Burst int
+	// Weights needs Per. See there.
+	Weights Weights
+}
+
+// Weights has the weights of groups or tenants, from 1 to 1,000. Others have weight 1. There are at most 1,000. While
+// all have due tasks, one of weight 3 has three turns, and three times as many tasks that run, for each of another. A
+// name has 1 to 512 bytes. If several limits give a group or tenant a weight, the largest holds.
+type Weights map[string]int
+
+// Scan reads weights from JSON, for database/sql.
+func (w *Weights) Scan(from any) error {
+	switch text := from.(type) {
+	case string:
+		return json.Unmarshal([]byte(text), w)
+	case []byte:
+		return json.Unmarshal(text, w)
+	}
+	*w = nil
+	return nil
+}
+
+func (w Weights) check() error {
+	if len(w) > maxWeights {
+		return check.Invalid("weights", "must have at most 1000 entries", len(w))
+	}
+	for name, weight := range w {
+		if err := check.Text("weights", name); err != nil || name == "" {
+			return check.Invalid("weights", "must have names of 1 to 512 bytes without control characters",
+				fmt.Sprintf("%.100q", name))
+		}
+		if weight < 1 || weight > maxWeight {
+			return check.Invalid("weights", "must be between 1 and 1000", fmt.Sprintf("%.100q: %d", name, weight))
+		}
+	}
+	return nil
 }
 
 // Per says whether a limit counts each group or each tenant by itself.
@@ -58,6 +94,8 @@ const (
 	minLimitInterval = time.Second
 	maxLimitInterval = 24 * time.Hour
 	maxBurstHours    = 87660
+	maxWeight        = 1000
+	maxWeights       = 1000
 )
 
 // Check returns the error, wrapping ErrInvalid, with which SetLimit would refuse the limit, or nil.
@@ -79,6 +117,8 @@ func (l Limit) Check() error {
 	switch {
 	case l.Per != "" && l.Per != PerGroup && l.Per != PerTenant:
 		return check.Invalid("per", "must be group or tenant", fmt.Sprintf("%.100q", l.Per))
+	case len(l.Weights) > 0 && l.Per == "":
+		return check.Invalid("weights", "must be given together with per", len(l.Weights))
 	case l.InOrder && l.Per == "":
 		return check.Invalid("in_order", "must be given together with per", true)
 	case l.InOrder && l.MaxRunning > 1:
@@ -92,7 +132,7 @@ func (l Limit) Check() error {
 	case l.Interval != 0 && (l.Interval < minLimitInterval || l.Interval > maxLimitInterval):
 		return check.Invalid("rate_interval", "must be between 1s and 24h (0: 1s)", l.Interval)
 	}
-	return nil
+	return l.Weights.check()
 }
 
 func checkLimitName(name string) error {
@@ -105,7 +145,7 @@ func checkLimitName(name string) error {
 const setLimitSQL = `
 SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
     rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text,
-    per => $9::text, in_order => $10::boolean)`
+    per => $9::text, in_order => $10::boolean, weights => $11::text::jsonb)`
 
 // SetLimit creates the limit, or replaces the limit that has its name. The change holds from the leader's next pass, at
 // most about a second after the commit. Tasks that run already go on. SetLimit returns Created, Changed or Unchanged.
@@ -115,7 +155,14 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 	if err := limit.Check(); err != nil {
 		return "", fmt.Errorf("set limit: %w", err)
 	}
-	var interval, kind, queue, per *string
+	var interval, kind, queue, per, weights *string
+	if len(limit.Weights) > 0 {
+		text, err := json.Marshal(limit.Weights)
+		if err != nil {
+			return "", fmt.Errorf("set limit: %w", err)
+		}
+		weights = new(string(text))
+	}
 	if limit.Per != "" {
 		per = new(string(limit.Per))
 	}
@@ -130,7 +177,7 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
 		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per,
-		limit.InOrder)
+		limit.InOrder, weights)
 	return Outcome(outcome), err
 }
 
@@ -158,6 +205,7 @@ type LimitState struct {
 	Rate         *int           `json:"rate,omitempty"`
 	RateInterval *time.Duration `json:"rate_interval,omitempty"` // nanoseconds in JSON
 	Burst        *int           `json:"burst,omitempty"`
+	Weights      Weights        `json:"weights,omitempty"`
 	NextStartAt  *time.Time     `json:"next_start_at,omitempty"` // when the rate lets a task start; nil with Per
 
 	// Waiting is how many due tasks the limit holds back now, and OldestDue is since when the first of them is due.
@@ -177,8 +225,8 @@ func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 
 const listLimitsSQL = `
 SELECT l.name, scope, scope_name, per, in_order, max_running, running, rate,
-    (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, next_start_at, changed_at,
-    changed_by, declared_by, coalesce(waiting, 0) AS waiting, coalesce(waiting_more, false) AS waiting_more,
+    (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, weights::text AS weights,
+    next_start_at, changed_at, changed_by, declared_by, coalesce(waiting, 0) AS waiting, coalesce(waiting_more, false) AS waiting_more,
     oldest_due_at AS oldest_due
 FROM tasktable.limit_states() AS l LEFT JOIN tasktable.limit_waits(10000) AS w ON w.name = l.name
 ORDER BY l.name COLLATE "C"`

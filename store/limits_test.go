@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +81,45 @@ func TestLimitInOrder(t *testing.T) {
 	same(b, "its maximum", one[int](b, b.Pool, `SELECT max_running FROM tasktable.limits WHERE name = 'b'`), 1)
 }
 
+// Weights are listed, changed and taken away like the other fields.
+func TestLimitWithWeights(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	limit := store.Limit{Name: "a", Of: store.Type("TEST"), Per: store.PerTenant}
+	for _, step := range []struct {
+		weights store.Weights
+		want    store.Outcome
+	}{
+		{store.Weights{"large": 3, `"odd" é`: 1000}, store.Created},
+		{store.Weights{"large": 3, `"odd" é`: 1000}, store.Unchanged},
+		{store.Weights{"large": 2}, store.Changed},
+		{store.Weights{}, store.Changed},
+		{nil, store.Unchanged},
+	} {
+		limit.Weights = step.weights
+		got, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit)
+		listed, listErr := b.Tasks.Limits(t.Context(), b.Pool)
+		if err != nil || listErr != nil || got != step.want || !maps.Equal(listed[0].Weights, step.weights) {
+			t.Errorf("%+v: %s, %v, %+v, %v", step, got, err, listed, listErr)
+		}
+	}
+	for i := range 10 {
+		limit.Name = fmt.Sprint("many-", i)
+		limit.Weights = store.Weights{}
+		for j := range 1000 {
+			limit.Weights[fmt.Sprint(j)] = 1
+		}
+		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit.Name, limit.Weights = "a", store.Weights{"large": 3}
+	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); !errors.Is(err, store.ErrInvalid) ||
+		!strings.Contains(err.Error(), "weights must have at most 10000 entries in all limits together") {
+		t.Errorf("more than 10,000 weights: %v", err)
+	}
+}
+
 // Starts by the former rate still count after a change. But nobody waits longer than for an empty bucket.
 func TestAChangedRateKeepsItsTokens(t *testing.T) {
 	t.Parallel()
@@ -120,6 +161,11 @@ func TestWrongLimits(t *testing.T) {
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Per: "day"}, "per must be group or tenant"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1, InOrder: true}, "in_order must be given together with per"},
 		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, InOrder: true, MaxRunning: 2}, "max_running must be 1 with in_order"},
+		{store.Limit{Name: "a", Of: all, MaxRunning: 1, Weights: store.Weights{"a": 1}}, "weights must be given together with per"},
+		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, Weights: store.Weights{"a": 0}}, "weights must be between 1 and 1000"},
+		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, Weights: store.Weights{"a": 1001}}, "weights must be between 1 and 1000"},
+		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, Weights: store.Weights{"": 1}}, "weights must have names of 1 to 512 bytes"},
+		{store.Limit{Name: "a", Of: all, Per: store.PerGroup, Weights: store.Weights{strings.Repeat("a", 513): 1}}, "weights must have names of"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: -1}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, MaxRunning: 1000001}, "max_running must be between 1 and 1000000"},
 		{store.Limit{Name: "a", Of: all, Rate: 1000001}, "rate must be between 1 and 1000000"},
@@ -139,27 +185,37 @@ func TestWrongLimits(t *testing.T) {
 		t.Errorf("remove: %v", err)
 	}
 	for sql, want := range map[string]string{
-		`SELECT tasktable.set_limit('a')`:                                                                 "a limit must have max_running, rate or per",
-		`SELECT tasktable.set_limit('a', 1, per => 'day')`:                                                "per must be group or tenant",
-		`SELECT tasktable.set_limit('a', 1, in_order => true)`:                                            "in_order must be given together with per",
-		`SELECT tasktable.set_limit('a', 2, per => 'group', in_order => true)`:                            "max_running must be 1 with in_order",
-		`INSERT INTO tasktable.limits (name, scope, per, in_order) VALUES ('a', 'all', 'group', true)`:    "max_running must be 1 with in_order",
-		`SELECT tasktable.set_limit('A', 1)`:                                                              "name must be 1 to 64",
-		`SELECT tasktable.set_limit(NULL, 1)`:                                                             `null value in column "name"`,
-		`SELECT tasktable.set_limit('a', 0)`:                                                              "max_running must be between",
-		`SELECT tasktable.set_limit('a', rate => 0)`:                                                      "rate must be between",
-		`SELECT tasktable.set_limit('a', rate => -1, burst => 1)`:                                         "rate must be between",
-		`SELECT tasktable.set_limit('a', rate => 1, burst => 0)`:                                          "burst must be between",
-		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '0')`:                                "rate_interval must be between",
-		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '1 month')`:                          "rate_interval must be between",
-		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '24 hours', burst => 4000)`:          "burst must be what the rate gives",
-		`SELECT tasktable.set_limit('a', 1, burst => 1)`:                                                  "rate must be given if rate_interval or burst is",
-		`SELECT tasktable.set_limit('a', 1, type => 'AB', queue => 'a')`:                                  "type and queue must not both be given",
-		`SELECT tasktable.set_limit('a', 1, type => 'A')`:                                                 "type must be 2 to 127",
-		`SELECT tasktable.set_limit('a', 1, queue => 'A')`:                                                "queue must be 1 to 64",
-		`INSERT INTO tasktable.limits (name, scope, rate) VALUES ('a', 'all', 1)`:                         "rate, rate_interval and burst must be given together",
-		`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('a', 'b', 1)`:                    "scope must be all, queue or type",
-		`INSERT INTO tasktable.limits (name, scope, scope_name, max_running) VALUES ('a', 'all', 'b', 1)`: "scope_name must be a queue or a type, and empty for all",
+		`SELECT tasktable.set_limit('a')`:                                                                                                "a limit must have max_running, rate or per",
+		`SELECT tasktable.set_limit('a', 1, per => 'day')`:                                                                               "per must be group or tenant",
+		`SELECT tasktable.set_limit('a', 1, in_order => true)`:                                                                           "in_order must be given together with per",
+		`SELECT tasktable.set_limit('a', 2, per => 'group', in_order => true)`:                                                           "max_running must be 1 with in_order",
+		`INSERT INTO tasktable.limits (name, scope, per, in_order) VALUES ('a', 'all', 'group', true)`:                                   "max_running must be 1 with in_order",
+		`SELECT tasktable.set_limit('a', 1, weights => '{"a": 1}')`:                                                                      "weights must be given together with per",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"a": 0}')`:                                                         "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"a": 1001}')`:                                                      "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"a": 2.0}')`:                                                       "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"a": "2"}')`:                                                       "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"a": [2]}')`:                                                       "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '[2]')`:                                                              "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => 'null')`:                                                             "weights must be an object of whole numbers",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => '{"": 2}')`:                                                          "weights must have names of 1 to 512 bytes",
+		`SELECT tasktable.set_limit('a', per => 'group', weights => (SELECT jsonb_object_agg(i, 1) FROM generate_series(1, 1001) AS i))`: "weights must have at most 1000 entries",
+		`SELECT tasktable.set_limit('A', 1)`:                                                                                             "name must be 1 to 64",
+		`SELECT tasktable.set_limit(NULL, 1)`:                                                                                            `null value in column "name"`,
+		`SELECT tasktable.set_limit('a', 0)`:                                                                                             "max_running must be between",
+		`SELECT tasktable.set_limit('a', rate => 0)`:                                                                                     "rate must be between",
+		`SELECT tasktable.set_limit('a', rate => -1, burst => 1)`:                                                                        "rate must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, burst => 0)`:                                                                         "burst must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '0')`:                                                               "rate_interval must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '1 month')`:                                                         "rate_interval must be between",
+		`SELECT tasktable.set_limit('a', rate => 1, rate_interval => '24 hours', burst => 4000)`:                                         "burst must be what the rate gives",
+		`SELECT tasktable.set_limit('a', 1, burst => 1)`:                                                                                 "rate must be given if rate_interval or burst is",
+		`SELECT tasktable.set_limit('a', 1, type => 'AB', queue => 'a')`:                                                                 "type and queue must not both be given",
+		`SELECT tasktable.set_limit('a', 1, type => 'A')`:                                                                                "type must be 2 to 127",
+		`SELECT tasktable.set_limit('a', 1, queue => 'A')`:                                                                               "queue must be 1 to 64",
+		`INSERT INTO tasktable.limits (name, scope, rate) VALUES ('a', 'all', 1)`:                                                        "rate, rate_interval and burst must be given together",
+		`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('a', 'b', 1)`:                                                   "scope must be all, queue or type",
+		`INSERT INTO tasktable.limits (name, scope, scope_name, max_running) VALUES ('a', 'all', 'b', 1)`:                                "scope_name must be a queue or a type, and empty for all",
 	} {
 		if _, err := b.Pool.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", sql, err, want)

@@ -141,7 +141,9 @@ type Task struct {
 	// Expiration moves with At. RunNow and Retry take away a deadline that has passed. A task with a Recurrence must
 	// not have a Deadline. The zero time means none.
 	Deadline time.Time
-	// Priority is from -100 to 100. Tasks with a higher priority run first. The default is 0.
+	// Priority is from -100 to 100. Tasks with a higher priority run first. 0 means the default of the type, and 0 if
+	// it has none. This is so over HTTP and in IfDead, too. In a call of the SQL function schedule 0 is a value, and
+	// null means the default.
 	Priority int
 	// Queue is the name of the task's queue. Only nodes that work this queue run the task. "" means the queue
 	// "default".

@@ -21,6 +21,8 @@ type LimitRequest struct {
 	Rate         int     `json:"rate,omitempty" doc:"How many may start in rate_interval. Default: any number."`
 	RateInterval Seconds `json:"rate_interval,omitempty" doc:"From 1 second to 24 hours. Default: 1 second."`
 	Burst        int     `json:"burst,omitempty" doc:"How many may start at once. Default: a tenth of a second's."`
+
+	Weights map[string]int `json:"weights,omitempty" doc:"With per: how many turns a group or tenant has, 1 to 1000."`
 }
 
 // Limit is a limit, and how far it is used.
@@ -119,7 +121,8 @@ func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome,
 
 func (r LimitRequest) limit(name string) (store.Limit, error) {
 	limit := store.Limit{Name: name, Of: store.Everything(), Per: store.Per(r.Per), InOrder: r.InOrder,
-		MaxRunning: r.MaxRunning, Rate: r.Rate, Interval: r.RateInterval.Duration(), Burst: r.Burst}
+		MaxRunning: r.MaxRunning, Rate: r.Rate, Interval: r.RateInterval.Duration(), Burst: r.Burst,
+		Weights: r.Weights}
 	switch {
 	case r.Type != "" && r.Queue != "":
 		return limit, invalid("type and queue must not both be given")
@@ -136,7 +139,7 @@ func limitOf(one store.LimitState) Limit {
 		WaitingMore: one.WaitingMore, OldestDue: one.OldestDue, ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy,
 		DeclaredBy: deref(one.DeclaredBy), LimitRequest: LimitRequest{
 			Per: string(deref(one.Per)), InOrder: one.InOrder, MaxRunning: deref(one.MaxRunning), Rate: deref(one.Rate),
-			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst),
+			RateInterval: deref(secondsOf(one.RateInterval)), Burst: deref(one.Burst), Weights: one.Weights,
 		}}
 	switch one.Scope {
 	case "type":

@@ -63,6 +63,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 			`"name":"a","queue":"mail","rate":100,"rate_interval":60,"burst":20,"next_start_at"`},
 		{"PUT", `{"per": "group", "in_order": true}`, "changed",
 			`"name":"a","per":"group","in_order":true,"max_running":1,"running":0`},
+		{"PUT", `{"per": "tenant", "weights": {"large": 3}}`, "changed", `"name":"a","per":"tenant","weights":{"large":3}`},
 		{"DELETE", "", "deleted", ""},
 		{"DELETE", "", "absent", ""},
 	} {
@@ -78,6 +79,8 @@ func TestLimitsOverHTTP(t *testing.T) {
 		`{"max_running": -1}`:           "max_running must be between 1 and 1000000",
 		`{"in_order": true, "rate": 1}`: "in_order must be given together with per",
 		`{"in_order": true, "per": "group", "max_running": 2}`: "max_running must be 1 with in_order",
+		`{"max_running": 1, "weights": {"large": 3}}`:          "weights must be given together with per",
+		`{"per": "group", "weights": {"large": 0}}`:            "weights must be between 1 and 1000",
 		`{"rate": 1, "rate_interval": 1e9}`:                    "rate_interval must be between 1s and 24h",
 		`{"max_running": 1, "type": "AB", "queue": "mail"}`:    "type and queue must not both be given",
 		`{"max_running": 1, "queue": "No"}`:                    "queue must be 1 to 64 of a-z",

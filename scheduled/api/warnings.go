@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,7 +26,7 @@ const (
 	crewMost   = 1000            // nodes that are looked at
 )
 
-// crew is what the live nodes can run. It is read at most once in crewStale, however many calls there are, and outside
+// crew is what the live nodes can run, and the queues that are defaults of types. It is read at most once in crewStale, however many calls there are, and outside
 // of their transactions.
 type crew struct {
 	mu    sync.Mutex
@@ -33,7 +34,10 @@ type crew struct {
 	seen  *crewSeen // nil: nothing is known
 }
 
-type crewSeen struct{ types, queues map[string]bool }
+type crewSeen struct {
+	types, queues map[string]bool
+	defaultQueues map[string]string // by type
+}
 
 // look returns what is known, and reads it anew if that is old. A read that fails warns of nothing.
 func (c *crew) look(ctx context.Context, a *API) *crewSeen {
@@ -46,14 +50,19 @@ func (c *crew) look(ctx context.Context, a *API) *crewSeen {
 	c.mu.Unlock()
 	limited, cancel := context.WithTimeout(ctx, crewWithin)
 	defer cancel()
-	nodes, err := a.author(Caller{}).inspector.Nodes(limited, a.config.Pool, inspect.NodeFilter{Limit: crewMost})
+	author := a.author(Caller{})
+	nodes, err := author.inspector.Nodes(limited, a.config.Pool, inspect.NodeFilter{Limit: crewMost})
+	var defaults []store.Defaults
+	if err == nil {
+		defaults, err = author.tasks.Defaults(limited, a.config.Pool)
+	}
 	var seen *crewSeen
 	for _, node := range nodes {
 		if err != nil || node.State == inspect.NodeSilent || node.State == inspect.NodeEnded {
 			continue
 		}
 		if seen == nil {
-			seen = &crewSeen{map[string]bool{}, map[string]bool{}}
+			seen = &crewSeen{map[string]bool{}, map[string]bool{}, queuesOf(defaults)}
 		}
 		for _, name := range node.Types {
 			seen.types[name] = true
@@ -68,17 +77,30 @@ func (c *crew) look(ctx context.Context, a *API) *crewSeen {
 	return seen
 }
 
+func queuesOf(defaults []store.Defaults) map[string]string {
+	queues := map[string]string{}
+	for _, one := range defaults {
+		queues[one.Type] = one.Queue
+	}
+	return queues
+}
+
+// queueOf is the queue that a scheduled task has.
+func (s *crewSeen) queueOf(task store.Task) string {
+	return cmp.Or(task.Queue, s.defaultQueues[task.Payload.TaskType()], s.defaultQueues[store.AllTypes],
+		store.DefaultQueue)
+}
+
 // warnings are those about a task that was scheduled. Without a live node nothing is known about types and queues.
 func (c call) warnings(task store.Task) (all []Warning) {
-	name, queue := task.Payload.TaskType(), task.Queue
-	if queue == "" {
-		queue = store.DefaultQueue
-	}
+	name := task.Payload.TaskType()
 	if c.crew != nil && !c.crew.types[name] {
 		all = append(all, Warning{"no_handler",
 			fmt.Sprintf("no running node has a handler for type %s, so the task waits", name)})
 	}
-	all = append(all, c.warnOfQueue(queue)...)
+	if c.crew != nil {
+		all = append(all, c.warnOfQueue(c.crew.queueOf(task))...)
+	}
 	all = append(all, warnOfEnd(task, time.Now())...)
 	if c.doubts == nil {
 		return all

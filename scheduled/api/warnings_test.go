@@ -33,6 +33,7 @@ func TestWarnings(t *testing.T) {
 		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
 		t.Fatal(err)
 	}
+	s.exec(`SELECT tasktable.set_defaults('MAIL', queue => 'mail'), tasktable.set_defaults('*', priority => 1)`)
 	recurring := func(fields string) string {
 		return `{"payload": {"type": "LOG"}, "cron": "@daily", ` + fields + `}`
 	}
@@ -43,6 +44,8 @@ func TestWarnings(t *testing.T) {
 		{"PUT", task, fine, ""},
 		{"POST", "/v1/tasks", `{"payload": {"type": "LOGS"}, "scheduled_at": "2030-01-01T12:00:00Z"}`, "no_handler"},
 		{"PUT", task, `{"payload": {"type": "LOG"}, "queue": "mial"}`, "no_worker"},
+		{"POST", "/v1/tasks", `{"payload": {"type": "MAIL"}}`, "no_handler no_worker"},
+		{"POST", "/v1/tasks", `{"payload": {"type": "MAIL"}, "queue": "default"}`, "no_handler"},
 		{"PATCH", task, `{"payload": {"mesage": "hi"}}`, "no_worker doubtful_payload"},
 		{"PATCH", task, `{"queue": "default"}`, "doubtful_payload"},
 		{"POST", bulk, `{"tasks": [` + fine + `, {"payload": {"type": "NOPE"}, "queue": "x"}]}`, "no_handler no_worker"},

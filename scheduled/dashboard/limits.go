@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 	"github.com/tasktable/tasktable/store/when"
 )
 
@@ -28,6 +29,7 @@ type limitLine struct {
 	store.LimitState
 	Counts  string // the tasks that count, for people
 	Rate    string
+	Weights string
 	Reached bool // no further task may start now
 	Waits   bool // NextStartAt is to come
 }
@@ -39,7 +41,7 @@ func limitsPage(ctx context.Context, v *visit) (any, error) {
 	}
 	var view limitsView
 	for _, one := range limits {
-		line := limitLine{LimitState: one, Counts: scopeName(one.Of())}
+		line := limitLine{LimitState: one, Counts: scopeName(one.Of()), Weights: form.WeightsText(one.Weights)}
 		if one.Rate != nil {
 			line.Rate = fmt.Sprintf("%d in %s", *one.Rate, when.LengthText(*one.RateInterval))
 		}
@@ -74,6 +76,9 @@ func setLimit(ctx context.Context, v *visit) (done, error) {
 		if limit.Interval, err = when.Length(text); err != nil {
 			return done{}, notValid("rate_interval " + err.Error() + ".")
 		}
+	}
+	if limit.Weights, err = form.Weights(strings.Split(v.form("weights"), "\n")); err != nil {
+		return done{}, notValid("weights " + err.Error() + ".")
 	}
 	if err := limit.Check(); err != nil {
 		return done{}, notValid(strings.TrimPrefix(err.Error(), store.ErrInvalid.Error()+": ") + ".")

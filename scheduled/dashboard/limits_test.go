@@ -23,11 +23,16 @@ func TestLimits(t *testing.T) {
 		wants(t, http.StatusOK, "Limit charges: changed.", "Everything 1 of 2")
 	b.post("/limits/set", "limit", "ledger", "kind", "type", "name", "CHARGE", "per", "tenant", "in_order", "1", "back",
 		"/limits").wants(t, http.StatusOK, "Limit ledger: created.", "Type CHARGE, each tenant by itself, in order at most 0 of 1")
+	b.post("/limits/set", "limit", "fair", "kind", "type", "name", "CHARGE", "per", "tenant", "weights",
+		" large = 3\r\n\r\nbig=2\r\n", "back", "/limits").
+		wants(t, http.StatusOK, "Limit fair: created.", "Type CHARGE, each tenant by itself, weights big=2, large=3")
 	for says, form := range map[string][]string{
 		"Name must be":                     {"limit", markup, "kind", "all", "max_running", "1"},
 		"Kind must be":                     {"limit", "a", "kind", "", "max_running", "1"},
 		"Max_running or rate or per must":  {"limit", "a", "kind", "all"},
 		"In_order must be given":           {"limit", "a", "kind", "all", "max_running", "1", "in_order", "1"},
+		"Weights must be given":            {"limit", "a", "kind", "all", "max_running", "1", "weights", "a=3"},
+		"Weights must be a name, = and":    {"limit", "a", "kind", "all", "per", "tenant", "weights", "a"},
 		"Max_running must be between 1":    {"limit", "a", "kind", "all", "max_running", "0"},
 		"Rate must be between 1":           {"limit", "a", "kind", "all", "rate", "many"},
 		"Rate_interval must be":            {"limit", "a", "kind", "all", "rate", "1", "rate_interval", "soon"},

@@ -41,6 +41,9 @@ func (e *examination) nodes(ctx context.Context) error {
 	e.services(alive)
 	e.quiet(alive)
 	e.strictQueues(alive)
+	if err := e.defaults(ctx, alive); err != nil {
+		return err
+	}
 	lives, err := rows[shortLivesRow](ctx, e, shortLivesSQL, e.config.limits.shortLife.Seconds())
 	if err != nil {
 		return err
@@ -143,6 +146,33 @@ func (e *examination) strictQueues(alive []inspect.Node) {
 			"the leader ignores the order of queues of node %d, %s, because it contradicts nodes that began later; it "+
 				"goes by %s", of[text], text, strings.Join(joined, ","))
 	}
+}
+
+// nodeDefaultsSQL lists the different defaults of all types, each with the node that began last.
+const nodeDefaultsSQL = `
+SELECT max(n.number) AS number, n.defaults::text AS defaults FROM tasktable.nodes AS n
+WHERE n.number = ANY ($1::bigint[]) AND n.defaults IS NOT NULL GROUP BY n.defaults ORDER BY 1`
+
+type nodeDefaultsRow struct {
+	Number   int64
+	Defaults string
+}
+
+// defaults reports nodes that were started with different defaults of all types.
+func (e *examination) defaults(ctx context.Context, alive []inspect.Node) error {
+	var numbers []int64
+	for _, node := range alive {
+		numbers = append(numbers, node.Number)
+	}
+	found, err := rows[nodeDefaultsRow](ctx, e, nodeDefaultsSQL, numbers)
+	if err != nil || len(found) < 2 {
+		return err
+	}
+	first, last := found[0], found[len(found)-1]
+	e.warn("give all nodes the same --default-queue and --max-attempts; tasktable types list shows what holds",
+		"nodes have different defaults of all types, of which those of the last start hold, such as node %d %s and "+
+			"node %d %s", first.Number, first.Defaults, last.Number, last.Defaults)
+	return nil
 }
 
 // queuesOf returns the queues that nodes work, with the sum of their slots.

@@ -56,6 +56,22 @@ func TestOrdersOfQueues(t *testing.T) {
 	p.finds(report, "nodes", Warning, ignored+" of node 2, critical,default,low, because")
 }
 
+// Nodes that were started with different defaults of all types are told of. A node without any does not matter.
+func TestDefaultsThatDiffer(t *testing.T) {
+	p := newPatient(t)
+	node := func(defaults string) {
+		number, _ := p.fakeNode("mail", "v1", "")
+		p.exec(`UPDATE tasktable.nodes SET defaults = $2::text::jsonb WHERE number = $1`, number, defaults)
+	}
+	node(`{"queue": "mail"}`)
+	node(`{"queue": "mail"}`)
+	p.fakeNode("mail", "v1", "")
+	p.well(p.examine(nil, "nodes"))
+	node(`{"queue": "mail", "max_attempts": 3}`)
+	p.finds(p.examine(nil, "nodes"), "nodes", Warning, "nodes have different defaults of all types, of which those of the "+
+		`last start hold, such as node 2 {"queue": "mail"} and node 4 {"queue": "mail", "max_attempts": 3}`)
+}
+
 func TestACrashLoop(t *testing.T) {
 	p := newPatient(t)
 	p.fakeNode("mail", "v1", "")

@@ -15,7 +15,7 @@ import (
 // served remembers in which order the groups and tenants of a limit had their turns.
 type served struct {
 	turn int64
-	of   map[taskdb.LaneKey]int64
+	of   map[taskdb.LaneKey]plan.Served
 }
 
 // A test may have tasks that a node, or the test itself, holds.
@@ -148,7 +148,7 @@ func (r inlineRun) heads(
 		if row.Head != nil { // otherwise another task of the group or tenant goes first
 			key := of[row.Lane].LaneKey
 			heads = append(heads, plan.KeyHead{
-				Key: key.LimitKey, Head: *row.Head, DueIn: row.Head.Sub(r.now), Turn: r.served.of[key],
+				Key: key.LimitKey, Head: *row.Head, DueIn: row.Head.Sub(r.now), Served: r.served.of[key],
 			})
 		}
 	}
@@ -171,7 +171,9 @@ func (r inlineRun) take(ctx context.Context, next *plan.Plan) (taken []taskdb.Cl
 		}
 		r.served.turn++
 		for _, grant := range grants {
-			r.served.of[grant.Key()] = r.served.turn
+			one := r.served.of[grant.Key()]
+			one.Granted(grant, r.served.turn)
+			r.served.of[grant.Key()] = one
 		}
 		some, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, grants)
 		if err != nil {

@@ -102,6 +102,22 @@ func TestRateAtEachTime(t *testing.T) {
 	l.runs(2*time.Hour, "s2")
 }
 
+// Each group has a bucket of its own, which fills by the times that the test gives. Tasks without a group do not wait.
+func TestRateOfEachGroup(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t, nil,
+		store.Limit{Name: "each", Of: store.Type("REMINDER"), Per: store.PerGroup, Rate: 1, Interval: time.Minute, Burst: 2})
+	l.add(groupOf, "b1", "a1", "a2", "a3", "a4")
+	l.add(nil, "n1", "n2")
+	l.runs(0, "b1 a1 a2 n1 n2")
+	l.add(groupOf, "b2", "b3")
+	l.runs(0, "b2")
+	l.runs(59*time.Second, "")
+	l.runs(time.Minute, "a3 b3")
+	l.runs(time.Minute, "")
+	l.runs(2*time.Minute, "a4")
+}
+
 // With database/sql it is the same.
 func TestRateInASQLTransaction(t *testing.T) {
 	t.Parallel()
@@ -209,6 +225,20 @@ func TestMaxRunningCountsWhatOthersHold(t *testing.T) {
 			l.add(func(task *store.Task) { task.Group = "b" }, "b", "c")
 			l.runs(0, name)
 		})
+	}
+}
+
+// A tenant of weight 3 has three turns for one of another.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t, nil,
+		store.Limit{Name: "turns", Of: store.Everything(), Per: store.PerTenant, Weights: store.Weights{"b": 3}},
+		store.Limit{Name: "rate", Of: store.Everything(), Rate: 1})
+	for _, tenant := range []string{"a", "b"} { // all of the first are due before
+		l.add(func(task *store.Task) { task.TenantID = tenant }, tenant+"1", tenant+"2", tenant+"3", tenant+"4")
+	}
+	for i, want := range []string{"a1", "b1", "b2", "b3", "a2", "b4", "a3", "a4"} {
+		l.runs(time.Duration(i)*time.Second, want)
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -76,7 +77,7 @@ func newHarness(t testing.TB, run inline, options []Option) *Harness {
 	for _, option := range options {
 		option(&run)
 	}
-	run.served = &served{of: map[taskdb.LaneKey]int64{}}
+	run.served = &served{of: map[taskdb.LaneKey]plan.Served{}}
 	return &Harness{t: t, inline: run}
 }
 

@@ -73,14 +73,19 @@ func (w waiting) overlookedBy(pass *auditRow) bool {
 
 // waits lists all, by pool, sorted by when they began. It leaves out tasks that may wait for others of their group.
 func (h *history) waits() map[pool][]waiting {
+	return h.waitsOf(func(a *auditRow) bool {
+		return h.GroupLimits[a.Type] == 0 && h.GroupRates[a.Type] == 0 && h.GroupWeights[a.Type] == nil
+	})
+}
+
+func (h *history) waitsOf(which func(a *auditRow) bool) map[pool][]waiting {
 	x := h.in()
 	found := map[pool][]waiting{}
 	for id, changes := range x.byID {
 		for i, a := range changes {
 			known, sure := x.known[a.TxID]
 			// A follow-up may be locked by whoever settles what it follows.
-			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) ||
-				h.GroupLimits[a.Type] > 0 {
+			if a.Op == "DELETE" || a.Next == nil || a.Recurs || !sure || strings.HasSuffix(id, childSuffix) || !which(a) {
 				continue
 			}
 			w := waiting{id: id, queue: a.Queue, kind: a.Type, priority: a.Priority, due: *a.Next,

@@ -21,6 +21,8 @@ var checks = []check{
 	{"type slots", typesKeepTheirSlots, minute},
 	{"limit", limitsAreKept, minute},
 	{"group limit", groupLimitsAreKept, minute},
+	{"group rate", groupRatesAreKept, 5 * minute},
+	{"weights", weightsAreKept, 15 * minute},
 	{"group order", groupsRunInOrder, minute},
 	{"completed twice", completionsAreSingle, minute},
 	{"stale completion", noStaleCompletion, minute},

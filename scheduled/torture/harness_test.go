@@ -125,9 +125,26 @@ func (s settings) rareLimit() int {
 // groupedType is a type of which the tasks of each group run in order.
 var groupedType = inTx{}.TaskType()
 
-// groupOf is the group of a task of that type. There are so few groups that tasks of most wait for each other.
-func groupOf(id string) string {
-	return fmt.Sprint("group-", crc32.ChecksumIEEE([]byte(id))%12)
+// ratedType is a type of which the tasks of each group start at a rate. It is more than what a steered run schedules.
+var ratedType = inSQL{}.TaskType()
+
+const ratePerSecond, rateBurst = 20, 2
+
+// groupWeights are those of the type that has few slots.
+var groupWeights = store.Weights{"heavy-0": 3}
+
+// groupOf is the group of a task. There are so few groups that tasks of most wait for each other.
+func groupOf(kind, id string) string {
+	number := crc32.ChecksumIEEE([]byte(id))
+	switch kind {
+	case groupedType:
+		return fmt.Sprint("group-", number%12)
+	case ratedType:
+		return fmt.Sprint("rated-", number%4)
+	case rare{}.TaskType():
+		return fmt.Sprint("heavy-", number%2)
+	}
+	return ""
 }
 
 // limit sets limits over all nodes.
@@ -135,7 +152,9 @@ func (r *harness) limit(ctx context.Context) error {
 	tasks := store.New(store.Config{})
 	for _, limit := range []store.Limit{
 		{Name: "rare", Of: store.Type(rare{}.TaskType()), MaxRunning: r.settings.rareLimit()},
+		{Name: "weights", Of: store.Type(rare{}.TaskType()), Per: store.PerGroup, Weights: groupWeights},
 		{Name: "groups", Of: store.Type(groupedType), Per: store.PerGroup, InOrder: true},
+		{Name: "rates", Of: store.Type(ratedType), Per: store.PerGroup, Rate: ratePerSecond, Burst: rateBurst},
 	} {
 		if _, err := tasks.SetLimit(ctx, r.admin, limit); err != nil {
 			return err
@@ -229,7 +248,8 @@ func (r *harness) newHistory() *history {
 	h := &history{Short: r.settings.Length <= shortRun, Began: time.Now(), SlotsEach: r.settings.Slots,
 		Unserved: map[string]bool{nobody{}.TaskType(): true}, Working: map[string]string{},
 		TypeSlots: map[string]map[string]int{}, Limits: map[string]int{rare{}.TaskType(): r.settings.rareLimit()},
-		GroupLimits: map[string]int{groupedType: 1}}
+		GroupLimits: map[string]int{groupedType: 1}, GroupRates: map[string]int{ratedType: ratePerSecond},
+		GroupWeights: map[string]store.Weights{rare{}.TaskType(): groupWeights}}
 	for _, s := range r.slots {
 		h.TypeSlots[s.name] = s.config.TypeSlots
 		for _, kind := range s.config.Types {

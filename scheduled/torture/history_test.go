@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/tasktable/tasktable/store"
 )
 
 // history is all the evidence of a run. Checks are functions of it alone.
@@ -49,6 +51,9 @@ type history struct {
 	Limits     map[string]int            // by type: how many all nodes together may run at once
 	// GroupLimits is how many tasks of each group of a type they may run.
 	GroupLimits map[string]int
+	// GroupRates is how many tasks of each group of a type may start in a second, with a burst of rateBurst.
+	GroupRates   map[string]int
+	GroupWeights map[string]store.Weights // by type
 
 	index  *index
 	waited map[pool][]latency

@@ -2,9 +2,16 @@
 
 package torture
 
+import "time"
+
 // failingFirst has much of all types, of which most fails at first.
 var failingFirst = steered("failingFirst", func(s *settings) {
 	s.Work, s.Chores = map[string]int{"one": 1}, map[string]int{doWork: 1, doFail: 2}
+})
+
+// grouped has backlogs of the types whose groups have rates and weights.
+var grouped = steered("grouped", func(s *settings) {
+	s.Work, s.Writers, s.Bulk, s.Pace, s.Millis = map[string]int{"groups": 1}, 1, 300, 4*time.Second, 100
 })
 
 // limitMutants break limits over all nodes.
@@ -46,6 +53,16 @@ var limitMutants = []mutant{
 		name: "a claim takes tasks of any group", by: []string{"group limit"}, steer: wide,
 		edits: []edit{{engine + "internal/taskdb/claim.go", "AND (lane.limit_key, clock.now + lane.ahead)",
 			"AND ('~', clock.now + lane.ahead)"}},
+	},
+	{
+		name: "the bucket of a group is not taken from", by: []string{"group rate"}, steer: grouped,
+		edits: []edit{{engine + "internal/plan/limits.go", "tokens[taskdb.BucketOf{Name: limit.Name, Key: key}]++",
+			"tokens[taskdb.BucketOf{Name: limit.Name, Key: key[:0]}]++"}},
+	},
+	{
+		name: "groups have no weights", by: []string{"weights"}, steer: grouped,
+		edits: []edit{{engine + "internal/taskdb/limits.go", `return max(l.Weights[strings.TrimPrefix(key, l.Prefix())], 1)`,
+			`return max(l.Weights[""], 1)`}},
 	},
 	{
 		name: "a claim does not ask which task of a group goes first", by: []string{"group order"}, steer: failingFirst,

@@ -21,7 +21,7 @@ func TestOracle(t *testing.T) {
 	t.Parallel()
 	refusedBy := map[string]bool{}
 	cases := slices.Concat(startCases, quietCases, settleCases, contentCases, waitCases, rowCases, claimCases,
-		fireCases, timeCases, callCases, hookCases, againCases, followCases, fenceCases, urgencyCases, slotCases)
+		fireCases, timeCases, callCases, hookCases, againCases, followCases, fenceCases, urgencyCases, slotCases, groupCases)
 	for _, one := range cases {
 		t.Run(one.name, func(t *testing.T) {
 			s := newScript()

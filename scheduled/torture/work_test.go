@@ -20,7 +20,7 @@ var allWork = []weighted{
 	{"nobody", 1}, {"pair", 8}, {"hold", 3}, {"regret", 4}, {"rest", 4}, {"hook", 40}, {"long", 4}, {"again", 6},
 	{"lock schedule", 1},
 	// These are for runs that are steered at something.
-	{"now", 0}, {"backlog", 0}, {"refused", 0},
+	{"now", 0}, {"backlog", 0}, {"groups", 0}, {"refused", 0},
 }
 
 // What single tasks do.
@@ -84,7 +84,9 @@ func (w *writer) step(what string) {
 	case "now":
 		w.oneNow()
 	case "backlog":
-		w.backlog()
+		w.backlog("HERD", "PLAIN", "RARE")
+	case "groups":
+		w.backlog("RARE", ratedType)
 	case "refused":
 		w.refused()
 	}
@@ -178,9 +180,7 @@ func (w *writer) task(id, kind string) store.Task {
 	if w.random.IntN(2) == 0 {
 		task.IfDead = ifDead(id, c.Nonce)
 	}
-	if kind == groupedType {
-		task.Group = groupOf(id)
-	}
+	task.Group = groupOf(kind, id)
 	if w.random.IntN(w.Expiring) == 0 {
 		task.Expiration = time.Duration(200+w.random.IntN(3000)) * time.Millisecond
 	}
@@ -267,16 +267,17 @@ func (w *writer) oneNow() {
 	w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
 }
 
-// backlog schedules more for one time than can run at once, of several priorities.
-func (w *writer) backlog() {
+// backlog schedules more of some types for one time than can run at once, of several priorities.
+func (w *writer) backlog(kinds ...string) {
 	list, ids := make([]store.Task, w.Bulk), make([]string, w.Bulk)
 	at := w.now().Add(2 * time.Second) // after it is committed
 	for i := range list {
 		list[i] = store.Task{
 			At: at, ExpectedExecutionTime: w.Expected, Priority: w.random.IntN(5) * 10,
 		}
-		kind := []string{"HERD", "PLAIN", "RARE"}[w.random.IntN(3)]
+		kind := kinds[w.random.IntN(len(kinds))]
 		list[i].ID = w.newID(kind)
+		list[i].Group = groupOf(kind, list[i].ID)
 		list[i].Payload = payloadOf(kind, chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis})
 		ids[i] = list[i].ID
 	}

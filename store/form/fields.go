@@ -92,7 +92,7 @@ var Fields = []Field{
 		Default: store.DefaultQueue, Rule: "must be 1 to 64 of a-z, 0-9, inner - or _", Min: 1, Max: 64,
 		IfDead: true, OfType: true,
 		of: func(t *store.Task) any { return &t.Queue }},
-	{Name: "priority", Input: "priority", Label: "Priority", Help: "Tasks with a higher priority run first",
+	{Name: "priority", Input: "priority", Label: "Priority", Help: "Tasks with a higher priority run first. 0 counts as left out",
 		Default: "0", Kind: Number, Rule: "must be between -100 and 100", IfDead: true, OfType: true,
 		Min: store.MinPriority, Max: store.MaxPriority,
 		of: func(t *store.Task) any { return &t.Priority }},

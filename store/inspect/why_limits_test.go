@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,15 @@ func TestWhyLimited(t *testing.T) {
 		SELECT 'running', 'TEST', '{}', 1, '{"key": "g:customer:42"}'`)
 	const each = "waits: 1 of 1 tasks of type TEST of group customer:42 run (limit each), due since T"
 	b.because("theirs", "limited", each)
+	for hung, more := range map[string]string{
+		`{"OTHER": 1}`: "", `["TEST"]`: "", `{"TEST": "x"}`: "",
+		`{"TEST": 1}`: ", and 1 handler that does not return may hold it until its node is restarted",
+		`{"TEST": 2}`: ", and 2 handlers that do not return may hold it until their nodes are restarted",
+	} {
+		b.Exec(b.Pool, `UPDATE tasktable.nodes SET hung = $1::text::jsonb`, hung)
+		b.because("theirs", "limited", strings.Replace(each, ", due", more+", due", 1))
+	}
+	b.Exec(b.Pool, `UPDATE tasktable.nodes SET hung = '{}'`)
 	if code := b.why("others").Reason.Code; code != "in_line" {
 		t.Errorf("the other customer's: %s", code)
 	}

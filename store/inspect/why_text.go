@@ -96,6 +96,18 @@ func (l *limitOf) String() string {
 	return fmt.Sprintf("waits, because at most %s%s may start in %s (limit %s)", tasks(l.Rate), of, interval, l.Name)
 }
 
+// limited tells of the limit for which a task waits, and of handlers that may hold it for ever.
+func (d reasonData) limited() string {
+	text := d.Limit.String()
+	switch {
+	case d.Hung == 0 || d.Limit.MaxRunning == nil || d.Limit.Running < *d.Limit.MaxRunning:
+		return text
+	case d.Hung == 1:
+		return text + ", and 1 handler that does not return may hold it until its node is restarted"
+	}
+	return fmt.Sprintf("%s, and %d handlers that do not return may hold it until their nodes are restarted", text, d.Hung)
+}
+
 // text returns the text for the code. It has no times, so that a program can show the times in any zone.
 func (r reasonRow) text(row store.Row, known life) string {
 	switch r.Code {
@@ -108,7 +120,7 @@ func (r reasonRow) text(row store.Row, known life) string {
 	case "in_line":
 		return r.Data.line()
 	case "limited":
-		return r.Data.Limit.String()
+		return r.Data.limited()
 	case "expires":
 		return "its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it"
 	case "running":

@@ -3,6 +3,7 @@ package recurrence
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -133,8 +134,25 @@ func oddMembers(field int, text string) (odd []string, rest string) {
 	return odd, strings.Join(plain, ",")
 }
 
-// isOdd walks the month of a day to find the day that the member means.
+// isOdd walks the month of a day to find the day that the member means. It remembers the answers.
 func isOdd(member string, day time.Time) bool {
+	key := oddDay{member, day.Format(time.DateOnly)}
+	if known, ok := oddDays.Load(key); ok {
+		return known.(bool)
+	}
+	is := walkMonth(member, day)
+	oddDays.Store(key, is)
+	return is
+}
+
+type oddDay struct {
+	member string
+	day    string
+}
+
+var oddDays sync.Map
+
+func walkMonth(member string, day time.Time) bool {
 	var month []time.Time
 	for at := day.AddDate(0, 0, 1-day.Day()); at.Month() == day.Month(); at = at.AddDate(0, 0, 1) {
 		month = append(month, at)

@@ -103,15 +103,11 @@ func (r *Rule) appendLeftOut(fires []Fire, from, to time.Time, most int, all boo
 		if day != known {
 			known, why = day, r.search().whyLeftOut(day)
 		}
-		from = at
-		if why != "" {
+		if from = at; why != "" {
 			fires = append(fires, Fire{From: at, LeftOut: true, Why: why})
 		}
-		if why != "" && all {
-			continue
-		}
-		if end := time.Unix(r.reached((day+1)*daySeconds)-1, 0); end.After(at) {
-			from = end // there may be very many fires on a day that moves
+		if end := time.Unix(r.reached((day+1)*daySeconds)-1, 0); !all && end.After(at) {
+			from = end // there may be very many fires on a day
 		}
 	}
 	return fires
@@ -152,7 +148,10 @@ func (s *search) whyLeftOut(day int64) string {
 	case MovePrevious:
 		var found bool
 		if to, found = s.lastIn(day); !found {
-			return fmt.Sprintf("%s, and no day of the %d before it is in%s", why, MaxMoveDays, s.sinceFrom())
+			if s.from > day-MaxMoveDays {
+				return fmt.Sprintf("%s, and no earlier day is in, because the first is from=%s", why, dateOf(s.from))
+			}
+			return fmt.Sprintf("%s, and no day of the %d before it is in", why, MaxMoveDays)
 		}
 		taken = s.source(to) < day
 	default:
@@ -162,14 +161,6 @@ func (s *search) whyLeftOut(day int64) string {
 		return fmt.Sprintf("%s, and %s has a fire at this time anyway", why, dateOf(to))
 	}
 	return ""
-}
-
-// sinceFrom names the day before which nothing fires.
-func (s *search) sinceFrom() string {
-	if s.from == firstDay {
-		return ""
-	}
-	return fmt.Sprintf(" since %s", dateOf(s.from))
 }
 
 // whyOut names the first calendar because of which a day is out.

@@ -46,22 +46,24 @@ func ReadICS(r io.Reader) ([]Span, error) {
 // unfolded returns the lines with their numbers. A line that begins with a space or a tab continues the one before.
 func unfolded(text string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
-		first, whole := 0, ""
-		number := 0
+		var whole strings.Builder
+		first, number := 0, 0
 		for line := range strings.Lines(text) {
 			number++
 			line = strings.TrimRight(line, "\r\n")
 			if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {
-				whole += line[1:]
+				whole.WriteString(line[1:])
 				continue
 			}
-			if whole != "" && !yield(first, whole) {
+			if whole.Len() > 0 && !yield(first, whole.String()) {
 				return
 			}
-			first, whole = number, line
+			first = number
+			whole.Reset()
+			whole.WriteString(line)
 		}
-		if whole != "" {
-			yield(first, whole)
+		if whole.Len() > 0 {
+			yield(first, whole.String())
 		}
 	}
 }
@@ -80,7 +82,7 @@ type icsEvent struct {
 	endLine    int // 0 if it has no DTEND
 	duration   int64
 	rule       string
-	ruleLine   int
+	ruleLine   int // 0 if it has no RRULE
 	note       string
 	cancelled  bool
 }
@@ -147,7 +149,7 @@ func (e *icsEvent) read(number int, name, value string) (err error) {
 	case "STATUS":
 		e.cancelled = strings.EqualFold(value, "CANCELLED")
 	case "RRULE":
-		if e.rule != "" {
+		if e.ruleLine > 0 {
 			return invalidLine(number, "must not be a second RRULE of an event", value)
 		}
 		e.rule, e.ruleLine = value, number
@@ -206,7 +208,7 @@ func (e *icsEvent) spans(line int) ([]Span, error) {
 	if rule := span.fault(); rule != "" {
 		return nil, invalidLine(max(e.startLine, e.endLine), rule, span.String())
 	}
-	if e.rule == "" {
+	if e.ruleLine == 0 {
 		return []Span{span}, nil
 	}
 	rule, err := readYearly(e.rule, span.From)

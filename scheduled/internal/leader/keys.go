@@ -63,8 +63,8 @@ func (p place) before(other place) bool {
 // laneKey is a group or tenant of a lane that may have due tasks.
 type laneKey struct {
 	mark
+	plan.Served
 	head time.Time // when its first task can be claimed; zero: the next look reads it
-	turn int64     // of its last grant; before the first one, of the time at which the leader learned of it
 	// held says that one task goes first and waits (taskdb/inorder.go). head is the time of that task. It is zero if
 	// the task is in another lane. The look of each tick reads whether the task still waits.
 	held bool
@@ -186,7 +186,7 @@ func (k *laneKeys) learn(lane *keyedLane, key string, at, now time.Time) bool {
 	case known == nil && len(lane.keys) >= k.maxOf():
 		return false
 	case known == nil: // its turn is after those that have waited
-		lane.keys[key] = &laneKey{mark: mark{at: earlier(at, now)}, head: at, turn: k.turn}
+		lane.keys[key] = &laneKey{mark: mark{at: earlier(at, now)}, head: at, Served: plan.Served{Turn: k.turn}}
 	default:
 		if at.Before(known.from()) { // the walk has found it
 			known.mark = mark{at: at}
@@ -290,7 +290,7 @@ func (k *laneKeys) turns(
 			if known.head.IsZero() {
 				continue
 			}
-			head := plan.KeyHead{Key: key, Head: known.head, DueIn: known.head.Sub(now), Turn: known.turn}
+			head := plan.KeyHead{Key: key, Head: known.head, DueIn: known.head.Sub(now), Served: known.Served}
 			if lane.LimitKey = key; one.order != "" && lane.Counted() {
 				// An earlier task may be there that no look has read yet.
 				if one.rounds == 0 || unread[key] {
@@ -328,7 +328,8 @@ func (k *laneKeys) granted(grants []taskdb.Grant) {
 	k.turn++
 	for _, grant := range grants {
 		if one := k.find(grant.Key()); one != nil && !one.head.IsZero() {
-			one.head, one.turn = time.Time{}, k.turn
+			one.head = time.Time{}
+			one.Granted(grant, k.turn)
 			k.lost = append(k.lost, grant.Key())
 		}
 	}

@@ -80,6 +80,8 @@ var gauges = []struct {
 	{"limit_max_running", "How many tasks of a limit may run at once.", []string{"limit"}},
 	{"limit_running", "How many of them run, or are about to.", []string{"limit"}},
 	{"limit_tokens", "How many tasks of a limit with a rate may start now.", []string{"limit"}},
+	{"limit_waiting", "Due tasks that the limit holds back, of the first 10,000 or more.", []string{"limit"}},
+	{"limit_oldest_due_age_seconds", "How long the oldest of them has been due. 0: none is.", []string{"limit"}},
 	{"lane_depth", "Due tasks that are not claimed. Recurring tasks whose fire is due have priority fires.", ofLane},
 	{"lane_depth_limit", "How far each lane is counted. A lane_depth that equals this may be more.", nil},
 	{"lane_oldest_due_age_seconds", "How long the oldest task that is not claimed has been due. 0: none is.", ofLane},
@@ -180,7 +182,7 @@ func (found *tableCounts) collect(seen *sight, show show) {
 	for scope, n := range pauses {
 		show("pauses", float64(n), scope)
 	}
-	collectLimits(lanes.Limits, show)
+	found.collectLimits(lanes.Limits, show)
 	if found.limit > 0 {
 		show("lane_depth_limit", float64(found.limit))
 	}
@@ -200,18 +202,6 @@ func (found *tableCounts) collect(seen *sight, show show) {
 		show("river_jobs", float64(row.Jobs), row.State)
 	}
 	found.collectRecurring(lanes.Paused, show)
-}
-
-func collectLimits(limits []taskdb.Limit, show show) {
-	for _, limit := range limits {
-		if limit.MaxRunning != nil {
-			show("limit_max_running", float64(*limit.MaxRunning), limit.Name)
-			show("limit_running", float64(limit.Running), limit.Name)
-		}
-		if limit.Interval > 0 && !limit.HasBuckets() {
-			show("limit_tokens", float64(max(limit.Tokens(), 0)), limit.Name)
-		}
-	}
 }
 
 // laneShown is a lane as the metrics show it.

@@ -26,7 +26,7 @@ func leads(m *Metrics) {
 	m.Sees(taskdb.ListedLanes{Tasks: []taskdb.Lane{lane}, Limits: []taskdb.Limit{limit}}, nil)
 	m.found.Store(&tableCounts{
 		depth: map[laneLabels]int{labelsOf(lane): 1}, limit: 1, dead: map[deadLabels]int{{"JOB", "FAILED"}: 1},
-		jobs: []jobsRow{{"available", 1}}, recurring: []recurringRow{{ID: "nightly", LastSuccess: new(time.Now())}},
+		jobs: []jobsRow{{"available", 1}}, limited: map[string]limitedRow{}, recurring: []recurringRow{{ID: "nightly", LastSuccess: new(time.Now())}},
 	})
 }
 

@@ -62,8 +62,10 @@ type tableCounts struct {
 	limit int // how far each lane was counted; 0: no lane was counted yet
 	waits map[laneLabels]waitingRow
 	dead  map[deadLabels]int
-	jobs  []jobsRow          // of River
-	lanes taskdb.ListedLanes // the lanes that no node works
+	jobs  []jobsRow // of River
+	// limited is what limits hold back, by their names; nil: it was not counted yet.
+	limited map[string]limitedRow
+	lanes   taskdb.ListedLanes // the lanes that no node works
 
 	recurring []recurringRow
 }
@@ -116,6 +118,7 @@ func (c *TableStats) count(ctx context.Context, seen *sight) error {
 	err := errors.Join(
 		c.list(ctx, seen.nodes, &found),
 		c.countDue(ctx, seen.lanes, &found),
+		c.countLimited(ctx, seen.lanes.Limits, &found),
 		counted(ctx, c, "count tasks that wait", countWaitingSQL, nil, found.hasWaiting),
 		counted(ctx, c, "count River's jobs", countJobsSQL, nil, func(rows []jobsRow) { found.jobs = rows }),
 		counted(ctx, c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {

@@ -226,15 +226,15 @@ type batch struct {
 // more batch stands for all of them, at the time of the last batch that it has seen.
 func (p *Plan) batches(most int) (all []batch) {
 	for _, one := range p.lanes {
-		last, size := one.DueIn, one.size()
-		for left := one.times; len(left) > 0; left = left[min(size, len(left)):] {
-			switch {
+		last, size, turn := one.DueIn, one.size(), max(one.Share, 1)
+		for at := 0; at < len(one.times); at += size {
+			switch further := at/size - turn; {
 			case one.LimitKey == "":
-				last = left[0]
-			case len(left) < len(one.times) && !one.near: // see Turns
-				last = one.rest + 1
+				last = one.times[at]
+			case further >= 0 && !one.near: // see Turns
+				last = one.rest + 1 + time.Duration(further/max(one.Weight, 1))
 			}
-			all = append(all, batch{one, last, min(size, len(left))})
+			all = append(all, batch{one, last, min(size, len(one.times)-at)})
 		}
 		if one.more {
 			all = append(all, batch{one, last, most})

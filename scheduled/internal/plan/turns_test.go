@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
 )
 
 func perGroup(of string, most int) taskdb.Limit {
@@ -16,6 +17,13 @@ func perGroup(of string, most int) taskdb.Limit {
 	if one.Per = "group"; most == 0 {
 		one.MaxRunning = nil
 	}
+	return one
+}
+
+// weighted is a limit that gives group a the weight 3.
+func weighted() taskdb.Limit {
+	one := perGroup("all", 0)
+	one.Weights = store.Weights{"a": 3}
 	return one
 }
 
@@ -62,6 +70,14 @@ func TestTurns(t *testing.T) {
 			limits: one, want: "g:b -9; g:c -3; g:a -2"},
 		{name: "of which fewer run comes first", heads: "g:a -9 1; g:b -3 7", limits: []taskdb.Limit{perGroup("all", 5)},
 			jobs: []Job{keyed("A", "g:a"), keyed("B", "g:a"), keyed("A", "g:b")}, want: "g:b -9; g:a -3"},
+		{name: "by weight", heads: "g:a -9 7; g:b -3 0", limits: []taskdb.Limit{weighted()},
+			jobs: []Job{keyed("A", "g:a"), keyed("A", "g:a"), keyed("A", "g:b")}, want: "g:a -9; g:b -3"},
+		{name: "as many as its weight run", heads: "g:a -9 1; g:b -3 7", limits: []taskdb.Limit{weighted()},
+			jobs: slices.Repeat([]Job{keyed("A", "g:a")}, 3), want: "g:b -9; g:a -3"},
+		{name: "fewer than its weight run, and another has the turn", heads: "g:a -9 7; g:b -3 1",
+			limits: []taskdb.Limit{weighted()}, jobs: []Job{keyed("A", "g:a")}, want: "g:b -9; g:a -3"},
+		{name: "the largest weight", heads: "g:a -9 1; g:b -3 7", limits: []taskdb.Limit{perGroup("type A", 9), weighted()},
+			jobs: slices.Repeat([]Job{keyed("A", "g:a")}, 2), want: "g:a -9; g:b -3"},
 		{name: "reached", heads: "g:a -9 1; g:b -3 7", limits: one, jobs: []Job{keyed("A", "g:a")},
 			want: "g:a -9; g:b -3"},
 		{name: "one of those that are reached stands for all", heads: "g:a -9 1; g:b -3 7; g:c -1 0", limits: one,
@@ -148,7 +164,7 @@ func TestTurnsShareTheSlots(t *testing.T) {
 	}{
 		{limit: perGroup("all", 1), want: "g:a 1; g:b 1; g:c 1"},
 		{limit: perGroup("all", 2), want: "g:a 2; g:b 2; g:c 2"},
-		{limit: perGroup("all", 0), want: "g:a 4; g:b 1; g:c 1"},
+		{limit: perGroup("all", 0), want: "g:a 2; g:b 2; g:c 2"},
 		{limit: perGroup("all", 1), jobs: []Job{keyed("A", "g:a")}, want: "g:b 1; g:c 1", full: true},
 	} {
 		if got, full := grants(test.limit, test.jobs...); got != test.want || full != test.full {

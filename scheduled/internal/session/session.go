@@ -89,6 +89,7 @@ type Registration struct {
 	ShareSlots       bool
 	StrictQueues     []string
 	TypeSlots        string // as JSON: how many handlers of a type run at once, of the types that have a limit
+	Defaults         string // as JSON: store.Defaults of all types
 	DeclarationHash  string // of the recurring tasks that the code declares; "": none
 	ReceivesFailures bool
 	Transactional    []string // those of its types whose handlers run in a transaction
@@ -161,8 +162,9 @@ func (s *Session) ConnectLeader(ctx context.Context) (*pgx.Conn, error) {
 const registerSQL = `
 WITH node AS (
     INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, declaration_hash,
-        receives_failures, transactional, places, type_slots, strict_queues, may_lead)
-    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10, $11::text::jsonb, $13, $14)
+        receives_failures, transactional, places, type_slots, strict_queues, may_lead, defaults)
+    VALUES ($1, $2, $3, $4::text::jsonb, $5, $6, nullif($7::text, ''), $8, $9, $10, $11::text::jsonb, $13, $14,
+        nullif(nullif($15::text, '')::jsonb - '{type,changed_at,changed_by}'::text[], '{}'))
     RETURNING number)
 SELECT number, pg_try_advisory_lock($12, number::int) FROM node`
 
@@ -175,7 +177,7 @@ func (s *Session) register(ctx context.Context) error {
 	err := s.Conn.QueryRow(ctx, s.config.Schema.SQL(registerSQL), node.Service, node.Version,
 		fmt.Sprintf("%s/%d", host, os.Getpid()), queues, types, node.ShareSlots, node.DeclarationHash,
 		node.ReceivesFailures, node.Transactional, node.Places, node.TypeSlots,
-		pg.LockClass(s.Schema, "node"), pg.OrEmpty(node.StrictQueues), mayLead).Scan(&s.Number, &locked)
+		pg.LockClass(s.Schema, "node"), pg.OrEmpty(node.StrictQueues), mayLead, node.Defaults).Scan(&s.Number, &locked)
 	if err != nil {
 		return fmt.Errorf("register node: %w", err)
 	}

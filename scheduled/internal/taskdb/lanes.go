@@ -27,6 +27,10 @@ type Lane struct {
 	LimitKey string `db:"-"`
 	// InOrder is not "" if the tasks of the group or tenant run one after the other, see OrderOf.
 	InOrder string `db:"-"`
+	// Weight is that of the group or tenant, and Share is how many batches it gets before others have their turn. 0
+	// means 1. See plan.Turns.
+	Weight int `db:"-"`
+	Share  int `db:"-"`
 }
 
 // Key names the lane.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/store"
 )
 
 // Limit is a row of the table limits.
@@ -16,7 +17,8 @@ type Limit struct {
 	Per        string // "group", "tenant", or "": all tasks count together
 	InOrder    bool   // the tasks of a group or tenant run one after the other, see inorder.go
 	MaxRunning *int   // nil: any number
-	Running    int    `db:"-"` // of its tasks, see plan.Counted
+	Weights    store.Weights
+	Running    int `db:"-"` // of its tasks, see plan.Counted
 	// Burst tasks may start at once when the limit's bucket is full. Each start takes a token, and the bucket gets one
 	// in each Interval. Full is in how long it is full, which is negative if it is full already. With Per each group or
 	// tenant has a bucket of its own, and the leader knows in how long these are full (leader/buckets.go).
@@ -41,6 +43,11 @@ func (l Limit) KeyOf(queue, kind, key string) (of string, counts bool) {
 		return "", true
 	}
 	return key, strings.HasPrefix(key, prefix) && key != prefix
+}
+
+// WeightOf is the weight of a group or tenant, whose key begins with the prefix.
+func (l Limit) WeightOf(key string) int {
+	return max(l.Weights[strings.TrimPrefix(key, l.Prefix())], 1)
 }
 
 // Of reports whether the limit counts a queue's tasks of a type.
@@ -76,7 +83,7 @@ func (l Limit) Tokens() int {
 // the leader writes that down. The times are bounded, because somebody may have damaged the row.
 const LimitsSQL = `
 SELECT l.name, l.scope, l.scope_name, coalesce(l.per, '') AS per, l.in_order, l.max_running,
-    coalesce(l.burst, 0) AS burst,
+    coalesce(l.burst, 0) AS burst, l.weights::text AS weights,
     coalesce((extract(epoch FROM l.rate_interval) * 1000000000 / l.rate)::bigint, 0) AS interval,
     CASE WHEN l.rate IS NULL OR b.full_at IS NULL OR b.full_at <= clock.now THEN 0 ELSE (extract(epoch FROM
         least(least(b.full_at, '9999-12-30') - clock.now, l.burst * l.rate_interval / l.rate)) * 1000000000)::bigint

@@ -267,7 +267,7 @@ func TestREADMEListsTheMetrics(t *testing.T) {
 	s.exec(`SELECT tasktable.set_limit('others', 5, rate => 10, type => 'OTHER')`)
 	s.node(1)
 	s.until(`sum(tasktable_lane_depth) == 1`)
-	s.until(`tasktable_limit_tokens`)
+	s.until(`tasktable_limit_waiting`)
 	s.schedule(1, "fail", 0)
 	s.exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '@every 1s', 'tick')`)
 	s.until(`sum(tasktable_dead_letters) == 1`)
