@@ -118,3 +118,21 @@ func TestExplainIsBounded(t *testing.T) {
 		t.Errorf("most 0: %v, %t", fires, more)
 	}
 }
+
+// The first fire of each day that is left out is told, however many fires the day has.
+func TestLeftOutTellsEachDayOnce(t *testing.T) {
+	t.Parallel()
+	rule, err := Parse("* * * * * keep-to=workdays", "Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := time.Date(2027, 3, 26, 12, 0, 0, 0, time.UTC) // a Friday; summer time begins on Sunday
+	fires, more := rule.LeftOut(from, from.AddDate(0, 0, 9), 3)
+	var days []string
+	for _, one := range fires {
+		days = append(days, one.From.Format("02T15:04"))
+	}
+	if got := strings.Join(days, " "); got != "26T23:00 27T23:00 02T22:00" || !more {
+		t.Errorf("left out: %s, more %v", got, more)
+	}
+}
