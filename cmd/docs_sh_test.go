@@ -126,7 +126,10 @@ func TestShellBlocks(t *testing.T) {
 // documentedFiles are those that readers have by then.
 var documentedFiles = map[string]string{
 	"commands.yaml": "statements: {hello: {sql: SELECT 1}}\n",
-	"reminder.json": `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
+	"germany.ics": "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20271003\r\nSUMMARY:Unity\r\nEND:VEVENT\r\n" +
+		"END:VCALENDAR\r\n",
+	"closing-days.csv": "2027-12-24,2027-12-31,closed\n",
+	"reminder.json":    `{"type": "SEND_EVENT_REMINDER", "event_id": "42"}`,
 	"reminders.sql": `SELECT id AS key, jsonb_build_object('event_id', id) AS payload,
 		starts_at - interval '1 hour' AS scheduled_at FROM events`,
 }
