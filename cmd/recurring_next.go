@@ -13,6 +13,7 @@ import (
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/calendars"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -69,6 +70,9 @@ func (p *program) recurringNextCommand() *cobra.Command {
 		case n.cron != "" && len(n.given) > 0:
 			return options.Usage("%q takes an ID or --cron, not both", command.CommandPath())
 		case n.cron != "":
+			if len(calendars.Names(n.cron)) > 0 {
+				return n.opened(n.ofExpression)(command)
+			}
 			return n.ofExpression(command.Context())
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
@@ -108,7 +112,7 @@ type expressionFires struct {
 	Ended    string         `json:"ended,omitempty"`
 }
 
-// ofExpression needs no database, so now is this machine's.
+// ofExpression needs no database without calendars, so now is this machine's.
 func (n *recurringNext) ofExpression(ctx context.Context) error {
 	now := n.now
 	if now.IsZero() {
@@ -122,7 +126,7 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 	if from.IsZero() {
 		from = now
 	}
-	rule, err := recurrence.Parse(n.cron, n.cronZone)
+	rule, err := n.rule(ctx)
 	if err != nil {
 		return options.Usage("%w", err)
 	}
@@ -139,6 +143,14 @@ func (n *recurringNext) ofExpression(ctx context.Context) error {
 		shown.Fires = append(shown.Fires, inspect.Fire{At: at})
 	}
 	return n.print(shown, shown.TimeZone, shown.Fires, shown.Ended)
+}
+
+// rule reads the expression. It asks the database only for the calendars that the expression names.
+func (n *recurringNext) rule(ctx context.Context) (*recurrence.Rule, error) {
+	if n.pool == nil {
+		return recurrence.Parse(n.cron, n.cronZone)
+	}
+	return n.tasks.Rule(ctx, n.pool, n.cron, n.cronZone)
 }
 
 func (n *recurringNext) ofTask(ctx context.Context) error {
