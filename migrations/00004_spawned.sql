@@ -634,7 +634,8 @@ COMMENT ON FUNCTION tasktable.recurring_health IS 'How the newest occurrences of
 
 CREATE VIEW tasktable.recurring_tasks AS
     SELECT t.id, t.type, t.queue, t.status, t.cron, t.time_zone,
-        CASE WHEN t.planned_revision = t.revision THEN t.next_attempt_at END AS next_fire,
+        CASE WHEN t.planned_revision = t.revision AND (t.planned_zone_data LIKE 'calendar %') IS NOT TRUE
+            THEN t.next_attempt_at END AS next_fire,
         t.started_at AS last_fire, t.occurrence_count, t.overlap, t.catch_up, t.catch_up_paused, t.catch_up_limit,
         t.jitter, t.ends_at, t.max_occurrences, t.paused_until, t.declared_by, t.message,
         h.last_success, h.last_failure, h.last_error, h.failures_in_a_row,

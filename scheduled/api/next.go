@@ -22,7 +22,7 @@ func (c call) scheduleTask(ctx context.Context, task store.Task) (*receiptAnswer
 	if err != nil {
 		return nil, c.ofOthers(err)
 	}
-	answer := answerOf(receipt, c.warnings(task)...)
+	answer := answerOf(receipt, c.warnings(ctx, task)...)
 	if answer.Body.NextAttemptAt = at; recurs {
 		answer.Body.NextAttemptAt, err = c.nextFire(ctx, task.ID)
 	}
@@ -57,6 +57,11 @@ type withNext struct {
 
 // Query sends both statements, and returns the rows of the first one.
 func (w *withNext) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if w.results != nil { // of a statement that looked at calendars
+		if err := w.results.Close(); err != nil {
+			return nil, err //nolint:wrapcheck // it passes the query on
+		}
+	}
 	var batch pgx.Batch
 	batch.Queue(sql, args...)
 	batch.Queue(w.next, w.id)

@@ -252,7 +252,7 @@ func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, 
 	}
 	answer := receiptsOf(receipts)
 	for i, task := range tasks {
-		answer.Body.Receipts[i].Warnings = c.warnings(task)
+		answer.Body.Receipts[i].Warnings = c.warnings(ctx, task)
 	}
 	return answer, nil
 }

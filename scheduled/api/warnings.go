@@ -11,7 +11,6 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Warning tells that a call did what it asked, but that this is perhaps not what was meant.
@@ -92,7 +91,7 @@ func (s *crewSeen) queueOf(task store.Task) string {
 }
 
 // warnings are those about a task that was scheduled. Without a live node nothing is known about types and queues.
-func (c call) warnings(task store.Task) (all []Warning) {
+func (c call) warnings(ctx context.Context, task store.Task) (all []Warning) {
 	name := task.Payload.TaskType()
 	if c.crew != nil && !c.crew.types[name] {
 		all = append(all, Warning{"no_handler",
@@ -101,7 +100,7 @@ func (c call) warnings(task store.Task) (all []Warning) {
 	if c.crew != nil {
 		all = append(all, c.warnOfQueue(c.crew.queueOf(task))...)
 	}
-	all = append(all, warnOfEnd(task, time.Now())...)
+	all = append(all, c.warnOfEnd(ctx, task, time.Now())...)
 	if c.doubts == nil {
 		return all
 	}
@@ -117,14 +116,14 @@ func (c call) warnings(task store.Task) (all []Warning) {
 
 // warnOfEnd warns of a recurring task that has no fire between now and its end. Without a time the task may exist, and
 // then @every counts from a time that is not known here.
-func warnOfEnd(task store.Task, now time.Time) []Warning {
+func (c call) warnOfEnd(ctx context.Context, task store.Task, now time.Time) []Warning {
 	r := task.Recurrence
 	if r == nil || r.EndsAt.IsZero() {
 		return nil
 	}
-	rule, err := recurrence.Parse(r.Cron, r.TimeZone)
+	rule, err := c.tasks.ForTenant(task.TenantID).Rule(ctx, c.db, r.Text(), r.TimeZone)
 	if err != nil {
-		return nil // the store has refused it
+		return nil // the store has refused it, or the answer does without the warning
 	}
 	next := now
 	if !task.At.IsZero() || !strings.HasPrefix(r.Cron, "@every") {

@@ -27,7 +27,7 @@ type changesView struct {
 
 // knownVerbs are most verbs that a change can have, in alphabetical order.
 func knownVerbs() []string {
-	known := []string{"again", "reschedule", "schedule", "sql", "sync"}
+	known := []string{"again", "calendar", "reschedule", "schedule", "sql", "sync"}
 	for _, rule := range inspect.Verbs() {
 		known = append(known, string(rule.Verb))
 	}

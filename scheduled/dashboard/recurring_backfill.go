@@ -9,7 +9,6 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // lockedRecurring is locked for a task that recurs.
@@ -115,7 +114,7 @@ func (view *backfilling) read(v *visit) (err error) {
 
 // find counts the occurrences that Backfill would create.
 func (view *backfilling) find(ctx context.Context, v *visit, row store.Row) error {
-	rule, err := recurrence.Parse(*row.Cron, textOf(row.TimeZone))
+	rule, err := v.tasks.ForTenant(textOf(row.TenantID)).Rule(ctx, v.db, *row.Cron, textOf(row.TimeZone))
 	if err != nil {
 		return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: sentence(err)}}
 	}

@@ -2,14 +2,17 @@ package doctor
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/store/calendars"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // recurringSQL reads the waiting recurring tasks by their index.
 const recurringSQL = `
 SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+    coalesce(t.tenant_id::text, '') AS tenant_id,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, coalesce(t.planned_zone_data, '') AS zone_data
 FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
@@ -18,6 +21,7 @@ type recurringRow struct {
 	ID       string
 	Cron     string
 	Zone     string
+	TenantID string
 	Planned  bool
 	ZoneData string // the recurrence.Fingerprint of the zone when the leader planned the next fire, or ""
 }
@@ -32,9 +36,17 @@ func (e *examination) recurring(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	book, err := e.calendarsOf(ctx, found)
+	if err != nil {
+		return err
+	}
 	bad := 0
 	for _, one := range found {
-		_, err := recurrence.Parse(one.Cron, one.Zone) // it also refuses a rule that never fires, such as 30 February
+		rule, err := book.Rule(one.rulesOf(), nil) // it also refuses a rule that never fires, such as 30 February
+		if err == nil && len(rule.Calendars()) > 0 && rule.NeverFires(time.Now()) {
+			e.warn("correct its calendars, "+strings.Join(rule.Calendars(), ", ")+", or its cron",
+				"recurring task %s does not fire: its calendars leave no day", line(one.ID))
+		}
 		if err == nil {
 			continue
 		}
@@ -52,6 +64,19 @@ func (e *examination) recurring(ctx context.Context) error {
 	}
 	e.zoneData(found)
 	return e.declared(ctx)
+}
+
+func (r recurringRow) rulesOf() calendars.Of {
+	return calendars.Of{Cron: r.Cron, TimeZone: r.Zone, TenantID: r.TenantID}
+}
+
+// calendarsOf reads the days of the calendars of all tasks.
+func (e *examination) calendarsOf(ctx context.Context, found []recurringRow) (*calendars.Book, error) {
+	of := make([]calendars.Of, len(found))
+	for i, one := range found {
+		of[i] = one.rulesOf()
+	}
+	return calendars.Read(ctx, e.tx, e.schema, of...)
 }
 
 // declaredSQL counts the sets of recurring tasks that the live nodes of a service declare. since is the age of the
@@ -99,7 +124,7 @@ func (e *examination) zoneData(found []recurringRow) {
 				zones[one.Zone] = recurrence.Fingerprint(zone)
 			}
 		}
-		if mine := zones[one.Zone]; one.Planned && one.ZoneData != "" && mine != "" && one.ZoneData != mine {
+		if mine := zones[one.Zone]; one.Planned && one.ZoneData != "" && !strings.HasPrefix(one.ZoneData, "calendar ") && mine != "" && one.ZoneData != mine {
 			e.warn("update the zone data of all nodes and of this machine, and restart the nodes: the package tzdata, "+
 				"or the program if the machine has none",
 				"the leader has other data of time zone %s than this program, so the next fire of %s may come at "+

@@ -143,8 +143,11 @@ func daysOf(text string) (recurrence.Days, error) {
 	return recurrence.NewDays(spans)
 }
 
-// Find returns a calendar for the tasks of a tenant: its own, or else the general one.
+// Find returns a calendar for the tasks of a tenant: its own, or else the general one. A nil Book has none.
 func (b *Book) Find(tenant, name string) (found Calendar, ok bool) {
+	if b == nil {
+		return found, false
+	}
 	if found, ok = b.known[place{tenant, name}]; !ok {
 		found, ok = b.known[place{"", name}]
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -93,7 +94,7 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 		}
 		return forecast, nil
 	}
-	rule, err := recurrence.Parse(t.Cron, t.TimeZone)
+	rule, err := t.Rule()
 	if err != nil {
 		return forecast, check.Mark(err)
 	}
@@ -110,10 +111,8 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 	}
 	for ; ; at = rule.Next(later(later(at, now), moved)) {
 		switch {
-		case at.IsZero() && rule.HasCalendars():
-			forecast.Ended = "its calendars leave no further fire within 20 years"
 		case at.IsZero():
-			forecast.Ended = "the expression has no further fire"
+			forecast.Ended = noFire(rule)
 		case t.EndsAt != nil && at.After(*t.EndsAt):
 			forecast.Ended = "it ends at " + t.EndsAt.UTC().Format(time.RFC3339)
 		case t.MaxOccurrences != nil && runs >= *t.MaxOccurrences:
@@ -131,6 +130,14 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 			forecast.Fires = append(forecast.Fires, fire)
 		}
 	}
+}
+
+// noFire tells why a rule has no fire.
+func noFire(rule *recurrence.Rule) string {
+	if names := rule.Calendars(); len(names) > 0 {
+		return "no day of the next 20 years is in by the calendars " + strings.Join(names, ", ")
+	}
+	return "the expression has no further fire"
 }
 
 // firstFire returns the planned next fire, which may be overdue. If there is none, it returns the fire that the

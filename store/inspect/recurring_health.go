@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Health is a verdict about a recurring task.
@@ -64,7 +63,7 @@ func (t RecurringTask) missed() int {
 		!t.LastSuccess.Before(*t.LastFire) && t.NextFire.After(until) {
 		return 0
 	}
-	rule, err := recurrence.Parse(t.Cron, t.TimeZone)
+	rule, err := t.Rule()
 	if err != nil {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/calendars"
 	"github.com/tasktable/tasktable/store/internal/check"
 	"github.com/tasktable/tasktable/store/internal/query"
 )
@@ -58,12 +59,14 @@ type RecurringTask struct {
 	PlannedWall     *time.Time `json:"-"`
 
 	HealthBasis `json:"-"`
+
+	book *calendars.Book // the days of its calendars; nil if nobody has read them
 }
 
 const recurringColumnsSQL = `
 SELECT t.id, t.type, t.queue, t.status, t.entity, t.tenant_id, t.cron, t.time_zone, t.scheduled_at AS starts_at,
-    CASE WHEN t.planned_revision = t.revision AND t.planned_zone_data IS DISTINCT
-        FROM '' THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
+    CASE WHEN t.planned_revision = t.revision AND (t.planned_zone_data ~ '^(calendar .*)?$') IS NOT TRUE
+        THEN t.next_attempt_at END AS next_fire, t.started_at AS last_fire, t.occurrence_count, t.overlap,
     t.catch_up, t.catch_up_paused, t.catch_up_limit, (extract(epoch FROM t.jitter) * 1000000000)::bigint AS jitter,
         t.ends_at, t.max_occurrences,
     t.paused_until, EXISTS (SELECT 1 FROM tasktable.pauses AS p
@@ -154,7 +157,10 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 	}
 	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", sql,
 		append(args, strconv.Itoa(filter.Limit))...)
-	if filter.WithoutHealth {
+	if err == nil {
+		err = i.readCalendars(ctx, db, tasks)
+	}
+	if filter.WithoutHealth || err != nil {
 		return tasks, err
 	}
 	for at := range tasks {
@@ -179,6 +185,9 @@ func (i *Inspector) GetRecurring(ctx context.Context, db store.DB, id string) (R
 		return RecurringTask{}, err
 	}
 	if len(rows) > 0 {
+		if err := i.readCalendars(ctx, db, rows); err != nil {
+			return RecurringTask{}, err
+		}
 		rows[0].Health = rows[0].health()
 		return rows[0], nil
 	}

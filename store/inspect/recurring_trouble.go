@@ -34,6 +34,9 @@ WHERE (newest.status = 'COMPLETED' AND newest.finished_at >= t.started_at AND t.
 func (i *Inspector) RecurringTrouble(ctx context.Context, db store.DB) (found []RecurringTask, err error) {
 	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "judge recurring tasks", troubleSQL,
 		strconv.Itoa(maxJudged))
+	if err == nil {
+		err = i.readCalendars(ctx, db, tasks)
+	}
 	for _, task := range tasks {
 		task.Health = task.health()
 		if task.Health == HealthFailing || task.Health == HealthOverdue {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // Explanation tells why one task does or does not run, and the story of the task.
@@ -102,6 +103,7 @@ type life struct {
 	nodes       map[int64]nodeLife // the nodes in executions, and those that could have run the task
 	pauses      []pauseLife
 	parent      *store.Row
+	rule        *recurrence.Rule // of the task, or else of its parent; nil if there is none or it cannot be read
 	occurrences []occurrenceLife // the latest ones
 	followUps   []FollowUp
 	claim       *claimLife

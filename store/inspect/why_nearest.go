@@ -13,7 +13,6 @@ import (
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/internal/query"
-	"github.com/tasktable/tasktable/store/recurrence"
 )
 
 // unknown finds the reason for an id that has neither a row nor a history.
@@ -37,8 +36,10 @@ func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) er
 		return err
 	}
 	e.Reason.Code = "no_fire"
-	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
+	rule, err := i.ruleOf(ctx, db, row)
 	switch {
+	case err != nil && !errors.Is(err, store.ErrInvalid):
+		return err
 	case err != nil:
 		e.Reason.Text = "recurring task " + parent + " has an expression that cannot be read, and does not fire"
 		return nil
@@ -51,7 +52,7 @@ func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) er
 		e.Reason.Text = "recurring task " + parent +
 			" did not fire for that time: it had another schedule then, was paused, or its occurrence was removed"
 	}
-	if next := fires(row); len(next) > 0 {
+	if next := fires(row, rule); len(next) > 0 {
 		e.Reason.Until = &next[0]
 	} else if row.Status != store.StatusQueued {
 		e.Reason.Text += fmt.Sprintf("; it is %s", row.Status)

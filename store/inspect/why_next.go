@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/internal/query"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
@@ -56,7 +55,13 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 	switch e.Reason.Code {
 	case "not_due", "retry", "paused", "paused_scope":
 		return e.course(known)
-	case "in_line", "limited", "planning", "firing":
+	case "planning":
+		if rests(row, e.At) {
+			at(nil, "the leader plans it when somebody changes its calendars")
+		} else {
+			at(nil, "the leader claims it when its turn comes")
+		}
+	case "in_line", "limited", "firing":
 		at(nil, "the leader claims it when its turn comes")
 	case "no_node", "no_worker", "no_type", "no_queue", "no_both", "no_leader":
 		at(nil, "it runs as soon as such a node runs and a node leads")
@@ -78,7 +83,7 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 	case "lapsed":
 		at(nil, "the leader takes its claim back within a second")
 	case "recurring":
-		for _, fire := range fires(row) {
+		for _, fire := range fires(row, known.rule) {
 			at(&fire, "it fires")
 		}
 	}
@@ -86,7 +91,7 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 		at(expires, inTime)
 	}
 	if known.parent != nil && row.FinishedAt != nil {
-		for _, fire := range fires(*known.parent) {
+		for _, fire := range fires(*known.parent, known.rule) {
 			at(&fire, "its recurring task "+known.parent.ID+" fires")
 			break
 		}
@@ -287,15 +292,18 @@ func expirationOf(row store.Row, code string) *time.Time {
 	return new(due.Add(*row.Expiration))
 }
 
+// rests reports whether the leader has found that the task has no fire until its calendars change. It notes the time at
+// which it looks again, and plans nothing.
+func rests(row store.Row, now time.Time) bool {
+	return row.Cron != nil && row.NextAttemptAt != nil && row.NextAttemptAt.After(now.Add(time.Hour)) &&
+		(row.PlannedRevision == nil || *row.PlannedRevision != row.Revision)
+}
+
 // fires returns the next fires of a recurring task that goes on. The first is the one that the leader has planned,
 // and that somebody may have moved by hand.
-func fires(row store.Row) (next []time.Time) {
+func fires(row store.Row, rule *recurrence.Rule) (next []time.Time) {
 	planned := row.PlannedRevision != nil && *row.PlannedRevision == row.Revision
-	if row.Cron == nil || row.Status != store.StatusQueued || row.NextAttemptAt == nil || !planned {
-		return nil
-	}
-	rule, err := recurrence.Parse(*row.Cron, query.OrEmpty(row.TimeZone))
-	if err != nil {
+	if rule == nil || row.Status != store.StatusQueued || row.NextAttemptAt == nil || !planned {
 		return nil
 	}
 	rule = rule.Anchored(row.ScheduledAt)

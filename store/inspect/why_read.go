@@ -197,6 +197,15 @@ func (i *Inspector) relatives(ctx context.Context, db store.DB, row store.Row, k
 			known.parent = &parent
 		}
 	}
+	for _, one := range []*store.Row{known.parent, &row} {
+		if one != nil && one.Cron != nil {
+			rule, err := i.ruleOf(ctx, db, *one)
+			if err != nil && !errors.Is(err, store.ErrInvalid) {
+				return err
+			}
+			known.rule = rule
+		}
+	}
 	var err error
 	if known.followUps, err = i.FollowUps(ctx, db, row.ID); err != nil {
 		return err

@@ -75,6 +75,7 @@ var verbs = map[string]string{
 	"created": "scheduled", "rescheduled": "edited", "rearmed": "scheduled anew", "cancelled": "cancelled",
 	"paused": "paused",
 	"queued": "queued", "edited": "edited", "deleted": "deleted", "archived": "archived",
+	"moved": "next fire moved or left out by a change of a calendar",
 }
 
 // special has the words for the verbs that say more than their outcome.

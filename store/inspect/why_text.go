@@ -136,6 +136,9 @@ func (r reasonRow) text(row store.Row, known life) string {
 	case "recurring":
 		return "it waits for its next fire"
 	case "planning":
+		if row.Message != nil { // only a task that rests has one
+			return "it has " + *row.Message + ", and the leader plans it when somebody changes them"
+		}
 		return "the leader is about to plan its next fire"
 	case "firing":
 		return "it fires, and the leader is about to make the occurrence that runs"

@@ -1,10 +1,14 @@
 package metrics
 
 import (
+	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/store/recurrence"
+	"github.com/tasktable/tasktable/store/calendars"
 )
 
 const (
@@ -27,7 +31,7 @@ FROM (
     SELECT t.*
     FROM (
         SELECT t.id::text AS id, t.revision, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron,
-            t.time_zone::text AS time_zone, t.scheduled_at::timestamptz AS starts_at,
+            t.time_zone::text AS time_zone, coalesce(t.tenant_id::text, '') AS tenant_id, t.scheduled_at::timestamptz AS starts_at,
             t.expected_execution_time + coalesce(t.jitter, interval '0') AS allowance, t.declared_by
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
@@ -44,6 +48,7 @@ type recurringRow struct {
 	Type           string
 	Cron           string
 	TimeZone       string
+	TenantID       string
 	StartsAt       time.Time
 	LastSuccess    *time.Time
 	FailuresInARow int
@@ -51,10 +56,35 @@ type recurringRow struct {
 	Missed         int       `db:"-"`
 }
 
-func (found *tableCounts) hasRecurring(rows []recurringRow) {
+func (r *recurringRow) rulesOf() calendars.Of {
+	return calendars.Of{Cron: r.Cron, TimeZone: r.TimeZone, TenantID: r.TenantID}
+}
+
+// countRecurring reads the health of recurring tasks, and the days of their calendars.
+func (c *TableStats) countRecurring(ctx context.Context, found *tableCounts) error {
+	return c.config.Housekeeping.Do(ctx, time.Second, func(ctx context.Context, tx pgx.Tx) error {
+		schema := c.config.Statements.Schema
+		rows, err := pg.CollectRows[recurringRow](ctx, tx, "read the health of recurring tasks",
+			schema.SQL(readRecurringSQL), maxRecurringListed, maxRecurringSeries)
+		if err != nil {
+			return err
+		}
+		of := make([]calendars.Of, len(rows))
+		for i := range rows {
+			of[i] = rows[i].rulesOf()
+		}
+		book, err := calendars.Read(ctx, tx, schema, of...)
+		if err == nil {
+			found.hasRecurring(rows, book)
+		}
+		return err
+	})
+}
+
+func (found *tableCounts) hasRecurring(rows []recurringRow, book *calendars.Book) {
 	for i, row := range rows {
 		// If an expression cannot be read, the leader fails the task, which becomes a dead letter.
-		if rule, err := recurrence.Parse(row.Cron, row.TimeZone); err == nil {
+		if rule, err := book.Rule(row.rulesOf(), nil); err == nil {
 			rows[i].Missed = rule.Anchored(row.StartsAt).Missed(row.LastSuccess, row.Since, row.Until, maxMissedShown)
 		}
 	}

@@ -124,8 +124,7 @@ func (c *TableStats) count(ctx context.Context, seen *sight) error {
 		counted(ctx, c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
 			found.hasDead(rows, c.config.Metrics)
 		}),
-		counted(ctx, c, "read the health of recurring tasks", readRecurringSQL,
-			[]any{maxRecurringListed, maxRecurringSeries}, found.hasRecurring),
+		c.countRecurring(ctx, &found),
 	)
 	c.config.Metrics.found.Store(&found)
 	return err
