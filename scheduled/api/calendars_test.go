@@ -49,7 +49,7 @@ func TestACalendarInUseIsNotRemoved(t *testing.T) {
 	s.wants(200, "all", "PUT", "/v1/calendars/company", `{"days": [{"from": "2027-12-24"}]}`)
 	s.wants(201, "all", "PUT", "/v1/tasks/nightly", `{"payload": {"type": "LOG"}, "cron": "0 3 * * * out-of=company"}`)
 	s.says(s.wants(422, "all", "PUT", "/v1/tasks/other", `{"payload": {"type": "LOG"}, "cron": "0 3 * * * out-of=compan"}`),
-		"calendar \"compan\" does not exist")
+		"cron must name calendars that exist, got compan")
 	s.says(s.wants(409, "all", "DELETE", "/v1/calendars/company", ""), "nightly")
 	if got := s.wants(200, "reader", "GET", "/v1/calendars/company", ""); !strings.Contains(got.text, `"tasks":1`) {
 		t.Errorf("the calendar: %s", got.text)

@@ -54,6 +54,35 @@ func TestListRecurring(t *testing.T) {
 	}
 }
 
+// The options of an expression are fields, too, and the fires tell what calendars do.
+func TestGetRecurringOnDays(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(200, "all", "PUT", "/v1/calendars/company", `{"days": [{"from": "2100-01-31", "note": "closed"}]}`)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-01T00:00:00Z",
+		"cron": "0 9 L * * every=2 from=2100-01-01 out-of=company keep-to=workdays move=previous"}`)
+	got := s.wants(200, "reader", "GET", "/v1/recurring/a?fires=2", "").text
+	for _, want := range []string{
+		`"every":2,"from":"2100-01-01","out_of":["company"],"keep_to":["workdays"],"move":"previous"`,
+		`"fires":[{"at":"2100-01-29T09:00:00Z","moved_from":"2100-01-31T09:00:00Z",` +
+			`"why":"2100-01-31 is out (company: closed)"},{"at":"2100-03-31T09:00:00Z"}]`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the answer is %s, want %s", got, want)
+		}
+	}
+	s.wants(200, "all", "PATCH", "/v1/tasks/a", `{"cron": "0 9 L * * out-of=company"}`)
+	if got := s.wants(200, "reader", "GET", "/v1/recurring/a?fires=1", "").text; !strings.Contains(got,
+		`"left_out":[{"at":"2100-01-31T09:00:00Z","why":"2100-01-31 is out (company: closed)"}]`) {
+		t.Errorf("the answer is %s", got)
+	}
+	s.wants(201, "all", "PUT", "/v1/tasks/once", `{"payload": {"type": "TEST"}, "scheduled_at": "2100-01-31T09:00:00Z",
+		"days": "out-of=company move=previous"}`)
+	if at := s.wants(200, "reader", "GET", "/v1/tasks/once", "").field("scheduled_at"); at != "2100-01-30T09:00:00Z" {
+		t.Errorf("the task that does not recur is scheduled at %s", at)
+	}
+}
+
 func TestGetRecurring(t *testing.T) {
 	t.Parallel()
 	s := recurrings(t)

@@ -391,6 +391,25 @@ func TestBadEditsOfARecurringTask(t *testing.T) {
 	}
 }
 
+// The pages tell which fires calendars move and leave out.
+func TestRecurringOnDays(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(`SELECT tasktable.set_calendar('company', jsonb_build_array(jsonb_build_object(
+			'from', (now() AT TIME ZONE 'UTC')::date + 1, 'to', (now() AT TIME ZONE 'UTC')::date + 2, 'note', 'closed')));
+		SELECT tasktable.schedule_recurring('{"type": "CLEANUP"}', '30 9 * * * out-of=company', 'out');
+		SELECT tasktable.schedule_recurring('{"type": "CLEANUP"}', '30 9 * * * every=2 from=' ||
+			((now() AT TIME ZONE 'UTC')::date + 2) || ' out-of=company move=next', 'moved')`)
+	b.get("/recurring/out").wants(t, http.StatusOK, "left out: ", "is out (company: closed)", "at 09:30 every day, out-of=company")
+	b.get("/recurring/calendar").wants(t, http.StatusOK, "out 09:30 left out: ", "is out (company: closed)", "moved 09:30 moved")
+	edited := append(b.editing("out"), "cron", "30 9 * * * out-of=company move=next")
+	b.post("/recurring/out/edit", edited...).wants(t, http.StatusOK, "<ins>30 9 * * * out-of=company move=next</ins>",
+		"left out: ", "has a fire at this time anyway")
+	edited = append(b.editing("out"), "cron", "30 9 * * * out-of=compan")
+	b.post("/recurring/out/edit", edited...).wants(t, http.StatusUnprocessableEntity, "compan")
+	b.get("/recurring/out/edit").wants(t, http.StatusOK, `value="30 9 * * * out-of=company"`)
+}
+
 func TestCalendar(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)

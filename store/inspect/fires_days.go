@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -38,4 +39,45 @@ func ExplainFires(rule *recurrence.Rule, from time.Time, fires []Fire) (days []L
 		days = append(days, LeftOut{one.From, one.Why})
 	}
 	return days, more
+}
+
+// leftOutTold is how many days that calendars leave out an Explanation tells.
+const leftOutTold = 10
+
+// coming tells the next fires of a recurring task that begins at start, and which of them calendars move or leave out.
+func coming(next []time.Time, rule *recurrence.Rule, start, now time.Time) []Upcoming {
+	told := make([]Fire, len(next))
+	for i, at := range next {
+		told[i].At = at
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	days, more := ExplainFires(rule.Anchored(start), now, told)
+	var upcoming []Upcoming
+	for _, fire := range told {
+		text := "it fires"
+		if fire.MovedFrom != nil {
+			text += ", moved from another day: " + fire.Why
+		}
+		upcoming = append(upcoming, Upcoming{&fire.At, text})
+	}
+	for i, day := range days[:min(len(days), leftOutTold)] {
+		text := "it does not fire: " + day.Why
+		if i == leftOutTold-1 && (more || len(days) > leftOutTold) {
+			text += ", and later days are out, too"
+		}
+		upcoming = append(upcoming, Upcoming{&day.At, text})
+	}
+	return upcoming
+}
+
+// leftOut tells why calendars leave out a fire, or returns "".
+func leftOut(rule *recurrence.Rule, fire time.Time) string {
+	found, _ := rule.Explain(fire.Add(-time.Nanosecond), fire, 2)
+	at := slices.IndexFunc(found, func(one recurrence.Fire) bool { return one.LeftOut })
+	if at < 0 {
+		return ""
+	}
+	return ", because " + found[at].Why
 }

@@ -45,7 +45,7 @@ func (i *Inspector) unknown(ctx context.Context, db store.DB, e *Explanation) er
 		return nil
 	case !rule.Anchored(row.ScheduledAt).Next(fire.Add(-time.Nanosecond)).Equal(fire):
 		e.Reason.Text = "recurring task " + parent + " does not fire at that time, by " + *row.Cron + " in " +
-			query.OrEmpty(row.TimeZone)
+			query.OrEmpty(row.TimeZone) + leftOut(rule, fire)
 	case fire.After(e.At):
 		e.Reason.Text = "recurring task " + parent + " has not fired for that time yet"
 	default:

@@ -83,9 +83,7 @@ func (e *Explanation) ahead(known life) (upcoming []Upcoming) {
 	case "lapsed":
 		at(nil, "the leader takes its claim back within a second")
 	case "recurring":
-		for _, fire := range fires(row, known.rule) {
-			at(&fire, "it fires")
-		}
+		upcoming = coming(fires(row, known.rule), known.rule, row.ScheduledAt, e.At)
 	}
 	if expires := expiry(row, e.Reason.Code); expires != nil {
 		at(expires, inTime)
