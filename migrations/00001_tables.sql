@@ -641,8 +641,7 @@ BEGIN
             ('planned_zone_data', 'Fingerprint of the zone data that the next fire was planned with. With other data '
                 'the leader plans again. After an edit of a calendar: the word calendar, its name, and the fire that '
                 'was planned before.'),
-            ('planned_day', 'The first of the days whose fires calendars have moved to the next fire, or its own day. '
-                'Null: the rule moves no fires.'),
+            ('planned_day', 'The first day whose fires have not come, if calendars may move them to other days.'),
             ('open_occurrences_from', 'All occurrences before this time have ended. The search for open ones begins '
                 'here.'),
             ('parent_id', 'The recurring task of this occurrence. No foreign key, because the occurrence outlives it.'),

@@ -118,6 +118,7 @@ BEGIN
         IF TG_OP = 'INSERT' OR (NEW.cron, NEW.time_zone) IS DISTINCT FROM (OLD.cron, OLD.time_zone) THEN
             NEW.planned_wall := NULL; -- the next fire was planned by another expression
             NEW.planned_zone_data := NULL;
+            NEW.planned_day := NULL;
             broken := tasktable.cron_fault(NEW.cron);
             IF broken IS NOT NULL THEN
                 RAISE EXCEPTION 'task "%": cron: %, in "%"', NEW.id, broken, left(NEW.cron, 100)

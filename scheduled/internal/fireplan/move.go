@@ -36,16 +36,18 @@ func (r *Task) Edit() (e Edit, edited bool) {
 func (r *Task) Move(rule *recurrence.Rule, fingerprint string) *recurrence.Rule {
 	from := r.begins()
 	switch edit, edited := r.Edit(); {
-	case edited && rule.Moves() && r.PlannedDay != nil:
-		// The fires of the days before were decided, also if the calendars have moved them to a later time since.
-		rule = rule.Since(recurrence.DateOf(*r.PlannedDay))
 	case edited:
 		// Between the change and the planned fire, days may be in that were out. NextFire is the time of the change.
-		planned := edit.Fire.Add(-time.Nanosecond)
-		if r.NextFire.Before(planned) {
-			planned = r.NextFire
+		changed := edit.Fire.Add(-time.Nanosecond)
+		if r.NextFire.Before(changed) {
+			changed = r.NextFire
 		}
-		from = later(from, planned)
+		if rule.Moves() {
+			// Fires that have not come yet may have moved to a time before the change.
+			rule = rule.Since(r.undecided(), changed)
+		} else {
+			from = later(from, changed)
+		}
 	case !r.Planned || r.GoesOn() || r.PlannedWall == nil || r.PlannedZoneData == nil ||
 		*r.PlannedZoneData == fingerprint:
 		return rule
@@ -57,6 +59,30 @@ func (r *Task) Move(rule *recurrence.Rule, fingerprint string) *recurrence.Rule 
 	}
 	r.MovedFrom = &from
 	return rule
+}
+
+// undecided returns the first day whose fires have not come.
+func (r *Task) undecided() (day recurrence.Date) {
+	if r.PlannedDay != nil {
+		day = recurrence.DateOf(*r.PlannedDay)
+	}
+	return day
+}
+
+// Undecided returns the PlannedDay for the plan. The days whose fires have come stay so if none comes now.
+func (f *Plan) Undecided(r Task, rule *recurrence.Rule) *time.Time {
+	var last, next time.Time
+	if len(f.Fires) > 0 {
+		last = *f.Last
+	}
+	if !f.Rests {
+		next = f.Next
+	}
+	day := rule.Undecided(last, next)
+	if day.IsZero() || !rule.Moves() {
+		return r.PlannedDay
+	}
+	return new(time.Date(day.Year, day.Month, day.Day, 0, 0, 0, 0, time.UTC))
 }
 
 // rest finds out whether the task waits for a change of its calendars.

@@ -182,7 +182,7 @@ type Advanced struct {
 	// the zone's clocks. @every does not look at clocks, and has none.
 	Wall     *time.Time
 	ZoneData *string
-	// Day is the first day whose fires calendars have moved to the next fire.
+	// Day is the first day whose fires have not come, if calendars may move them.
 	Day *time.Time
 	// Rests tells that Next is not a fire, but the time at which the leader looks again whether calendars leave a day
 	// in.
@@ -218,10 +218,8 @@ func (w *fireWrites) add(due dueTask, live []occurrence, most int) {
 	next := Advanced{ID: task.ID, Next: orNull(&f.Next), Last: f.Last, Count: f.Count, Ended: f.Ended, OpenFrom: &from}
 	if wall := due.rule.Wall(f.Next); !wall.IsZero() && !f.Rests {
 		next.Wall, next.ZoneData = &wall, &due.fingerprint
-		if day := due.rule.Source(f.Next); !day.IsZero() {
-			next.Day = new(time.Date(day.Year, day.Month, day.Day, 0, 0, 0, 0, time.UTC))
-		}
 	}
+	next.Day = f.Undecided(task, due.rule)
 	if next.Rests = f.Rests; f.Rests {
 		next.Ended = restsMessage
 	}
