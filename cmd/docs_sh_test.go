@@ -46,12 +46,13 @@ var documentedCommands = map[string]func(args []string) int{
 	"tasks":     confirmed,
 	"dead":      confirmed,
 	"health":    func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) }, // no node runs
-	// there is no such key
-	"keys revoke":  func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) },
-	"notices":      withRecipients,
-	"notices test": seen, // it waits for a node
-	"demo":         seen, // these take their time; tests of their own run them
-	"prove":        seen,
+	// there is no such calendar, and no such key
+	"calendars show": func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) },
+	"keys revoke":    func(args []string) int { return orElse(exitFailed, asProgramRuns(args)) },
+	"notices":        withRecipients,
+	"notices test":   seen, // it waits for a node
+	"demo":           seen, // these take their time; tests of their own run them
+	"prove":          seen,
 }
 
 // inDocs is set for the programs above: the top of the source tree. docsPath is where the system has its own.
