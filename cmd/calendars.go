@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-const calendarsHelp = `A calendar is a set of days, such as holidays. The rule of a recurring task names calendars: it keeps out
-of their days, or keeps to them. When the days change, the leader plans the fires anew within seconds.
+const calendarsHelp = `A calendar is a set of days, such as holidays. The rule of a recurring task names calendars. It keeps
+out of their days, or keeps to them. When the days change, the leader plans the fires anew within seconds.
 
 A general calendar is for the tasks of all tenants. With --tenant it is for the tasks of one tenant. For these it hides
 the general calendar of the same name.`
@@ -51,7 +51,8 @@ type calendarsCommand struct {
 
 // bind adds the options that each command has, and the store of the tenant.
 func (c *calendarsCommand) bind(
-	command *cobra.Command, takes options.Arguments, run func(context.Context, *store.Store) error, opts ...options.Option,
+	command *cobra.Command, takes options.Arguments, run func(context.Context, *store.Store) error,
+	opts ...options.Option,
 ) *cobra.Command {
 	opts = append(opts, options.Option{Flag: "tenant", Kind: "tenant", Set: options.Text(&c.tenant, store.MaxIDBytes),
 		Usage: "the tenant for whose tasks the calendar is (default the tasks of all)"})
@@ -77,8 +78,8 @@ func (c *calendarsCommand) named(argument string, more func(given []string) erro
 	return options.Arguments{Name: argument, MinCount: 1, MaxCount: -1, Complete: c.calendars,
 		Set: func(given []string) error {
 			if c.name = given[0]; !recurrence.IsCalendarName(c.name) {
-				return options.Usage("the name of a calendar must be a-z, then at most 62 of a-z, 0-9, _ or -, and not " +
-					"workdays, which is built in")
+				return options.Usage("the name of a calendar must be a-z, then at most 62 of a-z, 0-9, _ or -, and " +
+					"not workdays, which is built in")
 			}
 			return more(given[1:])
 		}}
@@ -101,9 +102,9 @@ func (p *program) calendarsListCommand() *cobra.Command {
 	return c.bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists calendars, and how many tasks use them",
-		Long: `Lists the calendars, sorted by name. SPANS is how many days and spans of days they have. LAST DAY is the last of
-them: after it the calendar leaves nothing out. TASKS is how many tasks that have not ended name the calendar.
-With --tenant it lists the calendars of the tenant, and the general ones.`,
+		Long: `Lists the calendars, sorted by name. SPANS is how many days and spans of days they have. LAST DAY is the
+last of them. TASKS is how many tasks that have not ended use the calendar. With --tenant it lists the calendars of the
+tenant, and the general ones.`,
 		Example: `  tasktable calendars list
   tasktable calendars list --output json | jq -r '.[] | select(.tasks == 0) | .name'   # nobody uses these`,
 	}, options.Arguments{}, func(ctx context.Context, tasks *store.Store) error {
@@ -113,7 +114,8 @@ With --tenant it lists the calendars of the tenant, and the general ones.`,
 		}
 		t := term.NewTable("NAME", "TENANT", "SPANS", "LAST DAY", "TASKS", "CHANGED AT", "CHANGED BY")
 		for _, one := range found {
-			t.Add(one.Name, one.TenantID, len(one.Days), lastDay(one.Days), one.Tasks, c.When(&one.ChangedAt), one.ChangedBy)
+			t.Add(one.Name, one.TenantID, len(one.Days), lastDay(one.Days), one.Tasks, c.When(&one.ChangedAt),
+				one.ChangedBy)
 		}
 		return c.List(found, t, "There is no calendar.")
 	})
@@ -159,8 +161,8 @@ func (p *program) calendarsAddCommand() *cobra.Command {
 	return c.bind(&cobra.Command{
 		Use:   "add NAME DATES…",
 		Short: "Adds days to a calendar, and makes it if it is absent",
-		Long: `Adds days to a calendar, and makes it if it is absent. DATES is a day, such as 2027-12-24, or days from the first to
-the last, such as 2027-12-24..2027-12-31. Outcomes: created, changed, unchanged.`,
+		Long: `Adds days to a calendar, and makes it if it is absent. DATES is a day, such as 2027-12-24, or the first and
+the last of several days, such as 2027-12-24..2027-12-31. Outcomes: created, changed, unchanged.`,
 		Example: `  tasktable calendars add company 2027-12-24..2027-12-31 --note closed
   tasktable calendars add company 2027-05-14 2028-05-26 --note "bridge day"`,
 	}, c.named("NAME and DATES", func(given []string) error {
@@ -182,8 +184,8 @@ func (p *program) calendarsRemoveCommand() *cobra.Command {
 	return c.bind(&cobra.Command{
 		Use:   "remove NAME [DATES…]",
 		Short: "Removes days from a calendar, or the whole calendar",
-		Long: `Removes days from a calendar. Without DATES it removes the calendar. A calendar that a task uses is not removed,
-unless there is a general one of the same name for these tasks. Outcomes: changed, deleted, unchanged, absent.`,
+		Long: `Removes days from a calendar. Without DATES it removes the calendar. A calendar that a task uses is not
+removed, unless there is a general one of the same name. Outcomes: changed, deleted, unchanged, absent.`,
 		Example: `  tasktable calendars remove company 2027-12-31
   tasktable calendars remove company`,
 	}, c.named("NAME", c.readDays), func(ctx context.Context, tasks *store.Store) error {
@@ -194,10 +196,10 @@ unless there is a general one of the same name for these tasks. Outcomes: change
 	})
 }
 
-const calendarsImportHelp = `Adds the days of a file to a calendar, and makes it if it is absent. A file that ends in .ics is an iCalendar file,
-whose events are the days. Any other is CSV: the first day, and perhaps the last day and a note, as in
-2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules are refused.
-With --replace the days of the file are all that the calendar has then. Outcomes: created, changed, unchanged.`
+const calendarsImportHelp = `Adds the days of a file to a calendar, and makes it if it is absent. A file that ends in .ics is
+an iCalendar file, whose events are the days. Any other is CSV: the first day, and perhaps the last day and a note, as
+in 2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules are refused.
+With --replace the calendar has only the days of the file then. Outcomes: created, changed, unchanged.`
 
 func (p *program) calendarsImportCommand() *cobra.Command {
 	c := &calendarsCommand{client: p.client()}

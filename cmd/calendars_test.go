@@ -70,15 +70,18 @@ func TestTasksScheduleOnDays(t *testing.T) {
 	url := variables[0][len("DATABASE_URL="):]
 	schedule := func(id string, code int, args ...string) {
 		t.Helper()
-		runFixed(t, variables, append([]string{"tasks", "schedule", "--type=LOG", "--id=" + id}, args...)...).want(t, code)
+		args = append([]string{"tasks", "schedule", "--type=LOG", "--id=" + id}, args...)
+		runFixed(t, variables, args...).want(t, code)
 	}
-	schedule("second", exitOK, "--cron=0 9 * * TUE", "--every=2", "--from=2027-01-05", "--out-of=company", "--move=next")
+	schedule("second", exitOK, "--cron=0 9 * * TUE", "--every=2", "--from=2027-01-05", "--out-of=company",
+		"--move=next")
 	schedule("once", exitOK, "--at=2027-12-25T09:00:00Z", "--out-of=company", "--keep-to=workdays")
 	schedule("wall", exitOK, "--at=2027-12-25T09:00:00Z", "--days=out-of=company move=previous",
 		"--cron-time-zone=Asia/Tokyo")
 	mustExec(t, url, `SELECT 1 / (count(*) = 3)::int FROM tasktable.scheduled_tasks
 		WHERE cron = '0 9 * * TUE every=2 from=2027-01-05 out-of=company move=next'
-			OR id = 'once' AND scheduled_at = '2028-01-03T09:00Z' OR id = 'wall' AND scheduled_at = '2027-12-23T09:00Z'`)
+			OR id = 'once' AND scheduled_at = '2028-01-03T09:00Z'
+			OR id = 'wall' AND scheduled_at = '2027-12-23T09:00Z'`)
 	schedule("a", exitUsage, "--cron=@daily", "--every=2")
 	schedule("a", exitUsage, "--cron=@daily", "--from=2027-01-05")
 	schedule("a", exitUsage, "--cron=@daily", "--every=2", "--from=2027-02-29")

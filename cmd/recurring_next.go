@@ -84,8 +84,8 @@ func (p *program) recurringNextCommand() *cobra.Command {
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
 		case n.cronZone != "" || n.days != (dayOptions{}) || n.tenant != "":
-			return options.Usage("--cron is missing: --cron-time-zone, --every, --out-of, --keep-to, --move and --tenant " +
-				"are for an expression")
+			return options.Usage("--cron is missing: --cron-time-zone, --every, --out-of, --keep-to, --move and " +
+				"--tenant are for an expression")
 		}
 		return n.opened(n.ofTask, n.check)(command)
 	})

@@ -30,7 +30,7 @@ type CalendarRequest struct {
 // Calendar is a set of days that the rules of recurring tasks name.
 type Calendar struct {
 	Name       string         `json:"name"`
-	TenantID   string         `json:"tenant_id,omitempty" doc:"The tenant whose it is. Missing: the tasks of all use it."`
+	TenantID   string         `json:"tenant_id,omitempty" doc:"Its tenant. Missing: the tasks of all may use it."`
 	Days       []CalendarDays `json:"days" nullable:"false"`
 	Tasks      int            `json:"tasks" doc:"How many tasks that have not ended use it, of those that are visible."`
 	ChangedAt  time.Time      `json:"changed_at"`
@@ -171,8 +171,8 @@ func (c call) calendarVerb(
 }
 
 func calendarOf(one store.CalendarRow) Calendar {
-	made := Calendar{Name: one.Name, TenantID: one.TenantID, Days: make([]CalendarDays, len(one.Days)), Tasks: one.Tasks,
-		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
+	made := Calendar{Name: one.Name, TenantID: one.TenantID, Days: make([]CalendarDays, len(one.Days)),
+		Tasks: one.Tasks, ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
 	for i, span := range one.Days {
 		made.Days[i] = CalendarDays{From: span.From.String(), To: span.To.String(), Note: span.Note}
 	}

@@ -24,9 +24,9 @@ type Recurring struct {
 	TimeZone        string        `json:"time_zone"`
 	Every           int           `json:"every,omitempty" doc:"The options of cron: each Nth week, day or month."`
 	EveryFrom       string        `json:"from,omitempty" format:"date" doc:"The day from which every counts."`
-	OutOf           []string      `json:"out_of,omitempty" nullable:"false" doc:"Calendars on whose days it does not fire."`
-	KeepTo          []string      `json:"keep_to,omitempty" nullable:"false" doc:"Calendars on whose days alone it fires."`
-	Move            string        `json:"move,omitempty" enum:"next,previous" doc:"Where a fire on another day moves to."`
+	OutOf           []string      `json:"out_of,omitempty" nullable:"false" doc:"Not on days of these calendars."`
+	KeepTo          []string      `json:"keep_to,omitempty" nullable:"false" doc:"Only on days of these calendars."`
+	Move            string        `json:"move,omitempty" enum:"next,previous" doc:"Where a fire on another day moves."`
 	StartsAt        time.Time     `json:"starts_at" doc:"From when it fires."`
 	NextFire        *time.Time    `json:"next_fire,omitempty"`
 	LastFire        *time.Time    `json:"last_fire,omitempty"`
@@ -93,7 +93,7 @@ type Forecast struct {
 	Recurring
 
 	Fires       []inspect.Fire    `json:"fires" nullable:"false" doc:"The next fires."`
-	LeftOut     []inspect.LeftOut `json:"left_out,omitempty" nullable:"false" doc:"Days until then that calendars leave out."`
+	LeftOut     []inspect.LeftOut `json:"left_out,omitempty" nullable:"false" doc:"Days until then that are out."`
 	LeftOutMore bool              `json:"left_out_more,omitempty" doc:"There are more such days."`
 	Ended       string            `json:"ended,omitempty" doc:"Why there are no further fires."`
 }

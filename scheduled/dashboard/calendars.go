@@ -80,7 +80,8 @@ func calendarOf(v *visit) (name string, tasks *store.Store, err error) {
 // daysOf reads the days of the form. Spaces or commas are between them.
 func daysOf(v *visit) ([]recurrence.Span, error) {
 	var days []recurrence.Span
-	for _, text := range strings.FieldsFunc(v.form("days"), func(r rune) bool { return strings.ContainsRune(" ,\r\n\t", r) }) {
+	divides := func(r rune) bool { return strings.ContainsRune(" ,\r\n\t", r) }
+	for _, text := range strings.FieldsFunc(v.form("days"), divides) {
 		span, err := recurrence.ParseSpan(text)
 		if err != nil {
 			return nil, notValid(strings.TrimPrefix(err.Error(), recurrence.ErrInvalid.Error()+": "))

@@ -124,7 +124,8 @@ func firesOf(forecast inspect.Forecast) []fireView {
 		fires = append(fires, view)
 	}
 	for _, day := range forecast.LeftOut {
-		fires = append(fires, fireView{Fire: inspect.Fire{At: day.At}, Wall: wall(day.At), Days: "left out: " + day.Why})
+		out := inspect.Fire{At: day.At}
+		fires = append(fires, fireView{Fire: out, Wall: wall(day.At), Days: "left out: " + day.Why})
 	}
 	slices.SortStableFunc(fires, func(a, b fireView) int { return a.At.Compare(b.At) })
 	return fires

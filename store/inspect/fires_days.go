@@ -17,8 +17,8 @@ type LeftOut struct {
 }
 
 // ExplainFires writes into the fires from where the rule's calendars have moved them, and why. It returns the days
-// after from whose fires the calendars leave out, at most MaxLeftOut. It looks as far as the last of the fires, or for a
-// year if there are none. more tells that there are more such days.
+// after from whose fires the calendars leave out, at most MaxLeftOut. It looks as far as the last of the fires, or for
+// a year if there are none. more tells that there are more such days.
 func ExplainFires(rule *recurrence.Rule, from time.Time, fires []Fire) (days []LeftOut, more bool) {
 	if !rule.HasCalendars() {
 		return nil, false
