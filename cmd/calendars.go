@@ -15,8 +15,8 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-const calendarsHelp = `A calendar is a set of days, such as holidays. The rule of a recurring task names calendars. It keeps
-out of their days, or keeps to them. When the days change, the leader plans the fires anew within seconds.
+const calendarsHelp = `A calendar is a set of days, such as holidays. The rule of a recurring task names calendars. It
+keeps out of their days, or keeps to them. When the days change, the leader plans the fires anew within seconds.
 
 A general calendar is for the tasks of all tenants. With --tenant it is for the tasks of one tenant. For these it hides
 the general calendar of the same name.`
@@ -161,8 +161,8 @@ func (p *program) calendarsAddCommand() *cobra.Command {
 	return c.bind(&cobra.Command{
 		Use:   "add NAME DATES…",
 		Short: "Adds days to a calendar, and makes it if it is absent",
-		Long: `Adds days to a calendar, and makes it if it is absent. DATES is a day, such as 2027-12-24, or the first and
-the last of several days, such as 2027-12-24..2027-12-31. Outcomes: created, changed, unchanged.`,
+		Long: `Adds days to a calendar, and makes it if it is absent. DATES is a day, such as 2027-12-24, or the first
+and the last of several days, such as 2027-12-24..2027-12-31. Outcomes: created, changed, unchanged.`,
 		Example: `  tasktable calendars add company 2027-12-24..2027-12-31 --note closed
   tasktable calendars add company 2027-05-14 2028-05-26 --note "bridge day"`,
 	}, c.named("NAME and DATES", func(given []string) error {
@@ -196,9 +196,9 @@ removed, unless there is a general one of the same name. Outcomes: changed, dele
 	})
 }
 
-const calendarsImportHelp = `Adds the days of a file to a calendar, and makes it if it is absent. A file that ends in .ics is
-an iCalendar file, whose events are the days. Any other is CSV: the first day, and perhaps the last day and a note, as
-in 2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules are refused.
+const calendarsImportHelp = `Adds the days of a file to a calendar, and makes it if it is absent. A file that ends in
+.ics is an iCalendar file, whose events are the days. Any other is CSV: the first day, and perhaps the last day and a
+note, as in 2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules are refused.
 With --replace the calendar has only the days of the file then. Outcomes: created, changed, unchanged.`
 
 func (p *program) calendarsImportCommand() *cobra.Command {

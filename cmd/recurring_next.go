@@ -136,7 +136,7 @@ func (n *recurringNext) ofExpression(command *cobra.Command) error {
 	if from.IsZero() {
 		from = now
 	}
-	if n.cron, err = n.days.of(n.cron, recurrence.DateOf(from.In(n.Clock.Zone))); err != nil {
+	if n.cron, err = n.days.of(n.cron, recurrence.DateOf(from.In(n.Zone))); err != nil {
 		return err
 	}
 	rule, err := recurrence.Parse(n.cron, n.cronZone)

@@ -97,7 +97,8 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(options.FlagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
 	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
-		p.deadCommand(), p.recurringCommand(), p.calendarsCommand(), p.queuesCommand(), p.limitsCommand(), p.typesCommand(), p.keysCommand(),
+		p.deadCommand(), p.recurringCommand(), p.calendarsCommand(), p.queuesCommand(), p.limitsCommand(),
+		p.typesCommand(), p.keysCommand(),
 		p.noticesCommand(), p.nodesCommand(), p.statsCommand(), p.reconcileCommand(), p.doctorCommand(),
 		p.healthCommand(), p.metricsCommand(),
 		p.proveCommand(), p.demoCommand())

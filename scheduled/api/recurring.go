@@ -54,15 +54,15 @@ func recurringOf(t inspect.RecurringTask) Recurring {
 	_, options, _ := recurrence.Split(t.Cron) // the database has checked it
 	from, _ := options.From.MarshalText()
 	return Recurring{
-		Every: options.Every, EveryFrom: string(from), OutOf: options.OutOf, KeepTo: options.KeepTo,
-		Move: string(options.Move),
-		ID:   t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
+		ID: t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
 		Cron: t.Cron, TimeZone: t.TimeZone, StartsAt: t.StartsAt, NextFire: t.NextFire, LastFire: t.LastFire,
 		OccurrenceCount: t.OccurrenceCount, Overlap: t.Overlap, CatchUp: t.CatchUp, CatchUpPaused: t.CatchUpPaused,
 		CatchUpLimit: t.CatchUpLimit, Jitter: deref(secondsOf(t.Jitter)), EndsAt: t.EndsAt,
 		MaxOccurrences: deref(t.MaxOccurrences), PausedUntil: t.PausedUntil, IsPaused: t.IsPaused,
 		DeclaredBy: deref(t.DeclaredBy), Message: deref(t.Message), Health: t.Health, LastSuccess: t.LastSuccess,
 		LastFailure: t.LastFailure, LastError: deref(t.LastError), FailuresInARow: t.FailuresInARow,
+		Every: options.Every, EveryFrom: string(from), OutOf: options.OutOf, KeepTo: options.KeepTo,
+		Move: string(options.Move),
 	}
 }
 
