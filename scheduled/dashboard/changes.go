@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/tasktable/tasktable/store/inspect"
@@ -24,9 +25,14 @@ type changesView struct {
 	Verbs   []string // to choose from
 }
 
-// knownVerbs are most verbs that a change can have.
-var knownVerbs = []string{
-	"archive", "cancel", "delete", "pause", "reschedule", "resume", "retry", "run_now", "schedule", "sql", "sync",
+// knownVerbs are most verbs that a change can have, in alphabetical order.
+func knownVerbs() []string {
+	known := []string{"again", "reschedule", "schedule", "sql", "sync"}
+	for _, rule := range inspect.Verbs() {
+		known = append(known, string(rule.Verb))
+	}
+	slices.Sort(known)
+	return known
 }
 
 func changesPage(ctx context.Context, v *visit) (any, error) {
@@ -38,7 +44,7 @@ func changesPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := changesView{After: found.After, Cut: found.Cut, Verbs: knownVerbs}
+	view := changesView{After: found.After, Cut: found.Cut, Verbs: knownVerbs()}
 	for _, name := range []string{"by", "verb", "id", "from", "to"} {
 		view.Filters = view.Filters || v.query(name) != ""
 	}

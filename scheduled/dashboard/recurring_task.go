@@ -3,6 +3,7 @@ package dashboard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
@@ -18,7 +19,9 @@ const (
 // recurringTaskView is the page of one recurring task.
 type recurringTaskView struct {
 	Task     inspect.RecurringTask
+	Row      store.Row
 	Revision int64
+	Verbs    []verbView
 	Sentence string
 	Tone     string
 	Fires    []fireView
@@ -77,7 +80,8 @@ func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := recurringTaskView{Revision: row.Revision}
+	view := recurringTaskView{Row: row, Revision: row.Revision, Verbs: v.verbsOf(row)}
+	view.Verbs = slices.DeleteFunc(view.Verbs, func(one verbView) bool { return one.Dead })
 	if view.Task, err = v.inspector.GetRecurring(ctx, v.db, id); err != nil {
 		return nil, err
 	}

@@ -111,8 +111,8 @@ func TestARecurringTaskIsShown(t *testing.T) {
 		"the disk &lt;b&gt;is&lt;/b&gt; full",
 		`data-tone="bad"`, "In Asia/Tokyo", "every 15 minutes", "up to 30 s after its fire", "3.00 s", "<svg",
 		"How long the newest occurrences took", "JST", `value="2"`, "/recurring/broken/backfill").lacks(t, "<b>is")
-	b.get("/recurring/stopped").wants(t, http.StatusOK, "the task is paused", "Resume", "In America/New_York").lacks(t,
-		">Pause<")
+	b.get("/recurring/stopped").wants(t, http.StatusOK, "the task is paused", "Resume", "In America/New_York",
+		"It stays PAUSED, but until the given time.", "Delete")
 	b.get("/recurring/done").wants(t, http.StatusOK,
 		"There is no coming fire: it is COMPLETED: ended after 3 occurrences",
 		"No occurrence yet.").lacks(t, ">Pause<", ">Cancel…<")

@@ -19,6 +19,7 @@ type verbView struct {
 	Input  string // what the verb asks for: until, note, at, or nothing
 	Hint   string // what the verb does
 	Danger bool
+	Dead   bool // of dead letters alone, so a page of recurring tasks has no such verb
 }
 
 // move is the verb that gives a task another time. The API and the command line edit the task instead.
@@ -42,7 +43,8 @@ func (v *visit) verbsOf(row store.Row) (verbs []verbView) {
 			row.Cron == nil && slices.Contains(rule.Odd, row.Status) {
 			continue
 		}
-		one := verbView{Name: rule.Path(), Label: rule.Label, Hint: "It " + effect.Text + ".", Danger: rule.Danger}
+		one := verbView{Name: rule.Path(), Label: rule.Label, Hint: "It " + effect.Text + ".", Danger: rule.Danger,
+			Dead: rule.Dead}
 		if len(rule.Takes) > 0 && rule.Takes[0] != "over" { // one task is not spread
 			one.Input = rule.Takes[0]
 		}

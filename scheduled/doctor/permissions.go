@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // lackedSQL returns a row for each object on which the role lacks rights that a node needs, as migrations/roles.sql
@@ -73,15 +75,18 @@ type roleRow struct {
 	Unread   int  // how many relations it cannot read
 }
 
-// verbs are the functions that roles.sql lets applications call.
-var verbs = []string{
-	"schedule", "schedule_many", "schedule_recurring", "sync", "reschedule", "cancel", "pause",
-	"resume", "run_now", "retry", "delete", "archive", "fork_occurrence",
+// verbs returns the functions that roles.sql lets applications call.
+func verbs() []string {
+	names := []string{"schedule", "schedule_many", "schedule_recurring", "sync", "reschedule", "fork_occurrence"}
+	for _, rule := range inspect.Verbs() {
+		names = append(names, string(rule.Verb))
+	}
+	return names
 }
 
 // permissions reports the kind of the role that connects, and the rights that such a role should have and lacks.
 func (e *examination) permissions(ctx context.Context) error {
-	found, err := row[roleRow](ctx, e, roleSQL, e.schema.String(), verbs)
+	found, err := row[roleRow](ctx, e, roleSQL, e.schema.String(), verbs())
 	if err != nil {
 		return err
 	}
@@ -140,7 +145,7 @@ func onWhat(what string) string {
 }
 
 func (e *examination) application(role roleRow) {
-	if lacking := len(verbs) - role.Verbs; lacking > 0 {
+	if lacking := len(verbs()) - role.Verbs; lacking > 0 {
 		e.fail(e.command("migrate roles")+", as after each migration",
 			"role %s has an application's rights, but is refused %s", role.Name, several(lacking, "verb"))
 		return

@@ -89,6 +89,8 @@ var pages = []shown{
 	{name: "notices-recipient", path: "/notices/recipient?name=ops", want: "Recipient"},
 	{name: "calendar", path: "/recurring/calendar", want: "Coming fires"},
 	{name: "queues", path: "/queues", want: "Queues"},
+	{name: "limits", path: "/limits", want: "Limits"},
+	{name: "defaults", path: "/defaults", want: "Defaults"},
 	{name: "nodes", path: "/nodes", want: "Nodes"},
 	{name: "nodes-ended", path: "/nodes?ended=1", want: "Nodes"},
 	{name: "changes", path: "/changes", want: "Changes"},

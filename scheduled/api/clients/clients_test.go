@@ -122,6 +122,19 @@ func TestPython(t *testing.T) {
 	w.use([]string{"python3", "tasktable-client/driver.py"}, []string{"python3", "tasktable-client/readme.py"})
 }
 
+// A new operation is missed here, too, where there is no Node and no Java to run the drivers.
+func TestDriverNamesEachOperation(t *testing.T) {
+	t.Parallel()
+	driver := readFile(t, "testdata/driver.py")
+	capital := regexp.MustCompile(`[A-Z]`)
+	for _, operation := range operations(t) {
+		name := strings.ToLower(capital.ReplaceAllString(operation, "_$0"))
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(driver) {
+			t.Errorf("driver.py does not call %s", name)
+		}
+	}
+}
+
 // use runs the driver and then the program of the README, and looks at what they have done.
 func (w *workshop) use(driver, readme []string) {
 	w.Helper()

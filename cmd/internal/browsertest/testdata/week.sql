@@ -221,3 +221,8 @@ FROM (VALUES ('partner-sync', ARRAY['read', 'schedule'], now() - interval '90 s'
     ('former-agency', ARRAY['read', 'operate'], now() - interval '4 days', now() - interval '3 days')
 ) AS k (name, scopes, used, revoked);
 ANALYZE tasktable.scheduled_tasks, tasktable.scheduled_task_executions, tasktable.scheduled_task_changes;
+
+-- Tasks together: how many of them may run or start, and what their types are given.
+SELECT tasktable.set_limit('mail-provider', rate => 100, rate_interval => '1 minute', burst => 20, type => 'SEND_EMAIL');
+SELECT tasktable.set_limit('per-tenant', queue => 'newsletter', max_running => 2, per => 'tenant');
+SELECT tasktable.set_defaults('SYNC_PARTNER_CALENDAR', max_attempts => 3, backoff => '1m x2 max 1h', timeout => '30 s');

@@ -174,7 +174,26 @@ async function operations(): Promise<void> {
   same(stats.types.map((type) => [type.type, type.completed, type.failed]), [["JOB", 2, 3]]);
 }
 
-for (const part of [edits, problems, repeats, lists, runs, deadLetters, recurring, operations]) await part();
+async function limits(): Promise<void> {
+  const limit = { params: { path: { name: "per-customer" } } };
+  const body = { type: "JOB", per: "group" as const, max_running: 2 };
+  for (const outcome of ["created", "unchanged"]) {
+    same((await ok(client.PUT("/v1/limits/{name}", { ...limit, body }))).outcome, outcome);
+  }
+  const { limits: all } = await ok(client.GET("/v1/limits"));
+  same(all.map((one) => [one.name, one.per, one.max_running]), [["per-customer", "group", 2]]);
+  same((await ok(client.DELETE("/v1/limits/{name}", limit))).outcome, "deleted");
+  const type = { params: { path: { type: "OTHER" } } };
+  for (const outcome of ["created", "unchanged"]) {
+    same((await ok(client.PUT("/v1/defaults/{type}", { ...type, body: { max_attempts: 3 } }))).outcome, outcome);
+  }
+  same((await ok(client.GET("/v1/defaults/{type}", type))).max_attempts, 3);
+  const { defaults } = await ok(client.GET("/v1/defaults"));
+  same(defaults.filter((one) => one.max_attempts).map((one) => one.type), ["OTHER"]);
+  same((await ok(client.DELETE("/v1/defaults/{type}", type))).outcome, "deleted");
+}
+
+for (const part of [edits, problems, repeats, lists, runs, deadLetters, recurring, operations, limits]) await part();
 
 const seen: Task[] = [];
 for (let cursor: string | undefined = ""; cursor !== undefined;) {

@@ -14,6 +14,8 @@ from tasktable_client.api.recurring_api import RecurringApi
 from tasktable_client.api.tasks_api import TasksApi
 from tasktable_client.model.archive_dead_letters_request import ArchiveDeadLettersRequest
 from tasktable_client.model.bulk_request import BulkRequest
+from tasktable_client.model.defaults_request import DefaultsRequest
+from tasktable_client.model.limit_request import LimitRequest
 from tasktable_client.model.pause_queue_request import PauseQueueRequest
 from tasktable_client.model.payload import Payload
 from tasktable_client.model.problem import Problem
@@ -198,7 +200,20 @@ def operate():
     same([(one.type, one.completed, one.failed) for one in stats.types], [("JOB", 2, 3)])
 
 
-for part in (edits, problems, repeats, lists, runs, dead, recurring, operate):
+def limit():
+    request = LimitRequest(type="JOB", per="group", max_running=2)
+    same([outcome(operations.set_limit, "per-customer", request) for _ in range(2)], ["created", "unchanged"])
+    same([(one.name, one.per, one.max_running) for one in operations.list_limits().limits],
+         [("per-customer", "group", 2)])
+    same(outcome(operations.remove_limit, "per-customer"), "deleted")
+    request = DefaultsRequest(max_attempts=3)
+    same([outcome(operations.set_defaults, "OTHER", request) for _ in range(2)], ["created", "unchanged"])
+    same([operations.get_defaults("OTHER").max_attempts], [3])
+    same([one.type for one in operations.list_defaults().defaults if hasattr(one, "max_attempts")], ["OTHER"])
+    same(outcome(operations.remove_defaults, "OTHER"), "deleted")
+
+
+for part in (edits, problems, repeats, lists, runs, dead, recurring, operate, limit):
     part()
 
 seen, cursor = [], {}
