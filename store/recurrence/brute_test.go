@@ -3,6 +3,7 @@ package recurrence
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type plan struct {
 	fields         [6]map[int]bool
 	odd            [6][]string // members of the two fields of days that are no sets: 5L, FRI#2, L-1, 15W
 	dom, dow, wild bool        // dom, dow: restricted
+	months         bool        // the month is restricted
 	step           int64
 	every, anchor  int64
 }
@@ -62,6 +64,8 @@ func planOf(expression string, anchor int64) plan {
 			p.wild = true
 		case i == 3:
 			p.dom = !all
+		case i == 4:
+			p.months = !all
 		case i == 5:
 			p.dow = !all
 		}
@@ -130,8 +134,25 @@ func oddMembers(field int, text string) (odd []string, rest string) {
 	return odd, strings.Join(plain, ",")
 }
 
-// isOdd walks the month of a day to find the day that the member means.
+// isOdd walks the month of a day to find the day that the member means. It remembers the answers.
 func isOdd(member string, day time.Time) bool {
+	key := oddDay{member, day.Format(time.DateOnly)}
+	if known, ok := oddDays.Load(key); ok {
+		return known.(bool)
+	}
+	is := walkMonth(member, day)
+	oddDays.Store(key, is)
+	return is
+}
+
+type oddDay struct {
+	member string
+	day    string
+}
+
+var oddDays sync.Map
+
+func walkMonth(member string, day time.Time) bool {
 	var month []time.Time
 	for at := day.AddDate(0, 0, 1-day.Day()); at.Month() == day.Month(); at = at.AddDate(0, 0, 1) {
 		month = append(month, at)
@@ -183,7 +204,11 @@ func (p plan) matches(wall int64) bool {
 	if !p.fields[0][second%60] || !p.fields[1][second/60%60] || !p.fields[2][second/3600] {
 		return false
 	}
-	day := time.Unix(wall, 0).UTC()
+	return p.onDay(time.Unix(wall, 0).UTC())
+}
+
+// onDay reports whether the fields of days match.
+func (p plan) onDay(day time.Time) bool {
 	if !p.fields[4][int(day.Month())] {
 		return false
 	}

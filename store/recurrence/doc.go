@@ -44,6 +44,36 @@
 // (@daily, @midnight) and "0 * * * *" (@hourly). They may be in upper or lower case. "@every 1h30m" is a fixed period
 // of elapsed time (see [Rule.Anchored]).
 //
+// # Options
+//
+// Behind the expression there may be options, each at most once, in any order. They choose among the days on which the
+// expression fires.
+//
+//	0 9 * * TUE every=2 from=2027-01-05
+//	0 9 * * * out-of=company,school keep-to=workdays move=next
+//
+// every=N from=DATE takes each Nth week, month or day of the calendar, beginning with the one that contains DATE. It
+// counts weeks, which begin on Monday, if the expression restricts the day of week. It counts months if it restricts
+// the day of month, or the month and no day. It counts days otherwise. Units in which the expression does not fire
+// count, too. N is 2 to 1000. There is no fire before DATE. Clocks that change do not move the fires, in contrast to
+// "@every 336h". Parse refuses every if the expression restricts both the day of month and the day of week.
+//
+// out-of=NAMES leaves out the days of each of these calendars. keep-to=NAMES leaves out the days that are missing in
+// any of these calendars. There are at most eight names in each list. A calendar is a set of days, which the caller
+// has in a table and binds by [Rule.With]. The calendar workdays is built in. It has Monday to Friday.
+// workdays:mon-thu+sat has other days of the week.
+//
+// move=next and move=previous move a fire from a day that is out to the nearest day after or before it that is in.
+// The time of the day stays the same. A fire moves over at most 366 days. If no day that near is in, it is left out.
+// Without move, or with move=skip, each fire on a day that is out is left out. Fires that come to one time are one.
+//
+// The day of a fire is the day for which the expression has it. Its zone's clocks are asked after that: if they skip
+// or repeat the time on the day to which a fire moves, the rules for that day hold. @every takes out-of and keep-to
+// only. The day of its fire is the one that the zone's clocks show.
+//
+// [Rule.Explain] tells which fires moved or are left out, and why. [ReadICS] and [ReadCSV] read the days of a calendar
+// from files.
+//
 // # When clocks change
 //
 // Vixie's cron distinguishes jobs with wildcards from others when clocks change (see cron(8)). This package follows

@@ -2,6 +2,8 @@ package recurrence
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,6 +18,9 @@ func FuzzParse(f *testing.F) {
 		{"0 0 31 2,4 MON", ""}, {"TZ=0", ""}, {"TZ=", ""}, {"CRON_TZ=UTC 0 0 * * *", ""}, {", , , , ,", ""},
 		{", * * * * *", ""}, {"*/9223372036854775807 * * * *", ""}, {"*-x 5/0 1-2-3 * *", ""},
 		{"@every -9223372036s", "Local"}, {"@every 2562047h47m16s", ""}, {"@", ""}, {"\x00\xff", "\x00"},
+		{"0 9 * * TUE every=2 from=2027-01-05 out-of=a,b keep-to=workdays:mon-thu+sat move=next", "Asia/Beirut"},
+		{"0 0 29 2 * every=1000 from=0001-01-01 keep-to=workdays move=previous", "Pacific/Apia"},
+		{"@every 1s keep-to=workdays:sat", "America/New_York"}, {"* * * * * every=1 =", ""}, {"0 9 31 * * every=12 from=9999-02-01", ""},
 		{"0 0 1 1 *", "../UTC"}, {"1-1/1,2-2/2 0 ? jan-DEC sun-sat", "Etc/GMT-14"},
 	} {
 		for _, after := range []int64{
@@ -33,12 +38,21 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		plain, options, err := Split(expression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined := options.Join(plain)
+		checkStable(t, joined)
 		after := time.Unix(second, nanosecond)
 		rule = rule.Anchored(after)
+		if again := mustParse(t, joined, zone).Anchored(after); !again.Next(after).Equal(rule.Next(after)) {
+			t.Fatalf("%q fires at another time than %q", joined, expression)
+		}
 		for range 3 {
 			next := rule.Next(after)
 			if next.IsZero() {
-				if after.Before(latest.AddDate(-300, 0, 0)) { // the longest @every takes 292 years
+				if rule.choice == nil && after.Before(latest.AddDate(-300, 0, 0)) { // the longest @every takes 292 years
 					t.Fatalf("no fire after %s", after)
 				}
 				break
@@ -52,8 +66,33 @@ func FuzzParse(f *testing.F) {
 			after = next
 		}
 		rule.Last(time.Unix(second, nanosecond), latest)
+		rule.With(nil).Explain(after, latest, 5)
 		if took := time.Since(began); took > 5*time.Second { // microseconds, unless the machine is stuck
 			t.Fatalf("it took %s", took)
+		}
+	})
+}
+
+// FuzzFiles: for each text there is an error, or spans that make Days.
+func FuzzFiles(f *testing.F) {
+	for _, seed := range []string{
+		holidays, event("DTSTART:20280229", "RRULE:FREQ=YEARLY;COUNT=2;INTERVAL=3"), event("DTSTART:99991231", "DURATION:P9999D"),
+		event(`DTSTART;TZID="a:b":20271224T220000Z`, "DTEND:20271225T000000Z", `SUMMARY:a\,b`), "BEGIN:VEVENT\nEND:VEVENT\n",
+		"from,to,note\n2027-12-24,2027-12-31,closed\n# a\n2028-01-01,,\"New\nYear\"\n", "2027-12-24..2027-12-31", "\"", " :\n ",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, read := range []func(io.Reader) ([]Span, error){ReadICS, ReadCSV} {
+			spans, err := read(strings.NewReader(text))
+			if err == nil {
+				_, err = NewDays(spans)
+				if err != nil {
+					t.Fatal(err)
+				}
+			} else if spans != nil || !errors.Is(err, ErrInvalid) {
+				t.Fatalf("got %v, %v", spans, err)
+			}
 		}
 	})
 }

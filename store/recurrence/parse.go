@@ -20,6 +20,8 @@ const MaxExpressionBytes = 1024
 const form = "must be 5 fields (minute, hour, day of month, month, day of week), 6 with the seconds first, " +
 	"@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
 
+const noDayLeft = "must be able to fire: its options leave no day"
+
 var descriptors = map[string]string{
 	"@yearly":   "0 0 1 1 *",
 	"@annually": "0 0 1 1 *",
@@ -41,7 +43,8 @@ var (
 // Parse parses an expression and a zone. The package's comment explains expressions. The zone is an IANA name. ""
 // means UTC. The expression has at most 1024 bytes and must be able to fire. For example, 30 February is refused. The
 // duration of @every has the syntax of time.ParseDuration. It must be a whole number of seconds, and at least one.
-// Every error wraps ErrInvalid. Parse does not panic, whatever the text.
+// Options may follow the expression, as [Split] reads them. The calendars that they name have no days until
+// [Rule.With] binds them. Every error wraps ErrInvalid. Parse does not panic, whatever the text.
 func Parse(expression, zone string) (*Rule, error) {
 	return ParseIn(expression, zone, time.LoadLocation)
 }
@@ -52,12 +55,17 @@ func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
+	text := expression
+	expression, options, err := Split(text)
+	if err != nil {
+		return nil, err
+	}
 	fields, err := split(expression)
 	if err != nil {
 		return nil, err
 	}
 	if fields[0] == "@every" {
-		return parseEvery(fields, location)
+		return parseEvery(fields, options, location)
 	}
 	rule := &Rule{fixed: true, zone: location}
 	var read [6]members
@@ -79,6 +87,16 @@ func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
 	}
 	if _, fires := rule.match(calendarStart); !fires {
 		return nil, invalid("cron", "must be able to fire: no such day of the month ever comes", expression)
+	}
+	if options.IsZero() {
+		return rule, nil
+	}
+	rule.days = &days{month, week}
+	if rule.choice, err = newChoice(options, month, week, read[dayOfMonth+1]); err != nil {
+		return nil, err
+	}
+	if _, fires := rule.match(calendarStart); !fires {
+		return nil, invalid("cron", noDayLeft, text)
 	}
 	return rule, nil
 }
@@ -119,7 +137,7 @@ func split(expression string) ([]string, error) {
 	return fields, nil
 }
 
-func parseEvery(fields []string, location *time.Location) (*Rule, error) {
+func parseEvery(fields []string, options Options, location *time.Location) (*Rule, error) {
 	const rule = "@every must have a duration of whole seconds, at least 1s, such as 90s or 1h30m"
 	if len(fields) != 2 {
 		return nil, invalid("cron", rule, strings.Join(fields, " "))
@@ -128,7 +146,21 @@ func parseEvery(fields []string, location *time.Location) (*Rule, error) {
 	if err != nil || period < time.Second || period%time.Second != 0 {
 		return nil, invalid("cron", rule, fields[1])
 	}
-	return &Rule{every: int64(period / time.Second), zone: location}, nil
+	every := &Rule{every: int64(period / time.Second), zone: location}
+	if options.Every > 1 || options.Move != "" {
+		return nil, invalid("cron", "@every must have no options but out-of and keep-to, because it counts elapsed time",
+			options.Join(strings.Join(fields, " ")))
+	}
+	if options.IsZero() {
+		return every, nil
+	}
+	if every.choice, err = newChoice(options, members{}, members{}, members{}); err != nil {
+		return nil, err
+	}
+	if every.search().firstIn(0) == never {
+		return nil, invalid("cron", noDayLeft, options.Join(strings.Join(fields, " ")))
+	}
+	return every, nil
 }
 
 // parseFields recovers from panics, because robfig/cron has panicked on some texts.

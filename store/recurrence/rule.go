@@ -18,6 +18,8 @@ type Rule struct {
 	fixed bool               // whether it is a fixed-time expression; see the package's comment
 	zone  *time.Location
 
+	choice *choice // nil unless the text has options
+
 	every int64 // seconds; 0 unless the expression is @every
 	phase int64 // it fires when the Unix seconds modulo every are phase
 }
@@ -43,7 +45,8 @@ func (r *Rule) Anchored(anchor time.Time) *Rule {
 }
 
 // Next returns the first fire after the given time, in UTC. It returns the zero time if there is none up to the year
-// 9999.
+// 9999. A rule with options also returns it if it does not fire in the next 20 years and the fire after these is not
+// found soon.
 func (r *Rule) Next(after time.Time) time.Time {
 	if !after.Before(latest) {
 		return time.Time{}
@@ -54,7 +57,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 	at := after.Unix() + 1 // the first whole second after it, because Unix rounds down
 	var fire int64
 	if r.every > 0 {
-		fire = at + modulo(r.phase-at, r.every)
+		fire = r.nextElapsed(at)
 	} else {
 		fire = r.nextWall(at)
 	}
@@ -67,6 +70,7 @@ func (r *Rule) Next(after time.Time) time.Time {
 // Between returns the fires after from, up to and including to, in order. It returns the first most of them. more
 // reports whether there are further ones.
 func (r *Rule) Between(from, to time.Time, most int) (fires []time.Time, more bool) {
+	r = r.boundedBy(to)
 	for fire := r.Next(from); !fire.IsZero() && !fire.After(to); fire = r.Next(fire) {
 		if len(fires) >= most {
 			return fires, true
@@ -85,6 +89,7 @@ func (r *Rule) Last(from, to time.Time) time.Time {
 	if to.After(latest) {
 		to = latest
 	}
+	r = r.boundedBy(to)
 	last := time.Time{}
 	low, high := from.Unix(), to.Unix() // if the last fire is not found yet, low < fire <= high
 	for low < high {

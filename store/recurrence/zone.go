@@ -20,7 +20,7 @@ type span struct {
 }
 
 // nextWall returns the first instant, at or after at, at which an expression other than @every fires. If there is
-// none up to the year 9999, it returns some later instant.
+// none up to the year 9999, or none soon enough for a rule with options, it returns some later instant.
 func (r *Rule) nextWall(at int64) int64 {
 	for at <= latest.Unix() {
 		now := r.spanAt(at)
@@ -40,8 +40,11 @@ func (r *Rule) nextWall(at int64) int64 {
 		wall, _ = r.match(now.end - lookBack)
 		at = max(now.end, wall-lookBack)
 	}
-	return math.MaxInt64
+	return never
 }
+
+// never is later than every fire. An offset can be added to it.
+const never = math.MaxInt64 / 2
 
 // calendarStart begins a cycle of the calendar. After 400 years its days return on the same days of the week.
 var calendarStart = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC).Unix()
@@ -51,6 +54,9 @@ const calendarYears = 400
 // match returns the first wall time, at or after from, that the fields of the expression match. If Parse accepts an
 // expression, there is one within each cycle of the calendar. Parse calls match to find that out.
 func (r *Rule) match(from int64) (wall int64, found bool) {
+	if r.choice != nil {
+		return r.matchChosen(from)
+	}
 	at := time.Unix(from-1, 0).UTC()
 	for end := at.AddDate(calendarYears, 0, 1); at.Before(end); {
 		next := r.spec.Next(at)
@@ -64,7 +70,7 @@ func (r *Rule) match(from int64) (wall int64, found bool) {
 			at = time.Date(next.Year(), next.Month(), next.Day(), 23, 59, 59, 0, time.UTC)
 		}
 	}
-	return math.MaxInt64, false
+	return never, false
 }
 
 // spanAt returns the span that contains an instant. It searches forward from lookBack before the instant. For a span

@@ -54,18 +54,20 @@ func (r *Rule) Wall(fire time.Time) time.Time {
 // present data. A wildcard expression fires at each instant that matches. For it Replan returns now if now is
 // earlier.
 func (r *Rule) Replan(wall, now time.Time) time.Time {
-	at := wall.Unix() - lookBack
-	for {
-		offset, end := r.offset(at)
-		if reached := max(wall.Unix()-offset, at); reached < end {
-			at = reached
-			break
-		}
-		at = end
-	}
-	from := time.Unix(at, 0).UTC().Add(-time.Nanosecond)
+	from := time.Unix(r.reached(wall.Unix()), 0).UTC().Add(-time.Nanosecond)
 	if !r.fixed && now.Before(from) {
 		return now
 	}
 	return from
+}
+
+// reached returns the first instant at which the zone's clocks show a wall time or, if they skip it, a later one.
+func (r *Rule) reached(wall int64) int64 {
+	for at := wall - lookBack; ; {
+		offset, end := r.offset(at)
+		if at = max(wall-offset, at); at < end {
+			return at
+		}
+		at = end
+	}
 }
