@@ -243,7 +243,7 @@ func (c cases) randomCase() (text, zone string, days map[string]Days, m *dayMode
 	}
 	from, to = start, start+length*modelDay
 	options := Options{}
-	if c.IntN(3) == 0 && !(m.dom && m.dow) {
+	if c.IntN(3) == 0 && (!m.dom || !m.dow) {
 		m.every = 2 + c.IntN(4)
 		if c.IntN(10) == 0 {
 			m.every = 30 + c.IntN(40)
