@@ -26,7 +26,7 @@ func (p *program) limitsCommand() *cobra.Command {
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
   tasktable limits set ledger --type LEDGER --per group --in-order
-  tasktable limits set fair --queue reports --per tenant --weight large=3
+  tasktable limits set fair --type REPORT --per tenant --weight large=3
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,
@@ -69,8 +69,8 @@ func (l *limitsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "WEIGHTS", "NEXT START", "WAITING", "OLDEST DUE",
-		"CHANGED AT", "CHANGED BY")
+	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "WEIGHTS", "NEXT START", "WAITING",
+		"OLDEST DUE", "CHANGED AT", "CHANGED BY")
 	for _, one := range limits {
 		var running, rate string
 		if one.MaxRunning != nil {
