@@ -69,8 +69,8 @@ func (l *limitsList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "WEIGHTS", "NEXT START", "WAITING", "OLDEST DUE",
-		"CHANGED AT", "CHANGED BY")
+	t := term.NewTable("NAME", "OF", "PER", "RUNNING", "RATE", "BURST", "WEIGHTS", "NEXT START", "WAITING",
+		"OLDEST DUE", "CHANGED AT", "CHANGED BY")
 	for _, one := range limits {
 		var running, rate string
 		if one.MaxRunning != nil {

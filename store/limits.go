@@ -22,10 +22,10 @@ type Limit struct {
 	Of Scope
 	// Per makes MaxRunning a number of tasks of each group or tenant, so that 1 means one at a time for each. Rate and
 	// Burst are then for each, too. Among the waiting tasks of a queue, type and priority, the group or tenant of which
-	// the fewest run comes first, then the one that was served longest ago, unless Weights gives some more turns. With Per
-	// alone they take turns, and nothing else is limited. Tasks without a group or tenant are not counted. If MaxRunning is changed or Per is new, tasks
-	// that run already may be more. All limits that may count the same task have the same Per, or none. "" means that
-	// all tasks count together.
+	// the fewest run comes first, then the one that was served longest ago, unless Weights gives some more turns. With
+	// Per alone they take turns, and nothing else is limited. Tasks without a group or tenant are not counted. If
+	// MaxRunning is changed or Per is new, tasks that run already may be more. All limits that may count the same task
+	// have the same Per, or none. "" means that all tasks count together.
 	Per Per
 	// InOrder has the tasks of a group or tenant run one after the other. The next one starts when the one before has
 	// ended. So a task that is to be retried, or was put off, holds up the later ones. Of the tasks that are due, the
@@ -226,8 +226,8 @@ func (l LimitState) Of() Scope { return Scope{l.Scope, l.ScopeName} }
 const listLimitsSQL = `
 SELECT l.name, scope, scope_name, per, in_order, max_running, running, rate,
     (extract(epoch FROM rate_interval) * 1000000000)::bigint AS rate_interval, burst, weights::text AS weights,
-    next_start_at, changed_at, changed_by, declared_by, coalesce(waiting, 0) AS waiting, coalesce(waiting_more, false) AS waiting_more,
-    oldest_due_at AS oldest_due
+    next_start_at, changed_at, changed_by, declared_by, coalesce(waiting, 0) AS waiting,
+    coalesce(waiting_more, false) AS waiting_more, oldest_due_at AS oldest_due
 FROM tasktable.limit_states() AS l LEFT JOIN tasktable.limit_waits(10000) AS w ON w.name = l.name
 ORDER BY l.name COLLATE "C"`
 

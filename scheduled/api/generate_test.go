@@ -36,6 +36,7 @@ var hostile = []string{
 // known are texts that mean something, by the name of their field.
 var known = map[string][]string{
 	"id":             {"task", "dead", "recurring", "running", "a/b", "task", "new"},
+	"name":           {"charges", "a-1"},
 	"queue":          {"default", "mail"},
 	"type":           {"LOG", "TEST"},
 	"cron":           {"0 9 * * *", "@daily", "@every 90s", "* * * * * *", "0 0 30 2 *", "TZ=0 * * * * *"},

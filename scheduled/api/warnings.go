@@ -25,8 +25,8 @@ const (
 	crewMost   = 1000            // nodes that are looked at
 )
 
-// crew is what the live nodes can run, and the queues that are defaults of types. It is read at most once in crewStale, however many calls there are, and outside
-// of their transactions.
+// crew is what the live nodes can run, and the queues that are defaults of types. It is read at most once in crewStale,
+// however many calls there are, and outside of their transactions.
 type crew struct {
 	mu    sync.Mutex
 	asked time.Time

@@ -105,7 +105,8 @@ func (d reasonData) limited() string {
 	case d.Hung == 1:
 		return text + ", and 1 handler that does not return may hold it until its node is restarted"
 	}
-	return fmt.Sprintf("%s, and %d handlers that do not return may hold it until their nodes are restarted", text, d.Hung)
+	return fmt.Sprintf("%s, and %d handlers that do not return may hold it until their nodes are restarted", text,
+		d.Hung)
 }
 
 // text returns the text for the code. It has no times, so that a program can show the times in any zone.

@@ -136,7 +136,7 @@ func oddMembers(field int, text string) (odd []string, rest string) {
 
 // isOdd walks the month of a day to find the day that the member means. It remembers the answers.
 func isOdd(member string, day time.Time) bool {
-	key := oddDay{member, day.Format(time.DateOnly)}
+	key := oddDay{member, day.Year()*366 + day.YearDay()}
 	if known, ok := oddDays.Load(key); ok {
 		return known.(bool)
 	}
@@ -147,7 +147,7 @@ func isOdd(member string, day time.Time) bool {
 
 type oddDay struct {
 	member string
-	day    string
+	day    int
 }
 
 var oddDays sync.Map

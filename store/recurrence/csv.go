@@ -27,13 +27,13 @@ func ReadCSV(r io.Reader) ([]Span, error) {
 	var spans []Span
 	for first := true; ; first = false {
 		record, err := reader.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return nil, invalidCSV(err)
 		}
-		if first && slices.Contains([]string{"from", "date", "day", "days"}, strings.ToLower(strings.TrimSpace(record[0]))) {
+		if first && slices.Contains(firstColumns, strings.ToLower(strings.TrimSpace(record[0]))) {
 			continue
 		}
 		line, _ := reader.FieldPos(0)
@@ -50,6 +50,9 @@ func ReadCSV(r io.Reader) ([]Span, error) {
 	}
 	return spans, nil
 }
+
+// firstColumns are the names that the first column may have in the first line.
+var firstColumns = []string{"from", "date", "day", "days"}
 
 // readRecord reads the columns of a line.
 func readRecord(record []string) (Span, error) {

@@ -243,7 +243,7 @@ func (c cases) randomCase() (text, zone string, days map[string]Days, m *dayMode
 	}
 	from, to = start, start+length*modelDay
 	options := Options{}
-	if c.IntN(3) == 0 && !(m.dom && m.dow) {
+	if c.IntN(3) == 0 && (!m.dom || !m.dow) {
 		m.every = 2 + c.IntN(4)
 		if c.IntN(10) == 0 {
 			m.every = 30 + c.IntN(40)
@@ -320,7 +320,7 @@ func (c cases) daysOf(spans []Span) Days {
 }
 
 func setOf(spans []Span) func(day int64) bool {
-	set := map[int64]bool{}
+	set := make([]bool, 30_000) // until 2052
 	for _, span := range spans {
 		last := time.Date(span.To.Year, span.To.Month, span.To.Day, 0, 0, 0, 0, time.UTC)
 		for at := time.Date(span.From.Year, span.From.Month, span.From.Day, 0, 0, 0, 0, time.UTC); !at.After(last); {

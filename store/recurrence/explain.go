@@ -128,7 +128,8 @@ func (s *search) whyLeftOut(day int64) string {
 		return ""
 	}
 	why := s.whyOut(day)
-	to, taken := day, false
+	var to int64
+	var found, taken bool
 	switch s.move {
 	case MoveNext:
 		if to = s.firstIn(day); to == never || to-day > MaxMoveDays {
@@ -136,7 +137,6 @@ func (s *search) whyLeftOut(day int64) string {
 		}
 		taken = s.source(day+1) <= to
 	case MovePrevious:
-		var found bool
 		if to, found = s.lastIn(day); !found {
 			if s.from > day-MaxMoveDays {
 				return fmt.Sprintf("%s, and no earlier day is in, because the first is from=%s", why, dateOf(s.from))

@@ -43,8 +43,8 @@ var (
 // Parse parses an expression and a zone. The package's comment explains expressions. The zone is an IANA name. ""
 // means UTC. The expression has at most 1024 bytes and must be able to fire. For example, 30 February is refused. The
 // duration of @every has the syntax of time.ParseDuration. It must be a whole number of seconds, and at least one.
-// Options may follow the expression, as [Split] reads them. The calendars that they name have no days until
-// [Rule.With] binds them. Every error wraps ErrInvalid. Parse does not panic, whatever the text.
+// Options may follow the expression. They must leave it a day, as far as Parse knows: it does not know the days of
+// calendars, which [Rule.With] binds. Every error wraps ErrInvalid. Parse does not panic, whatever the text.
 func Parse(expression, zone string) (*Rule, error) {
 	return ParseIn(expression, zone, time.LoadLocation)
 }
@@ -103,9 +103,6 @@ func ParseIn(expression, zone string, zones Zones) (*Rule, error) {
 
 // split returns "@every" and its duration, or the six fields.
 func split(expression string) ([]string, error) {
-	if len(expression) > MaxExpressionBytes {
-		return nil, invalid("cron", fmt.Sprintf("must be at most %d bytes", MaxExpressionBytes), expression)
-	}
 	fields := strings.Fields(expression)
 	if len(fields) == 0 {
 		return nil, invalid("cron", form, expression)
@@ -148,8 +145,8 @@ func parseEvery(fields []string, options Options, location *time.Location) (*Rul
 	}
 	every := &Rule{every: int64(period / time.Second), zone: location}
 	if options.Every > 1 || options.Move != "" {
-		return nil, invalid("cron", "@every must have no options but out-of and keep-to, because it counts elapsed time",
-			options.Join(strings.Join(fields, " ")))
+		const rule = "@every must have no options but out-of and keep-to, because it counts elapsed time"
+		return nil, invalid("cron", rule, options.Join(strings.Join(fields, " ")))
 	}
 	if options.IsZero() {
 		return every, nil

@@ -53,8 +53,8 @@ func readYearly(text string, from Date) (rule yearly, err error) {
 	return rule, nil
 }
 
-const yearlyForm = "must be FREQ=YEARLY, with no more than INTERVAL (1 to 1000), COUNT (1 to 1000), UNTIL, and BYMONTH " +
-	"and BYMONTHDAY of the event's first day: write an event for each day"
+const yearlyForm = "must be FREQ=YEARLY, with no more than INTERVAL (1 to 1000), COUNT (1 to 1000), UNTIL, and " +
+	"BYMONTH and BYMONTHDAY of the event's first day: write an event for each day"
 
 func positive(text string) (number int, ok bool) {
 	number, err := strconv.Atoi(text)

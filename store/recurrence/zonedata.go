@@ -53,6 +53,9 @@ func (r *Rule) Wall(fire time.Time) time.Time {
 // then neither lost nor doubled. A fixed-time expression fires when the clocks reach the wall time according to the
 // present data. A wildcard expression fires at each instant that matches. For it Replan returns now if now is
 // earlier.
+//
+// Replan is for zone data. After the days of a calendar have changed, look for the next fire after the earlier one of
+// now and what Replan returns, because a fire may come before the one that was planned.
 func (r *Rule) Replan(wall, now time.Time) time.Time {
 	from := time.Unix(r.reached(wall.Unix()), 0).UTC().Add(-time.Nanosecond)
 	if !r.fixed && now.Before(from) {

@@ -79,6 +79,10 @@ func TestReplan(t *testing.T) {
 			"2028-01-01T04:00:00Z",
 		},
 		{
+			"moved to a workday, and later now", "0 9 20 3 * keep-to=workdays move=next", summerFromMarch, summerFromApril,
+			"2027-03-22T13:00:00Z", "2027-03-01T00:00:00Z", "2027-03-22T14:00:00Z",
+		},
+		{
 			"not today's again", "0 9 * * *", allSummer, noSummer, "2027-06-02T13:00:00Z", "2027-06-01T13:30:00Z",
 			"2027-06-02T14:00:00Z",
 		},

@@ -24,7 +24,8 @@ type Served struct {
 	Had  int   // how many batches it has had since
 }
 
-// Granted notes a grant and its number. A group or tenant keeps its turn until it has had as many batches as its weight.
+// Granted notes a grant and its number. A group or tenant keeps its turn until it has had as many batches as its weight
+// says.
 func (s *Served) Granted(grant taskdb.Grant, number int64) {
 	fits := max(grant.Fits, 1)
 	if s.Had += max((grant.Tasks+fits-1)/fits, 1); s.Had >= max(grant.Weight, 1) {
@@ -61,8 +62,9 @@ func (t turn) level() int { return t.running / t.weight }
 func (t turn) share() int { return max(t.weight-max(t.Had, t.running%t.weight), 1) }
 
 // Of lists the lanes of the groups or tenants of a lane whose turn it is: of which the fewest tasks run, and then which
-// were served longest ago. As many tasks that run as the weight says count as one, and as many batches are a turn. It leaves out those of which as many run as a limit allows, but for one, so that the leader
-// looks again soon. Of those whose tasks are to come, or wait for a token, it lists the first.
+// were served longest ago. As many tasks that run as the weight says count as one, and as many batches are a turn. It
+// leaves out those of which as many run as a limit allows, but for one, so that the leader looks again soon. Of those
+// whose tasks are to come, or wait for a token, it lists the first.
 //
 // Lanes of other types must wait neither longer nor shorter because of the turns. So the due times of the first tasks
 // are dealt out anew: the group whose turn it is gets the earliest. Further tasks of a group count as due when the last
@@ -113,8 +115,8 @@ func (t Turns) Of(of taskdb.LaneKey, heads []KeyHead) (lanes []taskdb.Lane) {
 	return lanes
 }
 
-// measure sets how many tasks of the key run, and its weight. It reports whether they are as many as a limit allows. If there is no
-// token for another one, the key is due when there is.
+// measure sets how many tasks of the key run, and its weight. It reports whether they are as many as a limit allows. If
+// there is no token for another one, the key is due when there is.
 func (t Turns) measure(of taskdb.LaneKey, next *turn) (full bool) {
 	for _, as := range countsOf(t.limits, of.Queue, of.Type, next.Key) {
 		limit := t.limits[as.limit]
