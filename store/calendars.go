@@ -165,8 +165,8 @@ func (s *Store) calendars(ctx context.Context, db DB, doing string, tenant, name
 // noCalendar is ErrNotFound for a calendar.
 type noCalendar string
 
-func (n noCalendar) Error() string      { return "no calendar " + string(n) }
-func (noCalendar) Is(target error) bool { return target == ErrNotFound }
+func (n noCalendar) Error() string { return "no calendar " + string(n) }
+func (noCalendar) Unwrap() error   { return ErrNotFound }
 
 const ownTenantSQL = `SELECT coalesce($1::text, current_setting('tasktable.tenant', true), '')`
 

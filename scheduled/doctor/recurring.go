@@ -124,7 +124,8 @@ func (e *examination) zoneData(found []recurringRow) {
 				zones[one.Zone] = recurrence.Fingerprint(zone)
 			}
 		}
-		if mine := zones[one.Zone]; one.Planned && one.ZoneData != "" && !strings.HasPrefix(one.ZoneData, "calendar ") && mine != "" && one.ZoneData != mine {
+		other := one.Planned && one.ZoneData != "" && !strings.HasPrefix(one.ZoneData, "calendar ")
+		if mine := zones[one.Zone]; other && mine != "" && one.ZoneData != mine {
 			e.warn("update the zone data of all nodes and of this machine, and restart the nodes: the package tzdata, "+
 				"or the program if the machine has none",
 				"the leader has other data of time zone %s than this program, so the next fire of %s may come at "+

@@ -31,7 +31,7 @@ type Task struct {
 	Planned             bool       // NextFire was planned for the current revision of the task
 	PlannedWall         *time.Time // the time on the zone's clocks at NextFire, as if in UTC; nil for @every
 	PlannedZoneData     *string    // fingerprint of the zone data of NextFire; nil: not known; see Edit
-	PlannedDay          *time.Time // the first day whose fires have not come; nil: not known, as the rule moves no fires
+	PlannedDay          *time.Time // the first day whose fires have not come; nil: the rule moves no fires
 	MovedFrom           *time.Time // not nil: NextFire is void, see Move, and fires begin after this
 	Rests               bool       // without a fire it waits for a change of its calendars
 	Resumed             bool       // not planned, because it was paused and resumed

@@ -24,14 +24,15 @@ const (
 // readRecurringSQL reads the health of recurring tasks. Those that are declared in code come first, because somebody
 // watches them. A paused task is not in the index, and has no series. A task may fire at the time at which it begins.
 const readRecurringSQL = `
-SELECT t.id, t.queue, t.type, t.cron, t.time_zone, t.starts_at, h.last_success, h.failures_in_a_row,
+SELECT t.id, t.queue, t.type, t.cron, t.time_zone, t.tenant_id, t.starts_at, h.last_success, h.failures_in_a_row,
     greatest(h.expected_since, t.starts_at - interval '1 microsecond') AS since,
     statement_timestamp() - t.allowance AS until
 FROM (
     SELECT t.*
     FROM (
         SELECT t.id::text AS id, t.revision, t.queue::text AS queue, t.type::text AS type, t.cron::text AS cron,
-            t.time_zone::text AS time_zone, coalesce(t.tenant_id::text, '') AS tenant_id, t.scheduled_at::timestamptz AS starts_at,
+            t.time_zone::text AS time_zone, coalesce(t.tenant_id::text, '') AS tenant_id,
+            t.scheduled_at::timestamptz AS starts_at,
             t.expected_execution_time + coalesce(t.jitter, interval '0') AS allowance, t.declared_by
         FROM tasktable.scheduled_tasks AS t
         WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
