@@ -198,7 +198,9 @@ removed, unless there is a general one of the same name. Outcomes: changed, dele
 
 const calendarsImportHelp = `Adds the days of a file to a calendar, and makes it if it is absent. A file that ends in
 .ics is an iCalendar file, whose events are the days. Any other is CSV: the first day, and perhaps the last day and a
-note, as in 2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules are refused.
+note, as in 2027-12-24,2027-12-31,closed. Events that repeat each year are read up to the year 2100, and other rules
+are refused.
+
 With --replace the calendar has only the days of the file then. Outcomes: created, changed, unchanged.`
 
 func (p *program) calendarsImportCommand() *cobra.Command {
