@@ -22,12 +22,11 @@ import (
 // sql (docs_sql_test.go), go (docs_go_test.go), promql (scheduled/monitoring/rulestest). Another is for the eye alone,
 // and must be listed here.
 var unrunLanguages = map[string]string{
-	"":     "drawings, and what a program prints",
-	"text": "the same",
-	"json": "what an address answers; and a body for the HTTP API, which scheduled/api sends",
-	"ts":   "a client of the HTTP API, which scheduled/api/clients runs",
-	"python": "a driver that the tests do not have; what Postgres says to it is tested in store/prepared_test.go; and " +
-		"a receiver, which handlers/webhook/receivers_test.go runs; and a client, which scheduled/api/clients runs",
+	"":       "drawings, and what a program prints",
+	"text":   "the same",
+	"json":   "what an address answers; and a body for the HTTP API, which scheduled/api sends",
+	"ts":     "a client of the HTTP API, which scheduled/api/clients runs",
+	"python": "a receiver, which handlers/webhook/receivers_test.go runs; and a client, which scheduled/api/clients runs",
 }
 
 // block is a piece of a document that readers are meant to copy.

@@ -31,7 +31,7 @@ func TestDoctorsExitCode(t *testing.T) {
 	got = examined(t, url) // without a node
 	got.want(t, exitOK)
 	if !strings.Contains(got.stdout, "no node runs: nothing is claimed\n") ||
-		!strings.Contains(got.stdout, "→ start a node: tasktable serve") {
+		!strings.Contains(got.stdout, "→ start a node: the command serve") {
 		t.Errorf("stdout:\n%s", got.stdout)
 	}
 	examined(t, url, "--strict").want(t, exitUnhealthy, "tasktable: 0 errors, 1 warning, ")

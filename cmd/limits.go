@@ -26,7 +26,7 @@ func (p *program) limitsCommand() *cobra.Command {
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
   tasktable limits set ledger --type LEDGER --per group --in-order
-  tasktable limits set fair --queue reports --per tenant --weight large=3
+  tasktable limits set fair --type REPORT --per tenant --weight large=3
   tasktable limits list
   tasktable limits remove charges`,
 		Args: options.NoArguments,

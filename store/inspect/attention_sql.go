@@ -23,7 +23,7 @@ WITH node AS MATERIALIZED (
 ), found (place, level, what, detail, "do") AS (
     SELECT 1, CASE WHEN EXISTS (SELECT FROM lane WHERE lane.head <= statement_timestamp()) THEN 'error'
         ELSE 'warning' END, 'no node runs: nothing is claimed', '',
-        'start a node: tasktable serve, or your service with scheduled.New(…).Run(ctx)'
+        'start a node: the command serve, or your service with scheduled.New(…).Run(ctx)'
     FROM live WHERE live.nodes = 0 AND NOT pg_is_in_recovery()
     UNION ALL
     SELECT 2, 'error', 'no node leads, of ' || live.nodes || ' that live' || CASE WHEN live.quiet = live.nodes
@@ -31,13 +31,13 @@ WITH node AS MATERIALIZED (
         ELSE '' END || ': nothing is claimed', '', CASE WHEN live.quiet = live.nodes
         THEN 'kill -CONT their processes, or node.Unquiet(); or start a node'
         WHEN live.quiet + live.workers = live.nodes
-        THEN 'start a node that may lead: tasktable serve --role leader, or without --role' ELSE '' END
+        THEN 'start a node that may lead: serve --role leader, or without --role' ELSE '' END
     FROM live WHERE live.nodes > 0 AND NOT live.led
     UNION ALL
     SELECT 2, CASE WHEN EXISTS (SELECT FROM lane WHERE lane.head <= statement_timestamp()) THEN 'error'
         ELSE 'warning' END, 'no node runs tasks, of ' || live.nodes || ' that live, because '
         || CASE WHEN live.leaders = live.nodes THEN 'all of them' ELSE 'the others are quiet, and ' || live.leaders END
-        || ' may only lead', '', 'start a node that runs tasks: tasktable serve --role worker, or without --role and '
+        || ' may only lead', '', 'start a node that runs tasks: serve --role worker, or without --role and '
         || '--pause all'
     FROM live WHERE live.leaders > 0 AND live.leaders + live.quiet = live.nodes
     UNION ALL

@@ -47,10 +47,8 @@
 // # Options
 //
 // Behind the expression there may be options, each at most once, in any order. They choose among the days on which the
-// expression fires.
-//
-//	0 9 * * TUE every=2 from=2027-01-05
-//	0 9 * * * out-of=company,school keep-to=workdays move=next
+// expression fires. Examples are "0 9 * * TUE every=2 from=2027-01-05" and
+// "0 9 * * * out-of=company,school keep-to=workdays move=next".
 //
 // every=N from=DATE takes each Nth week, month or day of the calendar, beginning with the one that contains DATE. It
 // counts weeks, which begin on Monday, if the expression restricts the day of week. It counts months if it restricts
