@@ -172,7 +172,8 @@ func (s *Store) checkCalendars(ctx context.Context, db DB, tasks []Task) error {
 			from = starts[i].Add(-time.Nanosecond)
 		}
 		if next := rule.Next(from); next.IsZero() || next.After(from.AddDate(neverYears, 0, 0)) {
-			return check.Invalid("cron", fmt.Sprintf("must be able to fire, but its calendars %s leave no day for %d years",
+			return check.Invalid("cron", fmt.Sprintf(
+				"must be able to fire, but its calendars %s leave no day for %d years",
 				strings.Join(rule.Calendars(), ", "), neverYears), one.Cron)
 		}
 	}
