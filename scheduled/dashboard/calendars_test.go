@@ -34,3 +34,17 @@ func TestCalendars(t *testing.T) {
 	reader.post("/calendars/add", "name", "a", "days", "2027-12-24").
 		wants(t, http.StatusForbidden, "This needs the scope operate.")
 }
+
+// A tenant sees the general calendars and its own, and changes its own alone, whatever its form says.
+func TestCalendarsOfATenant(t *testing.T) {
+	t.Parallel()
+	b := newTenant(t)
+	b.exec(`SELECT tasktable.add_days('company', '["2027-12-24"]');
+		SELECT tasktable.add_days('other', '["2027-11-11"]', 'globex')`)
+	b.get("/calendars?name=company").wants(t, http.StatusOK, "2027-12-24").lacks(t, "other", "Remove the calendar")
+	b.post("/calendars/add", "name", "company", "tenant", "globex", "days", "2027-01-04", "back",
+		"/calendars?name=company&tenant=acme").
+		wants(t, http.StatusOK, "Calendar company: created.", "2027-01-04", "Remove the calendar company")
+	b.post("/calendars/remove", "name", "company").wants(t, http.StatusOK, "Calendar company: deleted.")
+	b.post("/calendars/remove", "name", "company").wants(t, http.StatusOK, "Calendar company: absent.", "2027-12-24")
+}
