@@ -119,7 +119,8 @@ func (t RecurringTask) ForecastAfter(after, now time.Time, pauses []store.Pause,
 			forecast.Ended = fmt.Sprintf("it ends after %d occurrences; skipped ones do not count", *t.MaxOccurrences)
 		}
 		if forecast.Ended != "" || len(forecast.Fires) >= most {
-			forecast.LeftOut, forecast.LeftOutMore = ExplainFires(rule, later(after, now), forecast.Fires)
+			from := later(later(after, now), t.StartsAt.Add(-time.Nanosecond))
+			forecast.LeftOut, forecast.LeftOutMore = ExplainFires(rule, from, forecast.Fires)
 			return forecast, nil
 		}
 		fire := Fire{At: at, Overdue: !at.After(now), Paused: t.pausedAt(later(at, now), pauses)}

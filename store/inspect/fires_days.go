@@ -8,7 +8,7 @@ import (
 )
 
 // MaxLeftOut is the greatest number of days in a list of LeftOut.
-const MaxLeftOut = 100
+const MaxLeftOut = 50
 
 // LeftOut is a day whose fires the calendars of a task leave out.
 type LeftOut struct {
@@ -53,7 +53,7 @@ func coming(next []time.Time, rule *recurrence.Rule, start, now time.Time) []Upc
 	if len(next) == 0 {
 		return nil
 	}
-	days, more := ExplainFires(rule.Anchored(start), now, told)
+	days, more := ExplainFires(rule.Anchored(start), later(now, start.Add(-time.Nanosecond)), told)
 	var upcoming []Upcoming
 	for _, fire := range told {
 		text := "it fires"

@@ -22,12 +22,15 @@ func (b *bench) onDays(id string, r store.Recurrence, next time.Time) {
 		WHERE id = $1`, id, next)
 }
 
+// company makes a calendar, which has days before the tasks of onDays begin, too.
 func (b *bench) company() {
 	b.Helper()
 	span, err := recurrence.ParseSpan("2099-12-31..2100-01-03")
 	b.Check(err)
 	span.Note = "closed"
-	_, err = b.Tasks.AddDays(b.Ctx, b.Pool, "company", span)
+	before, err := recurrence.ParseSpan("2099-12-01..2099-12-29")
+	b.Check(err)
+	_, err = b.Tasks.AddDays(b.Ctx, b.Pool, "company", span, before)
 	b.Check(err)
 }
 
