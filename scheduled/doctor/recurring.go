@@ -40,12 +40,11 @@ func (e *examination) recurring(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bad := 0
+	bad, resting := 0, []string{}
 	for _, one := range found {
 		rule, err := book.Rule(one.rulesOf(), nil) // it also refuses a rule that never fires, such as 30 February
 		if err == nil && len(rule.Calendars()) > 0 && rule.NeverFires(time.Now()) {
-			e.warn("correct its calendars, "+strings.Join(rule.Calendars(), ", ")+", or its cron",
-				"recurring task %s does not fire: its calendars leave no day", line(one.ID))
+			resting = append(resting, line(one.ID)+" ("+strings.Join(rule.Calendars(), ", ")+")")
 		}
 		if err == nil {
 			continue
@@ -58,6 +57,11 @@ func (e *examination) recurring(ctx context.Context) error {
 	if bad > recurringMost {
 		e.fail(e.sql("SELECT * FROM tasktable.recurring_tasks ORDER BY next_fire")+" or "+e.command("recurring list"),
 			"%d more recurring tasks are like these", bad-recurringMost)
+	}
+	if len(resting) > 0 {
+		e.warn("correct these calendars, or the cron of the tasks",
+			"%s will not fire within 20 years, because of calendars: %s", several(len(resting), "recurring task"),
+			strings.Join(resting[:min(len(resting), recurringMost)], ", "))
 	}
 	if bad == 0 {
 		e.ok("%s waiting for the next fire", several(len(found), "recurring task"))

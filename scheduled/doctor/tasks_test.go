@@ -68,6 +68,18 @@ func TestARecurringTaskWithoutAFire(t *testing.T) {
 	)
 }
 
+func TestCalendarsThatLeaveNoDay(t *testing.T) {
+	p := newPatient(t)
+	p.exec(`SELECT tasktable.set_calendar('open', '["2100-01-01"]')`)
+	p.exec(`SELECT tasktable.set_calendar('full', '[]')`)
+	p.recur("well", "0 3 * * * out-of=full")
+	for i := range 7 {
+		p.exec(`SELECT tasktable.schedule_recurring('{"type": "TEST"}', '0 3 * * * keep-to=open', $1)`, fmt.Sprint("task", i))
+	}
+	p.finds(p.examine(nil, "recurring"), "recurring", Warning, "7 recurring tasks will not fire within 20 years, because "+
+		"of calendars: task0 (open), task1 (open), task2 (open), task3 (open), task4 (open)")
+}
+
 func TestLeaderWithOtherZoneData(t *testing.T) {
 	p := newPatient(t)
 	p.recur("nightly", "0 3 * * *")
