@@ -217,7 +217,7 @@ func TestBadUsageNamesTheOptionAndTheRule(t *testing.T) {
 		{"next of two", nil, []string{"recurring", "next", "a", "--cron=@daily"},
 			[]string{`"tasktable recurring next" takes an ID or --cron, not both`}},
 		{"zone of a task", nil, []string{"recurring", "next", "a", "--cron-time-zone=UTC"},
-			[]string{"--cron is missing: --cron-time-zone is for an expression"}},
+			[]string{"--cron is missing: --cron-time-zone, --every,", "are for an expression"}},
 		{"next of no expression", nil, []string{"recurring", "next", "--cron=0 24 * * *"},
 			[]string{"cron: hour 24 is not in 0-23"}},
 		{"next in no zone", nil, []string{"recurring", "next", "--cron=@daily", "--cron-time-zone=Mars"},
