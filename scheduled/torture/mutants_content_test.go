@@ -33,8 +33,8 @@ var (
 	})
 	// Recurring tasks, and leaders that are frozen for longer than a fire takes to come round.
 	missed = steered("missed", func(s *settings) {
-		s.Length, s.Patience = 30*time.Second, 40*time.Second
-		s.Work, s.Faults = map[string]int{"one": 20, "recur": 1}, map[string]int{faultFreeze: 2, faultHush: 1}
+		s.Length, s.Patience, s.Pace = 30*time.Second, 40*time.Second, 45*time.Millisecond
+		s.Work, s.Faults = map[string]int{"one": 20, "recur": 3}, map[string]int{faultFreeze: 2, faultHush: 1}
 	})
 	// Little work, of which each task could start at once.
 	idle = steered("idle", func(s *settings) {
@@ -89,7 +89,7 @@ var contentMutants = []mutant{
 	{
 		name: "one result in twenty is lost", by: []string{"result"}, steer: telling,
 		edits: []edit{{engine + "internal/outcome/outcome.go", "if s.Effects.Result != nil {",
-			"if s.Effects.Result != nil && h.Fence%20 != 0 {"}},
+			"if s.Effects.Result != nil && claim.Fence%20 != 0 {"}},
 	},
 	{
 		name: "a sync leaves one in three of the others", by: []string{"sync"}, steer: synced,

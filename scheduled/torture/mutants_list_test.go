@@ -69,15 +69,17 @@ var (
 		s.Length, s.Pace, s.Writers, s.Work = 44*time.Second, 7*time.Second, 1, map[string]int{"now": 1}
 		s.Faults = map[string]int{faultListener: 1}
 	})
-	// Recurring tasks, and leaders that are lost.
+	// Recurring tasks, and leaders that are lost. It is less work than others have, because groups in order would have
+	// too much to do in the time.
 	recurring = steered("recurring", func(s *settings) {
-		s.Length, s.Work, s.Faults = 25*time.Second, map[string]int{
-			"one": 20, "recur": 1,
+		s.Length, s.Pace, s.Work, s.Faults = 25*time.Second, 45*time.Millisecond, map[string]int{
+			"one": 20, "recur": 3,
 		}, map[string]int{faultLeader: 1}
 	})
 	// Quick work, and leaders whose sessions end.
 	deposed = steered("deposed", func(s *settings) {
-		s.Length, s.Work, s.Faults = 30*time.Second, map[string]int{"one": 1}, map[string]int{faultLeader: 1}
+		s.Length, s.Pace = 30*time.Second, 45*time.Millisecond // less for groups in order
+		s.Work, s.Faults = map[string]int{"one": 1}, map[string]int{faultLeader: 1}
 	})
 	// Rows that applications have locked.
 	locked = steered("locked", func(s *settings) {
@@ -142,7 +144,7 @@ var mutants = []mutant{
 	},
 	{
 		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
-		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: editing,
+		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: crowded,
 		edits: []edit{
 			{engine + "internal/taskdb/gate.go",
 				"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
