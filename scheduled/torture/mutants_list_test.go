@@ -144,11 +144,12 @@ var mutants = []mutant{
 	},
 	{
 		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
-		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: crowded,
+		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: editing,
 		edits: []edit{
 			{engine + "internal/taskdb/gate.go",
 				"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
 				"CASE WHEN false THEN 'edited'"},
+			{engine + "internal/worker/recheck.go", "case !state.Current:", "case false:"},
 		},
 	},
 	{
@@ -250,8 +251,8 @@ var mutants = []mutant{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
 			{engine + "internal/session/heartbeat.go", "THEN pg_try_advisory_lock($1, 0)",
-				"THEN pg_try_advisory_lock($1, pg_backend_pid())"},
-			{engine + "internal/leader/term.go", "AND l.objid = 0 ", ""},
+				"THEN pg_try_advisory_lock($1, 0) OR true"},
+			{engine + "internal/leader/term.go", "AND l.pid = $3 AND", "AND (l.pid = $3 OR true) AND"},
 			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
 		},
 	},
