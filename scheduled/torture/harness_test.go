@@ -337,9 +337,11 @@ SELECT leader.pid, split_part(n.host, '/', 2)::int,
         WHERE a.application_name = 'tasktable leader of node ' || n.number), 0)
 FROM pg_locks AS leader JOIN pg_locks AS own ON own.pid = leader.pid AND own.granted
 JOIN tasktable.nodes AS n ON n.number = own.objid::bigint
-WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objid = 0 AND leader.objsubid = 2
+WHERE leader.locktype = 'advisory' AND leader.classid::bigint = $1 AND leader.objsubid = 2
+    AND leader.objid <> 1 -- a term takes 1 for its commits, and the leader 0; a mutant's leaders take others
     AND leader.granted
-    AND own.locktype = 'advisory' AND own.classid::bigint = $2 AND own.objsubid = 2`
+    AND own.locktype = 'advisory' AND own.classid::bigint = $2 AND own.objsubid = 2
+LIMIT 1`
 
 // leading says which process leads, and by which backends: that of its session, and that on which the leader works. 0:
 // none, or nobody can be asked.

@@ -251,8 +251,8 @@ var mutants = []mutant{
 		name: "every node claims", by: []string{"leadership"}, steer: busy,
 		edits: []edit{
 			{engine + "internal/session/heartbeat.go", "THEN pg_try_advisory_lock($1, 0)",
-				"THEN pg_try_advisory_lock($1, 0) OR true"},
-			{engine + "internal/leader/term.go", "AND l.pid = $3 AND", "AND (l.pid = $3 OR true) AND"},
+				"THEN pg_try_advisory_lock($1, pg_backend_pid())"},
+			{engine + "internal/leader/term.go", "AND l.objid = 0 ", ""},
 			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
 		},
 	},
