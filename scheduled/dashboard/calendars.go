@@ -16,8 +16,8 @@ import (
 
 func (d *Dashboard) registerCalendars(mux *http.ServeMux) {
 	d.page(page{path: "/calendars", template: "calendars", title: "Calendars"}, calendarsPage)
-	d.act(mux, act{path: "/calendars/add", needs: Operate}, addDays)
-	d.act(mux, act{path: "/calendars/remove-days", needs: Operate}, removeDays)
+	d.act(mux, act{path: "/calendars/add", needs: Operate}, changeDays((*store.Store).AddDays))
+	d.act(mux, act{path: "/calendars/remove-days", needs: Operate}, changeDays((*store.Store).RemoveDays))
 	d.act(mux, act{path: "/calendars/remove", needs: Operate}, removeCalendar)
 }
 
@@ -95,28 +95,21 @@ func daysOf(v *visit) ([]recurrence.Span, error) {
 	return days, nil
 }
 
-func addDays(ctx context.Context, v *visit) (done, error) {
-	name, tasks, err := calendarOf(v)
-	if err != nil {
-		return done{}, err
+// changeDays adds the days of the form to a calendar, or removes them.
+func changeDays(
+	change func(*store.Store, context.Context, store.DB, string, ...recurrence.Span) (store.Outcome, error),
+) func(context.Context, *visit) (done, error) {
+	return func(ctx context.Context, v *visit) (done, error) {
+		name, tasks, err := calendarOf(v)
+		if err != nil {
+			return done{}, err
+		}
+		days, err := daysOf(v)
+		if err != nil {
+			return done{}, err
+		}
+		return calendarDone(name, func() (store.Outcome, error) { return change(tasks, ctx, v.db, name, days...) })
 	}
-	days, err := daysOf(v)
-	if err != nil {
-		return done{}, err
-	}
-	return calendarDone(name, func() (store.Outcome, error) { return tasks.AddDays(ctx, v.db, name, days...) })
-}
-
-func removeDays(ctx context.Context, v *visit) (done, error) {
-	name, tasks, err := calendarOf(v)
-	if err != nil {
-		return done{}, err
-	}
-	days, err := daysOf(v)
-	if err != nil {
-		return done{}, err
-	}
-	return calendarDone(name, func() (store.Outcome, error) { return tasks.RemoveDays(ctx, v.db, name, days...) })
 }
 
 func removeCalendar(ctx context.Context, v *visit) (done, error) {
@@ -129,7 +122,7 @@ func removeCalendar(ctx context.Context, v *visit) (done, error) {
 	return made, err
 }
 
-// calendarDone says what was done. The fires are planned anew after the commit.
+// calendarDone tells the outcome. The fires are planned anew after the commit.
 func calendarDone(name string, do func() (store.Outcome, error)) (done, error) {
 	outcome, err := do()
 	if refused := new(pgconn.PgError); errors.Is(err, store.ErrCalendarUsed) && errors.As(err, &refused) {

@@ -68,7 +68,7 @@ func unfolded(text string) iter.Seq2[int, string] {
 	}
 }
 
-// icsFile is what has been read so far.
+// icsFile has the events that were read so far.
 type icsFile struct {
 	within []string // the components that are open
 	event  icsEvent

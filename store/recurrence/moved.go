@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// unit is what the option every counts.
+// unit is days, weeks or months, which the option every counts.
 type unit int
 
 const (

@@ -63,7 +63,7 @@ type tableCounts struct {
 	waits map[laneLabels]waitingRow
 	dead  map[deadLabels]int
 	jobs  []jobsRow // of River
-	// limited is what limits hold back, by their names; nil: it was not counted yet.
+	// limited counts the tasks that each limit holds back, by its name. nil: nobody has counted yet.
 	limited map[string]limitedRow
 	lanes   taskdb.ListedLanes // the lanes that no node works
 

@@ -71,7 +71,7 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 	b.nextAt("skip", 1)
 }
 
-// What was computed by days that somebody has changed since, or is changing, is not written.
+// WriteFires writes no fires that were computed by days which somebody has changed since, or is changing.
 func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
