@@ -138,7 +138,8 @@ func (r *Rule) With(days map[string]Days) *Rule {
 	return &bound
 }
 
-// NeverFires reports whether the rule has no fire in the 20 years after a time. It takes a few milliseconds at most.
+// NeverFires reports whether Next finds no fire after a time. Then the rule has none in 20 years at least. A rule whose
+// next fire is later than that may be reported either way. It takes a few milliseconds at most.
 func (r *Rule) NeverFires(after time.Time) bool { return r.Next(after).IsZero() }
 
 // mostSteps bounds a search. A step passes over a day at least, or finds out that a day is none. Therefore the search
