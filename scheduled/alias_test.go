@@ -44,14 +44,10 @@ func TestTasksOfAnOldName(t *testing.T) {
 	s.Add("again", long)
 	s.Add("turns", long)
 	s.Add("edited", later)
-	if _, err := s.Tasks.Schedule(t.Context(), s.Pool, store.Task{
+	s.Did(s.Tasks.Schedule(t.Context(), s.Pool, store.Task{
 		ID: "edited", Payload: renamed{"by its old id"},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "edited"); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	s.Did(s.Tasks.RunNow(t.Context(), s.Pool, "edited"))
 	got := map[string]int{}
 	for range 6 {
 		got[enginetest.Receive(t, ran, patience, "another one runs")]++
@@ -79,9 +75,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 func TestPauseOfAnOldName(t *testing.T) {
 	t.Parallel()
 	s := newBench(t)
-	if _, err := s.Tasks.PauseScope(t.Context(), s.Pool, store.Type("JOB"), time.Time{}, ""); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.PauseScope(t.Context(), s.Pool, store.Type("JOB"), time.Time{}, ""))
 	s.node(
 		nil,
 		handlers.Handle(func(context.Context, *handlers.Task[renamed]) error { return nil }, handlers.Alias("JOB")),
@@ -90,8 +84,6 @@ func TestPauseOfAnOldName(t *testing.T) {
 	s.Add("new", func(task *store.Task) { task.Payload = renamed{"new"} })
 	s.Is("new", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.Is("old", store.StatusQueued)
-	if _, err := s.Tasks.ResumeScope(t.Context(), s.Pool, store.Type("JOB")); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.ResumeScope(t.Context(), s.Pool, store.Type("JOB")))
 	s.Is("old", store.StatusCompleted, taskdb.OutcomeCompleted)
 }

@@ -18,9 +18,7 @@ func spansOf(t *testing.T, texts ...string) (days []recurrence.Span) {
 	t.Helper()
 	for _, text := range texts {
 		span, err := recurrence.ParseSpan(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		span.Note = "closed"
 		days = append(days, span)
 	}
@@ -37,10 +35,8 @@ func TestChangedCalendars(t *testing.T) {
 	day := func(days int) string { return noon.AddDate(0, 0, days).Format(time.DateOnly) }
 	set := func(tenant string, texts ...string) {
 		t.Helper()
-		if _, err := s.Tasks.ForTenant(tenant).SetCalendar(t.Context(), s.Pool,
-			store.Calendar{Name: "company", Days: spansOf(t, texts...)}); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.ForTenant(tenant).SetCalendar(t.Context(), s.Pool,
+			store.Calendar{Name: "company", Days: spansOf(t, texts...)}))
 	}
 	set("", "2020-01-01")
 	for move, tenant := range map[recurrence.Move]string{"skip": "", "next": "", "previous": "", "own": "acme"} {
@@ -49,9 +45,7 @@ func TestChangedCalendars(t *testing.T) {
 		if move != "own" {
 			task.Recurrence.Move = move
 		}
-		if _, err := s.Tasks.Schedule(t.Context(), s.Pool, task); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.Schedule(t.Context(), s.Pool, task))
 	}
 	fires := func(what string, want map[string]int) { // days after tomorrow
 		t.Helper()
@@ -83,11 +77,9 @@ func TestChangedCalendars(t *testing.T) {
 // lineOf is the newest line of the history that a change of a calendar has written.
 func (b *bench) lineOf(id string) (line string) {
 	b.T.Helper()
-	if err := b.Pool.QueryRow(b.T.Context(), `SELECT concat_ws(' ', outcome, 'by', changed_by, old, new)
+	b.OK(b.Pool.QueryRow(b.T.Context(), `SELECT concat_ws(' ', outcome, 'by', changed_by, old, new)
 		FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = 'calendar'
-		ORDER BY revision DESC LIMIT 1`, id).Scan(&line); err != nil {
-		b.T.Fatal(err)
-	}
+		ORDER BY revision DESC LIMIT 1`, id).Scan(&line))
 	return line
 }
 
@@ -101,10 +93,8 @@ func TestManyTasksOfOneCalendar(t *testing.T) {
 	next := s.Now().Truncate(24*time.Hour).AddDate(0, 0, 3)
 	set := func(text string) {
 		t.Helper()
-		if _, err := s.Tasks.SetCalendar(t.Context(), s.Pool,
-			store.Calendar{Name: "company", Days: spansOf(t, text)}); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.SetCalendar(t.Context(), s.Pool,
+			store.Calendar{Name: "company", Days: spansOf(t, text)}))
 	}
 	set("2020-01-01")
 	s.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, scheduled_at)

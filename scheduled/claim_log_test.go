@@ -58,9 +58,7 @@ func TestEachClaimSkipsLockedRows(t *testing.T) {
 	settings := s.Pool.Config()
 	settings.ConnConfig.Tracer = sent
 	nodes, err := pgxpool.NewWithConfig(context.Background(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	t.Cleanup(nodes.Close)
 	s.nodes = nodes
 	s.node(nil)

@@ -139,9 +139,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 		}
 		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: enginetest.Job{Name: name}, Priority: i % 3})
 	}
-	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, list); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, list))
 	enginetest.Eventually(t, patience, "all are completed", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
 	})
@@ -149,9 +147,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	defer mu.Unlock()
 	for id, ran := range runs {
 		var i int
-		if _, err := fmt.Sscan(id, &i); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(fmt.Sscan(id, &i))
 		want := 1
 		if i%10 == 0 {
 			want = 2

@@ -24,9 +24,7 @@ import (
 func sealing(t *testing.T) (*bench, store.Codec) {
 	t.Helper()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	s := newBench(t)
 	s.Tasks = store.New(store.Config{Service: "test", Codec: codec})
 	return s, codec
@@ -105,13 +103,9 @@ func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	s.Add("deleted", func(task *store.Task) {
 		task.Payload, task.At = enginetest.Job{Name: canary}, time.Now().Add(time.Hour)
 	})
-	if _, err := s.Tasks.Delete(t.Context(), s.Pool, "deleted"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Delete(t.Context(), s.Pool, "deleted"))
 	enginetest.Await(t, s.Pool, "declared", patience, store.StatusQueued)
-	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "declared"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.RunNow(t.Context(), s.Pool, "declared"))
 
 	got := map[string]int{}
 	for range 8 {
@@ -145,9 +139,7 @@ func (s *bench) isNowhere(text string) {
 		`SELECT format('SELECT coalesce(string_agg(t::text, ''; ''), '''') FROM %I.%I AS t', schemaname, tablename)
 		FROM pg_tables WHERE schemaname IN ('tasktable', 'public')`,
 	)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	queries, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(queries) < 8 {
 		s.T.Fatal(queries, err)
@@ -155,9 +147,7 @@ func (s *bench) isNowhere(text string) {
 	size := 0
 	for _, query := range queries {
 		var all string
-		if err := s.Pool.QueryRow(s.T.Context(), query).Scan(&all); err != nil {
-			s.T.Fatal(err)
-		}
+		s.OK(s.Pool.QueryRow(s.T.Context(), query).Scan(&all))
 		size += len(all)
 		for _, form := range forms {
 			if at := strings.Index(all, form); at >= 0 {

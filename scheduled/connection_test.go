@@ -118,9 +118,7 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 	start := func(name string) time.Duration {
 		t.Helper()
 		begin := time.Now()
-		if _, err := own.Schedule(t.Context(), f.Pool, store.Task{Payload: enginetest.Job{Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		f.Did(own.Schedule(t.Context(), f.Pool, store.Task{Payload: enginetest.Job{Name: name}}))
 		enginetest.Receive(t, began, patience, "the task runs")
 		return time.Since(begin)
 	}

@@ -114,9 +114,7 @@ func (s *bench) work(name string, n int) {
 			Payload: enginetest.Job{Name: []string{"plain", "follows", "retried", "fails"}[i%4]}, Priority: i % 3,
 		})
 	}
-	if _, err := s.Tasks.ScheduleMany(s.T.Context(), s.Pool, list); err != nil {
-		s.T.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(s.T.Context(), s.Pool, list))
 	enginetest.Eventually(s.T, 60*time.Second, "all of "+name+" have ended", func() bool {
 		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 			WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
@@ -199,18 +197,12 @@ func TestTooFewConnections(t *testing.T) {
 	s := limited(t, 1)
 	var refused *pgconn.PgError
 	conn, err := s.nodes.Acquire(t.Context()) // as another of the service's would
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	conn.Release()
 	registry, err := handlers.NewRegistry(handlers.Handle(workAtOnce))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: enginetest.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	err = node.Run(t.Context())
 	const needs = "a node needs 9 connections (a session, a listener, one to lead, and EngineConns, which is 6), " +
 		"and its pool up to 2: raise the server's max_connections"

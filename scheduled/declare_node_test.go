@@ -29,14 +29,10 @@ func (s *bench) declares(want map[string]string) {
 	enginetest.Eventually(s.T, patience, "the recurring tasks are looked at", func() bool {
 		got = map[string]string{}
 		rows, err := inspect.New(store.Config{}).List(s.T.Context(), s.Pool, inspect.Filter{Type: "JOB"})
-		if err != nil {
-			s.T.Fatal(err)
-		}
+		s.OK(err)
 		for _, row := range rows {
 			var payload enginetest.Job
-			if err := json.Unmarshal(row.Payload, &payload); err != nil {
-				s.T.Fatal(err)
-			}
+			s.OK(json.Unmarshal(row.Payload, &payload))
 			switch {
 			case row.Cron == nil:
 			case row.Status == store.StatusCancelled:
@@ -75,9 +71,7 @@ func TestDeclaredTasksFire(t *testing.T) {
 	s.declares(map[string]string{each.ID: ""})
 	stop()
 	fires(2)
-	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, each.ID); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Cancel(t.Context(), s.Pool, each.ID))
 	for _, one := range s.lines(each.ID) {
 		s.Is(one.ID, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}

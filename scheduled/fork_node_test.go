@@ -97,9 +97,7 @@ func TestPoisonousFires(t *testing.T) {
 	}
 	s.Is("stubborn", store.StatusQueued)
 	for _, id := range append([]string{"stubborn"}, good...) {
-		if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.Cancel(t.Context(), s.Pool, id))
 	}
 	for _, id := range good {
 		lines := s.lines(id)

@@ -34,9 +34,7 @@ func TestEachDeathIsCompensated(t *testing.T) {
 		}
 		tasks = append(tasks, task)
 	}
-	if _, err := b.Tasks.ScheduleMany(t.Context(), b.Pool, tasks); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(b.Tasks.ScheduleMany(t.Context(), b.Pool, tasks))
 	for _, name := range []string{"tasktable engine", "tasktable session", "tasktable engine"} {
 		b.Sees("some have died", `SELECT count(*) > 0 FROM tasktable.scheduled_tasks WHERE type = 'JOB' AND finished_at IS NOT NULL`)
 		b.end(name)

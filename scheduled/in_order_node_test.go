@@ -69,9 +69,7 @@ func TestTasksOfGroupsRunInOrder(t *testing.T) {
 	for i := range tasks { // no two have the same time
 		tasks[i].At = tasks[i].At.Add(time.Duration(i) * time.Microsecond)
 	}
-	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks))
 	slices.SortStableFunc(tasks, func(a, b store.Task) int { return b.Priority - a.Priority })
 	for _, task := range tasks {
 		want[task.Group] = append(want[task.Group], task.ID)

@@ -89,9 +89,7 @@ func TestUntoldJobStarts(t *testing.T) {
 		_, err := tx.Exec(t.Context(), untoldSQL, store.DefaultQueue, riverjobs.EncodeClaims([]taskdb.Claim{h}))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	s.Begins("untold").End <- nil
 	if took := time.Since(began); took > limit(5*time.Second) {
 		t.Errorf("it began after %s", took)

@@ -59,9 +59,7 @@ func (s *bench) addMany(n int, id string, change func(*store.Task)) {
 		tasks[i] = store.Task{ID: fmt.Sprint(id, " ", i), Payload: quick{}}
 		change(&tasks[i])
 	}
-	if _, err := s.Tasks.ScheduleMany(s.T.Context(), s.Pool, tasks); err != nil {
-		s.T.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(s.T.Context(), s.Pool, tasks))
 }
 
 // Over two nodes one task of each group runs at a time, also of those that were scheduled before the limit. A group
@@ -88,9 +86,7 @@ func TestLimitOfEachGroup(t *testing.T) {
 	s.Sees("one of the big group is claimed, and others tell why they wait", `SELECT
 		(SELECT count(*) FROM tasktable.river_job WHERE metadata ->> 'key' = 'g:big') = 1 AND
 		(SELECT data -> 'limit' ->> 'key' FROM tasktable.task_reasons WHERE code = 'limited' LIMIT 1) = 'g:big'`)
-	if _, err := s.Tasks.RemoveLimit(t.Context(), s.Pool, "each"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.RemoveLimit(t.Context(), s.Pool, "each"))
 	close(c.let)
 	s.Sees("all have run", `SELECT count(*) = 12220 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`)
 	c.mu.Lock()

@@ -48,9 +48,7 @@ func TestRatesOfGroups(t *testing.T) {
 		WHERE status = 'COMPLETED'`, 3*n+50))
 	for _, group := range groups {
 		rows, err := s.Pool.Query(t.Context(), `SELECT at FROM public.claim_log WHERE of = $1 ORDER BY at`, group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.OK(err)
 		claims, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
 		if err != nil || len(claims) < n { // one that was handed back is claimed again
 			t.Fatalf("%d claims of %s: %v", len(claims), group, err)

@@ -16,9 +16,7 @@ import (
 // set sets a limit.
 func (s *bench) set(limit store.Limit) {
 	s.T.Helper()
-	if _, err := s.Tasks.SetLimit(s.T.Context(), s.Pool, limit); err != nil {
-		s.T.Fatal(err)
-	}
+	s.Did(s.Tasks.SetLimit(s.T.Context(), s.Pool, limit))
 }
 
 // Over two nodes no more tasks of a queue run than its limit says, from the start, after it has grown and after it has
@@ -63,9 +61,7 @@ func TestLimitOfAllNodes(t *testing.T) {
 		next()
 		s.Sees("two run", fmt.Sprintf(held, 2))
 	}
-	if _, err := s.Tasks.RemoveLimit(t.Context(), s.Pool, "slow"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.RemoveLimit(t.Context(), s.Pool, "slow"))
 	for range 6 {
 		next()
 	}
@@ -86,9 +82,7 @@ func TestLimitOfQuickTasksThatHang(t *testing.T) {
 		for i := range tasks {
 			tasks[i] = store.Task{ID: fmt.Sprint(name, " ", i), Payload: quick{}}
 		}
-		if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks))
 	}
 	const done = `SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`
 	// The node measures that they are quick. On a busy machine the first ones may seem slow, and would not share a job.
@@ -141,17 +135,11 @@ func TestLimitsInAnOpenTransaction(t *testing.T) {
 	s.Add("first", nil)
 	s.Begins("first").End <- nil
 	tx, err := s.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	limit.Burst = 7
-	if _, err := s.Tasks.SetLimit(t.Context(), tx, limit); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Tasks.RemoveLimit(t.Context(), tx, "jobs"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.SetLimit(t.Context(), tx, limit))
+	s.Did(s.Tasks.RemoveLimit(t.Context(), tx, "jobs"))
 	s.Add("second", nil)
 	s.Begins("second").End <- nil
 }
@@ -186,9 +174,7 @@ func TestRateOfStarts(t *testing.T) {
 	}
 	s.Sees("all have run", fmt.Sprintf(`SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`, n))
 	rows, err := s.Pool.Query(t.Context(), `SELECT started_at FROM tasktable.scheduled_task_executions ORDER BY started_at`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
 	if err != nil || len(starts) != n {
 		t.Fatalf("%d starts: %v", len(starts), err)

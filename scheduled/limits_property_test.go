@@ -272,9 +272,7 @@ func (s *bench) disturb(m *model, stops []func(), node func() func()) {
 		stops[which] = node()
 	case 1, 2:
 		scope := []store.Scope{store.Queue("mail"), store.Type("QUICK")}[what-1]
-		if _, err := s.Tasks.PauseScope(s.T.Context(), s.Pool, scope, s.dbNow().Add(500*time.Millisecond), "for a while"); err != nil {
-			s.T.Fatal(err)
-		}
+		s.Did(s.Tasks.PauseScope(s.T.Context(), s.Pool, scope, s.dbNow().Add(500*time.Millisecond), "for a while"))
 	}
 }
 
@@ -289,9 +287,7 @@ func limitsRun(t *testing.T, seed uint64) {
 	for range 3 {
 		s.change(m)
 	}
-	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, made[:tasks/2]); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, made[:tasks/2]))
 	node := func() (stop func()) {
 		return s.node(func(c *Config) { c.Queues = map[string]int{"default": 6, "mail": 4} },
 			handlers.Handle(func(ctx context.Context, task *handlers.Task[quick]) error { return m.run(ctx, task.Execution) }),
@@ -305,9 +301,7 @@ func limitsRun(t *testing.T, seed uint64) {
 			return m.ended >= min(i*tasks/changes, tasks/2)
 		})
 		if i == changes/3 {
-			if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, made[tasks/2:]); err != nil {
-				t.Fatal(err)
-			}
+			s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, made[tasks/2:]))
 		}
 		s.change(m)
 		s.disturb(m, stops, node)
@@ -335,16 +329,12 @@ func limitsRun(t *testing.T, seed uint64) {
 func (s *bench) claimLog() map[int64]claimed {
 	s.T.Helper()
 	rows, err := s.Pool.Query(s.T.Context(), `SELECT fence, asked_at, claimed_at FROM claim_log`)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	found, one, fence := map[int64]claimed{}, claimed{}, int64(0)
-	if _, err := pgx.ForEachRow(rows, []any{&fence, &one.asked, &one.at}, func() error {
+	s.Did(pgx.ForEachRow(rows, []any{&fence, &one.asked, &one.at}, func() error {
 		found[fence] = one
 		return nil
-	}); err != nil {
-		s.T.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -352,19 +342,15 @@ func (s *bench) claimLog() map[int64]claimed {
 func (s *bench) claimsUnder(m *model, under *reign) (found []claimed) {
 	s.T.Helper()
 	rows, err := s.Pool.Query(s.T.Context(), `SELECT task_id, asked_at, claimed_at FROM claim_log ORDER BY claimed_at`)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	var id string
 	var one claimed
-	if _, err := pgx.ForEachRow(rows, []any{&id, &one.asked, &one.at}, func() error {
+	s.Did(pgx.ForEachRow(rows, []any{&id, &one.asked, &one.at}, func() error {
 		if _, counts := under.of(m.tasks[id]); counts && under.obeyed(one.asked) {
 			found = append(found, one)
 		}
 		return nil
-	}); err != nil {
-		s.T.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -375,9 +361,7 @@ func TestRandomLimits(t *testing.T) {
 	seeds := []uint64{1, 2, 3, 4}
 	if text := os.Getenv("TASKTABLE_TEST_LIMITS_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		seeds = []uint64{seed}
 	}
 	more, _ := strconv.Atoi(os.Getenv("TASKTABLE_TEST_LIMITS"))

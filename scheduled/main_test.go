@@ -56,9 +56,7 @@ func (b *bench) poolOf(change func(*pgxpool.Config)) *pgxpool.Pool {
 		change(settings)
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	b.T.Cleanup(pool.Close)
 	return pool
 }
@@ -100,9 +98,7 @@ func runNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...ha
 func makeNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...handlers.Part) *Node {
 	t.Helper()
 	registry, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	config := Config{
 		Pool: pool, Handlers: registry, Service: "test", Logger: enginetest.Logger(), StartAllowance: 30 * time.Second,
 		Backoff: func(int, error) time.Duration { return 10 * time.Millisecond },
@@ -111,9 +107,7 @@ func makeNode(t *testing.T, pool *pgxpool.Pool, change func(*Config), parts ...h
 		change(&config)
 	}
 	node, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	return node
 }
 
@@ -210,13 +204,9 @@ type prepared struct {
 func (b *bench) prepare(change func(*Config), parts ...handlers.Part) *prepared {
 	b.T.Helper()
 	life, err := makeNode(b.T, b.nodes, change, parts...).begin(b.T.Context(), &sync.WaitGroup{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	// Nobody pings before the node runs, and a busy machine may take long until then.
-	if _, err := life.session.Conn.Exec(b.T.Context(), "SET idle_session_timeout = 0"); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(life.session.Conn.Exec(b.T.Context(), "SET idle_session_timeout = 0"))
 	b.T.Cleanup(func() { // also of a node that never runs
 		life.worker.Finish()
 		life.worker.AwaitEnd()
@@ -262,7 +252,5 @@ func (p *prepared) oneBatch(queue string, n int) {
 		})
 		return err
 	})
-	if err != nil {
-		p.T.Fatal(err)
-	}
+	p.OK(err)
 }

@@ -23,15 +23,11 @@ import (
 func (s *bench) counted(sql string, args ...any) map[string]float64 {
 	s.T.Helper()
 	rows, err := s.Pool.Query(s.T.Context(), sql, args...)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	found := map[string]float64{}
 	var labels string
 	var n float64
-	if _, err := pgx.ForEachRow(rows, []any{&labels, &n}, func() error { found[labels] = n; return nil }); err != nil {
-		s.T.Fatal(err)
-	}
+	s.Did(pgx.ForEachRow(rows, []any{&labels, &n}, func() error { found[labels] = n; return nil }))
 	return found
 }
 
@@ -152,9 +148,7 @@ func (s *bench) knownRun() {
 	}
 	for _, id := range []string{"edited", "tx edited"} { // while they run
 		run := s.Begins(id)
-		if _, err := s.Tasks.Reschedule(s.T.Context(), s.Pool, id, time.Now().Add(time.Hour)); err != nil {
-			s.T.Fatal(err)
-		}
+		s.Did(s.Tasks.Reschedule(s.T.Context(), s.Pool, id, time.Now().Add(time.Hour)))
 		run.End <- nil
 	}
 	s.Begins("cancelled")

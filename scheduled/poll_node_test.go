@@ -17,9 +17,7 @@ func TestLeaderPolls(t *testing.T) {
 	s.node(func(c *Config) { c.Metrics, c.PollInterval = registry, time.Second }, handlers.Handle(s.Handle))
 	passes := func() (n uint64) {
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.OK(err)
 		for _, family := range families {
 			if family.GetName() == "tasktable_pass_duration_seconds" {
 				n = family.GetMetric()[0].GetHistogram().GetSampleCount()

@@ -56,9 +56,7 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	pool, err := pgxpool.New(
 		context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12",
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.OK(err)
 	t.Cleanup(pool.Close)
 	const settings = `SELECT concat_ws(' ', current_setting('enable_seqscan'), current_setting('enable_hashjoin'),
 		current_setting('lock_timeout'),
@@ -77,14 +75,10 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	f.Sees("all are completed", completedSQL, 20)
 	for range 8 { // all at once, so that each has another of the pooler's connections
 		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		f.OK(err)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		var found string
-		if err := tx.QueryRow(t.Context(), settings).Scan(&found); err != nil {
-			t.Fatal(err)
-		}
+		f.OK(tx.QueryRow(t.Context(), settings).Scan(&found))
 		if found != clean {
 			t.Errorf("through the pooler a service finds %q, not %q", found, clean)
 		}
@@ -95,13 +89,9 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 func refuses(t *testing.T, f *bench, connect func(context.Context) (*pgx.Conn, error)) {
 	t.Helper()
 	registry, err := handlers.NewRegistry(handlers.Handle(newVisitor().handle))
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	node, err := New(Config{Pool: f.nodes, Handlers: registry, Connect: connect, Logger: enginetest.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := node.Run(ctx); !errors.Is(err, ErrPooler) {
@@ -145,19 +135,13 @@ func (g *greeter) Read(packet []byte) (int, error) {
 func startBouncer(t *testing.T, f *bench, program string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	dir, err := os.MkdirTemp("", "tasktable-pgbouncer-") // not t.TempDir: nobody may enter that as another user
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, os.Chmod(dir, 0o777))
 	server := f.Pool.Config().ConnConfig
 	behind := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", server.Host, server.Port, server.Database, server.User)
 	if server.Password != "" { // PgBouncer refuses an empty one
@@ -166,9 +150,7 @@ func startBouncer(t *testing.T, f *bench, program string) string {
 	settings := fmt.Sprintf("[databases]\ntest = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
 		"auth_type = any\npool_mode = transaction\nunix_socket_dir =\n", behind, port)
 	path := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(path, []byte(settings), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, os.WriteFile(path, []byte(settings), 0o644))
 	args := []string{path}
 	if os.Getuid() == 0 {
 		args = []string{"-u", "nobody", path}
@@ -176,9 +158,7 @@ func startBouncer(t *testing.T, f *bench, program string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = t.Output()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()

@@ -155,12 +155,10 @@ func TestPoisonousRows(t *testing.T) {
 	states := func() map[string]string {
 		t.Helper()
 		var ids, texts []string
-		if err := s.Pool.QueryRow(t.Context(), `SELECT array_agg(id::text),
+		s.OK(s.Pool.QueryRow(t.Context(), `SELECT array_agg(id::text),
 			array_agg(concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held until '
 			|| lease_expires_at END, message))
-			FROM tasktable.scheduled_tasks WHERE id NOT LIKE 'good %'`).Scan(&ids, &texts); err != nil {
-			t.Fatal(err)
-		}
+			FROM tasktable.scheduled_tasks WHERE id NOT LIKE 'good %'`).Scan(&ids, &texts))
 		found := map[string]string{}
 		for i, id := range ids {
 			found[id] = texts[i]

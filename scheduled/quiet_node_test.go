@@ -86,13 +86,9 @@ func TestQuietNodeAlone(t *testing.T) {
 	s := newBench(t)
 	s.cut = true
 	registry, err := handlers.NewRegistry(handlers.Handle(s.Handle))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	node, err := New(Config{Pool: s.nodes, Handlers: registry, Logger: enginetest.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	node.Quiet()
 	keepRunning(t, node)
 	t.Cleanup(s.LetGo)

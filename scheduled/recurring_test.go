@@ -39,13 +39,9 @@ func (s *bench) lines(parent string) []line {
 	s.T.Helper()
 	rows, err := s.Pool.Query(s.T.Context(), `SELECT id, scheduled_at AS fire, status, message, started_at
 		FROM tasktable.scheduled_tasks WHERE parent_id = $1 ORDER BY scheduled_at`, parent)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	return found
 }
 

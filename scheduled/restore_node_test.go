@@ -53,9 +53,7 @@ func TestRestoredDatabase(t *testing.T) {
 	if len(began) != 0 {
 		t.Errorf("%d tasks have begun", len(began))
 	}
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "sent since"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "sent since"))
 	b.Exec(`SELECT tasktable.resume_scope('all')`)
 	b.Sees("the rest is done", `SELECT count(*) = 6 FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`)

@@ -33,9 +33,7 @@ func bound(t *testing.T) (s *bench, application *pgxpool.Pool) {
 	}
 	s = newBench(t)
 	var script strings.Builder
-	if err := migrations.PrintRoles(&script, "", roles); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, migrations.PrintRoles(&script, "", roles))
 	if _, err := s.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
 		t.Fatal(err)
 	}
@@ -43,9 +41,7 @@ func bound(t *testing.T) (s *bench, application *pgxpool.Pool) {
 		config := s.Pool.Config()
 		config.ConnConfig.User, config.ConnConfig.Password = role, storetest.RolePassword
 		made, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		t.Cleanup(made.Close)
 		return made
 	}
@@ -86,11 +82,9 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s, application := bound(t)
 	secondly := store.Cron("TICK", "* * * * * *")
 	metrics := s.busyNode(secondly)
-	if _, err := enginetest.Tasks.PauseScope(
+	s.Did(enginetest.Tasks.PauseScope(
 		t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others",
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	put := func(name string, change func(*store.Task)) {
 		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
 		if change != nil {
@@ -109,9 +103,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	put("bad cron", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
 	_, err := s.nodes.Exec(t.Context(), `UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'
 		WHERE id = 'bad cron'`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	s.Is("good", store.StatusCompleted, "COMPLETED")
 	s.Is("fails", store.StatusFailed, "FAILED")
 	s.Is("retried", store.StatusCompleted, "RETRIED", "COMPLETED")
@@ -129,13 +121,9 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	if got := enginetest.Outcomes(t, s.Pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)
 	}
-	if _, err := enginetest.Tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(enginetest.Tasks.ResumeScope(t.Context(), s.nodes, store.Queue("slow")))
 	s.Is("slow", store.StatusCompleted, "COMPLETED")
-	if _, err := enginetest.Tasks.Retry(t.Context(), application, "fails"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(enginetest.Tasks.Retry(t.Context(), application, "fails"))
 	s.Is("fails", store.StatusFailed, "FAILED", "FAILED")
 	enginetest.Eventually(t, patience, "all is counted for the metrics", func() bool {
 		got := enginetest.Scraped(t, metrics)
@@ -171,9 +159,7 @@ func TestRetentionAndErasureWithTheEnginesRights(t *testing.T) {
 	})
 	for at := (maintenance.Place{}); ; {
 		next, _, err := retention.RunOnce(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.OK(err)
 		if at = next; at == (maintenance.Place{}) {
 			break
 		}

@@ -17,9 +17,7 @@ func role(of Role) func(*Config) { return func(c *Config) { c.Role = of } }
 func (s *bench) findings() (found []string) {
 	s.T.Helper()
 	all, err := inspect.New(store.Config{}).Attention(s.T.Context(), s.Pool)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	for _, one := range all {
 		if one.Kind == "nodes" {
 			found = append(found, string(one.Level)+": "+one.Found)

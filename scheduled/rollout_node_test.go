@@ -133,9 +133,7 @@ func (f *fleet) declares(want map[string]string) {
 	var got map[string]string
 	enginetest.Eventually(f.T, patience, fmt.Sprintf("the recurring tasks are %v", want), func() bool {
 		got = nil
-		if err := f.Pool.QueryRow(f.T.Context(), sql).Scan(&got); err != nil {
-			f.T.Fatal(err)
-		}
+		f.OK(f.Pool.QueryRow(f.T.Context(), sql).Scan(&got))
 		return maps.Equal(got, want)
 	})
 }

@@ -55,9 +55,7 @@ func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 	settings := s.Pool.Config()
 	settings.MaxConns = 4 // two of them for handlers
 	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	t.Cleanup(pool.Close)
 	const n = 30
 	let := make(chan struct{})
@@ -103,9 +101,7 @@ func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
 		for i := range n {
 			list = append(list, store.Task{ID: fmt.Sprint(prefix, i), Payload: quick{}})
 		}
-		if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, list); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, list))
 		s.Sees("all have run", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 	}
 	feed("first ", 40)

@@ -25,9 +25,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 		found, err := inspect.New(store.Config{}).Nodes(
 			context.WithoutCancel(t.Context()), s.Pool, inspect.NodeFilter{Ended: true},
 		)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s.OK(err)
 		return found
 	}
 	stopFirst := s.node(work("first", map[string]int{"default": 3}), handlers.Handle(s.Handle))
@@ -42,9 +40,7 @@ func TestNodesAsTheStoreSeesThem(t *testing.T) {
 	})
 	before := nodes()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	if n := before[1]; n.Service != "second" || n.Queues["mail"] != 2 || len(n.Types) != 1 || n.Types[0] != "JOB" ||
 		n.ElectedAt != nil || n.DeadAt != nil || n.Host != fmt.Sprintf("%s/%d", host, os.Getpid()) {
 		t.Errorf("the second is %+v", n)

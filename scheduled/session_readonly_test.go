@@ -52,21 +52,17 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
-	if _, err := enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
+	f.Did(enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
 		Payload: enginetest.Job{Name: "first"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	f.Sees("the node works", completed)
 	database := f.Pool.Config().ConnConfig.Database
 	for round := range 2 {
 		f.Exec(`ALTER DATABASE ` + database + ` SET default_transaction_read_only = on`)
 		f.end("tasktable")
-		if _, err := enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
+		f.Did(enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
 			Payload: enginetest.Job{Name: fmt.Sprint(round)},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		f.Sees("no node is at work", `SELECT count(*) = 0 FROM pg_stat_activity
 			WHERE application_name LIKE 'tasktable engine%' AND datname = current_database()`)
 		f.Exec(`ALTER DATABASE ` + database + ` RESET default_transaction_read_only`)

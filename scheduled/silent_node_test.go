@@ -101,9 +101,7 @@ func TestRotatedPassword(t *testing.T) {
 	role := storetest.Role(t)
 	s := newBench(t)
 	var owner string
-	if err := s.Pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner); err != nil {
-		t.Fatal(err)
-	}
+	s.OK(s.Pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner))
 	s.Exec("GRANT " + owner + " TO " + role)
 	var password atomic.Value
 	password.Store(storetest.RolePassword)

@@ -45,13 +45,9 @@ func (m moved) TaskKey() string { return m.Name }
 func (r *rollout) apply(script string) {
 	r.T.Helper()
 	content, err := os.ReadFile("../migrations/testdata/" + script)
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	r.OK(err)
 	conn, err := r.Pool.Acquire(r.T.Context())
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	r.OK(err)
 	defer conn.Release()
 	settings := []string{"SET lock_timeout = '1s'", "SET check_function_bodies = off"}
 	for _, step := range append(settings, strings.Split(string(content), "-- step\n")...) {
@@ -144,9 +140,7 @@ func (r *rollout) byPgx(pool *pgxpool.Pool) func(context.Context) (store.DB, fun
 
 func (r *rollout) bySQL() func(context.Context) (store.DB, func() error, func(), error) {
 	db, err := sql.Open("postgres", r.Pool.Config().ConnString())
-	if err != nil {
-		r.T.Fatal(err)
-	}
+	r.OK(err)
 	r.T.Cleanup(func() { _ = db.Close() })
 	return func(ctx context.Context) (store.DB, func() error, func(), error) {
 		tx, err := db.BeginTx(ctx, nil)
@@ -264,9 +258,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 			OR outcome = 'RETRIED' AND error <> 'oops'
 			AND NOT ($1 AND error LIKE '%cache lookup failed%')`,
 		up == "remade.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f.OK(err)
 	others, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(others) > 0 {
 		t.Errorf("attempts came to what they did not ask for: %q, %v", others, err)
@@ -343,16 +335,10 @@ func TestStalePlanIsNoDataError(t *testing.T) {
 	s := newBench(t)
 	s.Exec(`CREATE TABLE narrow (a int)`)
 	conn, err := s.Pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	defer conn.Release()
-	if _, err := conn.Conn().Prepare(t.Context(), "all", "SELECT * FROM narrow"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), "all"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(conn.Conn().Prepare(t.Context(), "all", "SELECT * FROM narrow"))
+	s.Did(conn.Exec(t.Context(), "all"))
 	s.Exec(`ALTER TABLE narrow ADD COLUMN b int`)
 	var stale *pgconn.PgError
 	if _, err := conn.Exec(t.Context(), "all"); !errors.As(err, &stale) || stale.Code != "0A000" ||

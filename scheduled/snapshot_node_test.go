@@ -23,18 +23,12 @@ func TestDeadEntriesUnderASnapshot(t *testing.T) {
 	s.Add("first", nil)
 	s.Begins("first").End <- nil
 	snapshot, err := s.Pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	t.Cleanup(func() { _ = snapshot.Rollback(context.Background()) })
-	if _, err := snapshot.Exec(t.Context(), `SELECT count(*) FROM tasktable.nodes`); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(snapshot.Exec(t.Context(), `SELECT count(*) FROM tasktable.nodes`))
 	s.Sees("the leader has written its marks", `SELECT count(*) > 0 FROM tasktable.nodes WHERE marks IS NOT NULL`)
 	tx, err := s.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	for _, sql := range []string{
 		`SET LOCAL session_replication_role = replica`, // past the triggers
 		`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
@@ -43,13 +37,9 @@ func TestDeadEntriesUnderASnapshot(t *testing.T) {
 		`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, finished_at = now()
 		WHERE id LIKE 'dead %'`,
 	} {
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(tx.Exec(t.Context(), sql))
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.OK(tx.Commit(t.Context()))
 	begins := func(id string) {
 		t.Helper()
 		began := time.Now()

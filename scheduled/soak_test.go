@@ -115,12 +115,8 @@ func (s *bench) soakSample(since time.Time) (sample soakSample) {
 	runtime.ReadMemStats(&memory)
 	began := time.Now()
 	schema, err := store.NewSchema(store.DefaultSchema)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	if _, err := (taskdb.Queries{Schema: schema}).Lanes(s.T.Context(), s.Pool, nil); err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
+	s.Did((taskdb.Queries{Schema: schema}).Lanes(s.T.Context(), s.Pool, nil))
 	look := time.Since(began)
 	return soakSample{
 		heap: memory.HeapAlloc, goroutines: runtime.NumGoroutine(), dead: s.Count(soakDeadSQL), look: look,

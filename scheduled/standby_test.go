@@ -39,24 +39,16 @@ func newTwins(t *testing.T) (primary, standby *twin) {
 	t.Helper()
 	// Not T.TempDir: the user that Postgres runs as when root tests cannot enter it.
 	dir, err := os.MkdirTemp("", "tasktable-standby-*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, os.Chmod(dir, 0o711))
 	primary, standby = &twin{t: t, dir: filepath.Join(dir, "a")}, &twin{t: t, dir: filepath.Join(dir, "b")}
 	primary.start()
 	pool, err := pgxpool.New(t.Context(), primary.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	err = migrations.Up(t.Context(), pool, "")
 	pool.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	primary.stop()
 	if said, err := exec.Command("cp", "-a", primary.dir, standby.dir).CombinedOutput(); err != nil {
 		t.Fatalf("copy the primary: %v\n%s", err, said)
@@ -121,9 +113,7 @@ func (s *twin) follow(primary *twin) {
 	t := s.t
 	t.Helper()
 	at, err := url.Parse(primary.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	password, _ := at.User.Password()
 	settings := filepath.Join(s.data(), "postgresql.auto.conf")
 	// The whole file: a primary's own synchronous_standby_names must not come along.
@@ -131,19 +121,13 @@ func (s *twin) follow(primary *twin) {
 		"primary_conninfo = 'host=%s port=%s user=%s password=%s'\n", at.Hostname(), at.Port(), at.User.Username(),
 		password,
 	)
-	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, os.WriteFile(settings, []byte(text), 0o600))
 	signal := filepath.Join(s.data(), "standby.signal")
-	if err := os.WriteFile(signal, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, os.WriteFile(signal, nil, 0o600))
 	if info, err := os.Stat(s.data()); err != nil {
 		t.Fatal(err)
 	} else if owner, ok := info.Sys().(*syscall.Stat_t); ok {
-		if err := os.Chown(signal, int(owner.Uid), int(owner.Gid)); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, os.Chown(signal, int(owner.Uid), int(owner.Gid)))
 	}
 	s.start()
 	primary.exec(`ALTER SYSTEM SET synchronous_standby_names = '*'`)
@@ -194,13 +178,9 @@ func (s *twin) connect() *pgx.Conn {
 func bothURL(t *testing.T, one, other *twin) string {
 	t.Helper()
 	at, err := url.Parse(one.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	second, err := url.Parse(other.server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	at.Host += "," + second.Host
 	query := at.Query()
 	query.Set("target_session_attrs", "read-write")
@@ -252,14 +232,10 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	open := func(name string) *pgxpool.Pool {
 		t.Helper()
 		settings, err := pgxpool.ParseConfig(both)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		settings.MaxConns, settings.ConnConfig.RuntimeParams["application_name"] = 10, name
 		pool, err := pgxpool.NewWithConfig(context.Background(), settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		t.Cleanup(pool.Close)
 		return pool
 	}

@@ -43,9 +43,7 @@ func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
 	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines {
 		t.Errorf("while it runs:\n%s", got)
 	}
-	if _, err := s.Tasks.Reschedule(t.Context(), s.Pool, "one", time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Reschedule(t.Context(), s.Pool, "one", time.Now().Add(time.Hour)))
 	e = s.why("one")
 	if got := lived(e); got != "scheduled by test, scheduled_at\n"+lines+"edited by test, scheduled_at\n" {
 		t.Errorf("edited while it runs:\n%s", got)

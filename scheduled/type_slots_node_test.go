@@ -59,9 +59,7 @@ func TestTypeSlots(t *testing.T) {
 		queue := []string{"default", "other"}[i%2]
 		tasks = append(tasks, store.Task{ID: fmt.Sprint("slow ", i), Payload: quick{}, Queue: queue})
 	}
-	if _, err := s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, tasks))
 	next := func() string { return enginetest.Receive(t, begun, patience, "another slow task begins") }
 	next()
 	next()

@@ -56,18 +56,12 @@ func TestWarningsOfAConfig(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		settings, err := pgxpool.ParseConfig("postgres://localhost/x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		settings.MaxConns = test.conns
 		pool, err := pgxpool.NewWithConfig(t.Context(), settings) // connects to nothing yet
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		registry, err := handlers.NewRegistry(test.part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		config := Config{Pool: pool, Handlers: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		if test.change != nil {
 			test.change(&config)

@@ -45,9 +45,7 @@ func lived(e inspect.Explanation) string {
 func (s *bench) why(id string) inspect.Explanation {
 	s.T.Helper()
 	e, err := inspect.New(store.Config{}).Why(s.T.Context(), s.Pool, id)
-	if err != nil {
-		s.T.Fatal(err)
-	}
+	s.OK(err)
 	return e
 }
 
@@ -63,11 +61,9 @@ func TestWhyOfANode(t *testing.T) {
 		return s.Count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
 	})
 	var number int64
-	if err := s.Pool.QueryRow(
+	s.OK(s.Pool.QueryRow(
 		t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`,
-	).Scan(&number); err != nil {
-		t.Fatal(err)
-	}
+	).Scan(&number))
 	node := fmt.Sprintf("node %d (H)", number)
 	says := func(e inspect.Explanation, want string) {
 		t.Helper()
@@ -137,19 +133,13 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 func TestLockClass(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	t.Cleanup(pool.Close)
 	for _, schema := range []string{"tasktable", "another_one"} {
-		if err := migrations.Up(t.Context(), pool, schema); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, migrations.Up(t.Context(), pool, schema))
 		for _, kind := range []string{"node", "leader"} {
 			var class int64
-			if err := pool.QueryRow(t.Context(), `SELECT `+schema+`.lock_class($1)`, kind).Scan(&class); err != nil {
-				t.Fatal(err)
-			}
+			enginetest.OK(t, pool.QueryRow(t.Context(), `SELECT `+schema+`.lock_class($1)`, kind).Scan(&class))
 			if want := int64(uint32(pg.LockClass(schema, kind))); class != want {
 				t.Errorf("%s of schema %s: %d instead of %d", kind, schema, class, want)
 			}

@@ -106,9 +106,7 @@ func TestConfigKeepsItsOwn(t *testing.T) {
 	config.Recurring = []store.Task{store.Cron("JOB", "@daily")}
 	config.TypeSlots = map[string]int{"JOB": 2}
 	node, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	config.Paused[0], config.RetentionByType["JOB"], config.Recurring[0] = store.Everything(), -1, store.Task{}
 	config.TypeSlots["JOB"] = 3
 	got := node.config
@@ -131,9 +129,7 @@ func TestConfigWorks(t *testing.T) {
 	registry, err := handlers.NewRegistry(
 		handlers.Func("AA", nothing), handlers.Func("BB", nothing), handlers.Func("CC", nothing),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	for want, paused := range map[string][]store.Scope{
 		"map[bulk:2 default:5] [AA BB CC]": {store.Queue("other"), store.Type("default"), store.Type("OTHER")},
 		"map[default:5] [AA BB CC]":        {store.Queue("bulk")},
@@ -168,9 +164,7 @@ func TestConfigRegistersTheRole(t *testing.T) {
 	} {
 		config.Role = role
 		node, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		r := node.config.registration(false)
 		got := fmt.Sprint(r.MayLead, " ", r.Queues, " ", r.Types, " ", r.StrictQueues, " ", r.ShareSlots)
 		if got != want {
@@ -187,9 +181,7 @@ func TestConfigRegistersTheRole(t *testing.T) {
 func TestConfigWorkingSlots(t *testing.T) {
 	t.Parallel()
 	registry, err := handlers.NewRegistry(handlers.Func("AA", func(context.Context) error { return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	config := Config{
 		Queues: map[string]int{"default": 5, "bulk": 2, "mail": 1}, Handlers: registry,
 		Paused: []store.Scope{store.Queue("mail")},

@@ -119,9 +119,7 @@ func (b *Bench) Add(name string, change func(*store.Task)) store.Receipt {
 		change(&task)
 	}
 	receipt, err := b.Tasks.Schedule(b.T.Context(), b.Pool, task)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	return receipt
 }
 
@@ -159,9 +157,7 @@ func (b *Bench) Ends(id string, status store.Status, outcome string) {
 func (b *Bench) ErrorOf(id string) string {
 	b.T.Helper()
 	history, err := Tasks.History(b.T.Context(), b.Pool, id)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	if len(history.Executions) == 0 {
 		return ""
 	}

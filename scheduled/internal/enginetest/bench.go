@@ -36,21 +36,29 @@ type Bench struct {
 func New(t *testing.T) *Bench {
 	t.Helper()
 	schema, err := store.NewSchema("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	return &Bench{
 		T: t, Pool: storetest.Pool(t), Queries: taskdb.Queries{Schema: schema},
 		Tasks: store.New(store.Config{Service: "test"}), steering: newSteering(),
 	}
 }
 
+// OK fails the test because of an error.
+func (b *Bench) OK(err error) {
+	b.T.Helper()
+	OK(b.T, err)
+}
+
+// Did is OK for what returns a value that the test does not need.
+func (b *Bench) Did(_ any, err error) {
+	b.T.Helper()
+	OK(b.T, err)
+}
+
 // Exec runs a statement, and fails the test if that fails.
 func (b *Bench) Exec(sql string, args ...any) {
 	b.T.Helper()
-	if _, err := b.Pool.Exec(b.T.Context(), sql, args...); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(b.Pool.Exec(b.T.Context(), sql, args...))
 }
 
 // Schedule schedules JOB tasks with their name as id.
@@ -76,9 +84,7 @@ func (b *Bench) InTx(do func(tx pgx.Tx)) {
 		do(tx)
 		return nil
 	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 }
 
 // ClaimFrom claims as a pass does. The start allowance is 1 minute.
@@ -86,9 +92,7 @@ func (b *Bench) ClaimFrom(now time.Time, lookAhead time.Duration, grants ...task
 	b.T.Helper()
 	var taken []taskdb.ClaimedTask
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(b.T.Context(), taskdb.EnterSQL); err != nil {
-			b.T.Fatal(err)
-		}
+		b.Did(tx.Exec(b.T.Context(), taskdb.EnterSQL))
 		var err error
 		if taken, err = b.Claim(b.T.Context(), tx, &now, lookAhead, time.Minute, grants); err != nil {
 			b.T.Fatal(err)
@@ -135,9 +139,7 @@ func (b *Bench) TakeOne(task store.Task) taskdb.Claim {
 func (b *Bench) Ask(now time.Time, holds ...taskdb.Claim) map[int64]taskdb.GateAnswer {
 	b.T.Helper()
 	answers, err := b.Gate(b.T.Context(), b.Pool, &now, holds, true)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	return answers
 }
 
@@ -153,9 +155,7 @@ func (b *Bench) endIn(tx pgx.Tx, now time.Time, settlements ...taskdb.Settlement
 	b.T.Helper()
 	node := int64(7)
 	done, err := b.SettleAll(b.T.Context(), tx, &now, &node, "test", settlements)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	slices.SortFunc(done, func(x, y taskdb.SettleResult) int { return int(x.Fence - y.Fence) })
 	return done
 }
@@ -179,9 +179,7 @@ func Retried(h taskdb.Claim, in time.Duration, why string) taskdb.Settlement {
 func Lock(t *testing.T, pool *pgxpool.Pool, id string) (unlock func()) {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	open := true
 	unlock = func() {
 		if open {
@@ -217,9 +215,7 @@ func (b *Bench) Expect(what, id, want string) {
 func StateOf(t *testing.T, pool *pgxpool.Pool, id string) string {
 	t.Helper()
 	history, err := Tasks.History(t.Context(), pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	revisions := map[int64]int{}
 	for i, change := range history.Changes {
 		revisions[change.Revision] = i + 1

@@ -24,6 +24,14 @@ func Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Discard, nil))
 }
 
+// OK fails the test because of an error.
+func OK(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually waits until the condition holds, asking again and again, and fails the test after the deadline.
 func Eventually(t *testing.T, within time.Duration, what string, condition func() bool) {
 	t.Helper()
@@ -75,9 +83,7 @@ func Receive[T any](t *testing.T, from <-chan T, within time.Duration, what stri
 func Schedule(t *testing.T, pool *pgxpool.Pool, task store.Task) store.Receipt {
 	t.Helper()
 	receipt, err := Tasks.Schedule(t.Context(), pool, task)
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	return receipt
 }
 
@@ -85,9 +91,7 @@ func Schedule(t *testing.T, pool *pgxpool.Pool, task store.Task) store.Receipt {
 func Outcomes(t *testing.T, pool *pgxpool.Pool, id string) []string {
 	t.Helper()
 	history, err := Tasks.History(t.Context(), pool, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	var found []string
 	for _, e := range history.Executions {
 		found = append(found, string(e.Outcome))
@@ -112,9 +116,7 @@ func Exhaust(t *testing.T, pool *pgxpool.Pool) (release func()) {
 	var taken []*pgxpool.Conn
 	for range pool.Config().MaxConns {
 		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		OK(t, err)
 		taken = append(taken, conn)
 	}
 	release = sync.OnceFunc(func() {

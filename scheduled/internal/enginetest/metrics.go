@@ -14,9 +14,7 @@ import (
 func Scraped(t *testing.T, from prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	found := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {

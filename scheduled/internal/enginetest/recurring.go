@@ -30,9 +30,7 @@ var Forks = taskdb.Lane{Queue: "default", Type: "JOB", Recurring: true}
 func (b *Bench) Fires(now time.Time, aside ...string) (looked int) {
 	b.T.Helper()
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(b.T.Context(), "SET LOCAL lock_timeout = '5s'; "+taskdb.EnterSQL); err != nil {
-			b.T.Fatal(err)
-		}
+		b.Did(tx.Exec(b.T.Context(), "SET LOCAL lock_timeout = '5s'; "+taskdb.EnterSQL))
 		var err error
 		if looked, err = b.Fork(b.T.Context(), tx, &now, []taskdb.Lane{Forks}, taskdb.MaxFires, aside...); err != nil {
 			b.T.Fatal(err)
@@ -60,9 +58,7 @@ func (b *Bench) Recurs(what, id, want string) {
 func (b *Bench) Family(id string) string {
 	b.T.Helper()
 	row, err := Tasks.Get(b.T.Context(), b.Pool, id)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s count=%d", row.Status, row.OccurrenceCount)
 	Write(&text, "next", row.NextAttemptAt)
@@ -75,17 +71,13 @@ func (b *Bench) Family(id string) string {
 	rows, err := b.Pool.Query(b.T.Context(), `SELECT scheduled_at::timestamptz,
 		concat_ws(' ', status, CASE WHEN fence IS NOT NULL THEN 'held' END, message)
 		FROM tasktable.scheduled_tasks WHERE parent_id = $1 ORDER BY scheduled_at, id`, id)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	type line struct {
 		At   time.Time
 		Text string
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[line])
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	for from := 0; from < len(found); {
 		to := from + 1
 		for to < len(found) && found[to].Text == found[from].Text {
@@ -125,14 +117,10 @@ func (b *Bench) Forget(id string) {
 			`DELETE FROM tasktable.scheduled_task_executions WHERE task_id = $1`,
 			`DELETE FROM tasktable.scheduled_task_changes WHERE task_id = $1`,
 		} {
-			if _, err := tx.Exec(
+			b.Did(tx.Exec(
 				b.T.Context(), `SELECT set_config('tasktable_change.context', 'retention', true)`,
-			); err != nil {
-				b.T.Fatal(err)
-			}
-			if _, err := tx.Exec(b.T.Context(), sql, id); err != nil {
-				b.T.Fatal(err)
-			}
+			))
+			b.Did(tx.Exec(b.T.Context(), sql, id))
 		}
 	})
 }

@@ -28,9 +28,7 @@ const (
 func Limits(t *testing.T, pool *pgxpool.Pool) func(limit time.Duration) time.Duration {
 	t.Helper()
 	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	OK(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // also what is cleaned up has limits
 	origin := time.Now()
 	var worst, asked atomic.Int64 // asked: when the round began that has not ended yet

@@ -15,9 +15,7 @@ func (b *bench) rateEach(rate int, interval time.Duration, burst int) {
 	b.T.Helper()
 	limit := store.Limit{Name: "each", Of: store.Type("JOB"), Per: store.PerGroup, Rate: rate, Interval: interval,
 		Burst: burst}
-	if _, err := b.Tasks.SetLimit(b.T.Context(), b.Pool, limit); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(b.Tasks.SetLimit(b.T.Context(), b.Pool, limit))
 }
 
 // agrees fails the test if the leader does not know the buckets as they are.
@@ -28,16 +26,12 @@ func (b *bench) agrees(l *Leader, rows int) {
 		FullAt time.Time
 	}
 	found, err := b.Pool.Query(b.T.Context(), `SELECT limit_key, full_at FROM tasktable.limit_buckets`)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	defer found.Close()
 	read := 0
 	for ; found.Next(); read++ {
 		var one row
-		if err := found.Scan(&one.Key, &one.FullAt); err != nil {
-			b.T.Fatal(err)
-		}
+		b.OK(found.Scan(&one.Key, &one.FullAt))
 		if known := l.lanes.buckets.of["each"][one.Key]; !known.Equal(one.FullAt) {
 			b.T.Errorf("the bucket of %s is full at %s, but known is %s", one.Key, one.FullAt, known)
 		}
@@ -62,9 +56,7 @@ func TestRateOfEachGroup(t *testing.T) {
 	if found := b.looks(l); found.full || found.next < 50*time.Minute {
 		t.Errorf("%+v; the leader looks again when there is a token", found)
 	}
-	if err := l.resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(l.resign(t.Context()))
 	next := b.elected(slots(20))
 	b.stays(next, "a1 a2 b1 none")
 	b.agrees(next, 2)

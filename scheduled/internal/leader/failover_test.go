@@ -12,18 +12,14 @@ func TestNumbersMoveAfterAFailover(t *testing.T) {
 	numbers := func() (last int64) {
 		const sql = `SELECT least(t.last_value, j.last_value)
 			FROM tasktable.task_numbers AS t, tasktable.river_job_id_seq AS j`
-		if err := b.Pool.QueryRow(t.Context(), sql).Scan(&last); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.Pool.QueryRow(t.Context(), sql).Scan(&last))
 		return last
 	}
 	elected := func() {
 		t.Helper()
 		l := b.candidate()
 		b.leads(l)
-		if err := l.resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(l.resign(t.Context()))
 	}
 	last := numbers()
 	for _, step := range []struct {

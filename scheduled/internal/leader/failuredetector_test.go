@@ -125,9 +125,7 @@ func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
 	l := b.elected()
 	other := b.silent()
 	l.deadNodes.heard[other] = time.Now().Add(-time.Minute) // when it led before, the other lived
-	if err := l.resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(l.resign(t.Context()))
 	b.leads(l)
 	b.tick(l)
 	b.tick(l) // the first one takes nothing back

@@ -16,9 +16,7 @@ import (
 func (b *bench) inOrder(of store.Scope) {
 	b.T.Helper()
 	limit := store.Limit{Name: "order", Of: of, Per: store.PerGroup, InOrder: true}
-	if _, err := b.Tasks.SetLimit(b.T.Context(), b.Pool, limit); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(b.Tasks.SetLimit(b.T.Context(), b.Pool, limit))
 }
 
 // looks has the leader tick and make passes, as long as a pass is to follow at once. It returns the last pass.
@@ -64,10 +62,8 @@ func (b *bench) stays(l *Leader, want string) {
 func (b *bench) settles(id string, outcome func(taskdb.Claim) taskdb.Settlement) {
 	b.T.Helper()
 	var c taskdb.Claim
-	if err := b.Pool.QueryRow(b.T.Context(), `SELECT id, fence, revision, attempt, scheduled_at
-		FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(&c.ID, &c.Fence, &c.Revision, &c.Attempt, &c.Due); err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(b.Pool.QueryRow(b.T.Context(), `SELECT id, fence, revision, attempt, scheduled_at
+		FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(&c.ID, &c.Fence, &c.Revision, &c.Attempt, &c.Due))
 	if done := b.End(time.Now(), outcome(c)); !done[0].Settled {
 		b.T.Fatalf("%s: %+v", id, done[0])
 	}
@@ -266,9 +262,7 @@ func TestANewLeaderKeepsTheOrder(t *testing.T) {
 	b.settles("b0", completed)
 	b.Add("a5", func(task *store.Task) { task.Group, task.Priority = "a", 9 })
 	for i := range 4 {
-		if err := l.resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(l.resign(t.Context()))
 		l = b.elected(slots(20))
 		b.stays(l, fmt.Sprint("b", i+1))
 		b.settles(fmt.Sprint("b", i+1), completed)
@@ -357,9 +351,7 @@ func TestOrderOfOldTasks(t *testing.T) {
 	pass := func(id string) {
 		t.Helper()
 		for range 2 { // the first one may have to learn of the next task
-			if _, err := l.pass(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(l.pass(t.Context()))
 		}
 		if got := enginetest.Ask[string](b.Bench, `SELECT coalesce(string_agg(id, ' '), '')
 			FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); got != id {

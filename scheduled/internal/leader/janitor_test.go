@@ -30,9 +30,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	step := func() {
 		t.Helper()
 		found, err := l.newWalk().abandoned(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		l.abandoned = found
 		b.tick(l)
 	}
@@ -40,9 +38,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 		t.Helper()
 		const sql = `
 			SELECT coalesce(string_agg(id, ' ' ORDER BY id), '') FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
-		if err := b.Pool.QueryRow(t.Context(), sql).Scan(&ids); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.Pool.QueryRow(t.Context(), sql).Scan(&ids))
 		return ids
 	}
 	becomes := func(want string) {
@@ -52,9 +48,7 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 	}
 	b.InTx(func(tx pgx.Tx) {
 		const sql = `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), sql))
 		becomes("held lapsed locked")
 	})
 	becomes("held lapsed")

@@ -18,9 +18,7 @@ import (
 func (b *bench) limitEach() {
 	b.T.Helper()
 	limit := store.Limit{Name: "each", Of: store.Type("JOB"), Per: store.PerGroup, MaxRunning: 1}
-	if _, err := b.Tasks.SetLimit(b.T.Context(), b.Pool, limit); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(b.Tasks.SetLimit(b.T.Context(), b.Pool, limit))
 }
 
 func group(of string) func(*store.Task) { return func(task *store.Task) { task.Group = of } }
@@ -30,9 +28,7 @@ func (b *bench) passUntil(l *Leader, want string) {
 	b.T.Helper()
 	var got string
 	enginetest.Eventually(b.T, enginetest.Patience, "jobs of the keys "+want, func() bool {
-		if _, err := l.pass(b.T.Context()); err != nil {
-			b.T.Fatal(err)
-		}
+		b.Did(l.pass(b.T.Context()))
 		got = enginetest.Ask[string](b.Bench, `SELECT coalesce(string_agg(metadata ->> 'key', ', ' ORDER BY id), '')
 			FROM tasktable.river_job`)
 		return got == want
@@ -74,20 +70,14 @@ func TestOtherKeys(t *testing.T) {
 		b.Add(fmt.Sprint("a", i), func(task *store.Task) { task.Group, task.TenantID = "a", fmt.Sprint("tenant-", i) })
 	}
 	b.passUntil(l, "g:a")
-	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool,
-		store.Limit{Name: "each", Of: store.Type("JOB"), Per: store.PerTenant, MaxRunning: 1}); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(b.Tasks.SetLimit(t.Context(), b.Pool,
+		store.Limit{Name: "each", Of: store.Type("JOB"), Per: store.PerTenant, MaxRunning: 1}))
 	b.passUntil(l, "g:a, t:tenant-1, t:tenant-2")
 	b.Add("late", group("a"))
 	b.Add("later", group("a"))
-	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "each"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(b.Tasks.RemoveLimit(t.Context(), b.Pool, "each"))
 	enginetest.Eventually(t, enginetest.Patience, "all are claimed", func() bool {
-		if _, err := l.pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(l.pass(t.Context()))
 		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NULL`) == 0
 	})
 }
@@ -106,12 +96,8 @@ func TestLateTasksOfKeys(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = next_attempt_at - interval '1 minute'
 		WHERE id IN ('waits', 'late')`) // as if it had been committed after a minute
 	enginetest.Eventually(t, enginetest.Patience, "the late task is claimed", func() bool {
-		if _, err := l.tick(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := l.pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(l.tick(t.Context()))
+		b.Did(l.pass(t.Context()))
 		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'late' AND fence IS NOT NULL`) == 1
 	})
 }
@@ -198,9 +184,7 @@ func TestATickFindsTasksWithoutAKey(t *testing.T) {
 	b.Add("none", func(task *store.Task) { task.At = time.Now().Add(soon / 2) })
 	enginetest.Eventually(t, enginetest.Patience, "a pass is to follow", func() bool {
 		found, err := l.tick(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		return found.next == 0
 	})
 	b.passUntil(l, "g:a, g:")

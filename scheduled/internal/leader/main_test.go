@@ -51,17 +51,13 @@ func (b *bench) candidate(change ...func(*Config, *session.Registration)) *Leade
 		},
 		Schema: b.Schema, Node: node,
 	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	config.Session = life
 	config.River, err = riverjobs.NewClient(riverjobs.ClientConfig{
 		Pool: b.Pool, Statements: b.Queries, Number: life.Number, Clock: life.Clock, Logger: config.Log,
 		Log: config.Log,
 	})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	l := New(config)
 	b.T.Cleanup(func() {
 		l.endTerm(context.Background())
@@ -94,9 +90,7 @@ func (b *bench) elected(change ...func(*Config, *session.Registration)) *Leader 
 // tick has a leader look, and fails the test if that fails.
 func (b *bench) tick(l *Leader) {
 	b.T.Helper()
-	if _, err := l.tick(b.T.Context()); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(l.tick(b.T.Context()))
 }
 
 // slots changes the slots of a candidate's queue.

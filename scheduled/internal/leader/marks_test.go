@@ -131,14 +131,10 @@ func TestLookSeesLateCommits(t *testing.T) {
 	l := newLanes()
 	l.work(nodeOf([]string{"JOB"}, "default"))
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	late := store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}
-	if _, err := enginetest.Tasks.Schedule(t.Context(), tx, late); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Schedule(t.Context(), tx, late))
 	b.Schedule(store.Task{ID: "before", Payload: enginetest.Job{Name: "before"}})
 	if got := b.look(&l); got != "default JOB 0" {
 		t.Fatalf("the lanes are %q", got)
@@ -151,17 +147,13 @@ func TestLookSeesLateCommits(t *testing.T) {
 		l.queue(b.Queries, &batch, now.Add(time.Hour), always)
 		results := b.Pool.SendBatch(t.Context(), &batch)
 		found, _, err := l.read(results, time.Now())
-		if err := errors.Join(err, results.Close()); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(errors.Join(err, results.Close()))
 		return fmt.Sprint(len(found.Tasks))
 	}
 	if got := look(); got != "0" {
 		t.Fatalf("%s lanes before it is committed", got)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Commit(t.Context()))
 	if got := look(); got != "1" {
 		t.Errorf("%s lanes after it is committed", got)
 	}
@@ -192,13 +184,9 @@ func TestWalk(t *testing.T) {
 	b.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 		WHEN (OLD.id = 'refused') EXECUTE FUNCTION refuse()`)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`))
 	moved := 0
 	w := &walk{
 		housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger(),
@@ -216,9 +204,7 @@ func TestWalk(t *testing.T) {
 		|| coalesce(' due ' || to_char(due_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24'), ''), ', ' ORDER BY next_attempt_at)
 		FROM tasktable.scheduled_tasks WHERE id <> 'after'`
 	var got string
-	if err := b.Pool.QueryRow(t.Context(), state).Scan(&got); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(b.Pool.QueryRow(t.Context(), state).Scan(&got))
 	want := "refused before, locked before, a now due 2025-01-01 01, b now due 2024-01-01 00, c now due 2025-01-01 04"
 	if plain := strings.Replace(got, ", recurring now", "", 1); plain != want || plain == got {
 		t.Errorf("got %q\nwant %q", got, want)
@@ -247,13 +233,9 @@ func TestHandover(t *testing.T) {
 	}
 	former.recurring.lanes[0].move(now, 1)
 	text, err := json.Marshal(handover{Tasks: former.tasks.hand(), Recurring: former.recurring.hand()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	var handed handover
-	if err := json.Unmarshal(text, &handed); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(json.Unmarshal(text, &handed))
 	next := newLanes()
 	next.tasks.take(handed.Tasks)
 	next.recurring.take(handed.Recurring)

@@ -50,12 +50,8 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 	}
 	l := b.elected()
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN SHARE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
+	b.Did(tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN SHARE MODE`))
 	for range 2 {
 		began := time.Now()
 		found, err := l.pass(t.Context())
@@ -66,9 +62,7 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Rollback(t.Context()))
 	clear(l.quarantined) // as after some seconds
 	if found, err := l.pass(t.Context()); err != nil || found.claimed == 0 {
 		t.Errorf("unlocked: %+v, %v", found, err)
@@ -84,9 +78,7 @@ func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
 		b.Add(id, func(task *store.Task) { task.Priority = priority })
 	}
-	if _, err := l.pass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(l.pass(t.Context()))
 	if got, want := b.states(), "high EXECUTING, low QUEUED, middle QUEUED"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -122,9 +114,7 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 			}
 			b.tick(l)
 			for range 3 { // the later passes find no room
-				if _, err := l.pass(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				b.Did(l.pass(t.Context()))
 			}
 			const claimedSQL = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL AND type = $1`
 			if placed, plain := b.Count(claimedSQL, "QUICK"), b.Count(claimedSQL, "JOB"); placed != test.wantPlaced ||
@@ -217,17 +207,13 @@ func TestPauseThatCannotEnd(t *testing.T) {
 	}
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER refuse`)
 	for _, id := range ids {
-		if _, err := b.Tasks.PauseUntil(t.Context(), b.Pool, id, until); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(b.Tasks.PauseUntil(t.Context(), b.Pool, id, until))
 	}
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER refuse`)
 	b.Passes(until)
 	l := b.elected()
 	for range 3 {
-		if _, err := l.pass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(l.pass(t.Context()))
 	}
 	if got, want := b.states(),
 		"first QUEUED, left out PAUSED, refused PAUSED, second QUEUED, third QUEUED"; got != want {

@@ -208,9 +208,7 @@ func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {
 		if ticks == 3 { // the steps of a busy machine may be too long for one
 			t.Fatalf("%d claims are left after %d ticks", b.Count(held), ticks)
 		}
-		if _, err := l.tick(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(l.tick(t.Context()))
 	}
 	unlock()
 	b.takesBack(l)
@@ -228,18 +226,12 @@ func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
 	b.Add("lost", nil)
 	claims := b.runs(`{}`)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Complete(t.Context(), tx, nil, new(int64(deadNode)),
-		[]taskdb.Settlement{enginetest.Completed(claims[0])}); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
+	b.Did(b.Complete(t.Context(), tx, nil, new(int64(deadNode)),
+		[]taskdb.Settlement{enginetest.Completed(claims[0])}))
 	l := b.elected()
 	b.takesBack(l, "commits")
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Commit(t.Context()))
 	b.takesBack(l)
 	b.Is("commits", store.StatusCompleted, taskdb.OutcomeCompleted)
 	b.Is("lost", store.StatusQueued, taskdb.OutcomeLost)
@@ -253,14 +245,10 @@ func TestTransactionsOfADeadNodesHandlersEnd(t *testing.T) {
 	b.Add("a", nil)
 	b.runs(`{}`)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT set_config('application_name', $1, false), pg_advisory_xact_lock(1)`,
-		taskdb.HandlerName("tasktable", deadNode)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), `SELECT set_config('application_name', $1, false), pg_advisory_xact_lock(1)`,
+		taskdb.HandlerName("tasktable", deadNode)))
 	b.takesBack(b.elected())
 	b.Sees("its lock is free", `SELECT pg_try_advisory_lock(1)`)
 }

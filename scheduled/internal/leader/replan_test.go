@@ -24,9 +24,7 @@ func (b *bench) moves(posix string, now time.Time) {
 	b.T.Helper()
 	b.Zones = enginetest.ZonesOf(posix)
 	w := walk{housekeeping: session.NewHousekeeping(b.Pool), statements: b.Queries, log: enginetest.Logger()}
-	if err := w.replan(b.T.Context()); err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(w.replan(b.T.Context()))
 	// A test's clock.
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE planned_zone_data = ''`, now)
 	b.Fires(now)
@@ -35,9 +33,7 @@ func (b *bench) moves(posix string, now time.Time) {
 func (b *bench) nextFire(id string) string {
 	b.T.Helper()
 	task, err := inspect.New(store.Config{}).GetRecurring(b.T.Context(), b.Pool, id)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	if task.NextFire == nil {
 		return ""
 	}
@@ -74,9 +70,7 @@ func TestZoneDataThatChange(t *testing.T) {
 	}
 	check("planned", planned)
 	before, err := enginetest.Tasks.Get(t.Context(), b.Pool, "yearly")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	b.moves(enginetest.SummerFromMarch, begins.Add(-time.Second))
 	check("the same data", planned)
 	b.moves(enginetest.SummerFromApril, begins.Add(-time.Second))
@@ -139,9 +133,7 @@ func TestPlansForOtherZoneDataKeepNoTaskWaiting(t *testing.T) {
 		planned bool
 	}{{rest, false}, {0, true}} {
 		overlooks()
-		if _, err := w.round(t.Context(), course{tasks: lanes}); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(w.round(t.Context(), course{tasks: lanes}))
 		b.Sees("the overlooked task is moved", `SELECT next_attempt_at > '2026-01-01' FROM tasktable.scheduled_tasks
 			WHERE id = 'overlooked'`)
 		left := b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE planned_zone_data = 'other'`)
@@ -170,8 +162,6 @@ func (b *bench) count(parent string) (n int) {
 	err := b.Pool.QueryRow(
 		b.T.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = $1`, parent,
 	).Scan(&n)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	return n
 }

@@ -39,9 +39,7 @@ func TestRiverJobs(t *testing.T) {
 	b := newBench(t)
 	insert := func(queue, state, client, metadata string) (id int64) {
 		t.Helper()
-		if err := b.Pool.QueryRow(t.Context(), insertJobSQL, queue, state, client, metadata).Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.Pool.QueryRow(t.Context(), insertJobSQL, queue, state, client, metadata).Scan(&id))
 		return id
 	}
 	jobs := riverjobs.View{Next: 1}

@@ -96,20 +96,14 @@ func TestNewTermWaitsForCommits(t *testing.T) {
 	b.leads(l)
 	former := l.commitSQL
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	for _, sql := range []string{`UPDATE work SET by = 'former'`, former[:len(former)-len("; COMMIT")]} {
-		if _, err := tx.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), sql))
 	}
 	if err := l.beginTerm(t.Context()); !pg.IsLocked(err) || l.leads() {
 		t.Errorf("a commit is under way, and a term begins: %t, %v", l.leads(), err)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Commit(t.Context()))
 	b.leads(l)
 	_, err = b.Pool.Exec(t.Context(), `BEGIN; UPDATE work SET by = 'late'; `+former)
 	if !isReplaced(err) {
@@ -124,13 +118,9 @@ func TestTermIsBegunAgain(t *testing.T) {
 	b := newBench(t)
 	l, other := b.candidate(), b.candidate()
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.nodes WHERE number = $1 FOR UPDATE`,
-		l.session.Number); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
+	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.nodes WHERE number = $1 FOR UPDATE`,
+		l.session.Number))
 	for try := range 2 {
 		if leads, err := l.elect(t.Context(), true); leads || !pg.IsLocked(err) || l.session.Leads() != (try == 0) {
 			t.Errorf("try %d: %t, %v; has the lock: %t", try, leads, err, l.session.Leads())
@@ -138,12 +128,8 @@ func TestTermIsBegunAgain(t *testing.T) {
 		l.progress.failingSince = l.progress.failingSince.Add(-maxFailing)
 	}
 	b.leads(other)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.resign(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Rollback(t.Context()))
+	b.OK(other.resign(t.Context()))
 	l.progress = progress{}
 	b.leads(l)
 	var noted bool
@@ -158,12 +144,8 @@ func TestTermNeedsTheSessionsLock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	l := b.candidate()
-	if err := l.session.Ask(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.session.Conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(l.session.Ask(t.Context(), true))
+	b.Did(l.session.Conn.Exec(t.Context(), `SELECT pg_advisory_unlock_all()`))
 	if leads, err := l.elect(t.Context(), true); leads || err == nil || !l.session.Closed() || l.session.Leads() {
 		t.Errorf("leads: %t, %v; closed: %t", leads, err, l.session.Closed())
 	}

@@ -15,9 +15,7 @@ import (
 func days(t *testing.T, name, day string) store.Calendar {
 	t.Helper()
 	span, err := recurrence.ParseSpan(day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	return store.Calendar{Name: name, Days: []recurrence.Span{span}}
 }
 
@@ -43,9 +41,7 @@ func TestDeclaredCalendars(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
-	if _, err := tasks.SetCalendar(t.Context(), b.Pool, days(t, "own", "2027-01-01")); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.SetCalendar(t.Context(), b.Pool, days(t, "own", "2027-01-01")))
 	first := b.closing("events", days(t, "company", "2027-12-24"), days(t, "fair", "2027-05-03"), days(t, "old", "2027-02-02"))
 	first.deploy(1)
 	first.looks()
@@ -56,10 +52,8 @@ func TestDeclaredCalendars(t *testing.T) {
 	if !errors.Is(err, errOthersCalendars) {
 		t.Errorf("the calendar of somebody else: %v", err)
 	}
-	if _, err := tasks.Schedule(t.Context(), b.Pool, store.Task{ID: "fair", Payload: enginetest.Job{Name: "fair"},
-		Recurrence: &store.Recurrence{Cron: "@daily", OutOf: []string{"fair"}}}); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.Schedule(t.Context(), b.Pool, store.Task{ID: "fair", Payload: enginetest.Job{Name: "fair"},
+		Recurrence: &store.Recurrence{Cron: "@daily", OutOf: []string{"fair"}}}))
 	second := b.closing("events", days(t, "company", "2027-12-27"))
 	second.deploy(2)
 	second.looks()

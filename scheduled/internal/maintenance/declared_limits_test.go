@@ -36,9 +36,7 @@ func TestDeclaredLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
-	if _, err := tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 9}); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 9}))
 	charge := store.Limit{Name: "charge", Of: store.Type("CHARGE"), MaxRunning: 5}
 	first := b.limiting("events", charge, store.Limit{Name: "mail", Of: store.Queue("mail"), MaxRunning: 2})
 	first.deploy(1)
@@ -51,9 +49,7 @@ func TestDeclaredLimits(t *testing.T) {
 		t.Errorf("the limit of somebody else: %v", err)
 	}
 	charge.MaxRunning = 7
-	if _, err := tasks.SetLimit(t.Context(), b.Pool, charge); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.SetLimit(t.Context(), b.Pool, charge))
 	first.looks() // it has applied its list, so what somebody has changed stays
 	b.wantLimits("charge CHARGE 7 events, mail mail 2 events, own  9, shop shop 1 shop")
 	charge.MaxRunning = 3

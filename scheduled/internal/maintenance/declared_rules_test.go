@@ -18,9 +18,7 @@ func (b *bench) ruleProgram(service string, recurring []store.Task, declared ...
 func (b *bench) rules(what, want string) {
 	b.T.Helper()
 	found, err := rules.New(rules.Config{}).List(b.T.Context(), b.Pool)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	var got []string
 	for _, rule := range found {
 		got = append(got, rule.Name+":"+rule.DeclaredBy+":"+string(rule.Events[0]))
@@ -46,12 +44,8 @@ func TestDeclaredRules(t *testing.T) {
 	}
 	b.declared("without the recipient", "daily shop QUEUED @daily 1")
 	b.rules("without the recipient", "")
-	if _, err := all.SetRecipient(t.Context(), b.Pool, rules.Recipient{Name: "ops", Target: "ops"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := all.Set(t.Context(), b.Pool, rule("mine", rules.Failed)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(all.SetRecipient(t.Context(), b.Pool, rules.Recipient{Name: "ops", Target: "ops"}))
+	b.Did(all.Set(t.Context(), b.Pool, rule("mine", rules.Failed)))
 	other := b.ruleProgram("mailer", nil, rule("mail", rules.Failed))
 	other.deploy(2)
 	other.looks()

@@ -53,9 +53,7 @@ func (b *bench) kill(numbers ...int) {
 // looks has a node of the program look, as it does twice a minute.
 func (p program) looks() {
 	p.b.T.Helper()
-	if err := p.runOnce(p.b.T.Context()); err != nil {
-		p.b.T.Fatal(err)
-	}
+	p.b.OK(p.runOnce(p.b.T.Context()))
 }
 
 // declared lists the recurring tasks: whose they are, how they are, when they fire, and how many lines
@@ -65,20 +63,14 @@ func (b *bench) declared(what string, want ...string) {
 	rows, err := b.Pool.Query(b.T.Context(), `SELECT concat_ws(' ', t.id, t.declared_by, t.status, t.cron,
 		(SELECT count(*) FROM tasktable.scheduled_task_changes AS c WHERE c.task_id = t.id))
 		FROM tasktable.scheduled_tasks AS t WHERE t.cron IS NOT NULL ORDER BY t.id COLLATE "C"`)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	var got []string
 	for rows.Next() {
 		var line string
-		if err := rows.Scan(&line); err != nil {
-			b.T.Fatal(err)
-		}
+		b.OK(rows.Scan(&line))
 		got = append(got, line)
 	}
-	if err := rows.Err(); err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(rows.Err())
 	if !slices.Equal(got, want) {
 		b.T.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -229,14 +221,12 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 		}
 	}
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(
+		b.Did(tx.Exec(
 			t.Context(),
 			taskdb.EnterSQL+
 				`; UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED', next_attempt_at = NULL, `+
 				`finished_at = now() WHERE id = 'ended'`,
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 	})
 	// A new node with the same set, which applies it.
 	b.kill(1)
@@ -246,9 +236,7 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 	before := map[string]string{}
 	for _, id := range []string{"cancelled", "paused", "ended"} {
 		row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		before[id] = string(row.Status)
 	}
 	if fmt.Sprint(before) != "map[cancelled:CANCELLED ended:COMPLETED paused:PAUSED]" {
@@ -268,9 +256,7 @@ func TestDeclareAfterAnOperator(t *testing.T) {
 	statuses := map[string]string{}
 	for _, id := range []string{"cancelled", "paused", "deleted", "ended"} {
 		row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		statuses[id] = fmt.Sprint(row.Status, " ", *row.Cron)
 	}
 	if got := fmt.Sprint(

@@ -40,16 +40,12 @@ func TestPublishedDefaults(t *testing.T) {
 	b.wantDefaults("a process with other handlers", "* 9 shop, CHARGE 3 shop, MAIL 4 shop, REPORT 2 shop")
 	b.publishes("shop", []string{"CHARGE", "MAIL"}, of("CHARGE", 5))
 	b.wantDefaults("the next version", "* 9 shop, CHARGE 5 shop, REPORT 2 shop")
-	if _, err := tasks.SetDefaults(t.Context(), b.Pool, of("MAIL", 7)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.SetDefaults(t.Context(), b.Pool, of("MAIL", 7)))
 	b.publishes("other", []string{"CHARGE", "MAIL", "TELL"}, of("CHARGE", 1), of("MAIL", 1), of("TELL", 1))
 	b.wantDefaults("another service", "* 9 shop, CHARGE 5 shop, MAIL 7, REPORT 2 shop, TELL 1 other")
 	b.publishes("shop", []string{"CHARGE", "MAIL", "TELL"})
 	b.wantDefaults("without defaults", "* 9 shop, MAIL 7, REPORT 2 shop, TELL 1 other")
-	if _, err := tasks.SetDefaults(t.Context(), b.Pool, of("TELL", 6)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tasks.SetDefaults(t.Context(), b.Pool, of("TELL", 6)))
 	b.publishes("other", []string{"TELL"}, of("TELL", 1))
 	b.wantDefaults("somebody has changed published ones", "* 9 shop, MAIL 7, REPORT 2 shop, TELL 6")
 }

@@ -54,22 +54,18 @@ func TestRetainHistory(t *testing.T) {
 						'rescheduled', $2, $3)`, id, at, fmt.Sprint(age))
 			}
 		}
-		if _, err := enginetest.Tasks.Delete(t.Context(), b.Pool, "deleted"); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(enginetest.Tasks.Delete(t.Context(), b.Pool, "deleted"))
 		b.retain(b.retainerOf(test.retention, test.byType), enginetest.Noon)
 		list := func(table, column string) string {
 			var text []string
 			for _, id := range []string{"lives", "deleted"} {
 				ages := []string{}
-				if err := b.Pool.QueryRow(
+				b.OK(b.Pool.QueryRow(
 					t.Context(),
 					`SELECT coalesce(array_agg(`+column+`), '{}') FROM tasktable.`+table+` WHERE task_id = $1 AND `+
 						column+` <> 'test'`,
 					id,
-				).Scan(&ages); err != nil {
-					t.Fatal(err)
-				}
+				).Scan(&ages))
 				slices.SortFunc(ages, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(b, a)) })
 				text = append(text, fmt.Sprint(ages))
 			}
@@ -112,11 +108,9 @@ func TestRetainNodesAndPauses(t *testing.T) {
 		removed, _ := b.retain(b.retainerOf(test.retention, nil), enginetest.Noon)
 		for table, column := range map[string]string{"nodes": "number::text", "pauses": "name"} {
 			var left []string
-			if err := b.Pool.QueryRow(
+			b.OK(b.Pool.QueryRow(
 				t.Context(), `SELECT array_agg(`+column+` ORDER BY `+column+`) FROM tasktable.`+table,
-			).Scan(&left); err != nil {
-				t.Fatal(err)
-			}
+			).Scan(&left))
 			if got := strings.Join(left, " "); got != test.left {
 				t.Errorf("%s: left of %s are %s, want %s", test.name, table, got, test.left)
 			}
@@ -161,9 +155,7 @@ func TestRetainGoesOn(t *testing.T) {
 			t.Helper()
 			b.InTx(func(tx pgx.Tx) {
 				next, removed, err := r.step(t.Context(), tx, &enginetest.Noon, at)
-				if err != nil {
-					t.Fatal(err)
-				}
+				b.OK(err)
 				done = batch{removed.Rows, next}
 			})
 			return done

@@ -56,9 +56,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			for began := true; began || at != (Place{}); began = false {
 				b.InTx(func(tx pgx.Tx) {
 					next, done, err := r.step(t.Context(), tx, &enginetest.Noon, at)
-					if err != nil {
-						t.Fatal(err)
-					}
+					b.OK(err)
 					at = next
 					round.add(done)
 				})
@@ -68,11 +66,9 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			}
 			r.endRound(t.Context(), round)
 			var note string
-			if err := b.Pool.QueryRow(
+			b.OK(b.Pool.QueryRow(
 				t.Context(), `SELECT retention_refused FROM tasktable.nodes`,
-			).Scan(&note); err != nil {
-				t.Fatal(err)
-			}
+			).Scan(&note))
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
 				t.Errorf("the node's note is %q", note)
 			}
@@ -109,9 +105,7 @@ func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
 	for at.table == 0 { // on a loaded machine a batch may end before it has gone through all pages
 		b.InTx(func(tx pgx.Tx) {
 			next, done, err := r.step(t.Context(), tx, &enginetest.Noon, at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			batches, refused, at = batches+1, refused+int64(done.Refused), next
 		})
 	}
@@ -134,9 +128,7 @@ func TestRetentionGoesPastALockedRow(t *testing.T) {
 	unlock := enginetest.Lock(t, b.Pool, "old 07")
 	r := b.retainerOf(90*day, nil)
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), `SET LOCAL lock_timeout = '10ms'`); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), `SET LOCAL lock_timeout = '10ms'`))
 		at := Place{}
 		for began := true; began || at != (Place{}); began = false {
 			var err error

@@ -69,13 +69,11 @@ func (b *bench) left() string {
 	} {
 		name, column, _ := strings.Cut(table, "|")
 		var ids []string
-		if err := b.Pool.QueryRow(
+		b.OK(b.Pool.QueryRow(
 			b.T.Context(),
 			`SELECT coalesce(array_agg(`+column+`::text ORDER BY `+column+`::text COLLATE "C"), '{}') FROM tasktable.`+
 				name,
-		).Scan(&ids); err != nil {
-			b.T.Fatal(err)
-		}
+		).Scan(&ids))
 		text = append(text, strings.Join(ids, " "))
 	}
 	return strings.Join(text, "; ")
@@ -88,9 +86,7 @@ func TestRetainAnswers(t *testing.T) {
 	for key, age := range map[string]time.Duration{"old": day + time.Second, "new": day - time.Second} {
 		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (caller, idempotency_key,
 			request_hash, answer, created_at) VALUES ('me', $1, '', '{}', $2)`, key, enginetest.Noon.Add(-age))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 	}
 	if removed, _ := b.retain(b.retainerOf(-1, nil), enginetest.Noon); removed != 0 {
 		t.Errorf("%d tasks and lines of history were removed", removed)
@@ -109,12 +105,10 @@ func TestRetainSessions(t *testing.T) {
 	b.Exec(`INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service)
 		VALUES ('ann', 'tt_', sha256('ann'), '{read}', 'people')`)
 	for name, left := range map[string]time.Duration{"expired": -time.Second, "lives": time.Second} {
-		if _, err := b.Pool.Exec(t.Context(), `INSERT INTO tasktable.api_sessions (token_hash, key_number, created_at,
+		b.Did(b.Pool.Exec(t.Context(), `INSERT INTO tasktable.api_sessions (token_hash, key_number, created_at,
 				expires_at, ends_at, idle_limit)
 			SELECT sha256($1::text::bytea), number, $2::timestamptz - interval '1 hour', $2, $2, '1 hour'
-			FROM tasktable.api_keys`, name, enginetest.Noon.Add(left)); err != nil {
-			t.Fatal(err)
-		}
+			FROM tasktable.api_keys`, name, enginetest.Noon.Add(left)))
 	}
 	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
 	var expired, all int
@@ -129,10 +123,8 @@ func TestRetainBuckets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('limit', 'all', 1)`)
-	if _, err := b.Pool.Exec(t.Context(), `INSERT INTO tasktable.limit_buckets SELECT name, $1::timestamptz - age * interval '1 hour'
-		FROM (VALUES ('limit', 25), ('removed', 25), ('removed today', 23)) AS of (name, age)`, enginetest.Noon); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(b.Pool.Exec(t.Context(), `INSERT INTO tasktable.limit_buckets SELECT name, $1::timestamptz - age * interval '1 hour'
+		FROM (VALUES ('limit', 25), ('removed', 25), ('removed today', 23)) AS of (name, age)`, enginetest.Noon))
 	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
 	var left string
 	if err := b.Pool.QueryRow(t.Context(), `SELECT string_agg(name, ', ' ORDER BY name) FROM tasktable.limit_buckets`).
@@ -154,16 +146,10 @@ func TestRetainBucketsOfGroups(t *testing.T) {
 	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)
 		SELECT 'limit', 'g:' || i, '2020-01-01' FROM generate_series(1, $1::int) AS i`, removedBuckets+1)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.limit_buckets WHERE limit_key = 'g:held' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.retainerOf(-1, nil).removeBuckets(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.limit_buckets WHERE limit_key = 'g:held' FOR UPDATE`))
+	b.OK(b.retainerOf(-1, nil).removeBuckets(t.Context()))
 	if got, want := enginetest.Ask[string](b.Bench, `SELECT string_agg(name || ' ' || limit_key, ', ' ORDER BY name, limit_key)
 		FROM tasktable.limit_buckets`), "limit g:full, limit g:held, limit g:used, removed "; got != want {
 		t.Errorf("left are %s, want %s", got, want)
@@ -263,12 +249,8 @@ func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: at})
 	}
 	holds := b.Take(enginetest.Noon)
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled and held"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled and held"))
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited and held'`)
 	b.End(enginetest.Noon, enginetest.Retried(holds["retrying"], time.Hour, "not today"))
 	failed := enginetest.Completed(holds["dead"])
@@ -300,9 +282,7 @@ func TestRetainKeepsWhatIsDeclared(t *testing.T) {
 	b := newBench(t)
 	for _, id := range []string{"declared", "scheduled"} {
 		b.Recur(id, "@hourly", enginetest.Noon, nil)
-		if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, id); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, id))
 	}
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'events' WHERE id = 'declared'`)
 	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))

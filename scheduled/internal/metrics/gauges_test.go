@@ -85,9 +85,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		parts = append(parts, handlers.Func(fmt.Sprintf("TYPE_%03d", i), func(context.Context) error { return nil }))
 	}
 	registered, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	registry := prometheus.NewPedanticRegistry()
 	m := New(Config{Registerer: registry, Types: registered.Types(), Queues: []string{"default"}})
 	if _, err := m.Register(); err != nil {

@@ -18,9 +18,7 @@ func TestLimitedTasksAreCounted(t *testing.T) {
 	seen := &sight{at: time.Now()}
 	shown := func() string {
 		t.Helper()
-		if err := c.count(t.Context(), seen); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(c.count(t.Context(), seen))
 		var shown []string
 		c.config.Metrics.found.Load().collect(seen, func(name string, value float64, labels ...string) {
 			if word, of := strings.CutPrefix(name, "limit_"); of && (word == "waiting" || word == "oldest_due_age_seconds") {
@@ -33,24 +31,18 @@ func TestLimitedTasksAreCounted(t *testing.T) {
 		t.Errorf("without a limit: %s", got)
 	}
 	for _, name := range []string{"full", "free"} {
-		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool,
-			store.Limit{Name: name, Of: store.Type(strings.ToUpper(name)), Rate: 1, Interval: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(b.Tasks.SetLimit(t.Context(), b.Pool,
+			store.Limit{Name: name, Of: store.Type(strings.ToUpper(name)), Rate: 1, Interval: time.Hour}))
 		seen.lanes.Limits = append(seen.lanes.Limits, taskdb.Limit{Name: name})
 	}
 	conn, err := b.Pool.Acquire(t.Context()) // the session of a live node holds its lock
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer conn.Release()
-	if _, err := conn.Exec(t.Context(), `WITH node AS (
+	b.Did(conn.Exec(t.Context(), `WITH node AS (
 		INSERT INTO tasktable.nodes (service, version, host, types, queues)
 		VALUES ('tests', '1', 'one', '{FULL}', '{"default": 5}') RETURNING number::int)
 		SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, number)
-		FROM node, tasktable.lock_class('node') AS class`); err != nil {
-		t.Fatal(err)
-	}
+		FROM node, tasktable.lock_class('node') AS class`))
 	b.Exec(`INSERT INTO tasktable.limit_buckets VALUES ('full', clock_timestamp() + interval '1 hour')`)
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
 		SELECT i, '{"type": "FULL"}', clock_timestamp() FROM generate_series(1, 20) AS i`)

@@ -35,14 +35,10 @@ func TestNoMetrics(t *testing.T) {
 	t.Parallel()
 	m := New(Config{Types: []string{"JOB"}})
 	unregister, err := m.Register()
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	leads(m)
 	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	for _, family := range families {
 		if strings.HasPrefix(family.GetName(), "tasktable") {
 			t.Errorf("the default registry has %s", family.GetName())
@@ -59,9 +55,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	register := func(m *Metrics) (unregister func()) {
 		t.Helper()
 		unregister, err := m.Register()
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		return unregister
 	}
 	first := New(Config{Registerer: registry, Types: []string{"JOB"}})
@@ -110,13 +104,9 @@ func TestMetricsLint(t *testing.T) {
 	}
 	leads(m)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	for _, problem := range problems {
 		t.Errorf("%s: %s", problem.Metric, problem.Text)
 	}

@@ -19,13 +19,9 @@ import (
 func (b *bench) surveyor() *TableStats {
 	b.T.Helper()
 	registered, err := handlers.NewRegistry(handlers.Func("JOB", func(context.Context) error { return nil }))
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	m := New(Config{Registerer: prometheus.NewPedanticRegistry(), Types: registered.Types()})
-	if _, err := m.Register(); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(m.Register())
 	return NewTableStats(TableStatsConfig{
 		Housekeeping: session.NewHousekeeping(b.Pool), Statements: b.Queries, Metrics: m, Log: enginetest.Logger(),
 	})
@@ -46,13 +42,9 @@ func TestCensusCountsDue(t *testing.T) {
 	count := func() *tableCounts {
 		t.Helper()
 		lanes, err := b.Lanes(t.Context(), b.Pool, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		var found tableCounts
-		if err := c.countDue(t.Context(), lanes, &found); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(c.countDue(t.Context(), lanes, &found))
 		return &found
 	}
 	want := map[laneLabels]int{
@@ -108,9 +100,7 @@ func TestCensusCountsDead(t *testing.T) {
 		err := counted(t.Context(), c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
 			found.hasDead(rows, c.config.Metrics)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		if !maps.Equal(found.dead, want) {
 			t.Errorf("%v, want %v", found.dead, want)
 		}
@@ -136,16 +126,10 @@ func TestCensusFailsInPart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
-	if err := c.count(t.Context(), &sight{}); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(c.count(t.Context(), &sight{}))
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.river_job`); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
+	b.Did(tx.Exec(t.Context(), `LOCK TABLE tasktable.river_job`))
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status) VALUES ('dead', '{"type":"JOB"}', 'FAILED')`)
 	if err := c.count(t.Context(), &sight{}); !pg.IsTimeout(err) ||
 		!strings.Contains(err.Error(), "count River's jobs") {
@@ -154,12 +138,8 @@ func TestCensusFailsInPart(t *testing.T) {
 	if dead := c.config.Metrics.found.Load().dead; dead[deadLabels{"JOB", "FAILED"}] != 1 {
 		t.Errorf("%v", dead)
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.count(t.Context(), &sight{}); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Rollback(t.Context()))
+	b.OK(c.count(t.Context(), &sight{}))
 	if jobs := c.config.Metrics.found.Load().jobs; len(jobs) < 8 {
 		t.Errorf("%v", jobs)
 	}

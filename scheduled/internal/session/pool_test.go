@@ -22,17 +22,13 @@ func TestPoolWithAForgottenConnectionCloses(t *testing.T) {
 	wire := enginetest.NewWire()
 	t.Cleanup(wire.End)
 	settings, err := pgxpool.ParseConfig(storetest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	ctx, leave := context.WithCancel(t.Context())
 	asked := make(chan struct{}, 1)
 	settings.ConnConfig.DialFunc = wire.Dial
 	settings.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { asked <- struct{}{}; return true }
 	pool, err := NewPool(t.Context(), PoolConfig{Settings: settings, Conns: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	if _, err := pool.Exec(t.Context(), "SELECT"); err != nil {
 		t.Fatal(err)
 	}

@@ -109,13 +109,9 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			)
 			b.Exec(slowDueSQL)
 			tx, err := b.Pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-			if _, err := tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(4711)`); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(4711)`))
 			claimed := make(chan error, 1)
 			var ids []string
 			go func() {
@@ -125,15 +121,11 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			}()
 			enginetest.Eventually(t, enginetest.Patience, "the claim has read the row", func() bool {
 				var n int
-				if err := b.Pool.QueryRow(t.Context(), claimWaitsSQL).Scan(&n); err != nil {
-					t.Fatal(err)
-				}
+				b.OK(b.Pool.QueryRow(t.Context(), claimWaitsSQL).Scan(&n))
 				return n == 1
 			})
 			b.Exec(edit.sql)
-			if err := tx.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			b.OK(tx.Commit(t.Context()))
 			if err := enginetest.Receive(t, claimed, enginetest.Patience, "the claim ends"); err != nil ||
 				fmt.Sprint(ids) != "[b]" {
 				t.Errorf("claimed %v, %v; want b alone", ids, err)
@@ -166,22 +158,16 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 		}
 	}
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = ANY ($1) FOR UPDATE`
-	if _, err := tx.Exec(t.Context(), lockSQL, []string{"high 0", "high 1", "high 2", "low 0"}); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), lockSQL, []string{"high 0", "high 1", "high 2", "low 0"}))
 	due := enginetest.Jobs(5, 9)
 	due.Near = false
 	claim("behind the locked", 0, "[high 3 high 4 low 1]", enginetest.Jobs(5, 2), enginetest.Jobs(0, 1))
 	claim("the rest of the lane", time.Minute, "[high 5 high 6 high 7 high 8 high 9 low 2]", due, enginetest.Jobs(0, 1))
 	claim("only locked ones are due", time.Minute, "[near]", enginetest.Jobs(5, 9))
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Rollback(t.Context()))
 	claim("unlocked", 0, "[high 0 high 1 high 2 low 0 low 3]", enginetest.Jobs(5, 100), enginetest.Jobs(0, 2))
 }
 
@@ -202,14 +188,10 @@ BEGIN
     RETURN scheduled_at;
 END $$`)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id LIKE 'high %' AND id <> 'high 9' FOR UPDATE`
-	if _, err := tx.Exec(t.Context(), lockSQL); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), lockSQL))
 	began := time.Now()
 	taken := b.ClaimFrom(enginetest.Noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1))
 	if took := time.Since(began); len(taken) != 1 || taken[0].ID != "low" || took < 250*time.Millisecond {
@@ -228,9 +210,7 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 		)
 	}
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 		taken, err := b.Claim(
 			t.Context(), tx, &enginetest.Noon, 0, time.Minute,
 			[]taskdb.Grant{enginetest.Jobs(5, 20), enginetest.Jobs(0, 1)},
@@ -240,9 +220,7 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 		}
 		var free int
 		const freeSQL = `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`
-		if err := b.Pool.QueryRow(t.Context(), freeSQL).Scan(&free); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.Pool.QueryRow(t.Context(), freeSQL).Scan(&free))
 		if free != 19 {
 			t.Errorf("%d rows of 40 can be locked beside a claim of 21", free)
 		}
@@ -258,19 +236,13 @@ func TestClaimBesideAForeignKey(t *testing.T) {
 	})
 	b.Exec(`CREATE TABLE refers (task_id text REFERENCES tasktable.scheduled_tasks (id))`)
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `INSERT INTO refers VALUES ('a')`); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), `INSERT INTO refers VALUES ('a')`))
 	if ids, err := b.claimAtNoon(); err != nil || fmt.Sprint(ids) != "[b]" {
 		t.Errorf("beside the open transaction: claimed %v, %v", ids, err)
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Commit(t.Context()))
 	if ids, err := b.claimAtNoon(); err != nil || fmt.Sprint(ids) != "[a]" {
 		t.Errorf("after it: claimed %v, %v", ids, err)
 	}
@@ -300,13 +272,9 @@ func TestClaimDoesNoHarmToApplications(t *testing.T) {
 		})
 	}
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-	if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = '19' FOR UPDATE`); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = '19' FOR UPDATE`))
 	claimed := make(chan error, 1)
 	go func() {
 		_, err := b.claimAtNoon()

@@ -86,9 +86,7 @@ func TestClaimExpires(t *testing.T) {
 		EXPIRED rev=1 attempt=0 scheduled=noon due=noon finished=1m0s error="expired before it could start"
 		1 schedule created by test`)
 	// A retry counts from now: what ran out once may run again.
-	if _, err := enginetest.Tasks.Retry(t.Context(), b.Pool, "late"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Retry(t.Context(), b.Pool, "late"))
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET run_now_at = $1 WHERE id = 'late'`, now)
 	if again := b.Take(now.Add(59 * time.Second)); len(again) != 1 {
 		t.Errorf("claimed %v after the retry", again)
@@ -219,9 +217,7 @@ func TestFailHead(t *testing.T) {
 		store.Task{Payload: enginetest.Job{Name: "other lane"}, At: past.Add(-time.Hour), Priority: 1},
 		store.Task{Payload: enginetest.Job{Name: "later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 		if head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(2, 1).Lane, time.Second); err != nil ||
 			head != nil {
 			t.Errorf("the head of what is not due: %+v, %v", head, err)
@@ -230,9 +226,7 @@ func TestFailHead(t *testing.T) {
 		if err != nil || head == nil || head.ID != "first" {
 			t.Fatalf("head %+v, %v", head, err)
 		}
-		if err := b.FailHead(t.Context(), tx, *head, "spoiled"); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.FailHead(t.Context(), tx, *head, "spoiled"))
 	})
 	b.Expect("failed", "first", `
 		FAILED rev=1 attempt=0 scheduled=real finished=real message="spoiled"

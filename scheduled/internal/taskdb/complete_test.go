@@ -34,9 +34,7 @@ func TestComplete(t *testing.T) {
 		t.Errorf("%d tasks are held", held)
 	}
 	states, err := b.CompleteOrSettle(t.Context(), b.Pool, new(int64(7)), all[1:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	found := taskdb.ByFence(states)
 	for _, id := range []string{"edited", "cancelled"} {
 		if state := found[holds[id].Fence]; !state.Settled || state.Current {
@@ -62,9 +60,7 @@ func TestCompleteBesideALock(t *testing.T) {
 		t.Errorf("completed %+v, %v", done, err)
 	}
 	done, err := b.CompleteOrSettle(t.Context(), b.Pool, nil, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	states := taskdb.ByFence(done)
 	if state := states[holds["free"].Fence]; !state.Settled {
 		t.Errorf("free: %+v", state)
@@ -87,11 +83,9 @@ func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 		Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon,
 	})
 	holds := b.Take(enginetest.Noon)
-	if _, err := b.Complete(
+	b.Did(b.Complete(
 		t.Context(), b.Pool, &enginetest.Noon, new(int64(7)), []taskdb.Settlement{enginetest.Completed(holds["a"])},
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	b.End(enginetest.Noon, enginetest.Completed(holds["b"]))
 	if a, want := enginetest.StateOf(t, b.Pool, "a"), enginetest.StateOf(t, b.Pool, "b"); a != want {
 		t.Errorf("complete writes\n%s\nsettle writes\n%s", a, want)
@@ -100,8 +94,6 @@ func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 
 func one64(t *testing.T, b *bench, sql string) (n int64) {
 	t.Helper()
-	if err := b.Pool.QueryRow(t.Context(), sql).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, b.Pool.QueryRow(t.Context(), sql).Scan(&n))
 	return n
 }

@@ -75,9 +75,7 @@ func TestAgainAgainstAnEdit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	if _, err := enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(time.Hour)))
 	done := b.End(enginetest.Noon.Add(time.Second), enginetest.Again(h, enginetest.Noon.Add(24*time.Hour)))
 	if len(done) != 1 || !done[0].Settled || done[0].Current {
 		t.Errorf("settled %+v", done)
@@ -89,9 +87,7 @@ func TestAgainAgainstAnEdit(t *testing.T) {
 		2 reschedule rescheduled by test`)
 
 	h = b.TakeOne(store.Task{Payload: enginetest.Job{Name: "b"}})
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "b"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "b"))
 	b.End(enginetest.Noon.Add(time.Second), enginetest.Again(h, enginetest.Noon.Add(24*time.Hour)))
 	b.Expect("cancelled", "b", `
 		CANCELLED rev=2 attempt=1 scheduled=noon finished=real
@@ -210,9 +206,7 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 		b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: name}, At: enginetest.Noon})
 		h := b.Take(enginetest.Noon)[name]
 		if test.cancelled {
-			if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, name); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, name))
 		} else {
 			b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon.Add(time.Hour)})
 		}
@@ -298,9 +292,7 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 		2 schedule rearmed by task a`)
 
 	h = b.Take(enginetest.Noon.Add(time.Hour))["a"]
-	if _, err := enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(9*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(9*time.Hour)))
 	self.At = enginetest.Noon.Add(2 * time.Hour)
 	b.End(
 		enginetest.Noon.Add(time.Hour),
@@ -352,14 +344,10 @@ func TestCrossedFollowUps(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(errors.Join(errs...))
 		for _, id := range ids {
 			row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			if row.Status != store.StatusQueued || row.NextAttemptAt == nil ||
 				!row.NextAttemptAt.Equal(enginetest.Noon.Add(500*time.Hour)) {
 				t.Errorf("task %s is %s for %v", id, row.Status, row.NextAttemptAt)

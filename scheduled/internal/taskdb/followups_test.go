@@ -51,9 +51,7 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 	b.InTx(func(tx pgx.Tx) {
 		counted := &countedTx{Tx: tx}
 		done, err := b.SettleAll(t.Context(), counted, &enginetest.Noon, nil, "test", group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		if slices.ContainsFunc(done, func(s taskdb.SettleResult) bool { return !s.Settled }) || len(done) != n {
 			t.Errorf("settled %+v", done)
 		}
@@ -67,9 +65,7 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 			1 schedule created by task asks %02d`, i))
 	}
 	shared, err := enginetest.Tasks.History(t.Context(), b.Pool, "shared")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	if len(shared.Changes) != n {
 		t.Errorf("%d changes of the follow-up that all ask for, want %d", len(shared.Changes), n)
 	}

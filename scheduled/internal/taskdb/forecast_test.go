@@ -86,13 +86,9 @@ func (b *bench) follow(now time.Time, most int) time.Time {
 func (b *bench) forecast(now time.Time, most int) inspect.Forecast {
 	b.T.Helper()
 	task, err := inspect.New(store.Config{}).GetRecurring(b.T.Context(), b.Pool, "tick")
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	forecast, err := task.Forecast(now, nil, most)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	return forecast
 }
 
@@ -100,9 +96,7 @@ func (b *bench) forecast(now time.Time, most int) inspect.Forecast {
 func (b *bench) occurrences() []time.Time {
 	b.T.Helper()
 	rows, err := inspect.New(store.Config{}).List(b.T.Context(), b.Pool, inspect.Filter{})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	rows = slices.DeleteFunc(rows, func(row store.Row) bool { return row.ParentID == nil })
 	at := make([]time.Time, len(rows))
 	for i, row := range rows {

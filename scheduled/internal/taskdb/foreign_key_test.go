@@ -36,13 +36,9 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 	} {
 		hold := b.TakeOne(store.Task{ID: name, Payload: enginetest.Job{Name: name}})
 		tx, err := b.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-		if _, err := tx.Exec(t.Context(), `INSERT INTO public.parcels VALUES ($1)`, name); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), `INSERT INTO public.parcels VALUES ($1)`, name))
 		if _, extended, err := b.Extend(t.Context(), b.Pool, hold, time.Minute, nil); err != nil || !extended {
 			t.Errorf("%s: extended %t: %v", name, extended, err)
 		}
@@ -54,8 +50,6 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 		if done := b.End(enginetest.Noon.Add(time.Second), settle(hold)); len(done) != 1 || !done[0].Settled {
 			t.Errorf("%s: settled as %+v", name, done)
 		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(tx.Rollback(t.Context()))
 	}
 }

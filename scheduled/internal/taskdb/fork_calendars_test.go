@@ -21,9 +21,7 @@ func (b *bench) outs(days ...int) {
 		date := recurrence.DateOf(enginetest.Noon.AddDate(0, 0, day))
 		calendar.Days = append(calendar.Days, recurrence.Span{From: date, To: date, Note: "closed"})
 	}
-	if _, err := enginetest.Tasks.SetCalendar(b.T.Context(), b.Pool, calendar); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.SetCalendar(b.T.Context(), b.Pool, calendar))
 }
 
 // nextAt is how many days after noon a task fires next.
@@ -51,10 +49,8 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 	for _, id := range []string{"skip", "next", "previous"} {
 		b.nextAt(id, 1)
 		var line string
-		if err := b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', outcome, old, new)
-			FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = 'calendar'`, id).Scan(&line); err != nil {
-			t.Fatal(err)
-		}
+		b.OK(b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', outcome, old, new)
+			FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = 'calendar'`, id).Scan(&line))
 		if id == "skip" && !strings.Contains(line, "is out (company: closed)") || !strings.HasPrefix(line, "moved") {
 			t.Errorf("the history of %s says %s", id, line)
 		}
@@ -81,13 +77,9 @@ func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
 	write := func(change func()) int {
 		t.Helper()
 		picked, err := b.PickFires(t.Context(), b.Pool, &now, []taskdb.Lane{enginetest.Forks}, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		due, err := b.DueFires(t.Context(), b.Pool, &now, picked, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		change()
 		var done taskdb.ForkResult
 		b.InTx(func(tx pgx.Tx) {
@@ -101,20 +93,14 @@ func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
 		t.Error("a fire was written by the days before a change")
 	}
 	tx, err := b.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer func() { _ = tx.Rollback(t.Context()) }()
 	if n := write(func() {
-		if _, err := tx.Exec(t.Context(), `SELECT FROM tasktable.calendars FOR NO KEY UPDATE`); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.calendars FOR NO KEY UPDATE`))
 	}); n != 0 {
 		t.Error("a fire was written while somebody changes its calendar")
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(tx.Rollback(t.Context()))
 	if n := write(func() {}); n != 1 {
 		t.Errorf("%d fires were written when nobody changes the calendar", n)
 	}

@@ -20,9 +20,7 @@ func TestRecurringLanes(t *testing.T) {
 	list := func() (tasks, recurring string) {
 		t.Helper()
 		found, err := b.Lanes(t.Context(), b.Pool, &enginetest.Noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		for _, l := range found.Tasks {
 			if l.Recurring {
 				t.Errorf("%+v among the lanes of tasks", l)
@@ -52,9 +50,7 @@ func TestRecurringLanes(t *testing.T) {
 			enginetest.Noon.Add(time.Duration(i-1)*time.Minute), task.ID,
 		)
 	}
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
 	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: enginetest.Noon.Add(time.Second), Priority: 5})
 	tasks, recurring := list()
 	if tasks != "default JOB 5 1s" {
@@ -91,9 +87,7 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 			{enginetest.Jobs(0, 1).Lane, []string{"another"}, ""},
 		} {
 			found, err := b.LockHead(t.Context(), tx, test.lane, 0, test.aside...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			got := ""
 			if found != nil {
 				got = found.ID
@@ -187,9 +181,7 @@ func TestPausesInForce(t *testing.T) {
 		},
 	} {
 		paused, err := b.Pauses(t.Context(), b.Pool, &test.now, test.since)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		names := map[string]bool{}
 		for _, p := range paused {
 			names[p.Name] = true

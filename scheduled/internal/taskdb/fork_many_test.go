@@ -83,12 +83,8 @@ func TestForkLeavesAlone(t *testing.T) {
 		b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision
 			WHERE id = $2`, enginetest.Noon, id)
 	}
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"))
 	unlock := enginetest.Lock(t, b.Pool, "locked")
 	if n := b.Fires(enginetest.Noon, "aside"); n != 1 {
 		t.Errorf("looked at %d", n)
@@ -182,11 +178,9 @@ func TestForkStepsOverLocked(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision`, enginetest.Noon)
 	b.Recur("free", "@hourly", enginetest.Noon.Add(time.Minute), nil)
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(
+		b.Did(tx.Exec(
 			t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id <> 'free' FOR UPDATE`,
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 		if n := b.Fires(enginetest.Noon.Add(time.Hour)); n != 1 {
 			t.Errorf("looked at %d", n)
 		}
@@ -230,12 +224,10 @@ func TestForkManyOccurrences(t *testing.T) {
 			task.Recurrence.Overlap = test.overlap
 		})
 		occurrences := func() (n int, states string) {
-			if err := b.Pool.QueryRow(t.Context(), `SELECT coalesce(sum(one.n), 0)::int,
+			b.OK(b.Pool.QueryRow(t.Context(), `SELECT coalesce(sum(one.n), 0)::int,
 				coalesce(string_agg(one.status || ' ' || one.n, ', ' ORDER BY one.status), '')
 				FROM (SELECT t.status, count(*) AS n FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1
-				GROUP BY t.status) AS one`, id).Scan(&n, &states); err != nil {
-				t.Fatal(err)
-			}
+				GROUP BY t.status) AS one`, id).Scan(&n, &states))
 			return n, states
 		}
 		for i, want := range []int{taskdb.MaxFires, taskdb.MaxFires, fireplan.MaxSkipped, 0} {
@@ -265,14 +257,10 @@ func TestForkKeepsTheEnginesContext(t *testing.T) {
 	b.Fires(enginetest.Noon.Add(-time.Hour))
 	b.InTx(func(tx pgx.Tx) {
 		var context string
-		if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Fork(
+		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
+		b.Did(b.Fork(
 			t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 		if err := tx.QueryRow(
 			t.Context(), `SELECT current_setting('tasktable_change.context')`,
 		).Scan(&context); err != nil || context != "engine" {

@@ -59,9 +59,7 @@ func TestForkAfterAResume(t *testing.T) {
 			func() (store.Receipt, error) { edit(); return store.Receipt{}, nil },
 			func() (store.Receipt, error) { return enginetest.Tasks.Resume(t.Context(), b.Pool, id) },
 		} {
-			if _, err := verb(); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(verb())
 		}
 		// As of a time of the bench: ten past two.
 		b.Exec(
@@ -133,9 +131,7 @@ func TestForkAfterAResumeMissedNothing(t *testing.T) {
 			func() (store.Receipt, error) { return enginetest.Tasks.Pause(t.Context(), b.Pool, id) },
 			func() (store.Receipt, error) { return enginetest.Tasks.Resume(t.Context(), b.Pool, id) },
 		} {
-			if _, err := verb(); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(verb())
 		}
 	}
 	b.Fires(time.Now())

@@ -64,13 +64,9 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 	fire := enginetest.Noon.Add(15*time.Minute + 30*time.Second)
 	b.Fires(fire)
 	got, err := enginetest.Tasks.Get(t.Context(), b.Pool, "tick@2030-01-01T12:15:30Z")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	parent, err := enginetest.Tasks.Get(t.Context(), b.Pool, "tick")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	want := parent
 	want.ID, want.ParentID, want.ScheduledAt = got.ID, &parent.ID, fire
 	want.Cron, want.TimeZone, want.Overlap, want.CatchUp, want.CatchUpPaused, want.CatchUpLimit = nil, nil, nil, nil,

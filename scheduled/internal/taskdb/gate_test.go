@@ -134,9 +134,7 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 				"completed by SQL": sql(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`),
 			}[test.name]
 			h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: test.name}})
-			if err := edit(test.name); err != nil {
-				t.Fatal(err)
-			}
+			enginetest.OK(t, edit(test.name))
 			if again := b.Take(enginetest.Noon.Add(2 * time.Hour)); len(again) != 0 {
 				t.Errorf("claimed while it is held: %v", again)
 			}
@@ -234,9 +232,7 @@ func TestExtend(t *testing.T) {
 		byID := map[string]time.Duration{}
 		for _, id := range ids {
 			lease, done, err := b.Extend(t.Context(), b.Pool, holds[id], allowance, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			if done {
 				byID[id] = lease.Round(time.Second) // by the real clock
 			}
@@ -260,9 +256,7 @@ func TestExtend(t *testing.T) {
 		}
 	}
 	answer, err := b.Gate(t.Context(), b.Pool, nil, []taskdb.Claim{holds["a"], holds["locked"]}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	if a, l := answer[holds["a"].Fence].Lease, answer[holds["locked"].Fence].Lease; a < 11*60-5 || a > 11*60 ||
 		l > 2*60 {
 		t.Errorf("leases by the gate: %v and, locked, %v", a, l)
@@ -278,9 +272,7 @@ func TestRecheck(t *testing.T) {
 	}
 	holds := b.Take(enginetest.Noon)
 	for _, id := range []string{"cancelled", "rearmed"} {
-		if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, id); err != nil {
-			t.Fatal(err)
-		}
+		b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, id))
 	}
 	enginetest.Schedule(t, b.Pool, store.Task{ID: "rearmed", Payload: enginetest.Job{Name: "rearmed"}})
 	enginetest.Schedule(t, b.Pool, store.Task{
@@ -292,9 +284,7 @@ func TestRecheck(t *testing.T) {
 		asked = append(asked, holds[id])
 	}
 	states, err := b.Recheck(t.Context(), b.Pool, asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	got := map[int64]taskdb.RecheckRow{}
 	for _, state := range states {
 		got[state.Fence] = state

@@ -77,9 +77,7 @@ func TestEachEndHasALine(t *testing.T) {
 				if err != nil || head == nil {
 					t.Fatal(head, err)
 				}
-				if err := b.FailHead(t.Context(), tx, *head, "oh"); err != nil {
-					t.Fatal(err)
-				}
+				enginetest.OK(t, b.FailHead(t.Context(), tx, *head, "oh"))
 			})
 		}, "JOB rev=1 attempt=0 scheduled=real finished=real FAILED error=oh"},
 		"refused at the fire": {func(b *bench) {
@@ -108,9 +106,7 @@ func TestEachEndHasALine(t *testing.T) {
 					'error=' || e.error, 'node=' || e.node)
 				FROM tasktable.scheduled_task_executions AS e
 				WHERE e.task_id = 'one' AND e.fence > e.revision`)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if got := strings.Join(lines, "\n"); err != nil || got != c.want {
 				t.Errorf("%v, history\n%s\nwant\n%s", err, got, c.want)

@@ -66,9 +66,7 @@ func TestEachDeathSchedules(t *testing.T) {
 				if err != nil || head == nil {
 					t.Fatal(head, err)
 				}
-				if err := b.FailHead(t.Context(), tx, *head, "spoiled"); err != nil {
-					t.Fatal(err)
-				}
+				enginetest.OK(t, b.FailHead(t.Context(), tx, *head, "spoiled"))
 			})
 		}, true},
 		"deleted": {func(b *bench) {
@@ -81,10 +79,8 @@ func TestEachDeathSchedules(t *testing.T) {
 			b := newBench(t)
 			c.die(b)
 			var spawned int
-			if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks
-				WHERE id = 'undo' AND spawned_by = 'one' AND status = 'QUEUED'`).Scan(&spawned); err != nil {
-				t.Fatal(err)
-			}
+			b.OK(b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks
+				WHERE id = 'undo' AND spawned_by = 'one' AND status = 'QUEUED'`).Scan(&spawned))
 			if dies := spawned == 1; dies != c.dies {
 				t.Errorf("scheduled: %v, want %v", dies, c.dies)
 			}
@@ -122,9 +118,7 @@ func TestDeathBesideALock(t *testing.T) {
 		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 		1 schedule created by test`)
 	unlock()
-	if err := settle(); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(settle())
 	if row := enginetest.Await(t, b.Pool, "one", 0, store.StatusFailed); *row.Message != "oh" {
 		t.Errorf("message %q", *row.Message)
 	}

@@ -25,9 +25,7 @@ func TestLanes(t *testing.T) {
 	list := func() string {
 		t.Helper()
 		lanes, err := b.Lanes(t.Context(), b.Pool, &enginetest.Noon)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		return lanesText(lanes.Tasks)
 	}
 	if got := list(); got != "" {
@@ -43,9 +41,7 @@ func TestLanes(t *testing.T) {
 		store.Task{ID: "f", Payload: other, At: enginetest.Noon.AddDate(1, 0, 0), Queue: "a-year"},
 		store.Task{ID: "paused", Payload: other, At: enginetest.Noon, Queue: "paused"},
 	)
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
 	want := "a-year OTHER 0 168h0m0s\nbulk OTHER 0 0s\ndefault JOB 0 1s\ndefault JOB 7 -1s\ndefault OTHER 0 -1h0m0s"
 	if got := list(); got != want {
 		t.Errorf("lanes\n%s\nwant\n%s", got, want)

@@ -55,9 +55,7 @@ func TestSettleMakesNotices(t *testing.T) {
 			rows, err := b.Pool.Query(t.Context(), `SELECT split_part(c.notice_id, '/', 2) || ':' || c.event
 				FROM tasktable.notice_causes AS c JOIN tasktable.scheduled_tasks AS t ON t.id = c.notice_id
 				WHERE c.task_id = 'one' AND c.number = $1 ORDER BY 1`, hold.Fence)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			got, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err != nil || strings.Join(got, " ") != c.want {
 				t.Errorf("causes %q, %v, want %q", got, err, c.want)
@@ -95,20 +93,14 @@ func TestCompletedTasksCallNoTrigger(t *testing.T) {
 	b.Exec(toldSQL)
 	calls := func(outcome string) string {
 		tx, err := b.Pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		defer func() { _ = tx.Rollback(t.Context()) }()
 		rows, err := tx.Query(t.Context(), fmt.Sprintf(`EXPLAIN (ANALYZE, TIMING OFF) INSERT INTO
 			tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at,
 			outcome) SELECT n, 'one', 'JOB', 1, 1, now(), now(), '%s' FROM generate_series(1, 100) AS n`, outcome))
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		return strings.Join(lines, "\n")
 	}
 	if plan := calls("COMPLETED"); strings.Contains(plan, "Trigger") {

@@ -99,11 +99,9 @@ func TestOverlapWithEachState(t *testing.T) {
 			b.Fires(enginetest.Noon)
 			var fire, before string
 			read := func(id string, into *string) {
-				if err := b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', status, CASE WHEN fence IS NOT NULL
+				b.OK(b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', status, CASE WHEN fence IS NOT NULL
 					THEN 'held' END, message)
-					FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(into); err != nil {
-					t.Fatal(err)
-				}
+					FROM tasktable.scheduled_tasks WHERE id = $1`, id).Scan(into))
 			}
 			read("tick@2030-01-01T12:00:00Z", &fire)
 			read(elevenOClock, &before)
@@ -175,11 +173,9 @@ func TestOverlapWithALongRun(t *testing.T) {
 
 func (b *bench) liveFrom(id string) (from time.Time) {
 	b.T.Helper()
-	if err := b.Pool.QueryRow(
+	b.OK(b.Pool.QueryRow(
 		b.T.Context(), `SELECT open_occurrences_from FROM tasktable.scheduled_tasks WHERE id = $1`, id,
-	).Scan(&from); err != nil {
-		b.T.Fatal(err)
-	}
+	).Scan(&from))
 	return from.UTC()
 }
 
@@ -230,24 +226,18 @@ func TestOverlapWithWhatWasPutOff(t *testing.T) {
 	b := newBench(t)
 	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), nil)
 	b.Fires(enginetest.Noon.Add(-time.Hour))
-	if _, err := enginetest.Tasks.Reschedule(
+	b.Did(enginetest.Tasks.Reschedule(
 		t.Context(), b.Pool, elevenOClock, enginetest.Noon.Add(24*time.Hour),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	b.Fires(enginetest.Noon)
 	b.Recurs("put off", "tick", `
 		QUEUED count=2 next=1h0m0s last=noon
 		noon to 24h0m0s (2) QUEUED`)
 	// Put back to a time that has passed, it is one.
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Reschedule(
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"))
+	b.Did(enginetest.Tasks.Reschedule(
 		t.Context(), b.Pool, elevenOClock, enginetest.Noon.Add(-10*time.Hour),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	b.Fires(enginetest.Noon.Add(time.Hour))
 	b.Recurs("put back", "tick", `
 		QUEUED count=2 next=2h0m0s last=1h0m0s
@@ -328,9 +318,7 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 				task.Recurrence.Overlap = overlap
 			})
 			b.Fires(enginetest.Noon)
-			if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"))
 			b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status, scheduled_at, parent_id)
 				SELECT 'ended ' || n, '{"type": "JOB"}', 'SKIPPED',
 					$1::timestamptz + n * interval '1 millisecond', 'tick'
@@ -341,9 +329,7 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 			}
 			now := enginetest.Noon.Add(6 * time.Second)
 			b.InTx(func(tx pgx.Tx) {
-				if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
-					t.Fatal(err)
-				}
+				b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 				if looked, err := b.Fork(
 					t.Context(), tx, &now, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
 				); err != nil ||
@@ -351,10 +337,8 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 					t.Fatalf("looked at %d: %v", looked, err)
 				}
 				var read int
-				if err := tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
-					WHERE schemaname = 'tasktable' AND relname = 'scheduled_tasks'`).Scan(&read); err != nil {
-					t.Fatal(err)
-				}
+				b.OK(tx.QueryRow(t.Context(), `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+					WHERE schemaname = 'tasktable' AND relname = 'scheduled_tasks'`).Scan(&read))
 				if read == 0 || read > 100 {
 					t.Errorf("%d rows were read", read)
 				}

@@ -29,9 +29,7 @@ func (b *bench) paused(h taskdb.Claim, until time.Time) {
 func (b *bench) row(id string) store.Row {
 	b.T.Helper()
 	row, err := store.New(store.Config{}).Get(b.T.Context(), b.Pool, id)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	return row
 }
 
@@ -74,9 +72,7 @@ func TestAResumedClaimPassesTheGate(t *testing.T) {
 		t.Errorf("the row is %s", row.Status)
 	}
 	history, err := store.New(store.Config{}).History(b.T.Context(), b.Pool, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	var told []string
 	for _, change := range history.Changes {
 		told = append(told, change.Verb+" "+change.Outcome)
@@ -130,9 +126,7 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 				t.Errorf("it is %s, and paused until %v", row.Status, row.PausedUntil)
 			}
 			history, err := store.New(store.Config{}).History(b.T.Context(), b.Pool, "a")
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			if len(history.Executions) != 1 || history.Executions[0].Outcome != test.outcome ||
 				history.Executions[0].Revision != h.Revision {
 				t.Errorf("the executions are %+v", history.Executions)

@@ -16,9 +16,7 @@ import (
 func (b *bench) resumesAt(now time.Time) (resumed int) {
 	b.T.Helper()
 	b.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(b.T.Context(), "SET LOCAL lock_timeout = '5s'"); err != nil {
-			b.T.Fatal(err)
-		}
+		b.Did(tx.Exec(b.T.Context(), "SET LOCAL lock_timeout = '5s'"))
 		var err error
 		if resumed, err = b.ResumeDue(b.T.Context(), tx, &now); err != nil {
 			b.T.Fatal(err)
@@ -42,9 +40,7 @@ func TestResumeDue(t *testing.T) {
 	for _, id := range []string{"until one", "until two", "for ever", "resumed", "cancelled", "edited"} {
 		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
 		if id == "for ever" {
-			if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, id); err != nil {
-				t.Fatal(err)
-			}
+			b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, id))
 			continue
 		}
 		until := enginetest.Noon.Add(time.Hour)
@@ -53,17 +49,11 @@ func TestResumeDue(t *testing.T) {
 		}
 		b.pauseUntil(id, until)
 	}
-	if _, err := enginetest.Tasks.Resume(t.Context(), b.Pool, "resumed"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Reschedule(
+	b.Did(enginetest.Tasks.Resume(t.Context(), b.Pool, "resumed"))
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"))
+	b.Did(enginetest.Tasks.Reschedule(
 		t.Context(), b.Pool, "edited", enginetest.Noon.Add(3*time.Hour),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	if taken := b.Take(enginetest.Noon.Add(30 * time.Minute)); len(taken) != 1 || taken["resumed"].Fence == 0 {
 		t.Errorf("claimed %v", taken)
 	}
@@ -109,12 +99,8 @@ func TestResumeDueAfterAChange(t *testing.T) {
 	b.pauseUntil("later", enginetest.Noon.Add(time.Hour))
 	b.pauseUntil("later", enginetest.Noon.Add(2*time.Hour))
 	b.pauseUntil("never", enginetest.Noon.Add(time.Hour))
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "never"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := enginetest.Tasks.Pause(t.Context(), b.Pool, "after all"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "never"))
+	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "after all"))
 	b.pauseUntil("after all", enginetest.Noon.Add(time.Hour))
 	for _, step := range []struct {
 		after time.Duration
@@ -205,9 +191,7 @@ func TestGateWhilePaused(t *testing.T) {
 	}
 	// One that was cancelled is that in the first place: it is not to wait for the pause's end.
 	b.Exec(`INSERT INTO tasktable.pauses (scope) VALUES ('all')`)
-	if _, err := enginetest.Tasks.Cancel(t.Context(), b.Pool, "a"); err != nil {
-		t.Fatal(err)
-	}
+	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "a"))
 	if got := b.Ask(enginetest.Noon, h)[h.Fence].Verdict; got != taskdb.VerdictEdited {
 		t.Errorf("cancelled while paused: %s", got)
 	}

@@ -60,18 +60,14 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 	}
 	b := newBench(t)
 	var script strings.Builder
-	if err := migrations.PrintRoles(&script, "", roles); err != nil {
-		t.Fatal(err)
-	}
+	b.OK(migrations.PrintRoles(&script, "", roles))
 	b.Exec(script.String())
 	b.fill("of few tasks")
 	b.revive(planTasks / 2)
 	settings := b.Pool.Config()
 	settings.ConnConfig.User, settings.ConnConfig.Password = roles.Engine, storetest.RolePassword
 	engine, err := pgxpool.NewWithConfig(t.Context(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.OK(err)
 	defer engine.Close()
 	b.explainAll("as the engine", engine)
 }
@@ -80,13 +76,9 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 func (b *bench) explainAll(what string, pool *pgxpool.Pool) {
 	b.T.Helper()
 	conn, err := pool.Acquire(b.T.Context())
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	defer conn.Release()
-	if _, err := conn.Exec(b.T.Context(), pg.PlanSettingsSQL); err != nil {
-		b.T.Fatal(err)
-	}
+	b.Did(conn.Exec(b.T.Context(), pg.PlanSettingsSQL))
 	for _, one := range b.hotStatements() {
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 			plan := explainPrepared(b.T, conn, mode, one)
@@ -173,9 +165,7 @@ func (b *bench) hotStatements() []hotStatement {
 			t.attempt, clock_timestamp() AS due
 			FROM tasktable.scheduled_tasks AS t WHERE `+which+` ORDER BY t.fence IS NULL, hashtext(t.id) LIMIT $1`,
 			most)
-		if err != nil {
-			b.T.Fatal(err)
-		}
+		b.OK(err)
 		holds, err := pgx.CollectRows(rows, pgx.RowToStructByName[taskdb.Claim])
 		if err != nil || len(holds) == 0 {
 			b.T.Fatalf("%d holds: %v", len(holds), err)
@@ -352,9 +342,7 @@ func (unanswered) Close() error                             { return nil }
 func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotStatement) planNode {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	for _, sql := range []string{taskdb.EnterSQL, "SET LOCAL plan_cache_mode = " + mode} {
 		if _, err := tx.Exec(t.Context(), sql); err != nil {
@@ -362,15 +350,11 @@ func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotState
 		}
 	}
 	prepared, err := tx.Prepare(t.Context(), one.name, one.sql)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	values := make([]string, len(one.args)) // EXECUTE takes no parameters from outside
 	for i, arg := range one.args {
 		text, err := conn.Conn().TypeMap().Encode(prepared.ParamOIDs[i], pgtype.TextFormatCode, arg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		if values[i] = "NULL"; text != nil {
 			values[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
 		}
@@ -416,13 +400,9 @@ type planNode struct {
 func explain(t *testing.T, tx pgx.Tx, sql string, args ...any) planNode {
 	t.Helper()
 	var text string
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, args...).Scan(&text))
 	var plans []struct{ Plan planNode }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, json.Unmarshal([]byte(text), &plans))
 	return plans[0].Plan
 }
 

@@ -40,9 +40,7 @@ func (b *bench) waits(n int, next func(h taskdb.Claim, now time.Time) taskdb.Set
 		}
 		var due time.Time
 		err := b.Pool.QueryRow(b.T.Context(), `SELECT min(next_attempt_at) FROM tasktable.scheduled_tasks`).Scan(&due)
-		if err != nil {
-			b.T.Fatal(err)
-		}
+		b.OK(err)
 		if due.Sub(now) != wait {
 			flush()
 			wait, run = due.Sub(now), 0

@@ -35,9 +35,7 @@ func TestStartsAreWritten(t *testing.T) {
 			asked, starts = append(asked, holds[id]), append(starts, began)
 		}
 		fences, err := b.Start(t.Context(), b.Pool, 9, asked, starts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 		for _, id := range ids {
 			if slices.Contains(fences, holds[id].Fence) {
 				written = append(written, id)
@@ -63,9 +61,7 @@ func TestStartsAreWritten(t *testing.T) {
 				holds["locked"], "node 7 died",
 			)})
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.OK(err)
 	})
 	for id, want := range map[string]string{
 		"free": `LOST rev=1 attempt=1 scheduled=noon due=noon started=1s finished=noon error="its lease ended" ` +
@@ -87,10 +83,8 @@ func TestStartsAreWritten(t *testing.T) {
 // written counts the claims whose start is written.
 func (b *bench) written() (n int) {
 	b.T.Helper()
-	if err := b.Pool.QueryRow(
+	b.OK(b.Pool.QueryRow(
 		b.T.Context(), `SELECT count(started_at) FROM tasktable.running_tasks`,
-	).Scan(&n); err != nil {
-		b.T.Fatal(err)
-	}
+	).Scan(&n))
 	return n
 }

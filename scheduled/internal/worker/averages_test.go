@@ -73,9 +73,7 @@ func TestAveragesArePublishedWhenTheyHaveChanged(t *testing.T) {
 		for range 1000 {
 			w.averages.observe("JOB", step.took)
 		}
-		if err := w.publish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		s.OK(w.publish(t.Context()))
 		got := enginetest.Ask[string](s.Bench, `SELECT averages::text FROM tasktable.nodes`)
 		if got != step.want {
 			t.Errorf("after runs of %s it says %s, want %s", step.took, got, step.want)

@@ -125,9 +125,7 @@ func TestLargePayloadsStart(t *testing.T) {
 	settings := s.Pool.Config()
 	settings.ConnConfig.DialFunc = w.Dial
 	wired, err := pgxpool.NewWithConfig(context.Background(), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	t.Cleanup(func() { w.End(); wired.Close() })
 	tr := s.prepare(func(c *Config) { c.EnginePool, c.Slots = wired, map[string]int{"default": 1, "other": 1} },
 		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))

@@ -23,9 +23,7 @@ import (
 func sealing(t *testing.T) (*bench, store.Codec) {
 	t.Helper()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	b := newBench(t)
 	b.Tasks = store.New(store.Config{Service: "test", Codec: codec})
 	return b, codec
@@ -81,11 +79,9 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	plain := store.New(store.Config{})
-	if _, err := plain.Schedule(t.Context(), s.Pool, store.Task{
+	s.Did(plain.Schedule(t.Context(), s.Pool, store.Task{
 		ID: "plain", Payload: enginetest.Job{Name: "of before"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if got := enginetest.Receive(t, ran, patience, "what is not encoded runs"); got != "of before" {
 		t.Errorf("ran with %q", got)
 	}
@@ -227,9 +223,7 @@ func TestDecodingThatTakesLong(t *testing.T) {
 			end := enginetest.Receive(t, decoding, patience, "it is decoded")
 			let := time.After(gateValid + 50*time.Millisecond)
 			if id == "edited" {
-				if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
-					t.Fatal(err)
-				}
+				s.Did(s.Tasks.Cancel(t.Context(), s.Pool, id))
 			}
 			<-let
 			gate := time.Now()

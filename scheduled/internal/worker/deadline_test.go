@@ -230,9 +230,7 @@ func TestExtendKeepsTheLease(t *testing.T) {
 		}
 	}
 	asked := time.Now()
-	if err := a.Extend(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	s.OK(a.Extend(t.Context(), time.Minute))
 	if deadline, _ := a.Ctx.Deadline(); deadline.Sub(asked) < 58*time.Second {
 		t.Errorf("the context's deadline is %s after it was asked for", deadline.Sub(asked))
 	}
@@ -252,9 +250,7 @@ func TestExtendKeepsTheLease(t *testing.T) {
 	if a.Ctx.Err() != nil {
 		t.Error("the context ended because the row was locked")
 	}
-	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, "a"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Cancel(t.Context(), s.Pool, "a"))
 	if cause := a.Ends(t, patience); !errors.Is(cause, handlers.ErrCancelled) {
 		t.Errorf("cause %v", cause)
 	}

@@ -54,9 +54,7 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 				id := fmt.Sprint(i)
 				s.Add(id, nil)
 				a := s.Begins(id)
-				if _, err := s.Tasks.Cancel(t.Context(), s.Pool, id); err != nil {
-					t.Fatal(err)
-				}
+				s.Did(s.Tasks.Cancel(t.Context(), s.Pool, id))
 				switch i % 3 {
 				case 0:
 					_ = a.Ends(t, patience)
@@ -88,9 +86,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	})
 	s.Add("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
 	s.Sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
-	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, "second"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Cancel(t.Context(), s.Pool, "second"))
 	s.Is("second", store.StatusCancelled, taskdb.OutcomeCancelled)
 	enginetest.Eventually(t, patience, "it is logged", func() bool {
 		return len(log.Lines("task=second ", "outcome=")) > 0

@@ -57,14 +57,10 @@ func TestGateAgain(t *testing.T) {
 			db := stdlib.OpenDBFromPool(b.Pool)
 			defer func() { _ = db.Close() }()
 			one, err := b.Pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			defer func() { _ = one.Rollback(context.WithoutCancel(t.Context())) }()
 			other, err := db.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			b.OK(err)
 			defer func() { _ = other.Rollback() }()
 			b.Exec(meanwhile.sql)
 			config := Config{Statements: b.Queries, Quiet: quiet.New()}
@@ -147,9 +143,7 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 			var e handlers.Execution
 			a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context()})
 			a.lease = lease
-			if err := a.gateAgain(lease, &slowFirst{b.Pool, slow.answers}); err != nil {
-				t.Fatal(err)
-			}
+			b.OK(a.gateAgain(lease, &slowFirst{b.Pool, slow.answers}))
 			row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)
 			deadline, _ := lease.Deadline()
 			if err != nil || row.LeaseExpiresAt.Before(e.StartedAt.Add(expected)) || time.Until(deadline) < expected {

@@ -74,9 +74,7 @@ func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
 			HAVING count(*) >= 3) AS t`)
 	s.checkHandBacks(began)
 	for i := range 2 { // a node that stops leaves a claim that nobody has fetched to the next
-		if _, err := enginetest.Tasks.Cancel(t.Context(), s.Pool, fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(enginetest.Tasks.Cancel(t.Context(), s.Pool, fmt.Sprint(i)))
 	}
 	s.Sees("no claim is left", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks
 		WHERE status <> 'CANCELLED' OR fence IS NOT NULL`)

@@ -90,9 +90,7 @@ func TestExtendEndsWithTheHandlersContext(t *testing.T) {
 	w.batch(1, 0)
 	enginetest.Receive(t, runs, patience, "the handler runs")
 	s.InTx(func(tx pgx.Tx) {
-		if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN ACCESS EXCLUSIVE MODE`); err != nil {
-			t.Fatal(err)
-		}
+		s.Did(tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_tasks IN ACCESS EXCLUSIVE MODE`))
 		close(asks)
 		s.Sees("Extend waits", `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()
 			AND wait_event_type = 'Lock' AND query LIKE '%UPDATE%lease_expires_at%'`)

@@ -68,15 +68,11 @@ func (b *bench) prepare(change func(*Config), parts ...handlers.Part) *ownWorker
 		parts = []handlers.Part{handlers.Handle(b.Handle)}
 	}
 	registry, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	number := enginetest.Ask[int64](b.Bench, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
 		VALUES ('', '', '', '{}', '{}') RETURNING number`)
 	engine, err := session.NewPool(b.T.Context(), session.PoolConfig{Settings: b.Pool.Config(), Conns: 6})
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	b.OK(err)
 	b.T.Cleanup(engine.Close)
 	config := Config{
 		EnginePool: engine, Pool: b.txPool, Statements: b.Queries, Number: number, Service: "test", Handlers: registry,

@@ -132,9 +132,7 @@ func TestRetries(t *testing.T) {
 		t.Errorf("%d dead letters", got)
 	}
 	history, err := enginetest.Tasks.History(t.Context(), s.Pool, "panics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	if text := taskdb.TextOf(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") ||
 		!strings.Contains(text, "outcomes_test.go") {
 		t.Errorf("a panic is recorded as %q", text)

@@ -17,12 +17,8 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	var taken []*pgxpool.Conn
 	for range int(tr.config.EnginePool.Config().MaxConns) {
 		conn, err := tr.config.EnginePool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := conn.Exec(t.Context(), "SET default_transaction_read_only = on"); err != nil {
-			t.Fatal(err)
-		}
+		s.OK(err)
+		s.Did(conn.Exec(t.Context(), "SET default_transaction_read_only = on"))
 		taken = append(taken, conn)
 	}
 	for _, conn := range taken {
@@ -31,9 +27,7 @@ func TestReadOnlyPoolIsEvicted(t *testing.T) {
 	tr.begin()
 	tr.askPool(t.Context())
 	conn, err := tr.config.EnginePool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
 	if err := pg.RefuseReadOnly(conn.QueryRow(t.Context(), pg.ReadOnlySQL)); err != nil {
 		t.Error(err)
 	}

@@ -235,11 +235,9 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	traced.linked(both[1], both[0].SpanContext())
 
 	var occurrence string
-	if err := s.Pool.QueryRow(
+	s.OK(s.Pool.QueryRow(
 		t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`,
-	).Scan(&occurrence); err != nil {
-		t.Fatal(err)
-	}
+	).Scan(&occurrence))
 	traced.linked(traced.of(occurrence, 1)[0], scheduling)
 }
 
@@ -324,9 +322,7 @@ func TestNoTracerCarriesTheSpan(t *testing.T) {
 	if got := store.SpanOf(taskdb.TextOf(row.Trace)); got.SpanID() != scheduling.SpanID() {
 		t.Errorf("the follow-up carries %v", got)
 	}
-	if _, err := s.Tasks.RunNow(t.Context(), s.Pool, "daily"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.RunNow(t.Context(), s.Pool, "daily"))
 	if got := <-seen; got.scheduledIn.SpanID() != scheduling.SpanID() || got.carried.IsValid() {
 		t.Errorf("the handler of an occurrence is told of %v and carries %v", got.scheduledIn, got.carried)
 	}

@@ -64,11 +64,9 @@ func effectful(
 func (s *bench) effects(id string) string {
 	s.T.Helper()
 	var attempts []int
-	if err := s.Pool.QueryRow(
+	s.OK(s.Pool.QueryRow(
 		s.T.Context(), `SELECT coalesce(array_agg(attempt ORDER BY fence), '{}') FROM effects WHERE task_id = $1`, id,
-	).Scan(&attempts); err != nil {
-		s.T.Fatal(err)
-	}
+	).Scan(&attempts))
 	return fmt.Sprint(attempts)
 }
 

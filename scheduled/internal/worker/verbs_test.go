@@ -222,9 +222,7 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 	sooner.End <- nil
 	s.Is("sooner", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 	s.Idle("cancel", "pause", "move")
-	if _, err := s.Tasks.Cancel(t.Context(), s.Pool, "delete"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Cancel(t.Context(), s.Pool, "delete"))
 	s.Is("delete", store.StatusCancelled, taskdb.OutcomeCancelled)
 	if receipt, err := s.Tasks.Delete(t.Context(), s.Pool, "delete"); err != nil || receipt.Outcome != store.Deleted {
 		t.Errorf("%+v, %v", receipt, err)
@@ -241,12 +239,8 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	enginetest.Await(t, s.Pool, "a", patience, store.StatusExecuting)
 	// Nothing can be recorded for a while.
 	tx, err := s.Pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_task_executions IN EXCLUSIVE MODE`); err != nil {
-		t.Fatal(err)
-	}
+	s.OK(err)
+	s.Did(tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_task_executions IN EXCLUSIVE MODE`))
 	for i := range 20 { // each is notified
 		s.Exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
 		enginetest.Eventually(t, patience, "the node hears of it", func() bool {
@@ -254,9 +248,7 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 				AND wait_event_type = 'Lock'`) > 0
 		})
 	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.OK(tx.Rollback(t.Context()))
 	s.Is("a", store.StatusPaused, taskdb.OutcomeReleased)
 	s.Add("b", nil)
 	s.Begins("b").End <- nil // the node is well
@@ -289,9 +281,7 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	if n := len(s.Of("second")); n != 0 {
 		t.Errorf("it ran %d times", n)
 	}
-	if _, err := s.Tasks.Resume(t.Context(), s.Pool, "second"); err != nil {
-		t.Fatal(err)
-	}
+	s.Did(s.Tasks.Resume(t.Context(), s.Pool, "second"))
 	s.Begins("second").End <- nil
 	s.Is("second", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
 }
