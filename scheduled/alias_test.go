@@ -44,9 +44,7 @@ func TestTasksOfAnOldName(t *testing.T) {
 	s.Add("again", long)
 	s.Add("turns", long)
 	s.Add("edited", later)
-	s.Did(s.Tasks.Schedule(t.Context(), s.Pool, store.Task{
-		ID: "edited", Payload: renamed{"by its old id"},
-	}))
+	s.Did(s.Tasks.Schedule(t.Context(), s.Pool, store.Task{ID: "edited", Payload: renamed{"by its old id"}}))
 	s.Did(s.Tasks.RunNow(t.Context(), s.Pool, "edited"))
 	got := map[string]int{}
 	for range 6 {

@@ -134,9 +134,7 @@ func TestLimitsInAnOpenTransaction(t *testing.T) {
 	s.node(nil, handlers.Handle(s.Handle))
 	s.Add("first", nil)
 	s.Begins("first").End <- nil
-	tx, err := s.Pool.Begin(t.Context())
-	s.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := s.Begin()
 	limit.Burst = 7
 	s.Did(s.Tasks.SetLimit(t.Context(), tx, limit))
 	s.Did(s.Tasks.RemoveLimit(t.Context(), tx, "jobs"))

@@ -52,9 +52,7 @@ func TestNodeSurvivesAFailover(t *testing.T) {
 		handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }),
 	)
 	const completed = `SELECT coalesce(bool_and(status = 'COMPLETED'), false) FROM tasktable.scheduled_tasks`
-	f.Did(enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{
-		Payload: enginetest.Job{Name: "first"},
-	}))
+	f.Did(enginetest.Tasks.Schedule(t.Context(), f.Pool, store.Task{Payload: enginetest.Job{Name: "first"}}))
 	f.Sees("the node works", completed)
 	database := f.Pool.Config().ConnConfig.Database
 	for round := range 2 {

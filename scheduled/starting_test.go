@@ -32,9 +32,7 @@ func TestTasksDueAtOnce(t *testing.T) {
 		id = fmt.Sprint("seen ", i)
 		s.Passes(time.Now().Add(100 * time.Millisecond)) // the leader looks once more after each wake
 		began = time.Now()
-		s.Did(quiet.Schedule(t.Context(), s.Pool, store.Task{
-			ID: id, Payload: enginetest.Job{Name: id},
-		}))
+		s.Did(quiet.Schedule(t.Context(), s.Pool, store.Task{ID: id, Payload: enginetest.Job{Name: id}}))
 		s.Begins(id).End <- nil
 		seen = append(seen, time.Since(began))
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)

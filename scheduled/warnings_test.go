@@ -39,9 +39,7 @@ func TestWarningsOfAConfig(t *testing.T) {
 		"twenty slots, a pool of four": {
 			transactional, 4, twenty, connections + "slots=20 pool=4 at_once=2 types=[JOB]",
 		},
-		"a pool of one": {
-			transactional, 1, twenty, connections + "slots=20 pool=1 at_once=1 types=[JOB]",
-		},
+		"a pool of one": {transactional, 1, twenty, connections + "slots=20 pool=1 at_once=1 types=[JOB]"},
 		"one connection too few": {
 			transactional, 6, twenty, connections + "slots=20 pool=6 at_once=4 types=[JOB]",
 		},

@@ -112,9 +112,7 @@ func TestWhyOfAClaimThatWaits(t *testing.T) {
 		t.Errorf("what is next is %q", got)
 	}
 	s.Exec(`UPDATE tasktable.nodes SET queues = '{"mail": 1}'`)
-	if e := s.why(
-		"one",
-	); e.Reason.Text !=
+	if e := s.why("one"); e.Reason.Text !=
 		"attempt 1 of 10 is claimed, and no node has fetched it yet, because no running node works its queue and its "+
 			"type" {
 		t.Errorf("once its node is gone the reason is %q", e.Reason.Text)

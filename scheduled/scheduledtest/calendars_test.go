@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/recurrence"
 )
@@ -25,13 +26,9 @@ func TestRecurringTaskKeepsOutOfACalendar(t *testing.T) {
 	}
 	closed(1)
 	row, err := tasks.Get(t.Context(), tx, "digest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	task, err := store.TaskOf(row)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	task.Recurrence.OutOf = []string{"company"}
 	if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -63,18 +64,14 @@ func TestNowIsTheTestsTime(t *testing.T) {
 			if _, err := tasks.Schedule(t.Context(), tx, next); err != nil {
 				t.Fatal(err)
 			}
-			if err := schedule(t.Context(), tx, "first"); err != nil {
-				t.Fatal(err)
-			}
+			enginetest.OK(t, schedule(t.Context(), tx, "first"))
 			if got := ran(at.Add(-time.Second)); len(got) != 0 {
 				t.Errorf("before its time ran %v", got)
 			}
 			if got := ran(at); fmt.Sprint(got) != "[first follow-up in the handler next year]" {
 				t.Errorf("ran %v", got)
 			}
-			if err := schedule(t.Context(), tx, many...); err != nil {
-				t.Fatal(err)
-			}
+			enginetest.OK(t, schedule(t.Context(), tx, many...))
 			if got := ran(at); !slices.Equal(got, many) {
 				t.Errorf("of many, scheduled between two runs, ran %v", got)
 			}

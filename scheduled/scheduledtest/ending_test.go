@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -121,9 +122,7 @@ func TestWritesPastTheTimeoutAreNotKept(t *testing.T) {
 	db := stdlib.OpenDBFromPool(pool)
 	t.Cleanup(func() { _ = db.Close() })
 	sqlTx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	defer func() { _ = sqlTx.Rollback() }()
 	const create = `CREATE TABLE written ()`
 	run := func(h *scheduledtest.Harness, db store.DB) {

@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm/schema"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -41,12 +42,8 @@ func TestGORMOnOnePool(t *testing.T) {
 	orm, err := gorm.Open(postgres.New(postgres.Config{Conn: sqlDB}), &gorm.Config{
 		Logger: logger.Discard, NamingStrategy: schema.NamingStrategy{TablePrefix: "shop_"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := orm.Exec(`CREATE TABLE shop_events (id text PRIMARY KEY, reminded_at timestamptz)`).Error; err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
+	enginetest.OK(t, orm.Exec(`CREATE TABLE shop_events (id text PRIMARY KEY, reminded_at timestamptz)`).Error)
 	err = orm.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(&event{ID: "42"}).Error; err != nil {
 			return err
@@ -55,13 +52,9 @@ func TestGORMOnOnePool(t *testing.T) {
 		_, err := tasks.Schedule(t.Context(), store.SQL(tx.Statement.ConnPool), task)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	sqlTx, err := sqlDB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	defer func() { _ = sqlTx.Rollback() }()
 	h := scheduledtest.NewSQL(t, sqlTx, registry(t,
 		handlers.HandleSQLTx(func(ctx context.Context, tx *sql.Tx, task *handlers.Task[reminder]) error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/seal"
@@ -20,9 +21,7 @@ import (
 func TestFollowUpIfDead(t *testing.T) {
 	t.Parallel()
 	codec, err := seal.New(seal.Key{ID: "1", Secret: bytes.Repeat([]byte{1}, 32)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	sealed := store.New(store.Config{Codec: codec})
 	for name, c := range map[string]struct {
 		err  error

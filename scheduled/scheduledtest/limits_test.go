@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
@@ -124,9 +125,7 @@ func TestRateInASQLTransaction(t *testing.T) {
 	db := stdlib.OpenDBFromPool(storetest.Pool(t))
 	t.Cleanup(func() { _ = db.Close() })
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	defer func() { _ = tx.Rollback() }()
 	if _, err := tasks.SetLimit(t.Context(), store.SQL(tx), store.Limit{
 		Name: "order", Of: store.Everything(), Per: store.PerTenant, InOrder: true,

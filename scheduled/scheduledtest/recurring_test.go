@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -41,9 +42,7 @@ func hours(t *testing.T, ran []scheduledtest.Ran) string {
 	var text []string
 	for _, one := range ran {
 		at, err := time.Parse("digest@"+time.RFC3339, one.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		text = append(text, fmt.Sprint(at.Sub(fivePM).Hours(), " ", one.Outcome))
 	}
 	return strings.Join(text, ", ")
@@ -55,9 +54,7 @@ func skipped(t *testing.T, tx pgx.Tx) (reasons []string) {
 	rows, err := inspect.New(store.Config{}).List(t.Context(), tx, inspect.Filter{
 		Statuses: []store.Status{store.StatusSkipped},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	for _, row := range rows {
 		reasons = append(reasons, fmt.Sprint(row.ScheduledAt.Sub(fivePM).Hours(), " ", *row.Message))
 	}
@@ -211,9 +208,7 @@ func TestPauseAndResume(t *testing.T) {
 			5 * time.Hour, "5 COMPLETED",
 		},
 	} {
-		if err := step.verb(); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, step.verb())
 		if got := hours(t, h.RunDueAt(t.Context(), fivePM.Add(step.at))); got != step.want {
 			t.Errorf("%s: ran %s, want %s", step.what, got, step.want)
 		}

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -37,9 +38,7 @@ func (r reminder) TaskKey() string { return r.Event }
 func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
 }
@@ -47,9 +46,7 @@ func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 func registry(t *testing.T, parts ...handlers.Part) *handlers.Registry {
 	t.Helper()
 	made, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	return made
 }
 
@@ -174,9 +171,7 @@ func TestTransactionalHandlers(t *testing.T) {
 		db := stdlib.OpenDBFromPool(pool)
 		defer func() { _ = db.Close() }()
 		tx, err := db.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		defer func() { _ = tx.Rollback() }()
 		h := scheduledtest.NewSQL(
 			t, tx,
@@ -209,9 +204,7 @@ func check(t *testing.T, h *scheduledtest.Harness, db store.DB) {
 		t.Fatalf("second ran %+v", ran)
 	}
 	rows, err := db.Query(t.Context(), "SELECT attempt FROM effect")
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	attempts, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil || len(attempts) != 1 || attempts[0] != 2 {
 		t.Errorf("effects of attempts %v, %v", attempts, err)
@@ -297,9 +290,7 @@ func TestTracer(t *testing.T) {
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: make([]byte, seal.SecretBytes)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	sealed := store.New(store.Config{Codec: codec})
 	pool := storetest.Pool(t)
 	var seen []string
@@ -348,16 +339,12 @@ func TestCodec(t *testing.T) {
 		check(what, tx, func(options ...scheduledtest.Option) []scheduledtest.Ran {
 			return scheduledtest.New(t, tx, registry(t, part), options...).RunDueAt(t.Context(), at)
 		})
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, tx.Rollback(t.Context()))
 	}
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	defer func() { _ = tx.Rollback() }()
 	check("SQL", store.SQL(tx), func(options ...scheduledtest.Option) []scheduledtest.Ran {
 		return scheduledtest.NewSQL(t, tx, registry(t, inSQL), options...).RunDueAt(t.Context(), at)
@@ -510,9 +497,7 @@ func TestTheIdempotencyKeyIsOfTheWish(t *testing.T) {
 		})),
 	)
 	made, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM})
-	if err != nil {
-		t.Fatal(err)
-	}
+	enginetest.OK(t, err)
 	h.RunDueAt(t.Context(), fivePM)
 	if _, err := tasks.Retry(t.Context(), tx, made.ID); err != nil {
 		t.Fatal(err)

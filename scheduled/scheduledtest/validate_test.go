@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
@@ -98,9 +99,7 @@ func TestPayloadIsAskedBeforeItsHandler(t *testing.T) {
 	}
 	for _, ran := range all {
 		row, err := tasks.Get(t.Context(), tx, ran.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		enginetest.OK(t, err)
 		var permanent *handlers.PermanentError
 		switch old := strings.HasPrefix(ran.ID, "old "); {
 		case !old && row.Status != store.StatusCompleted:

@@ -72,6 +72,23 @@ func (b *Bench) Schedule(tasks ...store.Task) {
 	}
 }
 
+// Due schedules JOB tasks for noon, with their names as ids.
+func (b *Bench) Due(names ...string) {
+	b.T.Helper()
+	for _, name := range names {
+		b.Schedule(store.Task{Payload: Job{Name: name}, At: Noon})
+	}
+}
+
+// Begin begins a transaction, which is rolled back when the test ends.
+func (b *Bench) Begin() pgx.Tx {
+	b.T.Helper()
+	tx, err := b.Pool.Begin(b.T.Context())
+	b.OK(err)
+	b.T.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(b.T.Context())) })
+	return tx
+}
+
 // InTx runs do in a transaction as the engine's own: with its plans and its lock timeout.
 func (b *Bench) InTx(do func(tx pgx.Tx)) {
 	b.T.Helper()

@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,9 +129,7 @@ func TestLookSeesLateCommits(t *testing.T) {
 	b := newBench(t)
 	l := newLanes()
 	l.work(nodeOf([]string{"JOB"}, "default"))
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := b.Begin()
 	late := store.Task{ID: "late", Payload: enginetest.Job{Name: "late"}}
 	b.Did(enginetest.Tasks.Schedule(t.Context(), tx, late))
 	b.Schedule(store.Task{ID: "before", Payload: enginetest.Job{Name: "before"}})
@@ -183,9 +180,7 @@ func TestWalk(t *testing.T) {
 		USING ERRCODE = '22000'; END $$`)
 	b.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 		WHEN (OLD.id = 'refused') EXECUTE FUNCTION refuse()`)
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.Background()) }()
+	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = 'locked' FOR UPDATE`))
 	moved := 0
 	w := &walk{

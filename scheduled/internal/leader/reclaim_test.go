@@ -1,7 +1,6 @@
 package leader
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -244,9 +243,7 @@ func TestTransactionsOfADeadNodesHandlersEnd(t *testing.T) {
 	b := newBench(t)
 	b.Add("a", nil)
 	b.runs(`{}`)
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `SELECT set_config('application_name', $1, false), pg_advisory_xact_lock(1)`,
 		taskdb.HandlerName("tasktable", deadNode)))
 	b.takesBack(b.elected())

@@ -52,7 +52,7 @@ func TestDeclaredCalendars(t *testing.T) {
 	if !errors.Is(err, errOthersCalendars) {
 		t.Errorf("the calendar of somebody else: %v", err)
 	}
-	b.Did(tasks.Schedule(t.Context(), b.Pool, store.Task{ID: "fair", Payload: enginetest.Job{Name: "fair"},
+	b.Did(tasks.Schedule(t.Context(), b.Pool, store.Task{ID: "fair", Payload: job{Name: "fair"},
 		Recurrence: &store.Recurrence{Cron: "@daily", OutOf: []string{"fair"}}}))
 	second := b.closing("events", days(t, "company", "2027-12-27"))
 	second.deploy(2)

@@ -77,7 +77,7 @@ func (b *bench) declared(what string, want ...string) {
 }
 
 func cron(id, expression string) store.Task {
-	return store.Task{ID: id, Payload: enginetest.Job{Name: id}, Recurrence: &store.Recurrence{Cron: expression}}
+	return store.Task{ID: id, Payload: job{Name: id}, Recurrence: &store.Recurrence{Cron: expression}}
 }
 
 // What is declared is scheduled; what is unchanged is not written to; what is changed is updated, without a fire;
@@ -286,15 +286,15 @@ func TestDeclares(t *testing.T) {
 		"empty": {}, "fewer": base[:1], "another id": {cron("x", "@hourly"), base[1]},
 		"another time": {cron("a", "@weekly"), base[1]},
 		"another payload": {
-			{ID: "a", Payload: enginetest.Job{Name: "x"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1],
+			{ID: "a", Payload: job{Name: "x"}, Recurrence: &store.Recurrence{Cron: "@hourly"}}, base[1],
 		},
 		"a priority": {
-			{ID: "a", Payload: enginetest.Job{Name: "a"}, Priority: 1, Recurrence: &store.Recurrence{Cron: "@hourly"}},
+			{ID: "a", Payload: job{Name: "a"}, Priority: 1, Recurrence: &store.Recurrence{Cron: "@hourly"}},
 			base[1],
 		},
 		"a zone": {
 			{
-				ID: "a", Payload: enginetest.Job{Name: "a"},
+				ID: "a", Payload: job{Name: "a"},
 				Recurrence: &store.Recurrence{Cron: "@hourly", TimeZone: "Europe/Berlin"},
 			},
 			base[1],
@@ -313,7 +313,7 @@ func TestDeclares(t *testing.T) {
 func TestDeclaredInThePlaceOfAPlainTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	enginetest.Schedule(t, b.Pool, store.Task{ID: "a", Payload: enginetest.Job{Name: "a"}})
+	enginetest.Schedule(t, b.Pool, store.Task{ID: "a", Payload: job{Name: "a"}})
 	events := b.program("events", cron("a", "@hourly"))
 	events.deploy(1)
 	events.looks()

@@ -40,10 +40,10 @@ func TestRetainHistory(t *testing.T) {
 		b := newBench(t)
 		for _, id := range []string{"lives", "deleted"} {
 			enginetest.Schedule(t, b.Pool, store.Task{
-				ID: id, Payload: enginetest.Job{Name: id}, At: enginetest.Noon, Retention: test.own,
+				ID: id, Payload: job{Name: id}, At: noon, Retention: test.own,
 			})
 			for _, age := range []int{500, 91, 89} {
-				at := enginetest.Noon.AddDate(0, 0, -age)
+				at := noon.AddDate(0, 0, -age)
 				b.Exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 					scheduled_at, finished_at, outcome, error)
 					VALUES (nextval('tasktable.task_numbers'), $1, 'JOB', 1, 1, $2, $2,
@@ -55,7 +55,7 @@ func TestRetainHistory(t *testing.T) {
 			}
 		}
 		b.Did(enginetest.Tasks.Delete(t.Context(), b.Pool, "deleted"))
-		b.retain(b.retainerOf(test.retention, test.byType), enginetest.Noon)
+		b.retain(b.retainerOf(test.retention, test.byType), noon)
 		list := func(table, column string) string {
 			var text []string
 			for _, id := range []string{"lives", "deleted"} {
@@ -98,14 +98,14 @@ func TestRetainNodesAndPauses(t *testing.T) {
 		for _, age := range []int{0, 29, 31, 89, 91} {
 			var over *time.Time
 			if age > 0 {
-				over = new(enginetest.Noon.AddDate(0, 0, -age))
+				over = new(noon.AddDate(0, 0, -age))
 			}
 			b.Exec(`INSERT INTO tasktable.nodes (number, service, version, host, queues, types,
 				dead_at) OVERRIDING SYSTEM VALUE VALUES ($1, 'test', '', '', '{}', '{}', $2)`, age, over)
 			b.Exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
 				VALUES ('queue', $1, $2)`, fmt.Sprint(age), over)
 		}
-		removed, _ := b.retain(b.retainerOf(test.retention, nil), enginetest.Noon)
+		removed, _ := b.retain(b.retainerOf(test.retention, nil), noon)
 		for table, column := range map[string]string{"nodes": "number::text", "pauses": "name"} {
 			var left []string
 			b.OK(b.Pool.QueryRow(
@@ -145,16 +145,16 @@ func TestRetainGoesOn(t *testing.T) {
 		b.Exec(`ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN message SET STORAGE PLAIN, DISABLE TRIGGER USER`)
 		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at, message)
 			SELECT 'task ' || i, '{"type":"JOB"}', 'JOB', i, 'COMPLETED', $1::timestamptz, repeat('x', 5000)
-				FROM generate_series(1, $2::int) AS i`, enginetest.Noon.Add(-time.Hour), pages)
+				FROM generate_series(1, $2::int) AS i`, noon.Add(-time.Hour), pages)
 		b.Exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at,
 			finished_at, outcome)
 			SELECT i, 'task ' || i, 'JOB', i, 1, now(), $1::timestamptz, 'COMPLETED'
-				FROM generate_series(1, $2::int + 500) AS i`, enginetest.Noon.Add(-time.Hour), pages)
+				FROM generate_series(1, $2::int + 500) AS i`, noon.Add(-time.Hour), pages)
 		r := b.retainerOf(time.Minute, nil)
 		step := func(at Place) (done batch) {
 			t.Helper()
 			b.InTx(func(tx pgx.Tx) {
-				next, removed, err := r.step(t.Context(), tx, &enginetest.Noon, at)
+				next, removed, err := r.step(t.Context(), tx, &noon, at)
 				b.OK(err)
 				done = batch{removed.Rows, next}
 			})
@@ -184,7 +184,7 @@ func TestRetainByOddTypes(t *testing.T) {
 	b := newBench(t)
 	b.old("odd", "A/B.c:d+e[f]<g>-_", 10*day, nil)
 	b.old("plain", "JOB", 10*day, nil)
-	b.retain(b.retainerOf(store.MaxRetention, map[string]time.Duration{"A/B.c:d+e[f]<g>-_": day}), enginetest.Noon)
+	b.retain(b.retainerOf(store.MaxRetention, map[string]time.Duration{"A/B.c:d+e[f]<g>-_": day}), noon)
 	if got := b.left(); got != "plain; plain; plain" {
 		t.Errorf("left are %s", got)
 	}

@@ -55,7 +55,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			var round Retained
 			for began := true; began || at != (Place{}); began = false {
 				b.InTx(func(tx pgx.Tx) {
-					next, done, err := r.step(t.Context(), tx, &enginetest.Noon, at)
+					next, done, err := r.step(t.Context(), tx, &noon, at)
 					b.OK(err)
 					at = next
 					round.add(done)
@@ -104,7 +104,7 @@ func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
 	batches, refused, at := 0, int64(0), Place{}
 	for at.table == 0 { // on a loaded machine a batch may end before it has gone through all pages
 		b.InTx(func(tx pgx.Tx) {
-			next, done, err := r.step(t.Context(), tx, &enginetest.Noon, at)
+			next, done, err := r.step(t.Context(), tx, &noon, at)
 			b.OK(err)
 			batches, refused, at = batches+1, refused+int64(done.Refused), next
 		})
@@ -132,7 +132,7 @@ func TestRetentionGoesPastALockedRow(t *testing.T) {
 		at := Place{}
 		for began := true; began || at != (Place{}); began = false {
 			var err error
-			if at, _, err = r.step(t.Context(), tx, &enginetest.Noon, at); err != nil {
+			if at, _, err = r.step(t.Context(), tx, &noon, at); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,7 +141,7 @@ func TestRetentionGoesPastALockedRow(t *testing.T) {
 		t.Errorf("left are %s", got)
 	}
 	unlock()
-	if b.retain(r, enginetest.Noon); b.left() != "; ; " {
+	if b.retain(r, noon); b.left() != "; ; " {
 		t.Errorf("unlocked, left are %s", b.left())
 	}
 }
@@ -151,17 +151,15 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 30 {
-		b.Schedule(store.Task{
-			Payload: enginetest.Job{Name: fmt.Sprint("lives ", i)}, At: enginetest.Noon.Add(-89 * day),
-		})
+		b.Schedule(store.Task{Payload: job{Name: fmt.Sprint("lives ", i)}, At: noon.Add(-89 * day)})
 	}
-	holds := b.Take(enginetest.Noon.Add(-89 * day))
+	holds := b.Take(noon.Add(-89 * day))
 	for id := range holds {
-		b.End(enginetest.Noon.Add(-89*day), enginetest.Retried(holds[id], 100*day, "not today"))
+		b.End(noon.Add(-89*day), enginetest.Retried(holds[id], 100*day, "not today"))
 		b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = $1`, id)
 	}
 	b.Exec(`ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
-	b.Exec(`UPDATE tasktable.scheduled_task_changes SET changed_at = $1`, enginetest.Noon.Add(-89*day))
+	b.Exec(`UPDATE tasktable.scheduled_task_changes SET changed_at = $1`, noon.Add(-89*day))
 	r := b.retainerOf(90*day, map[string]time.Duration{"LOG": 1000 * day})
 	looks := func(r *Retention, now time.Time) (n int) {
 		t.Helper()
@@ -189,15 +187,15 @@ func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
 		}
 		return n
 	}
-	if n := looks(r, enginetest.Noon); n != 0 {
+	if n := looks(r, noon); n != 0 {
 		t.Errorf("%d looks at the tasks where nothing is old enough", n)
 	}
-	if n := looks(r, enginetest.Noon.Add(2*day)); n == 0 {
+	if n := looks(r, noon.Add(2*day)); n == 0 {
 		t.Error("no look at the tasks where lines are old enough: the test does not count them")
 	}
 	// A short period of one type costs nothing for the lines of other tasks' creations, which are most lines.
 	short := b.retainerOf(90*day, map[string]time.Duration{"LOG": day})
-	if n := looks(short, enginetest.Noon); n != 30 {
+	if n := looks(short, noon); n != 30 {
 		t.Errorf("with a short period of another type, %d looks for 30 lines of creations and 30 of edits", n)
 	}
 }

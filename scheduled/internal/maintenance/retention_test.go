@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +17,7 @@ const day = 24 * time.Hour
 
 // retainerOf is one of a node that keeps finished tasks so long.
 func (b *bench) retainerOf(period time.Duration, byType map[string]time.Duration) *Retention {
-	return NewRetention(RetentionConfig{
-		Config: b.onLeader(), Period: period, ByType: byType,
-	})
+	return NewRetention(RetentionConfig{Config: b.onLeader(), Period: period, ByType: byType})
 }
 
 // retain goes through all tables at a time, and returns how many rows were removed and in how many batches.
@@ -46,7 +43,7 @@ func (b *bench) retain(r *Retention, now time.Time) (removed int64, batches int)
 func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)) {
 	b.T.Helper()
 	task := store.Task{
-		ID: id, Payload: store.JSON(`{"type":"` + kind + `"}`), At: enginetest.Noon.Add(-age - time.Hour),
+		ID: id, Payload: store.JSON(`{"type":"` + kind + `"}`), At: noon.Add(-age - time.Hour),
 	}
 	if change != nil {
 		change(&task)
@@ -56,7 +53,7 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 	for _, c := range b.ClaimFrom(task.At, 0, lane) {
 		s := enginetest.Completed(c.Claim())
 		s.Type = kind
-		b.End(enginetest.Noon.Add(-age), s)
+		b.End(noon.Add(-age), s)
 	}
 }
 
@@ -85,10 +82,10 @@ func TestRetainAnswers(t *testing.T) {
 	b := newBench(t)
 	for key, age := range map[string]time.Duration{"old": day + time.Second, "new": day - time.Second} {
 		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (caller, idempotency_key,
-			request_hash, answer, created_at) VALUES ('me', $1, '', '{}', $2)`, key, enginetest.Noon.Add(-age))
+			request_hash, answer, created_at) VALUES ('me', $1, '', '{}', $2)`, key, noon.Add(-age))
 		b.OK(err)
 	}
-	if removed, _ := b.retain(b.retainerOf(-1, nil), enginetest.Noon); removed != 0 {
+	if removed, _ := b.retain(b.retainerOf(-1, nil), noon); removed != 0 {
 		t.Errorf("%d tasks and lines of history were removed", removed)
 	}
 	var left string
@@ -108,12 +105,12 @@ func TestRetainSessions(t *testing.T) {
 		b.Did(b.Pool.Exec(t.Context(), `INSERT INTO tasktable.api_sessions (token_hash, key_number, created_at,
 				expires_at, ends_at, idle_limit)
 			SELECT sha256($1::text::bytea), number, $2::timestamptz - interval '1 hour', $2, $2, '1 hour'
-			FROM tasktable.api_keys`, name, enginetest.Noon.Add(left)))
+			FROM tasktable.api_keys`, name, noon.Add(left)))
 	}
-	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
+	b.retain(b.retainerOf(-1, nil), noon)
 	var expired, all int
 	if err := b.Pool.QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE expires_at < $1), count(*)
-		FROM tasktable.api_sessions`, enginetest.Noon).Scan(&expired, &all); err != nil || expired != 0 || all != 1 {
+		FROM tasktable.api_sessions`, noon).Scan(&expired, &all); err != nil || expired != 0 || all != 1 {
 		t.Errorf("%d of %d sessions have expired, %v", expired, all, err)
 	}
 }
@@ -124,8 +121,8 @@ func TestRetainBuckets(t *testing.T) {
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('limit', 'all', 1)`)
 	b.Did(b.Pool.Exec(t.Context(), `INSERT INTO tasktable.limit_buckets SELECT name, $1::timestamptz - age * interval '1 hour'
-		FROM (VALUES ('limit', 25), ('removed', 25), ('removed today', 23)) AS of (name, age)`, enginetest.Noon))
-	b.retain(b.retainerOf(-1, nil), enginetest.Noon)
+		FROM (VALUES ('limit', 25), ('removed', 25), ('removed today', 23)) AS of (name, age)`, noon))
+	b.retain(b.retainerOf(-1, nil), noon)
 	var left string
 	if err := b.Pool.QueryRow(t.Context(), `SELECT string_agg(name, ', ' ORDER BY name) FROM tasktable.limit_buckets`).
 		Scan(&left); err != nil || left != "limit, removed today" {
@@ -145,9 +142,7 @@ func TestRetainBucketsOfGroups(t *testing.T) {
 			('removed', '', -1)) AS of (name, key, age)`)
 	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)
 		SELECT 'limit', 'g:' || i, '2020-01-01' FROM generate_series(1, $1::int) AS i`, removedBuckets+1)
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.limit_buckets WHERE limit_key = 'g:held' FOR UPDATE`))
 	b.OK(b.retainerOf(-1, nil).removeBuckets(t.Context()))
 	if got, want := enginetest.Ask[string](b.Bench, `SELECT string_agg(name || ' ' || limit_key, ', ' ORDER BY name, limit_key)
@@ -183,7 +178,7 @@ func TestRetainTasks(t *testing.T) {
 		b.old("log91", "LOG", 91*day, nil)
 		b.old("keeplong", "JOB", 500*day, keep(1000*day))
 		b.old("keepshort", "LOG", 2*day, keep(day)) // its own period is shorter than all others
-		removed, _ := b.retain(b.retainerOf(test.retention, test.byType), enginetest.Noon)
+		removed, _ := b.retain(b.retainerOf(test.retention, test.byType), noon)
 		want := strings.Repeat(test.left+"; ", 3)
 		if got := b.left(); got+"; " != want {
 			t.Errorf("%s: left are %s, want %s", test.name, got, want)
@@ -198,8 +193,8 @@ func TestRetainTasks(t *testing.T) {
 func TestRetainTheLastSuccess(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("monthly", "@monthly", enginetest.Noon.AddDate(1, 0, 0), nil)
-	b.Recur("over", "@monthly", enginetest.Noon.AddDate(1, 0, 0), nil)
+	b.Recur("monthly", "@monthly", noon.AddDate(1, 0, 0), nil)
+	b.Recur("over", "@monthly", noon.AddDate(1, 0, 0), nil)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_7_reopen`)
 	for _, parent := range []string{"monthly", "over"} {
 		for id, months := range map[string]int{"1": 5, "2 succeeded": 4, "3 failed": 3, "4 skipped": 2} {
@@ -210,12 +205,12 @@ func TestRetainTheLastSuccess(t *testing.T) {
 		}
 	}
 	b.Exec(`SELECT tasktable.cancel('over')`)
-	b.retain(b.retainerOf(7*day, nil), enginetest.Noon)
+	b.retain(b.retainerOf(7*day, nil), noon)
 	if got, _, _ := strings.Cut(b.left(), ";"); got != "monthly monthly2 succeeded" {
 		t.Errorf("left are %s", got)
 	}
 	b.Exec(`SELECT tasktable.delete('monthly')`)
-	b.retain(b.retainerOf(7*day, nil), enginetest.Noon)
+	b.retain(b.retainerOf(7*day, nil), noon)
 	if got, _, _ := strings.Cut(b.left(), ";"); got != "" {
 		t.Errorf("left are %s", got)
 	}
@@ -227,10 +222,10 @@ func TestRetainUntil(t *testing.T) {
 	b := newBench(t)
 	b.old("a", "JOB", 0, nil) // ends at noon
 	r := b.retainerOf(time.Hour, nil)
-	if n, _ := b.retain(r, enginetest.Noon.Add(time.Hour)); n != 0 {
+	if n, _ := b.retain(r, noon.Add(time.Hour)); n != 0 {
 		t.Errorf("%d removed in time", n)
 	}
-	if n, _ := b.retain(r, enginetest.Noon.Add(time.Hour+time.Microsecond)); n != 3 || b.left() != "; ; " {
+	if n, _ := b.retain(r, noon.Add(time.Hour+time.Microsecond)); n != 3 || b.left() != "; ; " {
 		t.Errorf("%d removed: left are %s", n, b.left())
 	}
 }
@@ -242,24 +237,24 @@ func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 	for _, id := range []string{
 		"executing", "cancelled and held", "edited and held", "waiting", "paused", "retrying", "dead",
 	} {
-		at := enginetest.Noon
+		at := noon
 		if id == "waiting" || id == "paused" {
-			at = enginetest.Noon.Add(time.Hour)
+			at = noon.Add(time.Hour)
 		}
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: at})
+		b.Schedule(store.Task{Payload: job{Name: id}, At: at})
 	}
-	holds := b.Take(enginetest.Noon)
+	holds := b.Take(noon)
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled and held"))
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited and held'`)
-	b.End(enginetest.Noon, enginetest.Retried(holds["retrying"], time.Hour, "not today"))
+	b.End(noon, enginetest.Retried(holds["retrying"], time.Hour, "not today"))
 	failed := enginetest.Completed(holds["dead"])
 	failed.Outcome, failed.To = taskdb.OutcomeFailed, store.StatusFailed
-	b.End(enginetest.Noon, failed)
-	b.Recur("recurring", "@yearly", enginetest.Noon, nil)
+	b.End(noon, failed)
+	b.Recur("recurring", "@yearly", noon, nil)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET created_at = '2000-01-01', last_status_update = '2000-01-01'`)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET finished_at = '2000-01-01' WHERE id = 'cancelled and held'`)
-	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	b.retain(b.retainerOf(time.Minute, nil), noon.AddDate(50, 0, 0))
 	const left = "cancelled and held edited and held executing paused recurring retrying waiting"
 	if got := b.left(); !strings.HasPrefix(got, left+";") {
 		t.Errorf("left are %s", got)
@@ -269,8 +264,8 @@ func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 		t.Errorf("left are %s", got)
 	}
 	h := holds["cancelled and held"]
-	b.End(enginetest.Noon, enginetest.Completed(h))
-	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	b.End(noon, enginetest.Completed(h))
+	b.retain(b.retainerOf(time.Minute, nil), noon.AddDate(50, 0, 0))
 	if got := b.left(); strings.Contains(got, "cancelled") {
 		t.Errorf("left are %s after it has ended", got)
 	}
@@ -281,11 +276,11 @@ func TestRetainKeepsWhatIsDeclared(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"declared", "scheduled"} {
-		b.Recur(id, "@hourly", enginetest.Noon, nil)
+		b.Recur(id, "@hourly", noon, nil)
 		b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, id))
 	}
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'events' WHERE id = 'declared'`)
-	b.retain(b.retainerOf(time.Minute, nil), enginetest.Noon.AddDate(50, 0, 0))
+	b.retain(b.retainerOf(time.Minute, nil), noon.AddDate(50, 0, 0))
 	if got := b.left(); got != "declared; ; declared" {
 		t.Errorf("left are %s", got)
 	}

@@ -75,8 +75,7 @@ func (f *fairness) step() (granted []string) {
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	for slots := 1; slots <= 12; slots++ {
-		f := fairness{slots: slots, limit: weighted(),
-			served: map[string]*Served{"g:a": {}, "g:b": {}}}
+		f := fairness{slots: slots, limit: weighted(), served: map[string]*Served{"g:a": {}, "g:b": {}}}
 		got := map[string]int{}
 		run := func(grants int) {
 			clear(got)

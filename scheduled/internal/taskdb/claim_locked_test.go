@@ -1,7 +1,6 @@
 package taskdb_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +23,7 @@ func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 			return err
 		}
 		taken, err := b.Claim(
-			b.T.Context(), tx, &enginetest.Noon, 0, time.Minute, []taskdb.Grant{enginetest.Jobs(0, 1000)},
+			b.T.Context(), tx, &noon, 0, time.Minute, []taskdb.Grant{enginetest.Jobs(0, 1000)},
 			aside...,
 		)
 		for _, c := range taken {
@@ -104,13 +103,11 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.Schedule(
-				store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon},
-				store.Task{Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon.Add(-time.Second)},
+				store.Task{Payload: job{Name: "a"}, At: noon},
+				store.Task{Payload: job{Name: "b"}, At: noon.Add(-time.Second)},
 			)
 			b.Exec(slowDueSQL)
-			tx, err := b.Pool.Begin(t.Context())
-			b.OK(err)
-			defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+			tx := b.Begin()
 			b.Did(tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(4711)`))
 			claimed := make(chan error, 1)
 			var ids []string
@@ -140,26 +137,24 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
-		at := enginetest.Noon.Add(time.Duration(i-10) * time.Second)
+		at := noon.Add(time.Duration(i-10) * time.Second)
 		b.Schedule(
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprint("high ", i)}, At: at, Priority: 5},
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprint("low ", i)}, At: at},
+			store.Task{Payload: job{Name: fmt.Sprint("high ", i)}, At: at, Priority: 5},
+			store.Task{Payload: job{Name: fmt.Sprint("low ", i)}, At: at},
 		)
 	}
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "near"}, At: enginetest.Noon.Add(time.Second), Priority: 5})
+	b.Schedule(store.Task{Payload: job{Name: "near"}, At: noon.Add(time.Second), Priority: 5})
 	claim := func(what string, lookAhead time.Duration, want string, grants ...taskdb.Grant) {
 		t.Helper()
 		var got []string
-		for _, c := range b.ClaimFrom(enginetest.Noon, lookAhead, grants...) {
+		for _, c := range b.ClaimFrom(noon, lookAhead, grants...) {
 			got = append(got, c.ID)
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("%s: claimed %v, want %s", what, got, want)
 		}
 	}
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id = ANY ($1) FOR UPDATE`
 	b.Did(tx.Exec(t.Context(), lockSQL, []string{"high 0", "high 1", "high 2", "low 0"}))
 	due := enginetest.Jobs(5, 9)
@@ -176,10 +171,10 @@ func TestClaimGivesUpALaneThatIsLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
-		at := enginetest.Noon.Add(time.Duration(i-10) * time.Second)
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint("high ", i)}, At: at, Priority: 5})
+		at := noon.Add(time.Duration(i-10) * time.Second)
+		b.Schedule(store.Task{Payload: job{Name: fmt.Sprint("high ", i)}, At: at, Priority: 5})
 	}
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "low"}, At: enginetest.Noon})
+	b.Due("low")
 	b.Exec(`
 CREATE OR REPLACE FUNCTION tasktable.due_of(id text, scheduled_at timestamptz, run_now_at timestamptz, jitter interval)
 RETURNS timestamptz LANGUAGE plpgsql STABLE AS $$
@@ -187,13 +182,11 @@ BEGIN
     PERFORM pg_sleep(0.2) WHERE id LIKE 'high %';
     RETURN scheduled_at;
 END $$`)
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id LIKE 'high %' AND id <> 'high 9' FOR UPDATE`
 	b.Did(tx.Exec(t.Context(), lockSQL))
 	began := time.Now()
-	taken := b.ClaimFrom(enginetest.Noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1))
+	taken := b.ClaimFrom(noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1))
 	if took := time.Since(began); len(taken) != 1 || taken[0].ID != "low" || took < 250*time.Millisecond {
 		t.Errorf("claimed %+v within %s; want low alone, after a quarter of a second", taken, took)
 	}
@@ -205,14 +198,14 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 	b := newBench(t)
 	for i := range 20 {
 		b.Schedule(
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprint("high ", i)}, At: enginetest.Noon, Priority: 5},
-			store.Task{Payload: enginetest.Job{Name: fmt.Sprint("low ", i)}, At: enginetest.Noon},
+			store.Task{Payload: job{Name: fmt.Sprint("high ", i)}, At: noon, Priority: 5},
+			store.Task{Payload: job{Name: fmt.Sprint("low ", i)}, At: noon},
 		)
 	}
 	b.InTx(func(tx pgx.Tx) {
 		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 		taken, err := b.Claim(
-			t.Context(), tx, &enginetest.Noon, 0, time.Minute,
+			t.Context(), tx, &noon, 0, time.Minute,
 			[]taskdb.Grant{enginetest.Jobs(5, 20), enginetest.Jobs(0, 1)},
 		)
 		if err != nil || len(taken) != 21 {
@@ -231,13 +224,9 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 func TestClaimBesideAForeignKey(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon}, store.Task{
-		Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon,
-	})
+	b.Due("a", "b")
 	b.Exec(`CREATE TABLE refers (task_id text REFERENCES tasktable.scheduled_tasks (id))`)
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `INSERT INTO refers VALUES ('a')`))
 	if ids, err := b.claimAtNoon(); err != nil || fmt.Sprint(ids) != "[b]" {
 		t.Errorf("beside the open transaction: claimed %v, %v", ids, err)
@@ -251,9 +240,7 @@ func TestClaimBesideAForeignKey(t *testing.T) {
 func TestClaimLeavesWhatIsSetAside(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, name := range []string{"a", "b", "c"} {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: name}, At: enginetest.Noon})
-	}
+	b.Due("a", "b", "c")
 	if ids, err := b.claimAtNoon("a", "c", "none"); err != nil || fmt.Sprint(ids) != "[b]" {
 		t.Errorf("claimed %v, %v; want b", ids, err)
 	}
@@ -267,13 +254,11 @@ func TestClaimDoesNoHarmToApplications(t *testing.T) {
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 20 {
 		b.Schedule(store.Task{
-			Payload: enginetest.Job{Name: fmt.Sprintf("%02d", i)},
-			At:      enginetest.Noon.Add(time.Duration(i-20) * time.Second),
+			Payload: job{Name: fmt.Sprintf("%02d", i)},
+			At:      noon.Add(time.Duration(i-20) * time.Second),
 		})
 	}
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id = '19' FOR UPDATE`))
 	claimed := make(chan error, 1)
 	go func() {
@@ -281,7 +266,7 @@ func TestClaimDoesNoHarmToApplications(t *testing.T) {
 		claimed <- err
 	}()
 	began := time.Now()
-	_, err = tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id < '19' ORDER BY id DESC FOR UPDATE`)
+	_, err := tx.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id < '19' ORDER BY id DESC FOR UPDATE`)
 	if took := time.Since(began); err != nil || took > limit(900*time.Millisecond) {
 		t.Errorf("the application waited %s: %v", took, err)
 	}
@@ -296,7 +281,7 @@ func TestClaimTwiceAtOnce(t *testing.T) {
 	b := newBench(t)
 	const most = 300
 	for i := range most {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
+		b.Due(fmt.Sprint(i))
 	}
 	type answer struct {
 		ids []string

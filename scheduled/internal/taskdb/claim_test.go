@@ -15,28 +15,26 @@ import (
 func TestClaimTakesATask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{
-		Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon, ExpectedExecutionTime: 2 * time.Minute,
-	})
+	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon, ExpectedExecutionTime: 2 * time.Minute})
 	b.Expect("before", "a", `
 		QUEUED rev=1 attempt=0 scheduled=noon next=noon
 		1 schedule created by test`)
-	if early := b.Take(enginetest.Noon.Add(-time.Microsecond)); len(early) != 0 {
+	if early := b.Take(noon.Add(-time.Microsecond)); len(early) != 0 {
 		t.Fatalf("claimed before its time: %v", early)
 	}
-	taken := b.ClaimFrom(enginetest.Noon.Add(time.Second), 0, enginetest.Jobs(0, 10))
+	taken := b.ClaimFrom(noon.Add(time.Second), 0, enginetest.Jobs(0, 10))
 	if len(taken) != 1 || taken[0].Fence == nil {
 		t.Fatalf("claimed %+v", taken)
 	}
 	got := taken[0]
 	if got.ID != "a" || got.Type != "JOB" || got.Queue != "default" || got.Priority != 0 || got.Attempt != 1 ||
-		!got.Due.Equal(enginetest.Noon) || *got.Fence <= got.Revision {
+		!got.Due.Equal(noon) || *got.Fence <= got.Revision {
 		t.Errorf("claimed %+v", got)
 	}
 	b.Expect("claimed", "a", `
 		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=3m1s
 		1 schedule created by test`)
-	if again := b.Take(enginetest.Noon.Add(time.Hour)); len(again) != 0 {
+	if again := b.Take(noon.Add(time.Hour)); len(again) != 0 {
 		t.Errorf("a held task was claimed: %v", again)
 	}
 }
@@ -45,16 +43,14 @@ func TestClaimTakesATask(t *testing.T) {
 func TestClaimAhead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon})
+	b.Due("a")
 	if far := b.ClaimFrom(
-		enginetest.Noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10),
+		noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10),
 	); len(far) != 0 {
 		t.Fatalf("claimed beyond the look-ahead: %v", far)
 	}
-	if near := b.ClaimFrom(
-		enginetest.Noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 10),
-	); len(near) != 1 ||
-		!near[0].Due.Equal(enginetest.Noon) {
+	if near := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 10)); len(near) != 1 ||
+		!near[0].Due.Equal(noon) {
 		t.Fatalf("claimed %v", near)
 	}
 	b.Expect("claimed", "a", `
@@ -66,13 +62,11 @@ func TestClaimExpires(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Schedule(
-		store.Task{Payload: enginetest.Job{Name: "late"}, At: enginetest.Noon, Expiration: time.Minute},
-		store.Task{
-			Payload: enginetest.Job{Name: "just"}, At: enginetest.Noon, Expiration: time.Minute + time.Microsecond,
-		},
-		store.Task{Payload: enginetest.Job{Name: "never"}, At: enginetest.Noon},
+		store.Task{Payload: job{Name: "late"}, At: noon, Expiration: time.Minute},
+		store.Task{Payload: job{Name: "just"}, At: noon, Expiration: time.Minute + time.Microsecond},
+		store.Task{Payload: job{Name: "never"}, At: noon},
 	)
-	now := enginetest.Noon.Add(time.Minute)
+	now := noon.Add(time.Minute)
 	taken := b.ClaimFrom(now, 0, enginetest.Jobs(0, 10))
 	fences := map[string]bool{}
 	for _, c := range taken {
@@ -97,13 +91,13 @@ func TestClaimExpires(t *testing.T) {
 func TestClaimExpiresBetweenAttempts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}, Expiration: time.Minute})
-	b.End(enginetest.Noon.Add(time.Second), enginetest.Retried(h, 2*time.Minute, "mail server away"))
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}, Expiration: time.Minute})
+	b.End(noon.Add(time.Second), enginetest.Retried(h, 2*time.Minute, "mail server away"))
 	b.Expect("waits for its second attempt", "a", `
 		QUEUED rev=1 attempt=1 scheduled=noon next=2m1s started=noon message="mail server away"
 		RETRIED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s error="mail server away" node=7
 		1 schedule created by test`)
-	if taken := b.Take(enginetest.Noon.Add(3 * time.Minute)); len(taken) != 0 {
+	if taken := b.Take(noon.Add(3 * time.Minute)); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
 	b.Expect("expired", "a", `
@@ -118,18 +112,18 @@ func TestClaimExpiresBetweenAttempts(t *testing.T) {
 func TestClaimOrder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	at := func(offset time.Duration) time.Time { return enginetest.Noon.Add(offset) }
+	at := func(offset time.Duration) time.Time { return noon.Add(offset) }
 	b.Schedule(
-		store.Task{Payload: enginetest.Job{Name: "low old"}, At: at(-time.Hour), Priority: -5},
-		store.Task{Payload: enginetest.Job{Name: "mid new"}, At: at(-time.Second)},
-		store.Task{Payload: enginetest.Job{Name: "mid old"}, At: at(-time.Minute)},
-		store.Task{Payload: enginetest.Job{Name: "mid near"}, At: at(time.Second)},
-		store.Task{Payload: enginetest.Job{Name: "mid far"}, At: at(3 * time.Second)},
-		store.Task{Payload: enginetest.Job{Name: "high"}, At: at(0), Priority: 100},
+		store.Task{Payload: job{Name: "low old"}, At: at(-time.Hour), Priority: -5},
+		store.Task{Payload: job{Name: "mid new"}, At: at(-time.Second)},
+		store.Task{Payload: job{Name: "mid old"}, At: at(-time.Minute)},
+		store.Task{Payload: job{Name: "mid near"}, At: at(time.Second)},
+		store.Task{Payload: job{Name: "mid far"}, At: at(3 * time.Second)},
+		store.Task{Payload: job{Name: "high"}, At: at(0), Priority: 100},
 	)
 	for _, want := range []string{"[high mid old low old]", "[mid new]", "[mid near]", "[]"} {
 		var got []string
-		for _, c := range b.ClaimFrom(enginetest.Noon, 2*time.Second,
+		for _, c := range b.ClaimFrom(noon, 2*time.Second,
 			enginetest.Jobs(-5, 1), enginetest.Jobs(0, 1), enginetest.Jobs(100, 1)) {
 			got = append(got, c.ID)
 		}
@@ -146,8 +140,8 @@ func TestPeek(t *testing.T) {
 	for i := range 7 {
 		for _, priority := range []int{0, 5} {
 			b.Schedule(store.Task{
-				ID: fmt.Sprint(priority, " ", i), Payload: enginetest.Job{}, Priority: priority,
-				At: enginetest.Noon.Add(time.Duration(i-4) * time.Second),
+				ID: fmt.Sprint(priority, " ", i), Payload: job{}, Priority: priority,
+				At: noon.Add(time.Duration(i-4) * time.Second),
 			})
 		}
 	}
@@ -155,7 +149,7 @@ func TestPeek(t *testing.T) {
 		lane := taskdb.Lane{Queue: "default", Type: "JOB", Priority: priority}
 		return taskdb.Peek{Lane: lane, Most: most, Near: near}
 	}
-	found, err := b.Peek(t.Context(), b.Pool, &enginetest.Noon, time.Second, []taskdb.Peek{
+	found, err := b.Peek(t.Context(), b.Pool, &noon, time.Second, []taskdb.Peek{
 		peek(5, 9, false), peek(7, 9, false), peek(0, 9, true), peek(0, 3, true),
 	}, "5 1")
 	want := "[[-4s -2s -1s 0s] [] [-4s -3s -2s -1s 0s 1s] [-4s -3s -2s]] <nil>"
@@ -168,15 +162,13 @@ func TestPeek(t *testing.T) {
 func TestClaimSkipsLockedRows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon}, store.Task{
-		Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon,
-	})
+	b.Due("a", "b")
 	unlock := enginetest.Lock(t, b.Pool, "a")
-	if taken := b.Take(enginetest.Noon); len(taken) != 1 || taken["b"].Fence == 0 {
+	if taken := b.Take(noon); len(taken) != 1 || taken["b"].Fence == 0 {
 		t.Errorf("claimed %v, want b alone", taken)
 	}
 	unlock()
-	if taken := b.Take(enginetest.Noon); len(taken) != 1 || taken["a"].Fence == 0 {
+	if taken := b.Take(noon); len(taken) != 1 || taken["a"].Fence == 0 {
 		t.Errorf("claimed %v, want a", taken)
 	}
 }
@@ -189,19 +181,19 @@ func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
 		"paused":    func(id string) (store.Receipt, error) { return enginetest.Tasks.Pause(t.Context(), b.Pool, id) },
 		"deleted":   func(id string) (store.Receipt, error) { return enginetest.Tasks.Delete(t.Context(), b.Pool, id) },
 		"rescheduled": func(id string) (store.Receipt, error) {
-			return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, enginetest.Noon.Add(time.Millisecond))
+			return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, noon.Add(time.Millisecond))
 		},
 	}
 	for id, verb := range verbs {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
+		b.Due(id)
 		if receipt, err := verb(id); err != nil || string(receipt.Outcome) != id {
 			t.Fatalf("%s: %+v, %v", id, receipt, err)
 		}
 	}
-	if taken := b.Take(enginetest.Noon); len(taken) != 0 {
+	if taken := b.Take(noon); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	if taken := b.Take(enginetest.Noon.Add(time.Millisecond)); len(taken) != 1 || taken["rescheduled"].Fence == 0 {
+	if taken := b.Take(noon.Add(time.Millisecond)); len(taken) != 1 || taken["rescheduled"].Fence == 0 {
 		t.Errorf("claimed %v, want the rescheduled one", taken)
 	}
 }
@@ -211,11 +203,11 @@ func TestFailHead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Minute)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "first"}, At: past},
+	b.Schedule(store.Task{Payload: job{Name: "first"}, At: past},
 		// It was due earlier, but could be claimed later.
-		store.Task{Payload: enginetest.Job{Name: "second"}, At: past.Add(-time.Second)},
-		store.Task{Payload: enginetest.Job{Name: "other lane"}, At: past.Add(-time.Hour), Priority: 1},
-		store.Task{Payload: enginetest.Job{Name: "later"}, At: time.Now().Add(time.Hour), Priority: 2})
+		store.Task{Payload: job{Name: "second"}, At: past.Add(-time.Second)},
+		store.Task{Payload: job{Name: "other lane"}, At: past.Add(-time.Hour), Priority: 1},
+		store.Task{Payload: job{Name: "later"}, At: time.Now().Add(time.Hour), Priority: 2})
 	b.InTx(func(tx pgx.Tx) {
 		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 		if head, err := b.LockHead(t.Context(), tx, enginetest.Jobs(2, 1).Lane, time.Second); err != nil ||

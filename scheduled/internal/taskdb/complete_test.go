@@ -13,11 +13,9 @@ import (
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, id := range []string{"current", "edited", "cancelled", "lost"} {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
-	}
-	holds := b.Take(enginetest.Noon)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "edited"}, ID: "edited", At: enginetest.Noon, Priority: 7})
+	b.Due("current", "edited", "cancelled", "lost")
+	holds := b.Take(noon)
+	b.Schedule(store.Task{Payload: job{Name: "edited"}, ID: "edited", At: noon, Priority: 7})
 	b.Exec(`SELECT tasktable.cancel('cancelled')`)
 	lost := enginetest.Completed(holds["lost"])
 	lost.Fence++
@@ -25,7 +23,7 @@ func TestComplete(t *testing.T) {
 		enginetest.Completed(holds["current"]), enginetest.Completed(holds["edited"]),
 		enginetest.Completed(holds["cancelled"]), lost,
 	}
-	done, err := b.Complete(t.Context(), b.Pool, &enginetest.Noon, new(int64(7)), all)
+	done, err := b.Complete(t.Context(), b.Pool, &noon, new(int64(7)), all)
 	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled ||
 		!done[0].Current || done[0].Status != "COMPLETED" {
 		t.Errorf("completed %+v, %v", done, err)
@@ -50,10 +48,8 @@ func TestComplete(t *testing.T) {
 func TestCompleteBesideALock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "free"}, At: enginetest.Noon}, store.Task{
-		Payload: enginetest.Job{Name: "locked"}, At: enginetest.Noon,
-	})
-	holds := b.Take(enginetest.Noon)
+	b.Due("free", "locked")
+	holds := b.Take(noon)
 	unlock := enginetest.Lock(t, b.Pool, "locked")
 	all := []taskdb.Settlement{enginetest.Completed(holds["locked"]), enginetest.Completed(holds["free"])}
 	if done, err := b.Complete(t.Context(), b.Pool, nil, nil, all); !pg.IsTimeout(err) || len(done) != 0 {
@@ -79,14 +75,12 @@ func TestCompleteBesideALock(t *testing.T) {
 func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon}, store.Task{
-		Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon,
-	})
-	holds := b.Take(enginetest.Noon)
+	b.Due("a", "b")
+	holds := b.Take(noon)
 	b.Did(b.Complete(
-		t.Context(), b.Pool, &enginetest.Noon, new(int64(7)), []taskdb.Settlement{enginetest.Completed(holds["a"])},
+		t.Context(), b.Pool, &noon, new(int64(7)), []taskdb.Settlement{enginetest.Completed(holds["a"])},
 	))
-	b.End(enginetest.Noon, enginetest.Completed(holds["b"]))
+	b.End(noon, enginetest.Completed(holds["b"]))
 	if a, want := enginetest.StateOf(t, b.Pool, "a"), enginetest.StateOf(t, b.Pool, "b"); a != want {
 		t.Errorf("complete writes\n%s\nsettle writes\n%s", a, want)
 	}

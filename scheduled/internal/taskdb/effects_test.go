@@ -19,8 +19,8 @@ import (
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	done := b.End(enginetest.Noon.Add(time.Second), enginetest.Again(h, enginetest.Noon.Add(24*time.Hour)))
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	done := b.End(noon.Add(time.Second), enginetest.Again(h, noon.Add(24*time.Hour)))
 	if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].DueSoon || done[0].Status != "QUEUED" {
 		t.Errorf("settled %+v", done)
 	}
@@ -32,14 +32,14 @@ func TestAgain(t *testing.T) {
 	b.Expect("again", "a", after)
 	// The fence is gone: a second settle of the same claim neither completes the task nor moves it.
 	if done := b.End(
-		enginetest.Noon.Add(time.Hour), enginetest.Again(h, enginetest.Noon.Add(time.Hour)),
+		noon.Add(time.Hour), enginetest.Again(h, noon.Add(time.Hour)),
 	); len(done) != 1 || done[0].Settled ||
 		done[0].Held {
 		t.Errorf("settled again: %+v", done)
 	}
 	b.Expect("again twice", "a", after)
 	// The next run has all its attempts.
-	if h := b.Take(enginetest.Noon.Add(24 * time.Hour))["a"]; h.Attempt != 1 {
+	if h := b.Take(noon.Add(24 * time.Hour))["a"]; h.Attempt != 1 {
 		t.Errorf("claimed %+v", h)
 	}
 }
@@ -52,12 +52,12 @@ func TestAgainAfterRunNow(t *testing.T) {
 		at   time.Duration
 		want string
 	}{"another time": {time.Hour, "1h0m0s"}, "the same time": {0, "noon"}} {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
+		b.Due(id)
 		b.Exec(
-			`UPDATE tasktable.scheduled_tasks SET run_now_at = $1 WHERE id = $2`, enginetest.Noon.Add(-time.Hour), id,
+			`UPDATE tasktable.scheduled_tasks SET run_now_at = $1 WHERE id = $2`, noon.Add(-time.Hour), id,
 		)
-		h := b.Take(enginetest.Noon.Add(-time.Hour))[id]
-		done := b.End(enginetest.Noon.Add(-time.Hour), enginetest.Again(h, enginetest.Noon.Add(test.at)))
+		h := b.Take(noon.Add(-time.Hour))[id]
+		done := b.End(noon.Add(-time.Hour), enginetest.Again(h, noon.Add(test.at)))
 		if len(done) != 1 || !done[0].Current {
 			t.Errorf("settled %+v", done)
 		}
@@ -74,9 +74,9 @@ func TestAgainAfterRunNow(t *testing.T) {
 func TestAgainAgainstAnEdit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(time.Hour)))
-	done := b.End(enginetest.Noon.Add(time.Second), enginetest.Again(h, enginetest.Noon.Add(24*time.Hour)))
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", noon.Add(time.Hour)))
+	done := b.End(noon.Add(time.Second), enginetest.Again(h, noon.Add(24*time.Hour)))
 	if len(done) != 1 || !done[0].Settled || done[0].Current {
 		t.Errorf("settled %+v", done)
 	}
@@ -86,9 +86,9 @@ func TestAgainAgainstAnEdit(t *testing.T) {
 		1 schedule created by test
 		2 reschedule rescheduled by test`)
 
-	h = b.TakeOne(store.Task{Payload: enginetest.Job{Name: "b"}})
+	h = b.TakeOne(store.Task{Payload: job{Name: "b"}})
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "b"))
-	b.End(enginetest.Noon.Add(time.Second), enginetest.Again(h, enginetest.Noon.Add(24*time.Hour)))
+	b.End(noon.Add(time.Second), enginetest.Again(h, noon.Add(24*time.Hour)))
 	b.Expect("cancelled", "b", `
 		CANCELLED rev=2 attempt=1 scheduled=noon finished=real
 		SUPERSEDED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
@@ -100,24 +100,22 @@ func TestAgainAgainstAnEdit(t *testing.T) {
 func TestAgainOnALockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	for _, id := range []string{"locked", "free", "plain"} {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
-	}
-	holds := b.Take(enginetest.Noon)
+	b.Due("locked", "free", "plain")
+	holds := b.Take(noon)
 	unlock := enginetest.Lock(t, b.Pool, "locked")
 	b.InTx(func(tx pgx.Tx) {
-		done, err := b.Again(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
-			enginetest.Again(holds["locked"], enginetest.Noon),
+		done, err := b.Again(t.Context(), tx, &noon, nil, []taskdb.Settlement{
+			enginetest.Again(holds["locked"], noon),
 		})
 		if err != nil || len(done) != 1 || !done[0].Held || !done[0].Current || done[0].Settled {
 			t.Errorf("settled %+v, %v", done, err)
 		}
 	})
 	all := []taskdb.Settlement{
-		enginetest.Again(holds["locked"], enginetest.Noon.Add(time.Hour)),
-		enginetest.Again(holds["free"], enginetest.Noon.Add(time.Hour)), enginetest.Completed(holds["plain"]),
+		enginetest.Again(holds["locked"], noon.Add(time.Hour)),
+		enginetest.Again(holds["free"], noon.Add(time.Hour)), enginetest.Completed(holds["plain"]),
 	}
-	states := taskdb.ByFence(b.End(enginetest.Noon, all...))
+	states := taskdb.ByFence(b.End(noon, all...))
 	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {
 		t.Errorf("the locked one: %+v", state)
 	}
@@ -127,7 +125,7 @@ func TestAgainOnALockedRow(t *testing.T) {
 		}
 	}
 	unlock()
-	if states := taskdb.ByFence(b.End(enginetest.Noon, all...)); !states[holds["locked"].Fence].Settled {
+	if states := taskdb.ByFence(b.End(noon, all...)); !states[holds["locked"].Fence].Settled {
 		t.Errorf("unlocked: %+v", states)
 	}
 	b.Expect("unlocked", "locked", `
@@ -140,12 +138,12 @@ func TestAgainOnALockedRow(t *testing.T) {
 func TestFollowUps(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	done := b.End(enginetest.Noon.Add(time.Second), enginetest.FollowedBy(h,
-		store.Task{Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon.Add(time.Hour)},
-		store.Task{ID: "y", Payload: enginetest.Job{Name: "y"}, At: enginetest.Noon.Add(time.Hour), Priority: 1},
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	done := b.End(noon.Add(time.Second), enginetest.FollowedBy(h,
+		store.Task{Payload: job{Name: "x"}, At: noon.Add(time.Hour)},
+		store.Task{ID: "y", Payload: job{Name: "y"}, At: noon.Add(time.Hour), Priority: 1},
 		// The last of two with one id wins.
-		store.Task{Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon.Add(2 * time.Hour)},
+		store.Task{Payload: job{Name: "x"}, At: noon.Add(2 * time.Hour)},
 	))
 	if len(done) != 1 || !done[0].Current {
 		t.Errorf("settled %+v", done)
@@ -167,19 +165,19 @@ func TestFollowUps(t *testing.T) {
 func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	later := enginetest.Noon.Add(time.Hour)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "edited"}, At: later}, store.Task{
-		Payload: enginetest.Job{Name: "as it is"}, At: later,
+	later := noon.Add(time.Hour)
+	b.Schedule(store.Task{Payload: job{Name: "edited"}, At: later}, store.Task{
+		Payload: job{Name: "as it is"}, At: later,
 	})
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET scheduled_by = 'another'`)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	b.End(enginetest.Noon, enginetest.FollowedBy(h,
-		store.Task{ID: "at once", Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon},
-		store.Task{ID: "later", Payload: enginetest.Job{Name: "x"}, At: later},
-		store.Task{ID: "recurring", Payload: enginetest.Job{Name: "x"}, Recurrence: &store.Recurrence{Cron: "@daily"}},
-		store.Task{ID: "edited", Payload: enginetest.Job{Name: "otherwise"}, At: later},
-		store.Task{ID: "as it is", Payload: enginetest.Job{Name: "as it is"}, At: later},
-		store.Task{ID: "a", Payload: enginetest.Job{Name: "a"}, At: later},
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	b.End(noon, enginetest.FollowedBy(h,
+		store.Task{ID: "at once", Payload: job{Name: "x"}, At: noon},
+		store.Task{ID: "later", Payload: job{Name: "x"}, At: later},
+		store.Task{ID: "recurring", Payload: job{Name: "x"}, Recurrence: &store.Recurrence{Cron: "@daily"}},
+		store.Task{ID: "edited", Payload: job{Name: "otherwise"}, At: later},
+		store.Task{ID: "as it is", Payload: job{Name: "as it is"}, At: later},
+		store.Task{ID: "a", Payload: job{Name: "a"}, At: later},
 	))
 	for id, want := range map[string][2]string{
 		"at once": {"a", "test"}, "later": {"a", "test"}, "recurring": {"a", "test"},
@@ -203,18 +201,18 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 	for name, test := range map[string]struct{ cancelled, inTx, applied bool }{
 		"edited": {false, false, true}, "cancelled": {true, false, false}, "cancelled, in its transaction": {true, true, true},
 	} {
-		b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: name}, At: enginetest.Noon})
-		h := b.Take(enginetest.Noon)[name]
+		b.Schedule(store.Task{ID: name, Payload: job{Name: name}, At: noon})
+		h := b.Take(noon)[name]
 		if test.cancelled {
 			b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, name))
 		} else {
-			b.Schedule(store.Task{ID: name, Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon.Add(time.Hour)})
+			b.Schedule(store.Task{ID: name, Payload: job{Name: "edited"}, At: noon.Add(time.Hour)})
 		}
 		settlement := enginetest.FollowedBy(h, store.Task{
-			ID: "x", Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon.Add(time.Hour),
+			ID: "x", Payload: job{Name: "x"}, At: noon.Add(time.Hour),
 		})
 		settlement.InTx = test.inTx
-		b.End(enginetest.Noon, settlement)
+		b.End(noon, settlement)
 		want := `absent`
 		if test.applied {
 			want = fmt.Sprintf(`
@@ -223,7 +221,7 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 		}
 		b.Expect(name+": its follow-up", "x", want)
 		b.Forget("x")
-		b.End(enginetest.Noon, settlement) // the fence is lost by now
+		b.End(noon, settlement) // the fence is lost by now
 		b.Expect(name+": the follow-up of a lost fence", "x", `absent`)
 	}
 }
@@ -232,25 +230,25 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 func TestFollowUpIntoALockedRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "target"}, At: enginetest.Noon.Add(time.Hour)},
-		store.Task{Payload: enginetest.Job{Name: "own row locked"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "asks"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "asks for another"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "plain"}, At: enginetest.Noon})
-	holds := b.Take(enginetest.Noon)
+	b.Schedule(store.Task{Payload: job{Name: "target"}, At: noon.Add(time.Hour)},
+		store.Task{Payload: job{Name: "own row locked"}, At: noon},
+		store.Task{Payload: job{Name: "asks"}, At: noon},
+		store.Task{Payload: job{Name: "asks for another"}, At: noon},
+		store.Task{Payload: job{Name: "plain"}, At: noon})
+	holds := b.Take(noon)
 	unlock := []func(){enginetest.Lock(t, b.Pool, "target"), enginetest.Lock(t, b.Pool, "own row locked")}
-	other := store.Task{ID: "other", Payload: enginetest.Job{Name: "other"}, At: enginetest.Noon}
+	other := store.Task{ID: "other", Payload: job{Name: "other"}, At: noon}
 	all := []taskdb.Settlement{
 		enginetest.FollowedBy(holds["asks"], other, store.Task{
-			ID: "target", Payload: enginetest.Job{Name: "moved"}, At: enginetest.Noon,
+			ID: "target", Payload: job{Name: "moved"}, At: noon,
 		}),
 		enginetest.FollowedBy(holds["own row locked"], other),
 		enginetest.FollowedBy(holds["asks for another"], store.Task{
-			ID: "another", Payload: enginetest.Job{Name: "another"}, At: enginetest.Noon,
+			ID: "another", Payload: job{Name: "another"}, At: noon,
 		}),
 		enginetest.Completed(holds["plain"]),
 	}
-	states := taskdb.ByFence(b.End(enginetest.Noon, all...))
+	states := taskdb.ByFence(b.End(noon, all...))
 	for id, h := range holds {
 		state := states[h.Fence]
 		if waits := id == "asks" || id == "own row locked"; state.Held != waits || state.Settled == waits {
@@ -263,7 +261,7 @@ func TestFollowUpIntoALockedRow(t *testing.T) {
 	for _, unlock := range unlock {
 		unlock()
 	}
-	b.End(enginetest.Noon, all...)
+	b.End(noon, all...)
 	b.Expect("unlocked", "target", `
 		QUEUED rev=2 attempt=0 scheduled=noon next=noon
 		1 schedule created by test
@@ -279,11 +277,11 @@ func TestFollowUpIntoALockedRow(t *testing.T) {
 func TestFollowUpOfTheTaskItself(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	self := store.Task{ID: "a", Payload: enginetest.Job{Name: "next"}, At: enginetest.Noon.Add(time.Hour)}
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	self := store.Task{ID: "a", Payload: job{Name: "next"}, At: noon.Add(time.Hour)}
 	b.End(
-		enginetest.Noon.Add(time.Second),
-		enginetest.FollowedBy(h, self, store.Task{ID: "x", Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon}),
+		noon.Add(time.Second),
+		enginetest.FollowedBy(h, self, store.Task{ID: "x", Payload: job{Name: "x"}, At: noon}),
 	)
 	b.Expect("current", "a", `
 		QUEUED rev=2 attempt=0 scheduled=1h0m0s next=1h0m0s
@@ -291,12 +289,12 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 		1 schedule created by test
 		2 schedule rearmed by task a`)
 
-	h = b.Take(enginetest.Noon.Add(time.Hour))["a"]
-	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", enginetest.Noon.Add(9*time.Hour)))
-	self.At = enginetest.Noon.Add(2 * time.Hour)
+	h = b.Take(noon.Add(time.Hour))["a"]
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", noon.Add(9*time.Hour)))
+	self.At = noon.Add(2 * time.Hour)
 	b.End(
-		enginetest.Noon.Add(time.Hour),
-		enginetest.FollowedBy(h, self, store.Task{ID: "y", Payload: enginetest.Job{Name: "y"}, At: enginetest.Noon}),
+		noon.Add(time.Hour),
+		enginetest.FollowedBy(h, self, store.Task{ID: "y", Payload: job{Name: "y"}, At: noon}),
 	)
 	b.Expect("superseded", "a", `
 		QUEUED rev=3 attempt=0 scheduled=9h0m0s next=9h0m0s
@@ -317,10 +315,10 @@ func TestCrossedFollowUps(t *testing.T) {
 	b := newBench(t)
 	const rounds = 30
 	for round := range rounds {
-		at := enginetest.Noon.Add(time.Duration(round) * time.Minute)
+		at := noon.Add(time.Duration(round) * time.Minute)
 		ids := []string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: ids[0]}, At: at}, store.Task{
-			Payload: enginetest.Job{Name: ids[1]}, At: at,
+		b.Schedule(store.Task{Payload: job{Name: ids[0]}, At: at}, store.Task{
+			Payload: job{Name: ids[1]}, At: at,
 		})
 		holds := b.Take(at)
 		var wg sync.WaitGroup
@@ -333,8 +331,8 @@ func TestCrossedFollowUps(t *testing.T) {
 					errs[i] = pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
 						done, err := b.SettleAll(t.Context(), tx, &at, nil, "test", []taskdb.Settlement{
 							enginetest.FollowedBy(holds[id], store.Task{
-								ID: other, Payload: enginetest.Job{Name: other},
-								At: enginetest.Noon.Add(500 * time.Hour),
+								ID: other, Payload: job{Name: other},
+								At: noon.Add(500 * time.Hour),
 							}),
 						})
 						held = err == nil && done[0].Held
@@ -349,7 +347,7 @@ func TestCrossedFollowUps(t *testing.T) {
 			row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
 			b.OK(err)
 			if row.Status != store.StatusQueued || row.NextAttemptAt == nil ||
-				!row.NextAttemptAt.Equal(enginetest.Noon.Add(500*time.Hour)) {
+				!row.NextAttemptAt.Equal(noon.Add(500*time.Hour)) {
 				t.Errorf("task %s is %s for %v", id, row.Status, row.NextAttemptAt)
 			}
 		}
@@ -367,12 +365,12 @@ func TestFollowUpThatTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'bad')`)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	before := enginetest.StateOf(t, b.Pool, "a")
 	err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
 		_, err := b.SettleAll(
-			context.WithoutCancel(t.Context()), tx, &enginetest.Noon, nil, "test", []taskdb.Settlement{
-				enginetest.FollowedBy(h, store.Task{Payload: enginetest.Job{Name: "bad"}}),
+			context.WithoutCancel(t.Context()), tx, &noon, nil, "test", []taskdb.Settlement{
+				enginetest.FollowedBy(h, store.Task{Payload: job{Name: "bad"}}),
 			},
 		)
 		return err

@@ -36,21 +36,21 @@ func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
 	b := newBench(t)
 	const n = 60
 	for i := range n {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprintf("asks %02d", i)}, At: enginetest.Noon})
+		b.Due(fmt.Sprintf("asks %02d", i))
 	}
-	holds := b.Take(enginetest.Noon)
+	holds := b.Take(noon)
 	var group []taskdb.Settlement
 	for i := range n {
 		h := holds[fmt.Sprintf("asks %02d", i)]
 		group = append(group, enginetest.FollowedBy(h,
-			store.Task{ID: fmt.Sprintf("own %02d", i), Payload: enginetest.Job{Name: "own"}, At: enginetest.Noon},
-			store.Task{ID: "shared", Payload: enginetest.Job{Name: h.ID}, At: enginetest.Noon},
+			store.Task{ID: fmt.Sprintf("own %02d", i), Payload: job{Name: "own"}, At: noon},
+			store.Task{ID: "shared", Payload: job{Name: h.ID}, At: noon},
 		))
 	}
 	const most = 4 // lock, settle, schedule, say who asked
 	b.InTx(func(tx pgx.Tx) {
 		counted := &countedTx{Tx: tx}
-		done, err := b.SettleAll(t.Context(), counted, &enginetest.Noon, nil, "test", group)
+		done, err := b.SettleAll(t.Context(), counted, &noon, nil, "test", group)
 		b.OK(err)
 		if slices.ContainsFunc(done, func(s taskdb.SettleResult) bool { return !s.Settled }) || len(done) != n {
 			t.Errorf("settled %+v", done)

@@ -21,21 +21,21 @@ func TestForecastIsWhatTheLeaderForks(t *testing.T) {
 		change       func(*store.Task)
 		fires        int // before the edit, and after it
 	}{
-		"hourly":      {"@hourly", "*/20 * * * *", enginetest.Noon, nil, 5},
-		"in its zone": {"0 9 * * *", "0 9 * * MON", enginetest.Noon, berlin, 4},
+		"hourly":      {"@hourly", "*/20 * * * *", noon, nil, 5},
+		"in its zone": {"0 9 * * *", "0 9 * * MON", noon, berlin, 4},
 		"clocks change": {
-			"30 2 * * *", "*/30 2 * * *", time.Date(enginetest.Noon.Year(), time.March, 20, 0, 0, 0, 0, time.UTC),
+			"30 2 * * *", "*/30 2 * * *", time.Date(noon.Year(), time.March, 20, 0, 0, 0, 0, time.UTC),
 			berlin, 12,
 		},
-		"every": {"@every 47m", "@every 13m", enginetest.Noon.Add(17 * time.Second), nil, 5},
+		"every": {"@every 47m", "@every 13m", noon.Add(17 * time.Second), nil, 5},
 		"ends": {
-			"@hourly", "30 * * * *", enginetest.Noon,
-			func(of *store.Task) { of.Recurrence.EndsAt = enginetest.Noon.Add(5 * time.Hour) }, 4,
+			"@hourly", "30 * * * *", noon,
+			func(of *store.Task) { of.Recurrence.EndsAt = noon.Add(5 * time.Hour) }, 4,
 		},
 		"after some": {
-			"@hourly", "30 * * * *", enginetest.Noon, func(of *store.Task) { of.Recurrence.MaxOccurrences = 5 }, 3,
+			"@hourly", "30 * * * *", noon, func(of *store.Task) { of.Recurrence.MaxOccurrences = 5 }, 3,
 		},
-		"has begun then": {"30 * * * *", "0 * * * *", enginetest.Noon.Add(30 * time.Minute), nil, 2},
+		"has begun then": {"30 * * * *", "0 * * * *", noon.Add(30 * time.Minute), nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package taskdb_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -23,31 +22,29 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 		},
 		"again": func(h taskdb.Claim) taskdb.Settlement {
 			s := enginetest.Completed(h)
-			s.Effects.Again = new(enginetest.Noon.Add(time.Hour))
+			s.Effects.Again = new(noon.Add(time.Hour))
 			return s
 		},
 		"followed": func(h taskdb.Claim) taskdb.Settlement {
 			s := enginetest.Completed(h)
 			s.Effects.FollowUps = []store.Task{
-				{ID: "next", Payload: enginetest.Job{Name: "next"}, At: enginetest.Noon.Add(time.Hour)},
+				{ID: "next", Payload: job{Name: "next"}, At: noon.Add(time.Hour)},
 			}
 			return s
 		},
 	} {
-		hold := b.TakeOne(store.Task{ID: name, Payload: enginetest.Job{Name: name}})
-		tx, err := b.Pool.Begin(t.Context())
-		b.OK(err)
-		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+		hold := b.TakeOne(store.Task{ID: name, Payload: job{Name: name}})
+		tx := b.Begin()
 		b.Did(tx.Exec(t.Context(), `INSERT INTO public.parcels VALUES ($1)`, name))
 		if _, extended, err := b.Extend(t.Context(), b.Pool, hold, time.Minute, nil); err != nil || !extended {
 			t.Errorf("%s: extended %t: %v", name, extended, err)
 		}
 		holds := []taskdb.Claim{hold}
-		started, err := b.Start(t.Context(), b.Pool, 7, holds, []time.Time{enginetest.Noon})
+		started, err := b.Start(t.Context(), b.Pool, 7, holds, []time.Time{noon})
 		if err != nil || len(started) != 1 {
 			t.Errorf("%s: started %v: %v", name, started, err)
 		}
-		if done := b.End(enginetest.Noon.Add(time.Second), settle(hold)); len(done) != 1 || !done[0].Settled {
+		if done := b.End(noon.Add(time.Second), settle(hold)); len(done) != 1 || !done[0].Settled {
 			t.Errorf("%s: settled as %+v", name, done)
 		}
 		b.OK(tx.Rollback(t.Context()))

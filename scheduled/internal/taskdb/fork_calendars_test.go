@@ -13,12 +13,12 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-// outs makes the days of enginetest.Noon, and of so many days after it, the days of the calendar company.
+// outs makes the days of noon, and of so many days after it, the days of the calendar company.
 func (b *bench) outs(days ...int) {
 	b.T.Helper()
 	calendar := store.Calendar{Name: "company"}
 	for _, day := range days {
-		date := recurrence.DateOf(enginetest.Noon.AddDate(0, 0, day))
+		date := recurrence.DateOf(noon.AddDate(0, 0, day))
 		calendar.Days = append(calendar.Days, recurrence.Span{From: date, To: date, Note: "closed"})
 	}
 	b.Did(enginetest.Tasks.SetCalendar(b.T.Context(), b.Pool, calendar))
@@ -28,7 +28,7 @@ func (b *bench) outs(days ...int) {
 func (b *bench) nextAt(id string, days int) {
 	b.T.Helper()
 	if n := b.Count(`SELECT count(*) FROM tasktable.recurring_tasks WHERE id = $1 AND next_fire = $2`, id,
-		enginetest.Noon.AddDate(0, 0, days)); n != 1 {
+		noon.AddDate(0, 0, days)); n != 1 {
 		b.T.Errorf("%s does not fire next in %d days: %s", id, days, b.Family(id))
 	}
 }
@@ -39,11 +39,11 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 	b := newBench(t)
 	b.outs()
 	for _, move := range []string{"skip", "next", "previous"} {
-		b.Recur(move, "0 12 * * * out-of=company move="+move, enginetest.Noon.Add(-time.Hour), nil)
+		b.Recur(move, "0 12 * * * out-of=company move="+move, noon.Add(-time.Hour), nil)
 		b.nextAt(move, 0)
 	}
 	b.outs(0)
-	if n := b.Fires(enginetest.Noon.Add(time.Minute)); n != 3 {
+	if n := b.Fires(noon.Add(time.Minute)); n != 3 {
 		t.Errorf("looked at %d", n)
 	}
 	for _, id := range []string{"skip", "next", "previous"} {
@@ -60,10 +60,10 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 	}
 	// A day that is in again before its time comes.
 	b.outs(1)
-	b.Fires(enginetest.Noon.Add(2 * time.Minute))
+	b.Fires(noon.Add(2 * time.Minute))
 	b.nextAt("skip", 2)
 	b.outs()
-	b.Fires(enginetest.Noon.Add(3 * time.Minute))
+	b.Fires(noon.Add(3 * time.Minute))
 	b.nextAt("skip", 1)
 }
 
@@ -72,8 +72,8 @@ func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.outs()
-	b.Recur("nightly", "0 12 * * * out-of=company", enginetest.Noon.Add(-time.Hour), nil)
-	now := enginetest.Noon.Add(time.Minute)
+	b.Recur("nightly", "0 12 * * * out-of=company", noon.Add(-time.Hour), nil)
+	now := noon.Add(time.Minute)
 	write := func(change func()) int {
 		t.Helper()
 		picked, err := b.PickFires(t.Context(), b.Pool, &now, []taskdb.Lane{enginetest.Forks}, 10)
@@ -92,9 +92,7 @@ func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
 	if n := write(func() { b.outs(0) }); n != 0 {
 		t.Error("a fire was written by the days before a change")
 	}
-	tx, err := b.Pool.Begin(t.Context())
-	b.OK(err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
+	tx := b.Begin()
 	if n := write(func() {
 		b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.calendars FOR NO KEY UPDATE`))
 	}); n != 0 {

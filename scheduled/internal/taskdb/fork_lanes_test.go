@@ -19,7 +19,7 @@ func TestRecurringLanes(t *testing.T) {
 	b := newBench(t)
 	list := func() (tasks, recurring string) {
 		t.Helper()
-		found, err := b.Lanes(t.Context(), b.Pool, &enginetest.Noon)
+		found, err := b.Lanes(t.Context(), b.Pool, &noon)
 		b.OK(err)
 		for _, l := range found.Tasks {
 			if l.Recurring {
@@ -37,21 +37,21 @@ func TestRecurringLanes(t *testing.T) {
 		t.Errorf("an empty table has lanes: %s; %s", tasks, recurring)
 	}
 	for i, task := range []store.Task{
-		{ID: "a", Payload: enginetest.Job{Name: "a"}, Priority: 5},
-		{ID: "b", Payload: enginetest.Job{Name: "b"}, Priority: -5},
+		{ID: "a", Payload: job{Name: "a"}, Priority: 5},
+		{ID: "b", Payload: job{Name: "b"}, Priority: -5},
 		{ID: "c", Payload: store.JSON(`{"type":"OTHER"}`)},
-		{ID: "d", Payload: enginetest.Job{Name: "d"}, Queue: "bulk"},
-		{ID: "paused", Payload: enginetest.Job{Name: "e"}, Queue: "paused"},
+		{ID: "d", Payload: job{Name: "d"}, Queue: "bulk"},
+		{ID: "paused", Payload: job{Name: "e"}, Queue: "paused"},
 	} {
-		task.At, task.Recurrence = enginetest.Noon, &store.Recurrence{Cron: "@hourly"}
+		task.At, task.Recurrence = noon, &store.Recurrence{Cron: "@hourly"}
 		enginetest.Schedule(t, b.Pool, task)
 		b.Exec(
 			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`,
-			enginetest.Noon.Add(time.Duration(i-1)*time.Minute), task.ID,
+			noon.Add(time.Duration(i-1)*time.Minute), task.ID,
 		)
 	}
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: enginetest.Noon.Add(time.Second), Priority: 5})
+	b.Schedule(store.Task{Payload: job{Name: "plain"}, At: noon.Add(time.Second), Priority: 5})
 	tasks, recurring := list()
 	if tasks != "default JOB 5 1s" {
 		t.Errorf("lanes\n%s", tasks)
@@ -66,17 +66,17 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Hour)
-	b.Recur("recurring", "@hourly", enginetest.Noon, nil)
+	b.Recur("recurring", "@hourly", noon, nil)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1`, past)
-	if taken := b.Take(enginetest.Noon.AddDate(1, 0, 0)); len(taken) != 0 {
+	if taken := b.Take(noon.AddDate(1, 0, 0)); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "plain"}, At: past})
-	if taken := b.ClaimFrom(enginetest.Noon, time.Hour, enginetest.Jobs(0, 1)); len(taken) != 1 ||
+	b.Schedule(store.Task{Payload: job{Name: "plain"}, At: past})
+	if taken := b.ClaimFrom(noon, time.Hour, enginetest.Jobs(0, 1)); len(taken) != 1 ||
 		taken[0].ID != "plain" {
 		t.Errorf("claimed %v", taken)
 	}
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "another"}, At: past})
+	b.Schedule(store.Task{Payload: job{Name: "another"}, At: past})
 	b.InTx(func(tx pgx.Tx) {
 		for _, test := range []struct {
 			lane  taskdb.Lane
@@ -104,28 +104,28 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 func TestMadeRecurringWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour),
+		ID: "a", Payload: job{Name: "a"}, At: noon.Add(time.Hour),
 		Recurrence: &store.Recurrence{Cron: "@hourly"}, Replace: true,
 	})
-	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
+	if n := b.Fires(noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d while it is held", n)
 	}
-	b.End(enginetest.Noon.Add(90*time.Second), enginetest.Completed(h))
+	b.End(noon.Add(90*time.Second), enginetest.Completed(h))
 	b.Recurs("released", "a", `QUEUED count=0 next=1m30s unplanned`)
-	if taken := b.Take(enginetest.Noon.Add(2 * time.Minute)); len(taken) != 0 {
+	if taken := b.Take(noon.Add(2 * time.Minute)); len(taken) != 0 {
 		t.Errorf("claimed %v", taken)
 	}
-	b.Fires(enginetest.Noon.Add(2 * time.Minute))
+	b.Fires(noon.Add(2 * time.Minute))
 	b.Recurs("planned", "a", `QUEUED count=0 next=1h0m0s`)
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Hour), Replace: true,
+		ID: "a", Payload: job{Name: "a"}, At: noon.Add(time.Hour), Replace: true,
 	})
-	if n := b.Fires(enginetest.Noon.Add(3 * time.Hour)); n != 0 {
+	if n := b.Fires(noon.Add(3 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d that do not recur", n)
 	}
-	if taken := b.Take(enginetest.Noon.Add(time.Hour)); len(taken) != 1 {
+	if taken := b.Take(noon.Add(time.Hour)); len(taken) != 1 {
 		t.Errorf("claimed %v", taken)
 	}
 }
@@ -163,8 +163,8 @@ func TestPausesInForce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for name, ends := range map[string]*time.Time{
-		"for-ever": nil, "an-hour": new(enginetest.Noon.Add(time.Hour)), "just-over": new(enginetest.Noon),
-		"over": new(enginetest.Noon.Add(-time.Hour)),
+		"for-ever": nil, "an-hour": new(noon.Add(time.Hour)), "just-over": new(noon),
+		"over": new(noon.Add(-time.Hour)),
 	} {
 		b.Exec(`INSERT INTO tasktable.pauses (scope, name, ends_at) VALUES ('queue', $1, $2)`, name, ends)
 	}
@@ -173,12 +173,9 @@ func TestPausesInForce(t *testing.T) {
 		since *time.Time
 		want  string
 	}{
-		{enginetest.Noon, nil, "map[an-hour:true for-ever:true]"},
-		{enginetest.Noon.Add(time.Hour), nil, "map[for-ever:true]"},
-		{
-			enginetest.Noon.Add(time.Hour), new(enginetest.Noon.Add(-time.Minute)),
-			"map[an-hour:true for-ever:true just-over:true]",
-		},
+		{noon, nil, "map[an-hour:true for-ever:true]"},
+		{noon.Add(time.Hour), nil, "map[for-ever:true]"},
+		{noon.Add(time.Hour), new(noon.Add(-time.Minute)), "map[an-hour:true for-ever:true just-over:true]"},
 	} {
 		paused, err := b.Pauses(t.Context(), b.Pool, &test.now, test.since)
 		b.OK(err)

@@ -32,11 +32,11 @@ func TestForkFailsWhatCannotBeRead(t *testing.T) {
 	}
 	for id, task := range bad {
 		b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"bad"}',
-			$1, $2, $3, $4)`, task.cron, id, task.zone, enginetest.Noon.Add(-time.Hour))
+			$1, $2, $3, $4)`, task.cron, id, task.zone, noon.Add(-time.Hour))
 	}
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"good"}', '@hourly', 'good',
-		'Europe/Berlin', $1)`, enginetest.Noon)
-	if n := b.Fires(enginetest.Noon.Add(-time.Second)); n != 1+len(bad) {
+		'Europe/Berlin', $1)`, noon)
+	if n := b.Fires(noon.Add(-time.Second)); n != 1+len(bad) {
 		t.Errorf("looked at %d", n)
 	}
 	for id, task := range bad {
@@ -46,19 +46,19 @@ func TestForkFailsWhatCannotBeRead(t *testing.T) {
 		}
 	}
 	b.Recurs("the good one", "good", `QUEUED count=0 next=noon`)
-	if n := b.Fires(enginetest.Noon); n != 1 {
+	if n := b.Fires(noon); n != 1 {
 		t.Errorf("looked at %d: what has failed is left alone", n)
 	}
 	// Mended it begins again; retried as it is it fails again. Neither fires.
 	b.Exec(
 		`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"bad"}', '@hourly', 'nonsense', 'UTC', $1)`,
-		enginetest.Noon,
+		noon,
 	)
 	if receipt, err := enginetest.Tasks.Retry(t.Context(), b.Pool, "never"); err != nil ||
 		receipt.Outcome != store.Queued {
 		t.Errorf("retried: %+v, %v", receipt, err)
 	}
-	b.Fires(enginetest.Noon.Add(-time.Second))
+	b.Fires(noon.Add(-time.Second))
 	b.Recurs("mended", "nonsense", `QUEUED count=0 next=noon`)
 	if got := b.Family("never"); !strings.HasPrefix(got, "FAILED") {
 		t.Errorf("retried: %s", got)
@@ -70,23 +70,23 @@ func TestForkLeavesAlone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"locked", "aside", "paused", "cancelled", "due"} {
-		b.Recur(id, "@hourly", enginetest.Noon, nil)
+		b.Recur(id, "@hourly", noon, nil)
 	}
-	b.Recur("later", "@daily", enginetest.Noon, nil)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "no recurring one"}, At: enginetest.Noon})
+	b.Recur("later", "@daily", noon, nil)
+	b.Due("no recurring one")
 	for id, task := range map[string]store.Task{
 		"another type":  {Payload: store.JSON(`{"type":"OTHER"}`)},
-		"another queue": {Payload: enginetest.Job{Name: "q"}, Queue: "bulk"},
+		"another queue": {Payload: job{Name: "q"}, Queue: "bulk"},
 	} {
-		task.ID, task.At, task.Recurrence = id, enginetest.Noon, &store.Recurrence{Cron: "@hourly"}
+		task.ID, task.At, task.Recurrence = id, noon, &store.Recurrence{Cron: "@hourly"}
 		enginetest.Schedule(t, b.Pool, task)
 		b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision
-			WHERE id = $2`, enginetest.Noon, id)
+			WHERE id = $2`, noon, id)
 	}
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"))
 	unlock := enginetest.Lock(t, b.Pool, "locked")
-	if n := b.Fires(enginetest.Noon, "aside"); n != 1 {
+	if n := b.Fires(noon, "aside"); n != 1 {
 		t.Errorf("looked at %d", n)
 	}
 	for id, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestForkLeavesAlone(t *testing.T) {
 		QUEUED rev=1 attempt=0 scheduled=noon next=noon
 		1 schedule created by test`)
 	unlock()
-	if n := b.Fires(enginetest.Noon); n != 2 {
+	if n := b.Fires(noon); n != 2 {
 		t.Errorf("looked at %d afterwards", n)
 	}
 }
@@ -114,18 +114,18 @@ func TestForkLeavesAlone(t *testing.T) {
 func TestForkDoesNotDouble(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon, nil)
-	b.Exec(`SELECT tasktable.fork_occurrence('tick', $1, NULL, 'somebody')`, enginetest.Noon)
-	b.End(enginetest.Noon, enginetest.Completed(b.Take(enginetest.Noon)["tick@2030-01-01T12:00:00Z"]))
+	b.Recur("tick", "@hourly", noon, nil)
+	b.Exec(`SELECT tasktable.fork_occurrence('tick', $1, NULL, 'somebody')`, noon)
+	b.End(noon, enginetest.Completed(b.Take(noon)["tick@2030-01-01T12:00:00Z"]))
 	before := enginetest.StateOf(t, b.Pool, "tick@2030-01-01T12:00:00Z")
-	b.Fires(enginetest.Noon)
+	b.Fires(noon)
 	b.Expect("as it was", "tick@2030-01-01T12:00:00Z", before)
 	b.Recurs("its parent", "tick", `
 		QUEUED count=1 next=1h0m0s last=noon
 		noon COMPLETED`)
 	// Nor does a fire bring back what was skipped, or cancelled.
-	b.Exec(`SELECT tasktable.fork_occurrence('tick', $1, 'not needed')`, enginetest.Noon.Add(time.Hour))
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	b.Exec(`SELECT tasktable.fork_occurrence('tick', $1, 'not needed')`, noon.Add(time.Hour))
+	b.Fires(noon.Add(time.Hour))
 	b.Recurs("its parent", "tick", `
 		QUEUED count=2 next=2h0m0s last=1h0m0s
 		noon COMPLETED
@@ -137,7 +137,7 @@ func TestForkMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
-		$1) FROM generate_series(1, 300) AS i`, enginetest.Noon)
+		$1) FROM generate_series(1, 300) AS i`, noon)
 	passes := func(now time.Time) (looked []int) {
 		for range 10 {
 			n := b.Fires(now)
@@ -157,11 +157,11 @@ func TestForkMany(t *testing.T) {
 			t.Errorf("%s %v", what, looked)
 		}
 	}
-	check("planned", passes(enginetest.Noon.Add(-time.Minute)))
+	check("planned", passes(noon.Add(-time.Minute)))
 	began := time.Now()
-	check("fired", passes(enginetest.Noon))
+	check("fired", passes(noon))
 	t.Logf("300 tasks fired in %s", time.Since(began).Round(time.Millisecond))
-	if n := len(b.Take(enginetest.Noon)); n != 300 {
+	if n := len(b.Take(noon)); n != 300 {
 		t.Errorf("%d occurrences", n)
 	}
 	b.Recurs("one of many", "tick 299", `
@@ -174,14 +174,14 @@ func TestForkStepsOverLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
-		$1) FROM generate_series(1, $2) AS i`, enginetest.Noon, taskdb.MaxForks+50)
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision`, enginetest.Noon)
-	b.Recur("free", "@hourly", enginetest.Noon.Add(time.Minute), nil)
+		$1) FROM generate_series(1, $2) AS i`, noon, taskdb.MaxForks+50)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1, planned_revision = revision`, noon)
+	b.Recur("free", "@hourly", noon.Add(time.Minute), nil)
 	b.InTx(func(tx pgx.Tx) {
 		b.Did(tx.Exec(
 			t.Context(), `SELECT FROM tasktable.scheduled_tasks WHERE id <> 'free' FOR UPDATE`,
 		))
-		if n := b.Fires(enginetest.Noon.Add(time.Hour)); n != 1 {
+		if n := b.Fires(noon.Add(time.Hour)); n != 1 {
 			t.Errorf("looked at %d", n)
 		}
 	})
@@ -196,9 +196,9 @@ func TestForkManyOccurrences(t *testing.T) {
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '* * * * *', 'tick ' || i, 'UTC',
 		$1, catch_up => 'all')
-		FROM generate_series(10, 22) AS i`, enginetest.Noon)
-	b.Fires(enginetest.Noon.Add(-time.Minute))
-	now := enginetest.Noon.Add(59 * time.Minute)
+		FROM generate_series(10, 22) AS i`, noon)
+	b.Fires(noon.Add(-time.Minute))
+	now := noon.Add(59 * time.Minute)
 	for i, want := range []int{8, 5, 0} { // 8 × 60 is the last multiple below 500
 		if n := b.Fires(now); n != want {
 			t.Errorf("pass %d: looked at %d, want %d", i, n, want)
@@ -251,16 +251,14 @@ func TestForkManyOccurrences(t *testing.T) {
 func TestForkKeepsTheEnginesContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap = store.OverlapCancelRunning
 	})
-	b.Fires(enginetest.Noon.Add(-time.Hour))
+	b.Fires(noon.Add(-time.Hour))
 	b.InTx(func(tx pgx.Tx) {
 		var context string
 		b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
-		b.Did(b.Fork(
-			t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires,
-		))
+		b.Did(b.Fork(t.Context(), tx, &noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires))
 		if err := tx.QueryRow(
 			t.Context(), `SELECT current_setting('tasktable_change.context')`,
 		).Scan(&context); err != nil || context != "engine" {

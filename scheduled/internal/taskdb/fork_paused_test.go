@@ -13,8 +13,8 @@ import (
 func TestForkAfterAPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon, nil)
-	b.Recur("all", "@hourly", enginetest.Noon, func(task *store.Task) {
+	b.Recur("tick", "@hourly", noon, nil)
+	b.Recur("all", "@hourly", noon, func(task *store.Task) {
 		task.Recurrence.CatchUpPaused = store.CatchUpAll
 	})
 	for _, pause := range []struct {
@@ -31,10 +31,10 @@ func TestForkAfterAPause(t *testing.T) {
 	} {
 		b.Exec(
 			`INSERT INTO tasktable.pauses (scope, name, paused_at, ends_at) VALUES ($1, $2, $3, $4)`, pause.scope,
-			pause.name, enginetest.Noon.Add(pause.from), enginetest.Noon.Add(pause.until),
+			pause.name, noon.Add(pause.from), noon.Add(pause.until),
 		)
 	}
-	b.Fires(enginetest.Noon.Add(4*time.Hour + 30*time.Minute))
+	b.Fires(noon.Add(4*time.Hour + 30*time.Minute))
 	b.Recurs("none", "tick", `
 		QUEUED count=1 next=5h0m0s last=4h0m0s
 		noon SKIPPED missed while paused, and catch_up_paused is none
@@ -64,20 +64,20 @@ func TestForkAfterAResume(t *testing.T) {
 		// As of a time of the bench: ten past two.
 		b.Exec(
 			`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = $2`,
-			enginetest.Noon.Add(130*time.Minute), id,
+			noon.Add(130*time.Minute), id,
 		)
 	}
 	nothing := func() {}
 	for _, id := range []string{"none", "all", "all and edited meanwhile", "edited"} {
-		b.Recur(id, "@hourly", enginetest.Noon, func(task *store.Task) {
+		b.Recur(id, "@hourly", noon, func(task *store.Task) {
 			if id != "none" {
 				task.Recurrence.CatchUpPaused = store.CatchUpAll
 			}
 		})
 	}
-	b.Fires(enginetest.Noon)
-	for _, h := range b.Take(enginetest.Noon) {
-		b.End(enginetest.Noon, enginetest.Completed(h))
+	b.Fires(noon)
+	for _, h := range b.Take(noon) {
+		b.End(noon, enginetest.Completed(h))
 	}
 	resume("none", nothing)
 	resume("all", nothing)
@@ -87,9 +87,9 @@ func TestForkAfterAResume(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'edited'`)
 	b.Exec(
 		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'edited'`,
-		enginetest.Noon.Add(130*time.Minute),
+		noon.Add(130*time.Minute),
 	)
-	b.Fires(enginetest.Noon.Add(131 * time.Minute))
+	b.Fires(noon.Add(131 * time.Minute))
 	b.Recurs("resumed", "none", `
 		QUEUED count=1 next=3h0m0s last=2h0m0s
 		noon COMPLETED
@@ -112,17 +112,17 @@ func TestForkAfterAResumeMissedNothing(t *testing.T) {
 	b := newBench(t)
 	now := time.Now()
 	enginetest.Schedule(
-		t, b.Pool, store.Task{ID: "began long ago", Payload: enginetest.Job{Name: "a"}, At: now.Add(-1000 * time.Hour),
+		t, b.Pool, store.Task{ID: "began long ago", Payload: job{Name: "a"}, At: now.Add(-1000 * time.Hour),
 			Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll}},
 	)
 	enginetest.Schedule(
-		t, b.Pool, store.Task{ID: "was rarer", Payload: enginetest.Job{Name: "b"}, At: now.Add(-1000 * time.Hour),
+		t, b.Pool, store.Task{ID: "was rarer", Payload: job{Name: "b"}, At: now.Add(-1000 * time.Hour),
 			Recurrence: &store.Recurrence{Cron: "@every 1500h", CatchUpPaused: store.CatchUpAll}},
 	)
 	b.Fires(time.Now())
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET started_at = $1 WHERE id = 'was rarer'`, now.Add(-900*time.Hour))
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "was rarer", Payload: enginetest.Job{Name: "b"},
+		ID: "was rarer", Payload: job{Name: "b"},
 		Recurrence: &store.Recurrence{Cron: "@every 5h", CatchUpPaused: store.CatchUpAll},
 	})
 	b.Fires(time.Now())

@@ -14,18 +14,18 @@ func TestForkPlansAndFires(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	enginetest.Schedule(t, b.Pool, store.Task{
-		Payload: enginetest.Job{Name: "tick"}, ID: "tick", At: enginetest.Noon,
+		Payload: job{Name: "tick"}, ID: "tick", At: noon,
 		Recurrence: &store.Recurrence{Cron: "@hourly"},
 	})
 	b.Recurs("new", "tick", `QUEUED count=0 next=real unplanned`)
-	if n := b.Fires(enginetest.Noon.Add(-time.Hour)); n != 1 {
+	if n := b.Fires(noon.Add(-time.Hour)); n != 1 {
 		t.Errorf("looked at %d", n)
 	}
 	b.Recurs("planned", "tick", `QUEUED count=0 next=noon`)
-	if n := b.Fires(enginetest.Noon.Add(-time.Microsecond)); n != 0 {
+	if n := b.Fires(noon.Add(-time.Microsecond)); n != 0 {
 		t.Errorf("looked at %d before its time", n)
 	}
-	if n := b.Fires(enginetest.Noon.Add(time.Millisecond)); n != 1 {
+	if n := b.Fires(noon.Add(time.Millisecond)); n != 1 {
 		t.Errorf("looked at %d", n)
 	}
 	b.Recurs("fired", "tick", `
@@ -37,13 +37,13 @@ func TestForkPlansAndFires(t *testing.T) {
 	b.Expect("the occurrence", "tick@2030-01-01T12:00:00Z", `
 		QUEUED rev=1 attempt=0 scheduled=noon next=noon
 		1 fork created by tester`)
-	if n := b.Fires(enginetest.Noon.Add(2 * time.Millisecond)); n != 0 {
+	if n := b.Fires(noon.Add(2 * time.Millisecond)); n != 0 {
 		t.Errorf("looked at %d again", n)
 	}
 	// The occurrence runs like any task.
-	h := b.Take(enginetest.Noon.Add(time.Second))["tick@2030-01-01T12:00:00Z"]
-	b.End(enginetest.Noon.Add(2*time.Second), enginetest.Completed(h))
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	h := b.Take(noon.Add(time.Second))["tick@2030-01-01T12:00:00Z"]
+	b.End(noon.Add(2*time.Second), enginetest.Completed(h))
+	b.Fires(noon.Add(time.Hour))
 	b.Recurs("fired again", "tick", `
 		QUEUED count=2 next=2h0m0s last=1h0m0s
 		noon COMPLETED
@@ -54,14 +54,14 @@ func TestForkPlansAndFires(t *testing.T) {
 func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "30 15 12 * * *", enginetest.Noon, func(task *store.Task) {
+	b.Recur("tick", "30 15 12 * * *", noon, func(task *store.Task) {
 		task.Queue, task.Priority, task.Entity, task.TenantID, task.MaxAttempts = "default", 7, "event:1", "acme", 3
 		task.Expiration, task.ExpectedExecutionTime, task.Jitter, task.Retention = time.Hour, time.Minute,
 			10*time.Minute, 48*time.Hour
 		task.Recurrence.TimeZone, task.Recurrence.MaxOccurrences, task.Recurrence.EndsAt = "UTC", 9,
-			enginetest.Noon.AddDate(1, 0, 0)
+			noon.AddDate(1, 0, 0)
 	})
-	fire := enginetest.Noon.Add(15*time.Minute + 30*time.Second)
+	fire := noon.Add(15*time.Minute + 30*time.Second)
 	b.Fires(fire)
 	got, err := enginetest.Tasks.Get(t.Context(), b.Pool, "tick@2030-01-01T12:15:30Z")
 	b.OK(err)
@@ -98,9 +98,9 @@ func TestAnHourOfDowntime(t *testing.T) {
 		"bound":  func(r *store.Recurrence) { r.CatchUp, r.CatchUpLimit = store.CatchUpAll, 25 },
 		"none":   func(r *store.Recurrence) { r.CatchUp = store.CatchUpNone },
 	} {
-		b.Recur(id, "* * * * *", enginetest.Noon, func(task *store.Task) { change(task.Recurrence) })
+		b.Recur(id, "* * * * *", noon, func(task *store.Task) { change(task.Recurrence) })
 	}
-	if n := b.Fires(enginetest.Noon.Add(59*time.Minute + 30*time.Second)); n != 4 {
+	if n := b.Fires(noon.Add(59*time.Minute + 30*time.Second)); n != 4 {
 		t.Errorf("looked at %d", n)
 	}
 	b.Recurs("an hour later", "latest", `
@@ -120,10 +120,10 @@ func TestAnHourOfDowntime(t *testing.T) {
 	b.Expect("a skipped occurrence", "latest@2030-01-01T12:58:00Z", `
 		SKIPPED rev=1 attempt=0 scheduled=58m0s finished=real message="missed, and catch_up runs only the latest"
 		1 fork created by tester`)
-	if n := len(b.Take(enginetest.Noon.Add(time.Hour))); n != 1+60+25 {
+	if n := len(b.Take(noon.Add(time.Hour))); n != 1+60+25 {
 		t.Errorf("claimed %d occurrences", n)
 	}
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	b.Fires(noon.Add(time.Hour))
 	if got := b.Family("none"); !strings.HasPrefix(got, "QUEUED count=1 next=1h1m0s last=1h0m0s") ||
 		!strings.HasSuffix(got, "\n1h0m0s QUEUED") {
 		t.Errorf("a minute later: %s", got)
@@ -133,24 +133,24 @@ func TestAnHourOfDowntime(t *testing.T) {
 func TestForkEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("twice", "@hourly", enginetest.Noon, func(task *store.Task) { task.Recurrence.MaxOccurrences = 2 })
-	b.Recur("until one", "@hourly", enginetest.Noon, func(task *store.Task) {
-		task.Recurrence.EndsAt = enginetest.Noon.Add(time.Hour)
+	b.Recur("twice", "@hourly", noon, func(task *store.Task) { task.Recurrence.MaxOccurrences = 2 })
+	b.Recur("until one", "@hourly", noon, func(task *store.Task) {
+		task.Recurrence.EndsAt = noon.Add(time.Hour)
 	})
-	b.Recur("never", "30 * * * *", enginetest.Noon, func(task *store.Task) {
-		task.Recurrence.EndsAt = enginetest.Noon.Add(time.Minute)
+	b.Recur("never", "30 * * * *", noon, func(task *store.Task) {
+		task.Recurrence.EndsAt = noon.Add(time.Minute)
 	})
 	b.Recurs(
 		"it ends before it fires", "never", `COMPLETED count=0 finished=real message="ended at 2030-01-01T12:01:00Z"`,
 	)
-	b.Fires(enginetest.Noon)
-	for _, h := range b.Take(enginetest.Noon) {
-		b.End(enginetest.Noon, enginetest.Completed(h))
+	b.Fires(noon)
+	for _, h := range b.Take(noon) {
+		b.End(noon, enginetest.Completed(h))
 	}
 	b.Recurs("not yet", "twice", `
 		QUEUED count=1 next=1h0m0s last=noon
 		noon COMPLETED`)
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	b.Fires(noon.Add(time.Hour))
 	b.Recurs("ended", "twice", `
 		COMPLETED count=2 last=1h0m0s finished=real message="ended after 2 occurrences"
 		noon COMPLETED
@@ -159,14 +159,14 @@ func TestForkEnds(t *testing.T) {
 		COMPLETED count=2 last=1h0m0s finished=real message="ended at 2030-01-01T13:00:00Z"
 		noon COMPLETED
 		1h0m0s QUEUED`)
-	if n := b.Fires(enginetest.Noon.Add(9 * time.Hour)); n != 0 {
+	if n := b.Fires(noon.Add(9 * time.Hour)); n != 0 {
 		t.Errorf("looked at %d that have ended", n)
 	}
 	b.Expect("its end is nobody's edit", "twice", `
 		COMPLETED rev=1 attempt=0 scheduled=noon started=1h0m0s finished=real message="ended after 2 occurrences"
 		1 schedule created by test`)
 	// Scheduled for another time it begins anew.
-	b.Recur("twice", "@hourly", enginetest.Noon.Add(10*time.Hour), func(task *store.Task) {
+	b.Recur("twice", "@hourly", noon.Add(10*time.Hour), func(task *store.Task) {
 		task.Recurrence.MaxOccurrences = 2
 	})
 	b.Recurs("rearmed", "twice", `

@@ -17,17 +17,17 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{
-		ID: "a", Payload: enginetest.Job{Name: "n"}, Entity: "event:1", TenantID: "acme",
+		ID: "a", Payload: job{Name: "n"}, Entity: "event:1", TenantID: "acme",
 		ExpectedExecutionTime: time.Minute, MaxAttempts: 3,
 	})
-	answer := b.Ask(enginetest.Noon.Add(30*time.Second), h)[h.Fence]
+	answer := b.Ask(noon.Add(30*time.Second), h)[h.Fence]
 	if answer.Verdict != taskdb.VerdictGo || answer.Lease != 90 || answer.Expected != 60 || answer.DueIn != -30 {
 		t.Errorf("answer %+v", answer)
 	}
 	want := &handlers.Execution{
 		ID: "a", Type: "JOB", Queue: "default", Entity: "event:1", TenantID: "acme",
-		Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`), ScheduledAt: enginetest.Noon, DueAt: enginetest.Noon,
-		StartedAt: enginetest.Noon.Add(30 * time.Second), Revision: h.Revision, AskedRevision: h.Revision,
+		Payload: json.RawMessage(`{"name": "n", "type": "JOB"}`), ScheduledAt: noon, DueAt: noon,
+		StartedAt: noon.Add(30 * time.Second), Revision: h.Revision, AskedRevision: h.Revision,
 		Fence: h.Fence, Attempt: 1, MaxAttempts: 3,
 	}
 	got := answer.Execution(h)
@@ -43,8 +43,8 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 func TestGateWatchesTheTime(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon, Expiration: time.Minute})
-	taken := b.ClaimFrom(enginetest.Noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 1))
+	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon, Expiration: time.Minute})
+	taken := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 1))
 	h := taken[0].Claim()
 	for _, test := range []struct {
 		now  time.Duration
@@ -56,12 +56,12 @@ func TestGateWatchesTheTime(t *testing.T) {
 		{time.Minute - time.Microsecond, "go -59.999999"},
 		{time.Minute, "expired -60"},
 	} {
-		answer := b.Ask(enginetest.Noon.Add(test.now), h)[h.Fence]
+		answer := b.Ask(noon.Add(test.now), h)[h.Fence]
 		if got := fmt.Sprint(answer.Verdict, " ", answer.DueIn); got != test.want {
 			t.Errorf("at noon %+v: %s, want %s", test.now, got, test.want)
 		}
 	}
-	b.End(enginetest.Noon.Add(time.Minute), taskdb.Expired(h))
+	b.End(noon.Add(time.Minute), taskdb.Expired(h))
 	b.Expect("expired at the gate", "a", `
 		EXPIRED rev=1 attempt=0 scheduled=noon finished=1m0s message="expired before it could start"
 		EXPIRED rev=1 attempt=1 scheduled=noon due=noon finished=1m0s error="expired before it could start" node=7
@@ -118,7 +118,7 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 				"cancel":       cancel,
 				"pause by SQL": sql(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED' WHERE id = $1`),
 				"another time": verb(func(id string) (store.Receipt, error) {
-					return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, enginetest.Noon.Add(time.Hour))
+					return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, noon.Add(time.Hour))
 				}),
 				"another payload": sql(`UPDATE tasktable.scheduled_tasks SET payload = payload || '{"name":"other"}'
 					WHERE id = $1`),
@@ -127,23 +127,23 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 						return err
 					}
 					_, err := enginetest.Tasks.Schedule(t.Context(), b.Pool, store.Task{
-						ID: id, Payload: enginetest.Job{Name: id},
+						ID: id, Payload: job{Name: id},
 					})
 					return err
 				},
 				"completed by SQL": sql(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`),
 			}[test.name]
-			h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: test.name}})
+			h := b.TakeOne(store.Task{Payload: job{Name: test.name}})
 			enginetest.OK(t, edit(test.name))
-			if again := b.Take(enginetest.Noon.Add(2 * time.Hour)); len(again) != 0 {
+			if again := b.Take(noon.Add(2 * time.Hour)); len(again) != 0 {
 				t.Errorf("claimed while it is held: %v", again)
 			}
-			if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
+			if answer := b.Ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 				t.Errorf("verdict %q", answer.Verdict)
 			}
-			b.End(enginetest.Noon.Add(time.Second), taskdb.Released(h, "edited or cancelled meanwhile"))
+			b.End(noon.Add(time.Second), taskdb.Released(h, "edited or cancelled meanwhile"))
 			b.Expect("handed back", test.name, test.after)
-			if answers := b.Ask(enginetest.Noon, h); len(answers) != 0 {
+			if answers := b.Ask(noon, h); len(answers) != 0 {
 				t.Errorf("a fence that is gone has answers: %v", answers)
 			}
 			b.Exec(`DELETE FROM tasktable.scheduled_tasks`)
@@ -155,14 +155,14 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	if receipt := enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon,
+		ID: "a", Payload: job{Name: "a"}, At: noon,
 	}); receipt.Outcome != store.Unchanged {
 		t.Errorf("outcome %s", receipt.Outcome)
 	}
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = priority, payload = payload, message = 'a remark'`)
-	if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
+	if answer := b.Ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
 		t.Errorf("verdict %q", answer.Verdict)
 	}
 }
@@ -174,13 +174,13 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	insert := func(id string) {
 		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, scheduled_at, next_attempt_at)
-			VALUES ($1, '{"type":"JOB"}', 'JOB', 7, $2::timestamptz, $2::timestamptz)`, id, enginetest.Noon)
+			VALUES ($1, '{"type":"JOB"}', 'JOB', 7, $2::timestamptz, $2::timestamptz)`, id, noon)
 	}
 	for _, edit := range []string{`status = 'PAUSED'`, `status = 'CANCELLED', finished_at = now()`, `revision = 8`} {
 		insert(edit)
-		h := b.Take(enginetest.Noon)[edit]
+		h := b.Take(noon)[edit]
 		b.Exec(`UPDATE tasktable.scheduled_tasks SET ` + edit)
-		if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
+		if answer := b.Ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 			t.Errorf("%s: verdict %q", edit, answer.Verdict)
 		}
 		b.Exec(`DELETE FROM tasktable.scheduled_tasks`)
@@ -193,9 +193,9 @@ func TestGateAnswersManyAtOnce(t *testing.T) {
 	b := newBench(t)
 	var asked []taskdb.Claim
 	for i := range 20 {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
+		b.Due(fmt.Sprint(i))
 	}
-	for _, h := range b.Take(enginetest.Noon) {
+	for _, h := range b.Take(noon) {
 		asked = append(asked, h)
 	}
 	if len(asked) != 20 {
@@ -205,7 +205,7 @@ func TestGateAnswersManyAtOnce(t *testing.T) {
 	foreign.Fence++ // another's
 	elsewhere := asked[1]
 	elsewhere.ID = "no such task"
-	answers := b.Ask(enginetest.Noon, append(asked[2:], foreign, elsewhere)...)
+	answers := b.Ask(noon, append(asked[2:], foreign, elsewhere)...)
 	for _, h := range asked[2:] {
 		answer, found := answers[h.Fence]
 		if found && answer.Payload != fmt.Sprintf(`{"name": "%s", "type": "JOB"}`, h.ID) {
@@ -223,7 +223,7 @@ func TestExtend(t *testing.T) {
 	b := newBench(t)
 	for _, id := range []string{"a", "locked", "lost"} {
 		b.Schedule(store.Task{
-			Payload: enginetest.Job{Name: id}, At: time.Now().Add(-time.Minute), ExpectedExecutionTime: time.Minute,
+			Payload: job{Name: id}, At: time.Now().Add(-time.Minute), ExpectedExecutionTime: time.Minute,
 		})
 	}
 	holds := b.Take(time.Now())
@@ -268,17 +268,17 @@ func TestRecheck(t *testing.T) {
 	b := newBench(t)
 	ids := []string{"as it was", "cancelled", "edited", "lost", "rearmed"}
 	for _, id := range ids {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
+		b.Due(id)
 	}
-	holds := b.Take(enginetest.Noon)
+	holds := b.Take(noon)
 	for _, id := range []string{"cancelled", "rearmed"} {
 		b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, id))
 	}
-	enginetest.Schedule(t, b.Pool, store.Task{ID: "rearmed", Payload: enginetest.Job{Name: "rearmed"}})
+	enginetest.Schedule(t, b.Pool, store.Task{ID: "rearmed", Payload: job{Name: "rearmed"}})
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "edited", Payload: enginetest.Job{Name: "edited"}, At: enginetest.Noon.Add(time.Minute),
+		ID: "edited", Payload: job{Name: "edited"}, At: noon.Add(time.Minute),
 	})
-	b.End(enginetest.Noon, taskdb.Lost(holds["lost"], "gone"))
+	b.End(noon, taskdb.Lost(holds["lost"], "gone"))
 	var asked []taskdb.Claim
 	for _, id := range ids {
 		asked = append(asked, holds[id])
@@ -308,11 +308,11 @@ func TestRecheck(t *testing.T) {
 func TestGateGoesByTheTimeOfTheRow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
+	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = $1 WHERE id = 'a'`, enginetest.Noon.Add(10*time.Minute))
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET scheduled_at = $1 WHERE id = 'a'`, noon.Add(10*time.Minute))
 	for at, want := range map[time.Duration]string{9 * time.Minute: "early 60", 10 * time.Minute: "go 0"} {
-		answer := b.Ask(enginetest.Noon.Add(at), h)[h.Fence]
+		answer := b.Ask(noon.Add(at), h)[h.Fence]
 		if got := fmt.Sprint(answer.Verdict, " ", answer.DueIn); got != want {
 			t.Errorf("at noon %+v: %s, want %s", at, got, want)
 		}

@@ -16,10 +16,10 @@ import (
 func TestEachEndHasALine(t *testing.T) {
 	t.Parallel()
 	const whole = "JOB rev=1 attempt=1 scheduled=0 due=0"
-	second := enginetest.Noon.Add(time.Second)
+	second := noon.Add(time.Second)
 	settled := func(change func(*taskdb.Settlement)) func(*bench) {
 		return func(b *bench) {
-			s := enginetest.Completed(b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}}))
+			s := enginetest.Completed(b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}}))
 			change(&s)
 			b.End(second, s)
 		}
@@ -30,7 +30,7 @@ func TestEachEndHasALine(t *testing.T) {
 	// edited has somebody change the task during the attempt.
 	edited := func(sql string, end func(taskdb.Claim) taskdb.Settlement) func(*bench) {
 		return func(b *bench) {
-			h := b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}})
+			h := b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}})
 			b.Exec(`UPDATE tasktable.scheduled_tasks SET ` + sql)
 			b.End(second, end(h))
 		}
@@ -42,7 +42,7 @@ func TestEachEndHasALine(t *testing.T) {
 		want string
 	}{
 		"completed alone": {func(b *bench) {
-			s := enginetest.Completed(b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}}))
+			s := enginetest.Completed(b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}}))
 			if done, err := b.Complete(t.Context(), b.Pool, &second, new(int64(7)), []taskdb.Settlement{s}); err != nil ||
 				len(done) != 1 {
 				t.Fatal(done, err)
@@ -51,7 +51,7 @@ func TestEachEndHasALine(t *testing.T) {
 		"completed with others": {settled(func(*taskdb.Settlement) {}), whole + " started=0 finished=1 COMPLETED node=7"},
 		"completed in a transaction": {settled(func(s *taskdb.Settlement) { s.InTx = true }),
 			whole + " started=0 finished=1 COMPLETED node=7"},
-		"again": {settled(func(s *taskdb.Settlement) { s.Effects.Again = new(enginetest.Noon.Add(time.Hour)) }),
+		"again": {settled(func(s *taskdb.Settlement) { s.Effects.Again = new(noon.Add(time.Hour)) }),
 			whole + " started=0 finished=1 COMPLETED node=7"},
 		"failed": {ending(failed), whole + " started=0 finished=1 FAILED error=oh node=7"},
 		"retried": {ending(func(h taskdb.Claim) taskdb.Settlement { return enginetest.Retried(h, 0, "oh") }),
@@ -63,12 +63,11 @@ func TestEachEndHasALine(t *testing.T) {
 		"cancelled":  {edited(`status = 'CANCELLED'`, released), whole + " finished=1 CANCELLED error=oh node=7"},
 		"superseded": {edited(`priority = 1`, failed), whole + " started=0 finished=1 SUPERSEDED error=oh node=7"},
 		"expired at the claim": {func(b *bench) {
-			b.Schedule(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}, At: enginetest.Noon,
-				Expiration: time.Second})
-			b.Take(enginetest.Noon.Add(time.Hour))
+			b.Schedule(store.Task{ID: "one", Payload: job{Name: "one"}, At: noon, Expiration: time.Second})
+			b.Take(noon.Add(time.Hour))
 		}, "JOB rev=1 attempt=0 scheduled=0 due=0 finished=3600 EXPIRED error=expired before it could start"},
 		"refused at the claim": {func(b *bench) {
-			b.Schedule(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}})
+			b.Schedule(store.Task{ID: "one", Payload: job{Name: "one"}})
 			b.InTx(func(tx pgx.Tx) {
 				if _, err := tx.Exec(t.Context(), taskdb.EnterSQL); err != nil {
 					t.Fatal(err)
@@ -83,13 +82,13 @@ func TestEachEndHasALine(t *testing.T) {
 		"refused at the fire": {func(b *bench) {
 			b.Exec(`CREATE OR REPLACE FUNCTION tasktable.cron_fault(cron text) RETURNS text LANGUAGE sql IMMUTABLE STRICT
 				AS 'SELECT NULL::text'`)
-			b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', 'oh', 'one', 'UTC', $1)`, enginetest.Noon)
-			b.Fires(enginetest.Noon)
+			b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', 'oh', 'one', 'UTC', $1)`, noon)
+			b.Fires(noon)
 		}, "JOB rev=1 attempt=0 scheduled=real finished=real FAILED error=invalid: cron must be 5 fields (minute, hour, " +
 			"day of month, month, day of week), 6 with the seconds first, @hourly, @daily, @midnight, @weekly, @monthly, " +
 			"@yearly, @annually or @every with a duration, got \"oh\""},
 		"refused at the settle": {func(b *bench) {
-			failHeld(b, b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}}))
+			failHeld(b, b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}}))
 		}, "JOB rev=1 attempt=1 scheduled=real finished=real FAILED error=too odd"},
 	} {
 		t.Run(name, func(t *testing.T) {

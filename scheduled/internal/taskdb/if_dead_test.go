@@ -15,8 +15,8 @@ import (
 
 // mortal is a task that schedules another one if it dies.
 func mortal(maxAttempts int) store.Task {
-	return store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}, MaxAttempts: maxAttempts, IfDead: []store.Task{
-		{ID: "undo", Payload: enginetest.Job{Name: "undo"}, Queue: "other"}}}
+	return store.Task{ID: "one", Payload: job{Name: "one"}, MaxAttempts: maxAttempts, IfDead: []store.Task{
+		{ID: "undo", Payload: job{Name: "undo"}, Queue: "other"}}}
 }
 
 func failed(h taskdb.Claim) taskdb.Settlement {
@@ -30,7 +30,7 @@ func TestEachDeathSchedules(t *testing.T) {
 	t.Parallel()
 	end := func(maxAttempts int, settle func(taskdb.Claim) taskdb.Settlement) func(b *bench) {
 		return func(b *bench) {
-			b.End(enginetest.Noon.Add(time.Second), settle(b.TakeOne(mortal(maxAttempts))))
+			b.End(noon.Add(time.Second), settle(b.TakeOne(mortal(maxAttempts))))
 		}
 	}
 	lost := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, "its node died") }
@@ -51,13 +51,13 @@ func TestEachDeathSchedules(t *testing.T) {
 		"edited meanwhile": {func(b *bench) {
 			h := b.TakeOne(mortal(5))
 			b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
-			b.End(enginetest.Noon.Add(time.Second), failed(h))
+			b.End(noon.Add(time.Second), failed(h))
 		}, false},
 		"expired before its claim": {func(b *bench) {
 			task := mortal(5)
-			task.At, task.Expiration = enginetest.Noon, time.Minute
+			task.At, task.Expiration = noon, time.Minute
 			b.Schedule(task)
-			b.Take(enginetest.Noon.Add(time.Hour))
+			b.Take(noon.Add(time.Hour))
 		}, true},
 		"given up by the leader": {func(b *bench) {
 			b.Schedule(mortal(5))
@@ -94,7 +94,7 @@ func TestEachDeathSchedules(t *testing.T) {
 func TestDeathBesideALock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{ID: "undo", Payload: enginetest.Job{Name: "undo"}, Queue: "other"})
+	b.Schedule(store.Task{ID: "undo", Payload: job{Name: "undo"}, Queue: "other"})
 	hold := b.TakeOne(mortal(5))
 	unlock := enginetest.Lock(t, b.Pool, "undo")
 	settle := func() error {
@@ -128,15 +128,13 @@ func TestDeathBesideALock(t *testing.T) {
 func TestDeathAfterItsTaskHasJustRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	undo := store.Task{ID: "undo", Payload: enginetest.Job{Name: "undo"}, At: enginetest.Noon, IfFinished: store.Rearm}
-	b.End(enginetest.Noon, enginetest.Completed(b.TakeOne(undo)))
+	undo := store.Task{ID: "undo", Payload: job{Name: "undo"}, At: noon, IfFinished: store.Rearm}
+	b.End(noon, enginetest.Completed(b.TakeOne(undo)))
 	undo.At = time.Time{}
-	b.Schedule(store.Task{
-		ID: "one", Payload: enginetest.Job{Name: "one"}, At: enginetest.Noon, IfDead: []store.Task{undo},
-	})
-	b.End(enginetest.Noon, failed(b.Take(enginetest.Noon)["one"]))
+	b.Schedule(store.Task{ID: "one", Payload: job{Name: "one"}, At: noon, IfDead: []store.Task{undo}})
+	b.End(noon, failed(b.Take(noon)["one"]))
 	row := enginetest.Await(t, b.Pool, "undo", 0, store.StatusQueued)
-	if want := enginetest.Noon.Add(time.Second); !row.NextAttemptAt.Equal(want) {
+	if want := noon.Add(time.Second); !row.NextAttemptAt.Equal(want) {
 		t.Errorf("it is due at %s, want %s", row.NextAttemptAt, want)
 	}
 }
@@ -149,13 +147,13 @@ func TestFollowUpsIfDead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			hold := b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}})
+			hold := b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}})
 			if edited {
 				b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
 			}
 			s := failed(hold)
-			s.Effects = handlers.Effects{FollowUps: []store.Task{{ID: "undo", Payload: enginetest.Job{Name: "undo"}}}}
-			b.End(enginetest.Noon.Add(time.Second), s)
+			s.Effects = handlers.Effects{FollowUps: []store.Task{{ID: "undo", Payload: job{Name: "undo"}}}}
+			b.End(noon.Add(time.Second), s)
 			var spawned bool
 			if err := b.Pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM tasktable.scheduled_tasks
 				WHERE id = 'undo' AND spawned_by = 'one')`).Scan(&spawned); err != nil || spawned == edited {

@@ -24,7 +24,7 @@ func TestLanes(t *testing.T) {
 	b := newBench(t)
 	list := func() string {
 		t.Helper()
-		lanes, err := b.Lanes(t.Context(), b.Pool, &enginetest.Noon)
+		lanes, err := b.Lanes(t.Context(), b.Pool, &noon)
 		b.OK(err)
 		return lanesText(lanes.Tasks)
 	}
@@ -33,20 +33,20 @@ func TestLanes(t *testing.T) {
 	}
 	other := store.JSON(`{"type":"OTHER"}`)
 	b.Schedule(
-		store.Task{Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon.Add(time.Minute)},
-		store.Task{Payload: enginetest.Job{Name: "b"}, At: enginetest.Noon.Add(time.Second)},
-		store.Task{Payload: enginetest.Job{Name: "c"}, At: enginetest.Noon.Add(-time.Second), Priority: 7},
-		store.Task{ID: "d", Payload: other, At: enginetest.Noon.Add(-time.Hour)},
-		store.Task{ID: "e", Payload: other, At: enginetest.Noon, Queue: "bulk"},
-		store.Task{ID: "f", Payload: other, At: enginetest.Noon.AddDate(1, 0, 0), Queue: "a-year"},
-		store.Task{ID: "paused", Payload: other, At: enginetest.Noon, Queue: "paused"},
+		store.Task{Payload: job{Name: "a"}, At: noon.Add(time.Minute)},
+		store.Task{Payload: job{Name: "b"}, At: noon.Add(time.Second)},
+		store.Task{Payload: job{Name: "c"}, At: noon.Add(-time.Second), Priority: 7},
+		store.Task{ID: "d", Payload: other, At: noon.Add(-time.Hour)},
+		store.Task{ID: "e", Payload: other, At: noon, Queue: "bulk"},
+		store.Task{ID: "f", Payload: other, At: noon.AddDate(1, 0, 0), Queue: "a-year"},
+		store.Task{ID: "paused", Payload: other, At: noon, Queue: "paused"},
 	)
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "paused"))
 	want := "a-year OTHER 0 168h0m0s\nbulk OTHER 0 0s\ndefault JOB 0 1s\ndefault JOB 7 -1s\ndefault OTHER 0 -1h0m0s"
 	if got := list(); got != want {
 		t.Errorf("lanes\n%s\nwant\n%s", got, want)
 	}
-	b.Take(enginetest.Noon.Add(time.Second)) // b: what is held is in no lane
+	b.Take(noon.Add(time.Second)) // b: what is held is in no lane
 	if got := list(); got != strings.Replace(want, "JOB 0 1s", "JOB 0 1m0s", 1) {
 		t.Errorf("lanes after the claim\n%s", got)
 	}

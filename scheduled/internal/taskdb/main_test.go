@@ -10,6 +10,10 @@ import (
 
 func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 
+type job = enginetest.Job
+
+var noon = enginetest.Noon
+
 // bench is a database on which a test runs the engine's statements at chosen times, without a node.
 type bench struct{ *enginetest.Bench }
 

@@ -49,9 +49,9 @@ func TestSettleMakesNotices(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.Exec(toldSQL)
-			task := enginetest.Job{Name: "one"}
+			task := job{Name: "one"}
 			hold := b.TakeOne(store.Task{ID: "one", Payload: task, MaxAttempts: c.maxAttempts})
-			b.End(enginetest.Noon.Add(time.Second), c.settle(hold))
+			b.End(noon.Add(time.Second), c.settle(hold))
 			rows, err := b.Pool.Query(t.Context(), `SELECT split_part(c.notice_id, '/', 2) || ':' || c.event
 				FROM tasktable.notice_causes AS c JOIN tasktable.scheduled_tasks AS t ON t.id = c.notice_id
 				WHERE c.task_id = 'one' AND c.number = $1 ORDER BY 1`, hold.Fence)
@@ -69,7 +69,7 @@ func TestABrokenTaskIsTold(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(toldSQL)
-	hold := b.TakeOne(store.Task{ID: "one", Payload: enginetest.Job{Name: "one"}})
+	hold := b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}})
 	failHeld(b, hold)
 	var told string
 	if err := b.Pool.QueryRow(t.Context(), `SELECT string_agg(c.event || ' ' || e.error, ', ')
@@ -92,9 +92,7 @@ func TestCompletedTasksCallNoTrigger(t *testing.T) {
 	b := newBench(t)
 	b.Exec(toldSQL)
 	calls := func(outcome string) string {
-		tx, err := b.Pool.Begin(t.Context())
-		b.OK(err)
-		defer func() { _ = tx.Rollback(t.Context()) }()
+		tx := b.Begin()
 		rows, err := tx.Query(t.Context(), fmt.Sprintf(`EXPLAIN (ANALYZE, TIMING OFF) INSERT INTO
 			tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt, scheduled_at, finished_at,
 			outcome) SELECT n, 'one', 'JOB', 1, 1, now(), now(), '%s' FROM generate_series(1, 100) AS n`, outcome))

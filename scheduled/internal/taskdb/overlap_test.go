@@ -22,7 +22,7 @@ func TestOverlapWithEachState(t *testing.T) {
 	b := newBench(t)
 	start := func(t *testing.T) taskdb.Claim {
 		t.Helper()
-		h, ok := b.Take(enginetest.Noon.Add(-59 * time.Minute))[elevenOClock]
+		h, ok := b.Take(noon.Add(-59 * time.Minute))[elevenOClock]
 		if !ok {
 			t.Fatal("not claimed")
 		}
@@ -32,7 +32,7 @@ func TestOverlapWithEachState(t *testing.T) {
 		t.Helper()
 		s := enginetest.Completed(start(t))
 		change(&s)
-		b.End(enginetest.Noon.Add(-58*time.Minute), s)
+		b.End(noon.Add(-58*time.Minute), s)
 	}
 	verb := func(t *testing.T, do func(context.Context, store.DB, string) (store.Receipt, error)) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestOverlapWithEachState(t *testing.T) {
 		{"put off while it runs", func(t *testing.T) {
 			start(t)
 			enginetest.Schedule(t, b.Pool, store.Task{
-				ID: elevenOClock, Payload: enginetest.Job{Name: "tick"}, At: enginetest.Noon.Add(48 * time.Hour),
+				ID: elevenOClock, Payload: job{Name: "tick"}, At: noon.Add(48 * time.Hour),
 			})
 		}, skipped, "QUEUED held", "CANCELLED held"},
 		{"cancelled", func(t *testing.T) { verb(t, enginetest.Tasks.Cancel) }, "QUEUED", "CANCELLED", "CANCELLED"},
@@ -83,7 +83,7 @@ func TestOverlapWithEachState(t *testing.T) {
 		}, skipped, "QUEUED", "CANCELLED"},
 		{"cancelled and scheduled again", func(t *testing.T) {
 			verb(t, enginetest.Tasks.Cancel)
-			enginetest.Schedule(t, b.Pool, store.Task{ID: elevenOClock, Payload: enginetest.Job{Name: "tick"}})
+			enginetest.Schedule(t, b.Pool, store.Task{ID: elevenOClock, Payload: job{Name: "tick"}})
 		}, skipped, "QUEUED", "CANCELLED"},
 	} {
 		for policy, want := range map[store.Overlap]string{
@@ -91,12 +91,12 @@ func TestOverlapWithEachState(t *testing.T) {
 			store.OverlapAllow:         "QUEUED\n" + test.before,
 			store.OverlapCancelRunning: "QUEUED\n" + test.cancelled,
 		} {
-			b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+			b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 				task.Recurrence.Overlap = policy
 			})
-			b.Fires(enginetest.Noon.Add(-time.Hour))
+			b.Fires(noon.Add(-time.Hour))
 			test.earlier(t)
-			b.Fires(enginetest.Noon)
+			b.Fires(noon)
 			var fire, before string
 			read := func(id string, into *string) {
 				b.OK(b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', status, CASE WHEN fence IS NOT NULL
@@ -120,11 +120,11 @@ func TestOverlapWithEachState(t *testing.T) {
 func TestOverlapCancelsInTheParentsName(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap = store.OverlapCancelRunning
 	})
-	b.Fires(enginetest.Noon.Add(-time.Hour))
-	b.Fires(enginetest.Noon)
+	b.Fires(noon.Add(-time.Hour))
+	b.Fires(noon)
 	b.Expect("cancelled", elevenOClock, `
 		CANCELLED rev=2 attempt=0 scheduled=-1h0m0s finished=real
 		1 fork created by tester
@@ -140,33 +140,33 @@ func TestOverlapCancelsInTheParentsName(t *testing.T) {
 func TestOverlapWithALongRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "* * * * *", enginetest.Noon, nil)
-	b.Fires(enginetest.Noon)
-	h := b.Take(enginetest.Noon)["tick@2030-01-01T12:00:00Z"]
+	b.Recur("tick", "* * * * *", noon, nil)
+	b.Fires(noon)
+	h := b.Take(noon)["tick@2030-01-01T12:00:00Z"]
 	for minute := 1; minute <= 150; minute++ {
-		b.Fires(enginetest.Noon.Add(time.Duration(minute) * time.Minute))
+		b.Fires(noon.Add(time.Duration(minute) * time.Minute))
 	}
 	const skipped = `
 		noon EXECUTING held
 		1m0s to 2h30m0s (150) SKIPPED an earlier occurrence has not ended: tick@2030-01-01T12:00:00Z`
 	b.Recurs("it still runs", "tick", `
 		QUEUED count=1 next=2h31m0s last=2h30m0s`+skipped)
-	if from := b.liveFrom("tick"); !from.Equal(enginetest.Noon) {
+	if from := b.liveFrom("tick"); !from.Equal(noon) {
 		t.Errorf("looks for what has not ended from %s", from)
 	}
-	b.End(enginetest.Noon.Add(150*time.Minute), enginetest.Completed(h))
-	b.Fires(enginetest.Noon.Add(151 * time.Minute))
+	b.End(noon.Add(150*time.Minute), enginetest.Completed(h))
+	b.Fires(noon.Add(151 * time.Minute))
 	if got := b.Family("tick"); got[len(got)-len("\n2h31m0s QUEUED"):] != "\n2h31m0s QUEUED" {
 		t.Errorf("after it has ended: %s", got)
 	}
-	if from := b.liveFrom("tick"); !from.Equal(enginetest.Noon.Add(151 * time.Minute)) {
+	if from := b.liveFrom("tick"); !from.Equal(noon.Add(151 * time.Minute)) {
 		t.Errorf("looks for what has not ended from %s", from)
 	}
 	// One that is queued again is in the way again.
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "tick@2030-01-01T12:00:00Z", Payload: enginetest.Job{Name: "tick"}, At: enginetest.Noon.Add(time.Minute),
+		ID: "tick@2030-01-01T12:00:00Z", Payload: job{Name: "tick"}, At: noon.Add(time.Minute),
 	})
-	if from := b.liveFrom("tick"); !from.Equal(enginetest.Noon.Add(time.Minute)) {
+	if from := b.liveFrom("tick"); !from.Equal(noon.Add(time.Minute)) {
 		t.Errorf("looks for what has not ended from %s", from)
 	}
 }
@@ -186,12 +186,12 @@ func TestOverlapWithCatchUpAll(t *testing.T) {
 	for id, policy := range map[string]store.Overlap{
 		"skip": store.OverlapSkip, "allow": store.OverlapAllow, "cancel": store.OverlapCancelRunning,
 	} {
-		b.Recur(id, "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+		b.Recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 			task.Recurrence.Overlap, task.Recurrence.CatchUp = policy, store.CatchUpAll
 		})
 	}
-	b.Fires(enginetest.Noon.Add(-time.Hour))
-	b.Fires(enginetest.Noon.Add(2 * time.Hour))
+	b.Fires(noon.Add(-time.Hour))
+	b.Fires(noon.Add(2 * time.Hour))
 	b.Recurs("skip", "skip", `
 		QUEUED count=1 next=3h0m0s last=2h0m0s
 		-1h0m0s QUEUED
@@ -209,11 +209,11 @@ func TestOverlapWithCatchUpAll(t *testing.T) {
 func TestOverlapCancelsOnlyForWhatRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap, task.Recurrence.CatchUp = store.OverlapCancelRunning, store.CatchUpNone
 	})
-	b.Fires(enginetest.Noon.Add(-time.Hour))
-	b.Fires(enginetest.Noon.Add(10 * time.Minute))
+	b.Fires(noon.Add(-time.Hour))
+	b.Fires(noon.Add(10 * time.Minute))
 	b.Recurs("late", "tick", `
 		QUEUED count=1 next=1h0m0s last=noon
 		-1h0m0s QUEUED
@@ -224,21 +224,17 @@ func TestOverlapCancelsOnlyForWhatRuns(t *testing.T) {
 func TestOverlapWithWhatWasPutOff(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), nil)
-	b.Fires(enginetest.Noon.Add(-time.Hour))
-	b.Did(enginetest.Tasks.Reschedule(
-		t.Context(), b.Pool, elevenOClock, enginetest.Noon.Add(24*time.Hour),
-	))
-	b.Fires(enginetest.Noon)
+	b.Recur("tick", "@hourly", noon.Add(-time.Hour), nil)
+	b.Fires(noon.Add(-time.Hour))
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, elevenOClock, noon.Add(24*time.Hour)))
+	b.Fires(noon)
 	b.Recurs("put off", "tick", `
 		QUEUED count=2 next=1h0m0s last=noon
 		noon to 24h0m0s (2) QUEUED`)
 	// Put back to a time that has passed, it is one.
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"))
-	b.Did(enginetest.Tasks.Reschedule(
-		t.Context(), b.Pool, elevenOClock, enginetest.Noon.Add(-10*time.Hour),
-	))
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, elevenOClock, noon.Add(-10*time.Hour)))
+	b.Fires(noon.Add(time.Hour))
 	b.Recurs("put back", "tick", `
 		QUEUED count=2 next=2h0m0s last=1h0m0s
 		-10h0m0s QUEUED
@@ -250,18 +246,18 @@ func TestOverlapWithWhatWasPutOff(t *testing.T) {
 func TestOverlapWithWhatWasPutOffWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon.Add(-time.Hour), nil)
-	b.Fires(enginetest.Noon.Add(-time.Hour))
-	h := b.Take(enginetest.Noon.Add(-time.Hour))[elevenOClock]
+	b.Recur("tick", "@hourly", noon.Add(-time.Hour), nil)
+	b.Fires(noon.Add(-time.Hour))
+	h := b.Take(noon.Add(-time.Hour))[elevenOClock]
 	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: elevenOClock, Payload: enginetest.Job{Name: "tick"}, At: enginetest.Noon.Add(24 * time.Hour),
+		ID: elevenOClock, Payload: job{Name: "tick"}, At: noon.Add(24 * time.Hour),
 	})
-	b.Fires(enginetest.Noon)
-	if from := b.liveFrom("tick"); from.After(enginetest.Noon) {
+	b.Fires(noon)
+	if from := b.liveFrom("tick"); from.After(noon) {
 		t.Errorf("looks for what has not ended from %s", from)
 	}
-	b.End(enginetest.Noon, enginetest.Completed(h))
-	b.Fires(enginetest.Noon.Add(time.Hour))
+	b.End(noon, enginetest.Completed(h))
+	b.Fires(noon.Add(time.Hour))
 	b.Recurs("it has ended", "tick", `
 		QUEUED count=2 next=2h0m0s last=1h0m0s
 		noon SKIPPED an earlier occurrence has not ended: tick@2030-01-01T11:00:00Z
@@ -274,17 +270,17 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"tick", "other"} {
-		b.Recur(id, "@hourly", enginetest.Noon.Add(-time.Hour), func(task *store.Task) {
+		b.Recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 			task.Recurrence.Overlap = store.OverlapCancelRunning
 		})
 	}
-	b.Fires(enginetest.Noon.Add(-time.Hour))
+	b.Fires(noon.Add(-time.Hour))
 	unlock := enginetest.Lock(t, b.Pool, elevenOClock)
 	err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), "SET LOCAL lock_timeout = '200ms'; "+taskdb.EnterSQL); err != nil {
 			return err
 		}
-		looked, err := b.Fork(t.Context(), tx, &enginetest.Noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires)
+		looked, err := b.Fork(t.Context(), tx, &noon, []taskdb.Lane{enginetest.Forks}, taskdb.MaxFires)
 		if err == nil && looked != 1 {
 			err = errors.New(fmt.Sprint("looked at ", looked))
 		}
@@ -298,7 +294,7 @@ func TestOverlapWithALockedOccurrence(t *testing.T) {
 		-1h0m0s CANCELLED
 		noon QUEUED`)
 	unlock()
-	b.Fires(enginetest.Noon.Add(time.Second))
+	b.Fires(noon.Add(time.Second))
 	b.Recurs("unlocked", "tick", `
 		QUEUED count=2 next=1h0m0s last=noon
 		-1h0m0s CANCELLED
@@ -314,20 +310,20 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 		t.Run(string(overlap), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Recur("tick", "* * * * * *", enginetest.Noon, func(task *store.Task) {
+			b.Recur("tick", "* * * * * *", noon, func(task *store.Task) {
 				task.Recurrence.Overlap = overlap
 			})
-			b.Fires(enginetest.Noon)
+			b.Fires(noon)
 			b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"))
 			b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status, scheduled_at, parent_id)
 				SELECT 'ended ' || n, '{"type": "JOB"}', 'SKIPPED',
 					$1::timestamptz + n * interval '1 millisecond', 'tick'
-				FROM generate_series(1, $2::int) AS n`, enginetest.Noon, ended)
-			b.Fires(enginetest.Noon.Add(5 * time.Second))
-			if from := b.liveFrom("tick"); !from.Equal(enginetest.Noon) {
+				FROM generate_series(1, $2::int) AS n`, noon, ended)
+			b.Fires(noon.Add(5 * time.Second))
+			if from := b.liveFrom("tick"); !from.Equal(noon) {
 				t.Errorf("looks for what has not ended from %s", from)
 			}
-			now := enginetest.Noon.Add(6 * time.Second)
+			now := noon.Add(6 * time.Second)
 			b.InTx(func(tx pgx.Tx) {
 				b.Did(tx.Exec(t.Context(), taskdb.EnterSQL))
 				if looked, err := b.Fork(

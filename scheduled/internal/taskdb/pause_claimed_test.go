@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/outcome"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -37,12 +36,12 @@ func (b *bench) row(id string) store.Row {
 func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
+	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.paused(h, time.Time{})
-	if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
+	if answer := b.Ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictEdited {
 		t.Fatalf("the gate says %+v", answer)
 	}
-	b.End(enginetest.Noon, taskdb.Released(h, "paused"))
+	b.End(noon, taskdb.Released(h, "paused"))
 	if row := b.row("a"); row.Status != store.StatusPaused || row.Fence != nil || row.Attempt != 0 {
 		t.Errorf("the row is %+v", row)
 	}
@@ -50,7 +49,7 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 		receipt.Outcome != store.Queued {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
-	if again := b.Take(enginetest.Noon); len(again) != 1 {
+	if again := b.Take(noon); len(again) != 1 {
 		t.Errorf("claimed again: %v", again)
 	}
 }
@@ -59,13 +58,13 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 func TestAResumedClaimPassesTheGate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
+	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.paused(h, time.Time{})
 	receipt, err := store.New(store.Config{}).Resume(b.T.Context(), b.Pool, "a")
 	if err != nil || receipt.Outcome != store.Queued || receipt.Revision != h.Revision {
 		t.Fatalf("resume: %+v, %v", receipt, err)
 	}
-	if answer := b.Ask(enginetest.Noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
+	if answer := b.Ask(noon, h)[h.Fence]; answer.Verdict != taskdb.VerdictGo {
 		t.Errorf("the gate says %+v", answer)
 	}
 	if row := b.row("a"); row.Status != store.StatusExecuting {
@@ -85,7 +84,7 @@ func TestAResumedClaimPassesTheGate(t *testing.T) {
 // An attempt that has begun ends as it would: its outcome counts. What would have run again waits for the resume.
 func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 	t.Parallel()
-	again := func(e *handlers.Execution) { e.Again(enginetest.Noon.Add(time.Hour)) }
+	again := func(e *handlers.Execution) { e.Again(noon.Add(time.Hour)) }
 	for name, test := range map[string]struct {
 		do      func(*handlers.Execution)
 		err     error
@@ -105,8 +104,8 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
-			answer := b.Ask(enginetest.Noon, h)[h.Fence]
+			h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
+			answer := b.Ask(noon, h)[h.Fence]
 			e := answer.Execution(h)
 			until := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 			b.paused(h, until)
@@ -114,7 +113,7 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 				test.do(e)
 			}
 			b.End(
-				enginetest.Noon,
+				noon,
 				outcome.Decide(h, e, test.err, nil, func(int, error) time.Duration { return time.Second }),
 			)
 			row := b.row("a")
@@ -140,13 +139,13 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 func TestTheEndOfAPauseResumesNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "n"}})
-	b.paused(h, enginetest.Noon.Add(time.Hour))
+	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
+	b.paused(h, noon.Add(time.Hour))
 	failHeld(b, h)
 	if row := b.row("a"); row.Status != store.StatusFailed || row.PausedUntil != nil {
 		t.Errorf("it is %s, and paused until %v", row.Status, row.PausedUntil)
 	}
-	if n := b.resumesAt(enginetest.Noon.Add(2 * time.Hour)); n != 0 {
+	if n := b.resumesAt(noon.Add(2 * time.Hour)); n != 0 {
 		t.Errorf("%d resumed", n)
 	}
 	if row := b.row("a"); row.Status != store.StatusFailed {

@@ -38,30 +38,28 @@ func TestResumeDue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"until one", "until two", "for ever", "resumed", "cancelled", "edited"} {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: id}, At: enginetest.Noon})
+		b.Due(id)
 		if id == "for ever" {
 			b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, id))
 			continue
 		}
-		until := enginetest.Noon.Add(time.Hour)
+		until := noon.Add(time.Hour)
 		if id == "until two" {
-			until = enginetest.Noon.Add(2 * time.Hour)
+			until = noon.Add(2 * time.Hour)
 		}
 		b.pauseUntil(id, until)
 	}
 	b.Did(enginetest.Tasks.Resume(t.Context(), b.Pool, "resumed"))
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "cancelled"))
-	b.Did(enginetest.Tasks.Reschedule(
-		t.Context(), b.Pool, "edited", enginetest.Noon.Add(3*time.Hour),
-	))
-	if taken := b.Take(enginetest.Noon.Add(30 * time.Minute)); len(taken) != 1 || taken["resumed"].Fence == 0 {
+	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "edited", noon.Add(3*time.Hour)))
+	if taken := b.Take(noon.Add(30 * time.Minute)); len(taken) != 1 || taken["resumed"].Fence == 0 {
 		t.Errorf("claimed %v", taken)
 	}
 	for _, step := range []struct {
 		after time.Duration
 		want  int
 	}{{time.Hour - time.Microsecond, 0}, {time.Hour, 2}, {time.Hour, 0}, {3 * time.Hour, 1}, {1000 * time.Hour, 0}} {
-		if n := b.resumesAt(enginetest.Noon.Add(step.after)); n != step.want {
+		if n := b.resumesAt(noon.Add(step.after)); n != step.want {
 			t.Errorf("%s after noon: %d resumed, want %d", step.after, n, step.want)
 		}
 	}
@@ -91,24 +89,20 @@ func TestResumeDue(t *testing.T) {
 func TestResumeDueAfterAChange(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(
-		store.Task{Payload: enginetest.Job{Name: "later"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "never"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "after all"}, At: enginetest.Noon},
-	)
-	b.pauseUntil("later", enginetest.Noon.Add(time.Hour))
-	b.pauseUntil("later", enginetest.Noon.Add(2*time.Hour))
-	b.pauseUntil("never", enginetest.Noon.Add(time.Hour))
+	b.Due("later", "never", "after all")
+	b.pauseUntil("later", noon.Add(time.Hour))
+	b.pauseUntil("later", noon.Add(2*time.Hour))
+	b.pauseUntil("never", noon.Add(time.Hour))
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "never"))
 	b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "after all"))
-	b.pauseUntil("after all", enginetest.Noon.Add(time.Hour))
+	b.pauseUntil("after all", noon.Add(time.Hour))
 	for _, step := range []struct {
 		after time.Duration
 		want  string
 	}{{time.Hour, "[after all]"}, {2 * time.Hour, "[later]"}, {200 * time.Hour, "[]"}} {
-		b.resumesAt(enginetest.Noon.Add(step.after))
+		b.resumesAt(noon.Add(step.after))
 		got := []string{}
-		for id := range b.Take(enginetest.Noon.Add(step.after)) {
+		for id := range b.Take(noon.Add(step.after)) {
 			got = append(got, id)
 		}
 		if fmt.Sprint(got) != step.want {
@@ -122,20 +116,20 @@ func TestResumeDueOfManyAndLocked(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for i := range taskdb.MaxResumed + 20 {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
+		b.Due(fmt.Sprint(i))
 	}
-	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, enginetest.Noon)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED', paused_until = $1`, noon)
 	unlock := enginetest.Lock(t, b.Pool, "7")
-	if first, second, third := b.resumesAt(enginetest.Noon), b.resumesAt(enginetest.Noon),
-		b.resumesAt(enginetest.Noon); first != taskdb.MaxResumed || second != 19 ||
+	if first, second, third := b.resumesAt(noon), b.resumesAt(noon),
+		b.resumesAt(noon); first != taskdb.MaxResumed || second != 19 ||
 		third != 0 {
 		t.Errorf("resumed %d, %d, %d", first, second, third)
 	}
 	unlock()
-	if n := b.resumesAt(enginetest.Noon); n != 1 {
+	if n := b.resumesAt(noon); n != 1 {
 		t.Errorf("resumed %d, unlocked", n)
 	}
-	if n := len(b.Take(enginetest.Noon)); n != taskdb.MaxResumed+20 {
+	if n := len(b.Take(noon)); n != taskdb.MaxResumed+20 {
 		t.Errorf("claimed %d", n)
 	}
 }
@@ -144,19 +138,19 @@ func TestResumeDueOfManyAndLocked(t *testing.T) {
 func TestResumeDueOfARecurringTask(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Recur("tick", "@hourly", enginetest.Noon, nil)
-	b.Fires(enginetest.Noon)
-	b.pauseUntil("tick", enginetest.Noon.Add(90*time.Minute))
-	if n := b.Fires(enginetest.Noon.Add(time.Hour)); n != 0 {
+	b.Recur("tick", "@hourly", noon, nil)
+	b.Fires(noon)
+	b.pauseUntil("tick", noon.Add(90*time.Minute))
+	if n := b.Fires(noon.Add(time.Hour)); n != 0 {
 		t.Errorf("looked at %d that are paused", n)
 	}
-	b.resumesAt(enginetest.Noon.Add(90 * time.Minute))
+	b.resumesAt(noon.Add(90 * time.Minute))
 	// As of the bench's clock.
 	b.Exec(
 		`UPDATE tasktable.scheduled_tasks SET next_attempt_at = $1 WHERE id = 'tick'`,
-		enginetest.Noon.Add(90*time.Minute),
+		noon.Add(90*time.Minute),
 	)
-	b.Fires(enginetest.Noon.Add(91 * time.Minute))
+	b.Fires(noon.Add(91 * time.Minute))
 	b.Recurs("resumed", "tick", `
 		QUEUED count=1 next=2h0m0s last=1h0m0s
 		noon QUEUED
@@ -167,7 +161,7 @@ func TestResumeDueOfARecurringTask(t *testing.T) {
 func TestGateWhilePaused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	for _, test := range []struct {
 		scope, name string
 		ends        *time.Time
@@ -179,12 +173,12 @@ func TestGateWhilePaused(t *testing.T) {
 		{"queue", "job", nil, taskdb.VerdictGo},
 		{"type", "default", nil, taskdb.VerdictGo},
 		{"queue", "other", nil, taskdb.VerdictGo},
-		{"all", "", new(enginetest.Noon.Add(time.Microsecond)), taskdb.VerdictPaused},
-		{"all", "", new(enginetest.Noon), taskdb.VerdictGo},
+		{"all", "", new(noon.Add(time.Microsecond)), taskdb.VerdictPaused},
+		{"all", "", new(noon), taskdb.VerdictGo},
 	} {
 		b.Exec(`INSERT INTO tasktable.pauses (scope, name, ends_at)
 			VALUES ($1, $2, $3)`, test.scope, test.name, test.ends)
-		if got := b.Ask(enginetest.Noon, h)[h.Fence].Verdict; got != test.want {
+		if got := b.Ask(noon, h)[h.Fence].Verdict; got != test.want {
 			t.Errorf("while %s %s is paused until %v: %s, want %s", test.scope, test.name, test.ends, got, test.want)
 		}
 		b.Exec(`DELETE FROM tasktable.pauses`)
@@ -192,7 +186,7 @@ func TestGateWhilePaused(t *testing.T) {
 	// One that was cancelled is that in the first place: it is not to wait for the pause's end.
 	b.Exec(`INSERT INTO tasktable.pauses (scope) VALUES ('all')`)
 	b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, "a"))
-	if got := b.Ask(enginetest.Noon, h)[h.Fence].Verdict; got != taskdb.VerdictEdited {
+	if got := b.Ask(noon, h)[h.Fence].Verdict; got != taskdb.VerdictEdited {
 		t.Errorf("cancelled while paused: %s", got)
 	}
 }

@@ -21,8 +21,8 @@ func snoozed(h taskdb.Claim, in time.Duration) taskdb.Settlement {
 // it each was due, as runs of equal waits.
 func (b *bench) waits(n int, next func(h taskdb.Claim, now time.Time) taskdb.Settlement) (waits string) {
 	b.T.Helper()
-	b.Schedule(store.Task{ID: "a", Payload: enginetest.Job{Name: "a"}, At: enginetest.Noon})
-	now, wait, run := enginetest.Noon, time.Duration(-1), 0
+	b.Schedule(store.Task{ID: "a", Payload: job{Name: "a"}, At: noon})
+	now, wait, run := noon, time.Duration(-1), 0
 	flush := func() {
 		if run > 0 {
 			waits += fmt.Sprintf("%d × %s ", run, wait)
@@ -73,18 +73,18 @@ func TestEndlessRerunsWait(t *testing.T) {
 		"a follow-up with its own id": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			// At the very time it had it would be finished.
 			return enginetest.FollowedBy(h, store.Task{
-				ID: h.ID, Payload: enginetest.Job{Name: "itself"}, At: now.Add(time.Millisecond),
+				ID: h.ID, Payload: job{Name: "itself"}, At: now.Add(time.Millisecond),
 			})
 		}, "20 × 1s "},
 		"follow-ups with new ids": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			n++
 			return enginetest.FollowedBy(h, store.Task{
-				ID: fmt.Sprint(n), Payload: enginetest.Job{Name: "next"}, At: now,
+				ID: fmt.Sprint(n), Payload: job{Name: "next"}, At: now,
 			})
 		}, "20 × 0s "},
 		"a ring of follow-ups": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return enginetest.FollowedBy(h, store.Task{
-				ID: ring[h.ID], Payload: enginetest.Job{Name: "ring"}, At: now.Add(time.Millisecond),
+				ID: ring[h.ID], Payload: job{Name: "ring"}, At: now.Add(time.Millisecond),
 			})
 		}, strings.Repeat("1 × 1ms 1 × 999ms ", 10)},
 		"later": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
@@ -107,7 +107,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 		next func(h taskdb.Claim) taskdb.Settlement
 		want string
 	}{
-		"Again": {func(h taskdb.Claim) taskdb.Settlement { return enginetest.Again(h, enginetest.Noon) }, `
+		"Again": {func(h taskdb.Claim) taskdb.Settlement { return enginetest.Again(h, noon) }, `
 			QUEUED rev=2 attempt=0 scheduled=1s next=1s started=noon message="see you"
 			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s node=7
 			1 schedule created by test
@@ -118,7 +118,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 			1 schedule created by test`},
 		"a follow-up with its own id": {func(h taskdb.Claim) taskdb.Settlement {
 			return enginetest.FollowedBy(h, store.Task{
-				ID: "a", Payload: enginetest.Job{Name: "itself"}, At: enginetest.Noon.Add(took),
+				ID: "a", Payload: job{Name: "itself"}, At: noon.Add(took),
 			})
 		}, `
 			QUEUED rev=2 attempt=0 scheduled=3s next=3s
@@ -127,7 +127,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 			2 schedule rearmed by task a`},
 	} {
 		b := newBench(t)
-		done := b.End(enginetest.Noon.Add(took), test.next(b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})))
+		done := b.End(noon.Add(took), test.next(b.TakeOne(store.Task{Payload: job{Name: "a"}})))
 		if len(done) != 1 || !done[0].Settled {
 			t.Errorf("%s: settled %+v", name, done)
 		}
@@ -141,22 +141,22 @@ func TestFollowUpThatHasJustRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	task := func(id string, in time.Duration) store.Task {
-		return store.Task{ID: id, Payload: enginetest.Job{Name: "x"}, At: enginetest.Noon.Add(in)}
+		return store.Task{ID: id, Payload: job{Name: "x"}, At: noon.Add(in)}
 	}
 	b.Schedule(task("now", 0), task("later", 0), task("paused", 0))
-	for _, h := range b.Take(enginetest.Noon) {
-		b.End(enginetest.Noon, enginetest.Completed(h))
+	for _, h := range b.Take(noon) {
+		b.End(noon, enginetest.Completed(h))
 	}
 	b.Schedule(task("paused", time.Hour), task("asks", 300*time.Millisecond))
 	b.Exec(`SELECT tasktable.pause('paused')`)
-	now := enginetest.Noon.Add(300 * time.Millisecond)
+	now := noon.Add(300 * time.Millisecond)
 	b.End(now, enginetest.FollowedBy(b.Take(now)["asks"], task("now", 300*time.Millisecond),
 		task("new", 300*time.Millisecond), task("later", 2*time.Second), task("paused", time.Millisecond)))
 	for id, want := range map[string]time.Duration{
 		"now": time.Second, "new": 300 * time.Millisecond, "later": 2 * time.Second,
 	} {
 		row, err := enginetest.Tasks.Get(t.Context(), b.Pool, id)
-		if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(enginetest.Noon.Add(want)) {
+		if err != nil || row.NextAttemptAt == nil || !row.NextAttemptAt.Equal(noon.Add(want)) {
 			t.Errorf("%s is due at %v, %v, want noon + %s", id, row.NextAttemptAt, err, want)
 		}
 	}
@@ -169,22 +169,20 @@ func TestFollowUpThatHasJustRun(t *testing.T) {
 func TestFollowUpsThatChangeNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "finished"}, At: enginetest.Noon})
-	b.End(enginetest.Noon, enginetest.Completed(b.Take(enginetest.Noon)["finished"]))
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "waits"}, At: enginetest.Noon.Add(24 * time.Hour)},
-		store.Task{Payload: enginetest.Job{Name: "first"}, At: enginetest.Noon})
+	b.Due("finished")
+	b.End(noon, enginetest.Completed(b.Take(noon)["finished"]))
+	b.Schedule(store.Task{Payload: job{Name: "waits"}, At: noon.Add(24 * time.Hour)},
+		store.Task{Payload: job{Name: "first"}, At: noon})
 	before := map[string]string{
 		"finished": enginetest.StateOf(t, b.Pool, "finished"), "waits": enginetest.StateOf(t, b.Pool, "waits"),
 	}
 	b.End(
-		enginetest.Noon,
-		enginetest.FollowedBy(b.Take(enginetest.Noon)["first"], store.Task{
-			Payload: enginetest.Job{Name: "second"}, At: enginetest.Noon,
-		}),
+		noon,
+		enginetest.FollowedBy(b.Take(noon)["first"], store.Task{Payload: job{Name: "second"}, At: noon}),
 	)
-	done := b.End(enginetest.Noon, enginetest.FollowedBy(b.Take(enginetest.Noon)["task-JOB-second"],
-		store.Task{ID: "finished", Payload: enginetest.Job{Name: "finished"}, At: enginetest.Noon}, store.Task{
-			ID: "waits", Payload: enginetest.Job{Name: "waits"},
+	done := b.End(noon, enginetest.FollowedBy(b.Take(noon)["task-JOB-second"],
+		store.Task{ID: "finished", Payload: job{Name: "finished"}, At: noon}, store.Task{
+			ID: "waits", Payload: job{Name: "waits"},
 		}))
 	if len(done) != 1 || !done[0].Settled {
 		t.Errorf("settled %+v", done)

@@ -84,7 +84,7 @@ func TestSettle(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			task := store.Task{Payload: enginetest.Job{Name: test.name}, MaxAttempts: 2}
+			task := store.Task{Payload: job{Name: test.name}, MaxAttempts: 2}
 			if test.name == "lost at the last attempt" {
 				task.MaxAttempts = 1
 			}
@@ -92,14 +92,14 @@ func TestSettle(t *testing.T) {
 			b.Expect("before", test.name, `
 				EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 				1 schedule created by test`)
-			done := b.End(enginetest.Noon.Add(time.Second), test.settle(h))
+			done := b.End(noon.Add(time.Second), test.settle(h))
 			if len(done) != 1 || !done[0].Settled || !done[0].Current || done[0].Held ||
 				done[0].DueSoon != test.dueSoon {
 				t.Errorf("settled %+v", done)
 			}
 			b.Expect("after", test.name, test.want+"\n1 schedule created by test")
 			// The fence is gone: the same outcome, come late, changes nothing.
-			if done := b.End(enginetest.Noon.Add(time.Hour), enginetest.Completed(h)); len(done) != 1 ||
+			if done := b.End(noon.Add(time.Hour), enginetest.Completed(h)); len(done) != 1 ||
 				done[0].Settled || done[0].Held {
 				t.Errorf("settled again: %+v", done)
 			}
@@ -115,7 +115,7 @@ func TestSettleSuperseded(t *testing.T) {
 	b := newBench(t)
 	edits := map[string]func(id string) (store.Receipt, error){
 		"rescheduled": func(id string) (store.Receipt, error) {
-			return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, enginetest.Noon.Add(time.Hour))
+			return enginetest.Tasks.Reschedule(t.Context(), b.Pool, id, noon.Add(time.Hour))
 		},
 		"cancelled": func(id string) (store.Receipt, error) { return enginetest.Tasks.Cancel(t.Context(), b.Pool, id) },
 	}
@@ -154,12 +154,12 @@ func TestSettleSuperseded(t *testing.T) {
 				return s
 			}, `LOST rev=1 attempt=1 scheduled=noon due=noon finished=1s error="died" node=7`},
 		} {
-			h := b.TakeOne(store.Task{ID: "a", Payload: enginetest.Job{Name: "a"}})
+			h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "a"}})
 			if receipt, err := do("a"); err != nil || string(receipt.Outcome) != edit {
 				t.Fatalf("%+v, %v", receipt, err)
 			}
 			b.Expect("edited", "a", held[edit]+"\n"+changes[edit])
-			done := b.End(enginetest.Noon.Add(time.Second), test.settle(h))
+			done := b.End(noon.Add(time.Second), test.settle(h))
 			if len(done) != 1 || !done[0].Settled || done[0].Current || done[0].DueSoon {
 				t.Errorf("%s, then %s: settled %+v", edit, test.name, done)
 			}
@@ -173,18 +173,18 @@ func TestSettleSuperseded(t *testing.T) {
 func TestSettleAfterTwoEdits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'`)
-	b.End(enginetest.Noon.Add(time.Second), enginetest.Completed(h))
+	b.End(noon.Add(time.Second), enginetest.Completed(h))
 	b.Expect("paused", "a", `
 		COMPLETED rev=1 attempt=1 scheduled=noon started=noon finished=1s
 		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
 		1 schedule created by test
 		2 sql paused by tester`)
 
-	h = b.TakeOne(store.Task{Payload: enginetest.Job{Name: "b"}})
+	h = b.TakeOne(store.Task{Payload: job{Name: "b"}})
 	if receipt, err := enginetest.Tasks.Reschedule(
-		t.Context(), b.Pool, "b", enginetest.Noon.Add(time.Hour),
+		t.Context(), b.Pool, "b", noon.Add(time.Hour),
 	); err != nil ||
 		receipt.Outcome != store.Rescheduled {
 		t.Fatalf("%+v, %v", receipt, err)
@@ -193,7 +193,7 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 		receipt.Outcome != store.Queued {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
-	done := b.End(enginetest.Noon.Add(time.Second), enginetest.Completed(h))
+	done := b.End(noon.Add(time.Second), enginetest.Completed(h))
 	if !done[0].DueSoon {
 		t.Errorf("settled %+v: it is due at once", done)
 	}
@@ -211,15 +211,15 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 	b := newBench(t)
 	const n = 50
 	for i := range n {
-		b.Schedule(store.Task{Payload: enginetest.Job{Name: fmt.Sprint(i)}, At: enginetest.Noon})
+		b.Due(fmt.Sprint(i))
 	}
-	holds := b.Take(enginetest.Noon)
+	holds := b.Take(noon)
 	unlock := enginetest.Lock(t, b.Pool, "7")
 	var all []taskdb.Settlement
 	for _, h := range holds {
 		all = append(all, enginetest.Completed(h))
 	}
-	done := b.End(enginetest.Noon, all...) // a wait for the lock would never end
+	done := b.End(noon, all...) // a wait for the lock would never end
 	for _, one := range done {
 		locked := one.Fence == holds["7"].Fence
 		if one.Settled == locked || one.Held != locked {
@@ -233,7 +233,7 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 		1 schedule created by test`)
 	unlock()
-	if done := b.End(enginetest.Noon, all...); len(done) != n {
+	if done := b.End(noon, all...); len(done) != n {
 		t.Errorf("%d answers for %d settlements", len(done), n)
 	} else {
 		for _, one := range done {
@@ -248,21 +248,21 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 func TestSettleOfALostFence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	first := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "a"}})
-	b.End(enginetest.Noon.Add(time.Minute), taskdb.Lost(first, "its lease ended"))
-	second := b.Take(enginetest.Noon.Add(time.Minute))["a"]
+	first := b.TakeOne(store.Task{Payload: job{Name: "a"}})
+	b.End(noon.Add(time.Minute), taskdb.Lost(first, "its lease ended"))
+	second := b.Take(noon.Add(time.Minute))["a"]
 	state := enginetest.StateOf(t, b.Pool, "a")
 	for _, late := range []taskdb.Settlement{
 		enginetest.Completed(first), enginetest.Retried(first, 0, "oh"), taskdb.Released(first, "no"),
 		taskdb.Lost(first, "twice"),
 	} {
-		if done := b.End(enginetest.Noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held ||
+		if done := b.End(noon.Add(2*time.Minute), late); len(done) != 1 || done[0].Settled || done[0].Held ||
 			done[0].Current {
 			t.Errorf("%s: settled %+v", late.Outcome, done)
 		}
 		b.Expect("after a late "+late.Outcome, "a", state)
 	}
-	b.End(enginetest.Noon.Add(3*time.Minute), enginetest.Completed(second))
+	b.End(noon.Add(3*time.Minute), enginetest.Completed(second))
 	b.Expect("after the second", "a", `
 		COMPLETED rev=1 attempt=2 scheduled=noon started=1m0s finished=3m0s
 		LOST rev=1 attempt=1 scheduled=noon due=noon finished=1m0s error="its lease ended" node=7

@@ -11,22 +11,18 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
-	"github.com/tasktable/tasktable/store"
 )
 
 // A claim that is lost leaves what its node has written; a row that an application has locked is written later.
 func TestStartsAreWritten(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Schedule(store.Task{Payload: enginetest.Job{Name: "free"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "locked"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "ended"}, At: enginetest.Noon},
-		store.Task{Payload: enginetest.Job{Name: "unwritten"}, At: enginetest.Noon})
-	holds := b.Take(enginetest.Noon)
-	b.End(enginetest.Noon, enginetest.Completed(holds["ended"]))
+	b.Due("free", "locked", "ended", "unwritten")
+	holds := b.Take(noon)
+	b.End(noon, enginetest.Completed(holds["ended"]))
 	before := enginetest.StateOf(t, b.Pool, "ended")
 	unlock := enginetest.Lock(t, b.Pool, "locked")
-	began := enginetest.Noon.Add(time.Second)
+	began := noon.Add(time.Second)
 	write := func(ids ...string) (written []string) {
 		t.Helper()
 		var asked []taskdb.Claim
@@ -53,11 +49,11 @@ func TestStartsAreWritten(t *testing.T) {
 	b.Expect("ended", "ended", before)
 	dead := int64(7)
 	b.InTx(func(tx pgx.Tx) {
-		_, err := b.Settle(t.Context(), tx, &enginetest.Noon, nil, []taskdb.Settlement{
+		_, err := b.Settle(t.Context(), tx, &noon, nil, []taskdb.Settlement{
 			taskdb.Lost(holds["free"], "its lease ended"), taskdb.Lost(holds["unwritten"], "its lease ended"),
 		})
 		if err == nil {
-			_, err = b.Settle(t.Context(), tx, &enginetest.Noon, &dead, []taskdb.Settlement{taskdb.Lost(
+			_, err = b.Settle(t.Context(), tx, &noon, &dead, []taskdb.Settlement{taskdb.Lost(
 				holds["locked"], "node 7 died",
 			)})
 		}
@@ -74,7 +70,7 @@ func TestStartsAreWritten(t *testing.T) {
 		}
 	}
 	// The next attempt has not started, whatever the row says of the one before.
-	b.Take(enginetest.Noon)
+	b.Take(noon)
 	if n := b.written(); n != 0 {
 		t.Errorf("%d claims have a start that is another's", n)
 	}

@@ -15,7 +15,7 @@ import (
 func TestWaitsAreOneLine(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	at := enginetest.Noon
+	at := noon
 	end := func(h taskdb.Claim, outcome string, waits bool) taskdb.SettleResult {
 		t.Helper()
 		at = at.Add(time.Second)
@@ -33,12 +33,12 @@ func TestWaitsAreOneLine(t *testing.T) {
 		err := b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', coalesce(waits, 0),
 			'since ' || (waiting_since = $1)::text, 'attempt ' || attempt,
 			(SELECT string_agg(outcome || ' ' || error, ', ' ORDER BY fence) FROM tasktable.scheduled_task_executions))
-			FROM tasktable.scheduled_tasks`, enginetest.Noon).Scan(&got)
+			FROM tasktable.scheduled_tasks`, noon).Scan(&got)
 		if err != nil || got != want {
 			t.Errorf("got %s, want %s (%v)", got, want, err)
 		}
 	}
-	h := b.TakeOne(store.Task{Payload: enginetest.Job{Name: "waits"}})
+	h := b.TakeOne(store.Task{Payload: job{Name: "waits"}})
 	for i := range 5 {
 		if done := end(h, taskdb.OutcomeSnoozed, true); done.Folded != (i > 0) {
 			t.Errorf("wait %d: %+v", i+1, done)

@@ -46,9 +46,7 @@ func TestDescribe(t *testing.T) {
 		"edited meanwhile": {
 			taskdb.OutcomeSuperseded, taskdb.SettleResult{Settled: true}, nil, slog.LevelInfo, edited,
 		},
-		"taken back": {
-			taskdb.OutcomeLost, taskdb.SettleResult{}, nil, slog.LevelWarn, lost,
-		},
+		"taken back": {taskdb.OutcomeLost, taskdb.SettleResult{}, nil, slog.LevelWarn, lost},
 		"committed although there was an error": {
 			taskdb.OutcomeCompleted, taskdb.SettleResult{}, nil, slog.LevelInfo, recorded,
 		},
