@@ -35,9 +35,8 @@ func TestTasksOfAnOldName(t *testing.T) {
 		}
 		return nil
 	}, handlers.Alias("JOB")))
-	enginetest.Eventually(t, patience, "the node lists both names", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`) == 1
-	})
+	s.Sees("the node lists both names",
+		`SELECT count(*) = 1 FROM tasktable.nodes WHERE types = '{JOB,RENAMED}' AND dead_at IS NULL`)
 	long := func(task *store.Task) { task.At = time.Now().Add(-time.Hour) }
 	later := func(task *store.Task) { task.At = time.Now().Add(time.Hour) }
 	s.Add("old", nil)
@@ -61,12 +60,9 @@ func TestTasksOfAnOldName(t *testing.T) {
 	s.Is("again", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
 	s.Is("turns", store.StatusCompleted, taskdb.OutcomeCompleted, taskdb.OutcomeCompleted)
 	s.Is("edited", store.StatusCompleted, taskdb.OutcomeCompleted)
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`); n != 4 {
-		t.Errorf("%d executions under the old name", n)
-	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks`); n != 4 {
-		t.Errorf("%d tasks", n)
-	}
+	s.Counts("executions under the old name", 4,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE type = 'JOB'`)
+	s.Counts("tasks", 4, `SELECT count(*) FROM tasktable.scheduled_tasks`)
 }
 
 // A pause is of a name: the other goes on.

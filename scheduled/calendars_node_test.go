@@ -69,9 +69,8 @@ func TestChangedCalendars(t *testing.T) {
 		WHERE id = 'skip' AND status = 'QUEUED' AND planned_revision IS NULL AND message LIKE 'no fire within%'`)
 	set("", day(3))
 	fires("goes on", map[string]int{"skip": 0, "next": 0, "own": 0})
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL`); n != 0 {
-		t.Errorf("%d occurrences, although none was due", n)
-	}
+	s.Counts("occurrences, although none was due", 0,
+		`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL`)
 }
 
 // lineOf is the newest line of the history that a change of a calendar has written.
@@ -124,9 +123,8 @@ func TestManyTasksOfOneCalendar(t *testing.T) {
 			if took > limit(5*time.Second) || worst > limit(2*time.Second) {
 				t.Errorf("planned anew in %s, and a plain task was %s late", took, worst)
 			}
-			if lines := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_changes WHERE outcome = 'moved'`); lines != many {
-				t.Errorf("%d lines of history", lines)
-			}
+			s.Counts("lines of history", many,
+				`SELECT count(*) FROM tasktable.scheduled_task_changes WHERE outcome = 'moved'`)
 			return
 		default:
 		}

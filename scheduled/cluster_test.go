@@ -58,10 +58,8 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range ids("mail ", 50) {
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB'
-		AND status IN ('QUEUED', 'EXECUTING')`); n != 30 {
-		t.Errorf("%d events wait", n)
-	}
+	s.Counts("events wait", 30,
+		`SELECT count(*) FROM tasktable.scheduled_tasks WHERE type = 'JOB' AND status IN ('QUEUED', 'EXECUTING')`)
 	// It works again. Tasks that it did not begin in time were released and claimed once more, so their order is open.
 	first.End <- nil
 	for _, id := range events[1:] {
@@ -76,10 +74,8 @@ func TestServicesShareATable(t *testing.T) {
 	for _, id := range events {
 		enginetest.Await(t, s.Pool, id, patience, store.StatusCompleted)
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
-		WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`); n != 0 {
-		t.Errorf("%d claims came to something else", n)
-	}
+	s.Counts("claims came to something else", 0,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome NOT IN ('COMPLETED', 'RELEASED')`)
 	// It is away, and the leader has had its second to notice: its tasks wait, unclaimed, and those of the other run.
 	stopEvents()
 	s.Passes(time.Now().Add(2500 * time.Millisecond))
@@ -140,9 +136,7 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 		list = append(list, store.Task{ID: fmt.Sprint(i), Payload: enginetest.Job{Name: name}, Priority: i % 3})
 	}
 	s.Did(s.Tasks.ScheduleMany(t.Context(), s.Pool, list))
-	enginetest.Eventually(t, patience, "all are completed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
-	})
+	s.Sees("all are completed", `SELECT count(*) = $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`, n)
 	mu.Lock()
 	defer mu.Unlock()
 	for id, ran := range runs {
@@ -159,8 +153,6 @@ func TestTwoNodesRunEachTaskOnce(t *testing.T) {
 	if len(runs) != n || by[0] < n/20 || by[1] < n/20 {
 		t.Errorf("%d tasks ran, %d times on one node and %d on the other", len(runs), by[0], by[1])
 	}
-	if got := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
-		WHERE outcome NOT IN ('COMPLETED', 'RETRIED', 'RELEASED')`); got != 0 {
-		t.Errorf("%d claims came to something else", got)
-	}
+	s.Counts("claims came to something else", 0, `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE outcome NOT IN ('COMPLETED', 'RETRIED', 'RELEASED')`)
 }

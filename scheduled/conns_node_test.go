@@ -115,10 +115,8 @@ func (s *bench) work(name string, n int) {
 		})
 	}
 	s.Did(s.Tasks.ScheduleMany(s.T.Context(), s.Pool, list))
-	enginetest.Eventually(s.T, 60*time.Second, "all of "+name+" have ended", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
-			WHERE status NOT IN ('COMPLETED', 'FAILED')`) == 0
-	})
+	s.SeesWithin(60*time.Second, "all of "+name+" have ended",
+		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status NOT IN ('COMPLETED', 'FAILED')`)
 }
 
 func workAtOnce(_ context.Context, task *handlers.Task[enginetest.Job]) error {
@@ -147,10 +145,8 @@ func TestConnectionBudget(t *testing.T) {
 			s.node(func(c *Config) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
-			enginetest.Eventually(t, patience, "the node listens", func() bool {
-				return s.Count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-					AND application_name = 'tasktable listener'`) == 1
-			})
+			s.Sees("the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
+					AND application_name = 'tasktable listener'`)
 			s.Passes(s.Now().Add(1500 * time.Millisecond))
 			idle := seen.restart()
 			defer enginetest.Exhaust(t, s.nodes)() // the handlers have all of theirs

@@ -92,9 +92,7 @@ func TestPoisonousFires(t *testing.T) {
 			t.Errorf("told of %+v", told)
 		}
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.dead_letters`); n != 3 {
-		t.Errorf("%d dead letters", n)
-	}
+	s.Counts("dead letters", 3, `SELECT count(*) FROM tasktable.dead_letters`)
 	s.Is("stubborn", store.StatusQueued)
 	for _, id := range append([]string{"stubborn"}, good...) {
 		s.Did(s.Tasks.Cancel(t.Context(), s.Pool, id))

@@ -37,9 +37,7 @@ func TestSlowStatementOfTheLeaderFencesNobody(t *testing.T) {
 	}
 	runs.End <- nil
 	s.Is("runs", store.StatusCompleted, "COMPLETED")
-	if n := s.Count(`SELECT count(*) FROM tasktable.nodes`); n != 1 {
-		t.Errorf("%d nodes, want 1", n)
-	}
+	s.Counts("nodes", 1, `SELECT count(*) FROM tasktable.nodes`)
 }
 
 // A leader whose connection is cut opens another. It goes on leading, and claims at once.

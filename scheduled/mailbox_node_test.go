@@ -54,16 +54,10 @@ func TestNoLetterStaysInAMailbox(t *testing.T) {
 		})
 	}
 	writers.Wait()
-	enginetest.Eventually(t, time.Minute, "all tasks end", func() bool {
-		return b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
-	})
-	if lost := b.Count(`SELECT count(*) FROM letters WHERE read_at IS NULL`); lost != 0 {
-		t.Errorf("%d letters were never read", lost)
-	}
-	if n := b.Count(`SELECT count(*) FROM letters`); n != customers*letters {
-		t.Errorf("%d letters", n)
-	}
-	if n := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'SUPERSEDED'`); n != 0 {
-		t.Errorf("%d attempts were superseded", n)
-	}
+	b.SeesWithin(time.Minute, "all tasks end",
+		`SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
+	b.Counts("letters were never read", 0, `SELECT count(*) FROM letters WHERE read_at IS NULL`)
+	b.Counts("letters", customers*letters, `SELECT count(*) FROM letters`)
+	b.Counts("attempts were superseded", 0,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'SUPERSEDED'`)
 }

@@ -159,10 +159,8 @@ func (s *bench) knownRun() {
 	enginetest.Await(s.T, s.Pool, "waits", patience, store.StatusExecuting)
 	s.Exec(`SELECT tasktable.cancel('waits')`)
 	occupies.End <- nil
-	enginetest.Eventually(s.T, patience, "all have ended", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
-			OR next_attempt_at < now() + interval '1 minute'`) == 0
-	})
+	s.Sees("all have ended", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL
+			OR next_attempt_at < now() + interval '1 minute'`)
 }
 
 // compareSums compares what is not counted line by line.

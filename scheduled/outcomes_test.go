@@ -32,17 +32,11 @@ func TestUnknownTypeWaits(t *testing.T) {
 		s.Begins(id).End <- nil
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeCompleted)
 	}
-	if got := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0
-		AND fence IS NULL`); got != 501 {
-		t.Errorf("%d tasks wait", got)
-	}
-	if got := s.Count(`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`); got != 501 {
-		t.Errorf("%d tasks are seen to have no node", got)
-	}
+	s.Counts("tasks wait", 501,
+		`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0 AND fence IS NULL`)
+	s.Counts("tasks are seen to have no node", 501, `SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 100, "elsewhere": 1} },
 		handlers.Func("UNKNOWN", func(context.Context) error { return nil }), handlers.Handle(s.Handle))
 	s.Begins("elsewhere").End <- nil
-	enginetest.Eventually(t, patience, "all are completed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`) == 0
-	})
+	s.Sees("all are completed", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status <> 'COMPLETED'`)
 }

@@ -91,7 +91,5 @@ func TestNodeCutOffWithinItsCommit(t *testing.T) {
 	if got := enginetest.Outcomes(t, f.Pool, receipt.ID); fmt.Sprint(got) != "[LOST COMPLETED]" {
 		t.Errorf("history %v", got)
 	}
-	if n := f.Count(`SELECT count(*) FROM effects`); n != 1 {
-		t.Errorf("%d effects", n)
-	}
+	f.Counts("effects", 1, `SELECT count(*) FROM effects`)
 }

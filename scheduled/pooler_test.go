@@ -97,9 +97,7 @@ func refuses(t *testing.T, f *bench, connect func(context.Context) (*pgx.Conn, e
 	if err := node.Run(ctx); !errors.Is(err, ErrPooler) {
 		t.Errorf("Run returned %v", err)
 	}
-	if n := f.Count(`SELECT count(*) FROM tasktable.nodes`); n != 0 {
-		t.Errorf("%d nodes", n)
-	}
+	f.Counts("nodes", 0, `SELECT count(*) FROM tasktable.nodes`)
 }
 
 // greeter is a pooler as far as the greeting goes: the process number in it is not the server process's.

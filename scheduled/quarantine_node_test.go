@@ -145,10 +145,9 @@ func TestPoisonousRows(t *testing.T) {
 		for i := from; i < good; i++ {
 			s.Begins(fmt.Sprint("good ", i)).End <- nil
 		}
-		enginetest.Eventually(t, patience, "the good ones are completed", func() bool {
-			return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
-				AND status = 'COMPLETED'`) == good
-		})
+		s.Sees("the good ones are completed",
+			`SELECT count(*) = $1 FROM tasktable.scheduled_tasks WHERE id LIKE 'good %'
+				AND status = 'COMPLETED'`, good)
 	}
 	goods(0)
 	t.Logf("beside %d poisonous rows %d good ones were completed within %s", len(poisons), good, time.Since(began))
@@ -229,15 +228,13 @@ func TestPoisonousClaims(t *testing.T) {
 		s.Add(fmt.Sprint(i), nil)
 		s.Begins(fmt.Sprint(i)).End <- nil
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.running_tasks WHERE id = 'forbidden' AND stuck`); n != 1 {
-		t.Errorf("%d claims are seen to be stuck", n)
-	}
+	s.Counts("claims are seen to be stuck", 1,
+		`SELECT count(*) FROM tasktable.running_tasks WHERE id = 'forbidden' AND stuck`)
 	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
 	s.Exec(`UPDATE tasktable.scheduled_tasks SET lease_expires_at = clock_timestamp()
 		WHERE id IN ('forbidden', 'for ever') AND fence IS NOT NULL`)
-	enginetest.Eventually(t, 2*time.Minute, "the leader tries once more, after a minute", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE task_id = 'forbidden'`) > 0
-	})
+	s.SeesWithin(2*time.Minute, "the leader tries once more, after a minute",
+		`SELECT count(*) > 0 FROM tasktable.scheduled_task_executions WHERE task_id = 'forbidden'`)
 	for _, id := range []string{"forbidden", "for ever", "since ever"} { // once they may be
 		s.Begins(id).End <- nil
 		s.Is(id, store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)

@@ -92,11 +92,10 @@ func TestSlotsOfQueues(t *testing.T) {
 	for queue := range slots {
 		s.finishAll(queue, 8, acts)
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
+	s.Counts("tasks ran on nodes that do not work their queues", 0,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions AS e
 		JOIN tasktable.nodes AS n ON n.number = e.node
-		JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id WHERE NOT n.queues ? t.queue`); n != 0 {
-		t.Errorf("%d tasks ran on nodes that do not work their queues", n)
-	}
+		JOIN tasktable.scheduled_tasks AS t ON t.id = e.task_id WHERE NOT n.queues ? t.queue`)
 }
 
 // What a node's configuration pauses, it does not work, and others do. A node that works nothing may lead.
@@ -112,16 +111,14 @@ func TestConfigPaused(t *testing.T) {
 		s.Add(id, func(task *store.Task) { task.Queue, task.Payload = queue, payload })
 	}
 	put("alone", "default", enginetest.Job{})
-	enginetest.Eventually(t, patience, "the node leads", func() bool {
-		return s.Count(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
+	s.Sees("the node leads",
+		`SELECT count(*) = 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
 			AND objid = 0
-			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 1
-	})
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	s.Passes(s.Now().Add(1100 * time.Millisecond))
 	s.Is("alone", store.StatusQueued)
-	if n := s.Count(`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`); n != 1 {
-		t.Error("the task is not said to have no node")
-	}
+	s.Counts("the task is not said to have no node", 1,
+		`SELECT count(*) FROM tasktable.late_tasks WHERE NOT has_node`)
 	leader := s.Count(`SELECT number FROM tasktable.nodes`)
 
 	s.node(queues(store.Queue("side")), parts...)
@@ -150,8 +147,6 @@ func TestConfigPaused(t *testing.T) {
 			t.Errorf("%s ran on node %d, want %d", id, node, want)
 		}
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND queues = '{}'
-		AND dead_at IS NULL`, leader); n != 1 {
-		t.Error("the node that works nothing is said to work something")
-	}
+	s.Counts("the node that works nothing is said to work something", 1,
+		`SELECT count(*) FROM tasktable.nodes WHERE number = $1 AND queues = '{}' AND dead_at IS NULL`, leader)
 }

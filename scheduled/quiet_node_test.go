@@ -118,9 +118,7 @@ func TestQuietNodeFetchesNothing(t *testing.T) {
 	tr.run()
 	s.Sees("the node works nothing", worksNothingSQL, 1)
 	s.Passes(s.Now().Add(time.Second))
-	if n := s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`); n != 1 {
-		t.Errorf("%d jobs are left", n)
-	}
+	s.Counts("jobs are left", 1, `SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`)
 	tr.quiet.Set(false)
 	s.Begins("a").End <- nil
 	enginetest.Await(t, s.Pool, "a", patience, store.StatusCompleted)

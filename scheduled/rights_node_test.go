@@ -114,10 +114,8 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s.Is("in tx", store.StatusCompleted, "COMPLETED")
 	s.Is("undecodable", store.StatusFailed, "FAILED")
 	enginetest.Await(t, s.Pool, "bad cron", patience, store.StatusFailed)
-	enginetest.Eventually(t, patience, "the recurring task fires twice", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
-			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly)) >= 2
-	})
+	s.Sees("the recurring task fires twice", `SELECT count(*) >= 2 FROM tasktable.scheduled_tasks
+			WHERE parent_id = $1 AND status = 'COMPLETED'`, taskdb.IDOf(secondly))
 	if got := enginetest.Outcomes(t, s.Pool, "slow"); len(got) != 0 {
 		t.Errorf("the paused task has run: %v", got)
 	}

@@ -65,10 +65,8 @@ func (f *fleet) releaseOn(queue, service, version string, types []string, recurr
 		c.Service, c.Version, c.Recurring, c.declareEvery = service, version, declared, 50*time.Millisecond
 		c.Queues = map[string]int{queue: 5}
 	}, parts...)
-	enginetest.Eventually(f.T, patience, service+" "+version+" is up", func() bool {
-		return f.Count(`SELECT count(*) FROM tasktable.nodes WHERE service = $1 AND version = $2
-			AND dead_at IS NULL`, service, version) > 0
-	})
+	f.Sees(service+" "+version+" is up", `SELECT count(*) > 0 FROM tasktable.nodes WHERE service = $1 AND version = $2
+			AND dead_at IS NULL`, service, version)
 	return stop
 }
 

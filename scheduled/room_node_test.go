@@ -31,9 +31,8 @@ func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 	enginetest.Eventually(t, patience, "six seconds have passed", func() bool {
 		return s.Count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
 	})
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); n != 2 {
-		t.Errorf("%d tasks are claimed, and two can run", n)
-	}
+	s.Counts("tasks are claimed, and two can run", 2,
+		`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)
 	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions`); n > 4 {
 		t.Errorf("%d claims have ended for nothing", n)
 	}

@@ -263,9 +263,7 @@ func rollOut(t *testing.T, up, down string, judge func(*rollout)) {
 	if err != nil || len(others) > 0 {
 		t.Errorf("attempts came to what they did not ask for: %q, %v", others, err)
 	}
-	if n := f.Count(`SELECT count(*) FROM tasktable.nodes`); n != 2 {
-		t.Errorf("%d nodes: sessions were lost", n)
-	}
+	f.Counts("nodes: sessions were lost", 2, `SELECT count(*) FROM tasktable.nodes`)
 	if n := f.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id IS NOT NULL
 		AND status = 'COMPLETED'`); n == 0 {
 		t.Error("the recurring task did not fire")

@@ -52,8 +52,6 @@ func TestDeadEntriesUnderASnapshot(t *testing.T) {
 	begins("of 2025")
 	stop()
 	s.node(nil, handlers.Handle(s.Handle))
-	enginetest.Eventually(t, patience, "the next node leads", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
-	})
+	s.Sees("the next node leads", `SELECT count(*) = 1 FROM tasktable.node_states WHERE state = 'leads'`)
 	begins("of the next leader")
 }

@@ -57,9 +57,8 @@ func TestSoak(t *testing.T) {
 		since = time.Now()
 	}
 	n := stop()
-	enginetest.Eventually(t, 30*time.Second, "all are completed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`) == n
-	})
+	s.SeesWithin(30*time.Second, "all are completed",
+		`SELECT count(*) = $1 FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`, n)
 	third := soakSamples / 3
 	before, after := worst(samples[third:2*third]), worst(samples[2*third:])
 	t.Logf("%d tasks in %s; the middle third at worst %+v, the last %+v", n, length, before, after)

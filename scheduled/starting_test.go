@@ -112,9 +112,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	for i := range 5 {
 		enginetest.Await(t, s.Pool, fmt.Sprint(i), patience, store.StatusExecuting)
 	}
-	enginetest.Eventually(t, patience, "River has handed them out", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
-	})
+	s.Sees("River has handed them out", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
 	stopped := make(chan struct{})
 	go func() { stop(); close(stopped) }()
 	for i := range 5 { // at once, while another's handler still runs
@@ -162,9 +160,7 @@ func TestStopAwaitsThePass(t *testing.T) {
 	at := time.Now().Add(9 * time.Second)
 	s.Add("waits", func(task *store.Task) { task.At = at })
 	enginetest.Await(t, s.Pool, "waits", patience, store.StatusExecuting)
-	enginetest.Eventually(t, patience, "River has handed it out", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'available'`) == 0
-	})
+	s.Sees("River has handed it out", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
 	s.Exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql
 		AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`)
 	s.Exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW

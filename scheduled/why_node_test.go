@@ -57,9 +57,7 @@ func TestWhyOfANode(t *testing.T) {
 		c.Version = "v1"
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
 	}, handlers.Handle(s.Handle))
-	enginetest.Eventually(t, patience, "the node leads", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.node_states WHERE state = 'leads'`) == 1
-	})
+	s.Sees("the node leads", `SELECT count(*) = 1 FROM tasktable.node_states WHERE state = 'leads'`)
 	var number int64
 	s.OK(s.Pool.QueryRow(
 		t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`,
@@ -82,9 +80,8 @@ func TestWhyOfANode(t *testing.T) {
 		t.Errorf("while it runs:\n%s\nwant\n%s", got, want)
 	}
 	a.End <- errors.New("421 try later")
-	enginetest.Eventually(t, patience, "it waits for its next attempt", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`) == 1
-	})
+	s.Sees("it waits for its next attempt",
+		`SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED'`)
 	says(s.why("one"), "attempt 1 of 10 failed, and the next waits for its time, due at T: 421 try later")
 	s.Begins("one").End <- nil
 	s.Is("one", store.StatusCompleted, taskdb.OutcomeRetried, taskdb.OutcomeCompleted)

@@ -179,6 +179,14 @@ func (b *Bench) Count(query string, args ...any) int {
 	return Ask[int](b, query, args...)
 }
 
+// Counts fails the test if a query counts another number.
+func (b *Bench) Counts(what string, want int, query string, args ...any) {
+	b.T.Helper()
+	if n := b.Count(query, args...); n != want {
+		b.T.Errorf("%s: %d, want %d", what, n, want)
+	}
+}
+
 // Now is the database's time.
 func (b *Bench) Now() time.Time {
 	b.T.Helper()

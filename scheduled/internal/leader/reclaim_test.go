@@ -148,15 +148,12 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 	l := b.candidate()
 	b.leads(l)
 	b.takesBack(l, "slowest")
-	if lost := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n-1 {
-		t.Errorf("%d claims are lost, want %d", lost, n-1)
-	}
+	b.Counts("claims are lost", n-1,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`)
 	b.Exec(`DROP TRIGGER slow ON tasktable.scheduled_tasks`)
 	clear(l.quarantined) // as after a minute
 	b.takesBack(l)
-	if n := b.Count(`SELECT count(*) FROM tasktable.river_job`); n != 0 {
-		t.Errorf("%d River jobs are left", n)
-	}
+	b.Counts("River jobs are left", 0, `SELECT count(*) FROM tasktable.river_job`)
 }
 
 // A trigger of the application's is slow and refuses the last row. To halve all claims takes longer than a step may, so
@@ -180,9 +177,7 @@ func TestARefusedRowAmongSlowOnesIsFound(t *testing.T) {
 	l := b.candidate()
 	b.leads(l)
 	b.takesBack(l, "refused")
-	if lost := b.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`); lost != n {
-		t.Errorf("%d claims are lost, want %d", lost, n)
-	}
+	b.Counts("claims are lost", n, `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`)
 }
 
 // A task of a dead node dies, and an application has locked the task that its death schedules. The other claims are

@@ -113,9 +113,7 @@ func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
 		t.Errorf("%d batches for %d pages, refused %d, and the next one has %d pages", batches, pages, refused,
 			r.pages.Now())
 	}
-	if left := b.Count(`SELECT count(*) FROM tasktable.scheduled_tasks`); left != pages {
-		t.Errorf("%d tasks are left, want %d", left, pages)
-	}
+	b.Counts("tasks are left", pages, `SELECT count(*) FROM tasktable.scheduled_tasks`)
 }
 
 // An application's open transaction on one row keeps that row alone.

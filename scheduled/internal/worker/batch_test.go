@@ -39,9 +39,8 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 	tr.begin()
 	tr.batch(n, 0)
 	first := s.Begins("00")
-	enginetest.Eventually(t, patience, "the rest is queued again", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`) == n-2
-	})
+	s.Sees("the rest is queued again",
+		`SELECT count(*) = $1 FROM tasktable.scheduled_tasks WHERE status = 'QUEUED' AND attempt = 0`, n-2)
 	if took := time.Since(began); took < maxStint || took > limit(5*time.Second) {
 		t.Errorf("after %s", took)
 	}
@@ -102,9 +101,7 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	tr.quickType("JOB")
 	tr.begin()
 	tr.batch(n, 0)
-	enginetest.Eventually(t, patience, "all has an end", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`) == 0
-	})
+	s.Sees("all has an end", `SELECT count(*) = 0 FROM tasktable.scheduled_tasks WHERE status = 'EXECUTING'`)
 	if ran := s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks
 		WHERE status = 'COMPLETED'`); ran < 1 || ran > 20 {
 		t.Errorf("%d ran", ran)

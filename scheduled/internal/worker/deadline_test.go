@@ -197,16 +197,13 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 	if row := s.Is("last", store.StatusFailed, taskdb.OutcomeLost); taskdb.TextOf(row.Message) != "its lease ended" {
 		t.Errorf("message %q", taskdb.TextOf(row.Message))
 	}
-	if n := s.Count(`SELECT count(*) FROM tasktable.scheduled_task_executions
+	s.Counts("lines of lost claims name their node and their start", 2,
+		`SELECT count(*) FROM tasktable.scheduled_task_executions
 		WHERE outcome = 'LOST' AND node = $1 AND started_at IS NOT NULL AND type = 'JOB'
-			AND error = 'its lease ended'`, tr.config.Number); n != 2 {
-		t.Errorf("%d lines of lost claims name their node and their start, want 2", n)
-	}
+			AND error = 'its lease ended'`, tr.config.Number)
 	first.End <- nil // too late: it does not count
 	last.End <- nil
-	enginetest.Eventually(t, patience, "their River jobs are removed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
-	})
+	s.Sees("their River jobs are removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
 	s.Is("again", store.StatusQueued, taskdb.OutcomeLost)
 	s.Is("last", store.StatusFailed, taskdb.OutcomeLost)
 	mu.Lock()

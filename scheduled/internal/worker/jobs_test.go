@@ -41,9 +41,7 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 		t.Errorf("attempt %d", row.Attempt)
 	}
 	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
-	enginetest.Eventually(t, patience, "the River jobs are removed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
-	})
+	s.Sees("the River jobs are removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
 	s.Idle("a")
 }
 
@@ -62,16 +60,12 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	a.End <- nil
 	s.Passes(time.Now().Add(2 * time.Second))
-	if n := s.Count(`SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`); n != 1 {
-		t.Errorf("%d River jobs know of the claim", n)
-	}
+	s.Counts("River jobs know of the claim", 1, `SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`)
 	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
 	if row := enginetest.Await(t, s.Pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
 		t.Error("the task is still held")
 	}
-	enginetest.Eventually(t, patience, "the River job is removed", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.river_job`) == 0
-	})
+	s.Sees("the River job is removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }
 
 // A task whose type somebody has changed with the triggers switched off does not run by the old type's handler.

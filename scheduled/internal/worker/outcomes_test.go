@@ -128,9 +128,7 @@ func TestRetries(t *testing.T) {
 		t.Errorf("the node's backoff was asked %d times: %q", got, delays["all"])
 	}
 	mu.Unlock()
-	if got := s.Count(`SELECT count(*) FROM tasktable.dead_letters`); got != 4 {
-		t.Errorf("%d dead letters", got)
-	}
+	s.Counts("dead letters", 4, `SELECT count(*) FROM tasktable.dead_letters`)
 	history, err := enginetest.Tasks.History(t.Context(), s.Pool, "panics")
 	s.OK(err)
 	if text := taskdb.TextOf(history.Executions[0].Error); !strings.HasPrefix(text, "handler panicked: boom\n") ||

@@ -224,9 +224,8 @@ func TestTransactionInADeadlock(t *testing.T) {
 				return err
 			})
 		}()
-		enginetest.Eventually(t, patience, "the application waits", func() bool {
-			return s.Count(`SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`) == 1
-		})
+		s.Sees("the application waits",
+			`SELECT count(*) = 1 FROM pg_locks WHERE NOT granted AND relation = 'effects'::regclass`)
 		a.End <- nil
 		err := enginetest.Receive(t, ended, patience, "the application's transaction ends")
 		enginetest.Eventually(t, patience, "the attempt ends", func() bool {

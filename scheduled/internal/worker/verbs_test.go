@@ -243,10 +243,8 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 	s.Did(tx.Exec(t.Context(), `LOCK TABLE tasktable.scheduled_task_executions IN EXCLUSIVE MODE`))
 	for i := range 20 { // each is notified
 		s.Exec(`UPDATE tasktable.scheduled_tasks SET priority = $1, status = 'PAUSED'`, i+1)
-		enginetest.Eventually(t, patience, "the node hears of it", func() bool {
-			return s.Count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-				AND wait_event_type = 'Lock'`) > 0
-		})
+		s.Sees("the node hears of it", `SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()
+				AND wait_event_type = 'Lock'`)
 	}
 	s.OK(tx.Rollback(t.Context()))
 	s.Is("a", store.StatusPaused, taskdb.OutcomeReleased)
@@ -268,10 +266,9 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	if err != nil || receipt.Outcome != store.Paused {
 		t.Fatalf("pause: %+v, %v", receipt, err)
 	}
-	enginetest.Eventually(t, patience, "its claim goes back while the slot is taken", func() bool {
-		return s.Count(`SELECT count(*) FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
-			AND fence IS NULL`) == 1
-	})
+	s.Sees("its claim goes back while the slot is taken",
+		`SELECT count(*) = 1 FROM tasktable.scheduled_tasks WHERE id = 'second' AND status = 'PAUSED'
+			AND fence IS NULL`)
 	first.End <- nil
 	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.Add("third", nil)
