@@ -172,7 +172,7 @@ func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
 	enginetest.Receive(t, v.began, patience, "a task runs")
 	number := f.leading()
 	// As the fetch would have left it: a job of this node's, which it never heard of.
-	at := time.Now().Add(15 * time.Second).Truncate(time.Microsecond)
+	at := time.Now().Add(10 * time.Second).Truncate(time.Microsecond)
 	stray := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "stray"}, At: at, MaxAttempts: 1})
 	f.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', attempt = 1, fence = 1000000,
 		lease_expires_at = now() + interval '3 hours',

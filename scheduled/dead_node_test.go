@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -142,53 +141,4 @@ func TestOnDead(t *testing.T) {
 			t.Errorf("told of %s: %+v", id, told)
 		}
 	}
-}
-
-// A hook that does not return holds nothing up, not even the node's stop.
-func TestOnDeadThatBlocks(t *testing.T) {
-	t.Parallel()
-	t.Run("until its context ends", func(t *testing.T) {
-		t.Parallel()
-		hookBlocks(t, func(ctx context.Context) { <-ctx.Done() })
-	})
-	t.Run("for ever", func(t *testing.T) {
-		t.Parallel()
-		never := make(chan struct{})
-		t.Cleanup(func() { close(never) }) // after the node has stopped
-		hookBlocks(t, func(context.Context) { <-never })
-	})
-}
-
-func hookBlocks(t *testing.T, block func(context.Context)) {
-	t.Helper()
-	s := newBench(t)
-	limit := enginetest.Limits(t, s.Pool)
-	called := make(chan struct{}, 1)
-	s.node(func(c *Config) {
-		c.hookGrace = 50 * time.Millisecond
-		c.OnDead = func(ctx context.Context, _ Failure) {
-			select {
-			case called <- struct{}{}:
-			default: // the test knows already
-			}
-			block(ctx)
-		}
-	}, handlers.Handle(s.Handle))
-	var began time.Time
-	t.Cleanup(func() {
-		if took := time.Since(began); took > limit(3*time.Second) {
-			t.Errorf("the node stopped after %s", took)
-		}
-	})
-	for i := range 20 {
-		id := fmt.Sprint("dead ", i)
-		s.Add(id, func(task *store.Task) { task.MaxAttempts = 1 })
-		s.Begins(id).End <- errors.New("oops")
-		s.Is(id, store.StatusFailed, taskdb.OutcomeFailed)
-	}
-	enginetest.Receive(t, called, patience, "the hook is called")
-	s.Add("alive", nil)
-	s.Begins("alive").End <- nil
-	s.Is("alive", store.StatusCompleted, taskdb.OutcomeCompleted)
-	began = time.Now() // the stop's
 }

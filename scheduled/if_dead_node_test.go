@@ -12,11 +12,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// Two thousand tasks die, by the errors of their handlers or because they expire, while sessions and pools are cut. Each
+// Five hundred tasks die, by the errors of their handlers or because they expire, while sessions and pools are cut. Each
 // of them schedules its IfDead exactly once.
 func TestEachDeathIsCompensated(t *testing.T) {
 	t.Parallel()
-	const deaths = 2000
+	const deaths = 500
 	b := newBench(t)
 	fail := func(context.Context, *handlers.Task[enginetest.Job]) error { return errors.New("no") }
 	undo := func(context.Context, *handlers.Task[quick]) error { return nil }

@@ -58,7 +58,7 @@ func TestTasksOfGroupsRunInOrder(t *testing.T) {
 	t.Log("seed", seed)
 	l := &ledger{dice: rand.New(rand.NewPCG(seed, 0)), open: map[string]string{}, begun: map[string][]string{}}
 	s.set(store.Limit{Name: "order", Of: store.Type("QUICK"), Per: store.PerGroup, InOrder: true})
-	const groups, each = 8, 12
+	const groups, each = 8, 6
 	began, want := time.Now(), map[string][]string{}
 	var tasks []store.Task
 	for i := range groups * each {

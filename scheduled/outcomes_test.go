@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )

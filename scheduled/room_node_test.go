@@ -28,8 +28,8 @@ func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 		s.Add(fmt.Sprint("behind ", i), nil)
 	}
 	begin := time.Now()
-	enginetest.Eventually(t, patience, "six seconds have passed", func() bool {
-		return s.Count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(6*time.Second)) == 1
+	enginetest.Eventually(t, patience, "three seconds have passed", func() bool {
+		return s.Count(`SELECT (clock_timestamp() > $1)::int`, begin.Add(3*time.Second)) == 1
 	})
 	s.Counts("tasks are claimed, and two can run", 2,
 		`SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)

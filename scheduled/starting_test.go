@@ -85,7 +85,7 @@ func TestLookAheadKeepsNoSlot(t *testing.T) {
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 2} })
-	s.Add("near", func(task *store.Task) { task.At = time.Now().Add(5 * time.Second) })
+	s.Add("near", func(task *store.Task) { task.At = time.Now().Add(3 * time.Second) })
 	enginetest.Await(t, s.Pool, "near", patience, store.StatusExecuting)
 	s.Add("due", nil)
 	s.Begins("due").End <- nil

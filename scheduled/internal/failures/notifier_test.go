@@ -96,27 +96,35 @@ func TestNotifierWithASlowHook(t *testing.T) {
 	}
 }
 
-// A hook that waits for its context does not keep the node from stopping; what it has not been told by then is logged.
+// A hook that waits for its context, or for ever, does not keep the node from stopping; what it has not been told by
+// then is logged.
 func TestNotifierWithAHookThatWaits(t *testing.T) {
 	t.Parallel()
-	var logged bytes.Buffer
-	entered := make(chan struct{}, 3)
-	u := New(Config{
-		Dead: func(ctx context.Context, _ Failure) { entered <- struct{}{}; <-ctx.Done() },
-		Log:  slog.New(slog.NewTextHandler(&logged, nil)), Grace: 50 * time.Millisecond,
-	})
-	for _, id := range []string{"a", "b", "c"} {
-		u.Tell(Failure{ID: id, Status: "FAILED"})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { u.Run(ctx); close(ended) }()
-	enginetest.Receive(t, entered, enginetest.Patience, "the hook is called")
-	cancel()
-	enginetest.Receive(t, ended, enginetest.Patience, "it ends")
-	if len(entered) != 0 || !strings.Contains(logged.String(), "task=b") ||
-		!strings.Contains(logged.String(), "task=c") {
-		t.Errorf("%d more calls, %s", len(entered), logged.String())
+	never := make(chan struct{})
+	defer close(never)
+	for name, wait := range map[string]func(context.Context){
+		"for its context": func(ctx context.Context) { <-ctx.Done() },
+		"for ever":        func(context.Context) { <-never },
+	} {
+		var logged bytes.Buffer
+		entered := make(chan struct{}, 3)
+		u := New(Config{
+			Dead: func(ctx context.Context, _ Failure) { entered <- struct{}{}; wait(ctx) },
+			Log:  slog.New(slog.NewTextHandler(&logged, nil)), Grace: 50 * time.Millisecond,
+		})
+		for _, id := range []string{"a", "b", "c"} {
+			u.Tell(Failure{ID: id, Status: "FAILED"})
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { u.Run(ctx); close(ended) }()
+		enginetest.Receive(t, entered, enginetest.Patience, "the hook is called")
+		cancel()
+		enginetest.Receive(t, ended, enginetest.Patience, "it ends")
+		if len(entered) != 0 || !strings.Contains(logged.String(), "task=b") ||
+			!strings.Contains(logged.String(), "task=c") {
+			t.Errorf("a hook that waits %s: %d more calls, %s", name, len(entered), logged.String())
+		}
 	}
 }
 

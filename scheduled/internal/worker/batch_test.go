@@ -12,6 +12,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
@@ -110,6 +111,30 @@ func TestSlowBatchGoesBack(t *testing.T) {
 	if got := s.ErrorOf("99"); got != "the tasks before it took too long" && got != "it waited too long for a slot" {
 		t.Errorf("recorded as %q", got)
 	}
+}
+
+// When a task of a serial job takes long, the others go back, and none runs beside it.
+func TestSerialBatchGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newBench(t)
+	w := s.prepare(nil)
+	for _, id := range []string{"hangs", "other 1", "other 2"} {
+		s.Add(id, nil)
+	}
+	w.begin()
+	claims := s.claim(w.config.StartAllowance, taskdb.Lane{Queue: "default", Type: "JOB"})
+	job := riverjobs.Job{ID: s.insertJob(claims), Queue: "default", Kind: "JOB", Serial: true}
+	w.batches.Go(func() { w.Work(job, claims) })
+	hangs := s.Begins("hangs")
+	for _, id := range []string{"other 1", "other 2"} {
+		s.Is(id, store.StatusQueued, taskdb.OutcomeReleased)
+		if got := s.ErrorOf(id); got != "the task before it takes long, and only one of them may run" {
+			t.Errorf("%s was handed back: %s", id, got)
+		}
+	}
+	hangs.End <- nil
+	s.Is("hangs", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Idle("other 1", "other 2")
 }
 
 // Payloads that take longer to come than the gate's answer is valid do not keep their tasks from starting, whatever
