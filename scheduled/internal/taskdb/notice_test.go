@@ -99,6 +99,7 @@ func TestCompletedTasksCallNoTrigger(t *testing.T) {
 		b.OK(err)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		b.OK(err)
+		b.OK(tx.Rollback(t.Context()))
 		return strings.Join(lines, "\n")
 	}
 	if plan := calls("COMPLETED"); strings.Contains(plan, "Trigger") {

@@ -75,9 +75,10 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 // explainAll looks at the plans of all hot statements, with a look at their parameters and without.
 func (b *bench) explainAll(what string, pool *pgxpool.Pool) {
 	b.T.Helper()
-	conn, err := pool.Acquire(b.T.Context())
+	// Of its own: what follows on the pool's would have the engine's settings, and join all rows with all.
+	conn, err := pgx.ConnectConfig(b.T.Context(), pool.Config().ConnConfig)
 	b.OK(err)
-	defer conn.Release()
+	defer func() { _ = conn.Close(context.WithoutCancel(b.T.Context())) }()
 	b.Did(conn.Exec(b.T.Context(), pg.PlanSettingsSQL))
 	for _, one := range b.hotStatements() {
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
@@ -339,7 +340,7 @@ func (unanswered) Exec() (tag pgconn.CommandTag, err error) { return tag, errRec
 func (unanswered) Close() error                             { return nil }
 
 // explainPrepared runs a statement prepared, as the driver does, and takes back what it did.
-func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotStatement) planNode {
+func explainPrepared(t *testing.T, conn *pgx.Conn, mode string, one hotStatement) planNode {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
 	enginetest.OK(t, err)
@@ -353,7 +354,7 @@ func explainPrepared(t *testing.T, conn *pgxpool.Conn, mode string, one hotState
 	enginetest.OK(t, err)
 	values := make([]string, len(one.args)) // EXECUTE takes no parameters from outside
 	for i, arg := range one.args {
-		text, err := conn.Conn().TypeMap().Encode(prepared.ParamOIDs[i], pgtype.TextFormatCode, arg, nil)
+		text, err := conn.TypeMap().Encode(prepared.ParamOIDs[i], pgtype.TextFormatCode, arg, nil)
 		enginetest.OK(t, err)
 		if values[i] = "NULL"; text != nil {
 			values[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
