@@ -92,8 +92,7 @@ func TestManyTasksOfOneCalendar(t *testing.T) {
 	next := s.Now().Truncate(24*time.Hour).AddDate(0, 0, 3)
 	set := func(text string) {
 		t.Helper()
-		s.Did(s.Tasks.SetCalendar(t.Context(), s.Pool,
-			store.Calendar{Name: "company", Days: spansOf(t, text)}))
+		s.Did(s.Tasks.SetCalendar(t.Context(), s.Pool, store.Calendar{Name: "company", Days: spansOf(t, text)}))
 	}
 	set("2020-01-01")
 	s.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, scheduled_at)

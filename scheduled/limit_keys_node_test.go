@@ -105,9 +105,7 @@ func TestTenantsOfWeights(t *testing.T) {
 	s := newBench(t)
 	c := newCrew()
 	c.took = 260 * time.Millisecond // so that a turn is one task
-	s.set(store.Limit{
-		Name: "fair", Of: store.Everything(), Per: store.PerTenant, Weights: store.Weights{"large": 3},
-	})
+	s.set(store.Limit{Name: "fair", Of: store.Everything(), Per: store.PerTenant, Weights: store.Weights{"large": 3}})
 	for _, tenant := range []string{"large", "small"} {
 		s.addMany(20, tenant, func(task *store.Task) { task.TenantID = tenant })
 	}

@@ -191,9 +191,7 @@ func TestPoisonousRows(t *testing.T) {
 func says(state string) bool {
 	return slices.ContainsFunc(
 		[]string{"the task cannot be ", "payload does not decode: ", "the attempt took longer "},
-		func(reason string) bool {
-			return strings.HasPrefix(state, "FAILED "+reason)
-		},
+		func(reason string) bool { return strings.HasPrefix(state, "FAILED "+reason) },
 	)
 }
 

@@ -82,9 +82,7 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	s, application := bound(t)
 	secondly := store.Cron("TICK", "* * * * * *")
 	metrics := s.busyNode(secondly)
-	s.Did(enginetest.Tasks.PauseScope(
-		t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others",
-	))
+	s.Did(enginetest.Tasks.PauseScope(t.Context(), s.nodes, store.Queue("slow"), time.Time{}, "first the others"))
 	put := func(name string, change func(*store.Task)) {
 		task := store.Task{ID: name, Payload: enginetest.Job{Name: name}}
 		if change != nil {

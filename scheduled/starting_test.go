@@ -165,9 +165,7 @@ func TestStopAwaitsThePass(t *testing.T) {
 		AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NEW; END $$`)
 	s.Exec(`CREATE TRIGGER slow BEFORE INSERT ON tasktable.scheduled_task_executions FOR EACH ROW
 		WHEN (NEW.outcome = 'EXPIRED') EXECUTE FUNCTION public.slow()`)
-	s.Add("late", func(task *store.Task) {
-		task.At, task.Expiration = time.Now().Add(-time.Hour), time.Second
-	})
+	s.Add("late", func(task *store.Task) { task.At, task.Expiration = time.Now().Add(-time.Hour), time.Second })
 	const passes = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`
 	enginetest.Eventually(t, patience, "a pass is under way", func() bool { return s.Count(passes) == 1 })
 	stopped := make(chan struct{})

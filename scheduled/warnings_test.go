@@ -39,10 +39,8 @@ func TestWarningsOfAConfig(t *testing.T) {
 		"twenty slots, a pool of four": {
 			transactional, 4, twenty, connections + "slots=20 pool=4 at_once=2 types=[JOB]",
 		},
-		"a pool of one": {transactional, 1, twenty, connections + "slots=20 pool=1 at_once=1 types=[JOB]"},
-		"one connection too few": {
-			transactional, 6, twenty, connections + "slots=20 pool=6 at_once=4 types=[JOB]",
-		},
+		"a pool of one":               {transactional, 1, twenty, connections + "slots=20 pool=1 at_once=1 types=[JOB]"},
+		"one connection too few":      {transactional, 6, twenty, connections + "slots=20 pool=6 at_once=4 types=[JOB]"},
 		"a connection for four slots": {transactional, 7, twenty, ""},
 		"several queues": {transactional, 3, func(c *Config) { c.Queues = map[string]int{"a": 4, "b": 4} },
 			connections + "slots=8 pool=3 at_once=1 types=[JOB]"},

@@ -85,9 +85,7 @@ func TestDecidePaused(t *testing.T) {
 		},
 		{
 			name: "resumed with both policies, and may overlap: each runs its own latest", task: justResumed("latest"),
-			change: func(r *Task) {
-				r.Now, r.Overlap = midday.Add(130*time.Minute), "allow"
-			},
+			change: func(r *Task) { r.Now, r.Overlap = midday.Add(130*time.Minute), "allow" },
 			want: `
 			-2h0m0s to -1h0m0s (2) skipped: ` + latest + `
 			1h0m0s skipped: missed, and catch_up runs only the latest

@@ -44,11 +44,9 @@ func TestSilenceLook(t *testing.T) {
 		},
 		"it led until this node was refused":    {-1, led, time.Second, time.Second, 4 * time.Second, false},
 		"it led, and this node was not refused": {-1, led, -1, 0, deadAfter, false},
-		"it leads": {
-			-1, taskdb.LiveNode{Number: 7, Led: true, Held: true, Silent: -1}, time.Second, 0, -1, false,
-		},
-		"another led":          {-1, free, time.Second, 0, deadAfter, false},
-		"it led, and is known": {2 * time.Second, led, time.Second, 2 * time.Second, 3 * time.Second, false},
+		"it leads":                              {-1, taskdb.LiveNode{Number: 7, Led: true, Held: true, Silent: -1}, time.Second, 0, -1, false},
+		"another led":                           {-1, free, time.Second, 0, deadAfter, false},
+		"it led, and is known":                  {2 * time.Second, led, time.Second, 2 * time.Second, 3 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

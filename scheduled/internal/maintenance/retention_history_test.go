@@ -39,9 +39,7 @@ func TestRetainHistory(t *testing.T) {
 	} {
 		b := newBench(t)
 		for _, id := range []string{"lives", "deleted"} {
-			enginetest.Schedule(t, b.Pool, store.Task{
-				ID: id, Payload: job{Name: id}, At: noon, Retention: test.own,
-			})
+			enginetest.Schedule(t, b.Pool, store.Task{ID: id, Payload: job{Name: id}, At: noon, Retention: test.own})
 			for _, age := range []int{500, 91, 89} {
 				at := noon.AddDate(0, 0, -age)
 				b.Exec(`INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,

@@ -59,10 +59,7 @@ func TestConclude(t *testing.T) {
 			name: "joined permanent", err: errors.Join(errors.New("a"), handlers.Permanent(errOops)),
 			want: "FAILED FAILED: a\noops",
 		},
-		{
-			name: "retry after", err: handlers.RetryAfter(time.Second, errOops),
-			want: "RETRIED QUEUED in 1s: oops",
-		},
+		{name: "retry after", err: handlers.RetryAfter(time.Second, errOops), want: "RETRIED QUEUED in 1s: oops"},
 		{
 			name: "wrapped retry after", err: fmt.Errorf("a: %w", handlers.RetryAfter(time.Second, errOops)),
 			attempt: 2, want: "RETRIED QUEUED in 1s: a: oops",

@@ -289,9 +289,7 @@ func TestGrants(t *testing.T) {
 // Lanes whose tasks others have locked leave their room to other lanes. Near tasks of theirs may be had.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
-	in := Input{
-		Nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 4}, "A", "B")}, LookAhead: time.Second,
-	}
+	in := Input{Nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 4}, "A", "B")}, LookAhead: time.Second}
 	take := func(lanes ...string) (taken []taskdb.ClaimedTask) {
 		for _, text := range lanes {
 			one := laneOf(text, 0)

@@ -44,9 +44,7 @@ func TestClaimAhead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Due("a")
-	if far := b.ClaimFrom(
-		noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10),
-	); len(far) != 0 {
+	if far := b.ClaimFrom(noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10)); len(far) != 0 {
 		t.Fatalf("claimed beyond the look-ahead: %v", far)
 	}
 	if near := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 10)); len(near) != 1 ||

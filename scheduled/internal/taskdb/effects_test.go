@@ -208,9 +208,7 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 		} else {
 			b.Schedule(store.Task{ID: name, Payload: job{Name: "edited"}, At: noon.Add(time.Hour)})
 		}
-		settlement := enginetest.FollowedBy(h, store.Task{
-			ID: "x", Payload: job{Name: "x"}, At: noon.Add(time.Hour),
-		})
+		settlement := enginetest.FollowedBy(h, store.Task{ID: "x", Payload: job{Name: "x"}, At: noon.Add(time.Hour)})
 		settlement.InTx = test.inTx
 		b.End(noon, settlement)
 		want := `absent`
@@ -239,9 +237,7 @@ func TestFollowUpIntoALockedRow(t *testing.T) {
 	unlock := []func(){enginetest.Lock(t, b.Pool, "target"), enginetest.Lock(t, b.Pool, "own row locked")}
 	other := store.Task{ID: "other", Payload: job{Name: "other"}, At: noon}
 	all := []taskdb.Settlement{
-		enginetest.FollowedBy(holds["asks"], other, store.Task{
-			ID: "target", Payload: job{Name: "moved"}, At: noon,
-		}),
+		enginetest.FollowedBy(holds["asks"], other, store.Task{ID: "target", Payload: job{Name: "moved"}, At: noon}),
 		enginetest.FollowedBy(holds["own row locked"], other),
 		enginetest.FollowedBy(holds["asks for another"], store.Task{
 			ID: "another", Payload: job{Name: "another"}, At: noon,
@@ -292,10 +288,7 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 	h = b.Take(noon.Add(time.Hour))["a"]
 	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", noon.Add(9*time.Hour)))
 	self.At = noon.Add(2 * time.Hour)
-	b.End(
-		noon.Add(time.Hour),
-		enginetest.FollowedBy(h, self, store.Task{ID: "y", Payload: job{Name: "y"}, At: noon}),
-	)
+	b.End(noon.Add(time.Hour), enginetest.FollowedBy(h, self, store.Task{ID: "y", Payload: job{Name: "y"}, At: noon}))
 	b.Expect("superseded", "a", `
 		QUEUED rev=3 attempt=0 scheduled=9h0m0s next=9h0m0s
 		COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=1s node=7
@@ -317,9 +310,7 @@ func TestCrossedFollowUps(t *testing.T) {
 	for round := range rounds {
 		at := noon.Add(time.Duration(round) * time.Minute)
 		ids := []string{fmt.Sprintf("a%d", round), fmt.Sprintf("b%d", round)}
-		b.Schedule(store.Task{Payload: job{Name: ids[0]}, At: at}, store.Task{
-			Payload: job{Name: ids[1]}, At: at,
-		})
+		b.Schedule(store.Task{Payload: job{Name: ids[0]}, At: at}, store.Task{Payload: job{Name: ids[1]}, At: at})
 		holds := b.Take(at)
 		var wg sync.WaitGroup
 		errs := make([]error, 2)

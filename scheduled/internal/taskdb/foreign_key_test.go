@@ -17,9 +17,7 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 	b.Exec(`CREATE TABLE public.parcels (task_id text REFERENCES tasktable.scheduled_tasks)`)
 	for name, settle := range map[string]func(taskdb.Claim) taskdb.Settlement{
 		"completed": enginetest.Completed,
-		"retried": func(h taskdb.Claim) taskdb.Settlement {
-			return enginetest.Retried(h, time.Hour, "no")
-		},
+		"retried":   func(h taskdb.Claim) taskdb.Settlement { return enginetest.Retried(h, time.Hour, "no") },
 		"again": func(h taskdb.Claim) taskdb.Settlement {
 			s := enginetest.Completed(h)
 			s.Effects.Again = new(noon.Add(time.Hour))
@@ -27,9 +25,7 @@ func TestAForeignKeyHoldsNothingUp(t *testing.T) {
 		},
 		"followed": func(h taskdb.Claim) taskdb.Settlement {
 			s := enginetest.Completed(h)
-			s.Effects.FollowUps = []store.Task{
-				{ID: "next", Payload: job{Name: "next"}, At: noon.Add(time.Hour)},
-			}
+			s.Effects.FollowUps = []store.Task{{ID: "next", Payload: job{Name: "next"}, At: noon.Add(time.Hour)}}
 			return s
 		},
 	} {

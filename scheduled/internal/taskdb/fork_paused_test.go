@@ -14,9 +14,7 @@ func TestForkAfterAPause(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon, nil)
-	b.Recur("all", "@hourly", noon, func(task *store.Task) {
-		task.Recurrence.CatchUpPaused = store.CatchUpAll
-	})
+	b.Recur("all", "@hourly", noon, func(task *store.Task) { task.Recurrence.CatchUpPaused = store.CatchUpAll })
 	for _, pause := range []struct {
 		scope, name string
 		from, until time.Duration

@@ -275,9 +275,7 @@ func TestRecheck(t *testing.T) {
 		b.Did(enginetest.Tasks.Cancel(t.Context(), b.Pool, id))
 	}
 	enginetest.Schedule(t, b.Pool, store.Task{ID: "rearmed", Payload: job{Name: "rearmed"}})
-	enginetest.Schedule(t, b.Pool, store.Task{
-		ID: "edited", Payload: job{Name: "edited"}, At: noon.Add(time.Minute),
-	})
+	enginetest.Schedule(t, b.Pool, store.Task{ID: "edited", Payload: job{Name: "edited"}, At: noon.Add(time.Minute)})
 	b.End(noon, taskdb.Lost(holds["lost"], "gone"))
 	var asked []taskdb.Claim
 	for _, id := range ids {

@@ -29,9 +29,7 @@ func failed(h taskdb.Claim) taskdb.Settlement {
 func TestEachDeathSchedules(t *testing.T) {
 	t.Parallel()
 	end := func(maxAttempts int, settle func(taskdb.Claim) taskdb.Settlement) func(b *bench) {
-		return func(b *bench) {
-			b.End(noon.Add(time.Second), settle(b.TakeOne(mortal(maxAttempts))))
-		}
+		return func(b *bench) { b.End(noon.Add(time.Second), settle(b.TakeOne(mortal(maxAttempts)))) }
 	}
 	lost := func(h taskdb.Claim) taskdb.Settlement { return taskdb.Lost(h, "its node died") }
 	for name, c := range map[string]struct {

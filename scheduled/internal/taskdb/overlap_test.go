@@ -51,9 +51,7 @@ func TestOverlapWithEachState(t *testing.T) {
 		{"queued", func(*testing.T) {}, skipped, "QUEUED", "CANCELLED"},
 		{"executing", func(t *testing.T) { start(t) }, skipped, "EXECUTING held", "CANCELLED held"},
 		{"to be retried", func(t *testing.T) {
-			end(t, func(s *taskdb.Settlement) {
-				*s = enginetest.Retried(s.Claim, time.Hour, "not today")
-			})
+			end(t, func(s *taskdb.Settlement) { *s = enginetest.Retried(s.Claim, time.Hour, "not today") })
 		}, skipped, "QUEUED not today", "CANCELLED not today"},
 		{"paused", func(t *testing.T) { verb(t, enginetest.Tasks.Pause) }, skipped, "PAUSED", "CANCELLED"},
 		{
@@ -310,9 +308,7 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 		t.Run(string(overlap), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.Recur("tick", "* * * * * *", noon, func(task *store.Task) {
-				task.Recurrence.Overlap = overlap
-			})
+			b.Recur("tick", "* * * * * *", noon, func(task *store.Task) { task.Recurrence.Overlap = overlap })
 			b.Fires(noon)
 			b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, "tick@2030-01-01T12:00:00Z"))
 			b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, status, scheduled_at, parent_id)

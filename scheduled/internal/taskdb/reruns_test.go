@@ -78,9 +78,7 @@ func TestEndlessRerunsWait(t *testing.T) {
 		}, "20 × 1s "},
 		"follow-ups with new ids": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			n++
-			return enginetest.FollowedBy(h, store.Task{
-				ID: fmt.Sprint(n), Payload: job{Name: "next"}, At: now,
-			})
+			return enginetest.FollowedBy(h, store.Task{ID: fmt.Sprint(n), Payload: job{Name: "next"}, At: now})
 		}, "20 × 0s "},
 		"a ring of follow-ups": {func(h taskdb.Claim, now time.Time) taskdb.Settlement {
 			return enginetest.FollowedBy(h, store.Task{
@@ -117,9 +115,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 			SNOOZED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s error="snoozed" node=7
 			1 schedule created by test`},
 		"a follow-up with its own id": {func(h taskdb.Claim) taskdb.Settlement {
-			return enginetest.FollowedBy(h, store.Task{
-				ID: "a", Payload: job{Name: "itself"}, At: noon.Add(took),
-			})
+			return enginetest.FollowedBy(h, store.Task{ID: "a", Payload: job{Name: "itself"}, At: noon.Add(took)})
 		}, `
 			QUEUED rev=2 attempt=0 scheduled=3s next=3s
 			COMPLETED rev=1 attempt=1 scheduled=noon due=noon started=noon finished=3s node=7
@@ -176,10 +172,7 @@ func TestFollowUpsThatChangeNothing(t *testing.T) {
 	before := map[string]string{
 		"finished": enginetest.StateOf(t, b.Pool, "finished"), "waits": enginetest.StateOf(t, b.Pool, "waits"),
 	}
-	b.End(
-		noon,
-		enginetest.FollowedBy(b.Take(noon)["first"], store.Task{Payload: job{Name: "second"}, At: noon}),
-	)
+	b.End(noon, enginetest.FollowedBy(b.Take(noon)["first"], store.Task{Payload: job{Name: "second"}, At: noon}))
 	done := b.End(noon, enginetest.FollowedBy(b.Take(noon)["task-JOB-second"],
 		store.Task{ID: "finished", Payload: job{Name: "finished"}, At: noon}, store.Task{
 			ID: "waits", Payload: job{Name: "waits"},

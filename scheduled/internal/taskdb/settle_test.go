@@ -183,9 +183,7 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 		2 sql paused by tester`)
 
 	h = b.TakeOne(store.Task{Payload: job{Name: "b"}})
-	if receipt, err := enginetest.Tasks.Reschedule(
-		t.Context(), b.Pool, "b", noon.Add(time.Hour),
-	); err != nil ||
+	if receipt, err := enginetest.Tasks.Reschedule(t.Context(), b.Pool, "b", noon.Add(time.Hour)); err != nil ||
 		receipt.Outcome != store.Rescheduled {
 		t.Fatalf("%+v, %v", receipt, err)
 	}

@@ -79,9 +79,7 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 		t.Errorf("ran with %q", got)
 	}
 	plain := store.New(store.Config{})
-	s.Did(plain.Schedule(t.Context(), s.Pool, store.Task{
-		ID: "plain", Payload: enginetest.Job{Name: "of before"},
-	}))
+	s.Did(plain.Schedule(t.Context(), s.Pool, store.Task{ID: "plain", Payload: enginetest.Job{Name: "of before"}}))
 	if got := enginetest.Receive(t, ran, patience, "what is not encoded runs"); got != "of before" {
 		t.Errorf("ran with %q", got)
 	}

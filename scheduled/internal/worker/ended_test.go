@@ -81,9 +81,7 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 	s := newBench(t)
 	s.ahead = 5 * time.Second
 	var log enginetest.LogText
-	s.node(func(c *Config) {
-		c.Log = slog.New(slog.NewTextHandler(&log, nil))
-	})
+	s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	s.Add("second", func(task *store.Task) { task.At = time.Now().Add(4 * time.Second) })
 	s.Sees("it is claimed", `SELECT status = 'EXECUTING' FROM tasktable.scheduled_tasks WHERE id = 'second'`)
 	s.Did(s.Tasks.Cancel(t.Context(), s.Pool, "second"))
