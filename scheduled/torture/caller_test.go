@@ -97,7 +97,7 @@ type receipt struct {
 
 // call sends a call until it has an answer, and writes to the log what it was told.
 func (c *caller) call(r request) {
-	e := entry{Op: c.opLog.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
+	e := &entry{Op: c.opLog.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
 	for _, one := range c.sendAll(r, fmt.Sprintf("%d/%s", e.Op, r.verb)) {
 		e.Tries += one.tries
 		e.Lost += one.lost
@@ -114,7 +114,7 @@ func (c *caller) call(r request) {
 	if len(e.Told) == 0 {
 		e.Ended = time.Now()
 	}
-	c.conclude(&e)
+	c.conclude(e)
 	c.opLog.add(e)
 }
 

@@ -36,16 +36,14 @@ func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 		tx int64
 	}
 	done := map[key][]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		done[key{a.ID, a.TxID}] = append(done[key{a.ID, a.TxID}], a)
 		if a.Parent != nil && a.Op == "INSERT" {
 			done[key{*a.Parent, a.TxID}] = append(done[key{*a.Parent, a.TxID}], a)
 		}
 	}
 	rows := map[key]bool{}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		rows[key{o.TaskID, o.TxID}] = true
 		if wrote[o.Outcome] && !didSo(done[key{o.TaskID, o.TxID}], o) {
 			say(
@@ -54,8 +52,8 @@ func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 			)
 		}
 	}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
+	for _, a := range h.Audit {
+		if a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
 			!rows[key{a.ID, a.TxID}] {
 			say(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}

@@ -11,8 +11,7 @@ var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED":
 // off is given back.
 func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.Op == "DELETE" {
 			continue
 		}
@@ -84,8 +83,7 @@ func noneIsGivenUpTooSoon(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
 			wrong(a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires))
 		}

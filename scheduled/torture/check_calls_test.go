@@ -13,8 +13,7 @@ import (
 // its answers are the same. The samples are the calls that were done and were sent more than once.
 func keysApplyOnce(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Entries {
-		e := &h.Entries[i]
+	for _, e := range h.Entries {
 		rows := x.opsOf[e.Op]
 		if !e.OverHTTP || len(rows) == 0 || e.Tries < 2 {
 			continue
@@ -44,8 +43,7 @@ var mayRefuse = []string{"404 ", "409 ", "412 "}
 // A call is refused for a reason, and never with 500: what the test does to the database ends by itself.
 func answersAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Entries {
-		e := &h.Entries[i]
+	for _, e := range h.Entries {
 		say := func(format string, args ...any) {
 			wrong(e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...))
 		}
@@ -112,8 +110,7 @@ func (x *index) untrue(e *entry, got receipt) string {
 
 // learn fills in what came of the calls whose answer was lost.
 func (h *history) learn() {
-	for i := range h.Entries {
-		e := &h.Entries[i]
+	for _, e := range h.Entries {
 		if !e.OverHTTP || e.Answer != unknown {
 			continue
 		}

@@ -7,8 +7,7 @@ import "github.com/tasktable/tasktable/handlers"
 // leadersClaim: a claim is committed by the node that was elected last, and each draws a number of its own.
 func leadersClaim(h *history, wrong reportFunc) (samples int) {
 	drawn := map[int64]string{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		say := func(format string, args ...any) {
 			wrong(a.ID, format, args...)
 		}
@@ -41,8 +40,7 @@ func leadersClaim(h *history, wrong reportFunc) (samples int) {
 // leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected
 // time; and none gets shorter while it is held.
 func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		switch {
 		case a.claims() && a.OldNext != nil:
 			samples++
@@ -63,8 +61,7 @@ func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
 // however long the claim has waited; and no context ends for want of time before that is over.
 func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		c := x.claims[r.Fence]
 		if c == nil {
 			continue
@@ -85,8 +82,7 @@ func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 
 // noneIsClaimedExpired: what has expired before a pass began becomes EXPIRED, and is not handed out.
 func noneIsClaimedExpired(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.claims() || a.Expires == nil {
 			continue
 		}
@@ -101,8 +97,7 @@ func noneIsClaimedExpired(h *history, wrong reportFunc) (samples int) {
 // the pauses.
 func noneIsClaimedPaused(h *history, wrong reportFunc) (samples int) {
 	samples = h.heldPauses()
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.claims() {
 			continue
 		}

@@ -15,14 +15,14 @@ import (
 // run_now are left out.
 func (h *history) occurrences() map[string][]*auditRow {
 	byHand := map[string]bool{}
-	for i := range h.Ops {
-		if o := &h.Ops[i]; o.Verb == "run_now" {
+	for _, o := range h.Ops {
+		if o.Verb == "run_now" {
 			byHand[fmt.Sprint(o.TaskID, " ", o.TxID)] = true
 		}
 	}
 	found := map[string][]*auditRow{}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
+	for _, a := range h.Audit {
+		if a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
 			found[*a.Parent] = append(found[*a.Parent], a)
 		}
 	}

@@ -33,8 +33,8 @@ func claimingGoesOn(h *history, wrong reportFunc) (samples int) {
 // gaps lists those that are longer than so much.
 func (h *history) gaps(least time.Duration) (found []gap) {
 	var claims []*auditRow
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.claims() {
+	for _, a := range h.Audit {
+		if a.claims() {
 			claims = append(claims, a)
 		}
 	}
@@ -91,8 +91,7 @@ func (f fault) disturbs() bool {
 // full says whether the nodes may have had as much in hand as they take.
 func (h *history) full(at time.Time) bool {
 	held := 0
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.At.After(at) {
 			continue
 		}
@@ -189,8 +188,8 @@ func (h *history) takeover(f fault) (took time.Duration, known bool) {
 		return 0, false
 	}
 	var claims []*auditRow
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.claims() {
+	for _, a := range h.Audit {
+		if a.claims() {
 			claims = append(claims, a)
 		}
 	}

@@ -69,8 +69,8 @@ type taskTx struct {
 // of the task, and the line of a claim that was lost may be much younger than that. retentionWaits judges these.
 func (h *history) retiredTasks() map[taskTx]bool {
 	retired := map[taskTx]bool{}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.retired() {
+	for _, a := range h.Audit {
+		if a.retired() {
 			retired[taskTx{a.ID, a.TxID}] = true
 		}
 	}
@@ -175,8 +175,7 @@ func revisionsHaveLines(h *history, wrong reportFunc) (samples int) {
 			deletes[fmt.Sprint(l.TaskID, " ", l.TxID)]++
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.edits() || a.retired() {
 			continue // retention leaves no line
 		}

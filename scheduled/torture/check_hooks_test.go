@@ -26,14 +26,13 @@ func (h *history) askedRevisions() map[int64]int64 {
 		tx int64
 	}
 	again, owed := map[change]bool{}, map[string]bool{}
-	for i := range h.Ops {
-		if o := &h.Ops[i]; o.Outcome == "again" {
+	for _, o := range h.Ops {
+		if o.Outcome == "again" {
 			again[change{o.TaskID, o.TxID}] = true
 		}
 	}
 	byFence, asked, last := map[int64]int64{}, map[string]int64{}, map[string]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		before := last[a.ID]
 		last[a.ID] = a
 		if a.Op != "DELETE" && a.edits() && (before == nil || a.Op == "INSERT" || a.Sum != before.Sum || owed[a.ID] ||
@@ -62,8 +61,7 @@ type hookRun struct {
 func (h *history) hookRuns() (runs []*hookRun, strays []*received) {
 	x := h.in()
 	byKey, asked := map[requestKey][]*hookRun{}, h.askedRevisions()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		if c := x.claims[r.Fence]; r.Type == hookType && c != nil {
 			one := &hookRun{run: r, claim: c}
 			runs = append(runs, one)

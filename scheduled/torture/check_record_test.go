@@ -12,8 +12,7 @@ import (
 // handler's start, end and error, and the node that called it.
 func linesAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		c := x.claims[e.Fence]
 		if c == nil {
 			continue // expired before it could be claimed

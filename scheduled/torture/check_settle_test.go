@@ -20,8 +20,8 @@ func completionsAreSingle(h *history, wrong reportFunc) (samples int) {
 			lines[key{e.TaskID, e.Revision}]++
 		}
 	}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.becomes("COMPLETED") && !a.Recurs {
+	for _, a := range h.Audit {
+		if a.becomes("COMPLETED") && !a.Recurs {
 			rows[key{a.ID, *a.Revision}]++
 		}
 	}
@@ -66,8 +66,7 @@ func noStaleCompletion(h *history, wrong reportFunc) (samples int) {
 			say(a, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence, *c.Revision)
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.becomes("COMPLETED") && !a.Recurs && !a.releases() {
 			say(a, "it became COMPLETED without a claim")
 		}
@@ -81,8 +80,7 @@ var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED
 // outcomesAgreeWithJournals: what is recorded of a claim is what its handler did.
 func outcomesAgreeWithJournals(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		runs := x.runs[e.Fence]
 		samples++
 		say := func(format string, args ...any) {
@@ -126,8 +124,7 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 	for _, e := range h.Effects {
 		byFence[e.Fence] = append(byFence[e.Fence], e)
 	}
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		if !transactional(e.Type) {
 			continue
 		}
@@ -159,8 +156,7 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 func settlesAreQuick(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	limit := settledWithin + h.slack()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		line, runs := x.written[e.Fence], x.runs[e.Fence]
 		if line == nil || len(runs) != 1 || runs[0].End == nil || transactional(e.Type) || e.Outcome == "LOST" {
 			continue

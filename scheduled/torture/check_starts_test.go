@@ -37,8 +37,7 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		samples++
 		due := asked[r.Revision].Due.Truncate(time.Microsecond) // as a row keeps times
 		if c := x.claims[r.Fence]; c != nil {
@@ -58,8 +57,7 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 // noneStartsExpired: not once its expiration is over.
 func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		c := x.claims[r.Fence]
 		if c == nil || c.Expires == nil {
 			continue
@@ -76,13 +74,12 @@ func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
 // the claims that an edit met before their handler was called.
 func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
+	for _, a := range h.Audit {
+		if a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
 			samples++
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		c := x.claims[r.Fence]
 		if c == nil {
 			continue
@@ -104,8 +101,7 @@ func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 func noneStartsPaused(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	samples = h.heldPauses()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		c := x.claims[r.Fence]
 		if c == nil {
 			continue
@@ -144,8 +140,7 @@ func (p pauseEntry) surely(at time.Time) bool {
 // handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the
 // process stood still.
 func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		samples++
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
@@ -161,8 +156,7 @@ func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
 // no samples, nor are those whose node, or Postgres, was disturbed about then.
 func cancelsReachHandlers(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if !sure || !a.becomes("CANCELLED") || a.OldFence == nil || *a.OldFence != r.Fence || r.Deaf {

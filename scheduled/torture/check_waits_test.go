@@ -55,8 +55,7 @@ func waitsAreKept(h *history, wrong reportFunc) (samples int) {
 // before.
 func extensionsHold(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		for _, m := range r.Asks {
 			if m.Longer == 0 {
 				continue

@@ -13,21 +13,21 @@ import (
 
 // history is all the evidence of a run. Checks are functions of it alone.
 type history struct {
-	Audit      []auditRow
+	Audit      []*auditRow
 	Lines      []line
 	Effects    []effect
-	Ops        []opRow
-	Executions []execution // as they were written
-	Kept       []kept      // those that are there at the end
-	Causes     []cause     // of notices
+	Ops        []*opRow
+	Executions []*execution // as they were written
+	Kept       []kept       // those that are there at the end
+	Causes     []cause      // of notices
 	Nodes      []nodeRow
 	Tasks      []taskRow
 	Changes    []int64 // the numbers of the lines of changes
-	Entries    []entry
+	Entries    []*entry
 	Pauses     []pauseEntry
 	Received   []received      // HTTP requests of tasks
 	Events     map[lineKey]int // how many times a client of the API got the event of a line; nil: none followed them
-	Runs       []run
+	Runs       []*run
 	Processes  []life
 	Dead       []mark // the calls of OnDead
 	Stalls     []span
@@ -291,9 +291,8 @@ func (h *history) in() *index {
 		written: map[int64]*line{}, folded: map[int64]bool{}, runs: map[int64][]*run{},
 		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
-	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	slices.SortStableFunc(h.Audit, func(a, b *auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, a := range h.Audit {
 		x.byID[a.ID] = append(x.byID[a.ID], a)
 		if a.claims() {
 			x.claims[*a.Fence] = a
@@ -302,8 +301,8 @@ func (h *history) in() *index {
 			x.releases[*a.OldFence] = a
 		}
 	}
-	for i := range h.Executions {
-		x.executions[h.Executions[i].Fence] = &h.Executions[i]
+	for _, e := range h.Executions {
+		x.executions[e.Fence] = e
 	}
 	for _, k := range h.Kept {
 		x.kept[k.Fence] = k.Hash
@@ -316,8 +315,7 @@ func (h *history) in() *index {
 			x.written[l.Number] = l
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		x.runs[r.Fence] = append(x.runs[r.Fence], r)
 	}
 	x.commits(h)
@@ -334,11 +332,10 @@ func (x *index) commits(h *history) {
 			x.known[tx] = at
 		}
 	}
-	for i := range h.Entries {
-		x.entryOf[h.Entries[i].Op] = &h.Entries[i]
+	for _, e := range h.Entries {
+		x.entryOf[e.Op] = e
 	}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		x.opsOf[o.Op] = append(x.opsOf[o.Op], o)
 		if e := x.entryOf[o.Op]; e != nil && e.Answer == acknowledged {
 			by(o.TxID, e.Ended)

@@ -104,7 +104,7 @@ var claimCases = []oracleCase{
 	},
 	{name: "a writer has locked the higher one", steps: func(t *script) {
 		twoPriorities(t)
-		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
+		t.Entries = append(t.Entries, &entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
 			IDs: []string{"high"}})
 		t.runs("low")
 		t.runs("high")
@@ -287,8 +287,8 @@ var fireCases = []oracleCase{
 		t.recurs("other")
 		t.beats("other", 1)
 		t.cancel("other")
-		for i := range t.Audit {
-			if a := &t.Audit[i]; a.ID == "other" && !a.edits() {
+		for _, a := range t.Audit {
+			if a.ID == "other" && !a.edits() {
 				a.TxID += 1000
 			}
 		}

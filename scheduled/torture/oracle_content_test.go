@@ -124,7 +124,7 @@ func tells(t *script) *auditRow {
 	fence := t.begins("a")
 	t.asks(fence, mark{Note: "done"})
 	t.finishes(fence)
-	a := &t.Audit[len(t.Audit)-1]
+	a := t.Audit[len(t.Audit)-1]
 	a.Message, a.Told = new("done"), new("done")
 	return a
 }
@@ -134,7 +134,7 @@ func ofEntity(a *auditRow) { a.Entity = new("e") }
 // sync is a Sync of an entity that changes nothing.
 func (t *script) sync(entity string, listed ...string) {
 	t.passes(time.Millisecond)
-	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
+	e := &entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
 	e.Entity, e.Listed, e.Ended = entity, listed, t.passes(time.Millisecond).now
 	t.Entries = append(t.Entries, e)
 }
@@ -150,7 +150,7 @@ var waitCases = []oracleCase{
 	{name: "a retry waits too long", wrong: []string{"wait"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		runsTo(t, "a", "error", "RETRIED")
-		a := &t.Audit[len(t.Audit)-1]
+		a := t.Audit[len(t.Audit)-1]
 		a.Next = new(a.At.Add(time.Minute))
 		t.rows["a"].Next = a.Next
 		t.passes(time.Minute)
@@ -175,7 +175,7 @@ var waitCases = []oracleCase{
 		fence := t.begins("a")
 		t.asks(fence, mark{Again: t.now.Add(time.Hour)})
 		t.finishes(fence)
-		a := &t.Audit[len(t.Audit)-1]
+		a := t.Audit[len(t.Audit)-1]
 		a.Status, a.Next, a.Asked, a.Revision, a.Attempt = new("QUEUED"), new(t.now), t.now, new(t.draw()), new(0)
 		t.rows["a"] = a
 		t.line("changes", "a", t.number, t.number)

@@ -11,7 +11,7 @@ import (
 
 // calls makes the last entry of the log a call over HTTP, which was sent several times.
 func (t *script) calls(answers int) *entry {
-	e := &t.Entries[len(t.Entries)-1]
+	e := t.Entries[len(t.Entries)-1]
 	e.OverHTTP, e.Tries = true, max(answers, 2)
 	for range answers {
 		one := said{Status: 200, ETag: fmt.Sprintf(`"%d"`, e.Deeds[0].Revision)}
@@ -25,7 +25,7 @@ func (t *script) calls(answers int) *entry {
 
 // refusesPause has the API refuse a pause that ends so long after the answer.
 func (t *script) refusesPause(left time.Duration) {
-	t.Entries = append(t.Entries, entry{
+	t.Entries = append(t.Entries, &entry{
 		Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1,
 		Deeds:    []deed{{Verb: "pause", ID: "a", Until: t.now.Add(left)}},
 		Refusals: []string{"422 until must be a time to come, and it is later"},
@@ -88,7 +88,7 @@ var callCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "a call is refused because others edited the task", steps: func(t *script) {
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
 		})
 	}},
@@ -140,7 +140,7 @@ func (t *script) comes(fence int64, outcome, text string) {
 	}
 	t.ends(fence, how)
 	t.settle(fence, outcome)
-	if last := &t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
+	if last := t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
 		last.Error = new("send HTTP request: " + text)
 	}
 }
@@ -170,7 +170,7 @@ func (t *script) opens(failures int, text string, again time.Duration) (fence in
 // waits puts an attempt off for so long.
 func (t *script) waits(fence int64, text string, again time.Duration) {
 	t.comes(fence, "SNOOZED", text)
-	last := &t.Audit[len(t.Audit)-1]
+	last := t.Audit[len(t.Audit)-1]
 	for _, a := range []*auditRow{t.rows[last.ID], last} {
 		a.Next = new(a.At.Add(again))
 	}
@@ -191,8 +191,8 @@ func (t *script) waitsThrice() (fence int64) {
 
 // released is the change that ended a claim.
 func (t *script) released(fence int64) *auditRow {
-	i := slices.IndexFunc(t.Audit, func(a auditRow) bool { return a.releases() && *a.OldFence == fence })
-	return &t.Audit[i]
+	i := slices.IndexFunc(t.Audit, func(a *auditRow) bool { return a.releases() && *a.OldFence == fence })
+	return t.Audit[i]
 }
 
 const open = "host 127.0.0.1:1 does not answer"
@@ -287,7 +287,7 @@ var hookCases = []oracleCase{
 		c := t.claimed(fence)
 		t.line("executions", c.ID, fence, *c.Revision)
 		t.Lines[len(t.Lines)-1].TxID = t.released(fence).TxID
-		t.Executions = append(t.Executions, execution{Fence: fence, TaskID: c.ID, Type: c.Type, Revision: *c.Revision,
+		t.Executions = append(t.Executions, &execution{Fence: fence, TaskID: c.ID, Type: c.Type, Revision: *c.Revision,
 			Attempt: *c.Attempt, ScheduledAt: c.Asked, StartedAt: new(t.runsOf(fence)[0].Gate), FinishedAt: t.now,
 			Outcome: "SNOOZED"})
 		t.Kept = append(t.Kept, kept{fence, "as written"})
@@ -297,7 +297,7 @@ var hookCases = []oracleCase{
 	}},
 	{name: "the first wait has no line", wrong: []string{"execution line"}, steps: func(t *script) {
 		t.waitsThrice()
-		first := slices.IndexFunc(t.Executions, func(e execution) bool { return e.Outcome == "SNOOZED" })
+		first := slices.IndexFunc(t.Executions, func(e *execution) bool { return e.Outcome == "SNOOZED" })
 		fence := t.Executions[first].Fence
 		t.Executions = slices.Delete(t.Executions, first, first+1)
 		t.Lines = slices.DeleteFunc(t.Lines, func(l line) bool { return l.History == "executions" && l.Number == fence })
@@ -328,8 +328,8 @@ var hookCases = []oracleCase{
 	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, steps: func(t *script) {
 		t.opens(failuresLeast, open, 10*time.Second)
 	}, spoils: func(h *history) {
-		for i := range h.Audit {
-			if a := &h.Audit[i]; a.ID == "a" && a.releases() && *a.Status == "QUEUED" {
+		for _, a := range h.Audit {
+			if a.ID == "a" && a.releases() && *a.Status == "QUEUED" {
 				a.Attempt = new(*a.OldAttempt)
 			}
 		}
@@ -340,7 +340,7 @@ var hookCases = []oracleCase{
 func TestAskedRevisions(t *testing.T) {
 	t.Parallel()
 	executing, queued := new("EXECUTING"), new("QUEUED")
-	h := history{Audit: []auditRow{
+	h := history{Audit: []*auditRow{
 		{ID: "a", TxID: 1, Op: "INSERT", Status: queued, Revision: new(int64(1))},
 		{ID: "a", TxID: 2, Op: "UPDATE", OldStatus: queued, Status: executing, OldRevision: new(int64(1)),
 			Revision: new(int64(1)), Fence: new(int64(2))},
@@ -356,7 +356,7 @@ func TestAskedRevisions(t *testing.T) {
 	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:1]"; got != want {
 		t.Errorf("a plain edit: %s, want %s", got, want)
 	}
-	h.Ops = []opRow{{TaskID: "a", TxID: 3, Outcome: "again"}}
+	h.Ops = []*opRow{{TaskID: "a", TxID: 3, Outcome: "again"}}
 	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:5]"; got != want {
 		t.Errorf("after once more: %s, want %s", got, want)
 	}

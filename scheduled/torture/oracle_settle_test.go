@@ -82,7 +82,7 @@ var settleCases = []oracleCase{
 	{name: "recorded long after its handler ended", wrong: []string{"settle"}, steps: func(t *script) { recordedLate(t) }},
 	{name: "recorded long after its handler ended, since a writer had locked it", steps: func(t *script) {
 		recordedLate(t)
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"},
 		})
 	}},
@@ -246,7 +246,7 @@ var rowCases = []oracleCase{
 	}},
 	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, steps: func(t *script) {
 		t.ran("a")
-		t.Ops = append(t.Ops, opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
+		t.Ops = append(t.Ops, &opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
 	}},
 	{name: "a task that waits for a node that nobody has", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
@@ -318,7 +318,7 @@ var rowCases = []oracleCase{
 	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: func(t *script) {
 		t.ran("a")
 		t.line("executions", "a", 999, 1)
-		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
+		t.Executions = append(t.Executions, &execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
 		t.Kept = append(t.Kept, kept{999, "as written"})
 	}},
 	{name: "an edit has no line", wrong: []string{"change line"}, steps: func(t *script) {

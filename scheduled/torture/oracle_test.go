@@ -190,7 +190,7 @@ func lostWhile(t *script, first func(r *run)) {
 	t.settle(one, "LOST")
 	two := t.claim("a")
 	t.starts(two).PID++
-	first(&t.Runs[0])
+	first(t.Runs[0])
 	t.finishes(two)
 }
 
@@ -278,7 +278,7 @@ var timeCases = []oracleCase{
 	{name: "a dead node's task comes back in time", steps: func(t *script) { killed(t, recoveryLimit-time.Second) }},
 	{name: "a dead node's task comes back late, since a writer had locked it", steps: func(t *script) {
 		killed(t, recoveryLimit+time.Second)
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 99, Began: t.Faults[0].From.Add(recoveryLimit - time.Second), Ended: t.now, Answer: refused,
 			IDs: []string{"a"},
 		})
@@ -333,8 +333,8 @@ func unseated(t *script, took time.Duration) {
 	t.schedule("b", nil)
 	t.passes(took)
 	t.runs("b")
-	for i := range t.Audit {
-		if a := &t.Audit[i]; a.ID == "b" && a.claims() {
+	for _, a := range t.Audit {
+		if a.ID == "b" && a.claims() {
 			a.Backend++
 		}
 	}

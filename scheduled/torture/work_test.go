@@ -329,7 +329,7 @@ func (w *writer) sync() {
 	for i, task := range list {
 		listed[i] = task.ID
 	}
-	sync := entry{IDs: ids, Entity: entity, Listed: listed}
+	sync := &entry{IDs: ids, Entity: entity, Listed: listed}
 	w.transactAs(sync, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.Sync(ctx, tx, entity, list...)
 		if err != nil {

@@ -119,11 +119,11 @@ SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])`
 // transact runs a change in a transaction that also writes a row of the application's for each deed. linger keeps the
 // transaction open for a while, with its locks; rollback makes nothing of it. ids are the tasks that it may touch.
 func (w *writer) transact(ids []string, linger time.Duration, rollback bool, do change) answer {
-	return w.transactAs(entry{IDs: ids}, linger, rollback, do)
+	return w.transactAs(&entry{IDs: ids}, linger, rollback, do)
 }
 
 // transactAs is transact with more in its entry of the log.
-func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do change) answer {
+func (w *writer) transactAs(e *entry, linger time.Duration, rollback bool, do change) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), opLimit)
 	defer cancel()
 	e.Op, e.Writer, e.Began, e.Answer = w.opLog.op(), w.name, time.Now(), refused
@@ -161,7 +161,7 @@ func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do cha
 	return e.Answer
 }
 
-func writeOps(ctx context.Context, tx pgx.Tx, e entry) error {
+func writeOps(ctx context.Context, tx pgx.Tx, e *entry) error {
 	n := len(e.Deeds)
 	ids, verbs, outcomes, revisions := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
 	for i, d := range e.Deeds {
