@@ -2,8 +2,6 @@
 
 package torture
 
-import "fmt"
-
 // Outcomes whose attempt does not count.
 var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
 
@@ -16,9 +14,7 @@ func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(a.ID, "at %s: ", h.offset(a.At))
 		switch {
 		case a.Op == "INSERT" || a.edits():
 			if s := *a.Status; (s == "QUEUED" || s == "PAUSED") && *a.Attempt != 0 {
@@ -44,8 +40,8 @@ func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 				want--
 			}
 			if *a.Attempt != want && outcome != "" {
-				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, outcome, *a.OldAttempt, *a.Attempt,
-					want)
+				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, outcome, *a.OldAttempt,
+					*a.Attempt, want)
 			}
 		case *a.Attempt != *a.OldAttempt:
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
@@ -63,9 +59,7 @@ func noneIsGivenUpTooSoon(h *history, wrong reportFunc) (samples int) {
 		if a.Op == "DELETE" || e == nil || *a.OldStatus != "EXECUTING" {
 			continue
 		}
-		say := func(format string, args ...any) {
-			wrong(a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(a.ID, "fence %d: ", fence)
 		samples++
 		last := *a.OldAttempt >= a.MaxAttempts
 		switch *a.Status {

@@ -44,9 +44,7 @@ var mayRefuse = []string{"404 ", "409 ", "412 "}
 func answersAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for _, e := range h.Entries {
-		say := func(format string, args ...any) {
-			wrong(e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(e.about(), "call %d: ", e.Op)
 		for _, refusal := range e.Refusals {
 			if !slices.ContainsFunc(mayRefuse, func(status string) bool { return strings.HasPrefix(refusal, status) }) &&
 				!e.cameTooLate(refusal) {

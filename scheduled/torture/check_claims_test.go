@@ -8,28 +8,23 @@ import "github.com/tasktable/tasktable/handlers"
 func leadersClaim(h *history, wrong reportFunc) (samples int) {
 	drawn := map[int64]string{}
 	for _, a := range h.Audit {
-		say := func(format string, args ...any) {
-			wrong(a.ID, format, args...)
-		}
 		if a.claims() {
 			samples++
 			if a.Leads == nil || !*a.Leads {
-				say(
-					"claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence,
-					a.App, a.Backend,
-				)
+				wrong(a.ID, "claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At),
+					*a.Fence, a.App, a.Backend)
 			}
 			if a.OldFence != nil {
-				say("claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
+				wrong(a.ID, "claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
 			}
 			if who, twice := drawn[*a.Fence]; twice {
-				say("fence %d was drawn before, as %s", *a.Fence, who)
+				wrong(a.ID, "fence %d was drawn before, as %s", *a.Fence, who)
 			}
 			drawn[*a.Fence] = "a fence of " + a.ID
 		}
 		if a.Op != "DELETE" && a.edits() {
 			if who, twice := drawn[*a.Revision]; twice {
-				say("revision %d was drawn before, as %s", *a.Revision, who)
+				wrong(a.ID, "revision %d was drawn before, as %s", *a.Revision, who)
 			}
 			drawn[*a.Revision] = "a revision of " + a.ID
 		}
@@ -61,11 +56,7 @@ func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
 // however long the claim has waited; and no context ends for want of time before that is over.
 func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for _, r := range h.Runs {
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		samples++
 		until := r.Gate.Add(c.Expected)
 		if held := x.heldUntil(r.Fence, r.At); held == nil || held.Before(until) {

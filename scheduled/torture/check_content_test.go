@@ -17,9 +17,6 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 	}
 	last := map[string]*auditRow{}
 	for _, a := range h.Audit {
-		say := func(format string, args ...any) {
-			wrong(a.ID, format, args...)
-		}
 		before := last[a.ID]
 		last[a.ID] = a
 		if a.Op == "DELETE" {
@@ -30,14 +27,14 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 		switch {
 		case a.edits() && want != nil:
 			if got := (content{a.Nonce, a.Queue, a.Priority, a.MaxAttempts}); got != *want {
-				say("revision %d is %+v, and the writer gave %+v", *a.Revision, got, *want)
+				wrong(a.ID, "revision %d is %+v, and the writer gave %+v", *a.Revision, got, *want)
 			}
 		case a.Op == "INSERT" && a.Parent != nil && last[*a.Parent] != nil:
 			if parent := last[*a.Parent]; a.Sum != parent.Sum {
-				say("its payload is another than that of %s", parent.ID)
+				wrong(a.ID, "its payload is another than that of %s", parent.ID)
 			}
 		case a.Op == "UPDATE" && before != nil && a.Sum != before.Sum && !strings.HasSuffix(a.ID, childSuffix):
-			say("revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
+			wrong(a.ID, "revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
 		}
 	}
 	return samples
@@ -45,12 +42,7 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 
 // handlersSeeTheirContent: a handler gets the payload that the row had when it was claimed.
 func handlersSeeTheirContent(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
-	for _, r := range h.Runs {
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		if samples++; r.Sum != c.Sum {
 			wrong(r.ID, "fence %d got another payload than the row had", r.Fence)
 		}

@@ -10,10 +10,9 @@ import (
 // groupRatesAreKept: in any time no more tasks of a group begin than its burst and its rate allow, counted from their
 // claims. The samples are the claims after which the group had no token left.
 func groupRatesAreKept(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
 	claims := map[string][]*auditRow{}
-	for _, r := range h.Runs {
-		if c := x.claims[r.Fence]; c != nil && h.GroupRates[r.Type] > 0 && r.Group != "" {
+	for r, c := range h.claimedRuns() {
+		if h.GroupRates[r.Type] > 0 && r.Group != "" {
 			claims[r.Type+" of "+r.Group] = append(claims[r.Type+" of "+r.Group], c)
 		}
 	}

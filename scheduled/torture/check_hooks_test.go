@@ -59,10 +59,9 @@ type hookRun struct {
 
 // hookRuns lists the attempts. strays are the requests that belong to none of them.
 func (h *history) hookRuns() (runs []*hookRun, strays []*received) {
-	x := h.in()
 	byKey, asked := map[requestKey][]*hookRun{}, h.askedRevisions()
-	for _, r := range h.Runs {
-		if c := x.claims[r.Fence]; r.Type == hookType && c != nil {
+	for r, c := range h.claimedRuns() {
+		if r.Type == hookType {
 			one := &hookRun{run: r, claim: c}
 			runs = append(runs, one)
 			k := requestKey{r.ID, asked[r.Fence], r.Attempt}
@@ -135,10 +134,8 @@ func hooksEndAsDocumented(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(r.ID, "fence %d, attempt %d of %q, came to %s with %q: %s", r.Fence, r.Attempt, r.claim.Does,
-				e.Outcome, text, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(r.ID, "fence %d, attempt %d of %q, came to %s with %q: ", r.Fence, r.Attempt, r.claim.Does,
+			e.Outcome, text)
 		if what := want.unlike(r, e, x.releases[r.Fence], text); what != "" {
 			say("%s", what)
 		}
@@ -229,10 +226,7 @@ func circuitsPutOff(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(r.ID, "fence %d of %q was put off at %s: %s", r.Fence, r.claim.Does, h.offset(r.End.At),
-				fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(r.ID, "fence %d of %q was put off at %s: ", r.Fence, r.claim.Does, h.offset(r.End.At))
 		before := 0
 		for _, at := range failures[place{r.PID, r.claim.Does, r.claim.Bad}] {
 			if at.Before(r.End.At) {

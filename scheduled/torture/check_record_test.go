@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -18,10 +17,7 @@ func linesAreTrue(h *history, wrong reportFunc) (samples int) {
 			continue // expired before it could be claimed
 		}
 		samples++
-		say := func(format string, args ...any) {
-			what := fmt.Sprintf(format, args...)
-			wrong(e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what)
-		}
+		say := wrong.about(e.TaskID, "fence %d, %s: ", e.Fence, e.Outcome)
 		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the
 		// claim than its fence.
 		edited := e.Outcome == "LOST" && e.Revision > *c.Revision

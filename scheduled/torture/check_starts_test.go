@@ -47,8 +47,8 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 		if first := earlier(r.At, r.Gate); first.Before(due) {
-			wrong(r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At),
-				h.offset(r.Gate), h.offset(due))
+			wrong(r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At), h.offset(r.Gate),
+				h.offset(due))
 		}
 	}
 	return samples
@@ -56,10 +56,8 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 
 // noneStartsExpired: not once its expiration is over.
 func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
-	for _, r := range h.Runs {
-		c := x.claims[r.Fence]
-		if c == nil || c.Expires == nil {
+	for r, c := range h.claimedRuns() {
+		if c.Expires == nil {
 			continue
 		}
 		if samples++; !r.Gate.Before(*c.Expires) {
@@ -79,16 +77,11 @@ func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 			samples++
 		}
 	}
-	for _, r := range h.Runs {
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if a.Seq > c.Seq && sure && known.Before(r.Gate) && (a.edits() || a.releases() && *a.OldFence == r.Fence) {
-				wrong(r.ID,
-					"revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
+				wrong(r.ID, "revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
 					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known))
 				break
 			}
@@ -99,13 +92,8 @@ func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 
 // noneStartsPaused: not while its queue, its type or everything was certainly paused. The samples are the pauses.
 func noneStartsPaused(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
 	samples = h.heldPauses()
-	for _, r := range h.Runs {
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		for _, p := range h.Pauses {
 			if p.covers(c.Queue, c.Type) && p.surely(r.Gate) {
 				wrong(r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s", h.offset(r.Gate),
@@ -144,8 +132,8 @@ func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
 		samples++
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
-				wrong(r.ID, "called in process %d %s after its gate at %s, of which the process stood still %s",
-					r.PID, took, h.offset(r.Gate), stood)
+				wrong(r.ID, "called in process %d %s after its gate at %s, of which the process stood still %s", r.PID,
+					took, h.offset(r.Gate), stood)
 			}
 		}
 	}
@@ -174,8 +162,8 @@ func cancelsReachHandlers(h *history, wrong reportFunc) (samples int) {
 				continue
 			}
 			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {
-				wrong(r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
-					h.offset(known), h.offset(reached))
+				wrong(r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence, h.offset(known),
+					h.offset(reached))
 			}
 		}
 	}

@@ -5,6 +5,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -256,6 +257,13 @@ type violation struct {
 // reportFunc notes that a promise was broken. id is of the task; "": it is not about one.
 type reportFunc func(id, format string, args ...any)
 
+// about reports what is wrong with one thing, each time behind the text that names it.
+func (wrong reportFunc) about(id, name string, args ...any) func(format string, args ...any) {
+	return func(format string, more ...any) {
+		wrong(id, "%s%s", fmt.Sprintf(name, args...), fmt.Sprintf(format, more...))
+	}
+}
+
 func (v violation) String() string {
 	if v.ID == "" {
 		return v.Check + ": " + v.What
@@ -322,6 +330,17 @@ func (h *history) in() *index {
 	x.fold()
 	h.index = x
 	return x
+}
+
+// claimedRuns pairs each run with its claim. startsAreClaimed judges runs without one.
+func (h *history) claimedRuns() iter.Seq2[*run, *auditRow] {
+	return func(yield func(*run, *auditRow) bool) {
+		for _, r := range h.Runs {
+			if c := h.in().claims[r.Fence]; c != nil && !yield(r, c) {
+				return
+			}
+		}
+	}
 }
 
 // commits finds out by when transactions were surely committed: when the writer had the answer, or when another
