@@ -23,8 +23,7 @@ var claimCases = []oracleCase{
 		t.claim("a")
 		t.rows["a"].Next = new(t.now)
 		fence := t.claim("a")
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 		t.Audit[2].Attempt, t.Audit[3].OldAttempt, t.Audit[3].Attempt = new(2), new(2), new(2)
 	}},
 	{name: "a lease is too short", wrong: []string{"lease", "time"}, steps: func(t *script) {
@@ -32,20 +31,16 @@ var claimCases = []oracleCase{
 		t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second))
 	}},
 	{name: "a lease gets shorter", wrong: []string{"lease"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(-time.Millisecond)) })
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a lease gets longer", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(time.Second)) })
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "an expired task is claimed", wrong: []string{"claimed expired"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Millisecond)) })
@@ -58,8 +53,7 @@ var claimCases = []oracleCase{
 			Over: t.now.Add(startAllowance / 2)}}
 		fence := t.claim("a")
 		t.passes(startAllowance / 2)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a lower priority is claimed first", wrong: []string{"priority"},
 		steps: func(t *script) { twoPriorities(t); t.runs("low"); t.runs("high") }},
@@ -93,8 +87,7 @@ var claimCases = []oracleCase{
 		twoPriorities(t)
 		t.claim("low", "high")
 		for _, fence := range []int64{3, 4} {
-			t.starts(fence)
-			t.finishes(fence)
+			t.carriesOut(fence)
 		}
 	}},
 	{name: "a newcomer takes the place of the higher one", steps: func(t *script) { thirdOfLane(t, time.Second) }},
@@ -165,8 +158,7 @@ func thirdOfLane(t *script, known time.Duration) {
 	t.Entries[len(t.Entries)-1].Ended = t.now.Add(known)
 	first := t.claim("older", "low") - 1
 	for _, fence := range []int64{first, first + 1} {
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}
 	t.runs("high")
 }
@@ -334,8 +326,7 @@ var fireCases = []oracleCase{
 		})
 		t.line("changes", occurrenceOf("steady/cancel", 2), revision, revision)
 		t.fires("steady/cancel", 4)
-		t.ends(fence, "error")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "error", "SUPERSEDED")
 		t.runs(occurrenceOf("steady/cancel", 4))
 		t.cancel("steady/cancel")
 	}},

@@ -29,8 +29,7 @@ var contentCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "a payload changes by itself", wrong: []string{"content"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Sum, t.rows["a"].Sum = "another", "another"
 		t.runs("a")
 		t.Runs[1].Sum = "another"
@@ -110,8 +109,7 @@ var contentCases = []oracleCase{
 	{name: "a line has another error", wrong: []string{"line"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Error: "oops"})
-		t.ends(fence, "error")
-		t.settle(fence, "RETRIED")
+		t.endsAs(fence, "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "a result is lost", wrong: []string{"result"}, steps: func(t *script) { tells(t).Told = nil }},
@@ -142,14 +140,12 @@ func (t *script) sync(entity string, listed ...string) {
 // waitCases are about how long tasks wait.
 var waitCases = []oracleCase{
 	{name: "a retry does not wait", wrong: []string{"wait"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
 	{name: "a retry waits too long", wrong: []string{"wait"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		a := t.Audit[len(t.Audit)-1]
 		a.Next = new(a.At.Add(time.Minute))
 		t.rows["a"].Next = a.Next
@@ -159,15 +155,13 @@ var waitCases = []oracleCase{
 	{name: "a retry waits for less than its error said", wrong: []string{"wait"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Wait: afterDelay})
-		t.ends(fence, "error")
-		t.settle(fence, "RETRIED")
+		t.endsAs(fence, "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "a snooze does not wait", wrong: []string{"wait"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Wait: snoozeFor})
-		t.ends(fence, "error")
-		t.settle(fence, "SNOOZED")
+		t.endsAs(fence, "error", "SNOOZED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
@@ -229,8 +223,7 @@ var waitCases = []oracleCase{
 
 // waitsInHand has a claim released that has not begun for so long, and the task run later.
 func waitsInHand(t *script, long time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.passes(long)
 	t.settle(fence, "RELEASED")
 	t.runs("a")

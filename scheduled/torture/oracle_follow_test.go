@@ -10,11 +10,9 @@ import (
 
 // asksFor has the handler of a claim ask for a follow-up, and the claim come to something.
 func (t *script) asksFor(id string, m mark, how, outcome string) {
-	fence := t.claim(id)
-	t.starts(fence)
+	fence := t.tries(id)
 	t.asks(fence, m)
-	t.ends(fence, how)
-	t.settle(fence, outcome)
+	t.endsAs(fence, how, outcome)
 }
 
 // spawns makes a task of another one, in the transaction under way. Its nonce is the revision that ran last.
@@ -128,64 +126,64 @@ var followCases = []oracleCase{
 	}},
 	{name: "a death is followed", steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
 	{name: "a death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 	{name: "a death is followed twice", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
 	{name: "a death is followed by another transaction", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.begin()
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 	}},
 	{name: "a death is followed by another payload", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs(deadOfA)
 	}},
 	{name: "a task that lives is followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "ok", "COMPLETED")
+		t.runsTo("a", "ok", "COMPLETED")
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 		mortalB(t)
 	}},
 	{name: "a second death, and the first is not dealt with yet", steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.verb("retry", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.runs(deadOfA)
 	}},
 	{name: "a second death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.spawns(deadOfA)
 		t.runs(deadOfA)
 		t.verb("retry", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 }
 
 // mortalB is another task that dies and is followed: so there is a sample.
 func mortalB(t *script) {
 	t.schedule("b", func(a *auditRow) { a.MaxAttempts, a.IfDead = 1, new(t.number) })
-	runsTo(t, "b", "error", "FAILED")
+	t.runsTo("b", "error", "FAILED")
 	t.spawns("b" + deadSuffix)
 	t.runs("b" + deadSuffix)
 }
@@ -193,16 +191,14 @@ func mortalB(t *script) {
 // supersededA has a task cancelled or edited after its handler has asked for a follow-up.
 func supersededA(t *script, kind string, cancelled bool) {
 	t.schedule("a", func(a *auditRow) { a.Type = kind })
-	fence := t.claim("a")
-	t.starts(fence)
+	fence := t.tries("a")
 	t.asks(fence, mark{Child: ownOfA})
 	if cancelled {
 		t.cancel("a")
 	} else {
 		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
 	}
-	t.ends(fence, "ok")
-	t.settle(fence, "SUPERSEDED")
+	t.endsAs(fence, "ok", "SUPERSEDED")
 }
 
 // cutOff has a handler's node cut off, and the handler's context end so much later.
@@ -230,21 +226,17 @@ var fenceCases = []oracleCase{
 		t.Stalls = []span{{scriptProcess, from.Add(time.Second), from.Add(2*time.Second + 2*time.Millisecond)}}
 	}},
 	{name: "it begins under a lease that is nearly over", wrong: []string{"time"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(startAllowance + 10*time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "it begins under a lease that was renewed", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(startAllowance)
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(t.now.Add(startAllowance + a.Expected)) })
 		t.passes(10 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "its node loses its session, and nothing was done to it", wrong: []string{"interrupted"},
 		steps: func(t *script) { interrupted(t) }},

@@ -114,13 +114,6 @@ func (t *script) hook(id, name string, bad int) (fence int64) {
 	return t.tries(id)
 }
 
-// tries begins the next attempt.
-func (t *script) tries(id string) (fence int64) {
-	fence = t.claim(id)
-	t.starts(fence)
-	return fence
-}
-
 // arrives has the receiver get the request of an attempt that runs.
 func (t *script) arrives(fence int64) *received {
 	r := t.runsOf(fence)[0]
@@ -138,8 +131,7 @@ func (t *script) comes(fence int64, outcome, text string) {
 		t.asks(fence, mark{Error: text, Snoozed: outcome == "SNOOZED"})
 		how = "error"
 	}
-	t.ends(fence, how)
-	t.settle(fence, outcome)
+	t.endsAs(fence, how, outcome)
 	if last := t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
 		last.Error = new("send HTTP request: " + text)
 	}

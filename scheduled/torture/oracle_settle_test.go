@@ -4,21 +4,12 @@ package torture
 
 import "time"
 
-// runsTo has a claim come to something after its handler ended somehow.
-func runsTo(t *script, id, how, outcome string) {
-	fence := t.claim(id)
-	t.starts(fence)
-	t.ends(fence, how)
-	t.settle(fence, outcome)
-}
-
 // settleCases are about what is recorded of claims.
 var settleCases = []oracleCase{
 	{name: "a failure, and a success", steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "panic", "RETRIED")
+		t.comesTo("a", "panic", "RETRIED")
 		t.passes(time.Second)
-		runsTo(t, "a", "ok", "COMPLETED")
+		t.runsTo("a", "ok", "COMPLETED")
 	}},
 	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: func(t *script) {
 		t.ran("a")
@@ -37,8 +28,7 @@ var settleCases = []oracleCase{
 	{name: "an edited task runs again", steps: func(t *script) {
 		fence := t.begins("a")
 		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 		t.runs("a")
 	}},
 	{
@@ -46,28 +36,23 @@ var settleCases = []oracleCase{
 		steps: func(t *script) {
 			fence := t.begins("a")
 			t.cancel("a")
-			t.ends(fence, "ok")
-			t.settle(fence, "SUPERSEDED")
+			t.endsAs(fence, "ok", "SUPERSEDED")
 			t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
 		},
 	},
 	{name: "nothing superseded it", wrong: []string{"stale completion"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "SUPERSEDED")
+		t.comesTo("a", "ok", "SUPERSEDED")
 		t.runs("a")
 	}},
 	{name: "completed, though its handler failed", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "COMPLETED")
+		t.comesTo("a", "error", "COMPLETED")
 	}},
 	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "RETRIED")
+		t.comesTo("a", "ok", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "never started, though its handler was called", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "RELEASED")
+		t.comesTo("a", "ok", "RELEASED")
 		t.runs("a")
 	}},
 	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, steps: func(t *script) {
@@ -98,11 +83,9 @@ var settleCases = []oracleCase{
 	{name: "an effect with its completion", steps: func(t *script) { t.schedule("a", inATransaction); t.runs("a") }},
 	{name: "an effect with a superseded attempt", steps: func(t *script) {
 		t.schedule("a", inATransaction)
-		fence := t.claim("a")
-		t.starts(fence)
+		fence := t.tries("a")
 		t.cancel("a")
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "two effects", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
@@ -116,7 +99,7 @@ var settleCases = []oracleCase{
 	}},
 	{name: "an effect of a failed attempt", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
-		runsTo(t, "a", "error", "RETRIED")
+		t.runsTo("a", "error", "RETRIED")
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: t.Runs[0].Fence, TxID: t.tx})
 		t.runs("a")
 	}},
@@ -131,32 +114,28 @@ var settleCases = []oracleCase{
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: 999})
 	}},
 	{name: "an attempt is not counted", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a failed attempt is given back", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
 		t.runs("a")
 	}},
 	{name: "an interrupted attempt is counted", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "INTERRUPTED")
+		t.comesTo("a", "error", "INTERRUPTED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(1), new(1)
 		t.runs("a")
 	}},
 	{name: "more attempts than it has", wrong: []string{"attempts", "given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-		runsTo(t, "a", "error", "RETRIED")
+		t.runsTo("a", "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "its last attempt fails", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
@@ -189,12 +168,11 @@ var settleCases = []oracleCase{
 		t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
 	}},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "FAILED")
+		t.comesTo("a", "error", "FAILED")
 	}},
 	{name: "its handler says that no other attempt would do", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Does = doPermanent })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 	{name: "it expires before its time", wrong: []string{"given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Hour)) })
@@ -225,7 +203,7 @@ func recordedLate(t *script) {
 // failed has a task use its only attempt.
 func failed(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-	runsTo(t, "a", "error", "FAILED")
+	t.runsTo("a", "error", "FAILED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }
@@ -351,8 +329,7 @@ func followed(t *script) {
 
 // heldLong has a task cancelled during its attempt, whose claim is taken back much later.
 func heldLong(t *script) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
 	t.cancel("a")
 	t.passes(retention / 2)

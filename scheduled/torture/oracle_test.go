@@ -57,8 +57,7 @@ var startCases = []oracleCase{
 	{name: "a task runs", steps: func(t *script) { t.ran("a") }},
 	{name: "a claim is run twice", wrong: []string{"claimed start", "overlap"}, steps: func(t *script) {
 		fence := t.begins("a")
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "an attempt is run as another", wrong: []string{"claimed start"}, steps: func(t *script) {
 		t.ran("a")
@@ -73,8 +72,7 @@ var startCases = []oracleCase{
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		fence := t.claim("a")
 		t.passes(time.Second)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "its gate was early, its call was not", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
@@ -91,8 +89,7 @@ var startCases = []oracleCase{
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
 		fence := t.claim("a")
 		t.passes(60 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "it passes the gate in time, and is called in time", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
@@ -102,18 +99,15 @@ var startCases = []oracleCase{
 		t.finishes(fence)
 	}},
 	{name: "it starts after an acknowledged cancel", wrong: []string{"stale start"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.cancel("a")
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "the cancel is acknowledged after the gate", steps: func(t *script) {
 		fence := t.begins("a")
 		t.cancel("a")
-		t.ends(fence, "error")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "error", "SUPERSEDED")
 	}},
 	{name: "a cancelled task's handler goes on", wrong: []string{"cancel"}, steps: func(t *script) {
 		cancelledWhile(t,
@@ -128,21 +122,17 @@ var startCases = []oracleCase{
 		t.Runs[0].End.Ended = t.Runs[0].At.Add(time.Second)
 	}},
 	{name: "nobody knows whether the cancel was committed before the gate", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.cancel("a")
 		t.Entries[1].Answer = unknown
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "it starts while everything is paused", wrong: []string{"paused start"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(time.Millisecond)}}
 		t.passes(2 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "another type is paused, and its own is about to be resumed", steps: func(t *script) {
 		t.schedule("a", nil)
@@ -156,15 +146,13 @@ var startCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "it is called long after its gate", wrong: []string{"call after the gate"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-callWithin - unseenStall - time.Millisecond)
 		t.finishes(fence)
 	}},
 	{name: "it is called long after its gate, because the process was frozen", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-900 * time.Millisecond)
 		t.Stalls = []span{{scriptProcess, t.now.Add(-800 * time.Millisecond), t.now.Add(-10 * time.Millisecond)}}
@@ -177,14 +165,12 @@ func cancelledWhile(t *script, long time.Duration) {
 	fence := t.begins("a")
 	t.cancel("a")
 	t.passes(long)
-	t.ends(fence, "error")
-	t.settle(fence, "SUPERSEDED")
+	t.endsAs(fence, "error", "SUPERSEDED")
 }
 
 // lostWhile has a task lost while its handler runs, and run again elsewhere.
 func lostWhile(t *script, first func(r *run)) {
-	t.schedule("a", nil)
-	one := t.claim("a")
+	one := t.takes("a")
 	t.starts(one)
 	t.passes(5 * time.Second)
 	t.settle(one, "LOST")
@@ -314,8 +300,7 @@ func waitLong(t *script) {
 
 // killed has the node that runs a task killed, and the task free again so much later.
 func killed(t *script, took time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
 	t.passes(time.Millisecond)
 	t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: scriptProcess, From: t.now, To: t.now}}

@@ -229,32 +229,64 @@ func (t *script) settle(fence int64, outcome string) {
 // waitAfter is how long a task waits after an outcome.
 var waitAfter = map[string]time.Duration{"RETRIED": retryDelay, "SNOOZED": snoozeFor}
 
-// runs is a task's whole life from its claim on.
-func (t *script) runs(id string) (fence int64) {
-	fence = t.claim(id)
-	t.starts(fence)
-	t.finishes(fence)
-	return fence
+// takes schedules a task, and has the leader claim it.
+func (t *script) takes(id string) (fence int64) {
+	t.schedule(id, nil)
+	return t.claim(id)
 }
 
-// ran schedules a task, which then runs.
-func (t *script) ran(id string) (fence int64) {
-	t.schedule(id, nil)
-	return t.runs(id)
+// tries has a task claimed, and calls its handler.
+func (t *script) tries(id string) (fence int64) {
+	fence = t.claim(id)
+	t.starts(fence)
+	return fence
 }
 
 // begins schedules a task, and calls its handler.
 func (t *script) begins(id string) (fence int64) {
 	t.schedule(id, nil)
-	fence = t.claim(id)
+	return t.tries(id)
+}
+
+// endsAs lets the handler of a claim end somehow, and the claim come to something.
+func (t *script) endsAs(fence int64, how, outcome string) {
+	t.ends(fence, how)
+	t.settle(fence, outcome)
+}
+
+// finishes ends the handlers of claims, and completes their tasks.
+func (t *script) finishes(fences ...int64) {
+	for _, fence := range fences {
+		t.endsAs(fence, "ok", "COMPLETED")
+	}
+}
+
+// carriesOut calls the handler of a claim, which completes its task.
+func (t *script) carriesOut(fence int64) {
 	t.starts(fence)
+	t.finishes(fence)
+}
+
+// runsTo is a task's life from its claim on, which ends somehow and comes to something.
+func (t *script) runsTo(id, how, outcome string) { t.endsAs(t.tries(id), how, outcome) }
+
+// comesTo is the whole life of a task.
+func (t *script) comesTo(id, how, outcome string) {
+	t.schedule(id, nil)
+	t.runsTo(id, how, outcome)
+}
+
+// runs is the life of a task from its claim on, which completes it.
+func (t *script) runs(id string) (fence int64) {
+	fence = t.claim(id)
+	t.carriesOut(fence)
 	return fence
 }
 
-// finishes ends the handler of a claim, and completes the task.
-func (t *script) finishes(fence int64) {
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+// ran is the whole life of a task that completes.
+func (t *script) ran(id string) (fence int64) {
+	t.schedule(id, nil)
+	return t.runs(id)
 }
 
 // end is the end of the run: all is quiet.
