@@ -44,10 +44,8 @@ var contentCases = []oracleCase{
 		t.Runs[0].Sum = "another"
 		t.cancel("other")
 	}},
-	{name: "a handler gets another payload", wrong: []string{"handler's payload"}, steps: func(t *script) {
-		t.ran("a")
-		t.Runs[0].Sum = "another"
-	}},
+	{name: "a handler gets another payload", wrong: []string{"handler's payload"},
+		steps: whenRan(func(t *script) { t.Runs[0].Sum = "another" })},
 	{name: "a verb says it changed nothing, and has", wrong: []string{"written in vain"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("resume", "a", "unchanged", func(*auditRow) {})
@@ -73,26 +71,17 @@ var contentCases = []oracleCase{
 		name: "a sync does not make a task that it lists", wrong: []string{"sync"},
 		steps: func(t *script) { t.sync("e", "a") },
 	},
-	{name: "an attempt is another in its line", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].Attempt++
-	}},
-	{name: "a line has another start than its handler was told", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second))
-	}},
-	{name: "a line has no start", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].StartedAt = nil
-	}},
-	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "an attempt is another in its line", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].Attempt++ })},
+	{name: "a line has another start than its handler was told", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second)) })},
+	{name: "a line has no start", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].StartedAt = nil })},
+	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: whenRan(func(t *script) {
 		t.Executions[0].ScheduledAt = t.Executions[0].ScheduledAt.Add(time.Second)
-	}},
-	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second))
-	}},
+	})},
+	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second)) })},
 	{name: "the leader has put a task behind others", steps: func(t *script) {
 		t.schedule("a", nil)
 		due := t.rows["a"].Next
@@ -102,10 +91,7 @@ var contentCases = []oracleCase{
 		t.runs("a")
 		t.Executions[0].DueAt = due
 	}},
-	{name: "a line has another node", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Runs[0].PID++
-	}},
+	{name: "a line has another node", wrong: []string{"line"}, steps: whenRan(func(t *script) { t.Runs[0].PID++ })},
 	{name: "a line has another error", wrong: []string{"line"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Error: "oops"})

@@ -23,6 +23,15 @@ func (t *script) calls(answers int) *entry {
 	return e
 }
 
+// whenCalled are the steps of a case about a call that was answered so many times. Something is wrong with its entry.
+func whenCalled(answers int, spoil func(e *entry)) func(t *script) {
+	return func(t *script) {
+		t.schedule("a", nil)
+		spoil(t.calls(answers))
+		t.runs("a")
+	}
+}
+
 // refusesPause has the API refuse a pause that ends so long after the answer.
 func (t *script) refusesPause(left time.Duration) {
 	t.Entries = append(t.Entries, &entry{
@@ -56,56 +65,35 @@ var callCases = []oracleCase{
 		t.Entries = t.Entries[:1]
 		t.runs("a")
 	}},
-	{name: "a call is answered in two ways", wrong: []string{"idempotency key"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(2).Told[1].Receipts[0].Revision++
-		t.runs("a")
-	}},
-	{name: "an answer has another revision than the task", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].Receipts[0].Revision++
-		t.runs("a")
-	}},
-	{name: "an answer has another ETag", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].ETag = `"77"`
-		t.runs("a")
-	}},
-	{name: "an answer leaves out a task", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].Receipts = nil
-		t.runs("a")
-	}},
+	{name: "a call is answered in two ways", wrong: []string{"idempotency key"},
+		steps: whenCalled(2, func(e *entry) { e.Told[1].Receipts[0].Revision++ })},
+	{name: "an answer has another revision than the task", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].Receipts[0].Revision++ })},
+	{name: "an answer has another ETag", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].ETag = `"77"` })},
+	{name: "an answer leaves out a task", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].Receipts = nil })},
 	{name: "an answer says created of what was edited", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("schedule", "a", "created", func(*auditRow) {})
 		t.calls(1)
 		t.runs("a")
 	}},
-	{name: "an answer comes before the change", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Ended = t.Entries[0].Began
-		t.runs("a")
-	}},
+	{name: "an answer comes before the change", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Ended = e.Began })},
 	{name: "a call is refused because others edited the task", steps: func(t *script) {
 		t.Entries = append(t.Entries, &entry{
 			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
 		})
 	}},
-	{name: "a call is answered with 500", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Faults = []string{"the call failed"}
-		t.runs("a")
-	}},
+	{name: "a call is answered with 500", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Faults = []string{"the call failed"} })},
 	{name: "a pause is refused because its end has passed", steps: func(t *script) { t.refusesPause(0) }},
 	{name: "a pause is refused though its end is to come", wrong: []string{"answer"}, steps: func(t *script) {
 		t.refusesPause(time.Second)
 	}},
-	{name: "a call is refused without a reason", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Refusals = []string{"401 no key"}
-		t.runs("a")
-	}},
+	{name: "a call is refused without a reason", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Refusals = []string{"401 no key"} })},
 }
 
 // hook lets an attempt of an HTTP request begin, whose receiver behaves badly in the first attempts.
@@ -135,6 +123,13 @@ func (t *script) comes(fence int64, outcome, text string) {
 	if last := t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
 		last.Error = new("send HTTP request: " + text)
 	}
+}
+
+// fails has the receiver behave badly in the first attempt.
+func (t *script) fails(name, outcome, text string) {
+	fence := t.hook("a", name, 1)
+	t.arrives(fence)
+	t.comes(fence, outcome, text)
 }
 
 // completes is a request that is answered well.
@@ -193,9 +188,7 @@ const open = "host 127.0.0.1:1 does not answer"
 var hookCases = []oracleCase{
 	{name: "a request is answered well", steps: func(t *script) { t.completes(t.hook("a", "500", 0)) }},
 	{name: "a request is answered badly, and then well", steps: func(t *script) {
-		fence := t.hook("a", "500", 1)
-		t.arrives(fence)
-		t.comes(fence, "RETRIED", "answered 500")
+		t.fails("500", "RETRIED", "answered 500")
 		t.completes(t.tries("a"))
 	}},
 	{name: "a request of nobody", wrong: []string{"request"}, steps: func(t *script) {
@@ -232,25 +225,17 @@ var hookCases = []oracleCase{
 		t.completes(t.hook("a", "long", 1))
 	}},
 	{name: "tried again, though it was answered with 404", wrong: []string{"hook"}, steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "RETRIED", "answered 404")
+		t.fails("404", "RETRIED", "answered 404")
 		t.completes(t.tries("a"))
 	}},
 	{name: "failed for good, as it was answered with 404", steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 404")
+		t.fails("404", "FAILED", "answered 404")
 	}},
 	{name: "failed for good, though it had a 500", wrong: []string{"hook", "given up"}, steps: func(t *script) {
-		fence := t.hook("a", "500", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 500")
+		t.fails("500", "FAILED", "answered 500")
 	}},
 	{name: "failed with another error", wrong: []string{"hook"}, steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 410")
+		t.fails("404", "FAILED", "answered 410")
 	}},
 	{name: "too slow for its timeout", steps: func(t *script) {
 		fence := t.hook("a", "500", 0)

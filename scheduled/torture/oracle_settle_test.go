@@ -11,11 +11,10 @@ var settleCases = []oracleCase{
 		t.passes(time.Second)
 		t.runsTo("a", "ok", "COMPLETED")
 	}},
-	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: whenRan(func(t *script) {
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next = new("QUEUED"), new(t.now) })
 		t.runs("a")
-	}},
+	})},
 	{
 		name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"},
 		steps: func(t *script) {
@@ -59,11 +58,10 @@ var settleCases = []oracleCase{
 		t.schedule("a", nil)
 		t.settle(t.claim("a"), "COMPLETED")
 	}},
-	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, steps: whenRan(func(t *script) {
 		t.Runs[0].End.At = t.now.Add(time.Second)
 		t.Runs[0].Latest = t.Runs[0].End.At
-	}},
+	})},
 	{name: "recorded long after its handler ended", wrong: []string{"settle"}, steps: func(t *script) { recordedLate(t) }},
 	{name: "recorded long after its handler ended, since a writer had locked it", steps: func(t *script) {
 		recordedLate(t)
@@ -210,22 +208,16 @@ func inATransaction(a *auditRow) { a.Type = "IN_TX" }
 
 // rowCases are about what writers are told, and what the histories keep.
 var rowCases = []oracleCase{
-	{name: "an acknowledged row is gone", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Ops = nil
-	}},
-	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Entries[0].Answer = refused
-	}},
-	{name: "a lost answer to a commit that was made", steps: func(t *script) {
-		t.ran("a")
-		t.Entries[0].Answer = unknown
-	}},
-	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Ops = append(t.Ops, &opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
-	}},
+	{name: "an acknowledged row is gone", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) { t.Ops = nil })},
+	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) { t.Entries[0].Answer = refused })},
+	{name: "a lost answer to a commit that was made",
+		steps: whenRan(func(t *script) { t.Entries[0].Answer = unknown })},
+	{name: "the task shows nothing of what was done", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) {
+			t.Ops = append(t.Ops, &opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
+		})},
 	{name: "a task that waits for a node that nobody has", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
 	}},
@@ -235,18 +227,11 @@ var rowCases = []oracleCase{
 	{name: "a task that just waits", wrong: []string{"lost"}, steps: func(t *script) { t.schedule("a", nil) }},
 	{name: "a task that is gone", wrong: []string{"lost"}, steps: func(t *script) { t.ran("a") },
 		spoils: func(h *history) { h.Tasks = nil }},
-	{name: "a task that was deleted", steps: func(t *script) {
-		t.ran("a")
-		deleted(t, "a")
-	}},
-	{name: "a task that was removed when its time was over", steps: func(t *script) {
-		t.ran("a")
-		retired(t, retention)
-	}},
-	{name: "a task that was removed too soon", wrong: []string{"retention"}, steps: func(t *script) {
-		t.ran("a")
-		retired(t, retention-time.Second)
-	}},
+	{name: "a task that was deleted", steps: whenRan(func(t *script) { deleted(t, "a") })},
+	{name: "a task that was removed when its time was over",
+		steps: whenRan(func(t *script) { retired(t, retention) })},
+	{name: "a task that was removed too soon", wrong: []string{"retention"},
+		steps: whenRan(func(t *script) { retired(t, retention-time.Second) })},
 	{name: "a task that was removed in time, and its last line was young", steps: func(t *script) {
 		heldLong(t)
 		retired(t, retention/2)
@@ -277,28 +262,19 @@ var rowCases = []oracleCase{
 		t.line("executions", "a", t.Runs[0].Fence, 1)
 	},
 		spoils: func(h *history) { h.Lines[len(h.Lines)-1].TxID = h.Lines[1].TxID }},
-	{name: "a line is another than was written", wrong: []string{"append-only"}, steps: func(t *script) {
-		t.ran("a")
-		t.Kept[0].Hash = "edited"
-	}},
-	{name: "a line of changes is gone", wrong: []string{"append-only"}, steps: func(t *script) {
-		t.ran("a")
-		t.Changes = nil
-	}},
-	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, steps: func(t *script) {
-		t.ran("a")
-		t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil
-	}},
-	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Lines[1].TxID++
-	}},
-	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "a line is another than was written", wrong: []string{"append-only"},
+		steps: whenRan(func(t *script) { t.Kept[0].Hash = "edited" })},
+	{name: "a line of changes is gone", wrong: []string{"append-only"},
+		steps: whenRan(func(t *script) { t.Changes = nil })},
+	{name: "a claim has no line", wrong: []string{"execution line", "lost"},
+		steps: whenRan(func(t *script) { t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil })},
+	{name: "a claim's line is of another transaction", wrong: []string{"execution line"},
+		steps: whenRan(func(t *script) { t.Lines[1].TxID++ })},
+	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: whenRan(func(t *script) {
 		t.line("executions", "a", 999, 1)
 		t.Executions = append(t.Executions, &execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
 		t.Kept = append(t.Kept, kept{999, "as written"})
-	}},
+	})},
 	{name: "an edit has no line", wrong: []string{"change line"}, steps: func(t *script) {
 		t.ran("a")
 		t.Lines[0].Number += 1000
@@ -311,11 +287,10 @@ var rowCases = []oracleCase{
 	{name: "an event is repeated", wrong: []string{"event"}, steps: followed, spoils: func(h *history) {
 		h.Events[lineKey{"changes", h.Runs[0].Revision}]++
 	}},
-	{name: "a delete has no line", wrong: []string{"change line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "a delete has no line", wrong: []string{"change line"}, steps: whenRan(func(t *script) {
 		deleted(t, "a")
 		t.Lines = t.Lines[:2]
-	}},
+	})},
 }
 
 // followed has somebody follow the events of a task.
