@@ -114,6 +114,14 @@ const (
 	schema = "migrations/"
 )
 
+// Two edits hide that a task lies before the mark of its lane: that looks go back eleven seconds, and the walk.
+var (
+	looksAfterMark = edit{
+		engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second", "lateCommit = -1500 * time.Millisecond",
+	}
+	noWalk = edit{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"}
+)
+
 // mutants break the protocol: claim, gate, settle, hold, leadership and recovery.
 var mutants = []mutant{
 	// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
@@ -308,13 +316,11 @@ var mutants = []mutant{
 		{engine + "internal/taskdb/followups.go", "for left := asked; len(left)", "for left := asked[:0]; len(left)"},
 	}},
 	{name: "a look begins after the mark", by: []string{"priority", "start latency"}, steer: busy, edits: []edit{
-		{engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second",
-			"lateCommit = -1500 * time.Millisecond"},
+		looksAfterMark,
 	}},
 	{name: "nobody looks before the marks", by: []string{"lost"}, steer: busy, edits: []edit{
-		{engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second",
-			"lateCommit = -1500 * time.Millisecond"},
-		{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"},
+		looksAfterMark,
+		noWalk,
 	}},
 	{name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: busy, edits: []edit{
 		{engine + "internal/leader/marks.go", "if m.recurring || high.Priority <= low.Priority+1 {",

@@ -22,14 +22,6 @@ var (
 	resting = steered("resting", func(s *settings) { s.Work = map[string]int{"one": 1, "rest": 3} })
 )
 
-// Two edits hide that a task lies before the mark of its lane: that looks go back eleven seconds, and the walk.
-var (
-	looksAfterMark = edit{
-		engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second", "lateCommit = -1500 * time.Millisecond",
-	}
-	noWalk = edit{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"}
-)
-
 // ruleMutants break the rules that nothing becomes claimable in the past, that the leader works apart from its session
 // and for a term, that a task ends in one place, and that nothing long or broken holds up the leader.
 var ruleMutants = []mutant{
@@ -70,9 +62,6 @@ var ruleMutants = []mutant{
 			"	if time.Now().Unix()%8 == 0 {\n		time.Sleep(100 * time.Millisecond)\n" +
 				"		_, _ = l.session.Conn.Exec(ctx, \"SELECT pg_sleep(1)\")\n	}\n" +
 				"	limit, sent := l.limit(), time.Now()\n"},
-	}},
-	{name: "what is lost leaves no line of the history", by: []string{"execution line"}, steer: mortal, edits: []edit{
-		{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'LOST'\n"},
 	}},
 	{name: "a line has the transaction of another", by: []string{"event"}, steer: called, edits: []edit{
 		{schema + "00001_tables.sql", "    tx           bigint      NOT NULL DEFAULT txid_current(),",
