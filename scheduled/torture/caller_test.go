@@ -58,16 +58,7 @@ func (r *harness) openCallers(ctx context.Context) error {
 // run works until ctx is done.
 func (c *caller) run(ctx context.Context) {
 	defer c.client.CloseIdleConnections()
-	ticker := time.NewTicker(c.Pace)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		c.step(c.work.roll(c.random))
-	}
+	c.pace(ctx, func() { c.step(c.work.roll(c.random)) })
 }
 
 // request is a call before it is sent.

@@ -37,11 +37,11 @@ FROM tasktable.notice_causes AS c`
 )
 
 // collect reads all rows of a statement.
-func collect[T any](ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.RowToFunc[T], statement string) error {
-	rows, err := pool.Query(ctx, statement)
-	if err != nil {
-		return fmt.Errorf("read the evidence: %w", err)
-	}
+func collect[T any](
+	ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.RowToFunc[T], statement string, args ...any,
+) error {
+	rows, _ := pool.Query(ctx, statement, args...) // CollectRows returns its error
+	var err error
 	if *into, err = pgx.CollectRows(rows, to); err != nil {
 		return fmt.Errorf("read the evidence: %w", err)
 	}

@@ -82,6 +82,11 @@ func writerPool(url, name string) (*pgxpool.Config, error) {
 
 // run works until ctx is done.
 func (w *writer) run(ctx context.Context) {
+	w.pace(ctx, func() { w.step(w.work.roll(w.random)) })
+}
+
+// pace does something again and again, at the writer's pace, until ctx is done.
+func (w *writer) pace(ctx context.Context, do func()) {
 	ticker := time.NewTicker(w.Pace)
 	defer ticker.Stop()
 	for {
@@ -90,7 +95,7 @@ func (w *writer) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		w.step(w.work.roll(w.random))
+		do()
 	}
 }
 
