@@ -1,7 +1,6 @@
 package handlers_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -35,12 +34,7 @@ func (*ownText) UnmarshalText(text []byte) error {
 // The texts of errors end up in logs and in the history: they name the field, or the rule, and no value.
 func TestWhatDoesNotDecodeIsNotShown(t *testing.T) {
 	t.Parallel()
-	registry, err := handlers.NewRegistry(handlers.Handle(
-		func(context.Context, *handlers.Task[strict]) error { return nil },
-	))
-	if err != nil {
-		t.Fatal(err)
-	}
+	registry := registryOf(t, part[strict]())
 	for payload, want := range map[string]string{
 		`{"count":7788.99}`:             "cannot unmarshal number into Go struct field strict.count of type int",
 		`{"count":"canary"}`:            "cannot unmarshal string into Go struct field strict.count of type int",
@@ -66,7 +60,7 @@ func TestWhatDoesNotDecodeIsNotShown(t *testing.T) {
 			t.Errorf("%s: shows the value: %v", payload, err)
 		}
 	}
-	err = registry.Variant("STRICT").Run(t.Context(), &handlers.Execution{Payload: json.RawMessage(`{"at":"canary"}`)})
+	err := registry.Variant("STRICT").Run(t.Context(), &handlers.Execution{Payload: json.RawMessage(`{"at":"canary"}`)})
 	var whole *time.ParseError
 	if !errors.As(err, &whole) || !strings.Contains(whole.Error(), "canary") {
 		t.Errorf("middleware cannot look into it: %v", err)

@@ -22,12 +22,7 @@ func FuzzDecode(f *testing.F) {
 	} {
 		f.Add([]byte(seed.payload), seed.value)
 	}
-	registry, err := handlers.NewRegistry(handlers.Handle(
-		func(context.Context, *handlers.Task[strict]) error { return nil },
-	))
-	if err != nil {
-		f.Fatal(err)
-	}
+	registry := registryOf(f, part[strict]())
 	variant := registry.Variant("STRICT")
 	const mark = "cAnAry"
 	f.Fuzz(func(t *testing.T, payload []byte, value string) {

@@ -1,7 +1,6 @@
 package handlers_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -27,10 +26,6 @@ type sendEmails struct{ ID string }
 
 func (sendEmails) TaskType() string  { return "send-emails" }
 func (e sendEmails) TaskKey() string { return e.ID }
-
-func part[P store.Payload](options ...handlers.Option) handlers.Part {
-	return handlers.Handle(func(context.Context, *handlers.Task[P]) error { return nil }, options...)
-}
 
 func TestTypesWhoseIDsCouldBeTheSame(t *testing.T) {
 	t.Parallel()

@@ -44,7 +44,12 @@ func send(context.Context, *handlers.Task[mail]) error { return nil }
 
 func nothing(context.Context) error { return nil }
 
-func registryOf(t *testing.T, parts ...handlers.Part) *handlers.Registry {
+// part is a handler that does nothing.
+func part[P store.Payload](options ...handlers.Option) handlers.Part {
+	return handlers.Handle(func(context.Context, *handlers.Task[P]) error { return nil }, options...)
+}
+
+func registryOf(t testing.TB, parts ...handlers.Part) *handlers.Registry {
 	t.Helper()
 	registry, err := handlers.NewRegistry(parts...)
 	if err != nil {
@@ -62,48 +67,31 @@ func TestRegistryRefuses(t *testing.T) {
 	}{
 		"nothing":          {nil, []string{"needs at least one variant"}},
 		"middleware alone": {[]handlers.Part{handlers.Use()}, []string{"needs at least one variant"}},
-		"a duplicate": {
-			[]handlers.Part{handlers.Handle(send), handlers.Func("OTHER", nothing), handlers.Func("MAIL", nothing)},
-			[]string{`type "MAIL" has two handlers`},
-		},
-		"an empty type": {
-			[]handlers.Part{handlers.Func("", nothing)}, []string{`type must be 2 to 127 letters`, `got ""`},
-		},
-		"a short type": {
-			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[short]) error { return nil })},
-			[]string{`got "x"`},
-		},
+		"a duplicate": {[]handlers.Part{part[mail](), handlers.Func("OTHER", nothing), handlers.Func("MAIL", nothing)},
+			[]string{`type "MAIL" has two handlers`}},
+		"an empty type": {[]handlers.Part{handlers.Func("", nothing)},
+			[]string{`type must be 2 to 127 letters`, `got ""`}},
+		"a short type":        {[]handlers.Part{part[short]()}, []string{`got "x"`}},
 		"a type with a space": {[]handlers.Part{handlers.Func("TWO WORDS", nothing)}, []string{`got "TWO WORDS"`}},
-		"a long type": {
-			[]handlers.Part{handlers.Func(strings.Repeat("X", 128), nothing)},
-			[]string{"type must be 2 to 127 letters"},
-		},
-		"a type without a name": {
-			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[named]) error { return nil })},
-			[]string{`got ""`},
-		},
-		"an interface for payload": {
-			[]handlers.Part{handlers.Handle(func(context.Context, *handlers.Task[store.Payload]) error { return nil })},
-			[]string{`got ""`},
-		},
-		"nil":            {[]handlers.Part{handlers.Handle(send), nil}, []string{"argument 2 is nil"}},
-		"a nil variant":  {[]handlers.Part{noVariant}, []string{"argument 1 is nil"}},
-		"a nil handler":  {[]handlers.Part{handlers.Handle[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
-		"a nil HandleTx": {[]handlers.Part{handlers.HandleTx[mail](nil)}, []string{`handler of type "MAIL" is nil`}},
-		"a nil HandleSQLTx": {
-			[]handlers.Part{handlers.HandleSQLTx[mail](nil)}, []string{`handler of type "MAIL" is nil`},
-		},
-		"a nil Func": {
-			[]handlers.Part{handlers.Func("CLEANUP", nil)}, []string{`handler of type "CLEANUP" is nil`},
-		},
-		"nil middleware": {[]handlers.Part{handlers.Handle(send), handlers.Use(nil)}, []string{"middleware 1 is nil"}},
-		"nil middleware of one": {
-			[]handlers.Part{handlers.Handle(send, handlers.Use(nil))}, []string{`type "MAIL"`, "middleware 1 is nil"},
-		},
+		"a long type": {[]handlers.Part{handlers.Func(strings.Repeat("X", 128), nothing)},
+			[]string{"type must be 2 to 127 letters"}},
+		"a type without a name":    {[]handlers.Part{part[named]()}, []string{`got ""`}},
+		"an interface for payload": {[]handlers.Part{part[store.Payload]()}, []string{`got ""`}},
+		"nil":                      {[]handlers.Part{handlers.Handle(send), nil}, []string{"argument 2 is nil"}},
+		"a nil variant":            {[]handlers.Part{noVariant}, []string{"argument 1 is nil"}},
+		"a nil handler": {[]handlers.Part{handlers.Handle[mail](nil)},
+			[]string{`handler of type "MAIL" is nil`}},
+		"a nil HandleTx": {[]handlers.Part{handlers.HandleTx[mail](nil)},
+			[]string{`handler of type "MAIL" is nil`}},
+		"a nil HandleSQLTx": {[]handlers.Part{handlers.HandleSQLTx[mail](nil)},
+			[]string{`handler of type "MAIL" is nil`}},
+		"a nil Func": {[]handlers.Part{handlers.Func("CLEANUP", nil)}, []string{`handler of type "CLEANUP" is nil`}},
+		"nil middleware": {[]handlers.Part{handlers.Handle(send), handlers.Use(nil)},
+			[]string{"middleware 1 is nil"}},
+		"nil middleware of one": {[]handlers.Part{handlers.Handle(send, handlers.Use(nil))},
+			[]string{`type "MAIL"`, "middleware 1 is nil"}},
 		"several at once": {
-			[]handlers.Part{
-				handlers.Func("", nothing), handlers.Handle(send), handlers.Handle(send), handlers.Func("?", nothing),
-			},
+			[]handlers.Part{handlers.Func("", nothing), part[mail](), part[mail](), handlers.Func("?", nothing)},
 			[]string{`got ""`, `"MAIL" has two`, `got "?"`},
 		},
 	} {
@@ -322,13 +310,13 @@ func (wrongDefaults) TaskDefaults() store.Defaults { return store.Defaults{Backo
 // A registry knows the defaults of its payloads, for each alias, too. It refuses wrong ones.
 func TestDefaultsOfHandlers(t *testing.T) {
 	t.Parallel()
-	part := handlers.Handle(func(context.Context, *handlers.Task[*defaulting]) error { return nil }, handlers.Alias("ALSO"))
-	registry := registryOf(t, part, handlers.Func("OTHER", nothing))
+	renamed := part[*defaulting](handlers.Alias("ALSO"))
+	registry := registryOf(t, renamed, handlers.Func("OTHER", nothing))
 	if got := fmt.Sprint(registry.Defaults()); got != fmt.Sprint([]store.Defaults{
 		{Type: "ALSO", MaxAttempts: 3}, {Type: "DEFAULTING", MaxAttempts: 3}}) {
 		t.Errorf("defaults %s", got)
 	}
-	_, err := handlers.NewRegistry(handlers.Handle(func(context.Context, *handlers.Task[wrongDefaults]) error { return nil }))
+	_, err := handlers.NewRegistry(part[wrongDefaults]())
 	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `TaskDefaults of type "WRONG": invalid: backoff must be`) {
 		t.Errorf("wrong defaults: %v", err)
 	}

@@ -1,7 +1,6 @@
 package handlers_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -29,21 +28,17 @@ func (withTypeInside) TaskType() string { return "WITH_TYPE_INSIDE" }
 // not when it first schedules.
 func TestRegistryRefusesAPayloadWithAFieldType(t *testing.T) {
 	t.Parallel()
-	for name, part := range map[string]handlers.Part{
-		"struct":  handlers.Handle(func(context.Context, *handlers.Task[withTypeField]) error { return nil }),
-		"pointer": handlers.Handle(func(context.Context, *handlers.Task[*withTypeField]) error { return nil }),
+	for name, one := range map[string]handlers.Part{
+		"struct":  part[withTypeField](),
+		"pointer": part[*withTypeField](),
 	} {
-		_, err := handlers.NewRegistry(part)
-		if !errors.Is(err, store.ErrInvalid) ||
-			!strings.Contains(
-				err.Error(), `field Kind of the payload handlers_test.withTypeField has the JSON name "type"`,
-			) {
+		_, err := handlers.NewRegistry(one)
+		if want := `field Kind of the payload handlers_test.withTypeField has the JSON name "type"`; !errors.Is(err,
+			store.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := handlers.NewRegistry(handlers.Handle(
-		func(context.Context, *handlers.Task[withTypeInside]) error { return nil },
-	)); err != nil {
+	if _, err := handlers.NewRegistry(part[withTypeInside]()); err != nil {
 		t.Errorf("a field further inside: %v", err)
 	}
 }

@@ -18,12 +18,9 @@ func (spelt) TaskType() string { return "SPELT" }
 
 func TestUnknownField(t *testing.T) {
 	t.Parallel()
-	registry, err := handlers.NewRegistry(
-		handlers.Handle(func(context.Context, *handlers.Task[spelt]) error { return nil }),
+	registry := registryOf(t,
+		part[spelt](),
 		handlers.Func("BARE", func(context.Context) error { return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, c := range []struct{ taskType, payload, want string }{
 		{"SPELT", `{"type": "SPELT", "message": "hi", "inner": {"count": 1}}`, ""},
 		{"SPELT", `{"type": "SPELT", "mesage": "hi"}`, "mesage"},

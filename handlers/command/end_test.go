@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/handlers/command"
 	"github.com/tasktable/tasktable/handlers/command/contract"
 )
 
@@ -34,12 +35,18 @@ func ended(t *testing.T, file string) bool {
 	return state == "" || strings.HasPrefix(state, "Z")
 }
 
+// shellWithFile is a shell whose $1 is a file of the test's own.
+func shellWithFile(t *testing.T, script string) (c command.Command, file string) {
+	t.Helper()
+	c, file = shell(script), filepath.Join(t.TempDir(), "file")
+	c.Args = append(c.Args, file)
+	return c, file
+}
+
 // At its timeout the whole group gets SIGTERM: the program and its child.
 func TestTheTimeoutEndsTheGroup(t *testing.T) {
 	t.Parallel()
-	child := filepath.Join(t.TempDir(), "child")
-	c := shell("echo step 1; sleep 1000 & echo $! >$1; wait")
-	c.Args = append(c.Args, child)
+	c, child := shellWithFile(t, "echo step 1; sleep 1000 & echo $! >$1; wait")
 	_, err := run(t.Context(), c, contract.Exec{Timeout: "700ms"})
 	if err == nil || err.Error() != "command test: it took longer than 700ms; it was ended by signal: step 1" ||
 		permanent(err) {
@@ -51,9 +58,8 @@ func TestTheTimeoutEndsTheGroup(t *testing.T) {
 // A program that ignores SIGTERM gets SIGKILL after the grace, and so does its child.
 func TestTheGraceEnds(t *testing.T) {
 	t.Parallel()
-	child := filepath.Join(t.TempDir(), "child")
-	c := shell(`trap "" TERM; (while :; do sleep 0.01; done) & echo $! >$1; wait`)
-	c.Args, c.Timeout, c.Grace = append(c.Args, child), 500*time.Millisecond, 200*time.Millisecond
+	c, child := shellWithFile(t, `trap "" TERM; (while :; do sleep 0.01; done) & echo $! >$1; wait`)
+	c.Timeout, c.Grace = 500*time.Millisecond, 200*time.Millisecond
 	_, err := run(t.Context(), c, contract.Exec{})
 	if err == nil || !strings.Contains(err.Error(), "it took longer than 500ms") {
 		t.Errorf("got %v", err)
@@ -64,9 +70,7 @@ func TestTheGraceEnds(t *testing.T) {
 // A program may clean up within the grace.
 func TestTheGraceIsGiven(t *testing.T) {
 	t.Parallel()
-	cleaned := filepath.Join(t.TempDir(), "cleaned")
-	c := shell(`trap 'echo yes >$1; exit 0' TERM; while :; do sleep 0.01; done`)
-	c.Args = append(c.Args, cleaned)
+	c, cleaned := shellWithFile(t, `trap 'echo yes >$1; exit 0' TERM; while :; do sleep 0.01; done`)
 	if _, err := run(t.Context(), c, contract.Exec{Timeout: "700ms"}); err == nil || read(cleaned) != "yes" {
 		t.Errorf("got %v, cleaned %q", err, read(cleaned))
 	}
@@ -75,11 +79,9 @@ func TestTheGraceIsGiven(t *testing.T) {
 // A cancelled task ends its program.
 func TestTheContextEndsTheGroup(t *testing.T) {
 	t.Parallel()
-	child := filepath.Join(t.TempDir(), "child")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("the task was cancelled")
-	c := shell("sleep 1000 & echo $! >$1; wait")
-	c.Args = append(c.Args, child)
+	c, child := shellWithFile(t, "sleep 1000 & echo $! >$1; wait")
 	ran := make(chan error, 1)
 	go func() {
 		_, err := run(ctx, c, contract.Exec{})
@@ -96,9 +98,7 @@ func TestTheContextEndsTheGroup(t *testing.T) {
 // A child that outlives the program neither holds up the task, though it holds the output, nor goes on.
 func TestAChildThatOutlivesItsParent(t *testing.T) {
 	t.Parallel()
-	child := filepath.Join(t.TempDir(), "child")
-	c := shell("echo before; sleep 1000 & echo $! >$1; exit 0")
-	c.Args = append(c.Args, child)
+	c, child := shellWithFile(t, "echo before; sleep 1000 & echo $! >$1; exit 0")
 	began := time.Now()
 	got, err := run(t.Context(), c, contract.Exec{})
 	if err != nil || got.Stdout != "before\n" || time.Since(began) > patience/2 {
@@ -114,9 +114,8 @@ func TestADaemon(t *testing.T) {
 	if err != nil {
 		t.Skip("needs setsid in PATH")
 	}
-	daemon := filepath.Join(t.TempDir(), "daemon")
-	c := shell(setsid + ` sh -c 'echo $$ >$0; exec sleep 1000' $1 & while [ ! -s $1 ]; do sleep 0.01; done`)
-	c.Args = append(c.Args, daemon)
+	c, daemon := shellWithFile(t, setsid+
+		` sh -c 'echo $$ >$0; exec sleep 1000' $1 & while [ ! -s $1 ]; do sleep 0.01; done`)
 	began := time.Now()
 	if _, err := run(t.Context(), c, contract.Exec{}); err != nil || time.Since(began) > patience/2 {
 		t.Errorf("got %v after %s", err, time.Since(began))

@@ -1,6 +1,7 @@
 package community
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -102,15 +103,8 @@ func (e Event) tasks() []store.Task {
 func (e Event) checked() (Event, *time.Location, error) {
 	e.StartsAt, e.PublishAt = micros(e.StartsAt), micros(e.PublishAt)
 	e.ReminderBefore, e.Duration = e.ReminderBefore.Truncate(time.Microsecond), e.Duration.Truncate(time.Microsecond)
-	if e.TimeZone == "" {
-		e.TimeZone = "UTC"
-	}
-	if e.ReminderBefore == 0 {
-		e.ReminderBefore = DefaultReminderBefore
-	}
-	if e.Duration == 0 {
-		e.Duration = defaultDuration
-	}
+	e.TimeZone = cmp.Or(e.TimeZone, "UTC")
+	e.ReminderBefore, e.Duration = cmp.Or(e.ReminderBefore, DefaultReminderBefore), cmp.Or(e.Duration, defaultDuration)
 	if e.ID != "" {
 		if err := checkLine("ID", e.ID); err != nil {
 			return Event{}, nil, err

@@ -13,6 +13,10 @@ import (
 // Each method locks the event's row before it changes the tasks, and the handlers do the same. The common order
 // prevents deadlocks, and it makes an edit and a handler of the same event run one after the other.
 
+// eventColumns are the fields of an eventRow.
+const eventColumns = `id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days,
+    reminder_before, publish_at, published_at, lat, lon, status`
+
 const createEventSQL = `
 INSERT INTO community.events (id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days,
     reminder_before, lat, lon, publish_at, published_at)
@@ -20,8 +24,7 @@ VALUES (coalesce(nullif(@id::text, ''), gen_random_uuid()::text), @community_id,
     @time_zone, @duration, @repeat_days,
     @reminder_before, @lat, @lon, coalesce(@publish_at::timestamptz, now()), CASE WHEN @publish_at::timestamptz IS NULL
     THEN now() END)
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before,
-    publish_at, published_at, lat, lon, status`
+RETURNING ` + eventColumns
 
 // CreateEvent adds an event and schedules its reminder, and its publication if it is a draft. It returns the saved
 // event, with its id and its defaults.
@@ -40,8 +43,7 @@ UPDATE community.events SET title = @title, starts_at = @starts_at, starts_local
     publish_at = CASE WHEN published_at IS NULL THEN coalesce(@publish_at::timestamptz, now()) ELSE publish_at END,
     published_at = CASE WHEN published_at IS NULL AND @publish_at::timestamptz IS NULL THEN now() ELSE published_at END
 WHERE id = @id
-RETURNING id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before,
-    publish_at, published_at, lat, lon, status`
+RETURNING ` + eventColumns
 
 // EditEvent replaces the fields of the event with that id, and moves its tasks too. If the reminder was sent already,
 // it is sent again only if the event now starts at another time.
@@ -113,10 +115,7 @@ func (a *App) DeleteEvent(ctx context.Context, tx pgx.Tx, id string) error {
 	return nil
 }
 
-const eventSQL = `
-SELECT id, community_id, title, starts_at, starts_local, time_zone, duration, repeat_days, reminder_before, publish_at,
-	published_at, lat, lon, status
-FROM community.events WHERE id = $1`
+const eventSQL = `SELECT ` + eventColumns + ` FROM community.events WHERE id = $1`
 
 // Event reads an event. It returns an error that wraps ErrNotFound if there is none.
 func (a *App) Event(ctx context.Context, db store.DB, id string) (Event, error) {

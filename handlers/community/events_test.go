@@ -21,6 +21,13 @@ func meeting(t testing.TB) community.Event {
 	return community.Event{ID: "42", CommunityID: "home", Title: "Meeting", StartsAt: clock(t, "2035-06-01T15:00:00Z")}
 }
 
+// unpublished is a draft of the meeting.
+func unpublished(t testing.TB) community.Event {
+	event := meeting(t)
+	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	return event
+}
+
 func TestANewEventHasAReminder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -76,10 +83,7 @@ func TestAMovedEventMovesItsReminder(t *testing.T) {
 	w := newWorld(t)
 	w.create(meeting(t))
 	first := w.task(reminder42)
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-06-01T18:00:00Z"))
-		return err
-	})
+	w.move(clock(t, "2035-06-01T18:00:00Z"))
 	row := w.task(reminder42)
 	if !row.ScheduledAt.Equal(clock(t, "2035-06-01T17:00:00Z")) || row.Status != store.StatusQueued ||
 		row.Revision <= first.Revision {
@@ -93,15 +97,11 @@ func TestAMovedEventMovesItsReminder(t *testing.T) {
 func TestAnEditThatMovesNothingLeavesTheTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	event := meeting(t)
-	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	event := unpublished(t)
 	event = w.create(event)
 	reminder, publish := w.task(reminder42), w.task(publish42)
 	event.Title = "Meeting, with cake"
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.EditEvent(w.ctx, tx, event)
-		return err
-	})
+	w.edit(event)
 	if got := w.event("42"); got.Title != event.Title || got.CommunityID != "home" || got.PublishedAt != nil {
 		t.Errorf("%+v", got)
 	}
@@ -116,14 +116,10 @@ func TestAnEditThatMovesNothingLeavesTheTasks(t *testing.T) {
 func TestADraftThatIsPublishedByHandNeedsNoTask(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	event := meeting(t)
-	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	event := unpublished(t)
 	event = w.create(event)
 	event.PublishAt = time.Time{}
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.EditEvent(w.ctx, tx, event)
-		return err
-	})
+	w.edit(event)
 	if w.event("42").PublishedAt == nil {
 		t.Error("still a draft")
 	}
@@ -139,15 +135,11 @@ func TestADraftThatIsPublishedByHandNeedsNoTask(t *testing.T) {
 func TestAPublishedEventMovesFreely(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	event := meeting(t)
-	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	event := unpublished(t)
 	w.create(event)
-	w.mustRun(attempt(w.task(publish42), time.Time{}))
+	w.runs(publish42)
 	published := w.event("42")
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-04-01T15:00:00Z"))
-		return err
-	})
+	w.move(clock(t, "2035-04-01T15:00:00Z"))
 	if now := w.event("42"); now.PublishedAt == nil || !now.PublishedAt.Equal(*published.PublishedAt) ||
 		!now.PublishAt.Equal(published.PublishAt) {
 		t.Errorf("published %v, before %v", now.PublishedAt, published.PublishedAt)
@@ -160,10 +152,9 @@ func TestAPublishedEventMovesFreely(t *testing.T) {
 func TestADeletedEventCancelsItsTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	event := meeting(t)
-	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	event := unpublished(t)
 	w.create(event)
-	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+	w.remove()
 	for _, id := range []string{reminder42, publish42} {
 		if row := w.task(id); row.Status != store.StatusCancelled {
 			t.Errorf("%s is %s", id, row.Status)
@@ -190,10 +181,7 @@ func TestARecurringReminderDoesNotExpire(t *testing.T) {
 		t.Errorf("expiration %s", row.Expiration)
 	}
 	event.RepeatDays = 0
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.EditEvent(w.ctx, tx, event)
-		return err
-	})
+	w.edit(event)
 	if row := w.task(reminder42); row.Expiration == nil || *row.Expiration != time.Hour {
 		t.Errorf("expiration of a single event: %v", row.Expiration)
 	}

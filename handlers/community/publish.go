@@ -24,13 +24,7 @@ func (a *App) publishEvent(ctx context.Context, tx pgx.Tx, t *handlers.Task[cont
 	if err != nil {
 		return fmt.Errorf("read event %s: %w", t.Payload.EventID, err)
 	}
-	if !isDue(t.Execution, "event "+event.ID, event.PublishAt, event.PublishedAt) {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, publishEventSQL, pgx.NamedArgs{"id": event.ID, "now": t.StartedAt}); err != nil {
-		return fmt.Errorf("publish event %s: %w", event.ID, err)
-	}
-	return nil
+	return publish(ctx, tx, t.Execution, publishEventSQL, "event", event.ID, event.PublishAt, event.PublishedAt)
 }
 
 const publishPostSQL = `UPDATE community.scheduled_posts SET published_at = @now WHERE id = @id`
@@ -45,28 +39,27 @@ func (a *App) publishPost(ctx context.Context, tx pgx.Tx, t *handlers.Task[contr
 	if err != nil {
 		return fmt.Errorf("read post %s: %w", t.Payload.ScheduledPostID, err)
 	}
-	if !isDue(t.Execution, "post "+post.ID, post.PublishAt, post.PublishedAt) {
-		return nil
-	}
-	if _, err := tx.Exec(ctx, publishPostSQL, pgx.NamedArgs{"id": post.ID, "now": t.StartedAt}); err != nil {
-		return fmt.Errorf("publish post %s: %w", post.ID, err)
-	}
-	return nil
+	return publish(ctx, tx, t.Execution, publishPostSQL, "post", post.ID, post.PublishAt, post.PublishedAt)
 }
 
-// isDue reports whether a draft, read under its lock, is still to be published at the time that the task was
+// publish publishes a draft, read under its lock, if it is still to be published at the time that the task was
 // scheduled for. Somebody may have moved the draft while the handler waited for the lock. In that case the task has a
-// newer revision, which wins over the Again. isDue compares with the task's scheduled time and not with the clock, so
+// newer revision, which wins over the Again. publish compares with the task's scheduled time and not with the clock, so
 // that a task that an operator runs by hand publishes before its time.
-func isDue(e *handlers.Execution, what string, publishAt time.Time, publishedAt *time.Time) bool {
+func publish(
+	ctx context.Context, tx pgx.Tx, e *handlers.Execution, statement, what, id string, at time.Time, done *time.Time,
+) error {
 	switch {
-	case publishedAt != nil:
-		e.Note("%s has been published before", what)
-		return false
-	case !publishAt.Equal(e.ScheduledAt):
-		e.Note("%s was moved to %s", what, publishAt.UTC().Format(time.RFC3339))
-		e.Again(publishAt)
-		return false
+	case done != nil:
+		e.Note("%s %s has been published before", what, id)
+		return nil
+	case !at.Equal(e.ScheduledAt):
+		e.Note("%s %s was moved to %s", what, id, at.UTC().Format(time.RFC3339))
+		e.Again(at)
+		return nil
 	}
-	return true
+	if _, err := tx.Exec(ctx, statement, pgx.NamedArgs{"id": id, "now": e.StartedAt}); err != nil {
+		return fmt.Errorf("publish %s %s: %w", what, id, err)
+	}
+	return nil
 }

@@ -53,13 +53,7 @@ func TestAnHourOfTheRecurringTasks(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	start := clock(t, "2035-06-01T02:45:00Z")
-	declared := community.Recurring()
-	for i := range declared {
-		declared[i].At = start
-	}
-	if _, err := s.tasks.ScheduleMany(s.ctx, s.tx, declared); err != nil {
-		t.Fatal(err)
-	}
+	s.schedule(start)
 	s.furnish("member-2")
 	s.exec(`UPDATE community.sessions SET expires_at = $1`, start.Add(10*time.Minute))
 	s.exec(`UPDATE community.moments SET journaled = false, expires_at = $1`, start.Add(10*time.Minute))
@@ -115,14 +109,9 @@ func TestAnOutageIsMadeUpForByOneRun(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	start := clock(t, "2035-06-01T00:00:01Z")
-	declared := community.Recurring()
 	var want []string
-	for i := range declared {
-		declared[i].At = start
-		want = append(want, declared[i].Payload.TaskType())
-	}
-	if _, err := s.tasks.ScheduleMany(s.ctx, s.tx, declared); err != nil {
-		t.Fatal(err)
+	for _, task := range s.schedule(start) {
+		want = append(want, task.Payload.TaskType())
 	}
 	s.harness.RunDueAt(s.ctx, start) // plans the first fires
 	var ran []string

@@ -66,14 +66,14 @@ func TestASkippedTimeDoesNotMoveTheSeries(t *testing.T) {
 	event := meeting(t)
 	event.StartsAt, event.TimeZone, event.RepeatDays = clock(t, "2035-03-18T01:30:00Z"), "Europe/Berlin", 7 // 02:30
 	w.create(event)
-	w.again(reminder42, w.mustRun(attempt(w.task(reminder42), time.Time{})))
+	w.again(reminder42, w.runs(reminder42))
 	if now := w.event("42"); !now.StartsAt.Equal(clock(t, "2035-03-25T01:30:00Z")) { // 03:30, there is no 02:30
 		t.Errorf("starts %s", now.StartsAt)
 	}
 	edited := w.event("42")
 	edited.Title = "Night walk"
-	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, edited); return err })
-	w.again(reminder42, w.mustRun(attempt(w.task(reminder42), time.Time{})))
+	w.edit(edited)
+	w.again(reminder42, w.runs(reminder42))
 	if now := w.event("42"); !now.StartsAt.Equal(clock(t, "2035-04-01T00:30:00Z")) { // 02:30 again
 		t.Errorf("starts %s", now.StartsAt)
 	}
@@ -99,16 +99,13 @@ func TestAReminderOfAMovedEventWaits(t *testing.T) {
 	w := newWorld(t)
 	w.create(meeting(t))
 	stale := attempt(w.task(reminder42), time.Time{})
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-06-01T18:00:00Z"))
-		return err
-	})
+	w.move(clock(t, "2035-06-01T18:00:00Z"))
 	effects := w.mustRun(stale)
 	if effects.Again == nil || !effects.Again.Equal(clock(t, "2035-06-01T17:00:00Z")) {
 		t.Errorf("%+v", effects)
 	}
 	w.mustHaveReminded()
-	w.mustRun(attempt(w.task(reminder42), time.Time{}))
+	w.runs(reminder42)
 	w.mustHaveReminded("42 2035-06-01T18:00Z member-1", "42 2035-06-01T18:00Z member-2")
 }
 
@@ -116,12 +113,9 @@ func TestAMoveAfterTheReminderRemindsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.create(meeting(t))
-	w.mustRun(attempt(w.task(reminder42), time.Time{}))
-	w.do(func(tx pgx.Tx) error {
-		_, err := w.app.MoveEvent(w.ctx, tx, "42", clock(t, "2035-06-02T15:00:00Z"))
-		return err
-	})
-	w.mustRun(attempt(w.task(reminder42), time.Time{}))
+	w.runs(reminder42)
+	w.move(clock(t, "2035-06-02T15:00:00Z"))
+	w.runs(reminder42)
 	w.mustHaveReminded(
 		"42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2", "42 2035-06-02T15:00Z member-1",
 		"42 2035-06-02T15:00Z member-2",
@@ -133,7 +127,7 @@ func TestAReminderOfADeletedEventIsANote(t *testing.T) {
 	w := newWorld(t)
 	w.create(meeting(t))
 	underWay := attempt(w.task(reminder42), time.Time{})
-	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+	w.remove()
 	if effects := w.mustRun(underWay); !strings.Contains(effects.Note, "event 42 is gone") || effects.Again != nil {
 		t.Errorf("%+v", effects)
 	}
@@ -158,7 +152,7 @@ func TestAReminderWaitsForThePublication(t *testing.T) {
 		}
 	}
 	w.mustHaveReminded()
-	w.mustRun(attempt(w.task(publish42), time.Time{}))
+	w.runs(publish42)
 	w.mustRun(attempt(w.task(reminder42), event.StartsAt.Add(-9*time.Minute)))
 	w.mustHaveReminded("42 2035-06-01T15:00Z member-1", "42 2035-06-01T15:00Z member-2")
 }
@@ -166,8 +160,7 @@ func TestAReminderWaitsForThePublication(t *testing.T) {
 func TestPublishingAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	event := meeting(t)
-	event.PublishAt = clock(t, "2035-05-01T09:00:00Z")
+	event := unpublished(t)
 	w.create(event)
 	row := w.task(publish42)
 	early := clock(t, "2035-04-01T00:00:00Z") // by RunNow: the task's own time stays
@@ -181,7 +174,7 @@ func TestPublishingAnEvent(t *testing.T) {
 	if now := w.event("42"); !now.PublishedAt.Equal(early) {
 		t.Error("published twice")
 	}
-	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+	w.remove()
 	if effects := w.mustRun(attempt(row, time.Time{})); !strings.Contains(effects.Note, "is gone") {
 		t.Errorf("%+v", effects)
 	}

@@ -44,23 +44,9 @@ func (s *scene) exec(sql string, args ...any) {
 	}
 }
 
-// list reads one column of text.
-func (s *scene) list(sql string, args ...any) []string {
-	s.t.Helper()
-	rows, err := s.tx.Query(s.ctx, sql, args...)
-	if err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	return found
-}
-
 func (s *scene) mustList(sql string, want ...string) {
 	s.t.Helper()
-	if got := s.list(sql); !slices.Equal(got, want) {
+	if got := texts(s.t, s.tx, sql); !slices.Equal(got, want) {
 		s.t.Errorf("%s\ngot  %q\nwant %q", sql, got, want)
 	}
 }
@@ -69,9 +55,9 @@ func (s *scene) mustList(sql string, want ...string) {
 func (s *scene) content() map[string]string {
 	s.t.Helper()
 	content := map[string]string{}
-	for _, table := range s.list("SELECT tablename::text FROM pg_tables WHERE schemaname = 'community'") {
-		content[table] = s.list(`SELECT coalesce(md5(string_agg(t::text, chr(10) ORDER BY t::text)), '')
-			FROM community.` + table + ` AS t`)[0]
+	for _, table := range texts(s.t, s.tx, "SELECT tablename::text FROM pg_tables WHERE schemaname = 'community'") {
+		content[table] = texts(s.t, s.tx, `SELECT coalesce(md5(string_agg(t::text, chr(10) ORDER BY t::text)), '')
+			FROM community.`+table+` AS t`)[0]
 	}
 	return content
 }
@@ -132,6 +118,19 @@ func (s *scene) sweeps(payload store.Payload, at time.Time, want community.Swept
 }
 
 func noon(t testing.TB) time.Time { return clock(t, "2035-06-01T12:00:00Z") }
+
+// schedule schedules the community's recurring tasks, from a time on.
+func (s *scene) schedule(from time.Time) (declared []store.Task) {
+	s.t.Helper()
+	declared = community.Recurring()
+	for i := range declared {
+		declared[i].At = from
+	}
+	if _, err := s.tasks.ScheduleMany(s.ctx, s.tx, declared); err != nil {
+		s.t.Fatal(err)
+	}
+	return declared
+}
 
 // around is an instant, the last before it and the first after it.
 func around(at time.Time) (just, before, after time.Time) {

@@ -194,7 +194,7 @@ func TestWrongPlacesAndDurationsAreRefused(t *testing.T) {
 	}
 	saved := w.event("42")
 	saved.Lat, saved.Lon = nil, nil
-	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, saved); return err })
+	w.edit(saved)
 	if edited := w.event("42"); edited.Lat != nil || edited.Lon != nil || edited.Duration != event.Duration {
 		t.Errorf("%+v", edited)
 	}

@@ -29,18 +29,9 @@ FROM tasktable.scheduled_tasks AS t`
 
 type snapshot struct{ entities, tasks string }
 
-func look(t *testing.T, db store.DB) (seen snapshot) {
+func look(t *testing.T, db store.DB) snapshot {
 	t.Helper()
-	for sql, target := range map[string]*string{everythingSQL: &seen.entities, allTasksSQL: &seen.tasks} {
-		rows, err := db.Query(context.Background(), sql)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if *target, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return seen
+	return snapshot{texts(t, db, everythingSQL)[0], texts(t, db, allTasksSQL)[0]}
 }
 
 // changes is a call of each method that changes something of event 42, post 7 or the memberships.

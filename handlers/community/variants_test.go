@@ -11,16 +11,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// without lists the variants of a contract that a registry has no handler for.
-func without(registry *handlers.Registry, contract []store.Payload) (missing []string) {
-	for _, payload := range contract {
-		if registry.Variant(payload.TaskType()) == nil {
-			missing = append(missing, payload.TaskType())
-		}
-	}
-	return missing
-}
-
 // A variant added to the contract fails this until it has a handler, and one removed until its handler is removed.
 func TestEachVariantHasAHandler(t *testing.T) {
 	t.Parallel()
@@ -32,9 +22,6 @@ func TestEachVariantHasAHandler(t *testing.T) {
 		registry, err := handlers.NewRegistry(community.Variants(community.New(store.New(store.Config{})), part)...)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if missing := without(registry, contract.All()); len(missing) > 0 {
-			t.Errorf("%s: no handler for %q", name, missing)
 		}
 		var types []string
 		for _, payload := range contract.All() {

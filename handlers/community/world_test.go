@@ -90,6 +90,22 @@ func (w *world) create(event community.Event) community.Event {
 	return event
 }
 
+// move, edit and remove do so with event 42, as its community does.
+func (w *world) move(to time.Time) {
+	w.t.Helper()
+	w.do(func(tx pgx.Tx) error { _, err := w.app.MoveEvent(w.ctx, tx, "42", to); return err })
+}
+
+func (w *world) edit(event community.Event) {
+	w.t.Helper()
+	w.do(func(tx pgx.Tx) error { _, err := w.app.EditEvent(w.ctx, tx, event); return err })
+}
+
+func (w *world) remove() {
+	w.t.Helper()
+	w.do(func(tx pgx.Tx) error { return w.app.DeleteEvent(w.ctx, tx, "42") })
+}
+
 func (w *world) event(id string) community.Event {
 	w.t.Helper()
 	event, err := w.app.Event(w.ctx, w.pool, id)
@@ -155,6 +171,12 @@ func (w *world) mustRun(e *handlers.Execution) handlers.Effects {
 	return effects
 }
 
+// runs runs a task as it is now, at its time.
+func (w *world) runs(id string) handlers.Effects {
+	w.t.Helper()
+	return w.mustRun(attempt(w.task(id), time.Time{}))
+}
+
 // again does what the engine does with an attempt's Again.
 func (w *world) again(id string, effects handlers.Effects) store.Row {
 	w.t.Helper()
@@ -167,16 +189,21 @@ func (w *world) again(id string, effects handlers.Effects) store.Row {
 	return w.task(id)
 }
 
-// texts reads one column of text.
 func (w *world) texts(sql string, args ...any) []string {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.ctx, sql, args...)
+	return texts(w.t, w.pool, sql, args...)
+}
+
+// texts reads one column of text.
+func texts(t testing.TB, db store.DB, sql string, args ...any) []string {
+	t.Helper()
+	rows, err := db.Query(context.Background(), sql, args...)
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatalf("%s: %v", sql, err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatalf("%s: %v", sql, err)
 	}
 	return found
 }

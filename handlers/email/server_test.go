@@ -1,19 +1,15 @@
 package email_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/hmac"
 	"crypto/md5"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"math/big"
 	"net"
+	"net/http/httptest"
 	"net/textproto"
 	"strings"
 	"sync"
@@ -68,7 +64,7 @@ func serve(t *testing.T, behaviour script) *server {
 		script: behaviour, listener: listener, port: listener.Addr().(*net.TCPAddr).Port, stalled: make(chan struct{}),
 		quit: make(chan struct{}),
 	}
-	s.tls, s.roots = selfSigned(t)
+	s.tls, s.roots = certified()
 	s.done.Go(s.accept)
 	t.Cleanup(func() {
 		close(s.quit)
@@ -279,29 +275,11 @@ func (d *dialogue) login(argument string) {
 	d.say("235 welcome")
 }
 
-func selfSigned(t *testing.T) (*tls.Config, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+// certified is what a server on 127.0.0.1 and its clients need for TLS.
+func certified() (*tls.Config, *x509.CertPool) {
+	web := httptest.NewTLSServer(nil)
+	defer web.Close()
 	roots := x509.NewCertPool()
-	roots.AddCert(certificate)
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12,
-	}, roots
+	roots.AddCert(web.Certificate())
+	return &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}, roots
 }

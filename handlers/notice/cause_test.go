@@ -33,9 +33,7 @@ func TestACauseIsTold(t *testing.T) {
 	} {
 		t.Run(string(event), func(t *testing.T) {
 			t.Parallel()
-			r := newReceiver(t)
-			b := newBench(t, r.target(notice.KindNtfy))
-			b.rule(rules.Rule{Events: []rules.Event{event}}, "")
+			b, r := benchWith(t, notice.KindNtfy, rules.Rule{Events: []rules.Event{event}})
 			c.cause(b)
 			b.want("notices", b.rows(noticesSQL), "notice/dead/ops/2035-05-01T09:01:00Z QUEUED 01 09:01:00 1")
 			if ran := b.run(late); len(ran) != 1 || ran[0].Outcome != "COMPLETED" || ran[0].Result != nil ||
@@ -64,8 +62,7 @@ func TestAStormIsOneDigest(t *testing.T) {
 	b.recipient(rules.Recipient{Name: "second", Target: "ops"})
 	b.rule(rules.Rule{Recipients: []string{"ops", "second"}}, "")
 	const most = 10000
-	b.failing(nine, "task-1")
-	b.run(nine)
+	b.die("task-1")
 	for range 9 { // as settles of many tasks do
 		b.rows(dieSQL, "FAILED", nine.Add(time.Second), 1111)
 	}
@@ -85,11 +82,8 @@ func TestAStormIsOneDigest(t *testing.T) {
 // A notice that fails for good makes no notice.
 func TestANoticeThatFailsMakesNone(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t, 404, 404)
-	b := newBench(t, r.target(notice.KindSlack))
-	b.rule(rules.Rule{Digest: rules.AtOnce}, "")
-	b.failing(nine, "one")
-	if ran := b.run(nine); len(ran) != 1 || ran[0].Outcome != "FAILED" {
+	b, _ := benchWith(t, notice.KindSlack, rules.Rule{Digest: rules.AtOnce}, 404, 404)
+	if ran := b.die("one"); len(ran) != 1 || ran[0].Outcome != "FAILED" {
 		t.Fatalf("ran %+v", ran)
 	}
 	if ran := b.run(nine.Add(time.Hour)); len(ran) != 0 {
@@ -151,8 +145,7 @@ func TestARuleMatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, newReceiver(t).target(notice.KindSlack))
-			b.rule(c.rule, "")
+			b, _ := benchWith(t, notice.KindSlack, c.rule)
 			b.schedule(store.Task{ID: "one", At: nine, MaxAttempts: 1, Queue: "mail", TenantID: "acme", Entity: "order:7",
 				Payload: store.JSON(`{"type": "FAILING"}`)})
 			b.run(nine)
@@ -170,11 +163,8 @@ func TestARuleMatches(t *testing.T) {
 // The causes of one window that come after the notice was claimed are told in the next window.
 func TestACauseAfterTheClaimIsInTheNextWindow(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t, 500)
-	b := newBench(t, r.target(notice.KindSlack))
-	b.rule(rules.Rule{}, "")
-	b.failing(nine, "one")
-	b.run(nine)
+	b, r := benchWith(t, notice.KindSlack, rules.Rule{}, 500)
+	b.die("one")
 	b.rows(`SELECT tasktable.run_now('notice/dead/ops/2035-05-01T09:01:00Z')`)
 	if ran := b.run(nine.Add(time.Second)); len(ran) != 1 || ran[0].Outcome != "RETRIED" {
 		t.Fatalf("ran %+v", ran)

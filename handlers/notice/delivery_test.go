@@ -43,8 +43,7 @@ func TestReceiversThatDoNotTakeANotice(t *testing.T) {
 			c.prepare(r, &config)
 			b := newBench(t, config)
 			b.rule(rules.Rule{}, "")
-			b.failing(nine, "one")
-			b.run(nine)
+			b.die("one")
 			ran := b.run(nine.Add(time.Minute))
 			if len(ran) != 1 || ran[0].Outcome != c.outcome || !strings.Contains(ran[0].Err.Error(), c.says) ||
 				strings.Contains(ran[0].Err.Error(), canary) {
@@ -74,9 +73,7 @@ func TestANoticeThatIsNotSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newReceiver(t)
-			b := newBench(t, r.target(notice.KindNtfy))
-			b.rule(rules.Rule{}, "")
+			b, r := benchWith(t, notice.KindNtfy, rules.Rule{})
 			b.schedule(store.Task{ID: "one", At: nine, MaxAttempts: 1, Entity: "order:7",
 				Payload: store.JSON(`{"type": "FAILING"}`)})
 			b.run(nine)
@@ -98,8 +95,7 @@ func TestARecipientWantsSomeEvents(t *testing.T) {
 	b := newBench(t, newReceiver(t).target(notice.KindNtfy))
 	b.recipient(rules.Recipient{Name: "picky", Target: "ops", Events: []rules.Event{rules.Expired}})
 	b.rule(rules.Rule{Recipients: []string{"ops", "picky"}}, "")
-	b.failing(nine, "one")
-	b.run(nine)
+	b.die("one")
 	b.want("notices", b.rows(noticesSQL), "notice/dead/ops/2035-05-01T09:01:00Z QUEUED 01 09:01:00 1")
 }
 

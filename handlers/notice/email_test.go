@@ -66,8 +66,7 @@ func TestAnEmail(t *testing.T) {
 	config, mails := smtpServer(t, "250")
 	b := newBench(t, notice.Config{Email: config})
 	b.rule(rules.Rule{}, "ann@example.org")
-	b.failing(nine, "one")
-	b.run(nine)
+	b.die("one")
 	if ran := b.run(nine.Add(time.Minute)); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
 		t.Fatalf("ran %+v", ran)
 	}
@@ -96,8 +95,7 @@ func TestAnEmailThatIsNotTaken(t *testing.T) {
 			}
 			b := newBench(t, notice.Config{Email: config})
 			b.rule(rules.Rule{}, "ann@example.org")
-			b.failing(nine, "one")
-			b.run(nine)
+			b.die("one")
 			ran := b.run(nine.Add(time.Minute))
 			if len(ran) != 1 || string(ran[0].Outcome) != c.outcome || !strings.Contains(ran[0].Err.Error(), c.says) ||
 				strings.Contains(fmt.Sprint(ran), "ann@example.org") {

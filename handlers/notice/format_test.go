@@ -57,12 +57,9 @@ func TestNothingActsInAMessage(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			r := newReceiver(t)
-			b := newBench(t, r.target(kind))
-			b.rule(rules.Rule{}, "")
+			b, r := benchWith(t, kind, rules.Rule{})
 			b.error = fmt.Errorf("%s\nsecond line", rude)
-			b.failing(nine, rude)
-			b.run(nine)
+			b.die(rude)
 			if ran := b.run(nine.Add(time.Hour)); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
 				t.Fatalf("ran %+v", ran)
 			}
@@ -97,9 +94,7 @@ func TestALongTextIsShortened(t *testing.T) {
 	} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			r := newReceiver(t)
-			b := newBench(t, r.target(kind))
-			b.rule(rules.Rule{}, "")
+			b, r := benchWith(t, kind, rules.Rule{})
 			b.error = fmt.Errorf("%s", strings.Repeat("ü*", 1000))
 			for i := range 20 {
 				b.failing(nine, fmt.Sprintf("%02d%s", i, strings.Repeat("<", 500)))
@@ -126,12 +121,9 @@ func TestALongTextIsShortened(t *testing.T) {
 func TestDetailsAreLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, without := range []bool{false, true} {
-		r := newReceiver(t)
-		b := newBench(t, r.target(notice.KindWebhook))
-		b.rule(rules.Rule{WithoutDetails: without}, "")
+		b, r := benchWith(t, notice.KindWebhook, rules.Rule{WithoutDetails: without})
 		b.error = fmt.Errorf("password %s refused", canary)
-		b.failing(nine, "one")
-		b.run(nine)
+		b.die("one")
 		b.run(nine.Add(time.Minute))
 		if strings.Contains(body(t, r), canary) == without {
 			t.Errorf("without details %v: %s", without, body(t, r))
@@ -147,8 +139,7 @@ func TestAWebhookIsSigned(t *testing.T) {
 	config.Targets["ops"] = notice.Target{Kind: notice.KindWebhook, URL: r.URL, SignWith: "orders"}
 	b := newBench(t, config)
 	b.rule(rules.Rule{}, "")
-	b.failing(nine, "one", "two")
-	b.run(nine)
+	b.die("one", "two")
 	b.run(nine.Add(time.Minute))
 	var got struct {
 		Type string

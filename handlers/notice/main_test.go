@@ -73,6 +73,15 @@ func newBench(t *testing.T, config notice.Config) *bench {
 	return b
 }
 
+// benchWith is a bench with a target of a kind, whose receiver answers with the statuses, and with a rule.
+func benchWith(t *testing.T, kind notice.Kind, rule rules.Rule, statuses ...int) (*bench, *receiver) {
+	t.Helper()
+	r := newReceiver(t, statuses...)
+	b := newBench(t, r.target(kind))
+	b.rule(rule, "")
+	return b, r
+}
+
 // rule sets a rule for a recipient of a target or of an address, both named ops.
 func (b *bench) rule(rule rules.Rule, email string) {
 	b.Helper()
@@ -108,6 +117,13 @@ func (b *bench) failing(at time.Time, ids ...string) {
 	for _, id := range ids {
 		b.schedule(store.Task{ID: id, At: at, MaxAttempts: 1, Payload: store.JSON(`{"type": "FAILING"}`)})
 	}
+}
+
+// die has tasks fail at nine. It returns the notices that ran at once.
+func (b *bench) die(ids ...string) []scheduledtest.Ran {
+	b.Helper()
+	b.failing(nine, ids...)
+	return b.run(nine)
 }
 
 func (b *bench) schedule(task store.Task) {

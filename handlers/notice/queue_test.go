@@ -11,20 +11,14 @@ import (
 // Notices are scheduled into the queue of the watch. Without a watch, it is the default queue.
 func TestNoticesRunInTheQueueOfTheWatch(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, newReceiver(t).target(notice.KindNtfy))
-	b.rule(rules.Rule{Digest: rules.AtOnce}, "")
-	die := func(id string) {
-		t.Helper()
-		b.failing(nine, id)
-		b.run(nine)
-	}
-	die("one")
+	b, _ := benchWith(t, notice.KindNtfy, rules.Rule{Digest: rules.AtOnce})
+	b.die("one")
 	watch := notice.Recurring()[0]
 	b.schedule(watch)
-	die("two")
+	b.die("two")
 	watch.Queue = "notices"
 	b.schedule(watch)
-	die("three")
+	b.die("three")
 	b.want("queues", b.rows(`SELECT c.task_id || ' ' || t.queue FROM tasktable.scheduled_tasks AS t
 		JOIN tasktable.notice_causes AS c ON c.notice_id = t.id ORDER BY c.number`), "one default", "two default", "three notices")
 	if ran := b.run(nine.Add(time.Minute)); len(ran) != 0 {

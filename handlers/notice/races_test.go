@@ -2,6 +2,7 @@ package notice_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -45,6 +47,21 @@ func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	return tx
 }
 
+func commit(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settled commits the death of a task of type ONE.
+func settled(t *testing.T, pool *pgxpool.Pool, id string) {
+	t.Helper()
+	settle := begin(t, pool)
+	exec(t, settle, dieNowSQL, id, "ONE", nine)
+	commit(t, settle)
+}
+
 func exec(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	t.Helper()
 	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
@@ -52,9 +69,7 @@ func exec(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	}
 }
 
-func ids(t *testing.T, db interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}, sql string) []string {
+func ids(t *testing.T, db store.DB, sql string) []string {
 	t.Helper()
 	rows, err := db.Query(t.Context(), sql)
 	if err != nil {
@@ -87,22 +102,17 @@ func TestSettlesDoNotDeadlock(t *testing.T) {
 		}
 	}
 	exec(t, first, dieNowSQL, "c", "TWO", nine)
-	if err := first.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, first)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	exec(t, second, dieNowSQL, "d", "ONE", nine)
-	if err := second.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, second)
 	got := ids(t, pool, `SELECT c.notice_id || ' ' || string_agg(c.task_id, ' ' ORDER BY c.task_id)
 		FROM tasktable.notice_causes AS c JOIN tasktable.scheduled_tasks AS t ON t.id = c.notice_id
 		GROUP BY c.notice_id ORDER BY c.notice_id`)
-	want := []string{"notice/both/ops/2035-05-01T09:01:00Z a b c d", "notice/one/ops/2035-05-01T09:01:00Z a d",
-		"notice/two/ops/2035-05-01T09:01:00Z b c"}
-	if len(got) != 3 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+	if want := []string{"notice/both/ops/2035-05-01T09:01:00Z a b c d", "notice/one/ops/2035-05-01T09:01:00Z a d",
+		"notice/two/ops/2035-05-01T09:01:00Z b c"}; !slices.Equal(got, want) {
 		t.Errorf("notices %q", got)
 	}
 }
@@ -112,20 +122,14 @@ func TestSettlesDoNotDeadlock(t *testing.T) {
 func TestANoticeIsNotSentBeforeItsCausesAreThere(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t)
+	settled(t, pool, "a")
 	settle := begin(t, pool)
-	exec(t, settle, dieNowSQL, "a", "ONE", nine)
-	if err := settle.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	settle = begin(t, pool)
 	exec(t, settle, dieNowSQL, "b", "ONE", nine)
 	claim := begin(t, pool)
 	if got := ids(t, claim, claimSQL); len(got) != 0 {
 		t.Fatalf("the leader can claim %q", got)
 	}
-	if err := settle.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, settle)
 	if got := ids(t, claim, claimSQL); len(got) != 2 {
 		t.Fatalf("the leader can claim %q", got)
 	}
@@ -175,9 +179,7 @@ func TestABrokenTriggerKeepsNoTaskFromBeingSettled(t *testing.T) {
 		$$ BEGIN RAISE EXCEPTION 'every task needs a tenant'; END $$;
 		CREATE TRIGGER refuse BEFORE INSERT ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	exec(t, settle, dieNowSQL, "a", "ONE", nine)
-	if err := settle.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	commit(t, settle)
 	if got := ids(t, pool, `SELECT id::text FROM tasktable.scheduled_tasks`); len(got) != 0 {
 		t.Errorf("notices %q", got)
 	}

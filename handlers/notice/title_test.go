@@ -33,8 +33,7 @@ func TestTitleNamesTheEnvironmentAndTheTask(t *testing.T) {
 			config.Environment, config.DashboardURL = "production", strings.TrimSuffix(page, "/tasks/")
 			b := newBench(t, config)
 			b.rule(rules.Rule{}, "")
-			b.failing(nine, "nightly/köln_1*")
-			b.run(nine)
+			b.die("nightly/köln_1*")
 			b.run(nine.Add(time.Minute))
 			text, title := body(t, r, c.path...), r.got()[0].header.Get("Title")
 			wanted := "Tasktable production: nightly/k?ln_1* failed"
@@ -55,9 +54,7 @@ func TestTitleNamesTheEnvironmentAndTheTask(t *testing.T) {
 // Of many causes the title has the first task, and then the counts. A long id is cut.
 func TestTitleOfMany(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t)
-	b := newBench(t, r.target(notice.KindNtfy))
-	b.rule(rules.Rule{}, "")
+	b, r := benchWith(t, notice.KindNtfy, rules.Rule{})
 	first := strings.Repeat("x", 200)
 	b.failing(nine, first)
 	b.failing(nine.Add(time.Second), "b", "c")
@@ -87,8 +84,7 @@ func TestNoLinkThatLeadsElsewhere(t *testing.T) {
 		config.DashboardURL = "https://tasks.example.org"
 		b := newBench(t, config)
 		b.rule(rules.Rule{}, "")
-		b.failing(nine, id)
-		b.run(nine)
+		b.die(id)
 		b.run(nine.Add(time.Minute))
 		if text := body(t, r); strings.Contains(text, "https://") || !strings.Contains(text, "tasktable why "+id) {
 			t.Errorf("%q: %s", id, text)

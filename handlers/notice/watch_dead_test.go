@@ -20,9 +20,8 @@ const (
 // A dead letter that completes is told once, by the rules that told of its death and that have the event recovered.
 func TestADeadLetterRecovers(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t)
-	b := newBench(t, r.target(notice.KindNtfy))
-	b.rule(rules.Rule{Events: []rules.Event{rules.Failed, rules.Expired, rules.Recovered}}, "")
+	rule := rules.Rule{Events: []rules.Event{rules.Failed, rules.Expired, rules.Recovered}}
+	b, r := benchWith(t, notice.KindNtfy, rule)
 	b.rule(rules.Rule{Name: "deaths", Events: []rules.Event{rules.Failed, rules.Expired}}, "")
 	b.rule(rules.Rule{Name: "other", Events: []rules.Event{rules.Failed, rules.Recovered}, Types: []string{"OTHER"}}, "")
 	b.failing(nine, "again", "deleted", "mended", "twice", "untouched")
@@ -79,8 +78,7 @@ func TestADeadLetterRecovers(t *testing.T) {
 // A death whose task is gone is told, and opens nothing that could end.
 func TestADeathWithoutATask(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, newReceiver(t).target(notice.KindNtfy))
-	b.rule(rules.Rule{Events: []rules.Event{rules.Failed, rules.Recovered}}, "")
+	b, _ := benchWith(t, notice.KindNtfy, rules.Rule{Events: []rules.Event{rules.Failed, rules.Recovered}})
 	b.rows(dieSQL, "FAILED", nine, 2)
 	b.want("notices", b.rows(noticesSQL), "notice/dead/ops/2035-05-01T09:01:00Z QUEUED 01 09:01:00 2")
 	b.want("episodes", b.rows(episodesSQL))

@@ -52,65 +52,53 @@ func TestTheWatchTellsFiresThatCameLate(t *testing.T) {
 	t.Parallel()
 	seven, eight := nine.Add(-2*time.Hour), nine.Add(-time.Hour)
 	late := func(b *bench) { b.forks(nine, "", seven) }
-	const skipped = "missed, and catch_up runs only the latest"
+	const (
+		skipped     = "missed, and catch_up runs only the latest"
+		sevenAtNine = "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC"
+		lateAtNine  = "its fire of 2035-05-01 08:40:00 UTC happened at 2035-05-01 09:00:00 UTC"
+		both        = "its fires of 2035-05-01 07:00:00 UTC to 2035-05-01 08:00:00 UTC"
+	)
 	for name, c := range map[string]struct {
 		happened func(b *bench)
 		rule     rules.Rule
 		told     string
 	}{
-		"latest, one fire": {
-			happened: late,
-			told:     "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC",
-		},
-		"latest, two fires": {
-			happened: func(b *bench) { b.forks(nine, skipped, seven); b.forks(nine, "", eight) },
-			told: "its fires of 2035-05-01 07:00:00 UTC to 2035-05-01 08:00:00 UTC happened at " +
-				"2035-05-01 09:00:00 UTC, and some were skipped",
-		},
+		"latest, one fire": {happened: late, told: sevenAtNine},
+		"latest, two fires": {happened: func(b *bench) { b.forks(nine, skipped, seven); b.forks(nine, "", eight) },
+			told: both + " happened at 2035-05-01 09:00:00 UTC, and some were skipped"},
 		"latest, and that one in time": {
 			happened: func(b *bench) { b.forks(nine, skipped, seven); b.forks(nine, "", nine) },
 			told:     "its fire of 2035-05-01 07:00:00 UTC was skipped at 2035-05-01 09:00:00 UTC",
 		},
-		"none": {
-			happened: func(b *bench) { b.forks(nine, "missed, and catch_up is none", seven, eight) },
-			told: "its fires of 2035-05-01 07:00:00 UTC to 2035-05-01 08:00:00 UTC were skipped at " +
-				"2035-05-01 09:00:00 UTC",
-		},
-		"all": {
-			happened: func(b *bench) { b.forks(nine, "", seven, eight) },
-			told: "its fires of 2035-05-01 07:00:00 UTC to 2035-05-01 08:00:00 UTC happened at " +
-				"2035-05-01 09:00:00 UTC",
-		},
-		"the occurrence has run": {
-			happened: func(b *bench) { late(b); b.run(nine) },
-			told:     "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC",
-		},
+		"none": {happened: func(b *bench) { b.forks(nine, "missed, and catch_up is none", seven, eight) },
+			told: both + " were skipped at 2035-05-01 09:00:00 UTC"},
+		"all": {happened: func(b *bench) { b.forks(nine, "", seven, eight) },
+			told: both + " happened at 2035-05-01 09:00:00 UTC"},
+		"the occurrence has run": {happened: func(b *bench) { late(b); b.run(nine) }, told: sevenAtNine},
 		"the recurring task has ended": {
 			happened: func(b *bench) {
 				b.forks(nine, "", seven)
 				b.rows(`UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'nightly'`)
 			},
-			told: "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC",
+			told: sevenAtNine,
 		},
 		"an edit while the fire was owed": {
 			happened: func(b *bench) {
 				b.rows(`UPDATE tasktable.scheduled_tasks SET cron = '@hourly' WHERE id = 'nightly'`)
 				b.forks(nine, "", seven)
 			},
-			told: "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC",
+			told: sevenAtNine,
 		},
 		"after a pause of its type": {
 			happened: func(b *bench) { b.paused("type", "FAILING"); b.forks(nine, "", nine.Add(-20*time.Minute)) },
-			told:     "its fire of 2035-05-01 08:40:00 UTC happened at 2035-05-01 09:00:00 UTC",
+			told:     lateAtNine,
 		},
 		"after its own pause": {
 			happened: func(b *bench) { b.resumed(); b.forks(nine, "", nine.Add(-20*time.Minute)) },
-			told:     "its fire of 2035-05-01 08:40:00 UTC happened at 2035-05-01 09:00:00 UTC",
+			told:     lateAtNine,
 		},
-		"a pause of another type": {
-			happened: func(b *bench) { b.paused("type", "OTHER"); late(b) },
-			told:     "its fire of 2035-05-01 07:00:00 UTC happened at 2035-05-01 09:00:00 UTC",
-		},
+		"a pause of another type": {happened: func(b *bench) { b.paused("type", "OTHER"); late(b) },
+			told: sevenAtNine},
 		"a pause of its type":   {happened: func(b *bench) { b.paused("type", "FAILING"); late(b) }},
 		"a pause of its queue":  {happened: func(b *bench) { b.paused("queue", "default"); late(b) }},
 		"a pause of everything": {happened: func(b *bench) { b.paused("all", ""); late(b) }},
@@ -184,9 +172,8 @@ func (b *bench) backfilled(fire time.Time) {
 // A fire that came late is told once, also if it was told before it came. It has recovered a look later.
 func TestTheWatchTellsAMissedFireOnce(t *testing.T) {
 	t.Parallel()
-	r := newReceiver(t)
-	b := newBench(t, r.target(notice.KindNtfy))
-	b.rule(rules.Rule{Name: "watch", Events: []rules.Event{rules.Missed, rules.Recovered}}, "")
+	rule := rules.Rule{Name: "watch", Events: []rules.Event{rules.Missed, rules.Recovered}}
+	b, r := benchWith(t, notice.KindNtfy, rule)
 	b.nightly()
 	at := func(minutes int) time.Time { return nine.Add(time.Duration(minutes) * time.Minute) }
 	looks := func(from, to int) {

@@ -85,9 +85,8 @@ func TestTheWatchTellsEpisodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			event := c.event
-			r := newReceiver(t)
-			b := newBench(t, r.target(notice.KindNtfy))
-			b.rule(rules.Rule{Name: "watch", Events: []rules.Event{event, rules.Recovered}}, "")
+			rule := rules.Rule{Name: "watch", Events: []rules.Event{event, rules.Recovered}}
+			b, _ := benchWith(t, notice.KindNtfy, rule)
 			b.rule(rules.Rule{Name: "other", Events: []rules.Event{event}, Types: []string{"OTHER"}}, "")
 			b.schedule(store.Task{ID: "nightly", At: nine.Add(-time.Hour), Payload: store.JSON(`{"type": "FAILING"}`),
 				Recurrence: &store.Recurrence{Cron: "@daily"}})
@@ -127,8 +126,7 @@ func TestTheWatchLeavesOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, newReceiver(t).target(notice.KindNtfy))
-			b.rule(rules.Rule{Events: []rules.Event{rules.Late}}, "")
+			b, _ := benchWith(t, notice.KindNtfy, rules.Rule{Events: []rules.Event{rules.Late}})
 			b.failing(nine, "one")
 			b.schedule(store.Task{ID: "test", At: nine, Payload: contract.Notice{Recipient: "ops", Test: true}})
 			b.rows(change)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,6 +39,26 @@ func newRegistry(t *testing.T, config webhook.Config) *handlers.Registry {
 	return registry
 }
 
+var nine = time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+
+// inline is a transaction in which tasks run at times of the test, and which is rolled back.
+func inline(t *testing.T) (pgx.Tx, *scheduledtest.Harness) {
+	t.Helper()
+	tx, err := storetest.Pool(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx, scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local}))
+}
+
+func mustSchedule(t *testing.T, db store.DB, task store.Task) {
+	t.Helper()
+	if _, err := tasks.Schedule(t.Context(), db, task); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestScheduleRefusesABadRequest(t *testing.T) {
 	t.Parallel()
 	_, err := tasks.Schedule(t.Context(), storetest.Pool(t), store.Task{
@@ -53,25 +74,16 @@ func TestTheEngineWaitsForAHostThatFails(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	server := serve(t, answering(http.StatusInternalServerError))
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local}))
-	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	tx, harness := inline(t)
 	for i := range 21 {
-		task := store.Task{
-			ID: fmt.Sprintf("request-%02d", i), At: at.Add(time.Duration(i) * time.Second),
+		mustSchedule(t, tx, store.Task{
+			ID: fmt.Sprintf("request-%02d", i), At: nine.Add(time.Duration(i) * time.Second),
 			Payload: contract.HTTPRequest{URL: server.URL + "/hooks"},
-		}
-		if _, err := tasks.Schedule(ctx, tx, task); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 	var last scheduledtest.Ran
 	outcomes := map[store.AttemptOutcome]int{}
-	for _, ran := range harness.RunDueAt(ctx, at.Add(time.Second*30)) {
+	for _, ran := range harness.RunDueAt(ctx, nine.Add(time.Second*30)) {
 		outcomes[ran.Outcome]++
 		if ran.Outcome == "SNOOZED" {
 			last = ran
@@ -140,26 +152,16 @@ func TestNoSecretEscapes(t *testing.T) {
 		want[id] = status
 		payload := fmt.Sprintf(`{"type": "HTTP_REQUEST", "url": "%s/%[2]s?key=%[2]s", "sign_with": "orders",
 			"headers": {"Authorization": "Bearer %[2]s"}, "body": {"secret": "%[2]s"}}`, target, canary)
-		if _, err := tasks.Schedule(t.Context(), pool, store.Task{
-			ID: id, Payload: store.JSON(payload), MaxAttempts: 1,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		mustSchedule(t, pool, store.Task{ID: id, Payload: store.JSON(payload), MaxAttempts: 1})
 	}
 	log := &journal{}
 	config := webhook.Config{Allow: local, Secrets: map[string][]string{"orders": {secret}}}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	logger.Info("configured", "config", config, "text", fmt.Sprintf("%v %+v %#v %s", config, config, config, config))
 	runNode(t, pool, newRegistry(t, config), logger)
-	const statesSQL = `SELECT id, status FROM tasktable.scheduled_tasks, (SELECT pg_sleep(0.02)) AS patience`
-	for deadline := time.Now().Add(patience); ; {
-		states := rowsOf(t, pool, statesSQL)
-		if fmt.Sprint(states) == fmt.Sprint(want) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("states %v, want %v\n%s", states, want, log)
-		}
+	until(t, pool, `SELECT bool_and(finished_at IS NOT NULL) FROM tasktable.scheduled_tasks`)
+	if states := rowsOf(t, pool, `SELECT id, status FROM tasktable.scheduled_tasks`); !maps.Equal(states, want) {
+		t.Fatalf("states %v, want %v\n%s", states, want, log)
 	}
 	errorsSQL := `SELECT task_id || fence, coalesce(error, '') FROM tasktable.scheduled_task_executions`
 	rowsSQL := `SELECT id, (to_jsonb(t) - 'payload' - 'result')::text FROM tasktable.scheduled_tasks AS t`
@@ -226,21 +228,14 @@ func TestTheCallersSpanReachesTheReceiver(t *testing.T) {
 	const caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	requests := make(chan http.Header, 1)
 	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { requests <- r.Header })
-	tx, err := storetest.Pool(t).Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	tx, harness := inline(t)
 	for _, traced := range []string{caller, ""} {
 		ctx := trace.ContextWithSpanContext(t.Context(), store.SpanOf(traced))
-		if _, err := tasks.Schedule(ctx, tx, store.Task{At: at, Payload: contract.HTTPRequest{
-			URL: server.URL,
-		}}); err != nil {
+		task := store.Task{At: nine, Payload: contract.HTTPRequest{URL: server.URL}}
+		if _, err := tasks.Schedule(ctx, tx, task); err != nil {
 			t.Fatal(err)
 		}
-		if ran := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local})).RunDueAt(
-			t.Context(), at); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
+		if ran := harness.RunDueAt(t.Context(), nine); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
 			t.Fatalf("ran %+v", ran)
 		}
 		if got := (<-requests).Get("Traceparent"); got != traced {

@@ -15,7 +15,7 @@ import (
 )
 
 // Every form of an address of this machine, or of another that is not public, fails the task for good, and reaches no
-// server.
+// server. TestAddressesAreRefusedByTheirRange has the ranges.
 func TestForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -48,27 +48,10 @@ func TestForbiddenAddresses(t *testing.T) {
 		{"[::ffff:7f00:1]", "loopback"},
 		{"[::127.0.0.1]", "IPv4-compatible"},
 		{"[64:ff9b::127.0.0.1]", "loopback"},
-		{"[64:ff9b:1::1]", "NAT64"},
 		{"[2002:7f00:1::]", "loopback"},
-		{"[2001:0:4136:e378:8000:63bf:3fff:fdd2]", "Teredo"},
-		{"[fe80::1]", "link-local"},
 		{"[fe80::1%25lo]", "link-local"},
-		{"[fc00::1]", "unique-local"},
-		{"[fd00:ec2::254]", "metadata"},
-		{"[ff02::1]", "multicast"},
-		{"[2001:db8::1]", "documentation"},
-		{"[100::1]", "no public address"},
 		{"10.0.0.1", "private"},
-		{"172.16.0.1", "private"},
-		{"192.168.1.1", "private"},
-		{"100.64.0.1", "CGNAT"},
 		{"169.254.169.254", "metadata"},
-		{"169.254.170.2", "link-local"},
-		{"192.0.2.1", "documentation"},
-		{"198.18.0.1", "benchmarks"},
-		{"224.0.0.1", "multicast"},
-		{"240.0.0.1", "reserved"},
-		{"255.255.255.255", "broadcast"},
 		{"localhost", "loopback"},
 		{"LOCALHOST", "loopback"},
 		{"localhost.", "loopback"},

@@ -7,14 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/tasktable/tasktable/handlers/webhook"
 	"github.com/tasktable/tasktable/handlers/webhook/contract"
-	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // Dead letters of different statuses are different groups, although the rest of their messages is the same.
@@ -25,20 +21,12 @@ func TestStatusesAreGroupsOfDeadLetters(t *testing.T) {
 		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
 		w.WriteHeader(status)
 	})
-	tx, err := storetest.Pool(t).Begin(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	harness := scheduledtest.New(t, tx, newRegistry(t, webhook.Config{Allow: local}))
-	at := time.Date(2035, 5, 1, 9, 0, 0, 0, time.UTC)
+	tx, harness := inline(t)
 	for i, status := range []int{404, 410, 500, 404} {
-		if _, err := tasks.Schedule(ctx, tx, store.Task{ID: fmt.Sprint(i), At: at, MaxAttempts: 1,
-			Payload: contract.HTTPRequest{URL: fmt.Sprintf("%s/?status=%d", server.URL, status)}}); err != nil {
-			t.Fatal(err)
-		}
+		mustSchedule(t, tx, store.Task{ID: fmt.Sprint(i), At: nine, MaxAttempts: 1,
+			Payload: contract.HTTPRequest{URL: fmt.Sprintf("%s/?status=%d", server.URL, status)}})
 	}
-	harness.RunDueAt(ctx, at)
+	harness.RunDueAt(ctx, nine)
 	groups, err := inspect.New(store.Config{}).Groups(ctx, tx, inspect.DeadLetters(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -64,14 +64,8 @@ func (s *Sender) request(
 	if err := payload.Check(); err != nil {
 		return nil, handlers.Permanent(err)
 	}
-	target, err := contract.ParseURL(payload.URL)
-	if err != nil {
-		return nil, handlers.Permanent(err)
-	}
-	body, err := payload.EncodedBody()
-	if err != nil {
-		return nil, handlers.Permanent(err)
-	}
+	target, _ := contract.ParseURL(payload.URL) // Check has parsed it
+	body, _ := payload.EncodedBody()            // and has encoded the body
 	r := &request{method: payload.MethodOrDefault(), url: target, header: http.Header{}, body: body}
 	r.header.Set("User-Agent", userAgent)
 	if body != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -51,10 +52,9 @@ func parseSecrets(secrets map[string][]string) (map[string][][]byte, error) {
 	keys := make(map[string][][]byte, len(secrets))
 	var errs []error
 	for name, all := range secrets {
-		if !isSecretName(name) {
+		if !secretName.MatchString(name) {
 			// The name is not quoted, because it may be a part of a secret that was given without its name.
-			errs = append(errs, fmt.Errorf("Secrets must have names of 1 to %d letters, digits, - and _",
-				maxSecretName))
+			errs = append(errs, errors.New("Secrets must have names of 1 to 64 letters, digits, - and _"))
 			continue
 		}
 		if len(all) == 0 {
@@ -71,11 +71,4 @@ func parseSecrets(secrets map[string][]string) (map[string][][]byte, error) {
 	return keys, errors.Join(errs...)
 }
 
-const maxSecretName = 64
-
-func isSecretName(name string) bool {
-	outside := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
-	}
-	return name != "" && len(name) <= maxSecretName && !strings.ContainsFunc(name, outside)
-}
+var secretName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)

@@ -30,9 +30,7 @@ func TestAFailingPathStarvesNoOther(t *testing.T) {
 		Circuit: webhook.Circuit{Open: 2 * time.Second, MaxOpen: 2 * time.Second}})
 	schedule := func(id string, payload contract.HTTPRequest) {
 		t.Helper()
-		if _, err := tasks.Schedule(t.Context(), pool, store.Task{ID: id, Payload: payload}); err != nil {
-			t.Fatal(err)
-		}
+		mustSchedule(t, pool, store.Task{ID: id, Payload: payload})
 	}
 	for i := range 60 {
 		schedule(fmt.Sprint("fails-", i), contract.HTTPRequest{URL: server.URL + "/fails"})

@@ -58,16 +58,7 @@ func (r *harness) openCallers(ctx context.Context) error {
 // run works until ctx is done.
 func (c *caller) run(ctx context.Context) {
 	defer c.client.CloseIdleConnections()
-	ticker := time.NewTicker(c.Pace)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		c.step(c.work.roll(c.random))
-	}
+	c.pace(ctx, func() { c.step(c.work.roll(c.random)) })
 }
 
 // request is a call before it is sent.
@@ -97,7 +88,7 @@ type receipt struct {
 
 // call sends a call until it has an answer, and writes to the log what it was told.
 func (c *caller) call(r request) {
-	e := entry{Op: c.opLog.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
+	e := &entry{Op: c.opLog.op(), Writer: c.name, Began: time.Now(), Answer: unknown, Deeds: r.deeds, OverHTTP: true}
 	for _, one := range c.sendAll(r, fmt.Sprintf("%d/%s", e.Op, r.verb)) {
 		e.Tries += one.tries
 		e.Lost += one.lost
@@ -114,7 +105,7 @@ func (c *caller) call(r request) {
 	if len(e.Told) == 0 {
 		e.Ended = time.Now()
 	}
-	c.conclude(&e)
+	c.conclude(e)
 	c.opLog.add(e)
 }
 

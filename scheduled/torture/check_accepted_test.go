@@ -15,20 +15,17 @@ var wrote = map[string]bool{"created": true, "rescheduled": true, "rearmed": tru
 // if and only if the writer's transaction was committed.
 func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	say := func(id, format string, args ...any) {
-		wrong(id, format, args...)
-	}
 	for _, e := range h.Entries {
 		samples++
 		rows := len(x.opsOf[e.Op])
 		switch {
 		case e.Answer == acknowledged && rows != len(e.Deeds):
-			say(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer,
+			wrong(e.about(), "op %d of %s, %d deeds, was acknowledged at %s and left %d rows", e.Op, e.Writer,
 				len(e.Deeds), h.offset(e.Ended), rows)
 		case e.Answer == refused && rows != 0:
-			say(e.about(), "op %d of %s was not committed and left %d rows", e.Op, e.Writer, rows)
+			wrong(e.about(), "op %d of %s was not committed and left %d rows", e.Op, e.Writer, rows)
 		case e.Answer == unknown && rows != 0 && rows != len(e.Deeds):
-			say(e.about(), "op %d of %s, %d deeds, left %d rows", e.Op, e.Writer, len(e.Deeds), rows)
+			wrong(e.about(), "op %d of %s, %d deeds, left %d rows", e.Op, e.Writer, len(e.Deeds), rows)
 		}
 	}
 	type key struct {
@@ -36,28 +33,24 @@ func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 		tx int64
 	}
 	done := map[key][]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		done[key{a.ID, a.TxID}] = append(done[key{a.ID, a.TxID}], a)
 		if a.Parent != nil && a.Op == "INSERT" {
 			done[key{*a.Parent, a.TxID}] = append(done[key{*a.Parent, a.TxID}], a)
 		}
 	}
 	rows := map[key]bool{}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		rows[key{o.TaskID, o.TxID}] = true
 		if wrote[o.Outcome] && !didSo(done[key{o.TaskID, o.TxID}], o) {
-			say(
-				o.TaskID, "op %d: %s came to %s with revision %d, and the task shows nothing of it", o.Op, o.Verb,
-				o.Outcome, o.Revision,
-			)
+			wrong(o.TaskID, "op %d: %s came to %s with revision %d, and the task shows nothing of it", o.Op, o.Verb,
+				o.Outcome, o.Revision)
 		}
 	}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
+	for _, a := range h.Audit {
+		if a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
 			!rows[key{a.ID, a.TxID}] {
-			say(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
+			wrong(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}
 	}
 	return samples
@@ -90,14 +83,11 @@ var final = map[string]bool{"COMPLETED": true, "FAILED": true, "EXPIRED": true, 
 // its time, or a node.
 func noneIsLost(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	say := func(id, format string, args ...any) {
-		wrong(id, format, args...)
-	}
 	rows := map[string]taskRow{}
 	for _, row := range h.Tasks {
 		rows[row.ID] = row
 		if x.byID[row.ID] == nil {
-			say(row.ID, "it is there and nobody made it")
+			wrong(row.ID, "it is there and nobody made it")
 		}
 	}
 	for id, changes := range x.byID {
@@ -107,18 +97,16 @@ func noneIsLost(h *history, wrong reportFunc) (samples int) {
 		switch {
 		case last.Op == "DELETE":
 			if there {
-				say(id, "it was deleted and is there")
+				wrong(id, "it was deleted and is there")
 			}
 			continue
 		case !there || row.Status != *last.Status || row.Revision != *last.Revision:
-			say(
-				id, "it is %s with revision %d, and was %s with revision %d last", row.Status, row.Revision,
-				*last.Status, *last.Revision,
-			)
+			wrong(id, "it is %s with revision %d, and was %s with revision %d last", row.Status, row.Revision,
+				*last.Status, *last.Revision)
 			continue
 		}
 		if why := h.unfinished(last); why != "" {
-			say(id, "%s", why)
+			wrong(id, "%s", why)
 		}
 	}
 	return samples

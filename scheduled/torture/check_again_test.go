@@ -33,8 +33,7 @@ func askedAgainRunsAgain(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 	}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		e := x.entryOf[o.Op]
 		if o.Outcome != "again" || e == nil {
 			continue

@@ -2,8 +2,6 @@
 
 package torture
 
-import "fmt"
-
 // Outcomes whose attempt does not count.
 var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
 
@@ -11,15 +9,12 @@ var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED":
 // off is given back.
 func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.Op == "DELETE" {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(a.ID, "at %s: %s", h.offset(a.At), fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(a.ID, "at %s: ", h.offset(a.At))
 		switch {
 		case a.Op == "INSERT" || a.edits():
 			if s := *a.Status; (s == "QUEUED" || s == "PAUSED") && *a.Attempt != 0 {
@@ -45,8 +40,8 @@ func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 				want--
 			}
 			if *a.Attempt != want && outcome != "" {
-				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, outcome, *a.OldAttempt, *a.Attempt,
-					want)
+				say("fence %d ended as %s: attempt %d became %d, want %d", *a.OldFence, outcome, *a.OldAttempt,
+					*a.Attempt, want)
 			}
 		case *a.Attempt != *a.OldAttempt:
 			say("attempt %d became %d by itself", *a.OldAttempt, *a.Attempt)
@@ -64,9 +59,7 @@ func noneIsGivenUpTooSoon(h *history, wrong reportFunc) (samples int) {
 		if a.Op == "DELETE" || e == nil || *a.OldStatus != "EXECUTING" {
 			continue
 		}
-		say := func(format string, args ...any) {
-			wrong(a.ID, "fence %d: %s", fence, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(a.ID, "fence %d: ", fence)
 		samples++
 		last := *a.OldAttempt >= a.MaxAttempts
 		switch *a.Status {
@@ -84,8 +77,7 @@ func noneIsGivenUpTooSoon(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.becomes("EXPIRED") && (a.Expires == nil || a.At.Before(*a.Expires)) && !a.releases() {
 			wrong(a.ID, "EXPIRED at %s, expires at %s", h.offset(a.At), h.instant(a.Expires))
 		}

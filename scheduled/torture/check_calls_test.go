@@ -13,8 +13,7 @@ import (
 // its answers are the same. The samples are the calls that were done and were sent more than once.
 func keysApplyOnce(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Entries {
-		e := &h.Entries[i]
+	for _, e := range h.Entries {
 		rows := x.opsOf[e.Op]
 		if !e.OverHTTP || len(rows) == 0 || e.Tries < 2 {
 			continue
@@ -44,11 +43,8 @@ var mayRefuse = []string{"404 ", "409 ", "412 "}
 // A call is refused for a reason, and never with 500: what the test does to the database ends by itself.
 func answersAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Entries {
-		e := &h.Entries[i]
-		say := func(format string, args ...any) {
-			wrong(e.about(), "call %d: %s", e.Op, fmt.Sprintf(format, args...))
-		}
+	for _, e := range h.Entries {
+		say := wrong.about(e.about(), "call %d: ", e.Op)
 		for _, refusal := range e.Refusals {
 			if !slices.ContainsFunc(mayRefuse, func(status string) bool { return strings.HasPrefix(refusal, status) }) &&
 				!e.cameTooLate(refusal) {
@@ -112,8 +108,7 @@ func (x *index) untrue(e *entry, got receipt) string {
 
 // learn fills in what came of the calls whose answer was lost.
 func (h *history) learn() {
-	for i := range h.Entries {
-		e := &h.Entries[i]
+	for _, e := range h.Entries {
 		if !e.OverHTTP || e.Answer != unknown {
 			continue
 		}

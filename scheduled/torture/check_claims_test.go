@@ -7,30 +7,24 @@ import "github.com/tasktable/tasktable/handlers"
 // leadersClaim: a claim is committed by the node that was elected last, and each draws a number of its own.
 func leadersClaim(h *history, wrong reportFunc) (samples int) {
 	drawn := map[int64]string{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
-		say := func(format string, args ...any) {
-			wrong(a.ID, format, args...)
-		}
+	for _, a := range h.Audit {
 		if a.claims() {
 			samples++
 			if a.Leads == nil || !*a.Leads {
-				say(
-					"claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At), *a.Fence,
-					a.App, a.Backend,
-				)
+				wrong(a.ID, "claimed at %s with fence %d by %q (backend %d), which did not lead", h.offset(a.At),
+					*a.Fence, a.App, a.Backend)
 			}
 			if a.OldFence != nil {
-				say("claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
+				wrong(a.ID, "claimed at %s with fence %d, while held with %d", h.offset(a.At), *a.Fence, *a.OldFence)
 			}
 			if who, twice := drawn[*a.Fence]; twice {
-				say("fence %d was drawn before, as %s", *a.Fence, who)
+				wrong(a.ID, "fence %d was drawn before, as %s", *a.Fence, who)
 			}
 			drawn[*a.Fence] = "a fence of " + a.ID
 		}
 		if a.Op != "DELETE" && a.edits() {
 			if who, twice := drawn[*a.Revision]; twice {
-				say("revision %d was drawn before, as %s", *a.Revision, who)
+				wrong(a.ID, "revision %d was drawn before, as %s", *a.Revision, who)
 			}
 			drawn[*a.Revision] = "a revision of " + a.ID
 		}
@@ -41,8 +35,7 @@ func leadersClaim(h *history, wrong reportFunc) (samples int) {
 // leasesAreAsLong: from the claim, or from when the task is due if that is later, the allowance and the expected
 // time; and none gets shorter while it is held.
 func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		switch {
 		case a.claims() && a.OldNext != nil:
 			samples++
@@ -63,12 +56,7 @@ func leasesAreAsLong(h *history, wrong reportFunc) (samples int) {
 // however long the claim has waited; and no context ends for want of time before that is over.
 func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		samples++
 		until := r.Gate.Add(c.Expected)
 		if held := x.heldUntil(r.Fence, r.At); held == nil || held.Before(until) {
@@ -85,8 +73,7 @@ func handlersHaveTheirTime(h *history, wrong reportFunc) (samples int) {
 
 // noneIsClaimedExpired: what has expired before a pass began becomes EXPIRED, and is not handed out.
 func noneIsClaimedExpired(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.claims() || a.Expires == nil {
 			continue
 		}
@@ -101,8 +88,7 @@ func noneIsClaimedExpired(h *history, wrong reportFunc) (samples int) {
 // the pauses.
 func noneIsClaimedPaused(h *history, wrong reportFunc) (samples int) {
 	samples = h.heldPauses()
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.claims() {
 			continue
 		}

@@ -16,11 +16,7 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 		}
 	}
 	last := map[string]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
-		say := func(format string, args ...any) {
-			wrong(a.ID, format, args...)
-		}
+	for _, a := range h.Audit {
 		before := last[a.ID]
 		last[a.ID] = a
 		if a.Op == "DELETE" {
@@ -31,14 +27,14 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 		switch {
 		case a.edits() && want != nil:
 			if got := (content{a.Nonce, a.Queue, a.Priority, a.MaxAttempts}); got != *want {
-				say("revision %d is %+v, and the writer gave %+v", *a.Revision, got, *want)
+				wrong(a.ID, "revision %d is %+v, and the writer gave %+v", *a.Revision, got, *want)
 			}
 		case a.Op == "INSERT" && a.Parent != nil && last[*a.Parent] != nil:
 			if parent := last[*a.Parent]; a.Sum != parent.Sum {
-				say("its payload is another than that of %s", parent.ID)
+				wrong(a.ID, "its payload is another than that of %s", parent.ID)
 			}
 		case a.Op == "UPDATE" && before != nil && a.Sum != before.Sum && !strings.HasSuffix(a.ID, childSuffix):
-			say("revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
+			wrong(a.ID, "revision %s got another payload at %s, which no writer gave", of(a.Revision), h.offset(a.At))
 		}
 	}
 	return samples
@@ -46,13 +42,7 @@ func contentIsKept(h *history, wrong reportFunc) (samples int) {
 
 // handlersSeeTheirContent: a handler gets the payload that the row had when it was claimed.
 func handlersSeeTheirContent(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		if samples++; r.Sum != c.Sum {
 			wrong(r.ID, "fence %d got another payload than the row had", r.Fence)
 		}
@@ -67,18 +57,17 @@ func nothingIsWrittenInVain(h *history, wrong reportFunc) (samples int) {
 		tx int64
 	}
 	edits, writes := map[key]*auditRow{}, map[key]bool{}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() {
+	for _, a := range h.Audit {
+		if a.edits() {
 			edits[key{a.ID, a.TxID}] = a
 		}
 	}
-	for i := range h.Ops {
-		if o := &h.Ops[i]; wrote[o.Outcome] {
+	for _, o := range h.Ops {
+		if wrote[o.Outcome] {
 			writes[key{o.TaskID, o.TxID}] = true
 		}
 	}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		k := key{o.TaskID, o.TxID}
 		if writes[k] {
 			continue
@@ -94,8 +83,8 @@ func nothingIsWrittenInVain(h *history, wrong reportFunc) (samples int) {
 // syncIsExact: after a Sync of an entity its listed tasks are there, and no other one of it is live.
 func syncIsExact(h *history, wrong reportFunc) (samples int) {
 	members := map[string]map[string]bool{} // by entity
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.Entity != nil && !strings.HasSuffix(a.ID, childSuffix) {
+	for _, a := range h.Audit {
+		if a.Entity != nil && !strings.HasSuffix(a.ID, childSuffix) {
 			if members[*a.Entity] == nil {
 				members[*a.Entity] = map[string]bool{}
 			}
@@ -130,7 +119,7 @@ func syncIsExact(h *history, wrong reportFunc) (samples int) {
 
 // rowAt is a task's row as an acknowledged transaction left it, or nil. Only one writer edits an entity, one
 // transaction after the other.
-func (h *history) rowAt(id string, e entry) (last *auditRow) {
+func (h *history) rowAt(id string, e *entry) (last *auditRow) {
 	for _, a := range h.in().byID[id] {
 		if a.At.Before(e.Ended) {
 			last = a

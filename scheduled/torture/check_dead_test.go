@@ -25,8 +25,7 @@ func deathsAreTold(h *history, wrong reportFunc) (samples int) {
 		told[of(m.ID, m.How, m.Revision)]++
 	}
 	recorded := map[key]int{}
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		k := of(e.TaskID, e.Outcome, e.Revision)
 		recorded[k]++
 		pid := h.in().nodes[*orZero(e.Node)]

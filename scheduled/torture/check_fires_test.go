@@ -15,14 +15,14 @@ import (
 // run_now are left out.
 func (h *history) occurrences() map[string][]*auditRow {
 	byHand := map[string]bool{}
-	for i := range h.Ops {
-		if o := &h.Ops[i]; o.Verb == "run_now" {
+	for _, o := range h.Ops {
+		if o.Verb == "run_now" {
 			byHand[fmt.Sprint(o.TaskID, " ", o.TxID)] = true
 		}
 	}
 	found := map[string][]*auditRow{}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
+	for _, a := range h.Audit {
+		if a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
 			found[*a.Parent] = append(found[*a.Parent], a)
 		}
 	}
@@ -77,13 +77,10 @@ func steadyFiresAreComplete(h *history, wrong reportFunc) (samples int) {
 		if len(changes) == 0 {
 			continue // this run has none
 		}
-		say := func(format string, args ...any) {
-			wrong(task.ID, format, args...)
-		}
 		every, list := rhythm(task), made[task.ID]
 		samples++
 		if len(list) == 0 {
-			say("it has not fired at all")
+			wrong(task.ID, "it has not fired at all")
 			continue
 		}
 		samples += len(list)
@@ -92,18 +89,16 @@ func steadyFiresAreComplete(h *history, wrong reportFunc) (samples int) {
 			ended = changes[i].At // it was cancelled; retention may remove it much later
 		}
 		if first := list[0].Asked; first.Sub(created) > every+time.Second { // @every is counted in whole seconds
-			say("its first fire was at %s, made at %s", h.offset(first), h.offset(created))
+			wrong(task.ID, "its first fire was at %s, made at %s", h.offset(first), h.offset(created))
 		}
 		last := list[len(list)-1].Asked
 		if ended.Sub(h.there(last)) > every+silentLimit {
-			say("its last fire was at %s, ended at %s", h.offset(last), h.offset(ended))
+			wrong(task.ID, "its last fire was at %s, ended at %s", h.offset(last), h.offset(ended))
 		}
 		for i := 1; i < len(list); i++ {
 			if step := list[i].Asked.Sub(list[i-1].Asked); step != every {
-				say(
-					"between the fires of %s and %s lie %s, not %s", h.offset(list[i-1].Asked), h.offset(list[i].Asked),
-					step, every,
-				)
+				wrong(task.ID, "between the fires of %s and %s lie %s, not %s", h.offset(list[i-1].Asked),
+					h.offset(list[i].Asked), step, every)
 			}
 		}
 		for _, a := range list {
@@ -113,11 +108,11 @@ func steadyFiresAreComplete(h *history, wrong reportFunc) (samples int) {
 				limit += asideFor
 			}
 			if late > limit && !h.strained(due, a.At) {
-				say("the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))
+				wrong(task.ID, "the fire of %s was made at %s", h.offset(a.Asked), h.offset(a.At))
 			}
 			if *a.Status == "SKIPPED" && task.Recurrence.CatchUp == store.CatchUpAll &&
 				task.Recurrence.Overlap == store.OverlapAllow {
-				say("the fire of %s was skipped", h.offset(a.Asked))
+				wrong(task.ID, "the fire of %s was skipped", h.offset(a.Asked))
 			}
 		}
 	}
@@ -168,9 +163,6 @@ func skipsHaveReasons(h *history, wrong reportFunc) (samples int) {
 		list := made[parent]
 		for i, a := range list {
 			samples++
-			say := func(format string, args ...any) {
-				wrong(a.ID, format, args...)
-			}
 			last := i+1 == len(list) || list[i+1].TxID != a.TxID // of those that were made together
 			blocked, maybe := "", ""
 			for _, earlier := range list[:i] {
@@ -183,9 +175,9 @@ func skipsHaveReasons(h *history, wrong reportFunc) (samples int) {
 			}
 			switch {
 			case *a.Status != "SKIPPED" && blocked != "":
-				say("it was to run, though %s had not ended", blocked)
+				wrong(a.ID, "it was to run, though %s had not ended", blocked)
 			case *a.Status == "SKIPPED" && last && maybe == "" && !h.maybePaused(a.Queue, a.Type, a.Asked, a.Asked):
-				say("it was skipped, though no earlier one was left and no later one was missed with it")
+				wrong(a.ID, "it was skipped, though no earlier one was left and no later one was missed with it")
 			}
 		}
 	}

@@ -32,13 +32,7 @@ func claimingGoesOn(h *history, wrong reportFunc) (samples int) {
 
 // gaps lists those that are longer than so much.
 func (h *history) gaps(least time.Duration) (found []gap) {
-	var claims []*auditRow
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.claims() {
-			claims = append(claims, a)
-		}
-	}
-	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
+	claims := h.claimsInOrder()
 	for i := 1; i < len(claims); i++ {
 		from, to := claims[i-1].At, claims[i].Began
 		if to.Sub(from) <= least {
@@ -52,6 +46,13 @@ func (h *history) gaps(least time.Duration) (found []gap) {
 		}
 	}
 	return found
+}
+
+// claimsInOrder are all claims, by their time.
+func (h *history) claimsInOrder() []*auditRow {
+	claims := slices.DeleteFunc(slices.Clone(h.Audit), func(a *auditRow) bool { return !a.claims() })
+	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
+	return claims
 }
 
 // explained moves the begin of a gap behind whatever can explain it.
@@ -91,8 +92,7 @@ func (f fault) disturbs() bool {
 // full says whether the nodes may have had as much in hand as they take.
 func (h *history) full(at time.Time) bool {
 	held := 0
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.At.After(at) {
 			continue
 		}
@@ -188,13 +188,7 @@ func (h *history) takeover(f fault) (took time.Duration, known bool) {
 	if !f.Leader {
 		return 0, false
 	}
-	var claims []*auditRow
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.claims() {
-			claims = append(claims, a)
-		}
-	}
-	slices.SortFunc(claims, func(a, b *auditRow) int { return a.At.Compare(b.At) })
+	claims := h.claimsInOrder()
 	after, _ := slices.BinarySearchFunc(claims, f.From, func(a *auditRow, at time.Time) int {
 		return cmp.Or(a.At.Compare(at), -1)
 	})

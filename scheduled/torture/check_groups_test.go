@@ -10,11 +10,9 @@ import (
 // groupRatesAreKept: in any time no more tasks of a group begin than its burst and its rate allow, counted from their
 // claims. The samples are the claims after which the group had no token left.
 func groupRatesAreKept(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
 	claims := map[string][]*auditRow{}
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		if c := x.claims[r.Fence]; c != nil && h.GroupRates[r.Type] > 0 && r.Group != "" {
+	for r, c := range h.claimedRuns() {
+		if h.GroupRates[r.Type] > 0 && r.Group != "" {
 			claims[r.Type+" of "+r.Group] = append(claims[r.Type+" of "+r.Group], c)
 		}
 	}
@@ -46,8 +44,8 @@ const (
 // against one of weight 1. Without weights it would be half of them. The samples are these claims.
 func weightsAreKept(h *history, wrong reportFunc) (samples int) {
 	groups := map[string]string{} // by id
-	for i := range h.Runs {
-		groups[h.Runs[i].ID] = h.Runs[i].Group
+	for _, r := range h.Runs {
+		groups[r.ID] = r.Group
 	}
 	type lane struct {
 		queue, kind string
@@ -65,8 +63,7 @@ func weightsAreKept(h *history, wrong reportFunc) (samples int) {
 		}
 	}
 	heavy, last := 0, ""
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		weights := h.GroupWeights[a.Type]
 		if !a.claims() || weights == nil || groups[a.ID] == "" {
 			continue

@@ -18,9 +18,7 @@ func historyIsAppendOnly(h *history, wrong reportFunc) (samples int) {
 	}
 	for _, l := range h.Lines {
 		samples++
-		say := func(format string, args ...any) {
-			wrong(l.TaskID, "line %d of %s %s", l.Number, l.History, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(l.TaskID, "line %d of %s ", l.Number, l.History)
 		end, by := removed[lineKey{l.History, l.Number}]
 		switch {
 		case l.Op == "DELETE":
@@ -69,8 +67,8 @@ type taskTx struct {
 // of the task, and the line of a claim that was lost may be much younger than that. retentionWaits judges these.
 func (h *history) retiredTasks() map[taskTx]bool {
 	retired := map[taskTx]bool{}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.retired() {
+	for _, a := range h.Audit {
+		if a.retired() {
 			retired[taskTx{a.ID, a.TxID}] = true
 		}
 	}
@@ -117,32 +115,27 @@ func endedAt(changes []*auditRow) time.Time {
 // of a claim, or of what expired before it could be claimed.
 func claimsHaveLines(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	say := func(id, format string, args ...any) {
-		wrong(id, format, args...)
-	}
 	for fence, a := range x.releases {
 		samples++
 		switch l := x.written[fence]; {
 		case l == nil && x.folded[fence]:
 		case l == nil:
-			say(a.ID, "the claim with fence %d ended at %s, and no line says so", fence, h.offset(a.At))
+			wrong(a.ID, "the claim with fence %d ended at %s, and no line says so", fence, h.offset(a.At))
 		case l.TxID != a.TxID:
-			say(
-				a.ID, "the claim with fence %d was ended by transaction %d, its line written by %d", fence, a.TxID,
-				l.TxID,
-			)
+			wrong(a.ID, "the claim with fence %d was ended by transaction %d, its line written by %d", fence, a.TxID,
+				l.TxID)
 		case l.TaskID != a.ID:
-			say(a.ID, "the line of fence %d is of %s", fence, l.TaskID)
+			wrong(a.ID, "the line of fence %d is of %s", fence, l.TaskID)
 		}
 	}
 	for fence, l := range x.written {
 		e := x.executions[fence]
 		refused := strings.HasPrefix(l.TaskID, refusedPrefix) // it was failed without a claim
 		if x.claims[fence] == nil && (e == nil || e.Outcome != "EXPIRED") && !refused {
-			say(l.TaskID, "line of fence %d, which was never claimed", fence)
+			wrong(l.TaskID, "line of fence %d, which was never claimed", fence)
 		}
 		if x.claims[fence] != nil && x.releases[fence] == nil {
-			say(l.TaskID, "line of fence %d, whose claim has not ended", fence)
+			wrong(l.TaskID, "line of fence %d, whose claim has not ended", fence)
 		}
 	}
 	return samples
@@ -175,8 +168,7 @@ func revisionsHaveLines(h *history, wrong reportFunc) (samples int) {
 			deletes[fmt.Sprint(l.TaskID, " ", l.TxID)]++
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if !a.edits() || a.retired() {
 			continue // retention leaves no line
 		}

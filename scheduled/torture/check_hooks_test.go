@@ -26,14 +26,13 @@ func (h *history) askedRevisions() map[int64]int64 {
 		tx int64
 	}
 	again, owed := map[change]bool{}, map[string]bool{}
-	for i := range h.Ops {
-		if o := &h.Ops[i]; o.Outcome == "again" {
+	for _, o := range h.Ops {
+		if o.Outcome == "again" {
 			again[change{o.TaskID, o.TxID}] = true
 		}
 	}
 	byFence, asked, last := map[int64]int64{}, map[string]int64{}, map[string]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		before := last[a.ID]
 		last[a.ID] = a
 		if a.Op != "DELETE" && a.edits() && (before == nil || a.Op == "INSERT" || a.Sum != before.Sum || owed[a.ID] ||
@@ -60,11 +59,9 @@ type hookRun struct {
 
 // hookRuns lists the attempts. strays are the requests that belong to none of them.
 func (h *history) hookRuns() (runs []*hookRun, strays []*received) {
-	x := h.in()
 	byKey, asked := map[requestKey][]*hookRun{}, h.askedRevisions()
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		if c := x.claims[r.Fence]; r.Type == hookType && c != nil {
+	for r, c := range h.claimedRuns() {
+		if r.Type == hookType {
 			one := &hookRun{run: r, claim: c}
 			runs = append(runs, one)
 			k := requestKey{r.ID, asked[r.Fence], r.Attempt}
@@ -137,10 +134,8 @@ func hooksEndAsDocumented(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(r.ID, "fence %d, attempt %d of %q, came to %s with %q: %s", r.Fence, r.Attempt, r.claim.Does,
-				e.Outcome, text, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(r.ID, "fence %d, attempt %d of %q, came to %s with %q: ", r.Fence, r.Attempt, r.claim.Does,
+			e.Outcome, text)
 		if what := want.unlike(r, e, x.releases[r.Fence], text); what != "" {
 			say("%s", what)
 		}
@@ -231,10 +226,7 @@ func circuitsPutOff(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		samples++
-		say := func(format string, args ...any) {
-			wrong(r.ID, "fence %d of %q was put off at %s: %s", r.Fence, r.claim.Does, h.offset(r.End.At),
-				fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(r.ID, "fence %d of %q was put off at %s: ", r.Fence, r.claim.Does, h.offset(r.End.At))
 		before := 0
 		for _, at := range failures[place{r.PID, r.claim.Does, r.claim.Bad}] {
 			if at.Before(r.End.At) {

@@ -14,8 +14,7 @@ func deathsHaveNotices(h *history, wrong reportFunc) (samples int) {
 	for _, c := range h.Causes {
 		causes[c.Fence] = append(causes[c.Fence], c)
 	}
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		events := eventsOf[e.Outcome]
 		if events == nil {
 			continue

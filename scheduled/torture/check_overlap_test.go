@@ -18,8 +18,8 @@ type overlap struct {
 // overlaps finds all, with what excuses them.
 func (h *history) overlaps() []overlap {
 	byID := map[string][]*run{}
-	for i := range h.Runs {
-		byID[h.Runs[i].ID] = append(byID[h.Runs[i].ID], &h.Runs[i])
+	for _, r := range h.Runs {
+		byID[r.ID] = append(byID[r.ID], r)
 	}
 	var found []overlap
 	for _, runs := range byID {
@@ -58,12 +58,11 @@ func (h *history) excuse(a, b *run) string {
 // are the runs of a task after its first.
 func noneRunsTwiceAtOnce(h *history, wrong reportFunc) (samples int) {
 	ran := map[string]bool{}
-	for i := range h.Runs {
-		if id := h.Runs[i].ID; ran[id] {
+	for _, r := range h.Runs {
+		if ran[r.ID] {
 			samples++
-		} else {
-			ran[id] = true
 		}
+		ran[r.ID] = true
 	}
 	for _, o := range h.overlaps() {
 		if o.excuse == "" {
@@ -84,8 +83,7 @@ func nodesFenceThemselves(h *history, wrong reportFunc) (samples int) {
 		if f.PID == 0 || !cutOff { // some are done to writers
 			continue
 		}
-		for i := range h.Runs {
-			r := &h.Runs[i]
+		for _, r := range h.Runs {
 			if r.PID != f.PID || !r.At.Before(f.From) || r.End == nil || !r.End.At.After(f.From) {
 				continue
 			}
@@ -106,8 +104,7 @@ func nodesFenceThemselves(h *history, wrong reportFunc) (samples int) {
 // nodesGoOn: no node ends its handlers because of its session or a lease while nothing is done to it, whatever the
 // leader's statements take. The samples are the runs meanwhile.
 func nodesGoOn(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		if r.End == nil || r.Deaf || h.disturbed(r.PID, r.At, r.Latest) || h.stood(r.PID, r.At, r.Latest) > 0 {
 			continue
 		}
@@ -134,8 +131,8 @@ func (h *history) excused() map[string]int {
 // runningAt lists the runs of a process that had begun and not ended at an instant.
 func (h *history) runningAt(pid int, at time.Time) []*run {
 	var found []*run
-	for i := range h.Runs {
-		if r := &h.Runs[i]; r.PID == pid && r.At.Before(at) && (r.End == nil || r.End.At.After(at)) {
+	for _, r := range h.Runs {
+		if r.PID == pid && r.At.Before(at) && (r.End == nil || r.End.At.After(at)) {
 			found = append(found, r)
 		}
 	}

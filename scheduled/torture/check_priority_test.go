@@ -117,8 +117,7 @@ func (h *history) lowestClaims() map[pool][]*auditRow {
 		pool
 	}
 	found := map[key]*auditRow{}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		k := key{a.TxID, a.Type, h.poolOf(a.Queue, a.Type)}
 		if a.claims() && (found[k] == nil || a.Priority < found[k].Priority) {
 			found[k] = a
@@ -137,8 +136,7 @@ func (h *history) lowestClaims() map[pool][]*auditRow {
 // displaced says whether a newcomer took a task's place. A pass takes as many tasks of a lane as it has seen there. If an
 // older one is committed meanwhile, the pass takes that one instead.
 func (h *history) displaced(x *index, w waiting, pass *auditRow) bool {
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.TxID != pass.TxID || !a.claims() || a.OldNext == nil || a.OldNext.After(w.due) ||
 			a.Queue != w.queue || a.Type != w.kind || a.Priority != w.priority {
 			continue
@@ -155,8 +153,8 @@ func (h *history) displaced(x *index, w waiting, pass *auditRow) bool {
 // tookInAll lists the first tasks of a pass, in the order in which it took them.
 func (h *history) tookInAll(pass *auditRow) string {
 	var took []string
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.TxID == pass.TxID && a.claims() && a.OldNext != nil {
+	for _, a := range h.Audit {
+		if a.TxID == pass.TxID && a.claims() && a.OldNext != nil {
 			took = append(took, fmt.Sprintf("%s %s %d due %s at %s", a.Queue, a.Type, a.Priority, h.offset(*a.OldNext),
 				h.offset(a.At)))
 		}
@@ -196,9 +194,9 @@ func (h *history) touched(x *index, id string, pass *auditRow) bool {
 func (x *index) entriesOf(h *history, id string) []*entry {
 	if x.byTask == nil {
 		x.byTask = map[string][]*entry{}
-		for i := range h.Entries {
-			for _, id := range h.Entries[i].IDs {
-				x.byTask[id] = append(x.byTask[id], &h.Entries[i])
+		for _, e := range h.Entries {
+			for _, id := range e.IDs {
+				x.byTask[id] = append(x.byTask[id], e)
 			}
 		}
 	}

@@ -9,8 +9,7 @@ import "time"
 // still. The samples are the times during which a node was quiet.
 func noneStartsQuietly(h *history, wrong reportFunc) (samples int) {
 	samples = len(h.Quiets)
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		for _, q := range h.Quiets {
 			if q.PID != r.PID || !q.has(r.At) {
 				continue
@@ -70,8 +69,8 @@ func (h *history) quietTime() (long time.Duration, elsewhere int) {
 			q.To = h.Until
 		}
 		long += q.To.Sub(q.From)
-		for i := range h.Runs {
-			if r := &h.Runs[i]; r.PID != q.PID && q.has(r.At) {
+		for _, r := range h.Runs {
+			if r.PID != q.PID && q.has(r.At) {
 				elsewhere++
 			}
 		}

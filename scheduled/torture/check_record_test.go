@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -12,17 +11,13 @@ import (
 // handler's start, end and error, and the node that called it.
 func linesAreTrue(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		c := x.claims[e.Fence]
 		if c == nil {
 			continue // expired before it could be claimed
 		}
 		samples++
-		say := func(format string, args ...any) {
-			what := fmt.Sprintf(format, args...)
-			wrong(e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, what)
-		}
+		say := wrong.about(e.TaskID, "fence %d, %s: ", e.Fence, e.Outcome)
 		// Who takes back the claim of an edited task has the row as it is now, and knows no more of the
 		// claim than its fence.
 		edited := e.Outcome == "LOST" && e.Revision > *c.Revision

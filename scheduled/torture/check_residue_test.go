@@ -4,27 +4,24 @@ package torture
 
 // nothingIsLeft: all ended in time, and left no hold, no River job, no session within a transaction and no goroutine.
 func nothingIsLeft(h *history, wrong reportFunc) (samples int) {
-	say := func(id, format string, args ...any) {
-		wrong(id, format, args...)
-	}
 	if h.Quiet.IsZero() {
-		say("", "not all that was left to do was done %s after everything was mended at %s: %q", h.Patience,
+		wrong("", "not all that was left to do was done %s after everything was mended at %s: %q", h.Patience,
 			h.offset(h.Calmed), h.Unfinished)
 	}
 	for _, row := range h.Tasks {
 		samples++
 		if row.Fence != nil {
-			say(row.ID, "it is still held, with fence %d", *row.Fence)
+			wrong(row.ID, "it is still held, with fence %d", *row.Fence)
 		}
 	}
 	for _, job := range h.Jobs {
-		say("", "a River job was left: %s", job)
+		wrong("", "a River job was left: %s", job)
 	}
 	for _, session := range h.Sessions {
-		say("", "a session was left within a transaction: %s", session)
+		wrong("", "a session was left within a transaction: %s", session)
 	}
 	for _, text := range h.Wrong {
-		say("", "%s", text)
+		wrong("", "%s", text)
 	}
 	return samples
 }

@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -20,8 +19,8 @@ func completionsAreSingle(h *history, wrong reportFunc) (samples int) {
 			lines[key{e.TaskID, e.Revision}]++
 		}
 	}
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.becomes("COMPLETED") && !a.Recurs {
+	for _, a := range h.Audit {
+		if a.becomes("COMPLETED") && !a.Recurs {
 			rows[key{a.ID, *a.Revision}]++
 		}
 	}
@@ -42,34 +41,31 @@ func completionsAreSingle(h *history, wrong reportFunc) (samples int) {
 // noStaleCompletion: a claim ends a task only if the row is still the claim's; else the row is only released.
 func noStaleCompletion(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	say := func(a *auditRow, format string, args ...any) {
-		wrong(a.ID, format, args...)
-	}
 	for fence, a := range x.releases {
 		samples++
 		c := x.claims[fence]
 		if c == nil || a.Op == "DELETE" {
-			say(a, "fence %d was released by %s, and claimed: %v", fence, a.Op, c != nil)
+			wrong(a.ID, "fence %d was released by %s, and claimed: %v", fence, a.Op, c != nil)
 			continue
 		}
 		current := a.wasCurrent(c)
 		e := x.executions[fence]
 		if !current && (*a.Status != *a.OldStatus || *a.Revision != *a.OldRevision) {
-			say(a, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence, *a.OldRevision,
-				*a.OldStatus, *a.Status)
+			wrong(a.ID, "the claim of revision %d, fence %d, made revision %d %s→%s", *c.Revision, fence,
+				*a.OldRevision, *a.OldStatus, *a.Status)
 		}
 		if e != nil && e.Outcome == "COMPLETED" && (!current || e.Revision != *c.Revision) {
-			say(a, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d", fence,
-				e.Revision, *a.OldStatus, *a.OldRevision)
+			wrong(a.ID, "fence %d was recorded as COMPLETED for revision %d, when the row was %s with revision %d",
+				fence, e.Revision, *a.OldStatus, *a.OldRevision)
 		}
 		if e != nil && e.Outcome == "SUPERSEDED" && current {
-			say(a, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence, *c.Revision)
+			wrong(a.ID, "fence %d was recorded as SUPERSEDED, and nothing had superseded revision %d", fence,
+				*c.Revision)
 		}
 	}
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	for _, a := range h.Audit {
 		if a.becomes("COMPLETED") && !a.Recurs && !a.releases() {
-			say(a, "it became COMPLETED without a claim")
+			wrong(a.ID, "it became COMPLETED without a claim")
 		}
 	}
 	return samples
@@ -81,13 +77,10 @@ var neverStarted = map[string]bool{"RELEASED": true, "EXPIRED": true, "CANCELLED
 // outcomesAgreeWithJournals: what is recorded of a claim is what its handler did.
 func outcomesAgreeWithJournals(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		runs := x.runs[e.Fence]
 		samples++
-		say := func(format string, args ...any) {
-			wrong(e.TaskID, "fence %d, %s: %s", e.Fence, e.Outcome, fmt.Sprintf(format, args...))
-		}
+		say := wrong.about(e.TaskID, "fence %d, %s: ", e.Fence, e.Outcome)
 		switch {
 		case neverStarted[e.Outcome]:
 			if len(runs) > 0 {
@@ -126,8 +119,7 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 	for _, e := range h.Effects {
 		byFence[e.Fence] = append(byFence[e.Fence], e)
 	}
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		if !transactional(e.Type) {
 			continue
 		}
@@ -143,8 +135,8 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 			continue
 		}
 		if line := x.written[e.Fence]; want == 1 && line != nil && line.TxID != got[0].TxID {
-			wrong(e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence, got[0].TxID,
-				e.Outcome, line.TxID)
+			wrong(e.TaskID, "fence %d: the effect is of transaction %d, its %s of %d", e.Fence, got[0].TxID, e.Outcome,
+				line.TxID)
 		}
 	}
 	for fence, left := range byFence {
@@ -159,8 +151,7 @@ func effectsAreExactlyOnce(h *history, wrong reportFunc) (samples int) {
 func settlesAreQuick(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	limit := settledWithin + h.slack()
-	for i := range h.Executions {
-		e := &h.Executions[i]
+	for _, e := range h.Executions {
 		line, runs := x.written[e.Fence], x.runs[e.Fence]
 		if line == nil || len(runs) != 1 || runs[0].End == nil || transactional(e.Type) || e.Outcome == "LOST" {
 			continue

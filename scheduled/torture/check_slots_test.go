@@ -41,10 +41,7 @@ func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
 
 // inOrder are the runs, by their beginnings.
 func (h *history) inOrder() []*run {
-	var runs []*run
-	for i := range h.Runs {
-		runs = append(runs, &h.Runs[i])
-	}
+	runs := slices.Clone(h.Runs)
 	slices.SortStableFunc(runs, func(a, b *run) int { return a.At.Compare(b.At) })
 	return runs
 }

@@ -37,8 +37,7 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		samples++
 		due := asked[r.Revision].Due.Truncate(time.Microsecond) // as a row keeps times
 		if c := x.claims[r.Fence]; c != nil {
@@ -48,8 +47,8 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 			}
 		}
 		if first := earlier(r.At, r.Gate); first.Before(due) {
-			wrong(r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At),
-				h.offset(r.Gate), h.offset(due))
+			wrong(r.ID, "revision %d started at %s (gate %s), due at %s", r.Revision, h.offset(r.At), h.offset(r.Gate),
+				h.offset(due))
 		}
 	}
 	return samples
@@ -57,11 +56,8 @@ func noneStartsEarly(h *history, wrong reportFunc) (samples int) {
 
 // noneStartsExpired: not once its expiration is over.
 func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		c := x.claims[r.Fence]
-		if c == nil || c.Expires == nil {
+	for r, c := range h.claimedRuns() {
+		if c.Expires == nil {
 			continue
 		}
 		if samples++; !r.Gate.Before(*c.Expires) {
@@ -76,22 +72,16 @@ func noneStartsExpired(h *history, wrong reportFunc) (samples int) {
 // the claims that an edit met before their handler was called.
 func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Audit {
-		if a := &h.Audit[i]; a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
+	for _, a := range h.Audit {
+		if a.edits() && a.OldFence != nil && !x.begun(*a.OldFence, a.At) {
 			samples++
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if a.Seq > c.Seq && sure && known.Before(r.Gate) && (a.edits() || a.releases() && *a.OldFence == r.Fence) {
-				wrong(r.ID,
-					"revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
+				wrong(r.ID, "revision %d fence %d passed the gate at %s, though the row was %s with revision %s by %s",
 					r.Revision, r.Fence, h.offset(r.Gate), of(a.Status), of(a.Revision), h.offset(known))
 				break
 			}
@@ -102,14 +92,8 @@ func noneStartsStale(h *history, wrong reportFunc) (samples int) {
 
 // noneStartsPaused: not while its queue, its type or everything was certainly paused. The samples are the pauses.
 func noneStartsPaused(h *history, wrong reportFunc) (samples int) {
-	x := h.in()
 	samples = h.heldPauses()
-	for i := range h.Runs {
-		r := &h.Runs[i]
-		c := x.claims[r.Fence]
-		if c == nil {
-			continue
-		}
+	for r, c := range h.claimedRuns() {
 		for _, p := range h.Pauses {
 			if p.covers(c.Queue, c.Type) && p.surely(r.Gate) {
 				wrong(r.ID, "passed the gate at %s, its queue %s or type %s is paused since %s", h.offset(r.Gate),
@@ -144,13 +128,12 @@ func (p pauseEntry) surely(at time.Time) bool {
 // handlersAreCalledAtOnce: within the time that the gate's answer is good for, not counting when the
 // process stood still.
 func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		samples++
 		if took := r.At.Sub(r.Gate); took > callWithin+unseenStall {
 			if stood := h.stood(r.PID, r.Gate, r.At); took-stood > callWithin+unseenStall {
-				wrong(r.ID, "called in process %d %s after its gate at %s, of which the process stood still %s",
-					r.PID, took, h.offset(r.Gate), stood)
+				wrong(r.ID, "called in process %d %s after its gate at %s, of which the process stood still %s", r.PID,
+					took, h.offset(r.Gate), stood)
 			}
 		}
 	}
@@ -161,8 +144,7 @@ func handlersAreCalledAtOnce(h *history, wrong reportFunc) (samples int) {
 // no samples, nor are those whose node, or Postgres, was disturbed about then.
 func cancelsReachHandlers(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		for _, a := range x.byID[r.ID] {
 			known, sure := x.known[a.TxID]
 			if !sure || !a.becomes("CANCELLED") || a.OldFence == nil || *a.OldFence != r.Fence || r.Deaf {
@@ -180,8 +162,8 @@ func cancelsReachHandlers(h *history, wrong reportFunc) (samples int) {
 				continue
 			}
 			if samples++; took-h.stood(r.PID, from, reached) > cancelledWithin {
-				wrong(r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence,
-					h.offset(known), h.offset(reached))
+				wrong(r.ID, "fence %d was cancelled by %s, and its handler went on until %s", r.Fence, h.offset(known),
+					h.offset(reached))
 			}
 		}
 	}

@@ -13,12 +13,7 @@ import (
 // places, but for what apart says. The samples are the tasks that nodes began while a more urgent one waited.
 func urgentOnesBegin(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	var begun []*run
-	for i := range h.Runs {
-		if x.claims[h.Runs[i].Fence] != nil {
-			begun = append(begun, &h.Runs[i])
-		}
-	}
+	begun := slices.DeleteFunc(slices.Clone(h.Runs), func(r *run) bool { return x.claims[r.Fence] == nil })
 	slices.SortStableFunc(begun, func(a, b *run) int { return x.claims[a.Fence].At.Compare(x.claims[b.Fence].At) })
 	var left, free []waiting // in the order of time; those that wait now
 	for _, list := range h.waits() {

@@ -21,9 +21,7 @@ func waitsAreKept(h *history, wrong reportFunc) (samples int) {
 		if *a.OldStatus != "EXECUTING" || *a.Status != "QUEUED" {
 			continue
 		}
-		say := func(format string, args ...any) {
-			wrong(a.ID, "fence %d, %s: "+format, append([]any{fence, e.Outcome}, args...)...)
-		}
+		say := wrong.about(a.ID, "fence %d, %s: ", fence, e.Outcome)
 		switch again := runs[0].asked(func(m mark) bool { return !m.Again.IsZero() }); {
 		case e.Outcome == "SNOOZED" && e.Type == hookType: // circuitsPutOff judges it
 		case e.Outcome == "RETRIED" || e.Outcome == "SNOOZED":
@@ -55,8 +53,7 @@ func waitsAreKept(h *history, wrong reportFunc) (samples int) {
 // before.
 func extensionsHold(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		for _, m := range r.Asks {
 			if m.Longer == 0 {
 				continue

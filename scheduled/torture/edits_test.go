@@ -72,20 +72,19 @@ func (w *writer) deleteAndMakeAgain(id, kind string) {
 	task := w.task(id, kind)
 	together := w.random.IntN(2) == 0
 	remake := w.scheduling(task, false)
-	done := w.transact(
-		[]string{id}, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-			receipt, err := w.tasks.Delete(ctx, tx, id)
-			if err != nil {
-				return nil, err
-			}
-			deeds := []deed{did("delete", id, receipt)}
-			if !together {
-				return deeds, nil
-			}
-			more, err := remake(ctx, tx)
-			return append(deeds, more...), err
-		},
-	)
+	deleting := func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		receipt, err := w.tasks.Delete(ctx, tx, id)
+		if err != nil {
+			return nil, err
+		}
+		deeds := []deed{did("delete", id, receipt)}
+		if !together {
+			return deeds, nil
+		}
+		more, err := remake(ctx, tx)
+		return append(deeds, more...), err
+	}
+	done := w.transact([]string{id}, w.linger(), rollsBack(w.random), deleting)
 	if !together && done == acknowledged {
 		w.transact([]string{id}, 0, false, remake)
 	}

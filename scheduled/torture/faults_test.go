@@ -293,9 +293,8 @@ func (b *blow) makeImpatient(ctx context.Context) {
 
 // try does it as soon as it can be done.
 func (d *disturber) try(statement string, args ...any) {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(
-		100 * time.Millisecond,
-	) {
+	const again = 100 * time.Millisecond
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(again) {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		_, err := d.admin.Exec(ctx, statement, args...)
 		cancel()

@@ -5,6 +5,7 @@ package torture
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,21 +14,21 @@ import (
 
 // history is all the evidence of a run. Checks are functions of it alone.
 type history struct {
-	Audit      []auditRow
+	Audit      []*auditRow
 	Lines      []line
 	Effects    []effect
-	Ops        []opRow
-	Executions []execution // as they were written
-	Kept       []kept      // those that are there at the end
-	Causes     []cause     // of notices
+	Ops        []*opRow
+	Executions []*execution // as they were written
+	Kept       []kept       // those that are there at the end
+	Causes     []cause      // of notices
 	Nodes      []nodeRow
 	Tasks      []taskRow
 	Changes    []int64 // the numbers of the lines of changes
-	Entries    []entry
+	Entries    []*entry
 	Pauses     []pauseEntry
 	Received   []received      // HTTP requests of tasks
 	Events     map[lineKey]int // how many times a client of the API got the event of a line; nil: none followed them
-	Runs       []run
+	Runs       []*run
 	Processes  []life
 	Dead       []mark // the calls of OnDead
 	Stalls     []span
@@ -256,6 +257,13 @@ type violation struct {
 // reportFunc notes that a promise was broken. id is of the task; "": it is not about one.
 type reportFunc func(id, format string, args ...any)
 
+// about reports what is wrong with one thing, each time behind the text that names it.
+func (wrong reportFunc) about(id, name string, args ...any) func(format string, args ...any) {
+	return func(format string, more ...any) {
+		wrong(id, "%s%s", fmt.Sprintf(name, args...), fmt.Sprintf(format, more...))
+	}
+}
+
 func (v violation) String() string {
 	if v.ID == "" {
 		return v.Check + ": " + v.What
@@ -291,9 +299,8 @@ func (h *history) in() *index {
 		written: map[int64]*line{}, folded: map[int64]bool{}, runs: map[int64][]*run{},
 		known: map[int64]time.Time{}, entryOf: map[int64]*entry{}, opsOf: map[int64][]*opRow{},
 	}
-	slices.SortStableFunc(h.Audit, func(a, b auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
-	for i := range h.Audit {
-		a := &h.Audit[i]
+	slices.SortStableFunc(h.Audit, func(a, b *auditRow) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, a := range h.Audit {
 		x.byID[a.ID] = append(x.byID[a.ID], a)
 		if a.claims() {
 			x.claims[*a.Fence] = a
@@ -302,8 +309,8 @@ func (h *history) in() *index {
 			x.releases[*a.OldFence] = a
 		}
 	}
-	for i := range h.Executions {
-		x.executions[h.Executions[i].Fence] = &h.Executions[i]
+	for _, e := range h.Executions {
+		x.executions[e.Fence] = e
 	}
 	for _, k := range h.Kept {
 		x.kept[k.Fence] = k.Hash
@@ -316,14 +323,24 @@ func (h *history) in() *index {
 			x.written[l.Number] = l
 		}
 	}
-	for i := range h.Runs {
-		r := &h.Runs[i]
+	for _, r := range h.Runs {
 		x.runs[r.Fence] = append(x.runs[r.Fence], r)
 	}
 	x.commits(h)
 	x.fold()
 	h.index = x
 	return x
+}
+
+// claimedRuns pairs each run with its claim. startsAreClaimed judges runs without one.
+func (h *history) claimedRuns() iter.Seq2[*run, *auditRow] {
+	return func(yield func(*run, *auditRow) bool) {
+		for _, r := range h.Runs {
+			if c := h.in().claims[r.Fence]; c != nil && !yield(r, c) {
+				return
+			}
+		}
+	}
 }
 
 // commits finds out by when transactions were surely committed: when the writer had the answer, or when another
@@ -334,11 +351,10 @@ func (x *index) commits(h *history) {
 			x.known[tx] = at
 		}
 	}
-	for i := range h.Entries {
-		x.entryOf[h.Entries[i].Op] = &h.Entries[i]
+	for _, e := range h.Entries {
+		x.entryOf[e.Op] = e
 	}
-	for i := range h.Ops {
-		o := &h.Ops[i]
+	for _, o := range h.Ops {
 		x.opsOf[o.Op] = append(x.opsOf[o.Op], o)
 		if e := x.entryOf[o.Op]; e != nil && e.Answer == acknowledged {
 			by(o.TxID, e.Ended)

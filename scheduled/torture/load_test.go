@@ -37,11 +37,11 @@ FROM tasktable.notice_causes AS c`
 )
 
 // collect reads all rows of a statement.
-func collect[T any](ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.RowToFunc[T], statement string) error {
-	rows, err := pool.Query(ctx, statement)
-	if err != nil {
-		return fmt.Errorf("read the evidence: %w", err)
-	}
+func collect[T any](
+	ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.RowToFunc[T], statement string, args ...any,
+) error {
+	rows, _ := pool.Query(ctx, statement, args...) // CollectRows returns its error
+	var err error
 	if *into, err = pgx.CollectRows(rows, to); err != nil {
 		return fmt.Errorf("read the evidence: %w", err)
 	}
@@ -51,12 +51,12 @@ func collect[T any](ctx context.Context, pool *pgxpool.Pool, into *[]T, to pgx.R
 // load reads what the database has of the evidence.
 func (h *history) load(ctx context.Context, pool *pgxpool.Pool) error {
 	for _, read := range []func() error{
-		func() error { return collect(ctx, pool, &h.Audit, pgx.RowToStructByName[auditRow], auditRowsSQL) },
+		func() error { return collect(ctx, pool, &h.Audit, pgx.RowToAddrOfStructByName[auditRow], auditRowsSQL) },
 		func() error { return collect(ctx, pool, &h.Lines, pgx.RowToStructByName[line], linesSQL) },
 		func() error { return collect(ctx, pool, &h.Effects, pgx.RowToStructByName[effect], effectsSQL) },
-		func() error { return collect(ctx, pool, &h.Ops, pgx.RowToStructByName[opRow], opRowsSQL) },
+		func() error { return collect(ctx, pool, &h.Ops, pgx.RowToAddrOfStructByName[opRow], opRowsSQL) },
 		func() error {
-			return collect(ctx, pool, &h.Executions, pgx.RowToStructByName[execution], executionsSQL)
+			return collect(ctx, pool, &h.Executions, pgx.RowToAddrOfStructByName[execution], executionsSQL)
 		},
 		func() error { return collect(ctx, pool, &h.Kept, pgx.RowToStructByName[kept], keptSQL) },
 		func() error { return collect(ctx, pool, &h.Nodes, pgx.RowToStructByName[nodeRow], nodesSQL) },
@@ -88,24 +88,24 @@ func (h *history) readProcesses(processes []*process) error {
 
 // addJournal makes runs of the marks of a process.
 func (h *history) addJournal(of life, marks []mark) {
-	open := map[int64]int{} // fence: index of the run
+	open := map[int64]*run{} // by fence
 	for _, m := range marks {
 		switch m.Kind {
 		case markStart:
-			open[m.Fence] = len(h.Runs)
 			latest := of.Until
 			if latest.IsZero() {
 				latest = time.Now()
 			}
-			h.Runs = append(h.Runs, run{mark: m, PID: of.PID, Latest: latest})
+			open[m.Fence] = &run{mark: m, PID: of.PID, Latest: latest}
+			h.Runs = append(h.Runs, open[m.Fence])
 		case markEnd:
-			if i, ok := open[m.Fence]; ok {
-				h.Runs[i].End, h.Runs[i].Latest = &m, m.At
+			if r := open[m.Fence]; r != nil {
+				r.End, r.Latest = &m, m.At
 				delete(open, m.Fence)
 			}
 		case markAsks:
-			if i, ok := open[m.Fence]; ok {
-				h.Runs[i].Asks = append(h.Runs[i].Asks, m)
+			if r := open[m.Fence]; r != nil {
+				r.Asks = append(r.Asks, m)
 			}
 		case markDead:
 			h.Dead = append(h.Dead, m)

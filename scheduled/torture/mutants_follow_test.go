@@ -22,87 +22,69 @@ var (
 // followMutants break what follows an attempt or a death, the time that a handler has, who begins first, and how many
 // run at once.
 var followMutants = []mutant{
-	{
-		// The leader goes on reading the limit.
-		name: "a node runs more of a type than it has slots for", by: []string{"type slots"}, steer: wide,
-		edits: []edit{
-			{engine + "instance.go", "TypeSlots: i.config.TypeSlots, Places:", "Places:"},
-			{engine + "instance.go", "TypeSlots: i.config.TypeSlots, LookAhead:", "LookAhead:"},
-		},
-	},
-	{
-		name: "a cancelled attempt has its follow-ups", by: []string{"follow-up"}, steer: disowned,
-		edits: []edit{{engine + "internal/taskdb/followups.go",
+	// The leader goes on reading the limit.
+	{name: "a node runs more of a type than it has slots for", by: []string{"type slots"}, steer: wide, edits: []edit{
+		{engine + "instance.go", "TypeSlots: i.config.TypeSlots, Places:", "Places:"},
+		{engine + "instance.go", "TypeSlots: i.config.TypeSlots, LookAhead:", "LookAhead:"},
+	}},
+	{name: "a cancelled attempt has its follow-ups", by: []string{"follow-up"}, steer: disowned, edits: []edit{
+		{engine + "internal/taskdb/followups.go",
 			"if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {",
-			"if !state.Current && state.Status == \"\" {"}},
-	},
-	{
-		name: "an edited attempt has no follow-ups", by: []string{"follow-up"}, steer: editing,
-		edits: []edit{{engine + "internal/taskdb/followups.go",
+			"if !state.Current && state.Status == \"\" {"},
+	}},
+	{name: "an edited attempt has no follow-ups", by: []string{"follow-up"}, steer: editing, edits: []edit{
+		{engine + "internal/taskdb/followups.go",
 			"if !state.Current && state.Status == string(store.StatusCancelled) && !one.InTx {",
-			"if !state.Current {"}},
-	},
-	{
-		name: "the last attempt has no follow-ups", by: []string{"follow-up"}, steer: dying,
-		edits: []edit{{engine + "internal/outcome/outcome.go", "handlers.Effects{FollowUps: e.Effects().IfDead, Trace:",
-			"handlers.Effects{Trace:"}},
-	},
-	{
-		name: "an attempt that is not the last has the follow-ups of the last", by: []string{"follow-up"}, steer: failing,
-		edits: []edit{{engine + "internal/outcome/outcome.go", "	default:\n		s.Outcome,",
-			"	default:\n		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead}\n		s.Outcome,"}},
-	},
-	{
-		name: "a death is not followed", by: []string{"if dead"}, steer: dying,
-		edits: []edit{{schema + "00004_spawned.sql", "WHEN (NEW.if_dead IS NOT NULL AND",
-			"WHEN (false AND NEW.if_dead IS NOT NULL AND"}},
-	},
-	{
-		name: "what has expired has not died", by: []string{"if dead"}, steer: crowded,
-		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
-			"IF NEW.status NOT IN ('FAILED') THEN"}},
-	},
-	{
-		name: "a death after a retry is not followed", by: []string{"if dead"}, steer: failing,
-		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
-			"IF NEW.status NOT IN ('FAILED', 'EXPIRED') OR NEW.attempt > 1 THEN"}},
-	},
-	{
-		name: "what was completed has died", by: []string{"if dead"}, steer: busy,
-		edits: []edit{{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
-			"IF NEW.status NOT IN ('FAILED', 'EXPIRED', 'COMPLETED') THEN"}},
-	},
-	{
-		name: "a schedule during an attempt is forgotten", by: []string{"again"}, steer: repeated,
-		edits: []edit{{schema + "00003_verbs.sql",
+			"if !state.Current {"},
+	}},
+	{name: "the last attempt has no follow-ups", by: []string{"follow-up"}, steer: dying, edits: []edit{
+		{engine + "internal/outcome/outcome.go", "handlers.Effects{FollowUps: e.Effects().IfDead, Trace:",
+			"handlers.Effects{Trace:"},
+	}},
+	{name: "an attempt that is not the last has the follow-ups of the last",
+		by: []string{"follow-up"}, steer: failing, edits: []edit{
+			{engine + "internal/outcome/outcome.go", "	default:\n		s.Outcome,",
+				"	default:\n		s.Effects = handlers.Effects{FollowUps: e.Effects().IfDead}\n		s.Outcome,"},
+		}},
+	{name: "a death is not followed", by: []string{"if dead"}, steer: dying, edits: []edit{
+		{schema + "00004_spawned.sql", "WHEN (NEW.if_dead IS NOT NULL AND",
+			"WHEN (false AND NEW.if_dead IS NOT NULL AND"},
+	}},
+	{name: "what has expired has not died", by: []string{"if dead"}, steer: crowded, edits: []edit{
+		{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED') THEN"},
+	}},
+	{name: "a death after a retry is not followed", by: []string{"if dead"}, steer: failing, edits: []edit{
+		{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED', 'EXPIRED') OR NEW.attempt > 1 THEN"},
+	}},
+	{name: "what was completed has died", by: []string{"if dead"}, steer: busy, edits: []edit{
+		{schema + "00004_spawned.sql", "IF NEW.status NOT IN ('FAILED', 'EXPIRED') THEN",
+			"IF NEW.status NOT IN ('FAILED', 'EXPIRED', 'COMPLETED') THEN"},
+	}},
+	{name: "a schedule during an attempt is forgotten", by: []string{"again"}, steer: repeated, edits: []edit{
+		{schema + "00003_verbs.sql",
 			"            RETURN tasktable.apply_verb('again', task_id, schedule.scheduled_by, schedule.wake);\n",
-			"            result.outcome := 'again';\n            RETURN result;\n"}},
-	},
-	{
-		// A task seldom waits for longer than the start allowance, so that goes, too.
-		name: "a lease is not made longer for a task that has waited", by: []string{"time"}, steer: crowded,
-		edits: []edit{
+			"            result.outcome := 'again';\n            RETURN result;\n"},
+	}},
+	// A task seldom waits for longer than the start allowance, so that goes, too.
+	{name: "a lease is not made longer for a task that has waited",
+		by: []string{"time"}, steer: crowded, edits: []edit{
 			{engine + "internal/worker/gate.go", "if a.lease.short(gateValid) {", "if a.lease == nil {"},
 			{engine + "internal/worker/gate.go", "if !a.stale(asked) && !a.lease.short(0) {", "if !a.stale(asked) {"},
 			{engine + "instance.go", "LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,",
 				"LookAhead: i.config.LookAhead,"},
-		},
-	},
-	{
-		name: "a handler has half of its time", by: []string{"time"}, steer: busy,
-		edits: []edit{{engine + "internal/worker/lease.go", "now.Add(l.expected); deadline",
-			"now.Add(l.expected / 2); deadline"}},
-	},
-	{
-		name: "a node fences itself late", by: []string{"fenced"}, steer: silent,
-		edits: []edit{{engine + "internal/session/session.go", "	Timeout = 3 * time.Second\n",
-			"	Timeout = 8 * time.Second\n"}},
-	},
-	{
-		// Passes leave them, so priority notices it, too. But urgency is to notice it by itself, because it knows nothing
-		// of passes.
-		name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: wide,
-		edits: []edit{{engine + "internal/leader/claims.go", "			return slices.Contains(slow, one.Key())\n",
-			"			return slices.Contains(slow, one.Key()) || one.Priority == 60 && time.Now().Unix()%12 < 9\n"}},
-	},
+		}},
+	{name: "a handler has half of its time", by: []string{"time"}, steer: busy, edits: []edit{
+		{engine + "internal/worker/lease.go", "now.Add(l.expected); deadline", "now.Add(l.expected / 2); deadline"},
+	}},
+	{name: "a node fences itself late", by: []string{"fenced"}, steer: silent, edits: []edit{
+		{engine + "internal/session/session.go", "	Timeout = 3 * time.Second\n", "	Timeout = 8 * time.Second\n"},
+	}},
+	// Passes leave them, so priority notices it, too. But urgency is to notice it by itself, because it knows nothing
+	// of passes.
+	{name: "the most urgent wait for some seconds", by: []string{"urgency"}, steer: wide, edits: []edit{
+		{engine + "internal/leader/claims.go", "			return slices.Contains(slow, one.Key())\n",
+			"			return slices.Contains(slow, one.Key()) || one.Priority == 60 && time.Now().Unix()%12 < 9\n"},
+	}},
 }

@@ -114,12 +114,19 @@ const (
 	schema = "migrations/"
 )
 
+// Two edits hide that a task lies before the mark of its lane: that looks go back eleven seconds, and the walk.
+var (
+	looksAfterMark = edit{
+		engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second", "lateCommit = -1500 * time.Millisecond",
+	}
+	noWalk = edit{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"}
+)
+
 // mutants break the protocol: claim, gate, settle, hold, leadership and recovery.
 var mutants = []mutant{
-	{
-		// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
-		name: "settle without the fence", by: []string{"execution line", "stale completion"}, steer: frozen,
-		edits: []edit{
+	// The history's primary key would refuse the line of the second outcome of a claim: it goes, too.
+	{name: "settle without the fence",
+		by: []string{"execution line", "stale completion"}, steer: frozen, edits: []edit{
 			{engine + "internal/taskdb/settle.go",
 				"WHERE t.id = s.id AND t.fence = s.fence\n        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n    ) AS t ON true",
 				"WHERE t.id = s.id AND t.fence IS NOT NULL\n        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n" +
@@ -127,308 +134,204 @@ var mutants = []mutant{
 			{engine + "internal/taskdb/settle.go",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id]) AND t.fence = l.fence",
 				"WHERE l.tid IS NOT NULL AND t.id = ANY (ARRAY[l.id])"},
-			{
-				engine + "internal/taskdb/settle_completed.go",
-				"WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND", "WHERE t.id = ANY (ARRAY[s.id]) AND",
-			},
+			{engine + "internal/taskdb/settle_completed.go", "WHERE t.id = ANY (ARRAY[s.id]) AND t.fence = s.fence AND",
+				"WHERE t.id = ANY (ARRAY[s.id]) AND"},
 			{schema + "00001_tables.sql", "    fence        bigint      PRIMARY KEY,\n    task_id      text COLLATE",
 				"    fence        bigint      NOT NULL,\n    task_id      text COLLATE"},
-		},
-	},
-	{
-		name: "settle does not look whether the task was edited", by: []string{"stale completion"}, steer: editing,
-		edits: []edit{
+		}},
+	{name: "settle does not look whether the task was edited",
+		by: []string{"stale completion"}, steer: editing, edits: []edit{
 			{engine + "internal/taskdb/settle.go",
 				"(t.status IN ('EXECUTING', 'PAUSED') AND t.revision = s.revision) AS current", "true AS current"},
-		},
-	},
-	{
-		// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
-		name: "the gate does not look at the revision", by: []string{"stale start"}, steer: editing,
-		edits: []edit{
-			{engine + "internal/taskdb/gate.go",
-				"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
-				"CASE WHEN false THEN 'edited'"},
-			{engine + "internal/worker/recheck.go", "case !state.Current:", "case false:"},
-		},
-	},
-	{
-		name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided,
-		edits: []edit{
-			{engine + "internal/taskdb/gate.go", "WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'",
-				"WHEN false THEN 'early'"},
-		},
-	},
-	{
-		name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded,
-		edits: []edit{{
-			engine + "internal/taskdb/gate.go", "WHEN least(t.first_due + t.expiration, t.deadline) <= clock.now THEN 'expired'",
-			"WHEN false THEN 'expired'",
 		}},
-	},
-	{
-		name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused,
-		edits: []edit{{
-			engine + "internal/taskdb/gate.go", "WHEN paused.scopes && ARRAY", "WHEN false AND paused.scopes && ARRAY",
+	// An edit of a claimed row makes it QUEUED: the status alone would tell, too.
+	{name: "the gate does not look at the revision", by: []string{"stale start"}, steer: editing, edits: []edit{
+		{engine + "internal/taskdb/gate.go",
+			"CASE WHEN t.status <> 'EXECUTING' OR t.revision <> asked.revision THEN 'edited'",
+			"CASE WHEN false THEN 'edited'"},
+		{engine + "internal/worker/recheck.go", "case !state.Current:", "case false:"},
+	}},
+	{name: "the gate does not look at the time", by: []string{"early start"}, steer: lopsided, edits: []edit{
+		{engine + "internal/taskdb/gate.go", "WHEN greatest(asked.due, t.first_due) > clock.now THEN 'early'",
+			"WHEN false THEN 'early'"},
+	}},
+	{name: "the gate does not look at the expiry", by: []string{"late start"}, steer: crowded, edits: []edit{
+		{engine + "internal/taskdb/gate.go",
+			"WHEN least(t.first_due + t.expiration, t.deadline) <= clock.now THEN 'expired'",
+			"WHEN false THEN 'expired'"},
+	}},
+	{name: "the gate does not look at pauses", by: []string{"paused start"}, steer: paused, edits: []edit{
+		{engine + "internal/taskdb/gate.go", "WHEN paused.scopes && ARRAY", "WHEN false AND paused.scopes && ARRAY"},
+	}},
+	{name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused, edits: []edit{
+		{engine + "internal/taskdb/pauses.go", "if len(paused) == 0 {\n		return lanes",
+			"if len(paused) >= 0 {\n		return lanes"},
+	}},
+	{name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded, edits: []edit{
+		{engine + "internal/taskdb/claim.go", "                <= clock.now, false) AS expired",
+			"                <= clock.now AND false, false) AS expired"},
+	}},
+	{name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: cancelling, edits: []edit{
+		{engine + "internal/worker/recheck.go", "case state.Cancelled:\n			r.changed(handlers.ErrCancelled)",
+			"case state.Cancelled:\n			r.changed(nil)"},
+	}},
+	{name: "a task that was asked for during its attempt does not run again",
+		by: []string{"again"}, steer: cancelling, edits: []edit{
+			{schema + "00002_triggers.sql", "WHEN (NEW.again_at IS NOT NULL AND OLD.fence",
+				"WHEN (false AND NEW.again_at IS NOT NULL AND OLD.fence"},
 		}},
-	},
-	{
-		name: "the claim does not look at pauses", by: []string{"claimed paused"}, steer: paused,
-		edits: []edit{{
-			engine + "internal/taskdb/pauses.go", "if len(paused) == 0 {\n		return lanes",
-			"if len(paused) >= 0 {\n		return lanes",
-		}},
-	},
-	{
-		name: "the claim does not look at the expiry", by: []string{"claimed expired"}, steer: crowded,
-		edits: []edit{{engine + "internal/taskdb/claim.go",
-			"                <= clock.now, false) AS expired",
-			"                <= clock.now AND false, false) AS expired"}},
-	},
-	{
-		name: "a cancel does not reach the handler", by: []string{"cancel"}, steer: cancelling,
-		edits: []edit{
-			{engine + "internal/worker/recheck.go",
-				"case state.Cancelled:\n			r.changed(handlers.ErrCancelled)",
-				"case state.Cancelled:\n			r.changed(nil)"},
-		},
-	},
-	{
-		name: "a task that was asked for during its attempt does not run again", by: []string{"again"}, steer: cancelling,
-		edits: []edit{{schema + "00002_triggers.sql", "WHEN (NEW.again_at IS NOT NULL AND OLD.fence",
-			"WHEN (false AND NEW.again_at IS NOT NULL AND OLD.fence"}},
-	},
-	{
-		name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: editing,
-		edits: []edit{{schema + "00002_triggers.sql",
+	{name: "an edit clears the hold", by: []string{"execution line", "overlap"}, steer: editing, edits: []edit{
+		{schema + "00002_triggers.sql",
 			"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
 				"OLD.scheduled_at THEN\n",
 			"        NEW.fence := NULL;\n        NEW.lease_expires_at := NULL;\n" +
 				"        IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> " +
-				"OLD.scheduled_at THEN\n"}},
-	},
-	{
-		name: "a claim reuses a number", by: []string{"leadership"}, steer: busy,
-		edits: []edit{
-			{engine + "internal/taskdb/claim.go",
-				"ELSE nextval('tasktable.task_numbers') END,\n        lease_expires_at",
-				"ELSE t.revision END,\n        lease_expires_at"},
-		},
-	},
-	{
-		name: "an edit draws no number", by: []string{"application row"}, steer: editing,
-		edits: []edit{{schema + "00002_triggers.sql",
+				"OLD.scheduled_at THEN\n"},
+	}},
+	{name: "a claim reuses a number", by: []string{"leadership"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/claim.go", "ELSE nextval('tasktable.task_numbers') END,\n        lease_expires_at",
+			"ELSE t.revision END,\n        lease_expires_at"},
+	}},
+	{name: "an edit draws no number", by: []string{"application row"}, steer: editing, edits: []edit{
+		{schema + "00002_triggers.sql",
 			"    NEW.revision := nextval('tasktable.task_numbers');\n    -- The idempotency key",
 			"    IF TG_OP = 'INSERT' THEN NEW.revision := nextval('tasktable.task_numbers'); END IF;\n" +
-				"    -- The idempotency key"}},
-	},
-	{
-		name: "a lease counts from the due time", by: []string{"lease"}, steer: busy,
-		edits: []edit{
-			{engine + "internal/taskdb/claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval",
-				"ELSE t.next_attempt_at + $3::interval"},
-		},
-	},
-	{
-		name: "an attempt is not counted", by: []string{"attempts"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/claim.go", "expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"}},
-	},
-	{
-		name: "what failed is given back", by: []string{"attempts"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/settle.go", "attempt = CASE WHEN l.current AND l.refund THEN",
-			"attempt = CASE WHEN l.current AND NOT l.refund THEN"}},
-	},
-	{
-		name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy,
-		edits: []edit{{
-			engine + "internal/leader/term.go",
+				"    -- The idempotency key"},
+	}},
+	{name: "a lease counts from the due time", by: []string{"lease"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/claim.go", "ELSE greatest(clock.now, t.next_attempt_at) + $3::interval",
+			"ELSE t.next_attempt_at + $3::interval"},
+	}},
+	{name: "an attempt is not counted", by: []string{"attempts"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/claim.go", "expired THEN 0 ELSE 1 END", "expired THEN 0 ELSE 0 END"},
+	}},
+	{name: "what failed is given back", by: []string{"attempts"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/settle.go", "attempt = CASE WHEN l.current AND l.refund THEN",
+			"attempt = CASE WHEN l.current AND NOT l.refund THEN"},
+	}},
+	{name: "claims are committed by the pool", by: []string{"leadership"}, steer: busy, edits: []edit{
+		{engine + "internal/leader/term.go",
 			"pgx.BeginTxFunc(ctx, l.conn, pgx.TxOptions{CommitQuery: l.commitSQL}, do)",
-			"pgx.BeginTxFunc(ctx, l.config.Pool, pgx.TxOptions{}, do)",
-		}},
-	},
-	{
-		// Each has a lock of its own. The commits of those that were not elected last would be refused.
-		name: "every node claims", by: []string{"leadership"}, steer: busy,
-		edits: []edit{
-			{engine + "internal/session/heartbeat.go", "THEN pg_try_advisory_lock($1, 0)",
-				"THEN pg_try_advisory_lock($1, pg_backend_pid())"},
-			{engine + "internal/leader/term.go", "AND l.objid = 0 ", ""},
-			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
-		},
-	},
-	{
-		name: "a leader that was replaced commits", by: []string{"leadership"}, steer: deposed,
-		edits: []edit{
-			{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
-		},
-	},
-	{
-		// The moment between the look at the term and the commit is short.
-		name: "a new leader does not wait for commits", by: []string{"leadership"}, steer: deposed,
-		edits: []edit{
-			{schema + "00001_tables.sql", "    PERFORM pg_advisory_xact_lock_shared(lock_class, 1);\n", ""},
-			{schema + "00001_tables.sql", "'object_not_in_prerequisite_state';\n    END IF;\nEND $$;",
-				"'object_not_in_prerequisite_state';\n    END IF;\n    PERFORM pg_sleep(0.3);\nEND $$;"},
-		},
-	},
-	{
-		name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy,
-		edits: []edit{{
-			engine + "internal/worker/transactions.go", "a.settleTx(ctx, tx.querier)",
-			"a.settleTx(ctx, a.config.EnginePool)",
-		}},
-	},
-	{
-		name: "settling waits for locks", by: []string{"settle"}, steer: locked,
-		edits: []edit{{engine + "internal/taskdb/settle.go", "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n    ) AS t ON true",
-			"LIMIT 1 FOR NO KEY UPDATE\n    ) AS t ON true"}},
-	},
-	{
-		// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not
-		// what was to come of it.
-		name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy,
-		edits: []edit{{
-			engine + "internal/sanitize/sanitize.go", "whole := len(text) <= maxText\n",
-			"whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n",
-		}},
-	},
-	{
-		// The look each second finds what a lost notification did not steps: it goes, too.
-		name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened,
-		edits: []edit{
-			{engine + "instance.go",
-				"i.health.note(\"\", CheckListener)\n",
-				"i.health.note(\"\", CheckListener)\n			if ctx != nil {\n				return\n			}\n"},
-			{
-				engine + "internal/leader/leader.go", "found := look{next: l.plan(seen.listed, nil).First, tick: -1}",
-				"found := look{next: -1, tick: -1}",
-			},
-		},
-	},
-	{
-		// Either would do: a node counts as dead once its lock is free, and is only taken for dead with
-		// the lock in hand.
-		name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long,
-		edits: []edit{
-			{
-				engine + "internal/leader/failuredetector.go", "case node.Held || !known && node.Silent < 0:",
-				"case !known && node.Silent < 0:",
-			},
-			{
-				engine + "internal/leader/failuredetector.go",
-				"		if node.Held {\n			continue\n		}\n", "",
-			},
-			{engine + "internal/leader/reclaim.go", "if !free {\n			return nil, true, nil\n		}", "_ = free"},
-		},
-	},
-	{
-		// The end of the lease would end the handlers as well: these are long. So would the end of the
-		// node's life, in time.
-		name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent,
-		edits: []edit{
-			{engine + "instance.go",
-				"i.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
-					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
-				"i.log.Error(\"session lost\", \"error\", lost)"},
-			{engine + "instance.go",
-				"if sessionCtx.Err() != nil { // the session is lost, so the handlers' contexts end\n" +
-					"		i.worker.Interrupt(handlers.ErrLeaseLost)",
-				"if sessionCtx.Err() != nil {"},
-			{engine + "internal/worker/worker.go", "	w.endHandlers(nil)\n", ""},
-		},
-	},
-	{
-		// The end of the leases would bring the tasks back: these are long.
-		name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "internal/worker/jobs.go", "	j.serving.Go(all.serve)\n",
+			"pgx.BeginTxFunc(ctx, l.config.Pool, pgx.TxOptions{}, do)"},
+	}},
+	// Each has a lock of its own. The commits of those that were not elected last would be refused.
+	{name: "every node claims", by: []string{"leadership"}, steer: busy, edits: []edit{
+		{engine + "internal/session/heartbeat.go", "THEN pg_try_advisory_lock($1, 0)",
+			"THEN pg_try_advisory_lock($1, pg_backend_pid())"},
+		{engine + "internal/leader/term.go", "AND l.objid = 0 ", ""},
+		{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
+	}},
+	{name: "a leader that was replaced commits", by: []string{"leadership"}, steer: deposed, edits: []edit{
+		{schema + "00001_tables.sql", "IF term IS DISTINCT FROM", "IF false AND term IS DISTINCT FROM"},
+	}},
+	// The moment between the look at the term and the commit is short.
+	{name: "a new leader does not wait for commits", by: []string{"leadership"}, steer: deposed, edits: []edit{
+		{schema + "00001_tables.sql", "    PERFORM pg_advisory_xact_lock_shared(lock_class, 1);\n", ""},
+		{schema + "00001_tables.sql", "'object_not_in_prerequisite_state';\n    END IF;\nEND $$;",
+			"'object_not_in_prerequisite_state';\n    END IF;\n    PERFORM pg_sleep(0.3);\nEND $$;"},
+	}},
+	{name: "a transactional handler is settled apart", by: []string{"effects"}, steer: busy, edits: []edit{
+		{engine + "internal/worker/transactions.go", "a.settleTx(ctx, tx.querier)",
+			"a.settleTx(ctx, a.config.EnginePool)"},
+	}},
+	{name: "settling waits for locks", by: []string{"settle"}, steer: locked, edits: []edit{
+		{engine + "internal/taskdb/settle.go", "LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED\n    ) AS t ON true",
+			"LIMIT 1 FOR NO KEY UPDATE\n    ) AS t ON true"},
+	}},
+	// What the database refuses makes the task fail, with the reason: it does not halt the others, but it is not
+	// what was to come of it.
+	{name: "text is not scrubbed", by: []string{"given up", "outcome"}, steer: busy, edits: []edit{
+		{engine + "internal/sanitize/sanitize.go", "whole := len(text) <= maxText\n",
+			"whole := true\n	if whole {\n		return strings.Clone(text)\n	}\n"},
+	}},
+	// The look each second finds what a lost notification did not steps: it goes, too.
+	{name: "nobody looks after listening again", by: []string{"gap"}, steer: deafened, edits: []edit{
+		{engine + "instance.go", "i.health.note(\"\", CheckListener)\n",
+			"i.health.note(\"\", CheckListener)\n			if ctx != nil {\n				return\n			}\n"},
+		{engine + "internal/leader/leader.go", "found := look{next: l.plan(seen.listed, nil).First, tick: -1}",
+			"found := look{next: -1, tick: -1}"},
+	}},
+	// Either would do: a node counts as dead once its lock is free, and is only taken for dead with
+	// the lock in hand.
+	{name: "living nodes are taken for dead", by: []string{"overlap"}, steer: long, edits: []edit{
+		{engine + "internal/leader/failuredetector.go", "case node.Held || !known && node.Silent < 0:",
+			"case !known && node.Silent < 0:"},
+		{engine + "internal/leader/failuredetector.go", "		if node.Held {\n			continue\n		}\n", ""},
+		{engine + "internal/leader/reclaim.go", "if !free {\n			return nil, true, nil\n		}", "_ = free"},
+	}},
+	// The end of the lease would end the handlers as well: these are long. So would the end of the
+	// node's life, in time.
+	{name: "a node that nobody hears goes on", by: []string{"overlap"}, steer: silent, edits: []edit{
+		{engine + "instance.go",
+			"i.log.Error(\"session lost; handlers are stopped\", \"error\", lost)\n" +
+				"		i.worker.Interrupt(handlers.ErrLeaseLost)", "i.log.Error(\"session lost\", \"error\", lost)"},
+		{engine + "instance.go",
+			"if sessionCtx.Err() != nil { // the session is lost, so the handlers' contexts end\n" +
+				"		i.worker.Interrupt(handlers.ErrLeaseLost)", "if sessionCtx.Err() != nil {"},
+		{engine + "internal/worker/worker.go", "	w.endHandlers(nil)\n", ""},
+	}},
+	// The end of the leases would bring the tasks back: these are long.
+	{name: "the River job goes before its tasks are settled", by: []string{"recovery"}, steer: mortal, edits: []edit{
+		{engine + "internal/worker/jobs.go", "	j.serving.Go(all.serve)\n",
 			"	_, _ = w.config.EnginePool.Exec(w.settling, w.config.Statements.Schema.SQL(riverjobs.DeleteSQL), " +
-				"[]int64{j.id})\n" +
-				"	j.serving.Go(all.serve)\n"}},
-	},
-	{
-		name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal,
-		edits: []edit{{engine + "internal/leader/leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"}},
-	},
-	{
-		// It still fetches nothing more, and its row says that it works nothing.
-		name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed,
-		edits: []edit{{engine + "internal/quiet/quiet.go", "{ return s.now.Load().begins }", "{ return nil }"}},
-	},
-	{
-		name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "	return s.Advance(ctx, q, w.advanced)",
-			"	if len(w.forked) > 0 {\n		return nil\n	}\n	return s.Advance(ctx, q, w.advanced)"}},
-	},
-	{
-		name: "one recurring task in five is never picked", by: []string{"steady fires"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/duefires.go", "            AND t.id <> ALL ($5::text[])\n",
-			"            AND t.id <> ALL ($5::text[]) AND hashtext(t.id) % 5 <> 0\n"}},
-	},
-	{
-		name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		w.forked",
+				"[]int64{j.id})\n" + "	j.serving.Go(all.serve)\n"},
+	}},
+	{name: "tasks of dead nodes are left to their leases", by: []string{"recovery"}, steer: mortal, edits: []edit{
+		{engine + "internal/leader/leader.go", "	next, err = l.reclaimDead(ctx)\n", "	next = -1\n"},
+	}},
+	// It still fetches nothing more, and its row says that it works nothing.
+	{name: "a quiet node goes on starting what it holds", by: []string{"quiet start"}, steer: hushed, edits: []edit{
+		{engine + "internal/quiet/quiet.go", "{ return s.now.Load().begins }", "{ return nil }"},
+	}},
+	{name: "a fork does not plan the next fire", by: []string{"fork"}, steer: recurring, edits: []edit{
+		{engine + "internal/taskdb/fork.go", "	return s.Advance(ctx, q, w.advanced)",
+			"	if len(w.forked) > 0 {\n		return nil\n	}\n	return s.Advance(ctx, q, w.advanced)"},
+	}},
+	{name: "one recurring task in five is never picked",
+		by: []string{"steady fires"}, steer: recurring, edits: []edit{
+			{engine + "internal/taskdb/duefires.go", "            AND t.id <> ALL ($5::text[])\n",
+				"            AND t.id <> ALL ($5::text[]) AND hashtext(t.id) % 5 <> 0\n"},
+		}},
+	{name: "missed fires leave nothing", by: []string{"steady fires"}, steer: recurring, edits: []edit{
+		{engine + "internal/taskdb/fork.go", "	for _, one := range f.Fires {\n		w.forked",
 			"	for _, one := range f.Fires {\n		if one.Skip != \"\" {\n			continue\n		}\n" +
-				"		w.forked"}},
-	},
-	{
-		name: "occurrences overlap", by: []string{"skipped"}, steer: recurring,
-		edits: []edit{{engine + "internal/taskdb/fork.go", "if len(live) > 0 && task.Overlap == \"skip\" {",
-			"if len(live) > 1000 && task.Overlap == \"skip\" {"}},
-	},
-	{
-		name: "a line of the history is not written", by: []string{"execution line"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/settle.go",
-			"WHERE l.tid IS NOT NULL AND NOT coalesce(",
-			"WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED' AND NOT coalesce("}},
-	},
-	{
-		name: "what expires leaves no line of the history", by: []string{"execution line"}, steer: crowded,
-		edits: []edit{{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'EXPIRED'\n"}},
-	},
-	{
-		name: "what is lost leaves no line of the history", by: []string{"execution line"}, steer: mortal,
-		edits: []edit{{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'LOST'\n"}},
-	},
-	{
-		name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy,
-		edits: []edit{{engine + "internal/taskdb/followups.go", "for left := asked; len(left)",
-			"for left := asked[:0]; len(left)"}},
-	},
-	{
-		name: "a look begins after the mark", by: []string{"priority", "start latency"}, steer: busy,
-		edits: []edit{{
-			engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second", "lateCommit = -1500 * time.Millisecond",
+				"		w.forked"},
+	}},
+	{name: "occurrences overlap", by: []string{"skipped"}, steer: recurring, edits: []edit{
+		{engine + "internal/taskdb/fork.go", "if len(live) > 0 && task.Overlap == \"skip\" {",
+			"if len(live) > 1000 && task.Overlap == \"skip\" {"},
+	}},
+	{name: "a line of the history is not written", by: []string{"execution line"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/settle.go", "WHERE l.tid IS NOT NULL AND NOT coalesce(",
+			"WHERE l.tid IS NOT NULL AND l.outcome <> 'RETRIED' AND NOT coalesce("},
+	}},
+	{name: "what expires leaves no line of the history",
+		by: []string{"execution line"}, steer: crowded, edits: []edit{
+			{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'EXPIRED'\n"},
 		}},
-	},
-	{
-		name: "nobody looks before the marks", by: []string{"lost"}, steer: busy,
-		edits: []edit{
-			{
-				engine + "internal/leader/marks.go", "lateCommit = 11 * time.Second",
-				"lateCommit = -1500 * time.Millisecond",
-			},
-			{engine + "internal/leader/walk.go", "if time.Now().Before(w.next) {", "if w.log != nil {"},
-		},
-	},
-	{
-		name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: busy,
-		edits: []edit{
-			{
-				engine + "internal/leader/marks.go", "if m.recurring || high.Priority <= low.Priority+1 {",
-				"if low.Priority > math.MinInt32 || m.recurring {",
-			},
-			{engine + "internal/leader/marks.go", "if known && m.recurring {", "if known {"},
-		},
-	},
-	{
-		name: "the next leader looks too late", by: []string{"lost", "gap"}, steer: recurring,
-		edits: []edit{{
-			engine + "internal/leader/handover.go", "far: one.From, half: one.From", "far: one.At.Add(time.Hour)",
-		}},
-	},
-	{
-		name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog,
-		edits: []edit{{engine + "internal/plan/plan.go", "cmp.Or(cmp.Compare(b.Priority, a.Priority),",
-			"cmp.Or(cmp.Compare(a.Priority, b.Priority),"}},
-	},
+	{name: "what is lost leaves no line of the history", by: []string{"execution line"}, steer: mortal, edits: []edit{
+		{engine + "internal/taskdb/history.go", "` FROM ended\n", "` FROM ended WHERE outcome <> 'LOST'\n"},
+	}},
+	{name: "follow-ups are forgotten", by: []string{"follow-up"}, steer: busy, edits: []edit{
+		{engine + "internal/taskdb/followups.go", "for left := asked; len(left)", "for left := asked[:0]; len(left)"},
+	}},
+	{name: "a look begins after the mark", by: []string{"priority", "start latency"}, steer: busy, edits: []edit{
+		looksAfterMark,
+	}},
+	{name: "nobody looks before the marks", by: []string{"lost"}, steer: busy, edits: []edit{
+		looksAfterMark,
+		noWalk,
+	}},
+	{name: "new lanes of a known type are overlooked", by: []string{"lost"}, steer: busy, edits: []edit{
+		{engine + "internal/leader/marks.go", "if m.recurring || high.Priority <= low.Priority+1 {",
+			"if low.Priority > math.MinInt32 || m.recurring {"},
+		{engine + "internal/leader/marks.go", "if known && m.recurring {", "if known {"},
+	}},
+	{name: "the next leader looks too late", by: []string{"lost", "gap"}, steer: recurring, edits: []edit{
+		{engine + "internal/leader/handover.go", "far: one.From, half: one.From", "far: one.At.Add(time.Hour)"},
+	}},
+	{name: "the lowest priority comes first", by: []string{"priority"}, steer: backlog, edits: []edit{
+		{engine + "internal/plan/plan.go", "cmp.Or(cmp.Compare(b.Priority, a.Priority),",
+			"cmp.Or(cmp.Compare(a.Priority, b.Priority),"},
+	}},
 }

@@ -77,7 +77,7 @@ func (p pauseEntry) covers(queue, kind string) bool {
 type opLog struct {
 	mu      sync.Mutex
 	ops     int64
-	entries []entry
+	entries []*entry
 	pauses  []*pauseEntry
 }
 
@@ -88,7 +88,7 @@ func (l *opLog) op() int64 {
 	return l.ops
 }
 
-func (l *opLog) add(e entry) {
+func (l *opLog) add(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, e)
@@ -116,7 +116,7 @@ func (l *opLog) edit(change func()) {
 }
 
 // all is a copy of what is known.
-func (l *opLog) all() (entries []entry, pauses []pauseEntry) {
+func (l *opLog) all() (entries []*entry, pauses []pauseEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.pauses {
@@ -126,7 +126,7 @@ func (l *opLog) all() (entries []entry, pauses []pauseEntry) {
 }
 
 // about is one of the tasks that a transaction had to do with.
-func (e entry) about() string {
+func (e *entry) about() string {
 	if len(e.IDs) == 0 {
 		return ""
 	}
@@ -135,7 +135,7 @@ func (e entry) about() string {
 
 // mayLock says whether a transaction may have held locks at some time of an interval. One whose answer was lost may
 // have lasted until its connection ended, which the server sees to.
-func (e entry) mayLock(from, to time.Time) bool {
+func (e *entry) mayLock(from, to time.Time) bool {
 	until := e.Ended
 	if e.Answer != acknowledged && !e.Closed {
 		until = until.Add(15 * time.Second)

@@ -10,8 +10,8 @@ func (t *script) asksAgain() {
 	revision := *t.rows["a"].Revision
 	t.begin()
 	t.change("a", "writer-1", func(a *auditRow) { a.Again = new(t.now) })
-	t.Ops = append(t.Ops, opRow{Op: 2, TaskID: "a", Verb: "run_now", Outcome: "again", Revision: revision, TxID: t.tx})
-	t.Entries = append(t.Entries, entry{
+	t.Ops = append(t.Ops, &opRow{Op: 2, TaskID: "a", Verb: "run_now", Outcome: "again", Revision: revision, TxID: t.tx})
+	t.Entries = append(t.Entries, &entry{
 		Op: 2, Writer: "writer-1", Began: t.now, Ended: t.passes(time.Millisecond).now, Answer: acknowledged,
 		IDs:   []string{"a"},
 		Deeds: []deed{{Verb: "run_now", ID: "a", Outcome: "again", Revision: revision}},
@@ -38,8 +38,8 @@ var againCases = []oracleCase{
 	{name: "asked for during an attempt, it does not run again", wrong: []string{"again"}, steps: (*script).asksAgain},
 	{name: "asked for during an attempt, and forgotten before its end", wrong: []string{"again"}, steps: func(t *script) {
 		t.asksAgain()
-		for i := range t.Audit {
-			if a := &t.Audit[i]; a.releases() {
+		for _, a := range t.Audit {
+			if a.releases() {
 				a.Again = nil
 			}
 		}
@@ -50,8 +50,8 @@ var againCases = []oracleCase{
 			t.queuedAgain()
 		}},
 	{name: "again is said and not noted", wrong: []string{"again"}, steps: (*script).asksAgain, spoils: func(h *history) {
-		for i := range h.Audit {
-			h.Audit[i].Again = nil
+		for _, a := range h.Audit {
+			a.Again = nil
 		}
 	}},
 }

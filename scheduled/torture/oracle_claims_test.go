@@ -9,10 +9,8 @@ import (
 
 // claimCases are about who claims what.
 var claimCases = []oracleCase{
-	{name: "who claims does not lead", wrong: []string{"leadership"}, steps: func(t *script) {
-		t.ran("a")
-		t.Audit[1].Leads = new(false)
-	}},
+	{name: "who claims does not lead", wrong: []string{"leadership"},
+		steps: whenRan(func(t *script) { t.Audit[1].Leads = new(false) })},
 	{name: "a number is drawn twice", wrong: []string{"leadership"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.number--
@@ -23,29 +21,22 @@ var claimCases = []oracleCase{
 		t.claim("a")
 		t.rows["a"].Next = new(t.now)
 		fence := t.claim("a")
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 		t.Audit[2].Attempt, t.Audit[3].OldAttempt, t.Audit[3].Attempt = new(2), new(2), new(2)
 	}},
-	{name: "a lease is too short", wrong: []string{"lease", "time"}, steps: func(t *script) {
-		t.ran("a")
-		t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second))
-	}},
+	{name: "a lease is too short", wrong: []string{"lease", "time"},
+		steps: whenRan(func(t *script) { t.Audit[1].Held = new(t.Audit[1].Held.Add(-time.Second)) })},
 	{name: "a lease gets shorter", wrong: []string{"lease"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(-time.Millisecond)) })
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a lease gets longer", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(a.OldHeld.Add(time.Second)) })
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "an expired task is claimed", wrong: []string{"claimed expired"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Millisecond)) })
@@ -58,8 +49,7 @@ var claimCases = []oracleCase{
 			Over: t.now.Add(startAllowance / 2)}}
 		fence := t.claim("a")
 		t.passes(startAllowance / 2)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a lower priority is claimed first", wrong: []string{"priority"},
 		steps: func(t *script) { twoPriorities(t); t.runs("low"); t.runs("high") }},
@@ -93,8 +83,7 @@ var claimCases = []oracleCase{
 		twoPriorities(t)
 		t.claim("low", "high")
 		for _, fence := range []int64{3, 4} {
-			t.starts(fence)
-			t.finishes(fence)
+			t.carriesOut(fence)
 		}
 	}},
 	{name: "a newcomer takes the place of the higher one", steps: func(t *script) { thirdOfLane(t, time.Second) }},
@@ -104,7 +93,7 @@ var claimCases = []oracleCase{
 	},
 	{name: "a writer has locked the higher one", steps: func(t *script) {
 		twoPriorities(t)
-		t.Entries = append(t.Entries, entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
+		t.Entries = append(t.Entries, &entry{Op: 99, Began: t.now, Ended: t.now.Add(time.Second), Answer: refused,
 			IDs: []string{"high"}})
 		t.runs("low")
 		t.runs("high")
@@ -165,8 +154,7 @@ func thirdOfLane(t *script, known time.Duration) {
 	t.Entries[len(t.Entries)-1].Ended = t.now.Add(known)
 	first := t.claim("older", "low") - 1
 	for _, fence := range []int64{first, first + 1} {
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}
 	t.runs("high")
 }
@@ -205,6 +193,12 @@ func (t *script) fires(id string, seconds ...int) {
 
 func occurrenceOf(id string, second int) string { return fmt.Sprintf("%s@%d", id, second) }
 
+// firesAndRuns makes an occurrence, which runs at once.
+func (t *script) firesAndRuns(id string, second int) {
+	t.fires(id, second)
+	t.runs(occurrenceOf(id, second))
+}
+
 // clock lets time go by until so many seconds after the beginning.
 func (t *script) clock(second int) {
 	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
@@ -223,57 +217,46 @@ func (t *script) missed(from, until int) {
 func (t *script) beats(id string, seconds ...int) {
 	for _, second := range seconds {
 		t.clock(second)
-		t.fires(id, second)
-		t.runs(occurrenceOf(id, second))
+		t.firesAndRuns(id, second)
 	}
 }
 
 // fireCases are about recurring tasks.
 var fireCases = []oracleCase{
-	{name: "each second a fire", steps: func(t *script) {
-		t.recurs("steady/all")
-		t.beats("steady/all", 1, 2, 3)
-		t.cancel("steady/all")
-	}},
+	{name: "each second a fire",
+		recurs: "steady/all", steps: func(t *script) { t.beats("steady/all", 1, 2, 3) }},
 	{name: "a fire is missing", wrong: []string{"steady fires"},
-		steps: func(t *script) { t.recurs("steady/all"); t.beats("steady/all", 1, 3); t.cancel("steady/all") }},
+		recurs: "steady/all", steps: func(t *script) { t.beats("steady/all", 1, 3) }},
 	{name: "it never fires", wrong: []string{"steady fires"},
-		steps: func(t *script) { t.recurs("steady/all"); t.clock(3); t.cancel("steady/all") }},
-	{name: "a fire is late", wrong: []string{"steady fires"}, steps: func(t *script) {
-		t.recurs("steady/all")
+		recurs: "steady/all", steps: func(t *script) { t.clock(3) }},
+	{name: "a fire is late", wrong: []string{"steady fires"}, recurs: "steady/all", steps: func(t *script) {
 		t.clock(1)
 		t.passes(startedWithin + 100*time.Millisecond)
-		t.fires("steady/all", 1)
-		t.runs(occurrenceOf("steady/all", 1))
-		t.cancel("steady/all")
+		t.firesAndRuns("steady/all", 1)
 	}},
-	{name: "a fire is made by a plan of before the last edit", wrong: []string{"fork"}, steps: func(t *script) {
-		t.recurs("other")
-		t.clock(1)
-		t.verb("schedule", "other", "rescheduled", func(a *auditRow) { a.FirstDue = t.now })
-		t.fires("other", 1)
-		t.runs(occurrenceOf("other", 1))
-		t.cancel("other")
-	}},
-	{name: "a fire that should run is skipped", wrong: []string{"steady fires"}, steps: func(t *script) {
-		t.recurs("steady/all")
-		t.beats("steady/all", 1)
-		t.clock(2)
-		t.fires("steady/all", -2)
-		t.cancel("steady/all")
-	}},
-	{name: "a fire is made twice", wrong: []string{"fires", "steady fires", "fork"}, steps: func(t *script) {
-		t.recurs("steady/all")
-		t.beats("steady/all", 1, 2)
-		t.begin()
-		t.change("again", "tasktable session x", func(a *auditRow) {
-			a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"),
-				new(t.draw()), new(0), t.Began.Add(2*time.Second)
-		})
-		t.line("changes", "again", t.number, t.number)
-		t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })
-		t.cancel("steady/all")
-	}},
+	{name: "a fire is made by a plan of before the last edit", wrong: []string{"fork"},
+		recurs: "other", steps: func(t *script) {
+			t.clock(1)
+			t.verb("schedule", "other", "rescheduled", func(a *auditRow) { a.FirstDue = t.now })
+			t.firesAndRuns("other", 1)
+		}},
+	{name: "a fire that should run is skipped", wrong: []string{"steady fires"},
+		recurs: "steady/all", steps: func(t *script) {
+			t.beats("steady/all", 1)
+			t.clock(2)
+			t.fires("steady/all", -2)
+		}},
+	{name: "a fire is made twice", wrong: []string{"fires", "steady fires", "fork"},
+		recurs: "steady/all", steps: func(t *script) {
+			t.beats("steady/all", 1, 2)
+			t.begin()
+			t.change("again", "tasktable session x", func(a *auditRow) {
+				a.Type, a.Parent, a.Status, a.Revision, a.Attempt, a.Asked = "TICK", new("steady/all"), new("SKIPPED"),
+					new(t.draw()), new(0), t.Began.Add(2*time.Second)
+			})
+			t.line("changes", "again", t.number, t.number)
+			t.change("steady/all", "tasktable session x", func(a *auditRow) { a.Next = new(t.Began.Add(3 * time.Second)) })
+		}},
 	{name: "a fire is made before its time", wrong: []string{"fires", "claimed start"}, steps: func(t *script) {
 		t.recurs("other")
 		t.clock(1)
@@ -287,41 +270,36 @@ var fireCases = []oracleCase{
 		t.recurs("other")
 		t.beats("other", 1)
 		t.cancel("other")
-		for i := range t.Audit {
-			if a := &t.Audit[i]; a.ID == "other" && !a.edits() {
+		for _, a := range t.Audit {
+			if a.ID == "other" && !a.edits() {
 				a.TxID += 1000
 			}
 		}
 	}},
-	{name: "some were missed, and the latest runs", steps: func(t *script) {
-		t.recurs("steady/latest")
+	{name: "some were missed, and the latest runs", recurs: "steady/latest", steps: func(t *script) {
 		t.beats("steady/latest", 1)
 		t.missed(2, 4)
 		t.fires("steady/latest", -2, -3, 4)
 		t.runs(occurrenceOf("steady/latest", 4))
-		t.cancel("steady/latest")
 	}},
-	{name: "some were missed, and none runs", wrong: []string{"skipped"}, steps: func(t *script) {
-		t.recurs("steady/latest")
-		t.beats("steady/latest", 1)
-		t.missed(2, 4)
-		t.fires("steady/latest", -2, -3, -4)
-		t.cancel("steady/latest")
-	}},
-	{name: "an earlier one goes on beside the next", wrong: []string{"policy"}, steps: func(t *script) {
-		t.recurs("steady/cancel")
-		t.clock(2)
-		t.fires("steady/cancel", 2)
-		fence := t.claim(occurrenceOf("steady/cancel", 2))
-		t.starts(fence)
-		t.clock(4)
-		t.fires("steady/cancel", 4)
-		t.finishes(fence)
-		t.runs(occurrenceOf("steady/cancel", 4))
-		t.cancel("steady/cancel")
-	}},
-	{name: "an earlier one is cancelled by the next", steps: func(t *script) {
-		t.recurs("steady/cancel")
+	{name: "some were missed, and none runs", wrong: []string{"skipped"},
+		recurs: "steady/latest", steps: func(t *script) {
+			t.beats("steady/latest", 1)
+			t.missed(2, 4)
+			t.fires("steady/latest", -2, -3, -4)
+		}},
+	{name: "an earlier one goes on beside the next", wrong: []string{"policy"},
+		recurs: "steady/cancel", steps: func(t *script) {
+			t.clock(2)
+			t.fires("steady/cancel", 2)
+			fence := t.claim(occurrenceOf("steady/cancel", 2))
+			t.starts(fence)
+			t.clock(4)
+			t.fires("steady/cancel", 4)
+			t.finishes(fence)
+			t.runs(occurrenceOf("steady/cancel", 4))
+		}},
+	{name: "an earlier one is cancelled by the next", recurs: "steady/cancel", steps: func(t *script) {
 		t.clock(2)
 		t.fires("steady/cancel", 2)
 		fence := t.claim(occurrenceOf("steady/cancel", 2))
@@ -334,34 +312,28 @@ var fireCases = []oracleCase{
 		})
 		t.line("changes", occurrenceOf("steady/cancel", 2), revision, revision)
 		t.fires("steady/cancel", 4)
-		t.ends(fence, "error")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "error", "SUPERSEDED")
 		t.runs(occurrenceOf("steady/cancel", 4))
-		t.cancel("steady/cancel")
 	}},
-	{name: "some were missed, and run though none is to", wrong: []string{"policy"}, steps: func(t *script) {
-		t.recurs("steady/none")
-		t.clock(2)
-		t.fires("steady/none", -1, 2)
-		t.runs(occurrenceOf("steady/none", 2))
-		t.cancel("steady/none")
-	}},
-	{name: "one is skipped though it is on time", wrong: []string{"policy"}, steps: func(t *script) {
-		t.recurs("steady/none")
-		t.clock(1)
-		t.fires("steady/none", -1)
-		t.cancel("steady/none")
-	}},
-	{name: "some were missed, and all run though the latest is to", wrong: []string{"policy"}, steps: func(t *script) {
-		t.recurs("steady/latest")
-		t.clock(2)
-		t.fires("steady/latest", 1, 2)
-		t.runs(occurrenceOf("steady/latest", 1))
-		t.runs(occurrenceOf("steady/latest", 2))
-		t.cancel("steady/latest")
-	}},
-	{name: "an earlier one has not ended", steps: func(t *script) {
-		t.recurs("steady/skip")
+	{name: "some were missed, and run though none is to", wrong: []string{"policy"},
+		recurs: "steady/none", steps: func(t *script) {
+			t.clock(2)
+			t.fires("steady/none", -1, 2)
+			t.runs(occurrenceOf("steady/none", 2))
+		}},
+	{name: "one is skipped though it is on time", wrong: []string{"policy"},
+		recurs: "steady/none", steps: func(t *script) {
+			t.clock(1)
+			t.fires("steady/none", -1)
+		}},
+	{name: "some were missed, and all run though the latest is to", wrong: []string{"policy"},
+		recurs: "steady/latest", steps: func(t *script) {
+			t.clock(2)
+			t.fires("steady/latest", 1, 2)
+			t.runs(occurrenceOf("steady/latest", 1))
+			t.runs(occurrenceOf("steady/latest", 2))
+		}},
+	{name: "an earlier one has not ended", recurs: "steady/skip", steps: func(t *script) {
 		t.clock(1)
 		t.fires("steady/skip", 1)
 		fence := t.claim(occurrenceOf("steady/skip", 1))
@@ -369,18 +341,16 @@ var fireCases = []oracleCase{
 		t.clock(2)
 		t.fires("steady/skip", -2)
 		t.finishes(fence)
-		t.cancel("steady/skip")
 	}},
-	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"}, steps: func(t *script) {
-		t.recurs("steady/skip")
-		t.clock(1)
-		t.fires("steady/skip", 1)
-		fence := t.claim(occurrenceOf("steady/skip", 1))
-		t.starts(fence)
-		t.clock(2)
-		t.fires("steady/skip", 2)
-		t.finishes(fence)
-		t.runs(occurrenceOf("steady/skip", 2))
-		t.cancel("steady/skip")
-	}},
+	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"},
+		recurs: "steady/skip", steps: func(t *script) {
+			t.clock(1)
+			t.fires("steady/skip", 1)
+			fence := t.claim(occurrenceOf("steady/skip", 1))
+			t.starts(fence)
+			t.clock(2)
+			t.fires("steady/skip", 2)
+			t.finishes(fence)
+			t.runs(occurrenceOf("steady/skip", 2))
+		}},
 }

@@ -29,8 +29,7 @@ var contentCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "a payload changes by itself", wrong: []string{"content"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Sum, t.rows["a"].Sum = "another", "another"
 		t.runs("a")
 		t.Runs[1].Sum = "another"
@@ -45,10 +44,8 @@ var contentCases = []oracleCase{
 		t.Runs[0].Sum = "another"
 		t.cancel("other")
 	}},
-	{name: "a handler gets another payload", wrong: []string{"handler's payload"}, steps: func(t *script) {
-		t.ran("a")
-		t.Runs[0].Sum = "another"
-	}},
+	{name: "a handler gets another payload", wrong: []string{"handler's payload"},
+		steps: whenRan(func(t *script) { t.Runs[0].Sum = "another" })},
 	{name: "a verb says it changed nothing, and has", wrong: []string{"written in vain"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("resume", "a", "unchanged", func(*auditRow) {})
@@ -74,26 +71,17 @@ var contentCases = []oracleCase{
 		name: "a sync does not make a task that it lists", wrong: []string{"sync"},
 		steps: func(t *script) { t.sync("e", "a") },
 	},
-	{name: "an attempt is another in its line", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].Attempt++
-	}},
-	{name: "a line has another start than its handler was told", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second))
-	}},
-	{name: "a line has no start", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].StartedAt = nil
-	}},
-	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "an attempt is another in its line", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].Attempt++ })},
+	{name: "a line has another start than its handler was told", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].StartedAt = new(t.Runs[0].Gate.Add(time.Second)) })},
+	{name: "a line has no start", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].StartedAt = nil })},
+	{name: "a line has another time than was asked for", wrong: []string{"line"}, steps: whenRan(func(t *script) {
 		t.Executions[0].ScheduledAt = t.Executions[0].ScheduledAt.Add(time.Second)
-	}},
-	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second))
-	}},
+	})},
+	{name: "a line says that it was due later than it could be claimed", wrong: []string{"line"},
+		steps: whenRan(func(t *script) { t.Executions[0].DueAt = new(t.Executions[0].DueAt.Add(time.Second)) })},
 	{name: "the leader has put a task behind others", steps: func(t *script) {
 		t.schedule("a", nil)
 		due := t.rows["a"].Next
@@ -103,15 +91,11 @@ var contentCases = []oracleCase{
 		t.runs("a")
 		t.Executions[0].DueAt = due
 	}},
-	{name: "a line has another node", wrong: []string{"line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Runs[0].PID++
-	}},
+	{name: "a line has another node", wrong: []string{"line"}, steps: whenRan(func(t *script) { t.Runs[0].PID++ })},
 	{name: "a line has another error", wrong: []string{"line"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Error: "oops"})
-		t.ends(fence, "error")
-		t.settle(fence, "RETRIED")
+		t.endsAs(fence, "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "a result is lost", wrong: []string{"result"}, steps: func(t *script) { tells(t).Told = nil }},
@@ -124,7 +108,7 @@ func tells(t *script) *auditRow {
 	fence := t.begins("a")
 	t.asks(fence, mark{Note: "done"})
 	t.finishes(fence)
-	a := &t.Audit[len(t.Audit)-1]
+	a := t.Audit[len(t.Audit)-1]
 	a.Message, a.Told = new("done"), new("done")
 	return a
 }
@@ -134,7 +118,7 @@ func ofEntity(a *auditRow) { a.Entity = new("e") }
 // sync is a Sync of an entity that changes nothing.
 func (t *script) sync(entity string, listed ...string) {
 	t.passes(time.Millisecond)
-	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
+	e := &entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged}
 	e.Entity, e.Listed, e.Ended = entity, listed, t.passes(time.Millisecond).now
 	t.Entries = append(t.Entries, e)
 }
@@ -142,15 +126,13 @@ func (t *script) sync(entity string, listed ...string) {
 // waitCases are about how long tasks wait.
 var waitCases = []oracleCase{
 	{name: "a retry does not wait", wrong: []string{"wait"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
 	{name: "a retry waits too long", wrong: []string{"wait"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
-		a := &t.Audit[len(t.Audit)-1]
+		t.comesTo("a", "error", "RETRIED")
+		a := t.Audit[len(t.Audit)-1]
 		a.Next = new(a.At.Add(time.Minute))
 		t.rows["a"].Next = a.Next
 		t.passes(time.Minute)
@@ -159,15 +141,13 @@ var waitCases = []oracleCase{
 	{name: "a retry waits for less than its error said", wrong: []string{"wait"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Wait: afterDelay})
-		t.ends(fence, "error")
-		t.settle(fence, "RETRIED")
+		t.endsAs(fence, "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "a snooze does not wait", wrong: []string{"wait"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Wait: snoozeFor})
-		t.ends(fence, "error")
-		t.settle(fence, "SNOOZED")
+		t.endsAs(fence, "error", "SNOOZED")
 		t.Audit[len(t.Audit)-1].Next = new(t.Audit[len(t.Audit)-1].At)
 		t.runs("a")
 	}},
@@ -175,7 +155,7 @@ var waitCases = []oracleCase{
 		fence := t.begins("a")
 		t.asks(fence, mark{Again: t.now.Add(time.Hour)})
 		t.finishes(fence)
-		a := &t.Audit[len(t.Audit)-1]
+		a := t.Audit[len(t.Audit)-1]
 		a.Status, a.Next, a.Asked, a.Revision, a.Attempt = new("QUEUED"), new(t.now), t.now, new(t.draw()), new(0)
 		t.rows["a"] = a
 		t.line("changes", "a", t.number, t.number)
@@ -229,8 +209,7 @@ var waitCases = []oracleCase{
 
 // waitsInHand has a claim released that has not begun for so long, and the task run later.
 func waitsInHand(t *script, long time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.passes(long)
 	t.settle(fence, "RELEASED")
 	t.runs("a")

@@ -10,11 +10,15 @@ import (
 
 // asksFor has the handler of a claim ask for a follow-up, and the claim come to something.
 func (t *script) asksFor(id string, m mark, how, outcome string) {
-	fence := t.claim(id)
-	t.starts(fence)
+	fence := t.tries(id)
 	t.asks(fence, m)
-	t.ends(fence, how)
-	t.settle(fence, outcome)
+	t.endsAs(fence, how, outcome)
+}
+
+// asked schedules a task whose handler asks for a follow-up, and whose claim comes to something.
+func (t *script) asked(m mark, how, outcome string) {
+	t.schedule("a", nil)
+	t.asksFor("a", m, how, outcome)
 }
 
 // spawns makes a task of another one, in the transaction under way. Its nonce is the revision that ran last.
@@ -25,6 +29,12 @@ func (t *script) spawns(id string) {
 		a.Status, a.Revision, a.Attempt, a.Next = new("QUEUED"), new(revision), new(0), new(t.now)
 	})
 	t.line("changes", id, revision, revision)
+}
+
+// follows makes a task of another one, and runs it.
+func (t *script) follows(id string) {
+	t.spawns(id)
+	t.runs(id)
 }
 
 const (
@@ -38,65 +48,57 @@ func mortalA(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts, a.IfDead = 1, new(int64(1)) })
 }
 
+// diesA has that task fail.
+func diesA(t *script) {
+	mortalA(t)
+	t.runsTo("a", "error", "FAILED")
+}
+
 // followCases are about what attempts and deaths schedule.
 var followCases = []oracleCase{
 	{name: "a follow-up with its completion", steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
-		t.spawns(childOfA)
-		t.runs(childOfA)
+		t.asked(mark{Child: childOfA}, "ok", "COMPLETED")
+		t.follows(childOfA)
 	}},
 	{name: "a follow-up that was there already, and has ended", steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
-		t.spawns(childOfA)
-		t.runs(childOfA)
+		t.asked(mark{Child: childOfA}, "ok", "COMPLETED")
+		t.follows(childOfA)
 		t.verb("run_now", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
 		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
 	}},
 	{name: "a follow-up of its own with its completion", steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: ownOfA}, "ok", "COMPLETED")
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.asked(mark{Child: ownOfA}, "ok", "COMPLETED")
+		t.follows(ownOfA)
 	}},
 	{name: "a follow-up with another payload", wrong: []string{"follow-up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
+		t.asked(mark{Child: childOfA}, "ok", "COMPLETED")
 		t.spawns(childOfA)
 		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs(childOfA)
 	}},
 	{name: "no follow-up", wrong: []string{"follow-up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: childOfA}, "ok", "COMPLETED")
+		t.asked(mark{Child: childOfA}, "ok", "COMPLETED")
 	}},
 	{name: "one of two follow-ups is missing", wrong: []string{"follow-up"}, steps: func(t *script) {
 		fence := t.begins("a")
 		t.asks(fence, mark{Child: childOfA})
 		t.asks(fence, mark{Child: ownOfA})
 		t.finishes(fence)
-		t.spawns(childOfA)
-		t.runs(childOfA)
+		t.follows(childOfA)
 	}},
 	{name: "a follow-up of a later transaction", wrong: []string{"follow-up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: ownOfA}, "ok", "COMPLETED")
+		t.asked(mark{Child: ownOfA}, "ok", "COMPLETED")
 		t.begin()
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.follows(ownOfA)
 	}},
 	{name: "a follow-up of an attempt that failed", wrong: []string{"follow-up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: ownOfA}, "error", "RETRIED")
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.asked(mark{Child: ownOfA}, "error", "RETRIED")
+		t.follows(ownOfA)
 		t.runs("a")
 	}},
 	{name: "a follow-up of an attempt that was cancelled", wrong: []string{"follow-up"}, steps: func(t *script) {
 		supersededA(t, "PLAIN", true)
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.follows(ownOfA)
 	}},
 	{name: "no follow-up of an attempt that was cancelled", steps: func(t *script) { supersededA(t, "PLAIN", true) }},
 	{name: "no follow-up of a cancelled attempt whose writes are committed", wrong: []string{"follow-up"},
@@ -105,15 +107,12 @@ var followCases = []oracleCase{
 		steps: func(t *script) { supersededA(t, "PLAIN", false); t.runs("a") }},
 	{name: "a follow-up of an attempt that was edited", steps: func(t *script) {
 		supersededA(t, "PLAIN", false)
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.follows(ownOfA)
 		t.runs("a")
 	}},
 	{name: "a follow-up of an attempt that was not the last", wrong: []string{"follow-up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.asksFor("a", mark{Child: ownOfA, IfDead: true}, "error", "RETRIED")
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.asked(mark{Child: ownOfA, IfDead: true}, "error", "RETRIED")
+		t.follows(ownOfA)
 		t.runs("a")
 	}},
 	{name: "no follow-up of an attempt that was the last", wrong: []string{"follow-up"}, steps: func(t *script) {
@@ -123,69 +122,56 @@ var followCases = []oracleCase{
 	{name: "a follow-up of an attempt that was the last", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 		t.asksFor("a", mark{Child: ownOfA, IfDead: true}, "error", "FAILED")
-		t.spawns(ownOfA)
-		t.runs(ownOfA)
+		t.follows(ownOfA)
 	}},
 	{name: "a death is followed", steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
-		t.spawns(deadOfA)
-		t.runs(deadOfA)
+		diesA(t)
+		t.follows(deadOfA)
 	}},
 	{name: "a death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		diesA(t)
 	}},
 	{name: "a death is followed twice", wrong: []string{"if dead"}, steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		diesA(t)
 		t.spawns(deadOfA)
-		t.spawns(deadOfA)
-		t.runs(deadOfA)
+		t.follows(deadOfA)
 	}},
 	{name: "a death is followed by another transaction", wrong: []string{"if dead"}, steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		diesA(t)
 		t.begin()
-		t.spawns(deadOfA)
-		t.runs(deadOfA)
+		t.follows(deadOfA)
 	}},
 	{name: "a death is followed by another payload", wrong: []string{"if dead"}, steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		diesA(t)
 		t.spawns(deadOfA)
 		t.Audit[len(t.Audit)-1].Nonce++
 		t.runs(deadOfA)
 	}},
 	{name: "a task that lives is followed", wrong: []string{"if dead"}, steps: func(t *script) {
 		mortalA(t)
-		runsTo(t, "a", "ok", "COMPLETED")
-		t.spawns(deadOfA)
-		t.runs(deadOfA)
+		t.runsTo("a", "ok", "COMPLETED")
+		t.follows(deadOfA)
 		mortalB(t)
 	}},
 	{name: "a second death, and the first is not dealt with yet", steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
+		diesA(t)
 		t.spawns(deadOfA)
 		t.verb("retry", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 		t.runs(deadOfA)
 	}},
 	{name: "a second death is not followed", wrong: []string{"if dead"}, steps: func(t *script) {
-		mortalA(t)
-		runsTo(t, "a", "error", "FAILED")
-		t.spawns(deadOfA)
-		t.runs(deadOfA)
+		diesA(t)
+		t.follows(deadOfA)
 		t.verb("retry", "a", "queued", func(a *auditRow) { a.Status = new("QUEUED") })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 }
 
 // mortalB is another task that dies and is followed: so there is a sample.
 func mortalB(t *script) {
 	t.schedule("b", func(a *auditRow) { a.MaxAttempts, a.IfDead = 1, new(t.number) })
-	runsTo(t, "b", "error", "FAILED")
+	t.runsTo("b", "error", "FAILED")
 	t.spawns("b" + deadSuffix)
 	t.runs("b" + deadSuffix)
 }
@@ -193,16 +179,14 @@ func mortalB(t *script) {
 // supersededA has a task cancelled or edited after its handler has asked for a follow-up.
 func supersededA(t *script, kind string, cancelled bool) {
 	t.schedule("a", func(a *auditRow) { a.Type = kind })
-	fence := t.claim("a")
-	t.starts(fence)
+	fence := t.tries("a")
 	t.asks(fence, mark{Child: ownOfA})
 	if cancelled {
 		t.cancel("a")
 	} else {
 		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
 	}
-	t.ends(fence, "ok")
-	t.settle(fence, "SUPERSEDED")
+	t.endsAs(fence, "ok", "SUPERSEDED")
 }
 
 // cutOff has a handler's node cut off, and the handler's context end so much later.
@@ -230,21 +214,17 @@ var fenceCases = []oracleCase{
 		t.Stalls = []span{{scriptProcess, from.Add(time.Second), from.Add(2*time.Second + 2*time.Millisecond)}}
 	}},
 	{name: "it begins under a lease that is nearly over", wrong: []string{"time"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(startAllowance + 10*time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "it begins under a lease that was renewed", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(startAllowance)
 		t.begin()
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Held = new(t.now.Add(startAllowance + a.Expected)) })
 		t.passes(10 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "its node loses its session, and nothing was done to it", wrong: []string{"interrupted"},
 		steps: func(t *script) { interrupted(t) }},

@@ -11,7 +11,7 @@ import (
 
 // calls makes the last entry of the log a call over HTTP, which was sent several times.
 func (t *script) calls(answers int) *entry {
-	e := &t.Entries[len(t.Entries)-1]
+	e := t.Entries[len(t.Entries)-1]
 	e.OverHTTP, e.Tries = true, max(answers, 2)
 	for range answers {
 		one := said{Status: 200, ETag: fmt.Sprintf(`"%d"`, e.Deeds[0].Revision)}
@@ -23,9 +23,18 @@ func (t *script) calls(answers int) *entry {
 	return e
 }
 
+// whenCalled are the steps of a case about a call that was answered so many times. Something is wrong with its entry.
+func whenCalled(answers int, spoil func(e *entry)) func(t *script) {
+	return func(t *script) {
+		t.schedule("a", nil)
+		spoil(t.calls(answers))
+		t.runs("a")
+	}
+}
+
 // refusesPause has the API refuse a pause that ends so long after the answer.
 func (t *script) refusesPause(left time.Duration) {
-	t.Entries = append(t.Entries, entry{
+	t.Entries = append(t.Entries, &entry{
 		Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1,
 		Deeds:    []deed{{Verb: "pause", ID: "a", Until: t.now.Add(left)}},
 		Refusals: []string{"422 until must be a time to come, and it is later"},
@@ -56,69 +65,41 @@ var callCases = []oracleCase{
 		t.Entries = t.Entries[:1]
 		t.runs("a")
 	}},
-	{name: "a call is answered in two ways", wrong: []string{"idempotency key"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(2).Told[1].Receipts[0].Revision++
-		t.runs("a")
-	}},
-	{name: "an answer has another revision than the task", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].Receipts[0].Revision++
-		t.runs("a")
-	}},
-	{name: "an answer has another ETag", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].ETag = `"77"`
-		t.runs("a")
-	}},
-	{name: "an answer leaves out a task", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Told[0].Receipts = nil
-		t.runs("a")
-	}},
+	{name: "a call is answered in two ways", wrong: []string{"idempotency key"},
+		steps: whenCalled(2, func(e *entry) { e.Told[1].Receipts[0].Revision++ })},
+	{name: "an answer has another revision than the task", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].Receipts[0].Revision++ })},
+	{name: "an answer has another ETag", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].ETag = `"77"` })},
+	{name: "an answer leaves out a task", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Told[0].Receipts = nil })},
 	{name: "an answer says created of what was edited", wrong: []string{"answer"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.verb("schedule", "a", "created", func(*auditRow) {})
 		t.calls(1)
 		t.runs("a")
 	}},
-	{name: "an answer comes before the change", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Ended = t.Entries[0].Began
-		t.runs("a")
-	}},
+	{name: "an answer comes before the change", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Ended = e.Began })},
 	{name: "a call is refused because others edited the task", steps: func(t *script) {
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 1, Began: t.now, Ended: t.now, Answer: refused, OverHTTP: true, Tries: 1, Refusals: []string{"412 other"},
 		})
 	}},
-	{name: "a call is answered with 500", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Faults = []string{"the call failed"}
-		t.runs("a")
-	}},
+	{name: "a call is answered with 500", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Faults = []string{"the call failed"} })},
 	{name: "a pause is refused because its end has passed", steps: func(t *script) { t.refusesPause(0) }},
 	{name: "a pause is refused though its end is to come", wrong: []string{"answer"}, steps: func(t *script) {
 		t.refusesPause(time.Second)
 	}},
-	{name: "a call is refused without a reason", wrong: []string{"answer"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		t.calls(1).Refusals = []string{"401 no key"}
-		t.runs("a")
-	}},
+	{name: "a call is refused without a reason", wrong: []string{"answer"},
+		steps: whenCalled(1, func(e *entry) { e.Refusals = []string{"401 no key"} })},
 }
 
 // hook lets an attempt of an HTTP request begin, whose receiver behaves badly in the first attempts.
 func (t *script) hook(id, name string, bad int) (fence int64) {
 	t.schedule(id, func(a *auditRow) { a.Type, a.Does, a.Bad = hookType, hookPrefix+name, bad })
 	return t.tries(id)
-}
-
-// tries begins the next attempt.
-func (t *script) tries(id string) (fence int64) {
-	fence = t.claim(id)
-	t.starts(fence)
-	return fence
 }
 
 // arrives has the receiver get the request of an attempt that runs.
@@ -138,11 +119,17 @@ func (t *script) comes(fence int64, outcome, text string) {
 		t.asks(fence, mark{Error: text, Snoozed: outcome == "SNOOZED"})
 		how = "error"
 	}
-	t.ends(fence, how)
-	t.settle(fence, outcome)
-	if last := &t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
+	t.endsAs(fence, how, outcome)
+	if last := t.Executions[len(t.Executions)-1]; text != "" && last.Fence == fence {
 		last.Error = new("send HTTP request: " + text)
 	}
+}
+
+// fails has the receiver behave badly in the first attempt.
+func (t *script) fails(name, outcome, text string) {
+	fence := t.hook("a", name, 1)
+	t.arrives(fence)
+	t.comes(fence, outcome, text)
 }
 
 // completes is a request that is answered well.
@@ -170,7 +157,7 @@ func (t *script) opens(failures int, text string, again time.Duration) (fence in
 // waits puts an attempt off for so long.
 func (t *script) waits(fence int64, text string, again time.Duration) {
 	t.comes(fence, "SNOOZED", text)
-	last := &t.Audit[len(t.Audit)-1]
+	last := t.Audit[len(t.Audit)-1]
 	for _, a := range []*auditRow{t.rows[last.ID], last} {
 		a.Next = new(a.At.Add(again))
 	}
@@ -191,8 +178,8 @@ func (t *script) waitsThrice() (fence int64) {
 
 // released is the change that ended a claim.
 func (t *script) released(fence int64) *auditRow {
-	i := slices.IndexFunc(t.Audit, func(a auditRow) bool { return a.releases() && *a.OldFence == fence })
-	return &t.Audit[i]
+	i := slices.IndexFunc(t.Audit, func(a *auditRow) bool { return a.releases() && *a.OldFence == fence })
+	return t.Audit[i]
 }
 
 const open = "host 127.0.0.1:1 does not answer"
@@ -201,9 +188,7 @@ const open = "host 127.0.0.1:1 does not answer"
 var hookCases = []oracleCase{
 	{name: "a request is answered well", steps: func(t *script) { t.completes(t.hook("a", "500", 0)) }},
 	{name: "a request is answered badly, and then well", steps: func(t *script) {
-		fence := t.hook("a", "500", 1)
-		t.arrives(fence)
-		t.comes(fence, "RETRIED", "answered 500")
+		t.fails("500", "RETRIED", "answered 500")
 		t.completes(t.tries("a"))
 	}},
 	{name: "a request of nobody", wrong: []string{"request"}, steps: func(t *script) {
@@ -240,25 +225,17 @@ var hookCases = []oracleCase{
 		t.completes(t.hook("a", "long", 1))
 	}},
 	{name: "tried again, though it was answered with 404", wrong: []string{"hook"}, steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "RETRIED", "answered 404")
+		t.fails("404", "RETRIED", "answered 404")
 		t.completes(t.tries("a"))
 	}},
 	{name: "failed for good, as it was answered with 404", steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 404")
+		t.fails("404", "FAILED", "answered 404")
 	}},
 	{name: "failed for good, though it had a 500", wrong: []string{"hook", "given up"}, steps: func(t *script) {
-		fence := t.hook("a", "500", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 500")
+		t.fails("500", "FAILED", "answered 500")
 	}},
 	{name: "failed with another error", wrong: []string{"hook"}, steps: func(t *script) {
-		fence := t.hook("a", "404", 1)
-		t.arrives(fence)
-		t.comes(fence, "FAILED", "answered 410")
+		t.fails("404", "FAILED", "answered 410")
 	}},
 	{name: "too slow for its timeout", steps: func(t *script) {
 		fence := t.hook("a", "500", 0)
@@ -287,7 +264,7 @@ var hookCases = []oracleCase{
 		c := t.claimed(fence)
 		t.line("executions", c.ID, fence, *c.Revision)
 		t.Lines[len(t.Lines)-1].TxID = t.released(fence).TxID
-		t.Executions = append(t.Executions, execution{Fence: fence, TaskID: c.ID, Type: c.Type, Revision: *c.Revision,
+		t.Executions = append(t.Executions, &execution{Fence: fence, TaskID: c.ID, Type: c.Type, Revision: *c.Revision,
 			Attempt: *c.Attempt, ScheduledAt: c.Asked, StartedAt: new(t.runsOf(fence)[0].Gate), FinishedAt: t.now,
 			Outcome: "SNOOZED"})
 		t.Kept = append(t.Kept, kept{fence, "as written"})
@@ -297,7 +274,7 @@ var hookCases = []oracleCase{
 	}},
 	{name: "the first wait has no line", wrong: []string{"execution line"}, steps: func(t *script) {
 		t.waitsThrice()
-		first := slices.IndexFunc(t.Executions, func(e execution) bool { return e.Outcome == "SNOOZED" })
+		first := slices.IndexFunc(t.Executions, func(e *execution) bool { return e.Outcome == "SNOOZED" })
 		fence := t.Executions[first].Fence
 		t.Executions = slices.Delete(t.Executions, first, first+1)
 		t.Lines = slices.DeleteFunc(t.Lines, func(l line) bool { return l.History == "executions" && l.Number == fence })
@@ -328,8 +305,8 @@ var hookCases = []oracleCase{
 	{name: "what is put off uses up an attempt", wrong: []string{"circuit", "attempts"}, steps: func(t *script) {
 		t.opens(failuresLeast, open, 10*time.Second)
 	}, spoils: func(h *history) {
-		for i := range h.Audit {
-			if a := &h.Audit[i]; a.ID == "a" && a.releases() && *a.Status == "QUEUED" {
+		for _, a := range h.Audit {
+			if a.ID == "a" && a.releases() && *a.Status == "QUEUED" {
 				a.Attempt = new(*a.OldAttempt)
 			}
 		}
@@ -340,7 +317,7 @@ var hookCases = []oracleCase{
 func TestAskedRevisions(t *testing.T) {
 	t.Parallel()
 	executing, queued := new("EXECUTING"), new("QUEUED")
-	h := history{Audit: []auditRow{
+	h := history{Audit: []*auditRow{
 		{ID: "a", TxID: 1, Op: "INSERT", Status: queued, Revision: new(int64(1))},
 		{ID: "a", TxID: 2, Op: "UPDATE", OldStatus: queued, Status: executing, OldRevision: new(int64(1)),
 			Revision: new(int64(1)), Fence: new(int64(2))},
@@ -356,7 +333,7 @@ func TestAskedRevisions(t *testing.T) {
 	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:1]"; got != want {
 		t.Errorf("a plain edit: %s, want %s", got, want)
 	}
-	h.Ops = []opRow{{TaskID: "a", TxID: 3, Outcome: "again"}}
+	h.Ops = []*opRow{{TaskID: "a", TxID: 3, Outcome: "again"}}
 	if got, want := fmt.Sprint(h.askedRevisions()), "map[2:1 9:5]"; got != want {
 		t.Errorf("after once more: %s, want %s", got, want)
 	}

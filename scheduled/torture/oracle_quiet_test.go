@@ -7,8 +7,7 @@ import "time"
 // quietCases are about nodes that are quiet.
 var quietCases = []oracleCase{
 	{name: "it starts on a quiet node", wrong: []string{"quiet start"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.says(markQuiet)
 		t.passes(10 * time.Millisecond)
 		t.starts(fence)
@@ -41,14 +40,12 @@ var quietCases = []oracleCase{
 		fence := t.claim("a")
 		t.passes(startAllowance / 2)
 		t.says(markOn)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "what ran when the node became quiet ends, and others start elsewhere", steps: func(t *script) {
 		fence := t.begins("a")
 		t.says(markQuiet)
-		t.schedule("b", nil)
-		other := t.claim("b")
+		other := t.takes("b")
 		t.starts(other).PID++
 		t.finishes(other)
 		t.finishes(fence)
@@ -97,8 +94,7 @@ func (t *script) says(kind string) {
 
 // gatedBefore has a task pass its gate, the node then say that it is quiet, and the handler be called so much later.
 func gatedBefore(t *script, later time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	gate := t.now
 	t.says(markQuiet)
 	quiet := t.now.Add(-time.Microsecond)

@@ -4,27 +4,17 @@ package torture
 
 import "time"
 
-// runsTo has a claim come to something after its handler ended somehow.
-func runsTo(t *script, id, how, outcome string) {
-	fence := t.claim(id)
-	t.starts(fence)
-	t.ends(fence, how)
-	t.settle(fence, outcome)
-}
-
 // settleCases are about what is recorded of claims.
 var settleCases = []oracleCase{
 	{name: "a failure, and a success", steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "panic", "RETRIED")
+		t.comesTo("a", "panic", "RETRIED")
 		t.passes(time.Second)
-		runsTo(t, "a", "ok", "COMPLETED")
+		t.runsTo("a", "ok", "COMPLETED")
 	}},
-	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "one revision is completed twice", wrong: []string{"completed twice"}, steps: whenRan(func(t *script) {
 		t.change("a", "tasktable engine", func(a *auditRow) { a.Status, a.Next = new("QUEUED"), new(t.now) })
 		t.runs("a")
-	}},
+	})},
 	{
 		name: "an edited task is completed by the claim of before", wrong: []string{"stale completion"},
 		steps: func(t *script) {
@@ -37,8 +27,7 @@ var settleCases = []oracleCase{
 	{name: "an edited task runs again", steps: func(t *script) {
 		fence := t.begins("a")
 		t.verb("reschedule", "a", "rescheduled", func(a *auditRow) { a.Status, a.FirstDue = new("QUEUED"), t.now })
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 		t.runs("a")
 	}},
 	{
@@ -46,43 +35,37 @@ var settleCases = []oracleCase{
 		steps: func(t *script) {
 			fence := t.begins("a")
 			t.cancel("a")
-			t.ends(fence, "ok")
-			t.settle(fence, "SUPERSEDED")
+			t.endsAs(fence, "ok", "SUPERSEDED")
 			t.Audit[len(t.Audit)-1].Status, t.rows["a"].Status = new("COMPLETED"), new("COMPLETED")
 		},
 	},
 	{name: "nothing superseded it", wrong: []string{"stale completion"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "SUPERSEDED")
+		t.comesTo("a", "ok", "SUPERSEDED")
 		t.runs("a")
 	}},
 	{name: "completed, though its handler failed", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "COMPLETED")
+		t.comesTo("a", "error", "COMPLETED")
 	}},
 	{name: "retried, though its handler succeeded", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "RETRIED")
+		t.comesTo("a", "ok", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "never started, though its handler was called", wrong: []string{"outcome"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "ok", "RELEASED")
+		t.comesTo("a", "ok", "RELEASED")
 		t.runs("a")
 	}},
 	{name: "completed, and its handler was never called", wrong: []string{"outcome"}, steps: func(t *script) {
 		t.schedule("a", nil)
 		t.settle(t.claim("a"), "COMPLETED")
 	}},
-	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "completed before its handler ended", wrong: []string{"outcome", "line"}, steps: whenRan(func(t *script) {
 		t.Runs[0].End.At = t.now.Add(time.Second)
 		t.Runs[0].Latest = t.Runs[0].End.At
-	}},
+	})},
 	{name: "recorded long after its handler ended", wrong: []string{"settle"}, steps: func(t *script) { recordedLate(t) }},
 	{name: "recorded long after its handler ended, since a writer had locked it", steps: func(t *script) {
 		recordedLate(t)
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 99, Began: t.Runs[0].End.At, Ended: t.now, Answer: refused, IDs: []string{"a"},
 		})
 	}},
@@ -98,11 +81,9 @@ var settleCases = []oracleCase{
 	{name: "an effect with its completion", steps: func(t *script) { t.schedule("a", inATransaction); t.runs("a") }},
 	{name: "an effect with a superseded attempt", steps: func(t *script) {
 		t.schedule("a", inATransaction)
-		fence := t.claim("a")
-		t.starts(fence)
+		fence := t.tries("a")
 		t.cancel("a")
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "two effects", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
@@ -116,7 +97,7 @@ var settleCases = []oracleCase{
 	}},
 	{name: "an effect of a failed attempt", wrong: []string{"effects"}, steps: func(t *script) {
 		t.schedule("a", inATransaction)
-		runsTo(t, "a", "error", "RETRIED")
+		t.runsTo("a", "error", "RETRIED")
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: t.Runs[0].Fence, TxID: t.tx})
 		t.runs("a")
 	}},
@@ -131,32 +112,28 @@ var settleCases = []oracleCase{
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: 999})
 	}},
 	{name: "an attempt is not counted", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "a failed attempt is given back", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "RETRIED")
+		t.comesTo("a", "error", "RETRIED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(0), new(0)
 		t.runs("a")
 	}},
 	{name: "an interrupted attempt is counted", wrong: []string{"attempts"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "INTERRUPTED")
+		t.comesTo("a", "error", "INTERRUPTED")
 		t.Audit[len(t.Audit)-1].Attempt, t.rows["a"].Attempt = new(1), new(1)
 		t.runs("a")
 	}},
 	{name: "more attempts than it has", wrong: []string{"attempts", "given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-		runsTo(t, "a", "error", "RETRIED")
+		t.runsTo("a", "error", "RETRIED")
 		t.runs("a")
 	}},
 	{name: "its last attempt fails", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
@@ -189,12 +166,11 @@ var settleCases = []oracleCase{
 		t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
 	}},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		runsTo(t, "a", "error", "FAILED")
+		t.comesTo("a", "error", "FAILED")
 	}},
 	{name: "its handler says that no other attempt would do", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Does = doPermanent })
-		runsTo(t, "a", "error", "FAILED")
+		t.runsTo("a", "error", "FAILED")
 	}},
 	{name: "it expires before its time", wrong: []string{"given up"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(t.now.Add(time.Hour)) })
@@ -225,29 +201,23 @@ func recordedLate(t *script) {
 // failed has a task use its only attempt.
 func failed(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-	runsTo(t, "a", "error", "FAILED")
+	t.runsTo("a", "error", "FAILED")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }
 
 // rowCases are about what writers are told, and what the histories keep.
 var rowCases = []oracleCase{
-	{name: "an acknowledged row is gone", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Ops = nil
-	}},
-	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Entries[0].Answer = refused
-	}},
-	{name: "a lost answer to a commit that was made", steps: func(t *script) {
-		t.ran("a")
-		t.Entries[0].Answer = unknown
-	}},
-	{name: "the task shows nothing of what was done", wrong: []string{"application row"}, steps: func(t *script) {
-		t.ran("a")
-		t.Ops = append(t.Ops, opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
-	}},
+	{name: "an acknowledged row is gone", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) { t.Ops = nil })},
+	{name: "a row of a transaction that was rolled back", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) { t.Entries[0].Answer = refused })},
+	{name: "a lost answer to a commit that was made",
+		steps: whenRan(func(t *script) { t.Entries[0].Answer = unknown })},
+	{name: "the task shows nothing of what was done", wrong: []string{"application row"},
+		steps: whenRan(func(t *script) {
+			t.Ops = append(t.Ops, &opRow{Op: 99, TaskID: "a", Verb: "cancel", Outcome: "cancelled", Revision: 98, TxID: 97})
+		})},
 	{name: "a task that waits for a node that nobody has", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Type = "NOBODY" })
 	}},
@@ -257,18 +227,11 @@ var rowCases = []oracleCase{
 	{name: "a task that just waits", wrong: []string{"lost"}, steps: func(t *script) { t.schedule("a", nil) }},
 	{name: "a task that is gone", wrong: []string{"lost"}, steps: func(t *script) { t.ran("a") },
 		spoils: func(h *history) { h.Tasks = nil }},
-	{name: "a task that was deleted", steps: func(t *script) {
-		t.ran("a")
-		deleted(t, "a")
-	}},
-	{name: "a task that was removed when its time was over", steps: func(t *script) {
-		t.ran("a")
-		retired(t, retention)
-	}},
-	{name: "a task that was removed too soon", wrong: []string{"retention"}, steps: func(t *script) {
-		t.ran("a")
-		retired(t, retention-time.Second)
-	}},
+	{name: "a task that was deleted", steps: whenRan(func(t *script) { deleted(t, "a") })},
+	{name: "a task that was removed when its time was over",
+		steps: whenRan(func(t *script) { retired(t, retention) })},
+	{name: "a task that was removed too soon", wrong: []string{"retention"},
+		steps: whenRan(func(t *script) { retired(t, retention-time.Second) })},
 	{name: "a task that was removed in time, and its last line was young", steps: func(t *script) {
 		heldLong(t)
 		retired(t, retention/2)
@@ -299,28 +262,19 @@ var rowCases = []oracleCase{
 		t.line("executions", "a", t.Runs[0].Fence, 1)
 	},
 		spoils: func(h *history) { h.Lines[len(h.Lines)-1].TxID = h.Lines[1].TxID }},
-	{name: "a line is another than was written", wrong: []string{"append-only"}, steps: func(t *script) {
-		t.ran("a")
-		t.Kept[0].Hash = "edited"
-	}},
-	{name: "a line of changes is gone", wrong: []string{"append-only"}, steps: func(t *script) {
-		t.ran("a")
-		t.Changes = nil
-	}},
-	{name: "a claim has no line", wrong: []string{"execution line", "lost"}, steps: func(t *script) {
-		t.ran("a")
-		t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil
-	}},
-	{name: "a claim's line is of another transaction", wrong: []string{"execution line"}, steps: func(t *script) {
-		t.ran("a")
-		t.Lines[1].TxID++
-	}},
-	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "a line is another than was written", wrong: []string{"append-only"},
+		steps: whenRan(func(t *script) { t.Kept[0].Hash = "edited" })},
+	{name: "a line of changes is gone", wrong: []string{"append-only"},
+		steps: whenRan(func(t *script) { t.Changes = nil })},
+	{name: "a claim has no line", wrong: []string{"execution line", "lost"},
+		steps: whenRan(func(t *script) { t.Lines, t.Executions, t.Kept = t.Lines[:1], nil, nil })},
+	{name: "a claim's line is of another transaction", wrong: []string{"execution line"},
+		steps: whenRan(func(t *script) { t.Lines[1].TxID++ })},
+	{name: "a line of no claim", wrong: []string{"notice", "execution line"}, steps: whenRan(func(t *script) {
 		t.line("executions", "a", 999, 1)
-		t.Executions = append(t.Executions, execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
+		t.Executions = append(t.Executions, &execution{Fence: 999, TaskID: "a", Revision: 1, Outcome: "LOST"})
 		t.Kept = append(t.Kept, kept{999, "as written"})
-	}},
+	})},
 	{name: "an edit has no line", wrong: []string{"change line"}, steps: func(t *script) {
 		t.ran("a")
 		t.Lines[0].Number += 1000
@@ -333,11 +287,10 @@ var rowCases = []oracleCase{
 	{name: "an event is repeated", wrong: []string{"event"}, steps: followed, spoils: func(h *history) {
 		h.Events[lineKey{"changes", h.Runs[0].Revision}]++
 	}},
-	{name: "a delete has no line", wrong: []string{"change line"}, steps: func(t *script) {
-		t.ran("a")
+	{name: "a delete has no line", wrong: []string{"change line"}, steps: whenRan(func(t *script) {
 		deleted(t, "a")
 		t.Lines = t.Lines[:2]
-	}},
+	})},
 }
 
 // followed has somebody follow the events of a task.
@@ -351,8 +304,7 @@ func followed(t *script) {
 
 // heldLong has a task cancelled during its attempt, whose claim is taken back much later.
 func heldLong(t *script) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
 	t.cancel("a")
 	t.passes(retention / 2)

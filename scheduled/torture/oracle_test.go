@@ -12,8 +12,34 @@ import (
 type oracleCase struct {
 	name   string
 	wrong  []string
+	recurs string // a recurring task, which is scheduled before the steps and cancelled after them; "": none
 	steps  func(t *script)
 	spoils func(h *history) // after its end
+}
+
+// history makes the case's.
+func (c oracleCase) history() *history {
+	t := newScript()
+	if c.recurs != "" {
+		t.recurs(c.recurs)
+	}
+	c.steps(t)
+	if c.recurs != "" {
+		t.cancel(c.recurs)
+	}
+	h := t.end()
+	if c.spoils != nil {
+		c.spoils(h)
+	}
+	return h
+}
+
+// whenRan are the steps of a case about a task that has run. Something is wrong with the evidence.
+func whenRan(spoil func(t *script)) func(t *script) {
+	return func(t *script) {
+		t.ran("a")
+		spoil(t)
+	}
 }
 
 // TestOracle feeds each check with histories that it must refuse and such that it must accept.
@@ -24,13 +50,7 @@ func TestOracle(t *testing.T) {
 		fireCases, timeCases, callCases, hookCases, againCases, followCases, fenceCases, urgencyCases, slotCases, groupCases)
 	for _, one := range cases {
 		t.Run(one.name, func(t *testing.T) {
-			s := newScript()
-			one.steps(s)
-			h := s.end()
-			if one.spoils != nil {
-				one.spoils(h)
-			}
-			for _, found := range judge(h) {
+			for _, found := range judge(one.history()) {
 				switch refuses := slices.Contains(one.wrong, found.name); {
 				case refuses && len(found.wrong) == 0:
 					t.Errorf("%s accepts it", found.name)
@@ -57,13 +77,10 @@ var startCases = []oracleCase{
 	{name: "a task runs", steps: func(t *script) { t.ran("a") }},
 	{name: "a claim is run twice", wrong: []string{"claimed start", "overlap"}, steps: func(t *script) {
 		fence := t.begins("a")
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
-	{name: "an attempt is run as another", wrong: []string{"claimed start"}, steps: func(t *script) {
-		t.ran("a")
-		t.Runs[0].Attempt++
-	}},
+	{name: "an attempt is run as another", wrong: []string{"claimed start"},
+		steps: whenRan(func(t *script) { t.Runs[0].Attempt++ })},
 	{name: "it starts a millisecond early", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		t.passes(time.Second - 8*time.Millisecond)
@@ -73,8 +90,7 @@ var startCases = []oracleCase{
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
 		fence := t.claim("a")
 		t.passes(time.Second)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "its gate was early, its call was not", wrong: []string{"early start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.FirstDue = t.now.Add(time.Second); a.Asked = a.FirstDue })
@@ -83,16 +99,13 @@ var startCases = []oracleCase{
 		t.starts(fence).Gate = t.now.Add(-100 * time.Millisecond)
 		t.finishes(fence)
 	}},
-	{name: "it starts before the time that the writer asked for", wrong: []string{"early start"}, steps: func(t *script) {
-		t.ran("a")
-		t.Entries[0].Deeds[0].Due = t.now.Add(time.Hour)
-	}},
+	{name: "it starts before the time that the writer asked for", wrong: []string{"early start"},
+		steps: whenRan(func(t *script) { t.Entries[0].Deeds[0].Due = t.now.Add(time.Hour) })},
 	{name: "it starts when it has expired", wrong: []string{"late start"}, steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
 		fence := t.claim("a")
 		t.passes(60 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "it passes the gate in time, and is called in time", steps: func(t *script) {
 		t.schedule("a", func(a *auditRow) { a.Expires = new(a.FirstDue.Add(50 * time.Millisecond)) })
@@ -102,18 +115,15 @@ var startCases = []oracleCase{
 		t.finishes(fence)
 	}},
 	{name: "it starts after an acknowledged cancel", wrong: []string{"stale start"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.cancel("a")
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "the cancel is acknowledged after the gate", steps: func(t *script) {
 		fence := t.begins("a")
 		t.cancel("a")
-		t.ends(fence, "error")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "error", "SUPERSEDED")
 	}},
 	{name: "a cancelled task's handler goes on", wrong: []string{"cancel"}, steps: func(t *script) {
 		cancelledWhile(t,
@@ -128,21 +138,17 @@ var startCases = []oracleCase{
 		t.Runs[0].End.Ended = t.Runs[0].At.Add(time.Second)
 	}},
 	{name: "nobody knows whether the cancel was committed before the gate", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.cancel("a")
 		t.Entries[1].Answer = unknown
 		t.starts(fence)
-		t.ends(fence, "ok")
-		t.settle(fence, "SUPERSEDED")
+		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "it starts while everything is paused", wrong: []string{"paused start"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.Pauses = []pauseEntry{{Asked: t.now, Held: t.now.Add(time.Millisecond)}}
 		t.passes(2 * time.Millisecond)
-		t.starts(fence)
-		t.finishes(fence)
+		t.carriesOut(fence)
 	}},
 	{name: "another type is paused, and its own is about to be resumed", steps: func(t *script) {
 		t.schedule("a", nil)
@@ -156,15 +162,13 @@ var startCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "it is called long after its gate", wrong: []string{"call after the gate"}, steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-callWithin - unseenStall - time.Millisecond)
 		t.finishes(fence)
 	}},
 	{name: "it is called long after its gate, because the process was frozen", steps: func(t *script) {
-		t.schedule("a", nil)
-		fence := t.claim("a")
+		fence := t.takes("a")
 		t.passes(time.Second)
 		t.starts(fence).Gate = t.now.Add(-900 * time.Millisecond)
 		t.Stalls = []span{{scriptProcess, t.now.Add(-800 * time.Millisecond), t.now.Add(-10 * time.Millisecond)}}
@@ -177,20 +181,18 @@ func cancelledWhile(t *script, long time.Duration) {
 	fence := t.begins("a")
 	t.cancel("a")
 	t.passes(long)
-	t.ends(fence, "error")
-	t.settle(fence, "SUPERSEDED")
+	t.endsAs(fence, "error", "SUPERSEDED")
 }
 
 // lostWhile has a task lost while its handler runs, and run again elsewhere.
 func lostWhile(t *script, first func(r *run)) {
-	t.schedule("a", nil)
-	one := t.claim("a")
+	one := t.takes("a")
 	t.starts(one)
 	t.passes(5 * time.Second)
 	t.settle(one, "LOST")
 	two := t.claim("a")
 	t.starts(two).PID++
-	first(&t.Runs[0])
+	first(t.Runs[0])
 	t.finishes(two)
 }
 
@@ -278,7 +280,7 @@ var timeCases = []oracleCase{
 	{name: "a dead node's task comes back in time", steps: func(t *script) { killed(t, recoveryLimit-time.Second) }},
 	{name: "a dead node's task comes back late, since a writer had locked it", steps: func(t *script) {
 		killed(t, recoveryLimit+time.Second)
-		t.Entries = append(t.Entries, entry{
+		t.Entries = append(t.Entries, &entry{
 			Op: 99, Began: t.Faults[0].From.Add(recoveryLimit - time.Second), Ended: t.now, Answer: refused,
 			IDs: []string{"a"},
 		})
@@ -314,8 +316,7 @@ func waitLong(t *script) {
 
 // killed has the node that runs a task killed, and the task free again so much later.
 func killed(t *script, took time.Duration) {
-	t.schedule("a", nil)
-	fence := t.claim("a")
+	fence := t.takes("a")
 	t.starts(fence).Latest = t.now.Add(time.Millisecond)
 	t.passes(time.Millisecond)
 	t.Faults = []fault{{Kind: faultKill, Target: "node-1", PID: scriptProcess, From: t.now, To: t.now}}
@@ -333,8 +334,8 @@ func unseated(t *script, took time.Duration) {
 	t.schedule("b", nil)
 	t.passes(took)
 	t.runs("b")
-	for i := range t.Audit {
-		if a := &t.Audit[i]; a.ID == "b" && a.claims() {
+	for _, a := range t.Audit {
+		if a.ID == "b" && a.claims() {
 			a.Backend++
 		}
 	}

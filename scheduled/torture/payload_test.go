@@ -22,6 +22,9 @@ type chore struct {
 // nonce is the payload's mark.
 func (c chore) nonce() int64 { return c.Nonce }
 
+// asked is what the payload asks for.
+func (c chore) asked() chore { return c }
+
 // The things to do. What goes wrong does so in the first Times attempts.
 const (
 	doWork      = "work"      // work, and mind the context

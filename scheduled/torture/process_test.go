@@ -114,14 +114,12 @@ func (p *process) stop(within time.Duration) error {
 	case <-p.done:
 	case <-timer.C:
 		p.kill()
-		return fmt.Errorf(
-			"%s (process %d) did not stop within %s; the end of its log:\n%s", p.slot, p.pid, within, p.log.last(30),
-		)
+		return fmt.Errorf("%s (process %d) did not stop within %s; the end of its log:\n%s", p.slot, p.pid, within,
+			p.log.last(30))
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf(
-			"%s (process %d) ended with %s; the end of its log:\n%s", p.slot, p.pid, p.cmd.ProcessState, p.log.last(30),
-		)
+		return fmt.Errorf("%s (process %d) ended with %s; the end of its log:\n%s", p.slot, p.pid, p.cmd.ProcessState,
+			p.log.last(30))
 	}
 	return nil
 }

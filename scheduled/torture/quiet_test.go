@@ -3,8 +3,10 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,10 +31,8 @@ func (w *writer) scheduleSteady() {
 func (r *harness) calm() {
 	for _, s := range r.slots {
 		s.current().signal(syscall.SIGCONT)
-		r.must(s.wire.mend(r.address()))
-		r.must(s.pools.mend(r.address()))
 	}
-	for _, w := range r.wires {
+	for _, w := range r.allWires() {
 		r.must(w.mend(r.address()))
 	}
 	if r.api != nil {
@@ -77,10 +77,7 @@ const (
 func (r *harness) awaitQuiet(h *history) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), r.settings.Patience)
 	defer cancel()
-	unserved := make([]string, 0, len(h.Unserved))
-	for kind := range h.Unserved {
-		unserved = append(unserved, kind)
-	}
+	unserved := slices.Collect(maps.Keys(h.Unserved))
 	for {
 		r.resumeAndEnd(ctx)
 		var busy int
@@ -100,16 +97,12 @@ func (r *harness) awaitQuiet(h *history) time.Time {
 // writer.
 func (r *harness) resumeAndEnd(ctx context.Context) {
 	w := r.writers[0]
-	rows, err := r.admin.Query(ctx, leftSQL)
-	if err != nil {
-		return
-	}
 	type one struct {
 		ID     string
 		Cancel bool
 	}
-	left, err := pgx.CollectRows(rows, pgx.RowToStructByName[one])
-	if err != nil {
+	var left []one
+	if collect(ctx, r.admin, &left, pgx.RowToStructByName[one], leftSQL) != nil {
 		return
 	}
 	for _, found := range left {
@@ -145,10 +138,8 @@ func (r *harness) endNodes(h *history) {
 	}
 	for _, p := range processes {
 		if p.byItself() {
-			h.Wrong = append(
-				h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s", p.slot, p.pid,
-					p.cmd.ProcessState, p.log.last(30)),
-			)
+			h.Wrong = append(h.Wrong, fmt.Sprintf("%s (process %d) ended by itself: %s; the end of its log:\n%s",
+				p.slot, p.pid, p.cmd.ProcessState, p.log.last(30)))
 		} else if p.running() {
 			ending.Go(func() { r.stopNode(p) })
 		}
@@ -179,13 +170,5 @@ func sortTold(told []string) {
 		at, _ := strconv.ParseFloat(before, 64)
 		return at
 	}
-	slices.SortStableFunc(told, func(a, b string) int {
-		switch x, y := seconds(a), seconds(b); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(told, func(a, b string) int { return cmp.Compare(seconds(a), seconds(b)) })
 }

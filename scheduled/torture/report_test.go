@@ -73,8 +73,8 @@ func (h *history) overHTTP() string {
 			done++
 		}
 	}
-	for i := range h.Runs {
-		if h.Runs[i].snoozed() {
+	for _, r := range h.Runs {
+		if r.snoozed() {
 			putOff++
 		}
 	}
@@ -85,8 +85,8 @@ func (h *history) overHTTP() string {
 // revisions counts all that were drawn.
 func (h *history) revisions() int {
 	n := 0
-	for i := range h.Audit {
-		if h.Audit[i].edits() {
+	for _, a := range h.Audit {
+		if a.edits() {
 			n++
 		}
 	}

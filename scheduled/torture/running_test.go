@@ -59,16 +59,9 @@ func (w *writer) regret() {
 
 // running lists some of the writer's running tasks.
 func (w *writer) running() (ids []string) {
-	if w.ask(func(ctx context.Context) error {
-		rows, err := w.pool.Query(ctx, runningSQL, w.name)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	}) != nil {
-		return nil
-	}
+	_ = w.ask(func(ctx context.Context) error { // if nobody can be asked, there are none
+		return collect(ctx, w.pool, &ids, pgx.RowTo[string], runningSQL, w.name)
+	})
 	return ids
 }
 

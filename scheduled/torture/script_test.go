@@ -4,6 +4,7 @@ package torture
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -63,9 +64,10 @@ func (t *script) change(id, app string, edit func(a *auditRow)) *auditRow {
 	a.Seq, a.At, a.Began, a.TxID, a.App, a.Backend, a.Leads = int64(len(t.Audit)+1), t.now, t.now, t.tx, app,
 		scriptBackend, nil
 	edit(&a)
-	t.Audit = append(t.Audit, a)
+	recorded := a // a case may change it, and not the row
+	t.Audit = append(t.Audit, &recorded)
 	t.rows[id] = &a
-	return &t.Audit[len(t.Audit)-1]
+	return &recorded
 }
 
 // line records a line of one of the histories, in the transaction under way.
@@ -81,7 +83,7 @@ func (t *script) line(history, id string, number, revision int64) {
 
 // verb is a transaction of a writer that does one thing to a task.
 func (t *script) verb(verb, id, outcome string, edit func(a *auditRow)) {
-	e := entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged, IDs: []string{id}}
+	e := &entry{Op: int64(len(t.Entries) + 1), Writer: "writer-1", Began: t.now, Answer: acknowledged, IDs: []string{id}}
 	t.begin()
 	revision := t.draw()
 	due := time.Time{}
@@ -98,7 +100,7 @@ func (t *script) verb(verb, id, outcome string, edit func(a *auditRow)) {
 		due = a.FirstDue
 	}
 	t.line("changes", id, revision, revision)
-	t.Ops = append(t.Ops, opRow{Op: e.Op, TaskID: id, Verb: verb, Outcome: outcome, Revision: revision, TxID: t.tx})
+	t.Ops = append(t.Ops, &opRow{Op: e.Op, TaskID: id, Verb: verb, Outcome: outcome, Revision: revision, TxID: t.tx})
 	e.Deeds = []deed{{Verb: verb, ID: id, Outcome: outcome, Revision: revision, Due: due}}
 	t.passes(time.Millisecond)
 	e.Ended = t.now
@@ -138,37 +140,32 @@ func (t *script) claim(ids ...string) (fence int64) {
 func (t *script) starts(fence int64) *run {
 	c := t.claimed(fence)
 	t.passes(2 * time.Millisecond)
-	t.Runs = append(t.Runs, run{
+	t.Runs = append(t.Runs, &run{
 		mark: mark{Kind: markStart, At: t.now, ID: c.ID, Type: c.Type, Fence: fence, Revision: *c.Revision,
 			Attempt: *c.Attempt, Gate: t.now.Add(-time.Millisecond), Due: *c.OldNext},
 		PID: scriptProcess, Latest: t.now.Add(time.Hour),
 	})
-	return &t.Runs[len(t.Runs)-1]
+	return t.Runs[len(t.Runs)-1]
 }
 
 // ends lets the handler of a claim end, 10 ms later.
 func (t *script) ends(fence int64, how string) {
 	t.passes(10 * time.Millisecond)
-	for i := range t.Runs {
-		if r := &t.Runs[i]; r.Fence == fence && r.End == nil {
+	for _, r := range t.Runs {
+		if r.Fence == fence && r.End == nil {
 			r.End, r.Latest = &mark{Kind: markEnd, At: t.now, Fence: fence, How: how}, t.now
 		}
 	}
 }
 
 // runsOf are the runs of a claim.
-func (t *script) runsOf(fence int64) (runs []*run) {
-	for i := range t.Runs {
-		if t.Runs[i].Fence == fence {
-			runs = append(runs, &t.Runs[i])
-		}
-	}
-	return runs
+func (t *script) runsOf(fence int64) []*run {
+	return slices.DeleteFunc(slices.Clone(t.Runs), func(r *run) bool { return r.Fence != fence })
 }
 
 func (t *script) claimed(fence int64) *auditRow {
-	for i := range t.Audit {
-		if a := &t.Audit[i]; a.claims() && *a.Fence == fence {
+	for _, a := range t.Audit {
+		if a.claims() && *a.Fence == fence {
 			return a
 		}
 	}
@@ -209,7 +206,7 @@ func (t *script) settle(fence int64, outcome string) {
 		return // only the first of its waits has a line
 	}
 	t.line("executions", id, fence, revision)
-	line := execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
+	line := &execution{Fence: fence, TaskID: id, Type: c.Type, Revision: revision, Attempt: *c.Attempt,
 		ScheduledAt: c.Asked, DueAt: new(c.FirstDue), FinishedAt: t.now, Outcome: outcome}
 	if runs := t.runsOf(fence); len(runs) > 0 && outcome != "LOST" {
 		line.StartedAt, line.Node = new(runs[0].Gate), new(nodeOf(runs[0].PID))
@@ -232,32 +229,64 @@ func (t *script) settle(fence int64, outcome string) {
 // waitAfter is how long a task waits after an outcome.
 var waitAfter = map[string]time.Duration{"RETRIED": retryDelay, "SNOOZED": snoozeFor}
 
-// runs is a task's whole life from its claim on.
-func (t *script) runs(id string) (fence int64) {
-	fence = t.claim(id)
-	t.starts(fence)
-	t.finishes(fence)
-	return fence
+// takes schedules a task, and has the leader claim it.
+func (t *script) takes(id string) (fence int64) {
+	t.schedule(id, nil)
+	return t.claim(id)
 }
 
-// ran schedules a task, which then runs.
-func (t *script) ran(id string) (fence int64) {
-	t.schedule(id, nil)
-	return t.runs(id)
+// tries has a task claimed, and calls its handler.
+func (t *script) tries(id string) (fence int64) {
+	fence = t.claim(id)
+	t.starts(fence)
+	return fence
 }
 
 // begins schedules a task, and calls its handler.
 func (t *script) begins(id string) (fence int64) {
 	t.schedule(id, nil)
-	fence = t.claim(id)
+	return t.tries(id)
+}
+
+// endsAs lets the handler of a claim end somehow, and the claim come to something.
+func (t *script) endsAs(fence int64, how, outcome string) {
+	t.ends(fence, how)
+	t.settle(fence, outcome)
+}
+
+// finishes ends the handlers of claims, and completes their tasks.
+func (t *script) finishes(fences ...int64) {
+	for _, fence := range fences {
+		t.endsAs(fence, "ok", "COMPLETED")
+	}
+}
+
+// carriesOut calls the handler of a claim, which completes its task.
+func (t *script) carriesOut(fence int64) {
 	t.starts(fence)
+	t.finishes(fence)
+}
+
+// runsTo is a task's life from its claim on, which ends somehow and comes to something.
+func (t *script) runsTo(id, how, outcome string) { t.endsAs(t.tries(id), how, outcome) }
+
+// comesTo is the whole life of a task.
+func (t *script) comesTo(id, how, outcome string) {
+	t.schedule(id, nil)
+	t.runsTo(id, how, outcome)
+}
+
+// runs is the life of a task from its claim on, which completes it.
+func (t *script) runs(id string) (fence int64) {
+	fence = t.claim(id)
+	t.carriesOut(fence)
 	return fence
 }
 
-// finishes ends the handler of a claim, and completes the task.
-func (t *script) finishes(fence int64) {
-	t.ends(fence, "ok")
-	t.settle(fence, "COMPLETED")
+// ran is the whole life of a task that completes.
+func (t *script) ran(id string) (fence int64) {
+	t.schedule(id, nil)
+	return t.runs(id)
 }
 
 // end is the end of the run: all is quiet.

@@ -254,7 +254,11 @@ func (w *writer) herd() {
 		}
 		ids[i] = list[i].ID
 	}
-	w.transact(ids, 0, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+	w.scheduleMany(list, ids, rollsBack(w.random))
+}
+
+func (w *writer) scheduleMany(list []store.Task, ids []string, rollback bool) {
+	w.transact(ids, 0, rollback, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
 		return deedsOf(list, receipts, true), err
 	})
@@ -281,10 +285,7 @@ func (w *writer) backlog(kinds ...string) {
 		list[i].Payload = payloadOf(kind, chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis})
 		ids[i] = list[i].ID
 	}
-	w.transact(ids, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
-		return deedsOf(list, receipts, true), err
-	})
+	w.scheduleMany(list, ids, false)
 }
 
 // pair changes two tasks in one transaction, in any order, as an application may.
@@ -294,22 +295,20 @@ func (w *writer) pair() {
 	}
 	a, b := w.known[w.random.IntN(len(w.known))], w.known[w.random.IntN(len(w.known))]
 	at := w.now().Add(time.Duration(w.random.IntN(800)) * time.Millisecond)
-	w.transact(
-		[]string{a, b}, time.Duration(w.random.IntN(200))*time.Millisecond, rollsBack(w.random),
-		func(ctx context.Context,
-			tx pgx.Tx) (deeds []deed, err error) {
-			for _, id := range []string{a, b} {
-				receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
-				if err != nil {
-					return nil, err
-				}
-				done := did("reschedule", id, receipt)
-				done.Due = at
-				deeds = append(deeds, done)
+	linger := time.Duration(w.random.IntN(200)) * time.Millisecond
+	w.transact([]string{a, b}, linger, rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
+		var deeds []deed
+		for _, id := range []string{a, b} {
+			receipt, err := w.tasks.Reschedule(ctx, tx, id, at)
+			if err != nil {
+				return nil, err
 			}
-			return deeds, nil
-		},
-	)
+			done := did("reschedule", id, receipt)
+			done.Due = at
+			deeds = append(deeds, done)
+		}
+		return deeds, nil
+	})
 }
 
 // sync makes the tasks of an entity exactly some.
@@ -325,11 +324,10 @@ func (w *writer) sync() {
 			list = append(list, task)
 		}
 	}
-	listed := make([]string, len(list))
-	for i, task := range list {
-		listed[i] = task.ID
+	sync := &entry{IDs: ids, Entity: entity}
+	for _, task := range list {
+		sync.Listed = append(sync.Listed, task.ID)
 	}
-	sync := entry{IDs: ids, Entity: entity, Listed: listed}
 	w.transactAs(sync, w.linger(), rollsBack(w.random), func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.Sync(ctx, tx, entity, list...)
 		if err != nil {

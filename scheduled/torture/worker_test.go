@@ -20,6 +20,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/handlers/webhook"
+	"github.com/tasktable/tasktable/store"
 )
 
 // worker is the handlers of a node's process.
@@ -32,21 +33,11 @@ type worker struct {
 // parts are the variants of the given types.
 func (w *worker) parts(types []string) []handlers.Part {
 	all := map[string]handlers.Part{
-		plain{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[plain]) error {
-			return w.do(ctx, t.Execution, t.Payload.chore)
-		}),
-		herd{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[herd]) error {
-			return w.do(ctx, t.Execution, t.Payload.chore)
-		}),
-		rare{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[rare]) error {
-			return w.do(ctx, t.Execution, t.Payload.chore)
-		}),
-		tick{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[tick]) error {
-			return w.do(ctx, t.Execution, t.Payload.chore)
-		}),
-		other{}.TaskType(): handlers.Handle(func(ctx context.Context, t *handlers.Task[other]) error {
-			return w.do(ctx, t.Execution, t.Payload.chore)
-		}),
+		plain{}.TaskType(): doing[plain](w),
+		herd{}.TaskType():  doing[herd](w),
+		rare{}.TaskType():  doing[rare](w),
+		tick{}.TaskType():  doing[tick](w),
+		other{}.TaskType(): doing[other](w),
 		hookType:           handlers.Handle(w.requests.Send),
 		inTx{}.TaskType():  handlers.HandleTx(w.inTx),
 		inSQL{}.TaskType(): handlers.HandleSQLTx(w.inSQL),
@@ -58,6 +49,16 @@ func (w *worker) parts(types []string) []handlers.Part {
 		}
 	}
 	return parts
+}
+
+// doing is an ordinary handler of a payload's type.
+func doing[P interface {
+	store.Payload
+	asked() chore
+}](w *worker) handlers.Part {
+	return handlers.Handle(func(ctx context.Context, t *handlers.Task[P]) error {
+		return w.do(ctx, t.Execution, t.Payload.asked())
+	})
 }
 
 // record writes a handler's start and end to the journal. It is the outermost middleware.

@@ -82,6 +82,11 @@ func writerPool(url, name string) (*pgxpool.Config, error) {
 
 // run works until ctx is done.
 func (w *writer) run(ctx context.Context) {
+	w.pace(ctx, func() { w.step(w.work.roll(w.random)) })
+}
+
+// pace does something again and again, at the writer's pace, until ctx is done.
+func (w *writer) pace(ctx context.Context, do func()) {
 	ticker := time.NewTicker(w.Pace)
 	defer ticker.Stop()
 	for {
@@ -90,7 +95,7 @@ func (w *writer) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		w.step(w.work.roll(w.random))
+		do()
 	}
 }
 
@@ -119,11 +124,11 @@ SELECT $1, * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[])`
 // transact runs a change in a transaction that also writes a row of the application's for each deed. linger keeps the
 // transaction open for a while, with its locks; rollback makes nothing of it. ids are the tasks that it may touch.
 func (w *writer) transact(ids []string, linger time.Duration, rollback bool, do change) answer {
-	return w.transactAs(entry{IDs: ids}, linger, rollback, do)
+	return w.transactAs(&entry{IDs: ids}, linger, rollback, do)
 }
 
 // transactAs is transact with more in its entry of the log.
-func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do change) answer {
+func (w *writer) transactAs(e *entry, linger time.Duration, rollback bool, do change) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), opLimit)
 	defer cancel()
 	e.Op, e.Writer, e.Began, e.Answer = w.opLog.op(), w.name, time.Now(), refused
@@ -161,7 +166,7 @@ func (w *writer) transactAs(e entry, linger time.Duration, rollback bool, do cha
 	return e.Answer
 }
 
-func writeOps(ctx context.Context, tx pgx.Tx, e entry) error {
+func writeOps(ctx context.Context, tx pgx.Tx, e *entry) error {
 	n := len(e.Deeds)
 	ids, verbs, outcomes, revisions := make([]string, n), make([]string, n), make([]string, n), make([]int64, n)
 	for i, d := range e.Deeds {

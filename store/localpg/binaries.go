@@ -29,7 +29,7 @@ type binaries struct {
 	major int
 }
 
-var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
+var versionText = regexp.MustCompile(`\(PostgreSQL\) (\d{1,9})`)
 
 // parseMajor parses the output of postgres --version, for example "postgres (PostgreSQL) 15.14 (Debian
 // 15.14-0+deb12u1)".
@@ -38,10 +38,7 @@ func parseMajor(text string) (int, error) {
 	if match == nil {
 		return 0, fmt.Errorf("%q is no version of Postgres", text)
 	}
-	major, err := strconv.Atoi(match[1])
-	if err != nil {
-		return 0, fmt.Errorf("%q is no version of Postgres: %w", text, err)
-	}
+	major, _ := strconv.Atoi(match[1]) // some digits
 	if major < oldestMajor {
 		return 0, fmt.Errorf("version %d is older than %d", major, oldestMajor)
 	}

@@ -40,10 +40,7 @@ func TestNoPostgresAnywhere(t *testing.T) {
 			t.Errorf("the error does not mention %q:\n%v", want, err)
 		}
 	}
-	left, _ := filepath.Glob(filepath.Join(dir, "*.unfinished-*"))
-	if len(left) > 0 {
-		t.Error("left behind:", left)
-	}
+	nothingIsLeft(t, dir)
 }
 
 func TestNoDownload(t *testing.T) {
@@ -134,10 +131,7 @@ func TestDataDecidesTheVersion(t *testing.T) {
 		all = append(all, filepath.Dir(bin)+"/*")
 	}
 	places = all
-	f, err := openFolder(openDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, openDir(t))
 	for _, step := range []struct {
 		data string
 		want int
@@ -157,25 +151,16 @@ func TestDataDecidesTheVersion(t *testing.T) {
 func TestWrongVersionInDataFolder(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	f, err := openFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, dir)
 	data := f.path(dataName(installed(t).major))
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
-		!strings.Contains(err.Error(), "is not a data folder of Postgres") {
-		t.Fatal("got", err)
-	}
+	mustRefuse(t, testConfig(dir), "is not a data folder of Postgres")
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("13\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
-		!strings.Contains(err.Error(), "holds data of Postgres 13") {
-		t.Fatal("got", err)
-	}
+	mustRefuse(t, testConfig(dir), "holds data of Postgres 13")
 }
 
 func TestParseMajor(t *testing.T) {
@@ -205,10 +190,7 @@ func script(t *testing.T, dir, name, text string) {
 
 func installed(t *testing.T) binaries {
 	t.Helper()
-	f, err := openFolder(openDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, openDir(t))
 	found, err := f.installed(deadline(t))
 	if len(found) == 0 {
 		t.Skip("there is no Postgres installed:", err)

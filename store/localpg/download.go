@@ -54,10 +54,7 @@ func (f *folder) download(ctx context.Context, major int, log *slog.Logger) (bin
 	if err != nil {
 		return binaries{}, fmt.Errorf("downloading Postgres %s: %w", version, err)
 	}
-	if err := os.Chmod(into, 0o755); err != nil {
-		return binaries{}, fmt.Errorf("opening the binaries to the server's user: %w", err)
-	}
-	if err := f.account.openTree(into); err != nil {
+	if err := errors.Join(os.Chmod(into, 0o755), f.account.openTree(into)); err != nil {
 		return binaries{}, fmt.Errorf("opening the binaries to the server's user: %w", err)
 	}
 	got, err := f.inspect(ctx, filepath.Join(into, "bin"))

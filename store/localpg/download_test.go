@@ -39,10 +39,7 @@ func TestDownloadFromMaven(t *testing.T) {
 	old := repository
 	t.Cleanup(func() { repository = old })
 	repository = maven.URL
-	f, err := openFolder(openDir(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, openDir(t))
 	got, err := f.choose(deadline(t), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ package localpg
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,8 +120,7 @@ func (f *folder) majors() []int {
 			majors = append(majors, major)
 		}
 	}
-	slices.Sort(majors)
-	slices.Reverse(majors)
+	slices.SortFunc(majors, func(a, b int) int { return b - a })
 	return majors
 }
 
@@ -146,9 +144,7 @@ func (f *folder) password() (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the server's password: %w", err)
 	}
-	random := make([]byte, 24)
-	_, _ = rand.Read(random) // never fails
-	password := hex.EncodeToString(random)
+	password := rand.Text()
 	if err := f.write("password", password+"\n"); err != nil {
 		return "", fmt.Errorf("keeping the server's password: %w", err)
 	}

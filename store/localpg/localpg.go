@@ -43,11 +43,11 @@
 package localpg
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -166,16 +166,11 @@ func (c Config) validate() error {
 
 func (c Config) withDefaults() Config {
 	parameters := map[string]string{"max_connections": "200"}
-	for name, value := range maps.All(c.Parameters) {
+	for name, value := range c.Parameters {
 		parameters[strings.ToLower(name)] = value
 	}
 	c.Parameters = parameters
-	if c.Database == "" {
-		c.Database = "tasktable"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Database, c.Logger = cmp.Or(c.Database, "tasktable"), cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

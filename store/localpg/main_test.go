@@ -159,7 +159,44 @@ func mustStop(t *testing.T, server *Server) {
 	}
 }
 
-func mustQuery[T any](t *testing.T, url, query string) T {
+// mustRefuse expects an error of Start that has a text.
+func mustRefuse(t *testing.T, cfg Config, want string) {
+	t.Helper()
+	if _, err := Start(deadline(t), cfg); err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("got %v, want an error with %s", err, want)
+	}
+}
+
+func mustOpen(t *testing.T, dir string) *folder {
+	t.Helper()
+	f, err := openFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func nothingIsLeft(t *testing.T, dir string) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.unfinished-*")); len(left) > 0 {
+		t.Fatal("left behind:", left)
+	}
+}
+
+// crashed leaves a pid file as a crash does.
+func crashed(t *testing.T, dir string, pid, port int) {
+	t.Helper()
+	data, err := filepath.Glob(filepath.Join(dir, "data-*"))
+	if err != nil || len(data) != 1 {
+		t.Fatal(data, err)
+	}
+	text := fmt.Sprintf("%d\n%s\n1700000000\n%d\n\n127.0.0.1\n\nready   \n", pid, data[0], port)
+	if err := os.WriteFile(filepath.Join(data[0], "postmaster.pid"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustQuery[T any](t *testing.T, url, query string) (got T) {
 	t.Helper()
 	ctx := deadline(t)
 	conn, err := pgx.Connect(ctx, url)
@@ -167,7 +204,6 @@ func mustQuery[T any](t *testing.T, url, query string) T {
 		t.Fatal(err)
 	}
 	defer closeConn(conn)
-	var got T
 	if err := conn.QueryRow(ctx, query).Scan(&got); err != nil {
 		t.Fatal(query, err)
 	}
@@ -187,6 +223,16 @@ func mustExec(t *testing.T, url, statement string) {
 	}
 }
 
+// keptSQL makes a table. mustKeep finds it again.
+const keptSQL = "CREATE TABLE kept AS SELECT 42 AS n"
+
+func mustKeep(t *testing.T, url string) {
+	t.Helper()
+	if n := mustQuery[int](t, url, "SELECT n FROM kept"); n != 42 {
+		t.Fatalf("got %d, want 42", n)
+	}
+}
+
 func isUp(t *testing.T, url string) bool {
 	t.Helper()
 	conn, err := pgx.Connect(deadline(t), url)
@@ -200,10 +246,7 @@ func isUp(t *testing.T, url string) bool {
 // postmaster is the process id of the server on dir.
 func postmaster(t *testing.T, dir string) int {
 	t.Helper()
-	f, err := openFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, dir)
 	found := f.instances()
 	if len(found) != 1 {
 		t.Fatalf("found %d servers, want 1", len(found))

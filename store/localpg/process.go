@@ -79,15 +79,11 @@ func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, 
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
 	p := &process{port: port, cmd: cmd, exited: make(chan struct{}), log: f.logPath(), logFrom: from}
-	go p.reap()
+	go func() { // else the server would stay a zombie; if others still use it, it may end only after Stop
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
 	return p, nil
-}
-
-// reap waits for the end of the server, which would otherwise stay a zombie. If others still use the server, reap may
-// return only after Stop.
-func (p *process) reap() {
-	p.err = p.cmd.Wait()
-	close(p.exited)
 }
 
 func serverArgs(data string, port int, parameters map[string]string) []string {
@@ -133,19 +129,12 @@ func lastLines(text string) string {
 // freePort returns the preferred port if it is free, otherwise another free port. Another process may take the port
 // the next instant.
 func freePort(wish int) (int, error) {
-	for _, port := range []int{wish, 0} {
-		listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			if port == 0 {
-				return 0, fmt.Errorf("looking for a free port: %w", err)
-			}
-			continue
-		}
-		free := listener.Addr().(*net.TCPAddr).Port
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("looking for a free port: %w", err)
-		}
-		return free, nil
+	listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(wish)))
+	if err != nil && wish != 0 {
+		return freePort(0)
 	}
-	return 0, errors.New("looking for a free port: none")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }

@@ -4,7 +4,6 @@ package localpg
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -76,17 +75,8 @@ func TestAStrangerOnThePortLearnsNoPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := filepath.Glob(filepath.Join(dir, "data-*"))
-	if err != nil || len(data) != 1 {
-		t.Fatal(data, err)
-	}
 	stranger := startRogue(t)
-	port := stranger.listener.Addr().(*net.TCPAddr).Port
-	// A crash leaves the pid file. 2147483646 is no process.
-	text := fmt.Sprintf("2147483646\n%s\n1700000000\n%d\n\n127.0.0.1\n\nready   \n", data[0], port)
-	if err := os.WriteFile(filepath.Join(data[0], "postmaster.pid"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	crashed(t, dir, 2147483646, stranger.listener.Addr().(*net.TCPAddr).Port) // no process has this number
 	server := mustStart(t, dir)
 	if n := mustQuery[int](t, server.URL()+"&"+Mutual, "SELECT 1"); n != 1 {
 		t.Fatalf("got %d, want 1", n)

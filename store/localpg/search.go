@@ -22,10 +22,8 @@ func (f *folder) choose(ctx context.Context, log *slog.Logger) (binaries, error)
 	}
 	majors := f.majors()
 	for _, major := range majors {
-		for _, candidate := range found {
-			if candidate.major == major {
-				return candidate, nil
-			}
+		if i := slices.IndexFunc(found, func(b binaries) bool { return b.major == major }); i >= 0 {
+			return found[i], nil
 		}
 	}
 	var failed error
@@ -96,13 +94,14 @@ func pathDirs() []string {
 		if err != nil {
 			continue
 		}
-		if path, err = filepath.EvalSymlinks(path); err == nil && has(filepath.Dir(path), "postgres", "initdb") {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
 			dirs = append(dirs, filepath.Dir(path))
 		}
 	}
-	return dirs
+	return resolved(dirs)
 }
 
+// resolved are the folders, without links, that have the programs.
 func resolved(dirs []string) []string {
 	var real []string
 	for _, dir := range dirs {

@@ -3,13 +3,11 @@
 package localpg
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -67,15 +65,13 @@ func TestTakeoverFromAKilledParent(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	parent := startChild(t, dir, nil, self(t))
-	mustExec(t, parent.url, "CREATE TABLE kept AS SELECT 42 AS n")
+	mustExec(t, parent.url, keptSQL)
 	parent.kill()
 	heir := mustStart(t, dir)
 	if heir.URL() != parent.url {
 		t.Fatalf("started %s instead of taking over %s", heir.URL(), parent.url)
 	}
-	if n := mustQuery[int](t, heir.URL(), "SELECT n FROM kept"); n != 42 {
-		t.Fatalf("got %d, want 42", n)
-	}
+	mustKeep(t, heir.URL())
 	mustStop(t, heir)
 	if isUp(t, heir.URL()) {
 		t.Fatal("the heir was the last one and did not stop the server")
@@ -86,14 +82,12 @@ func TestRecoveryAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	first := mustStart(t, dir)
-	mustExec(t, first.URL(), "CREATE TABLE kept AS SELECT 42 AS n")
+	mustExec(t, first.URL(), keptSQL)
 	if err := syscall.Kill(postmaster(t, dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	second := mustStart(t, dir) // while the orphans of the first are still ending
-	if n := mustQuery[int](t, second.URL(), "SELECT n FROM kept"); n != 42 {
-		t.Fatalf("got %d, want 42", n)
-	}
+	mustKeep(t, second.URL())
 	mustStop(t, second)
 	if !isUp(t, second.URL()) {
 		t.Fatal("the first holder is still there, yet the server was stopped")
@@ -110,16 +104,8 @@ func TestStalePidFileOfALivingProcess(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	mustStop(t, mustStart(t, dir))
-	data, err := filepath.Glob(filepath.Join(dir, "data-*"))
-	if err != nil || len(data) != 1 {
-		t.Fatal(data, err)
-	}
-	pidFile := filepath.Join(data[0], "postmaster.pid")
 	other := startChild(t, openDir(t), nil, self(t)) // any living process; its own server is on another folder
-	text := fmt.Sprintf("%d\n%s\n1700000000\n1\n\n127.0.0.1\n\nready   \n", other.cmd.Process.Pid, data[0])
-	if err := os.WriteFile(pidFile, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	crashed(t, dir, other.cmd.Process.Pid, 1)
 	mustStop(t, mustStart(t, dir))
 	if err := other.cmd.Process.Signal(syscall.Signal(0)); err != nil {
 		t.Fatal("the innocent process was ended:", err)
@@ -145,10 +131,7 @@ func TestUnprivilegedUser(t *testing.T) {
 	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
-		!strings.Contains(err.Error(), "must belong to the caller") {
-		t.Fatal("root used the folder of another user:", err)
-	}
+	mustRefuse(t, testConfig(dir), "must belong to the caller")
 	there := startChild(t, dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, copySelf(t))
 	if !isUp(t, there.url) {
 		t.Fatal("the server does not answer")

@@ -14,14 +14,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 func TestDataOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	first := mustStart(t, dir)
-	mustExec(t, first.URL(), "CREATE TABLE kept AS SELECT 42 AS n")
+	mustExec(t, first.URL(), keptSQL)
 	mustStop(t, first)
 	if isUp(t, first.URL()) {
 		t.Fatal("the server answers after Stop")
@@ -30,9 +29,7 @@ func TestDataOutlivesTheServer(t *testing.T) {
 		t.Fatal("a second Stop failed:", err)
 	}
 	second := mustStart(t, dir)
-	if n := mustQuery[int](t, second.URL(), "SELECT n FROM kept"); n != 42 {
-		t.Fatalf("got %d, want 42", n)
-	}
+	mustKeep(t, second.URL())
 	if encoding := mustQuery[string](t, second.URL(), "SHOW server_encoding"); encoding != "UTF8" {
 		t.Fatal("encoding is", encoding)
 	}
@@ -103,10 +100,7 @@ func TestFailureShowsTheServersLog(t *testing.T) {
 	mustStop(t, mustStart(t, dir))
 	cfg := testConfig(dir)
 	cfg.Parameters["work_mem"] = "plenty"
-	_, err := Start(deadline(t), cfg)
-	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "work_mem": "plenty"`) {
-		t.Fatal("the error does not hold what the server logged:", err)
-	}
+	mustRefuse(t, cfg, `invalid value for parameter "work_mem": "plenty"`)
 	mustStop(t, mustStart(t, dir)) // and the failure has left nothing in the way
 }
 
@@ -114,10 +108,7 @@ func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
 	server := mustStart(t, dir)
-	f, err := openFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := mustOpen(t, dir)
 	port := f.lastPort()
 	if !strings.Contains(server.URL(), fmt.Sprint(":", port, "/")) {
 		t.Fatalf("the port kept, %d, is not that of %s", port, server.URL())
@@ -159,10 +150,7 @@ func TestCancelledStart(t *testing.T) {
 	if _, err := Start(ctx, testConfig(dir)); !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
 		t.Fatal("got", err)
 	}
-	left, _ := filepath.Glob(filepath.Join(dir, "*.unfinished-*"))
-	if len(left) > 0 {
-		t.Fatal("left behind:", left)
-	}
+	nothingIsLeft(t, dir)
 }
 
 func TestBadConfig(t *testing.T) {
@@ -183,10 +171,7 @@ func TestBadConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Start(deadline(t), c.cfg)
-			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Fatalf("got %v, want an error with %s", err, c.want)
-			}
+			mustRefuse(t, c.cfg, c.want)
 		})
 	}
 }
@@ -197,10 +182,7 @@ func TestFolderOpenToEverybodyIsRefused(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(deadline(t), testConfig(dir)); err == nil ||
-		!strings.Contains(err.Error(), "writable by everybody") {
-		t.Fatal("got", err)
-	}
+	mustRefuse(t, testConfig(dir), "writable by everybody")
 }
 
 func TestRootNeedsAReachableFolder(t *testing.T) {
@@ -248,13 +230,7 @@ func TestLogIsSetAside(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "postgres.log"), make([]byte, maxLog+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	server, err := Start(ctx, testConfig(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustStop(t, server)
+	mustStop(t, mustStart(t, dir))
 	if info, err := os.Stat(filepath.Join(dir, "postgres.log")); err != nil || info.Size() > maxLog {
 		t.Fatal("the log goes on growing:", err)
 	}

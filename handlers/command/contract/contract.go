@@ -120,16 +120,7 @@ func (e Exec) TimeoutAtMost(most time.Duration) time.Duration {
 
 // CheckJSON returns the error with which every node would refuse the payload of a task. It also refuses a field that an
 // Exec does not have, because such a field is usually a typing mistake. It does not know the commands of the nodes.
-func CheckJSON(text []byte) error {
-	if err := payload.CheckFields(text, fieldNames); err != nil {
-		return err
-	}
-	var e Exec
-	if err := json.Unmarshal(text, &e); err != nil {
-		return err
-	}
-	return e.Check()
-}
+func CheckJSON(text []byte) error { return payload.CheckJSON[Exec](text, fieldNames) }
 
 // Result is the result of a completed task.
 type Result struct {

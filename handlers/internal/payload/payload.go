@@ -32,9 +32,9 @@ func DecodeError(err error) error {
 	return err
 }
 
-// CheckFields refuses a payload that is no object, and a field that is neither "type" nor one of names. An unknown
-// field is usually a typing mistake.
-func CheckFields(text []byte, names []string) error {
+// CheckJSON refuses a payload that breaks the rules of its type, or that is no object. It also refuses a field that is
+// neither "type" nor one of names. An unknown field is usually a typing mistake.
+func CheckJSON[P interface{ Check() error }](text []byte, names []string) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return errors.New("payload must be a JSON object")
@@ -44,7 +44,11 @@ func CheckFields(text []byte, names []string) error {
 			return fmt.Errorf("payload field %q is not known; the fields are %s", name, strings.Join(names, ", "))
 		}
 	}
-	return nil
+	var payload P
+	if err := json.Unmarshal(text, &payload); err != nil {
+		return err
+	}
+	return payload.Check()
 }
 
 var nameSyntax = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)

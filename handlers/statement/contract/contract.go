@@ -88,16 +88,7 @@ func (r RunSQL) Check() error {
 
 // CheckJSON returns the error with which every node would refuse the payload of a task. It also refuses a field that a
 // RunSQL does not have, because such a field is usually a typing mistake. It does not know the statements of the nodes.
-func CheckJSON(text []byte) error {
-	if err := payload.CheckFields(text, fieldNames); err != nil {
-		return err
-	}
-	var r RunSQL
-	if err := json.Unmarshal(text, &r); err != nil {
-		return err
-	}
-	return r.Check()
-}
+func CheckJSON(text []byte) error { return payload.CheckJSON[RunSQL](text, fieldNames) }
 
 // Result is the result of a completed task.
 type Result struct {

@@ -107,16 +107,7 @@ func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
 
 // CheckJSON returns the error with which the handler would refuse the payload of a task. It also refuses a field that a
 // request does not have, because such a field is usually a typing mistake.
-func CheckJSON(text []byte) error {
-	if err := payload.CheckFields(text, fieldNames); err != nil {
-		return err
-	}
-	var request HTTPRequest
-	if err := json.Unmarshal(text, &request); err != nil {
-		return err
-	}
-	return request.Check()
-}
+func CheckJSON(text []byte) error { return payload.CheckJSON[HTTPRequest](text, fieldNames) }
 
 // fieldNames are the names of the fields in JSON.
 var fieldNames = func() (names []string) {
