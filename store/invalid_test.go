@@ -342,9 +342,7 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 			return err
 		},
 	} {
-		if err := call(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), what) {
-			t.Errorf("%v does not say %s", err, what)
-		}
+		b.wantInvalid(call(), what)
 	}
 }
 

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -63,5 +64,26 @@ func (b *bench) refused(sql, part string, args ...any) {
 	b.Helper()
 	if _, err := b.Pool.Exec(b.Ctx, sql, args...); err == nil || !strings.Contains(err.Error(), part) {
 		b.Errorf("%s: got %v, not an error that says %s", sql, err, part)
+	}
+}
+
+// wantInvalid expects an error about bad input that has the texts.
+func (b *bench) wantInvalid(err error, texts ...string) {
+	b.Helper()
+	if !errors.Is(err, store.ErrInvalid) {
+		b.Errorf("the error is %v, which is not ErrInvalid and lacks %q", err, texts)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			b.Errorf("the error lacks %q: %v", text, err)
+		}
+	}
+}
+
+func (b *bench) wantOutcome(doing string, want store.Outcome, got store.Receipt) {
+	b.Helper()
+	if got.Outcome != want {
+		b.Errorf("%s: %s, not %s", doing, got.Outcome, want)
 	}
 }

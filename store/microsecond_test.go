@@ -101,10 +101,3 @@ func (b *bench) finish(id string) {
 	b.Helper()
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`, id)
 }
-
-func (b *bench) wantOutcome(doing string, want store.Outcome, got store.Receipt) {
-	b.Helper()
-	if got.Outcome != want {
-		b.Errorf("%s: %s, not %s", doing, got.Outcome, want)
-	}
-}

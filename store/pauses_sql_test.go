@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,9 +97,7 @@ func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 		},
 	} {
 		for _, call := range calls {
-			if err := call(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
-				t.Errorf("%v does not say %s", err, rule)
-			}
+			b.wantInvalid(call(), rule)
 		}
 	}
 }

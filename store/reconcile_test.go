@@ -242,19 +242,6 @@ func TestReconcileLeavesRecurringTasksAlone(t *testing.T) {
 	b.wantInvalid(err, `row "daily": invalid: id must not be a recurring task's`)
 }
 
-func (b *bench) wantInvalid(err error, texts ...string) {
-	b.Helper()
-	if !errors.Is(err, store.ErrInvalid) {
-		b.Errorf("the error is %v, which is not ErrInvalid", err)
-		return
-	}
-	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			b.Errorf("the error lacks %q: %v", text, err)
-		}
-	}
-}
-
 // What others change between the comparison and the mending is never overwritten, in any isolation.
 func TestReconcileOverwritesNothingNewer(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,7 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 		time.Microsecond, 1, 1
 	task.At = time.Time{}                                      // kept, so that the end may be before it
 	task.Recurrence.EndsAt = time.Time{}.Add(time.Microsecond) // as late as can be told from none
-	if got := b.Schedule(task); got.Outcome != store.Rescheduled {
-		t.Errorf("the least: %+v", got)
-	}
+	b.wantOutcome("the least", store.Rescheduled, b.Schedule(task))
 	if row := b.Get("one"); *row.Jitter != time.Microsecond || !row.EndsAt.Equal(time.Time{}.Add(time.Microsecond)) {
 		t.Errorf("the least: %s", pretty(row))
 	}

@@ -65,32 +65,6 @@ func TestSyncAndOccurrences(t *testing.T) {
 	sync([]string{kept[1] + " cancelled", "kept cancelled"})
 }
 
-func TestRecurringFunctionsAsPsqlCallsThem(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, call := range []struct{ sql, outcome string }{
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five')`, "created"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', null)`, "unchanged"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
-			'Europe/Berlin')`, "rescheduled"},
-		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'five', payload => '{"type":"LOG"}',
-			time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
-		{`select * from tasktable.pause('five', 'ann', '2100-01-01Z')`, "paused"},
-		{`select * from tasktable.resume('five')`, "queued"},
-		{`select * from tasktable.run_now('five')`, "queued"},
-		{`select * from tasktable.archive('five')`, "unchanged"},
-		{`select * from tasktable.archive('nobody')`, "absent"},
-		{`select * from tasktable.cancel('five')`, "cancelled"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
-			'Europe/Berlin')`, "rearmed"},
-		{`select * from tasktable.schedule('{"type":"LOG"}', null, 'five', replace => true)`, "rescheduled"},
-	} {
-		if got := b.ask(call.sql); got.Outcome != call.outcome || (got.ID != "five" && got.Outcome != "absent") {
-			t.Errorf("%s: %s", call.sql, pretty(got))
-		}
-	}
-}
-
 // What makes tasks due at once wakes the leader, and does not where nobody is to be notified.
 func TestNotificationsOfOperations(t *testing.T) {
 	t.Parallel()
