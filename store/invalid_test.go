@@ -267,82 +267,66 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
 	db := noDB(b)
-	ids := map[string]func(id string) error{
-		"Reschedule": func(id string) error { _, err := b.Tasks.Reschedule(b.Ctx, db, id, far(0)); return err },
-		"Cancel":     func(id string) error { _, err := b.Tasks.Cancel(b.Ctx, db, id); return err },
-		"Pause":      func(id string) error { _, err := b.Tasks.Pause(b.Ctx, db, id); return err },
-		"Resume":     func(id string) error { _, err := b.Tasks.Resume(b.Ctx, db, id); return err },
-		"RunNow":     func(id string) error { _, err := b.Tasks.RunNow(b.Ctx, db, id); return err },
-		"Retry":      func(id string) error { _, err := b.Tasks.Retry(b.Ctx, db, id); return err },
-		"Archive":    func(id string) error { _, err := b.Tasks.Archive(b.Ctx, db, id, ""); return err },
-		"Delete":     func(id string) error { _, err := b.Tasks.Delete(b.Ctx, db, id); return err },
-		"Get":        func(id string) error { _, err := b.Tasks.Get(b.Ctx, db, id); return err },
-		"History":    func(id string) error { _, err := b.Tasks.History(b.Ctx, db, id); return err },
+	ids := map[string]func(id string) (any, error){
+		"Reschedule": func(id string) (any, error) { return b.Tasks.Reschedule(b.Ctx, db, id, far(0)) },
+		"Cancel":     func(id string) (any, error) { return b.Tasks.Cancel(b.Ctx, db, id) },
+		"Pause":      func(id string) (any, error) { return b.Tasks.Pause(b.Ctx, db, id) },
+		"Resume":     func(id string) (any, error) { return b.Tasks.Resume(b.Ctx, db, id) },
+		"RunNow":     func(id string) (any, error) { return b.Tasks.RunNow(b.Ctx, db, id) },
+		"Retry":      func(id string) (any, error) { return b.Tasks.Retry(b.Ctx, db, id) },
+		"Archive":    func(id string) (any, error) { return b.Tasks.Archive(b.Ctx, db, id, "") },
+		"Delete":     func(id string) (any, error) { return b.Tasks.Delete(b.Ctx, db, id) },
+		"Get":        func(id string) (any, error) { return b.Tasks.Get(b.Ctx, db, id) },
+		"History":    func(id string) (any, error) { return b.Tasks.History(b.Ctx, db, id) },
 	}
 	for name, call := range ids {
 		for _, id := range []string{"", strings.Repeat("x", 513), "a\x00", "a\u009f", "\xff"} {
-			if err := call(id); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "id must be") {
+			if _, err := call(id); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "id must be") {
 				t.Errorf("%s(%.10q): %v", name, id, err)
 			}
 		}
 	}
-	for what, call := range map[string]func() error{
-		"scheduled_at must be given": func() error {
-			_, err := b.Tasks.Reschedule(b.Ctx, db, "one", time.Time{})
-			return err
+	for what, call := range map[string]func() (any, error){
+		"scheduled_at must be given": func() (any, error) { return b.Tasks.Reschedule(b.Ctx, db, "one", time.Time{}) },
+		"scheduled_at must be in the years": func() (any, error) {
+			return b.Tasks.Reschedule(b.Ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
 		},
-		"scheduled_at must be in the years": func() error {
-			_, err := b.Tasks.Reschedule(b.Ctx, db, "one", time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
-			return err
+		"note must be UTF-8 without NUL": func() (any, error) { return b.Tasks.Archive(b.Ctx, db, "one", "a\x00b") },
+		"entity must be 1 to 512":        func() (any, error) { return b.Tasks.Sync(b.Ctx, db, "") },
+		"entity must be at most 512":     func() (any, error) { return b.Tasks.Sync(b.Ctx, db, "\x01") },
+		"limit must be": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: -1})
 		},
-		"note must be UTF-8 without NUL": func() error {
-			_, err := b.Tasks.Archive(b.Ctx, db, "one", "a\x00b")
-			return err
+		"limit must be between": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: 10001})
 		},
-		"entity must be 1 to 512":    func() error { _, err := b.Tasks.Sync(b.Ctx, db, ""); return err },
-		"entity must be at most 512": func() error { _, err := b.Tasks.Sync(b.Ctx, db, "\x01"); return err },
-		"limit must be": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: -1})
-			return err
+		"status must be": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
 		},
-		"limit must be between": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: 10001})
-			return err
+		"tenant_id must be": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{TenantID: "\xff"})
 		},
-		"status must be": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
-			return err
+		"after must be at most": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
 		},
-		"tenant_id must be": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{TenantID: "\xff"})
-			return err
+		"scheduled_from must be in the years": func() (any, error) {
+			return b.Inspector.List(b.Ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
 		},
-		"after must be at most": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
-			return err
+		"service must be": func() (any, error) {
+			return store.New(store.Config{Service: "\n"}).Cancel(b.Ctx, db, "one")
 		},
-		"scheduled_from must be in the years": func() error {
-			_, err := b.Inspector.List(b.Ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
-			return err
+		"schema \"Bad\" must be 1 to 46 of a-z": func() (any, error) {
+			return store.New(store.Config{Schema: "Bad"}).Get(b.Ctx, db, "one")
 		},
-		"service must be": func() error {
-			_, err := store.New(store.Config{Service: "\n"}).Cancel(b.Ctx, db, "one")
-			return err
+		"schema \"a;b\" must be 1 to 46 of a-z": func() (any, error) {
+			return store.New(store.Config{Schema: "a;b"}).Schedule(b.Ctx, db, base("one"))
 		},
-		"schema \"Bad\" must be 1 to 46 of a-z": func() error {
-			_, err := store.New(store.Config{Schema: "Bad"}).Get(b.Ctx, db, "one")
-			return err
-		},
-		"schema \"a;b\" must be 1 to 46 of a-z": func() error {
-			_, err := store.New(store.Config{Schema: "a;b"}).Schedule(b.Ctx, db, base("one"))
-			return err
-		},
-		"must be 1 to 46 of a-z, 0-9 and _, not starting": func() error {
-			_, err := inspect.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.Ctx, db, inspect.Filter{})
-			return err
+		"must be 1 to 46 of a-z, 0-9 and _, not starting": func() (any, error) {
+			return inspect.New(store.Config{Schema: strings.Repeat("a", 47)}).List(b.Ctx, db, inspect.Filter{})
 		},
 	} {
-		b.wantInvalid(call(), what)
+		_, err := call()
+		b.wantInvalid(err, what)
 	}
 }
 

@@ -200,17 +200,17 @@ func TestPausesBesideEachOther(t *testing.T) {
 		task.ID, task.At = id, past(0)
 		b.Schedule(task)
 	}
-	pause := func(scope store.Scope) func() error {
-		return func() error { _, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, ""); return err }
+	pause := func(scope store.Scope) func() (any, error) {
+		return func() (any, error) { return b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, "") }
 	}
-	resume := func(scope store.Scope) func() error {
-		return func() error { _, err := b.Tasks.ResumeScope(b.Ctx, b.Pool, scope); return err }
+	resume := func(scope store.Scope) func() (any, error) {
+		return func() (any, error) { return b.Tasks.ResumeScope(b.Ctx, b.Pool, scope) }
 	}
 	for i, step := range []struct {
-		do           func() error
+		do           func() (any, error)
 		listed, held string
 	}{
-		{func() error { return nil }, "", ""},
+		{func() (any, error) { return nil, nil }, "", ""},
 		{pause(store.Type("TEST")), "type:TEST", "default TEST, mail TEST"},
 		{pause(store.Queue("mail")), "queue:mail type:TEST", "default TEST, mail OTHER, mail TEST"},
 		{pause(store.Queue("other")), "queue:mail queue:other type:TEST", "default TEST, mail OTHER, mail TEST"},
@@ -230,7 +230,8 @@ func TestPausesBesideEachOther(t *testing.T) {
 		},
 		{resume(store.Everything()), "queue:other type:mail", ""},
 	} {
-		b.Check(step.do())
+		_, err := step.do()
+		b.Check(err)
 		var listed []string
 		for _, pause := range b.paused() {
 			listed = append(listed, pause.Scope+":"+pause.Name)
