@@ -87,3 +87,27 @@ func (b *bench) wantOutcome(doing string, want store.Outcome, got store.Receipt)
 		b.Errorf("%s: %s, not %s", doing, got.Outcome, want)
 	}
 }
+
+// step is something that happens to a task.
+type step = func(b *bench, id string)
+
+// does is the verb of a line of verbTable.
+func does(verb string) step {
+	return func(b *bench, id string) { b.do(verb, id) }
+}
+
+// schedules is Schedule of base with a change.
+func schedules(change func(*store.Task)) step {
+	return func(b *bench, id string) {
+		task := base(id)
+		change(&task)
+		b.Schedule(task)
+	}
+}
+
+// sets is an UPDATE by plain SQL.
+func sets(set string) step {
+	return func(b *bench, id string) {
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
+	}
+}
