@@ -12,8 +12,7 @@ func TestTheAuditorReadsEverythingAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	r := newRights(ctx, t, "events-api")
-	_, err := store.New(store.Config{Service: "events-api"}).Schedule(ctx, r.application, task("one", 1))
-	check(t, err)
+	succeeds(t)(store.New(store.Config{Service: "events-api"}).Schedule(ctx, r.application, task("one", 1)))
 	relations := lines(ctx, t, r.admin, `SELECT format('tasktable.%I', c.relname) FROM pg_class AS c
 		WHERE c.relnamespace = 'tasktable'::regnamespace AND c.relkind IN ('r', 'v') ORDER BY c.relname`)
 	if joined := strings.Join(relations, " "); !strings.Contains(joined, "task_timeline") ||
@@ -65,8 +64,7 @@ func TestTheAuditorReadsTheStore(t *testing.T) {
 	inspector := inspect.New(store.Config{})
 	recurring := task("nightly", 1)
 	recurring.Recurrence = &store.Recurrence{Cron: "@daily"}
-	_, err := store.New(store.Config{}).Schedule(ctx, r.admin, recurring)
-	check(t, err)
+	succeeds(t)(store.New(store.Config{}).Schedule(ctx, r.admin, recurring))
 	for what, read := range map[string]func() (any, error){
 		"nodes":        func() (any, error) { return inspector.Nodes(ctx, r.auditor, inspect.NodeFilter{Ended: true}) },
 		"queues":       func() (any, error) { return inspector.QueueStates(ctx, r.auditor, inspect.QueueFilter{}) },

@@ -185,8 +185,7 @@ func TestWhatRunsAsTheOwnerHasItsOwnSearchPath(t *testing.T) {
 		"split_part(text, text, integer)", "nextval(regclass)", "jsonb_object_keys(jsonb)",
 		"pg_has_role(name, oid, text)",
 	} {
-		_, err := conn.Exec(ctx, `CREATE FUNCTION hostile.`+signature+` RETURNS text LANGUAGE plpgsql AS `+trap)
-		check(t, err)
+		succeeds(t)(conn.Exec(ctx, `CREATE FUNCTION hostile.`+signature+` RETURNS text LANGUAGE plpgsql AS `+trap))
 	}
 	_, err = conn.Exec(ctx, `CREATE FUNCTION hostile.equal(tasktable.task_id, text) RETURNS boolean
 		LANGUAGE plpgsql AS `+trap+`;

@@ -64,8 +64,7 @@ func TestUnreadIndexesAreDropped(t *testing.T) {
 	if left := lines(ctx, t, pool, gin); len(left) != 0 {
 		t.Errorf("after Up: %v", left)
 	}
-	_, err := pool.Exec(ctx, `CREATE INDEX river_job_args_index ON tasktable.river_job USING gin (args)`)
-	check(t, err)
+	succeeds(t)(pool.Exec(ctx, `CREATE INDEX river_job_args_index ON tasktable.river_job USING gin (args)`))
 	check(t, migrations.Up(ctx, pool, ""))
 	if left := lines(ctx, t, pool, gin); len(left) != 0 {
 		t.Errorf("after a second Up: %v", left)
@@ -193,8 +192,7 @@ func TestUpGivesWay(t *testing.T) {
 			tx, err := pool.Begin(ctx)
 			check(t, err)
 			defer func() { _ = tx.Rollback(ctx) }()
-			_, err = tx.Exec(ctx, `LOCK TABLE tasktable.`+table+` IN ACCESS EXCLUSIVE MODE`)
-			check(t, err)
+			succeeds(t)(tx.Exec(ctx, `LOCK TABLE tasktable.`+table+` IN ACCESS EXCLUSIVE MODE`))
 			done := make(chan error, 1)
 			go func() { done <- migrations.Up(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
 			waiting := map[string]bool{} // by when the wait began

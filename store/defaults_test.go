@@ -69,11 +69,9 @@ func TestDefaultsOfEachWay(t *testing.T) {
 	}
 	b.Schedule(tasks("go", 1)[0])
 	for _, many := range []int{2, 25} { // one after the other, and by one statement
-		_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks(fmt.Sprint("many", many, "-"), many))
-		b.Check(err)
+		b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks(fmt.Sprint("many", many, "-"), many)))
 	}
-	_, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", tasks("sync", 1)...)
-	b.Check(err)
+	b.succeeds(b.Tasks.Sync(b.Ctx, b.Pool, "event:1", tasks("sync", 1)...))
 	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'sql')`)
 	b.Exec(b.Pool, `SELECT tasktable.schedule_recurring('{"type": "TEST"}', '@daily', 'recurring')`)
 	occurrence := one[string](b, b.Pool, `SELECT tasktable.fork_occurrence('recurring', '2100-01-01 00:00Z')`)
@@ -92,8 +90,7 @@ func TestDefaultsOfEachWay(t *testing.T) {
 		for i := range all {
 			all[i].NoDefaults = true
 		}
-		_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, all)
-		b.Check(err)
+		b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, all))
 		same(b, "NoDefaults", runSettings(b.Get(all[0].ID)), plainSettings)
 	}
 }

@@ -67,6 +67,12 @@ func (b *bench) refused(sql, part string, args ...any) {
 	}
 }
 
+// succeeds ends the test if a call has failed.
+func (b *bench) succeeds(_ any, err error) {
+	b.Helper()
+	b.Check(err)
+}
+
 // wantInvalid expects an error about bad input that has the texts.
 func (b *bench) wantInvalid(err error, texts ...string) {
 	b.Helper()

@@ -84,16 +84,14 @@ func TestNotifications(t *testing.T) {
 	} {
 		for round = 1; round <= 2; round++ {
 			config := store.Config{Service: service, NoNotify: round == 1}
-			_, err := act.do(store.New(config), inspect.New(config)) // new: its debounce has not begun
-			b.Check(err)
+			b.succeeds(act.do(store.New(config), inspect.New(config))) // new: its debounce has not begun
 			heard := b.notified(listener.Conn())
 			if woken := strings.Join(heard, ","); woken != map[bool]string{true: "tasktable.wake "}[act.wakes && round == 2] {
 				t.Errorf("%s, NoNotify %t: %q", act.name, config.NoNotify, woken)
 			}
 		}
 	}
-	_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("mail"))
-	b.Check(err)
+	b.succeeds(b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("mail")))
 	same(b, "resume of a queue", b.notified(listener.Conn()), []string{"tasktable.wake "})
 	b.Make("held", "EXECUTING")
 	fence := pretty(*b.Get("held").Fence)

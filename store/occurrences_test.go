@@ -179,8 +179,7 @@ func TestWhoForked(t *testing.T) {
 	b.Schedule(recurs("one"))
 	nobody := store.New(store.Config{})
 	role := b.Role()
-	_, err := nobody.RunNow(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.succeeds(nobody.RunNow(b.Ctx, b.Pool, "one"))
 	b.Exec(b.Pool, `SELECT tasktable.run_now('one', 'ann')`)
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `SET LOCAL tasktable_change.by = 'bob'`)
@@ -214,8 +213,7 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 		"run now":              {"COMPLETED", does("run_now"), early},
 		"skipped, and run now": {"SKIPPED", does("run_now"), early},
 		"moved, having ended": {"COMPLETED", func(b *bench, id string) {
-			_, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, early.Add(time.Second))
-			b.Check(err)
+			b.succeeds(b.Tasks.Reschedule(b.Ctx, b.Pool, id, early.Add(time.Second)))
 		}, early.Add(time.Second)},
 		"queued by hand":       {"CANCELLED", sets(`status = 'QUEUED'`), early},
 		"paused by hand":       {"FAILED", sets(`status = 'PAUSED'`), early},

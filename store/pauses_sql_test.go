@@ -131,8 +131,7 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 
 	// One that is not committed yet decides: nobody overtakes it.
 	tx := b.Begin(pgx.TxOptions{})
-	_, err := b.Tasks.PauseScope(b.Ctx, tx, store.Queue("mail"), far(0), "first")
-	b.Check(err)
+	b.succeeds(b.Tasks.PauseScope(b.Ctx, tx, store.Queue("mail"), far(0), "first"))
 	second := start(b, func(conn *pgxpool.Conn) (store.Outcome, error) {
 		return b.Tasks.PauseScope(b.Ctx, conn, store.Queue("mail"), far(0), "first")
 	}).blocked()

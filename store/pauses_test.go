@@ -131,8 +131,7 @@ func TestPauseAndResumeOfScopes(t *testing.T) {
 			begin := func(until time.Time, reason string) {
 				b.Helper()
 				from := b.Now()
-				_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason)
-				b.Check(err)
+				b.succeeds(b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason))
 				lines := b.pauseLines()
 				last := lines[len(lines)-1]
 				if line.PausedAt, line.Number = last.PausedAt, last.Number; line.PausedAt.Before(from) ||
@@ -230,8 +229,7 @@ func TestPausesBesideEachOther(t *testing.T) {
 		},
 		{resume(store.Everything()), "queue:other type:mail", ""},
 	} {
-		_, err := step.do()
-		b.Check(err)
+		b.succeeds(step.do())
 		var listed []string
 		for _, pause := range b.paused() {
 			listed = append(listed, pause.Scope+":"+pause.Name)

@@ -184,8 +184,7 @@ func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	query := `SELECT 1 AS key, 'event:1' AS "The event", timestamptz '2100-01-01 00:00Z' AS scheduled_at`
-	_, err := b.reconcile(store.ReconcileConfig{Query: query, EntityColumn: "The event", Apply: true})
-	b.Check(err)
+	b.succeeds(b.reconcile(store.ReconcileConfig{Query: query, EntityColumn: "The event", Apply: true}))
 	if made := b.Get("task-TEST-1"); made == nil || *made.Entity != "event:1" {
 		b.Errorf("the task is %s", pretty(made))
 	}

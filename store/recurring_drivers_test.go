@@ -79,14 +79,12 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 
 	failed := of(id + " failed")
 	failed.Recurrence = nil
-	_, err = tasks.Schedule(b.Ctx, db, failed)
-	b.Check(err)
+	b.succeeds(tasks.Schedule(b.Ctx, db, failed))
 	fail := func() {
 		rows, err := db.Query(b.Ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh'
 			WHERE id = $1 RETURNING id`), failed.ID)
 		b.Check(err)
-		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-		b.Check(err)
+		b.succeeds(pgx.CollectExactlyOneRow(rows, pgx.RowTo[string]))
 	}
 	fail()
 	inspector := b.Inspector
