@@ -48,6 +48,14 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// succeeds returns a function that ends the test if a call has failed.
+func succeeds(t *testing.T) func(any, error) {
+	return func(_ any, err error) {
+		t.Helper()
+		check(t, err)
+	}
+}
+
 func apply(ctx context.Context, t *testing.T, pool *pgxpool.Pool, sql string) {
 	t.Helper()
 	if _, err := pool.Exec(ctx, sql); err != nil {

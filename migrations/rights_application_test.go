@@ -150,8 +150,7 @@ func TestTheApplicationReconciles(t *testing.T) {
 	r := newRights(ctx, t)
 	tasks := store.New(store.Config{Service: "events-api"})
 	for _, one := range []store.Task{task("task-TEST-1", 1), task("task-TEST-2", 1), task("task-TEST-3", 1)} {
-		_, err := tasks.Schedule(ctx, r.application, one)
-		check(t, err)
+		succeeds(t)(tasks.Schedule(ctx, r.application, one))
 	}
 	for _, pool := range []*pgxpool.Pool{r.application, r.engine, r.auditor} {
 		check(t, migrations.Check(ctx, pool, "")) // as the command does
@@ -277,8 +276,7 @@ func TestTheApplicationWritesToNoTable(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	r := newRights(ctx, t)
-	_, err := store.New(store.Config{}).Schedule(ctx, r.application, task("one", 1))
-	check(t, err)
+	succeeds(t)(store.New(store.Config{}).Schedule(ctx, r.application, task("one", 1)))
 	apply(ctx, t, r.admin, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 		scheduled_at,
 		finished_at, outcome) VALUES (1000000, 'one', 'TEST', 1, 1, now(), now(), 'FAILED')`)
@@ -295,8 +293,7 @@ func TestTheApplicationWritesToNoTable(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
 			t.Errorf("in context %q, another id: %v", context, err)
 		}
-		_, err = conn.Exec(ctx, `UPDATE tasktable.scheduled_tasks SET id = id`)
-		check(t, err)
+		succeeds(t)(conn.Exec(ctx, `UPDATE tasktable.scheduled_tasks SET id = id`))
 	}
 	same(t, "everything", strings.Join(lines(ctx, t, r.admin, everythingSQL), "\n"), strings.Join(before, "\n"))
 }
@@ -307,8 +304,7 @@ func pretending(ctx context.Context, t *testing.T, r *rights, what string) *pgxp
 	conn, err := as(ctx, t, r.roles.Application, r.database).Acquire(ctx)
 	check(t, err)
 	t.Cleanup(conn.Release)
-	_, err = conn.Exec(ctx, `SELECT set_config('tasktable_change.context', $1, false)`, what)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `SELECT set_config('tasktable_change.context', $1, false)`, what))
 	return conn
 }
 
@@ -327,8 +323,7 @@ func TestVerbsMindNoContextOfTheCaller(t *testing.T) {
 			func() (store.Receipt, error) { return tasks.Cancel(ctx, conn, id) },
 			func() (store.Receipt, error) { return tasks.Delete(ctx, conn, id) },
 		} {
-			_, err := call()
-			check(t, err)
+			succeeds(t)(call())
 		}
 		outcomes := lines(ctx, t, r.admin, `SELECT outcome FROM tasktable.scheduled_task_changes
 			WHERE task_id = $1 ORDER BY revision`, id)

@@ -28,25 +28,21 @@ func TestNobodyForgesANotice(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	s := newServices(ctx, t)
-	for name, forge := range map[string]func() error{
-		"the id": func() error { _, err := s.mailTasks.Schedule(ctx, s.mailer, task("notice/dead/ops/1", 1)); return err },
-		"the id of the watch": func() error {
-			_, err := s.mailTasks.Schedule(ctx, s.mailer, task("notice-watch", 1))
-			return err
+	for name, forge := range map[string]func() (any, error){
+		"the id": func() (any, error) { return s.mailTasks.Schedule(ctx, s.mailer, task("notice/dead/ops/1", 1)) },
+		"the id of the watch": func() (any, error) {
+			return s.mailTasks.Schedule(ctx, s.mailer, task("notice-watch", 1))
 		},
-		"the type": func() error {
-			_, err := s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "x", Payload: store.JSON(
+		"the type": func() (any, error) {
+			return s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "x", Payload: store.JSON(
 				`{"type": "NOTICE", "recipient": "ops", "test": true}`)})
-			return err
 		},
-		"an edit": func() error {
-			_, err := s.mailTasks.Schedule(ctx, s.mailer, task("plain", 1))
-			check(t, err)
-			_, err = s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "plain", Payload: store.JSON(`{"type": "NOTICE_WATCH"}`)})
-			return err
+		"an edit": func() (any, error) {
+			succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("plain", 1)))
+			return s.mailTasks.Schedule(ctx, s.mailer, store.Task{ID: "plain", Payload: store.JSON(`{"type": "NOTICE_WATCH"}`)})
 		},
 	} {
-		if err := forge(); !isDenied(err) || !strings.Contains(err.Error(), "would be a notice") {
+		if _, err := forge(); !isDenied(err) || !strings.Contains(err.Error(), "would be a notice") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -17,8 +17,7 @@ func planned(ctx context.Context, t *testing.T, pool *pgxpool.Pool, statements [
 	conn, err := pool.Acquire(ctx)
 	check(t, err)
 	defer conn.Release()
-	_, err = conn.Exec(ctx, `SET plan_cache_mode = force_generic_plan`)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `SET plan_cache_mode = force_generic_plan`))
 	for i, one := range statements {
 		described, err := conn.Conn().Prepare(ctx, fmt.Sprintf("s%d", i), one.sql)
 		check(t, err)
@@ -38,8 +37,7 @@ func planned(ctx context.Context, t *testing.T, pool *pgxpool.Pool, statements [
 		plans = append(plans, strings.Join(slices.DeleteFunc(plan, readsDatabases), "\n"))
 	}
 	check(t, conn.Conn().DeallocateAll(ctx))
-	_, err = conn.Exec(ctx, `RESET plan_cache_mode`)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `RESET plan_cache_mode`))
 	return plans
 }
 

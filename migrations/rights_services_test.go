@@ -60,33 +60,27 @@ func TestAnApplicationOfAServiceRunsEveryVerb(t *testing.T) {
 		t.Errorf("history: %+v, %v", history, err)
 	}
 	// The other of its services, and a transaction as itself within another's session.
-	_, err = store.New(store.Config{Service: "events's worker"}).Schedule(ctx, s.application, task("two", 1))
-	check(t, err)
+	succeeds(t)(store.New(store.Config{Service: "events's worker"}).Schedule(ctx, s.application, task("two", 1)))
 	conn, err := s.admin.Acquire(ctx)
 	check(t, err)
 	defer conn.Release()
-	_, err = conn.Exec(ctx, `SET ROLE `+s.roles.Application)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `SET ROLE `+s.roles.Application))
 	if _, err := s.eventTasks.Cancel(ctx, conn, "two"); err != nil {
 		t.Errorf("as a role that was set: %v", err)
 	}
 	if _, err := s.mailTasks.Schedule(ctx, conn, task("three", 1)); !isDenied(err) {
 		t.Errorf("as a role that was set, of another service: %v", err)
 	}
-	_, err = conn.Exec(ctx, `RESET ROLE`)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `RESET ROLE`))
 }
 
 func TestAnApplicationReadsItsOwnTasksOnly(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	s := newServices(ctx, t)
-	_, err := s.eventTasks.Schedule(ctx, s.application, task("event", 1))
-	check(t, err)
-	_, err = s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1))
-	check(t, err)
-	_, err = store.New(store.Config{}).Schedule(ctx, s.engine, task("nobody's", 1))
-	check(t, err)
+	succeeds(t)(s.eventTasks.Schedule(ctx, s.application, task("event", 1)))
+	succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1)))
+	succeeds(t)(store.New(store.Config{}).Schedule(ctx, s.engine, task("nobody's", 1)))
 	apply(ctx, t, s.engine, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 		scheduled_at,
 		finished_at, outcome) SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, now(), now(), 'RETRIED'
@@ -105,10 +99,8 @@ func TestAnApplicationReadsItsOwnTasksOnly(t *testing.T) {
 		t.Errorf("another's task: %v", err)
 	}
 	// What another service's task has left under an id does not come with the id.
-	_, err = s.eventTasks.Delete(ctx, s.application, "event")
-	check(t, err)
-	_, err = s.mailTasks.Schedule(ctx, s.mailer, task("event", 1))
-	check(t, err)
+	succeeds(t)(s.eventTasks.Delete(ctx, s.application, "event"))
+	succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("event", 1)))
 	history, err := s.mailTasks.History(ctx, s.mailer, "event")
 	if err != nil || len(history.Changes) != 1 || len(history.Executions) != 0 {
 		t.Errorf("history of an id that was another's: %+v, %v", history, err)
@@ -132,8 +124,7 @@ func TestAnApplicationChangesItsOwnTasksOnly(t *testing.T) {
 	daily := task("daily", 0)
 	daily.Recurrence = &store.Recurrence{Cron: "@daily"}
 	for _, one := range []store.Task{task("mail", 1), daily} {
-		_, err := s.mailTasks.Schedule(ctx, s.mailer, one)
-		check(t, err)
+		succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, one))
 	}
 	before := lines(ctx, t, s.admin, everythingSQL)
 	var many []store.Task
@@ -141,46 +132,33 @@ func TestAnApplicationChangesItsOwnTasksOnly(t *testing.T) {
 		many = append(many, task("many-"+string(rune('a'+i)), i))
 	}
 	other := task("mail", 9)
-	for name, call := range map[string]func() error{
-		"schedule": func() error { _, err := s.eventTasks.Schedule(ctx, s.application, other); return err },
-		"schedule many": func() error {
-			_, err := s.eventTasks.ScheduleMany(ctx, s.application, append(many, other))
-			return err
+	for name, call := range map[string]func() (any, error){
+		"schedule": func() (any, error) { return s.eventTasks.Schedule(ctx, s.application, other) },
+		"schedule many": func() (any, error) {
+			return s.eventTasks.ScheduleMany(ctx, s.application, append(many, other))
 		},
-		"sync":    func() error { _, err := s.eventTasks.Sync(ctx, s.application, "event:1"); return err },
-		"cancel":  func() error { _, err := s.eventTasks.Cancel(ctx, s.application, "mail"); return err },
-		"pause":   func() error { _, err := s.eventTasks.Pause(ctx, s.application, "mail"); return err },
-		"run now": func() error { _, err := s.eventTasks.RunNow(ctx, s.application, "mail"); return err },
-		"reschedule": func() error {
-			_, err := s.eventTasks.Reschedule(ctx, s.application, "mail", far(9))
-			return err
+		"sync":               func() (any, error) { return s.eventTasks.Sync(ctx, s.application, "event:1") },
+		"cancel":             func() (any, error) { return s.eventTasks.Cancel(ctx, s.application, "mail") },
+		"pause":              func() (any, error) { return s.eventTasks.Pause(ctx, s.application, "mail") },
+		"run now":            func() (any, error) { return s.eventTasks.RunNow(ctx, s.application, "mail") },
+		"reschedule":         func() (any, error) { return s.eventTasks.Reschedule(ctx, s.application, "mail", far(9)) },
+		"delete":             func() (any, error) { return s.eventTasks.Delete(ctx, s.application, "mail") },
+		"retry":              func() (any, error) { return s.eventTasks.Retry(ctx, s.application, "dead") },
+		"archive":            func() (any, error) { return s.eventTasks.Archive(ctx, s.application, "dead", "") },
+		"run now, recurring": func() (any, error) { return s.eventTasks.RunNow(ctx, s.application, "daily") },
+		"in another's name":  func() (any, error) { return s.mailTasks.Schedule(ctx, s.application, task("new", 1)) },
+		"many in another's":  func() (any, error) { return s.mailTasks.ScheduleMany(ctx, s.application, many) },
+		"in nobody's": func() (any, error) {
+			return store.New(store.Config{}).Schedule(ctx, s.application, task("new", 1))
 		},
-		"delete": func() error { _, err := s.eventTasks.Delete(ctx, s.application, "mail"); return err },
-		"retry":  func() error { _, err := s.eventTasks.Retry(ctx, s.application, "dead"); return err },
-		"archive": func() error {
-			_, err := s.eventTasks.Archive(ctx, s.application, "dead", "")
-			return err
+		"an occurrence": func() (any, error) {
+			return s.application.Exec(ctx, `SELECT tasktable.fork_occurrence('daily', now())`)
 		},
-		"run now, recurring": func() error { _, err := s.eventTasks.RunNow(ctx, s.application, "daily"); return err },
-		"in another's name": func() error {
-			_, err := s.mailTasks.Schedule(ctx, s.application, task("new", 1))
-			return err
-		},
-		"many in another's": func() error { _, err := s.mailTasks.ScheduleMany(ctx, s.application, many); return err },
-		"in nobody's": func() error {
-			_, err := store.New(store.Config{}).Schedule(ctx, s.application, task("new", 1))
-			return err
-		},
-		"an occurrence": func() error {
-			_, err := s.application.Exec(ctx, `SELECT tasktable.fork_occurrence('daily', now())`)
-			return err
-		},
-		"by claiming to retain": func() error {
-			_, err := pretending(ctx, t, s.rights, "retention").Exec(ctx, `SELECT tasktable.delete('mail')`)
-			return err
+		"by claiming to retain": func() (any, error) {
+			return pretending(ctx, t, s.rights, "retention").Exec(ctx, `SELECT tasktable.delete('mail')`)
 		},
 	} {
-		if err := call(); !isDenied(err) || !strings.Contains(err.Error(), s.roles.Application) {
+		if _, err := call(); !isDenied(err) || !strings.Contains(err.Error(), s.roles.Application) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -189,10 +167,8 @@ func TestAnApplicationChangesItsOwnTasksOnly(t *testing.T) {
 
 	// Those who have the tasks of all services go on with them, the engine also in what it forks and follows up.
 	for _, who := range []*pgxpool.Pool{s.everybody, s.engine, s.owner} {
-		_, err := s.tasks.Reschedule(ctx, who, "mail", far(len(many)))
-		check(t, err)
-		_, err = s.tasks.RunNow(ctx, who, "daily")
-		check(t, err)
+		succeeds(t)(s.tasks.Reschedule(ctx, who, "mail", far(len(many))))
+		succeeds(t)(s.tasks.RunNow(ctx, who, "daily"))
 		many = many[1:]
 	}
 }
@@ -202,8 +178,7 @@ func TestApplicationsComeAndGo(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	s := newServices(ctx, t)
-	_, err := s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1))
-	check(t, err)
+	succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1)))
 	s.grantOther(ctx, t, s.mailerRole, "mailer", "mail-digest")
 	same(t, "the mailer's tasks", ids(ctx, t, s.mailer), "mail")
 	s.grantOther(ctx, t, s.mailerRole, "mail-digest")
@@ -221,8 +196,7 @@ func TestApplicationsComeAndGo(t *testing.T) {
 		[]string{s.mailerRole, s.roles.Application}); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
-	_, err = s.eventTasks.Cancel(ctx, s.application, "mail")
-	check(t, err)
+	succeeds(t)(s.eventTasks.Cancel(ctx, s.application, "mail"))
 
 	// A migration down and up leaves no rights behind, but the roles.
 	s.grantOther(ctx, t, s.mailerRole, "mailer")
@@ -232,6 +206,5 @@ func TestApplicationsComeAndGo(t *testing.T) {
 		t.Errorf("without the script: %v", err)
 	}
 	s.grantOther(ctx, t, s.mailerRole, "mailer")
-	_, err = s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1))
-	check(t, err)
+	succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("mail", 1)))
 }

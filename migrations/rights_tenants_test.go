@@ -32,15 +32,12 @@ func newTenants(ctx context.Context, t *testing.T, services ...string) *tenants 
 	s := &tenants{rights: newRights(ctx, t, services...), tasks: store.New(store.Config{Service: "api"})}
 	for _, tenant := range []string{"acme", "globex", ""} {
 		for _, id := range []string{"one", "cancelled", "dead", "done"} {
-			_, err := s.tasks.Schedule(ctx, s.engine, of(tenant, tenant+" "+id, 1))
-			check(t, err)
+			succeeds(t)(s.tasks.Schedule(ctx, s.engine, of(tenant, tenant+" "+id, 1)))
 		}
 		daily := of(tenant, tenant+" daily", 1)
 		daily.Recurrence = &store.Recurrence{Cron: "@daily"}
-		_, err := s.tasks.Schedule(ctx, s.engine, daily)
-		check(t, err)
-		_, err = s.tasks.Cancel(ctx, s.engine, tenant+" cancelled")
-		check(t, err)
+		succeeds(t)(s.tasks.Schedule(ctx, s.engine, daily))
+		succeeds(t)(s.tasks.Cancel(ctx, s.engine, tenant+" cancelled"))
 	}
 	apply(ctx, t, s.engine, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id LIKE '% dead';
 		UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id LIKE '% done';
@@ -225,10 +222,8 @@ func TestATenantReadsItsOwnTasksOnly(t *testing.T) {
 	ctx := deadline(t)
 	s := newTenants(ctx, t)
 	// An id that was another tenant's, with its history.
-	_, err := s.tasks.Delete(ctx, s.engine, "globex cancelled")
-	check(t, err)
-	_, err = s.tasks.Schedule(ctx, s.engine, of("acme", "globex cancelled", 1))
-	check(t, err)
+	succeeds(t)(s.tasks.Delete(ctx, s.engine, "globex cancelled"))
+	succeeds(t)(s.tasks.Schedule(ctx, s.engine, of("acme", "globex cancelled", 1)))
 	inspector := inspect.New(store.Config{})
 	for tenant, want := range map[string]string{
 		"acme":   "acme cancelled, acme daily, acme dead, acme done, acme one, globex cancelled",
@@ -330,8 +325,7 @@ func TestATenantTakesNoOccurrence(t *testing.T) {
 			`SELECT tasktable.run_now('acme daily')`, `SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks
 			WHERE parent_id = 'acme daily'`,
 		} {
-			_, err := tx.Exec(ctx, statement)
-			check(t, err)
+			succeeds(t)(tx.Exec(ctx, statement))
 		}
 		var occurrences int
 		check(t, tx.QueryRow(ctx, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'acme daily'`).
@@ -353,10 +347,8 @@ func TestTheRoleOfTenantsHowever(t *testing.T) {
 		t.Errorf("without a tenant: %v", err)
 	}
 	same(t, "tasks without a tenant", ids(ctx, t, s.tenant), "")
-	_, err = conn.Exec(ctx, `SET tasktable.tenant = 'acme'`)
-	check(t, err)
-	_, err = s.tasks.Schedule(ctx, conn, of("acme", "new", 1))
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `SET tasktable.tenant = 'acme'`))
+	succeeds(t)(s.tasks.Schedule(ctx, conn, of("acme", "new", 1)))
 	if _, err := s.tasks.Schedule(ctx, conn, of("globex", "newer", 1)); !isDenied(err) {
 		t.Errorf("for another tenant: %v", err)
 	}
@@ -366,12 +358,10 @@ func TestTheRoleOfTenantsHowever(t *testing.T) {
 	}
 	// Neither does the setting open anything to the application, nor the tenant's tasks to a bound one.
 	for _, what := range []string{"acme", ""} {
-		_, err := s.application.Exec(ctx, `SELECT set_config('tasktable.tenant', $1, false)`, what)
-		check(t, err)
+		succeeds(t)(s.application.Exec(ctx, `SELECT set_config('tasktable.tenant', $1, false)`, what))
 		same(t, "the application's tasks", ids(ctx, t, s.application), "")
 	}
-	_, err = store.New(store.Config{Service: "events-api"}).Schedule(ctx, s.application, task("event", 1))
-	check(t, err)
+	succeeds(t)(store.New(store.Config{Service: "events-api"}).Schedule(ctx, s.application, task("event", 1)))
 }
 
 // Owner and engine may take the role, and no other role may. From Postgres 16 on they inherit nothing of it.

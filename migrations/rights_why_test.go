@@ -20,15 +20,11 @@ func TestAnApplicationAsksWhyOfItsOwnTasks(t *testing.T) {
 	stranger := storetest.Role(t) // before the database, in which it has rights
 	s := newServices(ctx, t)
 	for _, id := range []string{"event", "event paused", "event cancelled", "event running", "event completed"} {
-		_, err := s.eventTasks.Schedule(ctx, s.application, task(id, 1))
-		check(t, err)
+		succeeds(t)(s.eventTasks.Schedule(ctx, s.application, task(id, 1)))
 	}
-	_, err := s.eventTasks.Pause(ctx, s.application, "event paused")
-	check(t, err)
-	_, err = s.eventTasks.Cancel(ctx, s.application, "event cancelled")
-	check(t, err)
-	_, err = s.mailTasks.Schedule(ctx, s.mailer, task("event of the mailer", 1))
-	check(t, err)
+	succeeds(t)(s.eventTasks.Pause(ctx, s.application, "event paused"))
+	succeeds(t)(s.eventTasks.Cancel(ctx, s.application, "event cancelled"))
+	succeeds(t)(s.mailTasks.Schedule(ctx, s.mailer, task("event of the mailer", 1)))
 	dies(ctx, t, s.admin, "event dead", "events-api")
 	apply(ctx, t, s.admin, `
 		BEGIN;

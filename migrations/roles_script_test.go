@@ -240,14 +240,12 @@ func TestRolesOfAnotherSchema(t *testing.T) {
 	conn, err := admin.Acquire(ctx)
 	check(t, err)
 	defer conn.Release()
-	_, err = conn.Exec(ctx, `SET ROLE `+pgx.Identifier{roles.Application}.Sanitize())
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `SET ROLE `+pgx.Identifier{roles.Application}.Sanitize()))
 	receipt, err := store.New(store.Config{Schema: "jobs"}).Schedule(ctx, conn, task("one", 1))
 	if err != nil || receipt.Outcome != store.Created {
 		t.Errorf("got %+v, %v", receipt, err)
 	}
-	_, err = conn.Exec(ctx, `RESET ROLE`)
-	check(t, err)
+	succeeds(t)(conn.Exec(ctx, `RESET ROLE`))
 }
 
 // The second time it waits for no transaction that has the tables in use, however long it goes on.
@@ -256,21 +254,17 @@ func TestTheScriptRunsBesideOpenTransactions(t *testing.T) {
 	ctx := deadline(t)
 	r := newRights(ctx, t, "events-api")
 	tasks := store.New(store.Config{Service: "events-api"})
-	_, err := tasks.Schedule(ctx, r.application, task("one", 1))
-	check(t, err)
+	succeeds(t)(tasks.Schedule(ctx, r.application, task("one", 1)))
 	tx, err := r.engine.Begin(ctx)
 	check(t, err)
 	defer func() { _ = tx.Rollback(ctx) }()
 	for _, table := range []string{
 		"scheduled_tasks", "scheduled_task_changes", "scheduled_task_executions", "river_job", "nodes", "pauses",
 	} {
-		_, err := tx.Exec(ctx, `DELETE FROM tasktable.`+table+` WHERE false`)
-		check(t, err)
+		succeeds(t)(tx.Exec(ctx, `DELETE FROM tasktable.`+table+` WHERE false`))
 	}
-	_, err = tasks.Cancel(ctx, tx, "one")
-	check(t, err)
+	succeeds(t)(tasks.Cancel(ctx, tx, "one"))
 	impatient := strings.ReplaceAll(script(t, "", r.roles), "lock_timeout = '10s'", "lock_timeout = '1ms'")
-	_, err = r.owner.Exec(ctx, impatient, pgx.QueryExecModeSimpleProtocol)
-	check(t, err)
+	succeeds(t)(r.owner.Exec(ctx, impatient, pgx.QueryExecModeSimpleProtocol))
 	check(t, tx.Commit(ctx))
 }

@@ -179,8 +179,7 @@ func described(ctx context.Context, t *testing.T, pool *pgxpool.Pool, statements
 	check(t, err)
 	var oid uint32
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&oid, &name}, func() error { types[oid] = name; return nil })
-	check(t, err)
+	succeeds(t)(pgx.ForEachRow(rows, []any{&oid, &name}, func() error { types[oid] = name; return nil }))
 	conn, err := pool.Acquire(ctx)
 	check(t, err)
 	defer conn.Release()

@@ -57,8 +57,7 @@ func TestListsOfATenantGoByItsIndex(t *testing.T) {
 			for _, setting := range [][2]string{
 				{"tasktable.tenant", "tenant 7"}, {"role", r.roles.Tenant}, {"plan_cache_mode", plans},
 			} {
-				_, err := tx.Exec(ctx, `SELECT set_config($1, $2, true)`, setting[0], setting[1])
-				check(t, err)
+				succeeds(t)(tx.Exec(ctx, `SELECT set_config($1, $2, true)`, setting[0], setting[1]))
 			}
 			db := &explaining{tx: tx}
 			filter := inspect.Filter{Limit: page, LatestFirst: latest}

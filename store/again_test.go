@@ -31,21 +31,15 @@ func TestAgain(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {
 		name, comes string // what the attempt comes to
-		between     func(b *bench, id string)
+		between     step
 		want        store.Status
 		due         bool // at once
 	}{
 		{name: "completes", comes: "COMPLETED", want: store.StatusQueued, due: true},
 		{name: "dies", comes: "FAILED", want: store.StatusQueued, due: true},
 		{name: "is retried", comes: "QUEUED", want: store.StatusQueued, due: true},
-		{name: "is paused", comes: "COMPLETED", want: store.StatusPaused, between: func(b *bench, id string) {
-			_, err := b.Tasks.Pause(b.Ctx, b.Pool, id)
-			b.Check(err)
-		}},
-		{name: "is cancelled", comes: "CANCELLED", want: store.StatusCancelled, between: func(b *bench, id string) {
-			_, err := b.Tasks.Cancel(b.Ctx, b.Pool, id)
-			b.Check(err)
-		}},
+		{name: "is paused", comes: "COMPLETED", want: store.StatusPaused, between: does("pause")},
+		{name: "is cancelled", comes: "CANCELLED", want: store.StatusCancelled, between: does("cancel")},
 		{name: "is edited", comes: "QUEUED", want: store.StatusQueued, between: func(b *bench, id string) {
 			task := base(id)
 			task.Priority = 7
@@ -54,17 +48,10 @@ func TestAgain(t *testing.T) {
 				b.Errorf("the edit has lost it: %s", pretty(row))
 			}
 		}},
-		{name: "is moved", comes: "QUEUED", want: store.StatusQueued, between: func(b *bench, id string) {
-			_, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, far(60))
-			b.Check(err)
-		}},
+		{name: "is moved", comes: "QUEUED", want: store.StatusQueued, between: does("re_other")},
 	} {
 		for way, ask := range map[string]func(b *bench, id string) store.Receipt{
-			"by RunNow": func(b *bench, id string) store.Receipt {
-				receipt, err := b.Tasks.RunNow(b.Ctx, b.Pool, id)
-				b.Check(err)
-				return receipt
-			},
+			"by RunNow": func(b *bench, id string) store.Receipt { return b.do("run_now", id) },
 			"by Schedule": func(b *bench, id string) store.Receipt {
 				task := base(id)
 				task.IfRunning = store.Again
@@ -120,12 +107,9 @@ func TestRunNowOfATaskThatWasPausedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Make("one", "EXECUTING")
-	_, err := b.Tasks.Pause(b.Ctx, b.Pool, "one")
-	b.Check(err)
-	receipt, err := b.Tasks.RunNow(b.Ctx, b.Pool, "one")
-	if err != nil || receipt.Outcome != store.RunsAgain || b.Get("one").Status != store.StatusExecuting {
-		t.Fatalf("%+v, %v: %s", receipt, err, pretty(b.Get("one")))
-	}
+	b.do("pause", "one")
+	b.wantOutcome("run now", store.RunsAgain, b.do("run_now", "one"))
+	same(b, "status", b.Get("one").Status, store.StatusExecuting)
 	b.ended("one", "COMPLETED")
 	if row := b.Get("one"); row.Status != store.StatusQueued || row.NextAttemptAt == nil {
 		t.Errorf("got %s", pretty(row))
@@ -150,8 +134,7 @@ func TestScheduleWithIfRunningLocksATaskThatWaits(t *testing.T) {
 		return 0, nil
 	}).blockedBy(tx)
 	b.Check(tx.Commit(b.Ctx))
-	_, err = call.result()
-	b.Check(err)
+	b.succeeds(call.result())
 }
 
 func TestIfRunningIsChecked(t *testing.T) {

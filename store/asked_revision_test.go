@@ -12,32 +12,12 @@ import (
 func TestAskedRevision(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	verb := func(do func(b *bench, id string) (store.Receipt, error)) func(*bench, string) {
-		return func(b *bench, id string) {
-			b.Helper()
-			receipt, err := do(b, id)
-			b.Check(err)
-			if receipt.Outcome == store.Unchanged || receipt.Outcome == store.Finished {
-				b.Fatalf("nothing was done: %+v", receipt)
-			}
-		}
-	}
-	edit := func(change func(*store.Task)) func(*bench, string) {
-		return verb(func(b *bench, id string) (store.Receipt, error) {
-			task := base(id)
-			change(&task)
-			return b.Tasks.Schedule(b.Ctx, b.Pool, task)
-		})
-	}
-	retry := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Retry(b.Ctx, b.Pool, id) })
-	runNow := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.RunNow(b.Ctx, b.Pool, id) })
-	pause := verb(func(b *bench, id string) (store.Receipt, error) { return b.Tasks.Pause(b.Ctx, b.Pool, id) })
-	priority := edit(func(task *store.Task) { task.Priority = 7 })
-	payloadEdit := edit(func(task *store.Task) { task.Payload = payload(2) })
-	move := edit(func(task *store.Task) { task.At = far(5) })
+	retry, runNow, pause := does("retry"), does("run_now"), does("pause")
+	priority := schedules(func(task *store.Task) { task.Priority = 7 })
+	payloadEdit, move := does("other_field"), does("other_time")
 	for _, c := range []struct {
 		name, kind string
-		do         func(*bench, string)
+		do         step
 		draws      bool
 	}{
 		{"retry of a dead letter", "FAILED", retry, false},
@@ -47,8 +27,8 @@ func TestAskedRevision(t *testing.T) {
 		{"run now of a waiting task", "QUEUED", runNow, false},
 		{"run now of a completed task", "COMPLETED", runNow, true},
 		{"pause", "QUEUED", pause, false},
-		{"rearm of a cancelled task", "CANCELLED", edit(func(*store.Task) {}), false},
-		{"rearm of a completed task", "COMPLETED", edit(func(task *store.Task) {
+		{"rearm of a cancelled task", "CANCELLED", schedules(func(*store.Task) {}), false},
+		{"rearm of a completed task", "COMPLETED", schedules(func(task *store.Task) {
 			task.At, task.IfFinished = time.Time{}, store.Rearm
 		}), true},
 		{"priority", "QUEUED", priority, false},
@@ -57,24 +37,21 @@ func TestAskedRevision(t *testing.T) {
 			runNow(b, id)
 			priority(b, id)
 		}, true},
-		{"queue", "QUEUED", edit(func(task *store.Task) { task.Queue = "other" }), false},
-		{"retention", "QUEUED", edit(func(task *store.Task) { task.Retention = 1e9 }), false},
-		{"attempts", "QUEUED", edit(func(task *store.Task) { task.MaxAttempts = 9 }), false},
-		{"expected time", "QUEUED", edit(func(task *store.Task) { task.ExpectedExecutionTime = 1e9 }), false},
-		{"expiration", "QUEUED", edit(func(task *store.Task) { task.Expiration = 1e9 }), false},
-		{"tenant", "QUEUED", edit(func(task *store.Task) { task.TenantID = "other" }), false},
-		{"entity", "EXECUTING", edit(func(task *store.Task) { task.Entity = "other" }), false},
+		{"queue", "QUEUED", schedules(func(task *store.Task) { task.Queue = "other" }), false},
+		{"retention", "QUEUED", schedules(func(task *store.Task) { task.Retention = 1e9 }), false},
+		{"attempts", "QUEUED", schedules(func(task *store.Task) { task.MaxAttempts = 9 }), false},
+		{"expected time", "QUEUED", schedules(func(task *store.Task) { task.ExpectedExecutionTime = 1e9 }), false},
+		{"expiration", "QUEUED", schedules(func(task *store.Task) { task.Expiration = 1e9 }), false},
+		{"tenant", "QUEUED", schedules(func(task *store.Task) { task.TenantID = "other" }), false},
+		{"entity", "EXECUTING", schedules(func(task *store.Task) { task.Entity = "other" }), false},
 		{"payload", "QUEUED", payloadEdit, true},
 		{"payload of a running task", "EXECUTING", payloadEdit, true},
-		{"payload of a dead letter by SQL", "FAILED", func(b *bench, id string) {
-			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET payload = payload || '{"n": 3}' WHERE id = $1`, id)
-		}, true},
+		{"payload of a dead letter by SQL", "FAILED", sets(`payload = payload || '{"n": 3}'`), true},
 		{"time", "QUEUED", move, true},
 		{"time of a dead letter", "FAILED", move, true},
 		{"delete and insert", "QUEUED", func(b *bench, id string) {
-			_, err := b.Tasks.Delete(b.Ctx, b.Pool, id)
-			b.Check(err)
-			b.Schedule(base(id))
+			b.do("delete", id)
+			b.do("identical", id)
 		}, true},
 	} {
 		b.each(c.name, func(b *bench) {

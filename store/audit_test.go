@@ -111,13 +111,10 @@ func TestWhoChangedIt(t *testing.T) {
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `SET LOCAL tasktable_change.by = 'ann'`)
 		b.Exec(tx, edit)
-		_, err := nobody.Pause(b.Ctx, tx, "one")
-		b.Check(err)
-		_, err = b.Tasks.Resume(b.Ctx, tx, "one") // a service of its own goes before the setting
-		b.Check(err)
+		b.succeeds(nobody.Pause(b.Ctx, tx, "one"))
+		b.succeeds(b.Tasks.Resume(b.Ctx, tx, "one")) // a service of its own goes before the setting
 	})
-	_, err := nobody.Pause(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.succeeds(nobody.Pause(b.Ctx, b.Pool, "one"))
 	b.Exec(b.Pool, `SELECT tasktable.resume('one', 'bob')`)
 	same(b, "lines", b.Lines("one"), []string{
 		"schedule created cron-host", "sql rescheduled " + role, "sql rescheduled ann", "pause paused ann",
@@ -138,17 +135,14 @@ func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 	}
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 1 WHERE id = 'one'`)
-		_, err := b.Tasks.Reschedule(b.Ctx, tx, "one", far(5))
-		b.Check(err)
+		b.succeeds(b.Tasks.Reschedule(b.Ctx, tx, "one", far(5)))
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 2 WHERE id = 'one'`)
 		moved := base("one")
 		moved.At = far(6)
-		_, err = b.Tasks.ScheduleMany(b.Ctx, tx, []store.Task{moved})
-		b.Check(err)
+		b.succeeds(b.Tasks.ScheduleMany(b.Ctx, tx, []store.Task{moved}))
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 3 WHERE id = 'one'`)
 
-		_, err = b.Tasks.Schedule(b.Ctx, tx, base("three"))
-		b.Check(err)
+		b.succeeds(b.Tasks.Schedule(b.Ctx, tx, base("three")))
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET entity = NULL WHERE id = 'three'`)
 
 		nested, err := tx.Begin(b.Ctx)
@@ -158,8 +152,7 @@ func TestVerbsAndPlainSQLInOneTransaction(t *testing.T) {
 		}
 		b.Check(nested.Rollback(b.Ctx))
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET priority = 4 WHERE id = 'one'`)
-		_, err = b.Tasks.Sync(b.Ctx, tx, "event:1", base("one"))
-		b.Check(err)
+		b.succeeds(b.Tasks.Sync(b.Ctx, tx, "event:1", base("one")))
 		b.Exec(tx, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'one'`)
 	})
 	same(b, "lines of one", b.Lines("one"), []string{

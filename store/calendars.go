@@ -14,9 +14,19 @@ import (
 // Calendar is a set of days, such as holidays, that the rules of recurring tasks name (see Recurrence.OutOf).
 type Calendar struct {
 	// Name is 1 to 63 of a-z, 0-9, _ and -, and begins with a letter. It must not be "workdays".
-	Name string
+	Name     string `json:"name"`
+	TenantID string `json:"tenant_id,omitempty"` // "": it is general
 	// Days are at most 5,000 spans.
-	Days []recurrence.Span
+	Days []recurrence.Span `json:"days" db:"-"`
+
+	// ChangedAt, ChangedBy and DeclaredBy say when and by whom it was set, and which service's code declares it. Tasks
+	// is how many tasks that have not ended have it in their rules, at most 1,000. Store.Calendars and Store.Calendar
+	// fill them in, and TenantID. SetCalendar ignores them, because a Store is about the calendars of one tenant, see
+	// ForTenant.
+	ChangedAt  time.Time `json:"changed_at"`
+	ChangedBy  string    `json:"changed_by"`
+	DeclaredBy string    `json:"declared_by,omitempty"`
+	Tasks      int       `json:"tasks"`
 }
 
 // Check returns the error, wrapping ErrInvalid, with which SetCalendar would refuse the calendar, or nil.
@@ -45,18 +55,6 @@ func (s *Store) ForTenant(tenantID string) *Store {
 	return &Store{config: s.config, source: s.source, tenant: tenantID}
 }
 
-// CalendarRow is a calendar as it is stored.
-type CalendarRow struct {
-	Name       string            `json:"name"`
-	TenantID   string            `json:"tenant_id,omitempty"` // "": it is general
-	Days       []recurrence.Span `json:"days"`
-	ChangedAt  time.Time         `json:"changed_at"`
-	ChangedBy  string            `json:"changed_by"`
-	DeclaredBy string            `json:"declared_by,omitempty"` // the service whose code declares it
-	// Tasks is how many tasks that have not ended have the calendar in their rules, at most 1,000.
-	Tasks int `json:"tasks"`
-}
-
 const setCalendarSQL = `SELECT tasktable.set_calendar($1::text, $2::text::jsonb, $3::text, $4::text)`
 
 // SetCalendar creates the calendar, or replaces all days of the calendar that has its name. The leader plans the next
@@ -71,7 +69,7 @@ const addDaysSQL = `SELECT tasktable.add_days($1::text, $2::text::jsonb, $3::tex
 
 // AddDays adds days to a calendar, and creates it if it is absent. It returns Created, Changed or Unchanged.
 func (s *Store) AddDays(ctx context.Context, db DB, name string, days ...recurrence.Span) (Outcome, error) {
-	return s.changeDays(ctx, db, "add days to calendar ", addDaysSQL, Calendar{name, days})
+	return s.changeDays(ctx, db, "add days to calendar ", addDaysSQL, Calendar{Name: name, Days: days})
 }
 
 const removeDaysSQL = `SELECT tasktable.remove_days($1::text, $2::text::jsonb, $3::text, $4::text)`
@@ -79,7 +77,7 @@ const removeDaysSQL = `SELECT tasktable.remove_days($1::text, $2::text::jsonb, $
 // RemoveDays removes days from a calendar, whatever their notes are. It divides a span of which days are left. It
 // returns Changed, Unchanged or Absent.
 func (s *Store) RemoveDays(ctx context.Context, db DB, name string, days ...recurrence.Span) (Outcome, error) {
-	return s.changeDays(ctx, db, "remove days from calendar ", removeDaysSQL, Calendar{name, days})
+	return s.changeDays(ctx, db, "remove days from calendar ", removeDaysSQL, Calendar{Name: name, Days: days})
 }
 
 func (s *Store) changeDays(ctx context.Context, db DB, doing, statement string, c Calendar) (Outcome, error) {
@@ -120,7 +118,7 @@ WITH used AS MATERIALIZED (
         AND (t.next_attempt_at IS NOT NULL OR t.next_attempt_at IS NULL)
     GROUP BY 1, 2
 )
-SELECT c.name, c.tenant_id, c.days::text AS days, c.changed_at, c.changed_by,
+SELECT c.name, c.tenant_id, c.days::text AS days_text, c.changed_at, c.changed_by,
     coalesce(c.declared_by, '') AS declared_by, (
         SELECT least(coalesce(sum(u.tasks), 0), 1000)::int FROM used AS u
         WHERE u.name = c.name AND CASE c.tenant_id WHEN '' THEN NOT EXISTS (SELECT FROM tasktable.calendars AS own
@@ -130,32 +128,27 @@ FROM tasktable.calendars AS c
 WHERE ($1::text IS NULL OR c.tenant_id IN ('', $1::text)) AND ($2::text IS NULL OR c.name = $2::text)
 ORDER BY c.name, c.tenant_id LIMIT 1000`
 
-type calendarListRow struct {
-	Name       string
-	TenantID   string
-	Days       string
-	ChangedAt  time.Time
-	ChangedBy  string
-	DeclaredBy string
-	Tasks      int
+// calendarRow has the days as text, because every driver can scan text.
+type calendarRow struct {
+	Calendar
+	DaysText string
 }
 
 // Calendars lists at most 1,000 calendars, sorted by name and tenant. They are all that the caller may see, or those of
 // the Store's tenant and the general ones.
-func (s *Store) Calendars(ctx context.Context, db DB) ([]CalendarRow, error) {
+func (s *Store) Calendars(ctx context.Context, db DB) ([]Calendar, error) {
 	return s.calendars(ctx, db, "list calendars", check.OrNil(s.tenant), nil)
 }
 
-func (s *Store) calendars(ctx context.Context, db DB, doing string, tenant, name *string) ([]CalendarRow, error) {
-	found, err := query.Collect[calendarListRow](ctx, s.source, db, doing, calendarsSQL, tenant, name)
+func (s *Store) calendars(ctx context.Context, db DB, doing string, tenant, name *string) ([]Calendar, error) {
+	found, err := query.Collect[calendarRow](ctx, s.source, db, doing, calendarsSQL, tenant, name)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]CalendarRow, len(found))
+	all := make([]Calendar, len(found))
 	for i, row := range found {
-		all[i] = CalendarRow{Name: row.Name, TenantID: row.TenantID, ChangedAt: row.ChangedAt, ChangedBy: row.ChangedBy,
-			DeclaredBy: row.DeclaredBy, Tasks: row.Tasks}
-		if err := json.Unmarshal([]byte(row.Days), &all[i].Days); err != nil {
+		all[i] = row.Calendar
+		if err := json.Unmarshal([]byte(row.DaysText), &all[i].Days); err != nil {
 			return nil, fmt.Errorf("%s: decode the days of %s: %w", doing, row.Name, err)
 		}
 	}
@@ -172,20 +165,20 @@ const ownTenantSQL = `SELECT coalesce($1::text, current_setting('tasktable.tenan
 
 // Calendar returns a calendar of the Store's tenant, or else the general one. The error wraps ErrNotFound if there is
 // neither.
-func (s *Store) Calendar(ctx context.Context, db DB, name string) (CalendarRow, error) {
+func (s *Store) Calendar(ctx context.Context, db DB, name string) (Calendar, error) {
 	if err := checkCalendarName(name); err != nil {
-		return CalendarRow{}, fmt.Errorf("read calendar: %w", err)
+		return Calendar{}, fmt.Errorf("read calendar: %w", err)
 	}
 	tenant, err := query.Value[string](ctx, s.source, db, "read calendar "+name, ownTenantSQL, check.OrNil(s.tenant))
 	if err != nil {
-		return CalendarRow{}, err
+		return Calendar{}, err
 	}
 	found, err := s.calendars(ctx, db, "read calendar "+name, &tenant, &name)
 	if err != nil {
-		return CalendarRow{}, err
+		return Calendar{}, err
 	}
 	if len(found) == 0 {
-		return CalendarRow{}, fmt.Errorf("read calendar: %w", noCalendar(name))
+		return Calendar{}, fmt.Errorf("read calendar: %w", noCalendar(name))
 	}
 	return found[len(found)-1], nil // the general one sorts first
 }

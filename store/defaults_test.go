@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,11 +69,9 @@ func TestDefaultsOfEachWay(t *testing.T) {
 	}
 	b.Schedule(tasks("go", 1)[0])
 	for _, many := range []int{2, 25} { // one after the other, and by one statement
-		_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks(fmt.Sprint("many", many, "-"), many))
-		b.Check(err)
+		b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks(fmt.Sprint("many", many, "-"), many)))
 	}
-	_, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", tasks("sync", 1)...)
-	b.Check(err)
+	b.succeeds(b.Tasks.Sync(b.Ctx, b.Pool, "event:1", tasks("sync", 1)...))
 	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'sql')`)
 	b.Exec(b.Pool, `SELECT tasktable.schedule_recurring('{"type": "TEST"}', '@daily', 'recurring')`)
 	occurrence := one[string](b, b.Pool, `SELECT tasktable.fork_occurrence('recurring', '2100-01-01 00:00Z')`)
@@ -93,8 +90,7 @@ func TestDefaultsOfEachWay(t *testing.T) {
 		for i := range all {
 			all[i].NoDefaults = true
 		}
-		_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, all)
-		b.Check(err)
+		b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, all))
 		same(b, "NoDefaults", runSettings(b.Get(all[0].ID)), plainSettings)
 	}
 }
@@ -119,19 +115,13 @@ func TestAChangeOfDefaults(t *testing.T) {
 	same(b, "the row", b.state("one"), before)
 	read, err := store.TaskOf(*b.Get("one"))
 	b.Check(err)
-	if receipt := b.Schedule(read); receipt.Outcome != store.Unchanged {
-		b.Errorf("the row as a task: %+v", receipt)
-	}
-	if receipt := b.Schedule(task); receipt.Outcome != store.Rescheduled {
-		b.Errorf("scheduled again: %+v", receipt)
-	}
+	b.wantOutcome("the row as a task", store.Unchanged, b.Schedule(read))
+	b.wantOutcome("scheduled again", store.Rescheduled, b.Schedule(task))
 	same(b, "the task", runSettings(b.Get("one")), fullSettings)
 	if b.Get("one").AskedRevision != before.Row.AskedRevision {
 		b.Error("the idempotency key has changed")
 	}
-	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged {
-		b.Errorf("a third time: %+v", receipt)
-	}
+	b.wantOutcome("a third time", store.Unchanged, b.Schedule(task))
 	b.setDefaults(store.Defaults{Type: "TEST", Priority: -1}, store.Changed)
 	b.Schedule(task)
 	same(b, "others", runSettings(b.Get("one")), "default -1 0s 5m0s 10  0s 0s ")
@@ -160,9 +150,7 @@ func TestDefaultsOfAPayload(t *testing.T) {
 	b.Schedule(fixed)
 	same(b, "a fixed task", runSettings(b.Get("two")), fmt.Sprintf(want, 3))
 	_, err = b.Tasks.Schedule(b.Ctx, noDB(b), store.Task{ID: "three", Payload: broken{}})
-	if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), "TaskDefaults of type BROKEN: invalid: max_attempts") {
-		b.Errorf("broken defaults: %v", err)
-	}
+	b.wantInvalid(err, "TaskDefaults of type BROKEN: invalid: max_attempts")
 }
 
 // A task of if_dead gets the defaults of the time of the death, but its queue is that of the time of the call.
@@ -232,9 +220,7 @@ func TestBadDefaults(t *testing.T) {
 		"group_key must be at most 512 bytes of UTF-8": {Type: "*", Group: "a\nb"},
 	} {
 		_, err := b.Tasks.SetDefaults(b.Ctx, noDB(b), d)
-		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			b.Errorf("%v, want %s", err, want)
-		}
+		b.wantInvalid(err, want)
 	}
 	for call, want := range map[string]string{
 		`'x', max_attempts => 1`:                 "type must be 2 to 127",
@@ -244,10 +230,7 @@ func TestBadDefaults(t *testing.T) {
 		`'TEST', timeout => '1 month'`:           "timeout must be over 0 and at most 168 hours",
 		`'TEST', expected_execution_time => '0'`: "expected_execution_time must be over 0",
 	} {
-		_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.set_defaults(`+call+`)`)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			b.Errorf("%s: %v, want %s", call, err, want)
-		}
+		b.refused(`SELECT tasktable.set_defaults(`+call+`)`, want)
 	}
 	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.task_defaults`); n != 0 {
 		b.Errorf("%d rows", n)

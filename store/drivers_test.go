@@ -139,9 +139,11 @@ func TestEveryWayToTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	for _, way := range ways() {
-		b.each(way.name, func(b *bench) {
+		t.Run(way.name, func(t *testing.T) { // one after the other: pauses of one are seen by all
+			b := benchOn(t, b.Pool)
 			db, end := way.open(b)
 			b.allVerbs(db, way.name)
+			b.allOperations(db, b.Tasks, "of "+way.name)
 			if end != nil {
 				if b.Get(way.name) != nil {
 					b.Error("seen before the commit")
@@ -149,6 +151,9 @@ func TestEveryWayToTheDatabase(t *testing.T) {
 				b.Check(end(true))
 			}
 			b.checkAllVerbs(way.name)
+			if row := b.Get("of " + way.name + " daily"); row != nil {
+				b.Errorf("erased, but there: %s", pretty(row))
+			}
 		})
 	}
 }
@@ -171,10 +176,9 @@ func TestRollbackLeavesNothing(t *testing.T) {
 	}
 }
 
-// allVerbs does all there is to do, on tasks named after id.
-func (b *bench) allVerbs(db store.DB, id string) {
-	b.Helper()
-	expect := func(outcome store.Outcome) func(store.Receipt, error) {
+// expecting returns a check of receipts of a task, each with its outcome.
+func (b *bench) expecting(id string) func(store.Outcome) func(store.Receipt, error) {
+	return func(outcome store.Outcome) func(store.Receipt, error) {
 		return func(receipt store.Receipt, err error) {
 			b.Helper()
 			b.Check(err)
@@ -183,6 +187,12 @@ func (b *bench) allVerbs(db store.DB, id string) {
 			}
 		}
 	}
+}
+
+// allVerbs does all there is to do with tasks that do not recur, named after id.
+func (b *bench) allVerbs(db store.DB, id string) {
+	b.Helper()
+	expect := b.expecting(id)
 	expect(store.Created)(b.Tasks.Schedule(b.Ctx, db, full(id)))
 	expect(store.Unchanged)(b.Tasks.Schedule(b.Ctx, db, full(id)))
 	expect(store.Rescheduled)(b.Tasks.Reschedule(b.Ctx, db, id, far(5)))

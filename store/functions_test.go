@@ -140,6 +140,20 @@ func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 		{`select * from tasktable.cancel('hello')`, "unchanged"},
 		{`select * from tasktable.delete('hello')`, "deleted"},
 		{`select * from tasktable.cancel('hello')`, "absent"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'hello')`, "created"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'hello', null)`, "unchanged"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'hello',
+			'Europe/Berlin')`, "rescheduled"},
+		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'hello', payload => '{"type":"LOG"}',
+			time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
+		{`select * from tasktable.pause('hello', 'ann', '2100-01-01Z')`, "paused"},
+		{`select * from tasktable.resume('hello')`, "queued"},
+		{`select * from tasktable.run_now('hello')`, "queued"},
+		{`select * from tasktable.archive('hello')`, "unchanged"},
+		{`select * from tasktable.cancel('hello')`, "cancelled"},
+		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'hello',
+			'Europe/Berlin')`, "rearmed"},
+		{`select * from tasktable.schedule('{"type":"LOG"}', null, 'hello', replace => true)`, "rescheduled"},
 	} {
 		got := b.ask(call.sql)
 		row := b.Get("hello")
@@ -148,8 +162,8 @@ func TestTheSQLFunctionsAsPsqlCallsThem(t *testing.T) {
 			t.Errorf("%s: %s", call.sql, pretty(got))
 		}
 	}
-	if got := one[string](b, b.Pool, `select tasktable.cancel('nobody')::text`); got != "(nobody,,absent)" {
-		t.Errorf("as a composite: %s", got)
+	for _, verb := range []string{"cancel", "archive"} {
+		same(b, "as a composite", one[string](b, b.Pool, `select tasktable.`+verb+`('nobody')::text`), "(nobody,,absent)")
 	}
 }
 

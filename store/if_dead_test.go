@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -100,8 +99,7 @@ func TestDeathSchedules(t *testing.T) {
 	}
 
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id <> 'one'`)
-	_, err := b.Tasks.Retry(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.succeeds(b.Tasks.Retry(b.Ctx, b.Pool, "one"))
 	kill("one")
 	same(b, "message", *b.Get("one").Message, `boom; task "task-REFUND-one" of if_dead stays finished`)
 	same(b, "status", b.Get("task-REFUND-one").Status, store.StatusCompleted)
@@ -186,10 +184,8 @@ func TestIfDeadInvalid(t *testing.T) {
 			{Payload: store.JSON(`{"type":"TEST","a":"` + strings.Repeat("a", 100<<10) + `"}`)}},
 	} {
 		task := store.Task{ID: "one", Payload: payload(1), TenantID: "acme", IfDead: ifDead}
-		if _, err := b.Tasks.Schedule(b.Ctx, noDB(b), task); !errors.Is(err, store.ErrInvalid) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want one that says %s", err, want)
-		}
+		_, err := b.Tasks.Schedule(b.Ctx, noDB(b), task)
+		b.wantInvalid(err, want)
 	}
 	for given, want := range map[string]string{
 		`{}`:                             "if_dead must be an array of at most 10 tasks",
@@ -226,9 +222,7 @@ func TestIfDeadOfOccurrencesIsEncoded(t *testing.T) {
 	task := mortal("one")
 	task.Recurrence = &store.Recurrence{Cron: "@daily"}
 	b.Schedule(task)
-	if got := b.Schedule(task); got.Outcome != store.Unchanged {
-		t.Errorf("the same: %s", got.Outcome)
-	}
+	b.wantOutcome("the same", store.Unchanged, b.Schedule(task))
 	row := b.Get("one")
 	if strings.Contains(string(row.IfDead), "nothing") {
 		t.Errorf("if_dead in the clear: %s", row.IfDead)

@@ -91,47 +91,26 @@ func (b *bench) inTxZone(zone string, do func(get func(string) bool)) {
 func TestNextAttemptCountsTheJitter(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	task := func(id string) store.Task {
-		task := base(id)
-		task.Jitter = 24 * time.Hour
-		return task
-	}
-	verb := func(name string) func(*bench, string) {
-		return func(b *bench, id string) {
-			_, err := b.call(b.Pool, name, id, task(id))
-			b.Check(err)
-		}
-	}
-	set := func(set string) func(*bench, string) {
-		return func(b *bench, id string) {
-			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
-		}
-	}
+	jittered := schedules(func(t *store.Task) { t.Jitter = 24 * time.Hour })
 	for name, c := range map[string]struct {
-		do     []func(*bench, string)
+		do     []step
 		at     time.Time
 		jitter time.Duration
 	}{
-		"as scheduled":  {nil, far(0), 24 * time.Hour},
-		"another field": {[]func(*bench, string){set(`priority = 3`)}, far(0), 24 * time.Hour},
-		"another time":  {[]func(*bench, string){verb("re_other")}, far(5), 24 * time.Hour},
-		"another time by SQL": {
-			[]func(*bench, string){set(`scheduled_at = '2100-01-01 00:05Z'`)}, far(5), 24 * time.Hour,
-		},
-		"less":                    {[]func(*bench, string){set(`jitter = '1 minute'`)}, far(0), time.Minute},
-		"none":                    {[]func(*bench, string){set(`jitter = NULL`)}, far(0), 0},
-		"paused and resumed":      {[]func(*bench, string){verb("pause"), verb("resume")}, far(0), 24 * time.Hour},
-		"cancelled and rearmed":   {[]func(*bench, string){verb("cancel"), verb("identical")}, far(0), 24 * time.Hour},
-		"run now, and then moved": {[]func(*bench, string){verb("run_now"), verb("re_other")}, far(5), 24 * time.Hour},
-		"ended, and another time": {
-			[]func(*bench, string){set(`status = 'FAILED'`), verb("re_other")}, far(5), 24 * time.Hour,
-		},
-		"scheduled without jitter": {
-			[]func(*bench, string){func(b *bench, id string) { b.Schedule(base(id)) }}, far(0), 0,
-		},
+		"as scheduled":             {nil, far(0), 24 * time.Hour},
+		"another field":            {[]step{sets(`priority = 3`)}, far(0), 24 * time.Hour},
+		"another time":             {[]step{does("re_other")}, far(5), 24 * time.Hour},
+		"another time by SQL":      {[]step{sets(`scheduled_at = '2100-01-01 00:05Z'`)}, far(5), 24 * time.Hour},
+		"less":                     {[]step{sets(`jitter = '1 minute'`)}, far(0), time.Minute},
+		"none":                     {[]step{sets(`jitter = NULL`)}, far(0), 0},
+		"paused and resumed":       {[]step{does("pause"), does("resume")}, far(0), 24 * time.Hour},
+		"cancelled and rearmed":    {[]step{does("cancel"), jittered}, far(0), 24 * time.Hour},
+		"run now, and then moved":  {[]step{does("run_now"), does("re_other")}, far(5), 24 * time.Hour},
+		"ended, and another time":  {[]step{sets(`status = 'FAILED'`), does("re_other")}, far(5), 24 * time.Hour},
+		"scheduled without jitter": {[]step{does("identical")}, far(0), 0},
 	} {
 		b.each(name, func(b *bench) {
-			b.Schedule(task(name))
+			jittered(b, name)
 			for _, step := range c.do {
 				step(b, name)
 			}
@@ -146,12 +125,12 @@ func TestNextAttemptCountsTheJitter(t *testing.T) {
 			}
 		})
 	}
-	for name, steps := range map[string][]func(*bench, string){
-		"run now": {verb("run_now")}, "retried": {set(`status = 'FAILED'`), verb("retry")},
-		"run now, then another field": {verb("run_now"), set(`priority = 3`)},
+	for name, steps := range map[string][]step{
+		"run now": {does("run_now")}, "retried": {sets(`status = 'FAILED'`), does("retry")},
+		"run now, then another field": {does("run_now"), sets(`priority = 3`)},
 	} {
 		b.each(name, func(b *bench) {
-			b.Schedule(task(name))
+			jittered(b, name)
 			from := b.Now()
 			for _, step := range steps {
 				step(b, name)

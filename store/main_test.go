@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -63,5 +64,56 @@ func (b *bench) refused(sql, part string, args ...any) {
 	b.Helper()
 	if _, err := b.Pool.Exec(b.Ctx, sql, args...); err == nil || !strings.Contains(err.Error(), part) {
 		b.Errorf("%s: got %v, not an error that says %s", sql, err, part)
+	}
+}
+
+// succeeds ends the test if a call has failed.
+func (b *bench) succeeds(_ any, err error) {
+	b.Helper()
+	b.Check(err)
+}
+
+// wantInvalid expects an error about bad input that has the texts.
+func (b *bench) wantInvalid(err error, texts ...string) {
+	b.Helper()
+	if !errors.Is(err, store.ErrInvalid) {
+		b.Errorf("the error is %v, which is not ErrInvalid and lacks %q", err, texts)
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			b.Errorf("the error lacks %q: %v", text, err)
+		}
+	}
+}
+
+func (b *bench) wantOutcome(doing string, want store.Outcome, got store.Receipt) {
+	b.Helper()
+	if got.Outcome != want {
+		b.Errorf("%s: %s, not %s", doing, got.Outcome, want)
+	}
+}
+
+// step is something that happens to a task.
+type step = func(b *bench, id string)
+
+// does is the verb of a line of verbTable.
+func does(verb string) step {
+	return func(b *bench, id string) { b.do(verb, id) }
+}
+
+// schedules is Schedule of base with a change.
+func schedules(change func(*store.Task)) step {
+	return func(b *bench, id string) {
+		task := base(id)
+		change(&task)
+		b.Schedule(task)
+	}
+}
+
+// sets is an UPDATE by plain SQL.
+func sets(set string) step {
+	return func(b *bench, id string) {
+		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
 	}
 }

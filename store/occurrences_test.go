@@ -179,8 +179,7 @@ func TestWhoForked(t *testing.T) {
 	b.Schedule(recurs("one"))
 	nobody := store.New(store.Config{})
 	role := b.Role()
-	_, err := nobody.RunNow(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.succeeds(nobody.RunNow(b.Ctx, b.Pool, "one"))
 	b.Exec(b.Pool, `SELECT tasktable.run_now('one', 'ann')`)
 	b.InTx(func(tx pgx.Tx) {
 		b.Exec(tx, `SET LOCAL tasktable_change.by = 'bob'`)
@@ -205,38 +204,24 @@ func TestAnOccurrenceThatWaitsAgainIsLookedFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	early, late := far(8*60), far(10*60)
-	verb := func(name string) func(b *bench, id string) {
-		return func(b *bench, id string) {
-			_, err := b.call(b.Pool, name, id, store.Task{})
-			b.Check(err)
-		}
-	}
-	set := func(set string) func(b *bench, id string) {
-		return func(b *bench, id string) {
-			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+set+` WHERE id = $1`, id)
-		}
-	}
 	for name, c := range map[string]struct {
 		status string // of the occurrence of early
-		do     func(b *bench, id string)
+		do     step
 		want   time.Time
 	}{
-		"retried":              {"FAILED", verb("retry"), early},
-		"run now":              {"COMPLETED", verb("run_now"), early},
-		"skipped, and run now": {"SKIPPED", verb("run_now"), early},
+		"retried":              {"FAILED", does("retry"), early},
+		"run now":              {"COMPLETED", does("run_now"), early},
+		"skipped, and run now": {"SKIPPED", does("run_now"), early},
 		"moved, having ended": {"COMPLETED", func(b *bench, id string) {
-			_, err := b.Tasks.Reschedule(b.Ctx, b.Pool, id, early.Add(time.Second))
-			b.Check(err)
+			b.succeeds(b.Tasks.Reschedule(b.Ctx, b.Pool, id, early.Add(time.Second)))
 		}, early.Add(time.Second)},
-		"queued by hand":       {"CANCELLED", set(`status = 'QUEUED'`), early},
-		"paused by hand":       {"FAILED", set(`status = 'PAUSED'`), early},
-		"edited, having ended": {"COMPLETED", set(`priority = 3`), late},
-		"cancelled by hand":    {"FAILED", set(`status = 'CANCELLED'`), late},
-		"moved by hand":        {"waits", set(`scheduled_at = '2100-01-01 08:30Z'`), far(8*60 + 30)},
-		"moved to later":       {"waits", set(`scheduled_at = '2100-01-01 12:00Z'`), late},
-		"another's": {"FAILED", func(b *bench, id string) {
-			b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET parent_id = NULL, status = 'QUEUED' WHERE id = $1`, id)
-		}, late},
+		"queued by hand":       {"CANCELLED", sets(`status = 'QUEUED'`), early},
+		"paused by hand":       {"FAILED", sets(`status = 'PAUSED'`), early},
+		"edited, having ended": {"COMPLETED", sets(`priority = 3`), late},
+		"cancelled by hand":    {"FAILED", sets(`status = 'CANCELLED'`), late},
+		"moved by hand":        {"waits", sets(`scheduled_at = '2100-01-01 08:30Z'`), far(8*60 + 30)},
+		"moved to later":       {"waits", sets(`scheduled_at = '2100-01-01 12:00Z'`), late},
+		"another's":            {"FAILED", sets(`parent_id = NULL, status = 'QUEUED'`), late},
 	} {
 		b.each(name, func(b *bench) {
 			b.MakeRecurring(name, "planned")

@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -76,16 +74,16 @@ func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 	t.Parallel()
 	b := benchOn(t, nil)
 	db, year10000 := noDB(b), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-	scope := func(scope store.Scope, until time.Time, reason string) func() error {
-		return func() error { _, err := b.Tasks.PauseScope(b.Ctx, db, scope, until, reason); return err }
+	scope := func(scope store.Scope, until time.Time, reason string) func() (any, error) {
+		return func() (any, error) { return b.Tasks.PauseScope(b.Ctx, db, scope, until, reason) }
 	}
-	resume := func(scope store.Scope) func() error {
-		return func() error { _, err := b.Tasks.ResumeScope(b.Ctx, db, scope); return err }
+	resume := func(scope store.Scope) func() (any, error) {
+		return func() (any, error) { return b.Tasks.ResumeScope(b.Ctx, db, scope) }
 	}
-	task := func(id string, until time.Time) func() error {
-		return func() error { _, err := b.Tasks.PauseUntil(b.Ctx, db, id, until); return err }
+	task := func(id string, until time.Time) func() (any, error) {
+		return func() (any, error) { return b.Tasks.PauseUntil(b.Ctx, db, id, until) }
 	}
-	for rule, calls := range map[string][]func() error{
+	for rule, calls := range map[string][]func() (any, error){
 		"scope must be": {scope(store.Scope{}, far(0), ""), resume(store.Scope{})},
 		"queue must be 1 to 64": {
 			scope(store.Queue("Mail"), far(0), ""), resume(store.Queue("")), resume(store.Queue("a\x00")),
@@ -99,9 +97,8 @@ func TestBadPausesAreRefusedBeforeTheDatabase(t *testing.T) {
 		},
 	} {
 		for _, call := range calls {
-			if err := call(); !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
-				t.Errorf("%v does not say %s", err, rule)
-			}
+			_, err := call()
+			b.wantInvalid(err, rule)
 		}
 	}
 }
@@ -134,8 +131,7 @@ func TestPausesOfOneScopeAtOnce(t *testing.T) {
 
 	// One that is not committed yet decides: nobody overtakes it.
 	tx := b.Begin(pgx.TxOptions{})
-	_, err := b.Tasks.PauseScope(b.Ctx, tx, store.Queue("mail"), far(0), "first")
-	b.Check(err)
+	b.succeeds(b.Tasks.PauseScope(b.Ctx, tx, store.Queue("mail"), far(0), "first"))
 	second := start(b, func(conn *pgxpool.Conn) (store.Outcome, error) {
 		return b.Tasks.PauseScope(b.Ctx, conn, store.Queue("mail"), far(0), "first")
 	}).blocked()

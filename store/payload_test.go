@@ -169,8 +169,7 @@ func TestPayloadAtTheLimit(t *testing.T) {
 	most := store.Task{ID: "alone", Payload: sized(store.MaxPayloadBytes), At: far(0)}
 	b.Schedule(most)
 	most.ID = "among"
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{most, most})
-	b.Check(err)
+	b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{most, most}))
 	for _, id := range []string{"alone", "among"} {
 		if row := b.Get(id); len(row.Payload) != store.MaxPayloadBytes {
 			t.Errorf("%s: %d bytes", id, len(row.Payload))

@@ -13,26 +13,7 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// Every newer verb and read, over every way.
-func TestOperationsOverEveryWayToTheDatabase(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, way := range ways() {
-		t.Run(way.name, func(t *testing.T) { // one after the other: pauses of one are seen by all
-			b := benchOn(t, b.Pool)
-			db, end := way.open(b)
-			b.allOperations(db, b.Tasks, "of "+way.name)
-			if end != nil {
-				b.Check(end(true))
-			}
-			if row := b.Get("of " + way.name + " daily"); row != nil {
-				b.Errorf("erased, but there: %s", pretty(row))
-			}
-		})
-	}
-}
-
-// They work on tables in another schema, too.
+// The verbs and reads work on tables in another schema, too.
 func TestOperationsInAnotherSchema(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), storetest.EmptyURL(t))
@@ -54,15 +35,7 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 		task.Entity, task.At, task.Recurrence.Cron = entity, past(0), "@daily"
 		return task
 	}
-	expect := func(outcome store.Outcome) func(store.Receipt, error) {
-		return func(receipt store.Receipt, err error) {
-			b.Helper()
-			b.Check(err)
-			if receipt.Outcome != outcome || receipt.ID != id {
-				b.Errorf("got %+v instead of %s", receipt, outcome)
-			}
-		}
-	}
+	expect := b.expecting(id)
 	expect(store.Created)(tasks.Schedule(b.Ctx, db, of(id)))
 	expect(store.Unchanged)(tasks.Schedule(b.Ctx, db, of(id)))
 	expect(store.Paused)(tasks.PauseUntil(b.Ctx, db, id, far(60)))
@@ -106,14 +79,12 @@ func (b *bench) allOperations(db store.DB, tasks *store.Store, entity string) {
 
 	failed := of(id + " failed")
 	failed.Recurrence = nil
-	_, err = tasks.Schedule(b.Ctx, db, failed)
-	b.Check(err)
+	b.succeeds(tasks.Schedule(b.Ctx, db, failed))
 	fail := func() {
 		rows, err := db.Query(b.Ctx, b.in(tasks, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'oh'
 			WHERE id = $1 RETURNING id`), failed.ID)
 		b.Check(err)
-		_, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-		b.Check(err)
+		b.succeeds(pgx.CollectExactlyOneRow(rows, pgx.RowTo[string]))
 	}
 	fail()
 	inspector := b.Inspector

@@ -2,98 +2,12 @@ package store_test
 
 import (
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
 )
-
-// badRecurring are badTasks that recur. The test of package recurrence has more expressions and zones.
-var badRecurring = []struct {
-	name        string
-	change      func(*store.Task)
-	field, rule string
-}{
-	{"no expression", func(t *store.Task) { t.Recurrence.Cron = "" }, "cron", "5 fields"},
-	{"30 February", func(t *store.Task) { t.Recurrence.Cron = "0 0 30 2 *" }, "cron", "must be able to fire"},
-	{"a tab", func(t *store.Task) { t.Recurrence.Cron = "0\t9 * * *" }, "cron", "1 to 256 printable ASCII"},
-	{
-		"a newline at its end", func(t *store.Task) { t.Recurrence.Cron = "0 9 * * *\n" }, "cron",
-		"1 to 256 printable ASCII",
-	},
-	{
-		"a space of another kind", func(t *store.Task) { t.Recurrence.Cron = "0\u00a09 * * *" }, "cron",
-		"1 to 256 printable ASCII",
-	},
-	{
-		"257 characters", func(t *store.Task) { t.Recurrence.Cron = "0 9 * * *" + strings.Repeat(" ", 248) }, "cron",
-		"1 to 256 printable ASCII",
-	},
-
-	{"no such zone", func(t *store.Task) { t.Recurrence.TimeZone = "Europe/Atlantis" }, "time_zone", "IANA zone"},
-
-	{"overlap", func(t *store.Task) { t.Recurrence.Overlap = "queue" }, "overlap", "skip, allow or cancel_running"},
-	{"catch up", func(t *store.Task) { t.Recurrence.CatchUp = "some" }, "catch_up", "latest, all or none"},
-	{
-		"catch up paused", func(t *store.Task) { t.Recurrence.CatchUpPaused = "LATEST" }, "catch_up_paused",
-		"latest, all or none",
-	},
-	{"limit -1", func(t *store.Task) { t.Recurrence.CatchUpLimit = -1 }, "catch_up_limit", "between 1 and 10000"},
-	{
-		"limit 10001", func(t *store.Task) { t.Recurrence.CatchUpLimit = store.MaxCatchUpLimit + 1 }, "catch_up_limit",
-		"between 1 and 10000",
-	},
-	{
-		"occurrences -1", func(t *store.Task) { t.Recurrence.MaxOccurrences = -1 }, "max_occurrences",
-		"between 1 and 1000000",
-	},
-	{
-		"occurrences over a million", func(t *store.Task) { t.Recurrence.MaxOccurrences = 1000001 }, "max_occurrences",
-		"between 1 and 1000000",
-	},
-	{
-		"occurrences over 32 bits", func(t *store.Task) { t.Recurrence.MaxOccurrences = math.MaxInt },
-		"max_occurrences", "between 1 and 1000000",
-	},
-	{
-		"ends in the year 10000",
-		func(t *store.Task) { t.Recurrence.EndsAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }, "ends_at",
-		"years 1 to 9999",
-	},
-	{
-		"ends before our era", func(t *store.Task) { t.Recurrence.EndsAt = time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"ends_at", "years 1 to 9999",
-	},
-
-	{
-		"ends before it begins", func(t *store.Task) { t.Recurrence.EndsAt = t.At.Add(-time.Microsecond) }, "ends_at",
-		"not be before scheduled_at",
-	},
-	{"runs again", func(t *store.Task) { t.IfRunning = store.Again }, "if_running", "be empty for a recurring task"},
-	{"id of 481 bytes", func(t *store.Task) { t.ID = strings.Repeat("x", 481) }, "id", "at most 480 bytes"},
-	{
-		"id of 161 characters of 3 bytes", func(t *store.Task) { t.ID = strings.Repeat("€", 161) }, "id",
-		"at most 480 bytes",
-	},
-	{
-		"key of 481 bytes", func(t *store.Task) { t.ID, t.Payload = "", counted{key: strings.Repeat("k", 471)} }, "id",
-		"at most 480 bytes",
-	},
-	{"no id and no key", func(t *store.Task) { t.ID, t.Payload = "", plain{} }, "id", "be Keyed"},
-	{"an empty key", func(t *store.Task) { t.ID, t.Payload = "", counted{} }, "id", "TaskKey that is not empty"},
-
-	{"negative jitter", func(t *store.Task) { t.Jitter = -1 }, "jitter", "between 1µs and 24h"},
-	{"jitter below a µs", func(t *store.Task) { t.Jitter = time.Microsecond - 1 }, "jitter", "between 1µs and 24h"},
-	{"jitter over a day", func(t *store.Task) { t.Jitter = store.MaxJitter + 1 }, "jitter", "between 1µs and 24h"},
-	{"negative retention", func(t *store.Task) { t.Retention = -time.Hour }, "retention", "between 1µs and 100 years"},
-	{"retention below a µs", func(t *store.Task) { t.Retention = 1 }, "retention", "between 1µs and 100 years"},
-	{
-		"retention over 100 years", func(t *store.Task) { t.Retention = store.MaxRetention + 1 }, "retention",
-		"between 1µs and 100 years",
-	},
-}
 
 func TestBadCronTasks(t *testing.T) {
 	t.Parallel()
@@ -126,9 +40,7 @@ func TestRecurringTasksAtTheirLimits(t *testing.T) {
 		time.Microsecond, 1, 1
 	task.At = time.Time{}                                      // kept, so that the end may be before it
 	task.Recurrence.EndsAt = time.Time{}.Add(time.Microsecond) // as late as can be told from none
-	if got := b.Schedule(task); got.Outcome != store.Rescheduled {
-		t.Errorf("the least: %+v", got)
-	}
+	b.wantOutcome("the least", store.Rescheduled, b.Schedule(task))
 	if row := b.Get("one"); *row.Jitter != time.Microsecond || !row.EndsAt.Equal(time.Time{}.Add(time.Microsecond)) {
 		t.Errorf("the least: %s", pretty(row))
 	}

@@ -54,63 +54,6 @@ func TestRecurringInsertByPlainSQL(t *testing.T) {
 	}
 }
 
-// recurringColumns are an UPDATE of each column that makes a recurring task another, with the same edit of a Task.
-var recurringColumns = []struct {
-	set    string
-	change func(*store.Task)
-}{
-	{`cron = '@every 90s'`, func(t *store.Task) { t.Recurrence.Cron = "@every 90s" }},
-	{`time_zone = 'Europe/Berlin'`, func(t *store.Task) { t.Recurrence.TimeZone = "Europe/Berlin" }},
-	{`overlap = 'allow'`, func(t *store.Task) { t.Recurrence.Overlap = "allow" }},
-	{`catch_up = 'none'`, func(t *store.Task) { t.Recurrence.CatchUp = "none" }},
-	{`catch_up_paused = 'all'`, func(t *store.Task) { t.Recurrence.CatchUpPaused = "all" }},
-	{`catch_up_limit = 1`, func(t *store.Task) { t.Recurrence.CatchUpLimit = 1 }},
-	{`ends_at = '2100-01-01 01:30Z'`, func(t *store.Task) { t.Recurrence.EndsAt = far(90) }},
-	{`max_occurrences = 1`, func(t *store.Task) { t.Recurrence.MaxOccurrences = 1 }},
-	{`jitter = '24 hours'`, func(t *store.Task) { t.Jitter = 24 * time.Hour }},
-	{`retention = '1 second'`, func(t *store.Task) { t.Retention = time.Second }},
-	{`payload = '{"type": "TEST", "n": 2}'`, func(t *store.Task) { t.Payload = payload(2) }},
-	{`priority = 9, queue = 'mail'`, func(t *store.Task) { t.Priority, t.Queue = 9, "mail" }},
-	{`scheduled_at = '2100-01-01 00:05Z'`, func(t *store.Task) { t.At = far(5) }},
-	{`scheduled_at = '2100-01-01 00:05Z', cron = '@daily', overlap = 'allow', time_zone = NULL`, func(t *store.Task) {
-		t.At, t.Recurrence.Cron, t.Recurrence.Overlap = far(5), "@daily", "allow"
-	}},
-	{`cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, catch_up_limit = NULL`,
-		func(t *store.Task) { t.Recurrence = nil }},
-}
-
-// An edit draws a revision and leaves planned_revision behind it, which asks the leader to plan; but a fire that
-// was due stays owed.
-func TestRecurringEditByPlainSQL(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, edit := range recurringColumns {
-		b.each(edit.set, func(b *bench) {
-			for _, kind := range recurringKinds[1:] {
-				id := edit.set + kind
-				b.MakeRecurring(id, kind)
-				before, from := b.state(id), b.Now()
-				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
-				until, after := b.Now(), b.state(id)
-				task := recurs(id)
-				edit.change(&task)
-				w := &want{b: b, before: before.Row, row: *before.Row, found: after.Row, from: from, until: until}
-				w.hold(task)
-				w.become(before.Row.Status)
-				outcome := "rescheduled"
-				if before.Row.FinishedAt != nil {
-					outcome = "edited"
-				}
-				b.checkWhole(before, after, &w.row, "sql", outcome, b.Role())
-				b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET `+edit.set+` WHERE id = $1`, id)
-				again := b.state(id)
-				again.Version = after.Version
-				same(b, "the same edit again", again, after)
-			}
-		})
-	}
-}
-
 // What does not change anything draws no revision: the value that is there, and null for what has a default.
 func TestRecurringEditOfNothing(t *testing.T) {
 	t.Parallel()
@@ -194,9 +137,6 @@ func TestAFireThatWasDueBeforeAnEditStaysOwed(t *testing.T) {
 		})
 	}
 }
-
-const nothingRecurs = `cron = NULL, time_zone = NULL, overlap = NULL, catch_up = NULL, catch_up_paused = NULL, ` +
-	`catch_up_limit = NULL`
 
 // liveFrom is where the look for occurrences that have not ended begins.
 func (b *bench) liveFrom(id string) *time.Time {

@@ -127,7 +127,7 @@ func (w *want) become(status store.Status) {
 		}
 	case status == "QUEUED" && !moved && was != nil && was.Status == "QUEUED" && was.NextAttemptAt != nil &&
 		was.Cron != nil &&
-		*was.Cron == *r.Cron && *was.TimeZone == *r.TimeZone &&
+		*was.Cron == *r.Cron && *was.TimeZone == *r.TimeZone && deref(was.TenantID) == deref(r.TenantID) &&
 		(was.PlannedRevision == nil || *was.PlannedRevision != was.Revision):
 		r.NextAttemptAt = was.NextAttemptAt // still to be planned from the earlier edit on: what came since is not lost
 	case status == "QUEUED":

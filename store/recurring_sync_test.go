@@ -1,9 +1,7 @@
 package store_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -34,8 +32,7 @@ func TestSyncAndOccurrences(t *testing.T) {
 		b.fork("kept", "2100-01-03 09:00Z", "skipped"),
 	}
 	gone := []string{b.fork("gone", "2100-01-01 09:00Z"), b.fork("gone", "2100-01-02 09:00Z", "skipped")}
-	_, err := b.Tasks.Pause(b.Ctx, b.Pool, kept[1])
-	b.Check(err)
+	b.succeeds(b.Tasks.Pause(b.Ctx, b.Pool, kept[1]))
 	before := map[string]state{}
 	for _, id := range append(kept, "kept", "plain", gone[1]) {
 		before[id] = b.state(id)
@@ -63,98 +60,6 @@ func TestSyncAndOccurrences(t *testing.T) {
 		t.Errorf("got %s", pretty(row))
 	}
 	sync([]string{kept[1] + " cancelled", "kept cancelled"})
-}
-
-func TestRecurringFunctionsAsPsqlCallsThem(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, call := range []struct{ sql, outcome string }{
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five')`, "created"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five', null)`, "unchanged"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
-			'Europe/Berlin')`, "rescheduled"},
-		{`select * from tasktable.schedule_recurring(cron => '*/5 * * * *', id => 'five', payload => '{"type":"LOG"}',
-			time_zone => 'Europe/Berlin', overlap => null, catch_up => null)`, "unchanged"},
-		{`select * from tasktable.pause('five', 'ann', '2100-01-01Z')`, "paused"},
-		{`select * from tasktable.resume('five')`, "queued"},
-		{`select * from tasktable.run_now('five')`, "queued"},
-		{`select * from tasktable.archive('five')`, "unchanged"},
-		{`select * from tasktable.archive('nobody')`, "absent"},
-		{`select * from tasktable.cancel('five')`, "cancelled"},
-		{`select * from tasktable.schedule_recurring('{"type":"LOG"}', '*/5 * * * *', 'five',
-			'Europe/Berlin')`, "rearmed"},
-		{`select * from tasktable.schedule('{"type":"LOG"}', null, 'five', replace => true)`, "rescheduled"},
-	} {
-		if got := b.ask(call.sql); got.Outcome != call.outcome || (got.ID != "five" && got.Outcome != "absent") {
-			t.Errorf("%s: %s", call.sql, pretty(got))
-		}
-	}
-}
-
-// What makes tasks due at once wakes the leader, and does not where nobody is to be notified.
-func TestNotificationsOfOperations(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	listener, err := b.Pool.Acquire(b.Ctx)
-	b.Check(err)
-	defer listener.Release()
-	b.MakeRecurring("planned", "planned")
-	b.Exec(listener, `LISTEN "tasktable.wake"; LISTEN "end"`)
-	defer func() { _, _ = listener.Exec(context.Background(), `UNLISTEN *`) }()
-	day := 0
-	for _, act := range []struct {
-		name  string
-		do    func(*store.Store, *inspect.Inspector) error
-		wakes bool // unless NoNotify
-	}{
-		{"a recurring task", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.Schedule(b.Ctx, b.Pool, recurs("new "+b.Now().String()))
-			return err
-		}, true},
-		{"the same", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.Schedule(b.Ctx, b.Pool, recurs("planned"))
-			return err
-		}, false},
-		{"run now", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.RunNow(b.Ctx, b.Pool, "planned")
-			return err
-		}, true},
-		{"backfill", func(s *store.Store, _ *inspect.Inspector) error {
-			day++
-			_, err := s.Backfill(b.Ctx, b.Pool, "planned", past(0), past(day*24*60), day)
-			return err
-		}, true},
-		{"retry of dead ones", func(_ *store.Store, i *inspect.Inspector) error {
-			b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
-			b.Make("dead", "FAILED")
-			_, err := i.Do(b.Ctx, b.Pool, inspect.Action{Verb: inspect.Retry},
-				inspect.Targets{Filter: new(inspect.DeadLetters())})
-			return err
-		}, true},
-		{"archive", func(s *store.Store, _ *inspect.Inspector) error {
-			b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'dead'`)
-			b.Make("dead", "FAILED")
-			_, err := s.Archive(b.Ctx, b.Pool, "dead", "")
-			return err
-		}, false},
-		{"pause of a queue", func(s *store.Store, _ *inspect.Inspector) error {
-			_, err := s.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
-			return err
-		}, false},
-	} {
-		config := store.Config{Service: service, NoNotify: true}
-		b.Check(act.do(store.New(config), inspect.New(config)))
-		quiet := b.notified(listener.Conn())
-		config.NoNotify = false
-		b.Check(act.do(store.New(config), inspect.New(config))) // new: its debounce has not begun
-		heard := b.notified(listener.Conn())
-		if len(quiet) > 0 || act.wakes != (len(heard) > 0) {
-			t.Errorf("%s: %v, and with NoNotify %v", act.name, heard, quiet)
-		}
-	}
-	_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("mail"))
-	b.Check(err)
-	same(b, "resume of a queue", b.notified(listener.Conn()), []string{"tasktable.wake "})
 }
 
 // As in every bulk call rows are locked in the order of their ids, so that two cannot wait for each other, though the

@@ -198,9 +198,7 @@ func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 		CatchUp: pointerTo(store.CatchUpLatest), CatchUpPaused: pointerTo(store.CatchUpNone),
 		CatchUpLimit: pointerTo(store.DefaultCatchUpLimit),
 	})
-	if again := b.Schedule(task); again.Outcome != store.Unchanged {
-		t.Errorf("again: %+v", again)
-	}
+	b.wantOutcome("again", store.Unchanged, b.Schedule(task))
 }
 
 // The id is the task's own, or comes from the payload's key.
@@ -215,9 +213,7 @@ func TestIDOfARecurringTask(t *testing.T) {
 		t.Errorf("its own: %+v", got)
 	}
 	for _, id := range []string{strings.Repeat("x", 480), strings.Repeat("€", 160)} {
-		if got := b.Schedule(store.Task{ID: id, Payload: plain{}, Recurrence: daily}); got.Outcome != store.Created {
-			t.Errorf("of 480 bytes: %+v", got)
-		}
+		b.wantOutcome("of 480 bytes", store.Created, b.Schedule(store.Task{ID: id, Payload: plain{}, Recurrence: daily}))
 		occurrence := one[*string](b, b.Pool, `SELECT tasktable.fork_occurrence($1, '2100-01-01 00:00:00.000001Z')`, id)
 		if occurrence == nil || *occurrence != id+"@2100-01-01T00:00:00.000001Z" {
 			t.Errorf("occurrence: %v", text(occurrence))

@@ -165,15 +165,11 @@ func TestEachWayOfSchedulingKeepsTheSpan(t *testing.T) {
 	for i := range 25 {
 		many = append(many, base(fmt.Sprintf("many %02d", i)))
 	}
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
-	b.Check(err)
-	_, err = b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("few 1"), base("few 2")})
-	b.Check(err)
-	_, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:7", store.Task{ID: "synced", Payload: payload(1), At: far(0)})
-	b.Check(err)
+	b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, many))
+	b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("few 1"), base("few 2")}))
+	b.succeeds(b.Tasks.Sync(b.Ctx, b.Pool, "event:7", store.Task{ID: "synced", Payload: payload(1), At: far(0)}))
 	b.Schedule(recurs("daily"))
-	_, err = b.Tasks.RunNow(b.Ctx, b.Pool, "daily")
-	b.Check(err)
+	b.succeeds(b.Tasks.RunNow(b.Ctx, b.Pool, "daily"))
 	b.Exec(b.Pool, `SELECT tasktable.fork_occurrence('daily', '2100-01-01 09:00Z')`)
 	for name, sql := range map[string]string{
 		"by name":   `schedule('{"type":"TEST"}', id => 'by name', trace => '` + traceOf(9) + `')`,

@@ -33,30 +33,21 @@ func TestIn(t *testing.T) {
 	task := func(in time.Duration) store.Task { return store.Task{ID: "one", Payload: payload(1), In: in} }
 	b.Schedule(task(time.Hour))
 	b.near("new", b.dueIn("one"), time.Hour)
-	if receipt := b.Schedule(task(3 * time.Hour)); receipt.Outcome != store.Unchanged {
-		b.Errorf("waiting: %+v", receipt)
-	}
+	b.wantOutcome("waiting", store.Unchanged, b.Schedule(task(3*time.Hour)))
 	b.Exec(b.Pool, `SELECT tasktable.cancel('one')`)
-	if receipt := b.Schedule(task(2 * time.Hour)); receipt.Outcome != store.Rearmed {
-		b.Errorf("cancelled: %+v", receipt)
-	}
+	b.wantOutcome("cancelled", store.Rearmed, b.Schedule(task(2*time.Hour)))
 	b.near("cancelled", b.dueIn("one"), 2*time.Hour)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'one'`)
-	if receipt := b.Schedule(task(time.Hour)); receipt.Outcome != store.Finished {
-		b.Errorf("failed: %+v", receipt)
-	}
+	b.wantOutcome("failed", store.Finished, b.Schedule(task(time.Hour)))
 	again := task(time.Hour)
 	again.IfFinished = store.Rearm
-	if receipt := b.Schedule(again); receipt.Outcome != store.Rearmed {
-		b.Errorf("failed, and rearmed: %+v", receipt)
-	}
+	b.wantOutcome("failed, and rearmed", store.Rearmed, b.Schedule(again))
 	b.near("rearmed", b.dueIn("one"), time.Hour)
 	var many []store.Task
 	for i := range 25 {
 		many = append(many, store.Task{ID: fmt.Sprint("many", i), Payload: payload(1), In: time.Hour})
 	}
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, many)
-	b.Check(err)
+	b.succeeds(b.Tasks.ScheduleMany(b.Ctx, b.Pool, many))
 	b.near("many", b.dueIn("many24"), time.Hour)
 }
 
@@ -99,27 +90,19 @@ func TestDuplicates(t *testing.T) {
 	duplicates("paused", keep, reject, unique)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED' WHERE id = 'one'`)
 	duplicates("failed", unique)
-	if receipt := b.Schedule(keep); receipt.Outcome != store.Rearmed { // IfFinished decides about a finished task
-		b.Errorf("keep of a failed task: %+v", receipt)
-	}
+	b.wantOutcome("keep of a failed task", store.Rearmed, b.Schedule(keep)) // IfFinished decides about a finished task
 	duplicates("rearmed", keep, reject, unique)
 	b.Exec(b.Pool, `SELECT tasktable.cancel('one')`)
-	if receipt := b.Schedule(unique); receipt.Outcome != store.Rearmed {
-		b.Errorf("a cancelled task has not run: %+v", receipt)
-	}
+	b.wantOutcome("a cancelled task has not run", store.Rearmed, b.Schedule(unique))
 	// The time counts from the first call, and from when the task was queued again, whatever became of it since.
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET rearmed_at = clock_timestamp() - interval '59 minutes' WHERE id = 'one'`)
 	duplicates("after 59 minutes", unique)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET rearmed_at = clock_timestamp() - interval '61 minutes' WHERE id = 'one'`)
 	unique.Payload = payload(3)
-	if receipt := b.Schedule(unique); receipt.Outcome != store.Rescheduled {
-		b.Errorf("after an hour: %+v", receipt)
-	}
+	b.wantOutcome("after an hour", store.Rescheduled, b.Schedule(unique))
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'one'`)
 	unique.At = time.Time{}
-	if receipt := b.Schedule(unique); receipt.Outcome != store.Rearmed {
-		b.Errorf("after an hour, when it has ended: %+v", receipt)
-	}
+	b.wantOutcome("after an hour, when it has ended", store.Rearmed, b.Schedule(unique))
 	duplicates("within the next hour", unique)
 }
 
@@ -134,13 +117,9 @@ func TestDebounce(t *testing.T) {
 	}
 	b.Schedule(task)
 	b.near("the first", b.dueIn("one"), 10*time.Minute)
-	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged { // moves by less than a tenth
-		b.Errorf("at once again: %+v", receipt)
-	}
+	b.wantOutcome("at once again", store.Unchanged, b.Schedule(task)) // moves by less than a tenth
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = scheduled_at - interval '5 minutes' WHERE id = 'one'`)
-	if receipt := b.Schedule(task); receipt.Outcome != store.Rescheduled {
-		b.Errorf("five minutes later: %+v", receipt)
-	}
+	b.wantOutcome("five minutes later", store.Rescheduled, b.Schedule(task))
 	b.near("moved", b.dueIn("one"), 10*time.Minute)
 	ago("55 minutes")
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = clock_timestamp() + interval '2 minutes' WHERE id = 'one'`)
@@ -148,14 +127,10 @@ func TestDebounce(t *testing.T) {
 	b.near("near the end", b.dueIn("one"), 5*time.Minute)
 	ago("61 minutes")
 	before := b.state("one")
-	if receipt := b.Schedule(task); receipt.Outcome != store.Unchanged {
-		b.Errorf("past the end: %+v", receipt)
-	}
+	b.wantOutcome("past the end", store.Unchanged, b.Schedule(task))
 	same(b, "past the end", b.state("one"), before)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'one'`)
-	if receipt := b.Schedule(task); receipt.Outcome != store.Rearmed {
-		b.Errorf("after its end: %+v", receipt)
-	}
+	b.wantOutcome("after its end", store.Rearmed, b.Schedule(task))
 	b.near("a new burst", b.dueIn("one"), 10*time.Minute)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET scheduled_at = clock_timestamp() WHERE id = 'one'`)
 	b.AsEngine(func(tx pgx.Tx) { // a claim
@@ -163,9 +138,7 @@ func TestDebounce(t *testing.T) {
 			lease_expires_at = clock_timestamp() + interval '1 hour', next_attempt_at = NULL, attempt = 1`)
 	})
 	for range 2 {
-		if receipt := b.Schedule(task); receipt.Outcome != store.RunsAgain {
-			b.Errorf("while it runs: %+v", receipt)
-		}
+		b.wantOutcome("while it runs", store.RunsAgain, b.Schedule(task))
 	}
 	// A claim ahead of the time is no run. The cap holds, so that calls cannot put the task off for ever.
 	b.Schedule(store.Task{ID: "two", Payload: payload(1), In: time.Second, Debounce: time.Minute})
@@ -226,9 +199,7 @@ func TestBadWishes(t *testing.T) {
 		task := store.Task{ID: "bad", Payload: payload(1)}
 		change(&task)
 		_, err := b.Tasks.Schedule(b.Ctx, noDB(b), task)
-		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			b.Errorf("%v, want %s", err, want)
-		}
+		b.wantInvalid(err, want)
 	}
 	for call, want := range map[string]string{
 		`if_exists => 'reject'`:                    "if_exists must be 'keep' or null",
@@ -244,10 +215,7 @@ func TestBadWishes(t *testing.T) {
 		`cron => '@daily', if_exists => 'keep', scheduled_at => '2030-01-02', ends_at => '2030-01-01'`: "ends_at must not be before",
 		`unique_for => '-1 s'`: "unique_for must be over 0",
 	} {
-		_, err := b.Pool.Exec(b.Ctx, `SELECT tasktable.schedule('{"type": "TEST"}', id => 'bad', `+call+`)`)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			b.Errorf("%s: %v, want %s", call, err, want)
-		}
+		b.refused(`SELECT tasktable.schedule('{"type": "TEST"}', id => 'bad', `+call+`)`, want)
 	}
 	if n := one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`); n != 0 {
 		b.Errorf("%d tasks", n)

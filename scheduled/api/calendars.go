@@ -170,7 +170,7 @@ func (c call) calendarVerb(
 	return &calendarReceiptAnswer{CalendarReceipt{of.Name, outcome}}, err
 }
 
-func calendarOf(one store.CalendarRow) Calendar {
+func calendarOf(one store.Calendar) Calendar {
 	made := Calendar{Name: one.Name, TenantID: one.TenantID, Days: make([]CalendarDays, len(one.Days)),
 		Tasks: one.Tasks, ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
 	for i, span := range one.Days {

@@ -31,7 +31,7 @@ type calendarsView struct {
 
 // calendarLine is a calendar.
 type calendarLine struct {
-	store.CalendarRow
+	store.Calendar
 	Last string // day
 	Mine bool   // the person may change it
 	Past bool   // it has no day to come
@@ -48,7 +48,7 @@ func calendarsPage(ctx context.Context, v *visit) (any, error) {
 	today := v.now.In(v.look.zone).Format(time.DateOnly)
 	view := calendarsView{Name: v.query("name")}
 	for _, row := range found {
-		line := calendarLine{CalendarRow: row, Mine: v.person.Tenant == "" || v.person.Tenant == row.TenantID}
+		line := calendarLine{Calendar: row, Mine: v.person.Tenant == "" || v.person.Tenant == row.TenantID}
 		for _, span := range row.Days {
 			line.Last = max(line.Last, span.To.String())
 		}

@@ -46,8 +46,8 @@ type Calendar struct {
 	Name      string
 	TenantID  string // "" means that it is general
 	ChangedBy string
-	Version   string // another one after each change
-	Days      recurrence.Days
+	Version   string          // another one after each change
+	Days      recurrence.Days `db:"-"`
 	err       error
 }
 
@@ -61,23 +61,21 @@ type Book struct {
 }
 
 const readSQL = `
-SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, c.days::text AS days FROM tasktable.calendars AS c
+SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, c.days::text AS days_text FROM tasktable.calendars AS c
 WHERE (c.tenant_id, c.name) IN
     (SELECT one.value ->> 0, one.value ->> 1 FROM jsonb_array_elements($1::text::jsonb) AS one)`
 
 // lockSQL leaves out the calendars that somebody is changing.
 const lockSQL = `
-SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, '[]' AS days FROM tasktable.calendars AS c
+SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, '[]' AS days_text FROM tasktable.calendars AS c
 WHERE (c.tenant_id, c.name) IN
     (SELECT one.value ->> 0, one.value ->> 1 FROM jsonb_array_elements($1::text::jsonb) AS one)
 FOR SHARE OF c SKIP LOCKED`
 
+// calendarRow has the days as text, because every driver can scan text.
 type calendarRow struct {
-	Name      string
-	TenantID  string
-	ChangedBy string
-	Version   string
-	Days      string
+	Calendar
+	DaysText string
 }
 
 // Read reads the calendars that the rules name, by one statement. If they name none, it asks nothing.
@@ -120,8 +118,8 @@ func (b *Book) read(ctx context.Context, db DB, schema Schema, statement string)
 	rows, err := query.Collect[calendarRow](ctx, query.Source{Schema: schema}, db, "read calendars", statement,
 		string(encoded))
 	for _, row := range rows {
-		one := Calendar{Name: row.Name, TenantID: row.TenantID, ChangedBy: row.ChangedBy, Version: row.Version}
-		one.Days, one.err = daysOf(row.Days)
+		one := row.Calendar
+		one.Days, one.err = daysOf(row.DaysText)
 		b.known[place{row.TenantID, row.Name}] = one
 	}
 	return err

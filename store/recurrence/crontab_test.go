@@ -41,6 +41,8 @@ func TestCrontabForms(t *testing.T) {
 		{"*/60 */24 */31 */12 */7", "0 0 1 1 0"},
 		{"0 9 1 * 7", "0 9 1 * 0"},
 		{"@Daily", "0 0 * * *"},
+		{"@midnight", "0 0 * * *"},
+		{"@annually", "0 0 1 1 *"},
 		{"@WEEKLY", "0 0 * * 0"},
 	} {
 		for _, zone := range []string{"", "Europe/Berlin"} {

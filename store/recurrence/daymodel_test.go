@@ -1,7 +1,6 @@
 package recurrence
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -382,22 +381,7 @@ func (c cases) check(text string, rule *Rule, from, to int64, want []Fire) {
 			times = append(times, fire.At)
 		}
 	}
-	got, more := rule.Between(start, end, len(times))
-	if more || !slices.Equal(got, times) {
-		c.t.Fatalf("%s: between %s and %s: got %s, want %s, more: %t", text, stamp(from), stamp(to), got, times, more)
-	}
-	last := time.Time{}
-	if len(times) > 0 {
-		last = times[len(times)-1]
-	}
-	if got := rule.Last(start, end); !got.Equal(last) {
-		c.t.Fatalf("%s: last between %s and %s: got %s, want %s", text, stamp(from), stamp(to), got, last)
-	}
-	after := start.Add(time.Duration(c.Int64N(int64(end.Sub(start)))))
-	i, _ := slices.BinarySearchFunc(times, after, func(a, b time.Time) int { return cmp.Or(a.Compare(b), -1) })
-	if next := rule.Next(after); i < len(times) && !next.Equal(times[i]) || i == len(times) && !next.IsZero() && !next.After(end) {
-		c.t.Fatalf("%s: next after %s: got %s", text, after.UTC(), next)
-	}
+	checkFires(c.t, c.Rand, rule, from, to, seconds(times))
 	most := len(want)
 	if c.IntN(2) == 0 {
 		most = c.IntN(len(want) + 1)

@@ -146,42 +146,6 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestOptionsForYears: rules of 2024 to 2040 are checked day by day, where a wrong count of weeks or of leap days would
-// grow.
-func TestOptionsForYears(t *testing.T) {
-	t.Parallel()
-	for _, zone := range modelZones {
-		biweekly := mustParse(t, "30 7 * * TUE every=2 from=2024-01-02", zone)
-		payday := mustParse(t, "30 7 L * * keep-to=workdays move=previous", zone)
-		from, to := time.Date(2024, time.January, 1, 0, 0, 0, 0, biweekly.zone), time.Date(2041, 1, 1, 0, 0, 0, 0, biweekly.zone)
-		var tuesdays, paydays []time.Time
-		for day := from.AddDate(0, 0, 1); day.Before(to); day = day.AddDate(0, 0, 14) {
-			tuesdays = append(tuesdays, time.Date(day.Year(), day.Month(), day.Day(), 7, 30, 0, 0, biweekly.zone))
-		}
-		for month := from.AddDate(0, 1, 0); !month.After(to); month = month.AddDate(0, 1, 0) {
-			day := month.AddDate(0, 0, -1)
-			for day.Weekday() == time.Saturday || day.Weekday() == time.Sunday {
-				day = day.AddDate(0, 0, -1)
-			}
-			paydays = append(paydays, time.Date(day.Year(), day.Month(), day.Day(), 7, 30, 0, 0, biweekly.zone))
-		}
-		for _, c := range []struct {
-			rule *Rule
-			want []time.Time
-		}{{biweekly, tuesdays}, {payday, paydays}} {
-			got, _ := c.rule.Between(from, to, 10_000)
-			if len(got) != len(c.want) {
-				t.Fatalf("%s: %d fires, want %d", zone, len(got), len(c.want))
-			}
-			for i := range got {
-				if !got[i].Equal(c.want[i]) {
-					t.Fatalf("%s: got %s, want %s", zone, got[i], c.want[i])
-				}
-			}
-		}
-	}
-}
-
 // TestCallersOfNext: what is built on Next counts the fires that are left.
 func TestCallersOfNext(t *testing.T) {
 	t.Parallel()
