@@ -121,11 +121,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 					same(b, what, searched(b, i, filter), want)
 					rows, err := i.List(b.Ctx, b.Pool, filter)
 					b.Check(err)
-					var ids []string
-					for _, row := range rows {
-						ids = append(ids, row.ID)
-					}
-					same(b, what+", list", strings.Join(ids, ","), strings.Join(want[:min(40, len(want))], ","))
+					same(b, what+", list", ids(rows), strings.Join(want[:min(40, len(want))], " "))
 				}
 			}
 		}
