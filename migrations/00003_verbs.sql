@@ -309,7 +309,7 @@ BEGIN
         result.outcome := tasktable.schedule_outcome(task.status, differs, recurs OR task.scheduled_at <> task_time,
             coalesce(schedule.if_finished = 'keep', false));
         IF result.outcome = 'unchanged' AND schedule.if_running = 'again' AND task.fence > task.revision THEN
-            RETURN tasktable.apply_verb('again', task_id, schedule.scheduled_by, schedule.wake);
+            RETURN tasktable.run_again(task_id, schedule.scheduled_by, schedule.wake);
         END IF;
         IF result.outcome IN ('unchanged', 'finished') THEN
             RETURN result;
@@ -577,145 +577,190 @@ END $$;
 COMMENT ON FUNCTION tasktable.reschedule IS 'Changes the time of a task, and nothing else. Outcome: rescheduled, '
     'rearmed, unchanged, finished or absent.';
 
-CREATE FUNCTION tasktable.verb_outcome_of(verb text, status text, held boolean)
-RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE verb
-        WHEN 'cancel' THEN CASE WHEN status IN ('QUEUED', 'PAUSED', 'EXECUTING') THEN 'cancelled'
-            WHEN status = 'CANCELLED' THEN 'unchanged' ELSE 'finished' END
-        WHEN 'pause' THEN CASE WHEN status IN ('QUEUED', 'EXECUTING') THEN 'paused'
-            WHEN status = 'PAUSED' THEN 'unchanged' ELSE 'finished' END
-        WHEN 'resume' THEN CASE WHEN status = 'PAUSED' THEN 'queued'
-            WHEN status IN ('QUEUED', 'EXECUTING') THEN 'unchanged' ELSE 'finished' END
-        WHEN 'run_now' THEN CASE WHEN status = 'EXECUTING' THEN 'again' ELSE 'queued' END
-        WHEN 'again' THEN 'again'
-        WHEN 'retry' THEN CASE WHEN status IN ('FAILED', 'EXPIRED') THEN 'queued'
-            WHEN status IN ('COMPLETED', 'SKIPPED') THEN 'finished' ELSE 'unchanged' END
-        WHEN 'archive' THEN CASE WHEN status IN ('FAILED', 'EXPIRED') THEN 'archived' ELSE 'unchanged' END
-        WHEN 'delete' THEN CASE WHEN held THEN 'running' ELSE 'deleted' END
-        END
-$$;
-COMMENT ON FUNCTION tasktable.verb_outcome_of IS 'The outcome of a verb, by the status of the task and by whether a '
-    'claim holds it.';
+-- A verb of one task is one function: it enters, writes what it does to a task of that status, and leaves with the
+-- outcome. A write that finds no row makes the revision null. A verb must not write a task that is absent, because
+-- somebody may insert it meanwhile.
+CREATE TYPE tasktable.verb_task AS (
+    id text, revision bigint, status text, fence bigint, cron text, paused_until timestamptz, archived_at timestamptz,
+    again_at timestamptz, former text
+);
+COMMENT ON TYPE tasktable.verb_task IS 'A task as its verb has found and locked it, and the context before the verb. '
+    'The status is null if the task is absent.';
 
-CREATE FUNCTION tasktable.apply_verb(
-    verb text, id text, by text, wake boolean, until timestamptz DEFAULT NULL, note text DEFAULT NULL
-) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+CREATE FUNCTION tasktable.enter_verb(verb text, id text, by text, wake boolean)
+RETURNS tasktable.verb_task LANGUAGE plpgsql AS $$
 DECLARE
-    task   record;
-    former text;
+    task   tasktable.verb_task;
     tenant text := nullif(current_setting('tasktable.tenant', true), '');
-    result tasktable.verb_outcome;
 BEGIN
-    result.id := apply_verb.id;
-    SELECT t.status, t.revision, t.fence IS NOT NULL AS held, t.cron IS NOT NULL AS recurs, t.paused_until,
-        t.archived_at, t.again_at, t.fence > t.revision AS claimed INTO task FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = apply_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        result.outcome := 'absent';
-        RETURN result;
-    END IF;
-    result.revision := task.revision;
-    result.outcome := tasktable.verb_outcome_of(apply_verb.verb, task.status, task.held);
-    IF apply_verb.verb = 'pause' AND task.status = 'PAUSED'
-        AND NOT tasktable.same_time(apply_verb.until, task.paused_until)
-    THEN
-        result.outcome := 'paused'; -- it is paused already, but until another time
-    ELSIF apply_verb.verb = 'archive' AND task.archived_at IS NOT NULL THEN
-        result.outcome := 'unchanged';
-    ELSIF apply_verb.verb = 'run_now' AND task.status = 'PAUSED' AND task.claimed THEN
-        result.outcome := 'again'; -- it was paused after its claim, so an attempt may run
-    ELSIF apply_verb.verb = 'run_now' AND task.recurs THEN
-        -- Forks an occurrence besides the planned ones. The task itself stays as it is, even if it is paused or has
-        -- ended.
-        PERFORM tasktable.fork_occurrence(
-            apply_verb.id, tasktable.asked_now(), NULL, apply_verb.by, apply_verb.wake, true);
-        result.outcome := 'queued';
-        RETURN result;
-    END IF;
-    former := tasktable.enter_change(
-        CASE apply_verb.verb WHEN 'again' THEN 'schedule' ELSE apply_verb.verb END, apply_verb.by, apply_verb.wake);
-    CASE result.outcome
-        WHEN 'cancelled' THEN
-            UPDATE tasktable.scheduled_tasks AS t SET status = 'CANCELLED'
-            WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
-        WHEN 'paused' THEN
-            UPDATE tasktable.scheduled_tasks AS t SET status = 'PAUSED', paused_until = apply_verb.until
-            WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
-        WHEN 'queued' THEN
-            -- run_now and retry make the task due now, or retry at a later time, and take away a deadline before that,
-            -- because the task would expire at once. resume keeps both.
-            UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at =
-                CASE WHEN apply_verb.verb = 'resume' THEN t.run_now_at
-                    ELSE coalesce(apply_verb.until, tasktable.asked_now()) END,
-                deadline = CASE WHEN apply_verb.verb <> 'resume'
-                        AND t.deadline <= coalesce(apply_verb.until, tasktable.asked_now()) THEN NULL
-                    ELSE t.deadline END
-            WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
-        WHEN 'again' THEN
-            -- No revision is drawn, so the attempt stays current. run_now ends a pause, and the trigger makes EXECUTING
-            -- of QUEUED. Whoever comes second writes nothing: the lock is enough, because it delays the end of the
-            -- attempt.
-            IF task.again_at IS NULL OR task.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN
-                UPDATE tasktable.scheduled_tasks AS t SET again_at = coalesce(t.again_at, tasktable.asked_now()),
-                    status = CASE WHEN t.status = 'PAUSED' AND apply_verb.verb = 'run_now' THEN 'QUEUED'
-                        ELSE t.status END
-                WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
-            END IF;
-        WHEN 'archived' THEN
-            UPDATE tasktable.scheduled_tasks AS t SET archived_at = clock_timestamp(), archived_note = apply_verb.note
-            WHERE t.id = apply_verb.id RETURNING t.revision INTO result.revision;
-        WHEN 'deleted' THEN
-            DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = apply_verb.id;
-            result.revision := NULL;
-        ELSE NULL; -- unchanged, finished, running: nothing is written
-    END CASE;
-    former := tasktable.leave_change(former);
-    IF NOT FOUND THEN -- by the last statement that was executed
-        PERFORM tasktable.refuse_unwritten(apply_verb.id);
-    END IF;
-    RETURN result;
+    SELECT t.id, t.revision, t.status, t.fence, t.cron, t.paused_until, t.archived_at, t.again_at INTO task
+    FROM tasktable.scheduled_tasks AS t
+    WHERE t.id = enter_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
+    task.id := enter_verb.id;
+    task.former := tasktable.enter_change(verb, by, wake);
+    RETURN task;
 END $$;
-COMMENT ON FUNCTION tasktable.apply_verb IS 'Executes cancel, pause, resume, run_now, retry, delete and archive, and '
-    'again, which is if_running of schedule. Call the function of that name instead.';
+COMMENT ON FUNCTION tasktable.enter_verb IS 'Begins a verb of one task: locks the task, and names the verb and the '
+    'caller for its change. leave_verb ends the verb.';
 
-CREATE FUNCTION tasktable.cancel(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('cancel', id, by, true) $$;
+CREATE FUNCTION tasktable.leave_verb(task tasktable.verb_task, outcome text)
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    context text := tasktable.leave_change(task.former);
+BEGIN
+    IF task.status IS NULL THEN
+        outcome := 'absent';
+    ELSIF task.revision IS NULL THEN
+        PERFORM tasktable.refuse_unwritten(task.id);
+    END IF;
+    RETURN (task.id, CASE WHEN outcome <> 'deleted' THEN task.revision END, outcome)::tasktable.verb_outcome;
+END $$;
+COMMENT ON FUNCTION tasktable.leave_verb IS 'Ends a verb of one task, and returns its result. It is an error if the '
+    'verb has written nothing although it meant to.';
+
+CREATE FUNCTION tasktable.cancel(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('cancel', id, by, true);
+BEGIN
+    IF task.status IN ('QUEUED', 'PAUSED', 'EXECUTING') THEN
+        UPDATE tasktable.scheduled_tasks AS t SET status = 'CANCELLED'
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+        RETURN tasktable.leave_verb(task, 'cancelled');
+    END IF;
+    RETURN tasktable.leave_verb(task, CASE task.status WHEN 'CANCELLED' THEN 'unchanged' ELSE 'finished' END);
+END $$;
 COMMENT ON FUNCTION tasktable.cancel IS 'Cancels a task. If it runs, the context of its handler ends. Outcome: '
     'cancelled, unchanged, finished or absent.';
+
 CREATE FUNCTION tasktable.pause(id text, by text DEFAULT NULL, until timestamptz DEFAULT NULL)
-RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('pause', id, by, true, until) $$;
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('pause', id, by, true);
+BEGIN
+    IF task.status IN ('QUEUED', 'EXECUTING')
+        OR task.status = 'PAUSED' AND NOT tasktable.same_time(until, task.paused_until)
+    THEN
+        UPDATE tasktable.scheduled_tasks AS t SET status = 'PAUSED', paused_until = until
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+        RETURN tasktable.leave_verb(task, 'paused');
+    END IF;
+    RETURN tasktable.leave_verb(task, CASE task.status WHEN 'PAUSED' THEN 'unchanged' ELSE 'finished' END);
+END $$;
 COMMENT ON FUNCTION tasktable.pause IS 'Keeps a task from starting until it is resumed, or until a time. A running '
     'attempt continues, but a retry waits for the resume. Outcome: paused, unchanged, finished or absent.';
-CREATE FUNCTION tasktable.resume(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('resume', id, by, true) $$;
+
+CREATE FUNCTION tasktable.resume(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('resume', id, by, true);
+BEGIN
+    IF task.status = 'PAUSED' THEN
+        UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED'
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+        RETURN tasktable.leave_verb(task, 'queued');
+    END IF;
+    RETURN tasktable.leave_verb(task,
+        CASE WHEN task.status IN ('QUEUED', 'EXECUTING') THEN 'unchanged' ELSE 'finished' END);
+END $$;
 COMMENT ON FUNCTION tasktable.resume IS 'Queues a paused task for its time. If that has passed, it is due now. '
     'Outcome: queued, unchanged, finished or absent.';
+
+CREATE FUNCTION tasktable.make_due(id text, at timestamptz) RETURNS bigint LANGUAGE sql AS $$
+    UPDATE tasktable.scheduled_tasks AS t SET status = 'QUEUED', run_now_at = at,
+        deadline = CASE WHEN t.deadline > at THEN t.deadline END
+    WHERE t.id = make_due.id RETURNING t.revision
+$$;
+COMMENT ON FUNCTION tasktable.make_due IS 'Part of run_now and retry: queues a task for a time, and takes away a '
+    'deadline before that, because the task would expire at once. Returns the revision.';
+
 CREATE FUNCTION tasktable.run_now(id text, by text DEFAULT NULL, wake boolean DEFAULT true)
-RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('run_now', id, by, wake) $$;
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('run_now', id, by, wake);
+BEGIN
+    IF task.status = 'EXECUTING'
+        OR task.status = 'PAUSED' AND task.fence > task.revision -- after its claim, so an attempt may run
+    THEN
+        -- No revision is drawn, so the attempt stays current. It ends a pause, and the trigger makes EXECUTING of
+        -- QUEUED. Whoever comes second writes nothing: the lock is enough, because it delays the end of the attempt.
+        IF task.again_at IS NULL OR task.status = 'PAUSED' THEN
+            UPDATE tasktable.scheduled_tasks AS t SET again_at = coalesce(t.again_at, tasktable.asked_now()),
+                status = CASE t.status WHEN 'PAUSED' THEN 'QUEUED' ELSE t.status END
+            WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+        END IF;
+        RETURN tasktable.leave_verb(task, 'again');
+    ELSIF task.cron IS NOT NULL THEN
+        -- Forks an occurrence besides the planned ones. The task itself stays as it is, even if it is paused or has
+        -- ended.
+        PERFORM tasktable.fork_occurrence(task.id, tasktable.asked_now(), NULL, by, wake, true);
+    ELSIF task.status IS NOT NULL THEN
+        task.revision := tasktable.make_due(task.id, tasktable.asked_now());
+    END IF;
+    RETURN tasktable.leave_verb(task, 'queued');
+END $$;
 COMMENT ON FUNCTION tasktable.run_now IS 'Makes a task due now. A finished one runs again. One that runs, runs once '
     'more after the attempt has ended. Outcome: queued, again or absent.';
+
+CREATE FUNCTION tasktable.run_again(id text, by text, wake boolean)
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('schedule', id, by, wake);
+BEGIN
+    IF task.status IS NOT NULL AND task.again_at IS NULL THEN
+        UPDATE tasktable.scheduled_tasks AS t SET again_at = tasktable.asked_now()
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+    END IF;
+    RETURN tasktable.leave_verb(task, 'again');
+END $$;
+COMMENT ON FUNCTION tasktable.run_again IS 'Part of schedule: if_running of a task that a node has claimed. Other than '
+    'run_now it ends no pause.';
+
 CREATE FUNCTION tasktable.retry(
     id text, by text DEFAULT NULL, wake boolean DEFAULT true, delay interval DEFAULT NULL
 ) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task;
 BEGIN
     IF delay < interval '0' OR delay > interval '24 hours' THEN
         RAISE EXCEPTION 'delay of retry must be from 0 to 24 hours, got %', delay
             USING ERRCODE = 'check_violation', COLUMN = 'delay';
     END IF;
-    RETURN tasktable.apply_verb('retry', id, by, wake, tasktable.asked_now() + delay);
+    task := tasktable.enter_verb('retry', id, by, wake);
+    IF task.status IN ('FAILED', 'EXPIRED') THEN
+        task.revision := tasktable.make_due(task.id, tasktable.asked_now() + coalesce(delay, interval '0'));
+        RETURN tasktable.leave_verb(task, 'queued');
+    END IF;
+    RETURN tasktable.leave_verb(task,
+        CASE WHEN task.status IN ('COMPLETED', 'SKIPPED') THEN 'finished' ELSE 'unchanged' END);
 END $$;
 COMMENT ON FUNCTION tasktable.retry IS 'Makes a FAILED or EXPIRED task due now, or after a delay of at most 24 hours, '
     'with all its attempts. Outcome: queued, unchanged, finished or absent.';
-CREATE FUNCTION tasktable.delete(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('delete', id, by, true) $$;
+
+CREATE FUNCTION tasktable.delete(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('delete', id, by, true);
+BEGIN
+    IF task.fence IS NOT NULL THEN
+        RETURN tasktable.leave_verb(task, 'running');
+    ELSIF task.status IS NOT NULL THEN
+        DELETE FROM tasktable.scheduled_tasks AS t WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+    END IF;
+    RETURN tasktable.leave_verb(task, 'deleted');
+END $$;
 COMMENT ON FUNCTION tasktable.delete IS 'Deletes a task. Its history stays. Outcome: deleted, running (a claim holds '
     'it) or absent.';
+
 CREATE FUNCTION tasktable.archive(id text, note text DEFAULT NULL, by text DEFAULT NULL)
-RETURNS tasktable.verb_outcome LANGUAGE sql VOLATILE
-    AS $$ SELECT tasktable.apply_verb('archive', id, by, false, NULL, note) $$;
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task tasktable.verb_task := tasktable.enter_verb('archive', id, by, false);
+BEGIN
+    IF task.status IN ('FAILED', 'EXPIRED') AND task.archived_at IS NULL THEN
+        UPDATE tasktable.scheduled_tasks AS t SET archived_at = clock_timestamp(), archived_note = note
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+        RETURN tasktable.leave_verb(task, 'archived');
+    END IF;
+    RETURN tasktable.leave_verb(task, 'unchanged');
+END $$;
 COMMENT ON FUNCTION tasktable.archive IS 'Marks a dead letter as dealt with, with a note. Outcome: archived, unchanged '
     'or absent.';
 
@@ -996,9 +1041,9 @@ COMMENT ON FUNCTION tasktable.erase IS 'Removes all tasks of an entity or of a t
 DROP FUNCTION tasktable.erase, tasktable.remove_defaults, tasktable.set_defaults, tasktable.remove_limit,
     tasktable.set_limit, tasktable.resume_scope,
     tasktable.pause_scope, tasktable.archive, tasktable.delete,
-    tasktable.retry, tasktable.run_now, tasktable.resume, tasktable.pause, tasktable.cancel, tasktable.apply_verb,
-    tasktable.verb_outcome_of, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
+    tasktable.retry, tasktable.run_again, tasktable.run_now, tasktable.make_due, tasktable.resume, tasktable.pause,
+    tasktable.cancel, tasktable.leave_verb, tasktable.enter_verb, tasktable.reschedule, tasktable.sync, tasktable.schedule_many, tasktable.insert_tasks,
     tasktable.schedule, tasktable.debounced, tasktable.refuse_wish, tasktable.refuse_unwritten,
     tasktable.schedule_outcome, tasktable.new_task_id,
     tasktable.same_time, tasktable.leave_change, tasktable.enter_change;
-DROP TYPE tasktable.verb_outcome;
+DROP TYPE tasktable.verb_task, tasktable.verb_outcome;

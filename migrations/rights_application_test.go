@@ -251,7 +251,9 @@ var forbidden = []string{
 	`SELECT tasktable.pause_scope('all')`,
 	`SELECT tasktable.resume_scope('all')`,
 	`SELECT tasktable.insert_tasks('[]', 'me', true, 'schedule')`,
-	`SELECT tasktable.apply_verb('delete', 'one', 'me', true)`,
+	`SELECT tasktable.make_due('one', now())`,
+	`SELECT tasktable.enter_verb('delete', 'one', 'me', true)`,
+	`SELECT tasktable.run_again('one', 'me', true)`,
 	`SELECT tasktable.enter_change('engine', NULL, true)`,
 	`SELECT tasktable.leave_change('retention')`,
 

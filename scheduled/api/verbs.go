@@ -238,7 +238,8 @@ func (c call) do(ctx context.Context, id string, given Conditions, action inspec
 	case store.Absent:
 		return nil, errNoTask
 	case store.Running:
-		return nil, refusal(CodeTaskRunning, "the task is running; cancel it first")
+		rule, _ := action.Verb.Rule()
+		return nil, refusal(CodeTaskRunning, "the task is running; "+string(rule.First)+" it first")
 	default:
 		return answerOf(receipt), nil
 	}

@@ -28,16 +28,12 @@ func (s slow) Write(packet []byte) (int, error) {
 
 func TestASlowLink(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "connection"), "connection", OK, "a round trip takes")
-	settings := p.pool.Config()
-	settings.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
-		return slow{conn, 60 * time.Millisecond}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(p.ctx, settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	p.finding("connection", OK, "a round trip takes")
+	pool := poolOf(t, p.url, func(c *pgxpool.Config) {
+		c.ConnConfig.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, conn net.Conn) (net.Conn, error) {
+			return slow{conn, 60 * time.Millisecond}, nil
+		}
+	})
 	report := p.examineBy(func(c *Config) { c.Pool, c.Only, c.limits = pool, []string{"connection"}, defaultLimits })
 	p.finds(report, "connection", Warning, "a round trip takes ", "(the median of 5)")
 }
@@ -47,18 +43,18 @@ func TestReadOnlyByDefault(t *testing.T) {
 	p.well(p.examine(nil, "connection"))
 	p.exec(fmt.Sprintf(`ALTER DATABASE %s SET default_transaction_read_only = on`,
 		pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()))
-	found := p.finds(p.examine(nil, "connection"), "connection", Error, "read-only by default", "set by: database")
+	found := p.finding("connection", Error, "read-only by default", "set by: database")
 	p.on(p.connect(), "SET default_transaction_read_only = off", found.Do)
 	p.well(p.examine(nil, "connection"))
 }
 
 func TestRoom(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "room"), "room", OK, "one more node takes up to 13") // 3 + 6 + the pool's 4
+	p.finding("room", OK, "one more node takes up to 13") // 3 + 6 + the pool's 4
 	p.exec(fmt.Sprintf(
 		`ALTER DATABASE %s CONNECTION LIMIT 10`, pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize(),
 	))
-	p.finds(p.examine(nil, "room"), "room", Warning, "of 10 (the database's own limit)", "up to 13")
+	p.finding("room", Warning, "of 10 (the database's own limit)", "up to 13")
 }
 
 func TestWhatLeavesRoom(t *testing.T) {
@@ -91,16 +87,14 @@ func TestVersions(t *testing.T) {
 	p.finds(report, "versions", OK, "Postgres 1")
 	p.exec(`DELETE FROM tasktable.goose_db_version
 		WHERE version_id = (SELECT max(version_id) FROM tasktable.goose_db_version)`)
-	found := p.finds(
-		p.examine(nil, "versions"), "versions", Error, "the schema is at version", "its nodes do not start",
-	)
+	found := p.finding("versions", Error, "the schema is at version", "its nodes do not start")
 	if found.Do != "tasktable migrate" {
 		t.Errorf("it says %q", found.Do)
 	}
 	p.exec(`UPDATE tasktable.river_migration SET version = 1000 WHERE version = 1`)
-	p.finds(p.examine(nil, "versions"), "versions", Info, "River's part of the schema is at version 1000, newer")
+	p.finding("versions", Info, "River's part of the schema is at version 1000, newer")
 	p.exec(`DELETE FROM tasktable.river_migration WHERE version > 2`)
-	p.finds(p.examine(nil, "versions"), "versions", Error, "River's part of the schema is at version 2")
+	p.finding("versions", Error, "River's part of the schema is at version 2")
 }
 
 func TestUnmigrated(t *testing.T) {
@@ -138,7 +132,7 @@ func TestASchemaBeforeTheFirstRelease(t *testing.T) {
 
 func TestTheClock(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "clock"), "clock", OK, "within 1s of this machine's; its time zone is")
+	p.finding("clock", OK, "within 1s of this machine's; its time zone is")
 	p.finds(p.examine(func(l *limits) { l.offset = time.Nanosecond }, "clock"), "clock", Info,
 		"the database's clock is", "this machine's: tasks run by the database's")
 }
@@ -161,9 +155,7 @@ func TestSettings(t *testing.T) {
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
 	} {
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
-		found := p.finds(
-			p.examine(nil, "settings"), "settings", test.level, setting+" is ", "(set by: database)", test.want,
-		)
+		found := p.finding("settings", test.level, setting+" is ", "(set by: database)", test.want)
 		p.on(p.connect(), found.Do)
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.good))
 		for _, one := range p.examine(nil, "settings").Findings {
@@ -178,11 +170,7 @@ func TestSettings(t *testing.T) {
 // The client's own setting wins over the server's, and is to be taken out of the URL.
 func TestASettingInTheURL(t *testing.T) {
 	p := newPatient(t)
-	pool, err := pgxpool.New(p.ctx, p.url+"&statement_timeout=1000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(t, p.url+"&statement_timeout=1000", nil)
 	report := p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"settings"} })
 	found := p.finds(report, "settings", Warning, "statement_timeout is 1s (set by: client)")
 	if found.Do != "take statement_timeout out of the database URL" {

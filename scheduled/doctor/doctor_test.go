@@ -26,11 +26,7 @@ func TestAHealthyDeployment(t *testing.T) {
 	report := p.examine(nil)
 	unsafe := map[string]bool{} // tests run without the disk's cooperation
 	for _, setting := range []string{"fsync", "full_page_writes"} {
-		var on bool
-		if err := p.pool.QueryRow(p.ctx, `SELECT current_setting($1)::boolean`, setting).Scan(&on); err != nil {
-			t.Fatal(err)
-		}
-		unsafe[setting] = !on
+		unsafe[setting] = ask[bool](p, `SELECT NOT current_setting($1)::boolean`, setting)
 	}
 	checked := map[string]bool{}
 	for _, one := range report.Findings {
@@ -67,15 +63,9 @@ func TestItOnlyReads(t *testing.T) {
 		SELECT t::text FROM tasktable.scheduled_tasks AS t UNION ALL SELECT n::text FROM tasktable.nodes AS n
 		UNION ALL SELECT c::text FROM tasktable.scheduled_task_changes AS c UNION ALL SELECT last_value::text
 			FROM tasktable.task_numbers) AS x`
-	ask := func() (found string) {
-		if err := p.pool.QueryRow(p.ctx, all).Scan(&found); err != nil {
-			t.Fatal(err)
-		}
-		return found
-	}
-	before := ask()
+	before := ask[string](p, all)
 	p.examine(nil)
-	if ask() != before {
+	if ask[string](p, all) != before {
 		t.Error("something has changed")
 	}
 	p.until("its session is gone",
@@ -115,11 +105,7 @@ func TestOnlyWithoutTables(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://nobody@127.0.0.1:1/none")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(t, "postgres://nobody@127.0.0.1:1/none", nil)
 	for name, test := range map[string]struct {
 		config Config
 		want   string
@@ -149,12 +135,7 @@ func TestUnreachable(t *testing.T) {
 		"no such host": {"postgres://u:" + secret + "@nowhere.invalid/db?connect_timeout=5", "nowhere.invalid",
 			"host and port"},
 	} {
-		pool, err := pgxpool.New(t.Context(), test.url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		report, err := Examine(t.Context(), Config{Pool: pool})
+		report, err := Examine(t.Context(), Config{Pool: poolOf(t, test.url, nil)})
 		if err != nil || len(report.Findings) != 1 {
 			t.Fatalf("%s: %v\n%s", name, err, list(report))
 		}
@@ -177,11 +158,7 @@ func TestASilentServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	pool, err := pgxpool.New(t.Context(), fmt.Sprintf("postgres://u@%s/x?sslmode=disable", listener.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(t, fmt.Sprintf("postgres://u@%s/x?sslmode=disable", listener.Addr()), nil)
 	limits := defaultLimits
 	limits.check = time.Second
 	began := time.Now()
@@ -198,14 +175,7 @@ func TestASilentServer(t *testing.T) {
 func TestRefusedAtTheDoor(t *testing.T) {
 	p := newPatient(t)
 	refused := func(change func(*pgxpool.Config)) Finding {
-		config := p.pool.Config()
-		change(config)
-		pool, err := pgxpool.NewWithConfig(p.ctx, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		report, err := Examine(p.ctx, Config{Pool: pool})
+		report, err := Examine(p.ctx, Config{Pool: poolOf(t, p.url, change)})
 		if err != nil || len(report.Findings) != 1 {
 			t.Fatalf("%v\n%s", err, list(report))
 		}
@@ -233,7 +203,7 @@ func TestAFailingCheckIsAFinding(t *testing.T) {
 	p.finds(report, "retention", OK)
 	p.on(locker, "ROLLBACK")
 	p.exec(`ALTER TABLE tasktable.pauses RENAME COLUMN reason TO why`)
-	p.finds(p.examine(nil, "attention"), "attention", Warning, "not checked", `column p.reason does not exist`)
+	p.finding("attention", Warning, "not checked", `column p.reason does not exist`)
 }
 
 func TestAnEndedContext(t *testing.T) {

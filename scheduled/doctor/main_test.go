@@ -41,12 +41,34 @@ func at(t *testing.T, url string) *patient {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
-	pool, err := pgxpool.New(ctx, url+"&pool_max_conns=4")
+	return &patient{t, ctx, url, poolOf(t, url+"&pool_max_conns=4", nil)}
+}
+
+// poolOf is a pool that is closed with the test.
+func poolOf(t *testing.T, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &patient{t, ctx, url, pool}
+	return pool
+}
+
+// ask is the answer of a query that has one value.
+func ask[T any](p *patient, query string, args ...any) (answer T) {
+	p.t.Helper()
+	if err := p.pool.QueryRow(p.ctx, query, args...).Scan(&answer); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+	return answer
 }
 
 func (p *patient) exec(statement string, args ...any) {
@@ -60,11 +82,7 @@ func (p *patient) exec(statement string, args ...any) {
 func (p *patient) until(what, query string, args ...any) {
 	p.t.Helper()
 	for {
-		var holds bool
-		if err := p.pool.QueryRow(p.ctx, query, args...).Scan(&holds); err != nil {
-			p.t.Fatalf("%s: %v", what, err)
-		}
-		if holds {
+		if ask[bool](p, query, args...) {
 			return
 		}
 		select {
@@ -130,13 +148,9 @@ func (p *patient) node() {
 // fakeNode is a row of nodes whose lock somebody holds; it returns the number and the connection that holds it.
 func (p *patient) fakeNode(service, version, declares string) (int64, *pgx.Conn) {
 	p.t.Helper()
-	var number int64
-	if err := p.pool.QueryRow(p.ctx, `INSERT INTO tasktable.nodes (service, version, host, queues, types,
-		declaration_hash)
-		VALUES ($1, $2, 'host/1', '{"default": 100}', '{TEST}', nullif($3, ''))
-			RETURNING number`, service, version, declares).Scan(&number); err != nil {
-		p.t.Fatal(err)
-	}
+	number := ask[int64](p, `INSERT INTO tasktable.nodes (service, version, host, queues, types, declaration_hash)
+		VALUES ($1, $2, 'host/1', '{"default": 100}', '{TEST}', nullif($3, '')) RETURNING number`,
+		service, version, declares)
 	conn := p.connect()
 	p.on(conn, fmt.Sprintf("SELECT pg_advisory_lock(tasktable.lock_class('node')::bit(32)::int, %d)", number))
 	return number, conn
@@ -199,6 +213,24 @@ func (p *patient) finds(report Report, check string, level Level, texts ...strin
 	return found[0]
 }
 
+// finding examines by one check, and demands exactly one finding of a level that contains the texts.
+func (p *patient) finding(check string, level Level, texts ...string) Finding {
+	p.t.Helper()
+	return p.finds(p.examine(nil, check), check, level, texts...)
+}
+
+// cures demands such a finding, does what it says, and then demands that all is well.
+func (p *patient) cures(check string, level Level, texts ...string) {
+	p.t.Helper()
+	finding := p.finding(check, level, texts...)
+	conn := p.connect() // a new one: it has what is set for new sessions
+	if _, err := conn.Exec(p.ctx, finding.Do); err != nil {
+		// CREATE INDEX CONCURRENTLY and its like are statements by themselves.
+		p.on(conn, strings.Split(finding.Do, "\n")...)
+	}
+	p.well(p.examine(nil, check))
+}
+
 // well demands that a report has nothing that is worse than info.
 func (p *patient) well(report Report) {
 	p.t.Helper()
@@ -208,19 +240,6 @@ func (p *patient) well(report Report) {
 	if len(report.Findings) == 0 {
 		p.t.Error("nothing was looked at")
 	}
-}
-
-// cured does what a finding says, and then demands that all is well.
-func (p *patient) cured(finding Finding, check string, change func(*limits)) {
-	p.t.Helper()
-	conn := p.connect() // a new one: it has what is set for new sessions
-	if _, err := conn.Exec(p.ctx, finding.Do); err != nil {
-		// CREATE INDEX CONCURRENTLY and its like are statements by themselves.
-		for statement := range strings.SplitSeq(finding.Do, "\n") {
-			p.on(conn, statement)
-		}
-	}
-	p.well(p.examine(change, check))
 }
 
 func containsAll(text string, parts []string) bool {

@@ -14,16 +14,16 @@ func TestNoNode(t *testing.T) {
 	p.finds(report, "leader", Info, "nobody holds the leader's lock")
 	p.finds(report, "attention", Warning, "no node runs: nothing is claimed")
 	p.put("now", "TEST", "default", time.Hour)
-	p.finds(p.examine(nil, "attention"), "attention", Error, "no node runs: nothing is claimed")
+	p.finding("attention", Error, "no node runs: nothing is claimed")
 }
 
 // A node that is gone is none of its service.
 func TestANodeThatIsGone(t *testing.T) {
 	p := newPatient(t)
 	_, holder := p.fakeNode("mail", "v1", "")
-	p.finds(p.examine(nil, "nodes"), "nodes", OK, "1 node of service mail, version v1, queues default=100")
+	p.finding("nodes", OK, "1 node of service mail, version v1, queues default=100")
 	p.on(holder, "SELECT pg_advisory_unlock_all()")
-	p.finds(p.examine(nil, "nodes"), "nodes", Info, "no node runs")
+	p.finding("nodes", Info, "no node runs")
 }
 
 func TestVersionsSideBySide(t *testing.T) {
@@ -31,7 +31,7 @@ func TestVersionsSideBySide(t *testing.T) {
 	p.fakeNode("mail", "v1", "")
 	p.fakeNode("mail", "v2", "")
 	p.fakeNode("mail", "v2", "")
-	p.finds(p.examine(nil, "nodes"), "nodes", Info, "service mail runs several versions side by side: 1 of v1, 2 of v2")
+	p.finding("nodes", Info, "service mail runs several versions side by side: 1 of v1, 2 of v2")
 }
 
 // The order of the node that began last holds. Orders that do not contradict each other are joined.
@@ -45,7 +45,7 @@ func TestOrdersOfQueues(t *testing.T) {
 	for _, queues := range []string{"{critical,default,low}", "{critical,default,low}", "{critical,low}", "{mail,low}", "{}"} {
 		strict(queues)
 	}
-	p.finds(p.examine(nil, "nodes"), "nodes", OK, "5 nodes of service mail")
+	p.finding("nodes", OK, "5 nodes of service mail")
 	if text := list(p.examine(nil, "nodes")); strings.Contains(text, ignored) {
 		t.Errorf("they do not contradict each other: %s", text)
 	}
@@ -68,7 +68,7 @@ func TestDefaultsThatDiffer(t *testing.T) {
 	p.fakeNode("mail", "v1", "")
 	p.well(p.examine(nil, "nodes"))
 	node(`{"queue": "mail", "max_attempts": 3}`)
-	p.finds(p.examine(nil, "nodes"), "nodes", Warning, "nodes have different defaults of all types, of which those of the "+
+	p.finding("nodes", Warning, "nodes have different defaults of all types, of which those of the "+
 		`last start hold, such as node 2 {"queue": "mail"} and node 4 {"queue": "mail", "max_attempts": 3}`)
 }
 
@@ -86,8 +86,7 @@ func TestACrashLoop(t *testing.T) {
 	ended("some", 4, "10 seconds", "10 minutes")
 	p.well(p.examine(nil, "nodes"))
 	ended("crashing", 6, "10 seconds", "10 minutes")
-	p.finds(p.examine(nil, "nodes"), "nodes", Warning,
-		"6 nodes of service crashing ended within 2m of their start in the last hour")
+	p.finding("nodes", Warning, "6 nodes of service crashing ended within 2m of their start in the last hour")
 }
 
 // A leader that is missing for so long that the doctor gives up is told with what needs a person.
@@ -119,7 +118,7 @@ func TestQuietNodes(t *testing.T) {
 	p.finds(report, "nodes", OK, "2 nodes of service mail, version v1, all of them quiet")
 	p.finds(report, "nodes", Info, "2 of 2 nodes are quiet, and take nothing new")
 	p.exec(`UPDATE tasktable.nodes SET may_lead = true`)
-	p.finds(p.examine(nil, "nodes"), "nodes", OK, "2 nodes of service mail, version v1, which run no tasks")
+	p.finding("nodes", OK, "2 nodes of service mail, version v1, which run no tasks")
 }
 
 // A leader that comes while the doctor looks is no finding.
@@ -145,7 +144,7 @@ func TestAStrangerHasTheLeadersLock(t *testing.T) {
 	p.fakeNode("mail", "v1", "")
 	stranger := p.connect()
 	p.on(stranger, "SET application_name = 'the stranger'", leaderLock)
-	found := p.finds(p.examine(nil, "leader"), "leader", Error, fmt.Sprintf("pid %d (role ", stranger.PgConn().PID()),
+	found := p.finding("leader", Error, fmt.Sprintf("pid %d (role ", stranger.PgConn().PID()),
 		`application "the stranger") holds the leader's lock, and is no node`)
 	end := fmt.Sprintf("SELECT pg_terminate_backend(%d);", stranger.PgConn().PID())
 	if !containsAll(found.Do, []string{end, "REVOKE CONNECT ON DATABASE"}) {

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store/localpg"
 )
@@ -91,10 +89,7 @@ func (p *patient) encrypted(t *testing.T, dir string) {
 	if err := os.WriteFile(authority, []byte(certificate), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var data string
-	if err := p.pool.QueryRow(p.ctx, `SELECT current_setting('data_directory')`).Scan(&data); err != nil {
-		t.Fatal(err)
-	}
+	data := ask[string](p, `SELECT current_setting('data_directory')`)
 	for name, content := range map[string]string{"server.crt": certificate, "server.key": key} {
 		// The server writes them, so they are its own.
 		p.exec(fmt.Sprintf(`COPY (SELECT line FROM unnest(string_to_array(%s, E'\n')) AS line) TO %s`,
@@ -106,11 +101,7 @@ func (p *patient) encrypted(t *testing.T, dir string) {
 	p.exec(`ALTER SYSTEM SET ssl = on`)
 	p.reload("ssl", "on")
 	look := func(mode string) Report {
-		pool, err := pgxpool.New(p.ctx, strings.Replace(p.url, "sslmode=disable", "sslmode="+mode, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
+		pool := poolOf(t, strings.Replace(p.url, "sslmode=disable", "sslmode="+mode, 1), nil)
 		return p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"connection"} })
 	}
 	p.finds(look("require"), "connection", Info, "TLS 1.3, but the certificate is not verified")
@@ -148,11 +139,7 @@ func selfSigned(t *testing.T) (certificate, key string) {
 // A link that leaves this machine, and has no TLS.
 func TestNoTLSOnTheNetwork(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), "postgres://u@db.example.org/x?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(t, "postgres://u@db.example.org/x?sslmode=disable", nil)
 	for address, level := range map[string]Level{"10.0.0.1": Info, "127.0.0.1": OK, "::1": OK} {
 		e := &examination{config: Config{Pool: pool}}
 		e.encryption(distant{net.ParseIP(address)})

@@ -45,19 +45,15 @@ func (r *roles) grant() {
 // as examines as a role.
 func (r *roles) as(role string, only ...string) Report {
 	r.t.Helper()
-	settings := r.pool.Config()
-	settings.ConnConfig.User, settings.ConnConfig.Password = role, storetest.RolePassword
-	pool, err := pgxpool.NewWithConfig(r.ctx, settings)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(r.t, r.url, func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.ConnConfig.Password = role, storetest.RolePassword
+	})
 	return r.examineBy(func(c *Config) { c.Pool, c.Only = pool, only })
 }
 
 func TestWhichRoleItIs(t *testing.T) {
 	r := newRoles(t)
-	r.finds(r.examine(nil, "permissions"), "permissions", OK, "is a superuser")
+	r.finding("permissions", OK, "is a superuser")
 	r.finds(r.as(r.Owner, "permissions"), "permissions", OK, "is the schema's owner: it may migrate and run nodes")
 	r.finds(
 		r.as(r.Engine, "permissions"), "permissions", OK, "has the engine's rights: it may run nodes, and not migrate",

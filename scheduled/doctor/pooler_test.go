@@ -61,13 +61,7 @@ func (p *patient) bouncer() *pgxpool.Pool {
 		cancel()
 		_ = cmd.Wait()
 	})
-	pool, err := pgxpool.New(
-		p.ctx, fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable&pool_max_conns=4", port),
-	)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(pool.Close)
+	pool := poolOf(p.t, fmt.Sprintf("postgres://anyone@127.0.0.1:%d/test?sslmode=disable&pool_max_conns=4", port), nil)
 	for {
 		if err := pool.Ping(p.ctx); err == nil {
 			return pool
@@ -83,7 +77,7 @@ func (p *patient) bouncer() *pgxpool.Pool {
 func TestPgBouncer(t *testing.T) {
 	p := newPatient(t)
 	p.node()
-	p.finds(p.examine(nil, "pooler"), "pooler", OK, "no pooler")
+	p.finding("pooler", OK, "no pooler")
 	pool := p.bouncer()
 	report := p.examineBy(func(c *Config) { c.Pool = pool })
 	p.finds(report, "pooler", Error, "a node's session goes through a pooler")

@@ -12,18 +12,14 @@ func TestRiversJobs(t *testing.T) {
 		attempted_by)
 		VALUES ($1::text::tasktable.river_job_state, $2, $3::text::jsonb, $4::text::jsonb, 1,
 			clock_timestamp() - interval '1 hour', $5::text::timestamptz, $6)`
-	p.finds(p.examine(nil, "river"), "river", OK, "0 jobs in River's hands")
+	p.finding("river", OK, "0 jobs in River's hands")
 	p.put("held", "TEST", "default", time.Hour)
 	p.hold("held", 60)
-	var fence string
-	err := p.pool.QueryRow(p.ctx, `SELECT fence::text FROM tasktable.scheduled_tasks WHERE id = 'held'`).Scan(&fence)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fence := ask[string](p, `SELECT fence::text FROM tasktable.scheduled_tasks WHERE id = 'held'`)
 	p.exec(job, "running", "TEST", `{"tasks":"`+fence+`:1:1:1:4:held"}`, `{"tasks":1}`, nil, []string{"tasktable-1"})
 	// Of a batch one cannot tell.
 	p.exec(job, "available", "TEST", `{"tasks":"999999:1:1:1:1:a999998:1:1:1:1:b"}`, `{"tasks":2}`, nil, nil)
-	p.finds(p.examine(nil, "river"), "river", OK, "2 jobs in River's hands")
+	p.finding("river", OK, "2 jobs in River's hands")
 
 	p.exec(job, "available", "TEST", `{"tasks":"999999:1:1:1:1:a"}`, `{"tasks":1}`, nil, nil)
 	p.exec(job, "available", "theirs", `{"order":1}`, `{}`, nil, nil)

@@ -39,13 +39,7 @@ func TestALongTransaction(t *testing.T) {
 
 func TestPreparedTransactions(t *testing.T) {
 	p := newPatient(t)
-	var most int
-	if err := p.pool.QueryRow(
-		p.ctx, `SELECT current_setting('max_prepared_transactions')::int`,
-	).Scan(&most); err != nil {
-		t.Fatal(err)
-	}
-	if most == 0 {
+	if ask[int](p, `SELECT current_setting('max_prepared_transactions')::int`) == 0 {
 		t.Skip("the server allows no prepared transactions")
 	}
 	name := fmt.Sprintf("it's %d", time.Now().UnixNano()) // they are the whole server's
@@ -142,7 +136,7 @@ func TestSlotsAndStandbys(t *testing.T) {
 
 func TestNotifications(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "notifications"), "notifications", OK, "the queue of notifications is 0 % full")
+	p.finding("notifications", OK, "the queue of notifications is 0 % full")
 	p.finds(p.examine(func(l *limits) { l.notifications = -1 }, "notifications"), "notifications", Warning,
 		"queue of notifications is 0 % full")
 }

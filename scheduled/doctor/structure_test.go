@@ -114,45 +114,29 @@ func TestTriggers(t *testing.T) {
 	p.well(p.examine(nil, "triggers"))
 
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_4_update`)
-	p.cured(p.finds(
-		p.examine(nil, "triggers"), "triggers", Error, "task_4_update of tasktable.scheduled_tasks is disabled",
-	),
-		"triggers", nil)
+	p.cures("triggers", Error, "task_4_update of tasktable.scheduled_tasks is disabled")
 
 	p.exec(`ALTER TABLE tasktable.scheduled_task_changes ENABLE REPLICA TRIGGER append_only`)
-	p.cured(p.finds(p.examine(nil, "triggers"), "triggers", Error,
-		"append_only of tasktable.scheduled_task_changes is disabled"), "triggers", nil)
+	p.cures("triggers", Error, "append_only of tasktable.scheduled_task_changes is disabled")
 
 	p.exec(`DROP TRIGGER task_5_held ON tasktable.scheduled_tasks`)
-	p.cured(p.finds(
-		p.examine(nil, "triggers"), "triggers", Error, "task_5_held of tasktable.scheduled_tasks is missing",
-	),
-		"triggers", nil)
+	p.cures("triggers", Error, "task_5_held of tasktable.scheduled_tasks is missing")
 
 	p.exec(`DROP TRIGGER task_3_insert ON tasktable.scheduled_tasks; CREATE TRIGGER task_3_insert
 		AFTER INSERT ON tasktable.scheduled_tasks
 		FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change()`)
-	p.cured(p.finds(
-		p.examine(nil, "triggers"), "triggers", Error, "task_3_insert of tasktable.scheduled_tasks is another",
-	),
-		"triggers", nil)
+	p.cures("triggers", Error, "task_3_insert of tasktable.scheduled_tasks is another")
 
 	p.exec(`CREATE TRIGGER task_9_own_insert AFTER INSERT ON tasktable.scheduled_tasks
 		FOR EACH ROW EXECUTE FUNCTION tasktable.after_task_change()`) // as the script of roles makes one
 	p.well(p.examine(nil, "triggers"))
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER task_9_own_insert`)
-	p.cured(
-		p.finds(p.examine(nil, "triggers"), "triggers", Error,
-			"task_9_own_insert of tasktable.scheduled_tasks is disabled",
-			"applications can change the tasks of other services"),
-		"triggers", nil,
-	)
+	p.cures("triggers", Error,
+		"task_9_own_insert of tasktable.scheduled_tasks is disabled", "applications can change the tasks of other services")
 
 	p.exec(`CREATE FUNCTION public.watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER watch AFTER INSERT ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION public.watch()`)
-	p.finds(
-		p.examine(nil, "triggers"), "triggers", Info, "trigger watch of tasktable.scheduled_tasks is not Tasktable's",
-	)
+	p.finding("triggers", Info, "trigger watch of tasktable.scheduled_tasks is not Tasktable's")
 }
 
 func TestIndexes(t *testing.T) {
@@ -160,31 +144,21 @@ func TestIndexes(t *testing.T) {
 	p.well(p.examine(nil, "indexes"))
 
 	p.exec(`DROP INDEX tasktable.scheduled_tasks_claimable`)
-	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Error,
-		"scheduled_tasks_claimable of tasktable.scheduled_tasks is missing"), "indexes", nil)
+	p.cures("indexes", Error, "scheduled_tasks_claimable of tasktable.scheduled_tasks is missing")
 
 	p.exec(`DROP INDEX tasktable.river_job_prioritized_fetching_index`)
-	p.cured(
-		p.finds(p.examine(nil, "indexes"), "indexes", Error, "river_job_prioritized_fetching_index"), "indexes", nil,
-	)
+	p.cures("indexes", Error, "river_job_prioritized_fetching_index")
 
 	p.exec(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'tasktable.scheduled_tasks_entity'::regclass`)
-	p.cured(p.finds(p.examine(nil, "indexes"), "indexes", Error,
-		"scheduled_tasks_entity of tasktable.scheduled_tasks is invalid"), "indexes", nil)
+	p.cures("indexes", Error, "scheduled_tasks_entity of tasktable.scheduled_tasks is invalid")
 
 	p.exec(`DROP INDEX tasktable.pauses_ends_at; CREATE INDEX pauses_ends_at ON tasktable.pauses (paused_at)`)
-	p.cured(
-		p.finds(p.examine(nil, "indexes"), "indexes", Error, "pauses_ends_at of tasktable.pauses is another"),
-		"indexes", nil,
-	)
+	p.cures("indexes", Error, "pauses_ends_at of tasktable.pauses is another")
 
 	p.exec(`CREATE INDEX ours ON tasktable.scheduled_tasks (status)`)
-	p.finds(p.examine(nil, "indexes"), "indexes", Info, "index ours of tasktable.scheduled_tasks is not Tasktable's")
+	p.finding("indexes", Info, "index ours of tasktable.scheduled_tasks is not Tasktable's")
 	p.exec(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'tasktable.ours'::regclass`)
-	p.cured(p.finds(
-		p.examine(nil, "indexes"), "indexes", Warning, "index ours of tasktable.scheduled_tasks is invalid",
-	),
-		"indexes", nil)
+	p.cures("indexes", Warning, "index ours of tasktable.scheduled_tasks is invalid")
 }
 
 // What a newer or older schema has may differ: it is not compared.

@@ -4,12 +4,9 @@ import "testing"
 
 func TestAutovacuumOfATable(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "autovacuum"), "autovacuum", OK, "last vacuumed: river_job", "scheduled_tasks")
+	p.finding("autovacuum", OK, "last vacuumed: river_job", "scheduled_tasks")
 	p.exec(`ALTER TABLE tasktable.scheduled_tasks SET (autovacuum_enabled = off)`)
-	p.cured(p.finds(
-		p.examine(nil, "autovacuum"), "autovacuum", Warning, "autovacuum is off for tasktable.scheduled_tasks",
-	),
-		"autovacuum", nil)
+	p.cures("autovacuum", Warning, "autovacuum is off for tasktable.scheduled_tasks")
 }
 
 const manySQL = `INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)

@@ -13,7 +13,7 @@ import (
 func TestAttention(t *testing.T) {
 	p := newPatient(t)
 	p.node()
-	p.finds(p.examine(nil, "attention"), "attention", OK, "nothing needs a person")
+	p.finding("attention", OK, "nothing needs a person")
 	p.put("late", "OTHER", "mail", time.Hour)
 	p.put("dead", "OTHER", "other", time.Hour)
 	p.exec(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', next_attempt_at = NULL, finished_at = now(),
@@ -48,24 +48,22 @@ func (p *patient) recur(id, cron string) {
 func TestRecurringTasksThatNeverFire(t *testing.T) {
 	p := newPatient(t)
 	p.recur("nightly", "0 3 * * *")
-	p.finds(p.examine(nil, "recurring"), "recurring", OK, "1 recurring task waiting for the next fire")
+	p.finding("recurring", OK, "1 recurring task waiting for the next fire")
 	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *',
 		next_attempt_at = clock_timestamp() + interval '1 hour'`)
-	p.finds(p.examine(nil, "recurring"), "recurring", Error, "recurring task nightly does not fire: invalid: cron")
+	p.finding("recurring", Error, "recurring task nightly does not fire: invalid: cron")
 	for i := range 7 {
 		p.recur(fmt.Sprint("more ", i), "@hourly")
 	}
 	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
-	p.finds(p.examine(nil, "recurring"), "recurring", Error, "3 more recurring tasks are like these")
+	p.finding("recurring", Error, "3 more recurring tasks are like these")
 }
 
 func TestARecurringTaskWithoutAFire(t *testing.T) {
 	p := newPatient(t)
 	p.recur("never", "0 0 28 2 *")
 	p.exec(`UPDATE tasktable.scheduled_tasks SET cron = '0 0 30 2 *'`)
-	p.finds(
-		p.examine(nil, "recurring"), "recurring", Error, "recurring task never does not fire", "must be able to fire",
-	)
+	p.finding("recurring", Error, "recurring task never does not fire", "must be able to fire")
 }
 
 func TestCalendarsThatLeaveNoDay(t *testing.T) {
@@ -76,7 +74,7 @@ func TestCalendarsThatLeaveNoDay(t *testing.T) {
 	for i := range 7 {
 		p.exec(`SELECT tasktable.schedule_recurring('{"type": "TEST"}', '0 3 * * * keep-to=open', $1)`, fmt.Sprint("task", i))
 	}
-	p.finds(p.examine(nil, "recurring"), "recurring", Warning, "7 recurring tasks will not fire within 20 years, because "+
+	p.finding("recurring", Warning, "7 recurring tasks will not fire within 20 years, because "+
 		"of calendars: task0 (open), task1 (open), task2 (open), task3 (open), task4 (open)")
 }
 
@@ -87,7 +85,7 @@ func TestLeaderWithOtherZoneData(t *testing.T) {
 	p.until("it is planned", `SELECT planned_zone_data IS NOT NULL FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
 	p.well(p.examine(nil, "recurring"))
 	p.exec(`UPDATE tasktable.scheduled_tasks SET planned_zone_data = 'other' WHERE id = 'nightly'`)
-	p.finds(p.examine(nil, "recurring"), "recurring", Warning,
+	p.finding("recurring", Warning,
 		"the leader has other data of time zone UTC than this program, so the next fire of nightly")
 }
 
@@ -101,7 +99,7 @@ func TestServicesThatDeclareTwoSets(t *testing.T) {
 		t.Errorf("each service declares one set:\n%s", list(report))
 	}
 	p.fakeNode("mail", "v2", "another")
-	p.finds(p.examine(nil, "recurring"), "recurring", Info, "nodes of service mail declare 2 sets of recurring tasks")
+	p.finding("recurring", Info, "nodes of service mail declare 2 sets of recurring tasks")
 	p.finds(p.examine(func(l *limits) { l.conflict = time.Nanosecond }, "recurring"), "recurring", Warning,
 		"nodes of service mail declare 2 sets")
 }
@@ -110,7 +108,7 @@ func TestServicesThatDeclareTwoSets(t *testing.T) {
 // count.
 func TestRetentionThatIsRefused(t *testing.T) {
 	p := newPatient(t)
-	p.finds(p.examine(nil, "retention"), "retention", OK, "what is too old is removed")
+	p.finding("retention", OK, "what is too old is removed")
 	p.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at, retention_refused)
 		VALUES ('test', '', '', '{}', '{}', NULL,
 			'3 rows, the first of task a: violates foreign key constraint "invoices"'),

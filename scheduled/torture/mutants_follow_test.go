@@ -64,7 +64,7 @@ var followMutants = []mutant{
 	}},
 	{name: "a schedule during an attempt is forgotten", by: []string{"again"}, steer: repeated, edits: []edit{
 		{schema + "00003_verbs.sql",
-			"            RETURN tasktable.apply_verb('again', task_id, schedule.scheduled_by, schedule.wake);\n",
+			"            RETURN tasktable.run_again(task_id, schedule.scheduled_by, schedule.wake);\n",
 			"            result.outcome := 'again';\n            RETURN result;\n"},
 	}},
 	// A task seldom waits for longer than the start allowance, so that goes, too.

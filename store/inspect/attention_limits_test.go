@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -27,8 +25,7 @@ func TestAttentionToLimits(t *testing.T) {
 	b.leads(`{"default": 5}`, `{TEST}`)
 	set := func(limit store.Limit) {
 		t.Helper()
-		_, err := b.Tasks.SetLimit(b.Ctx, b.Pool, limit)
-		b.Check(err)
+		b.must(b.Tasks.SetLimit(b.Ctx, b.Pool, limit))
 	}
 	schedule := func(id, group string, ago time.Duration) {
 		b.Schedule(store.Task{ID: id, Payload: payload(1), Group: group, At: b.Now().Add(-ago)})
@@ -71,8 +68,7 @@ func TestAttentionToLimits(t *testing.T) {
 		t.Errorf("the list: %s", pretty(limits))
 	}
 	for _, name := range []string{"typo", "mails", "tests"} {
-		_, err := b.Tasks.RemoveLimit(b.Ctx, b.Pool, name)
-		b.Check(err)
+		b.must(b.Tasks.RemoveLimit(b.Ctx, b.Pool, name))
 	}
 	schedule("older", "", 2*time.Hour)
 	set(store.Limit{Name: "all", Of: store.Everything(), Rate: 100, Interval: time.Minute, Burst: 20})
@@ -98,8 +94,7 @@ func TestAttentionToLimits(t *testing.T) {
 		"warning 1: limit all holds back 1 due task, the first (mine) since T: 1 of 1 run of a group"})
 	same(b, "late", told("late"), []string{
 		"warning 3: 3 late tasks of type TEST in queue default, the first (theirs) since T: limited by all"})
-	_, err = b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, ""))
 	same(b, "paused", len(told("limits")), 0)
 }
 
@@ -108,8 +103,7 @@ func TestALimitDoesNotHideThatNobodyWorks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.leads(`{"default": 5}`, `{TEST}`)
-	_, err := b.Tasks.SetLimit(b.Ctx, b.Pool, store.Limit{Name: "all", Of: store.Everything(), MaxRunning: 1})
-	b.Check(err)
+	b.must(b.Tasks.SetLimit(b.Ctx, b.Pool, store.Limit{Name: "all", Of: store.Everything(), MaxRunning: 1}))
 	b.run("TEST", "")
 	b.Schedule(store.Task{ID: "a", Payload: payload(1), Queue: "mail", At: b.Now().Add(-time.Hour)})
 	got := b.attention("late")
@@ -123,14 +117,10 @@ func TestLimitsCountUpToANumber(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.leads(`{"default": 5}`, `{MANY,ONE}`)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `SET LOCAL session_replication_role = replica`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
-			SELECT 'many ' || i, '{"type": "MANY"}'::jsonb, 'MANY', i, now() - interval '2 hours' FROM generate_series(1, 6000) AS i
-			UNION ALL SELECT 'one', '{"type": "ONE"}'::jsonb, 'ONE', 1, now() - interval '3 hours'`)
-	})
-	_, err := b.Tasks.SetLimit(b.Ctx, b.Pool, store.Limit{Name: "all", Of: store.Everything(), MaxRunning: 1})
-	b.Check(err)
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
+		SELECT 'many ' || i, '{"type": "MANY"}'::jsonb, 'MANY', i, now() - interval '2 hours' FROM generate_series(1, 6000) AS i
+		UNION ALL SELECT 'one', '{"type": "ONE"}'::jsonb, 'ONE', 1, now() - interval '3 hours'`)
+	b.must(b.Tasks.SetLimit(b.Ctx, b.Pool, store.Limit{Name: "all", Of: store.Everything(), MaxRunning: 1}))
 	b.run("TEST", "")
 	limits, err := b.Tasks.Limits(b.Ctx, b.Pool)
 	b.Check(err)

@@ -101,17 +101,20 @@ SELECT CASE WHEN kind.is_worked THEN 'warning' ELSE 'error' END AS level, 'late 
         END AS "do"
 FROM kind ORDER BY kind.oldest_at, kind.queue, kind.type`
 
+// firstSQL counts the rows of x, and finds the first of them.
+const firstSQL = `count(*)::int AS count, count(*) >= $1::text::int AS more,
+    (array_agg(x.id ORDER BY x.at, x.id COLLATE "C"))[1] AS oldest_id, min(x.at) AS oldest_at`
+
 // waitingSQL groups the tasks by what they wait for. Of more than $1 it reads those that have waited for longest.
 const waitingSQL = `
-SELECT 'warning' AS level, 'task{s} put off by their handler' AS what, count(*)::int AS count,
-    count(*) >= $1::text::int AS more, (array_agg(w.id ORDER BY w.at, w.id COLLATE "C"))[1] AS oldest_id,
-    min(w.at) AS oldest_at, w.message AS detail, '' AS "do"
+SELECT 'warning' AS level, 'task{s} put off by their handler' AS what, ` + firstSQL + `, x.message AS detail,
+    '' AS "do"
 FROM (
     SELECT t.id::text AS id, t.waiting_since AS at, left(coalesce(t.message, ''), 200) AS message
     FROM tasktable.scheduled_tasks AS t WHERE t.waiting_since IS NOT NULL AND t.next_attempt_at IS NOT NULL
     ORDER BY t.waiting_since LIMIT $1::text::int
-) AS w
-GROUP BY w.message ORDER BY count(*) DESC, w.message`
+) AS x
+GROUP BY x.message ORDER BY count(*) DESC, x.message`
 
 // deadSQL reads the index scheduled_tasks_rare, and the newest message of each status.
 const deadSQL = `
@@ -119,13 +122,11 @@ SELECT s.level, s.status || ' dead letter{s}' AS what, d.count, d.more, d.oldest
     'the newest says ' || left(n.message, 200) AS detail, '' AS "do"
 FROM (VALUES ('warning', 'FAILED'), ('info', 'EXPIRED')) AS s (level, status) -- a task that EXPIRED was meant to
 CROSS JOIN LATERAL (
-    SELECT count(*)::int AS count, count(*) >= $1::text::int AS more,
-        (array_agg(d.id ORDER BY d.at, d.id COLLATE "C"))[1] AS oldest_id, min(d.at) AS oldest_at
-    FROM (
+    SELECT ` + firstSQL + ` FROM (
         SELECT t.id::text AS id, t.finished_at AS at FROM tasktable.scheduled_tasks AS t
         WHERE t.status = s.status AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED') AND t.archived_at IS NULL
         ORDER BY t.finished_at LIMIT $1::text::int
-    ) AS d
+    ) AS x
 ) AS d
 CROSS JOIN LATERAL (
     SELECT coalesce(t.message, 'nothing') AS message FROM tasktable.scheduled_tasks AS t
@@ -135,14 +136,12 @@ CROSS JOIN LATERAL (
 
 // pausedSQL reads the index scheduled_tasks_rare, too. If there are more tasks, it does not know the oldest.
 const pausedSQL = `
-SELECT 'info' AS level, 'task{s} paused one by one' AS what, count(*)::int AS count,
-    count(*) >= $1::text::int AS more,
-    (array_agg(p.id ORDER BY p.at, p.id COLLATE "C"))[1] AS oldest_id, min(p.at) AS oldest_at, '' AS detail, '' AS "do"
+SELECT 'info' AS level, 'task{s} paused one by one' AS what, ` + firstSQL + `, '' AS detail, '' AS "do"
 FROM (
     SELECT t.id::text AS id, t.last_status_update AS at FROM tasktable.scheduled_tasks AS t
     WHERE t.status = 'PAUSED' AND t.status NOT IN ('QUEUED', 'EXECUTING', 'COMPLETED')
     LIMIT $1::text::int
-) AS p
+) AS x
 HAVING count(*) > 0`
 
 // pausesSQL counts the tasks and fires that wait for each pause. A pause without an end may have been forgotten after
@@ -188,22 +187,19 @@ ORDER BY p.paused_at, p.scope, p.name LIMIT $1::text::int`
 
 // stuckSQL leaves the leader 15 seconds to take a claim back whose lease has ended.
 const stuckSQL = `
-SELECT 'error' AS level, 'task{s} held by claims whose lease has ended' AS what, count(*)::int AS count,
-    count(*) >= $1::text::int AS more,
-    (array_agg(s.id ORDER BY s.at, s.id COLLATE "C"))[1] AS oldest_id, min(s.at) AS oldest_at,
+SELECT 'error' AS level, 'task{s} held by claims whose lease has ended' AS what, ` + firstSQL + `,
     'nobody takes them back' AS detail, '' AS "do"
 FROM (
     SELECT t.id::text AS id, t.lease_expires_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
     WHERE t.lease_expires_at < statement_timestamp() - interval '15 seconds'
     ORDER BY t.lease_expires_at LIMIT $1::text::int
-) AS s
+) AS x
 HAVING count(*) > 0`
 
 // recurringFindingsSQL finds recurring tasks whose fire is late, and those that fire no more. It reads the two indexes
 // of recurring tasks. RecurringTrouble finds those that fire, and fail.
 const recurringFindingsSQL = `
-SELECT 'error' AS level, r.what, count(*)::int AS count, count(*) >= $1::text::int AS more,
-    (array_agg(r.id ORDER BY r.at, r.id COLLATE "C"))[1] AS oldest_id, min(r.at) AS oldest_at, '' AS detail, '' AS "do"
+SELECT 'error' AS level, x.what, ` + firstSQL + `, '' AS detail, '' AS "do"
 FROM (
     (SELECT t.id::text AS id, t.next_attempt_at::timestamptz AS at,
         CASE WHEN t.planned_revision = t.revision THEN 'recurring task{s} whose fire is late'
@@ -217,5 +213,41 @@ FROM (
     FROM tasktable.scheduled_tasks AS t
     WHERE t.cron IS NOT NULL AND t.next_attempt_at IS NULL AND t.status = 'FAILED' AND t.archived_at IS NULL
     ORDER BY t.id LIMIT $1::text::int)
-) AS r
-GROUP BY r.what ORDER BY r.what`
+) AS x
+GROUP BY x.what ORDER BY x.what`
+
+// limitsFindingsSQL finds the limits that hold back due tasks. After an hour it warns. It also warns of a limit whose
+// type or queue nobody has, because the name may be wrong. While no node runs, it does not know that.
+const limitsFindingsSQL = `
+WITH node AS MATERIALIZED (
+    SELECT n.types, n.queues FROM tasktable.nodes AS n WHERE n.dead_at IS NULL
+), used AS MATERIALIZED (
+    SELECT l.queue, l.type FROM tasktable.lanes AS l
+    UNION SELECT t.queue::text, t.type::text FROM tasktable.scheduled_tasks AS t
+    WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
+), state AS MATERIALIZED (
+    SELECT l.*, CASE l.scope WHEN 'all' THEN '' ELSE ' of ' || l.scope || ' ' || l.scope_name END AS of
+    FROM tasktable.limit_states() AS l
+)
+SELECT CASE WHEN w.oldest_due_at < statement_timestamp() - interval '1 hour' THEN 'warning' ELSE 'info' END AS level,
+    'limit ' || s.name || ' holds back ' || w.waiting || CASE WHEN w.waiting_more THEN ' or more' ELSE '' END
+        || ' due task' || CASE w.waiting WHEN 1 THEN '' ELSE 's' END || s.of AS what,
+    1 AS count, false AS more, w.oldest_id, w.oldest_due_at AS oldest_at,
+    concat_ws(', ', CASE WHEN s.running >= s.max_running THEN s.running || ' of ' || s.max_running || ' run'
+            || coalesce(' of a ' || s.per, '') END,
+        s.rate || ' may start in ' || (extract(epoch FROM s.rate_interval)::float8)::text || 's',
+        'the next at ' || to_char(CASE WHEN s.next_start_at > statement_timestamp() THEN s.next_start_at END
+            AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')) AS detail,
+    'nothing, if they may wait so long; or let more start: tasktable limits set ' || s.name || ' …' AS "do"
+FROM tasktable.limit_waits($1::text::bigint) AS w JOIN state AS s ON s.name = w.name
+UNION ALL
+SELECT 'warning', 'limit ' || s.name || ' counts the tasks' || s.of || ', but no node and no waiting task has this '
+    || s.scope, 1, false, NULL, NULL, '', 'tasktable limits remove ' || s.name
+    || ', or tasktable limits set ' || s.name || ' with another name of a ' || s.scope
+FROM state AS s
+WHERE EXISTS (SELECT FROM node) AND CASE s.scope
+    WHEN 'queue' THEN NOT EXISTS (SELECT FROM node WHERE jsonb_exists(node.queues, s.scope_name))
+        AND NOT EXISTS (SELECT FROM used WHERE used.queue = s.scope_name)
+    WHEN 'type' THEN NOT EXISTS (SELECT FROM node WHERE s.scope_name = ANY (node.types))
+        AND NOT EXISTS (SELECT FROM used WHERE used.type = s.scope_name) END
+ORDER BY level DESC, oldest_at, what LIMIT $1::text::int`

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -43,8 +41,7 @@ func TestAttention(t *testing.T) {
 			b.Make(fmt.Sprint(kind, i), kind)
 		}
 	}
-	_, err = b.Tasks.Archive(b.Ctx, b.Pool, "FAILED0", "")
-	b.Check(err)
+	b.must(b.Tasks.Archive(b.Ctx, b.Pool, "FAILED0", ""))
 	now := b.Now()
 	for i, ago := range []string{"2 hours", "3 hours", "30 seconds"} {
 		task := base(fmt.Sprint("late", i))
@@ -55,8 +52,7 @@ func TestAttention(t *testing.T) {
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 		SET lease_expires_at = $1::text::timestamptz - interval '1 hour' WHERE id = 'EXECUTING1'`,
 		now.Format(time.RFC3339Nano))
-	_, err = b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "it moves")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "it moves"))
 	b.Exec(b.Pool, `UPDATE tasktable.pauses SET paused_at = '2026-01-01Z', paused_by = 'ann'`)
 	at := func(id string, ago time.Duration) string {
 		return fmt.Sprintf(", the first (%s) since %s", id, now.Add(-ago).UTC().Format(time.RFC3339))
@@ -158,8 +154,7 @@ func TestAttentionToPauses(t *testing.T) {
 	b.recurringSince("fires", "@hourly", 5*time.Hour)
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = now() - interval '1 hour' WHERE id = 'fires'`)
 	for _, scope := range []store.Scope{store.Queue("mail"), store.Everything()} {
-		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, "")
-		b.Check(err)
+		b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, scope, time.Time{}, ""))
 	}
 	b.Exec(b.Pool, `UPDATE tasktable.pauses SET paused_by = 'ann', paused_at = now() - interval '2 hours' WHERE name = 'mail'`)
 	got := b.attention("pauses")
@@ -205,12 +200,9 @@ func TestAttentionToRecurringTasks(t *testing.T) {
 func TestAttentionToManyLateTasks(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `SET LOCAL session_replication_role = replica`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
-			SELECT 'many ' || i, '{"type": "MANY"}'::jsonb, 'MANY', i, now() - interval '2 hours' FROM generate_series(1, 6000) AS i
-			UNION ALL SELECT 'one', '{"type": "ONE"}'::jsonb, 'ONE', 1, now() - interval '1 hour'`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, next_attempt_at)
+		SELECT 'many ' || i, '{"type": "MANY"}'::jsonb, 'MANY', i, now() - interval '2 hours' FROM generate_series(1, 6000) AS i
+		UNION ALL SELECT 'one', '{"type": "ONE"}'::jsonb, 'ONE', 1, now() - interval '1 hour'`)
 	got := b.attention("late")
 	if len(got) != 2 || !strings.HasPrefix(got[0], "error 5000+: 5000 or more late tasks of type MANY") ||
 		!strings.HasPrefix(got[1], "error 1: 1 late task of type ONE") {
@@ -237,14 +229,12 @@ func TestLateIsNotPaused(t *testing.T) {
 		if c.until > 0 {
 			until = b.Now().Add(c.until)
 		}
-		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, c.pause, until, "")
-		b.Check(err)
+		b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, c.pause, until, ""))
 		if c.until == time.Millisecond {
 			b.Exec(b.Pool, `SELECT pg_sleep(0.01)`)
 		}
 		same(b, c.pause.String(), len(b.attention("late")), c.want)
-		_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, c.pause)
-		b.Check(err)
+		b.must(b.Tasks.ResumeScope(b.Ctx, b.Pool, c.pause))
 	}
 }
 

@@ -1,14 +1,11 @@
 package inspect_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/store"
 )
 
 // ran records an attempt that ended at an hour and minute of a day.
@@ -57,8 +54,7 @@ func TestViewsByHour(t *testing.T) {
 func TestPlansOfTheAuditViews(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.Exec(b.Pool, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
 		scheduled_at, next_attempt_at, finished_at)
 		SELECT 'task-' || i, jsonb_build_object('type', type), type, 'queue' || i % 3, i % 5, i, CASE i % 2
 			WHEN 0 THEN 'COMPLETED' ELSE 'QUEUED' END,
@@ -72,11 +68,11 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 100000) * interval '10 seconds') AS at`)
 	b.Exec(b.Pool, `VACUUM ANALYZE tasktable.scheduled_tasks, tasktable.scheduled_task_executions`)
 	b.Node(`{"queue0": 3, "queue1": 3, "queue2": 3}`, `{TYPE_1,TYPE_2,TYPE_3}`, true)
-	const one = ` FROM tasktable.task_reasons WHERE id = 'task-`
+	const reason = ` FROM tasktable.task_reasons WHERE id = 'task-`
 	for _, query := range []string{
-		`SELECT *` + one + `4001'`, // in line, behind many
-		`SELECT *` + one + `4005'`, // no_type
-		`SELECT *` + one + `9001'`, // not due
+		`SELECT *` + reason + `4001'`, // in line, behind many
+		`SELECT *` + reason + `4005'`, // no_type
+		`SELECT *` + reason + `9001'`, // not due
 		`SELECT r.* FROM tasktable.task_reasons AS r
 			JOIN unnest('{task-4001,task-9001}'::text[]) AS asked (id) ON r.id = asked.id`,
 		`SELECT * FROM tasktable.next_fires`,
@@ -88,9 +84,9 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 			// Counted as they happen, also those within functions.
 			const scans = `SELECT coalesce(sum(seq_scan), 0)::int FROM pg_stat_xact_user_tables
 				WHERE relname LIKE 'scheduled_task%'`
-			before := oneOf(b, tx, scans)
+			before := one[int](b, tx, scans)
 			b.Exec(tx, query)
-			if n := oneOf(b, tx, scans) - before; n != 0 {
+			if n := one[int](b, tx, scans) - before; n != 0 {
 				plan, err := tx.Query(b.Ctx, `EXPLAIN `+query)
 				b.Check(err)
 				lines, err := pgx.CollectRows(plan, pgx.RowTo[string])
@@ -104,26 +100,14 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 	}
 }
 
-func oneOf(b *bench, on store.DB, sql string) int {
-	b.Helper()
-	return one[int](b, on, sql)
-}
-
 // A count that has no end in a long line.
 func TestLongLinesAreCountedUpToABound(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Node(`{"default": 3}`, `{TEST}`, true)
 	b.due("last", nil)
-	b.Exec(b.Pool, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, priority, revision, next_attempt_at)
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, priority, revision, next_attempt_at)
 		SELECT 'task-' || i, '{"type": "TEST"}', 'TEST', i % 2, i, '2020-01-01Z' FROM generate_series(1, 20002) AS i`)
-	b.because(
-		"last", "in_line",
-		fmt.Sprintf(
-			"waits behind at least %d tasks of higher priority, while 0 of its queue are claimed for 3 slots, "+
-				"due since T",
-			10000,
-		),
-	)
+	b.because("last", "in_line", "waits behind at least 10000 tasks of higher priority, while 0 of its queue are "+
+		"claimed for 3 slots, due since T")
 }

@@ -17,15 +17,11 @@ func TestChanges(t *testing.T) {
 		b.Schedule(base(id))
 	}
 	began := b.Now()
-	_, err := b.Tasks.Pause(b.Ctx, b.Pool, "a-1")
-	b.Check(err)
+	b.must(b.Tasks.Pause(b.Ctx, b.Pool, "a-1"))
 	other := store.New(store.Config{Service: "admin"})
-	_, err = other.Cancel(b.Ctx, b.Pool, "b")
-	b.Check(err)
-	_, err = other.Resume(b.Ctx, b.Pool, "a-1")
-	b.Check(err)
-	_, err = other.Delete(b.Ctx, b.Pool, "a-2")
-	b.Check(err)
+	b.must(other.Cancel(b.Ctx, b.Pool, "b"))
+	b.must(other.Resume(b.Ctx, b.Pool, "a-1"))
+	b.must(other.Delete(b.Ctx, b.Pool, "a-2"))
 	for name, c := range map[string]struct {
 		filter inspect.ChangesFilter
 		want   string

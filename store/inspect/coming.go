@@ -41,3 +41,46 @@ func (i *Inspector) ComingTasks(ctx context.Context, db store.DB, most int) ([]C
 	}
 	return query.Collect[ComingTask](ctx, i.source, db, "coming tasks", comingTasksSQL, strconv.Itoa(most))
 }
+
+// ComingFire is the planned next fire of a recurring task.
+type ComingFire struct {
+	ID    string    `json:"id"`
+	Type  string    `json:"type"`
+	Queue string    `json:"queue"`
+	At    time.Time `json:"at"`
+}
+
+const comingFiresSQL = `
+WITH RECURSIVE lane AS (
+    (SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+     WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.type
+    FROM lane CROSS JOIN LATERAL (
+        SELECT t.queue::text AS queue, t.type::text AS type FROM tasktable.scheduled_tasks AS t
+        WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL AND (t.queue, t.type) > (lane.queue, lane.type)
+        ORDER BY t.queue, t.type, t.next_attempt_at LIMIT 1
+    ) AS next
+)
+SELECT head.id, lane.type, lane.queue, head.at
+FROM lane CROSS JOIN LATERAL (
+    SELECT t.id::text AS id, t.next_attempt_at::timestamptz AS at FROM tasktable.scheduled_tasks AS t
+    WHERE t.queue = lane.queue AND t.type = lane.type AND t.cron IS NOT NULL AND t.next_attempt_at IS NOT NULL
+        AND t.planned_revision = t.revision
+    ORDER BY t.next_attempt_at LIMIT $2::text::int
+) AS head
+WHERE $1::text = '' OR lane.type = $1::text
+ORDER BY head.at, head.id COLLATE "C" LIMIT $2::text::int`
+
+// ComingFires lists the recurring tasks that fire next, of one type or of all types if taskType is "". most is the
+// maximum number of tasks, from 1 to 1000. The list includes tasks whose occurrences a pause will keep from running.
+// ComingFires reads only the heads of an index, one for each queue and type.
+func (i *Inspector) ComingFires(ctx context.Context, db store.DB, taskType string, most int) ([]ComingFire, error) {
+	if most < 1 || most > 1000 {
+		return nil, fmt.Errorf("coming fires: %w", check.Invalid("most", "must be between 1 and 1000", most))
+	}
+	if err := check.Text("type", taskType); err != nil {
+		return nil, fmt.Errorf("coming fires: %w", err)
+	}
+	return query.Collect[ComingFire](ctx, i.source, db, "coming fires", comingFiresSQL, taskType, strconv.Itoa(most))
+}

@@ -144,8 +144,7 @@ func TestLimitOfDeadLetters(t *testing.T) {
 	for i := range 120 {
 		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%03d", i), Payload: payload(i), At: far(0)})
 	}
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
-	b.Check(err)
+	b.must(b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks))
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks
 		SET status = 'FAILED', finished_at = clock_timestamp() - id::int * interval '1 second'`)
 	b.AsEngine(func(tx pgx.Tx) {

@@ -15,9 +15,8 @@ import (
 func (b *bench) onDays(id string, r store.Recurrence, next time.Time) {
 	b.Helper()
 	r.Cron = "0 9 * * *"
-	_, err := b.Tasks.Schedule(b.Ctx, b.Pool, store.Task{ID: id, Payload: store.JSON(`{"type":"TEST"}`),
-		At: time.Date(2099, 12, 30, 0, 0, 0, 0, time.UTC), Recurrence: &r})
-	b.Check(err)
+	b.must(b.Tasks.Schedule(b.Ctx, b.Pool, store.Task{ID: id, Payload: store.JSON(`{"type":"TEST"}`),
+		At: time.Date(2099, 12, 30, 0, 0, 0, 0, time.UTC), Recurrence: &r}))
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = $2
 		WHERE id = $1`, id, next)
 }
@@ -30,8 +29,7 @@ func (b *bench) company() {
 	span.Note = "closed"
 	before, err := recurrence.ParseSpan("2099-12-01..2099-12-29")
 	b.Check(err)
-	_, err = b.Tasks.AddDays(b.Ctx, b.Pool, "company", span, before)
-	b.Check(err)
+	b.must(b.Tasks.AddDays(b.Ctx, b.Pool, "company", span, before))
 }
 
 // forecastText writes fires and the days that are left out.

@@ -198,8 +198,7 @@ func TestListRecurring(t *testing.T) {
 	b.Schedule(full)
 	b.Plan("full", "'2100-01-01 09:00Z'")
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'full'`)
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, ""))
 
 	basic := inspect.RecurringTask{Type: "TEST", Queue: "default", Status: store.StatusQueued,
 		TenantID: pointerTo("acme"), Cron: "0 9 * * *", TimeZone: "UTC", StartsAt: far(0), OccurrenceCount: 3,
@@ -357,8 +356,7 @@ func TestNextFires(t *testing.T) {
 			}
 		}
 	}
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, ""))
 	forecast, err := b.Inspector.NextFires(b.Ctx, b.Pool, "planned", 1)
 	if err != nil || fmt.Sprint(forecast.Fires[0].Paused) != "[type:TEST]" || !forecast.Task.IsPaused {
 		t.Errorf("paused: %+v, %v", forecast, err)

@@ -3,7 +3,6 @@ package inspect_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -73,13 +72,7 @@ func TestListFilters(t *testing.T) {
 	} {
 		rows, err := b.Inspector.List(b.Ctx, b.Pool, c.filter)
 		b.Check(err)
-		var ids []string
-		for _, row := range rows {
-			ids = append(ids, row.ID)
-		}
-		if got := strings.Join(ids, " "); got != c.want {
-			t.Errorf("%s: %s\ninstead of %s", name, got, c.want)
-		}
+		same(b, name, ids(rows), c.want)
 	}
 }
 
@@ -93,8 +86,7 @@ func TestPagesOfAList(t *testing.T) {
 		tasks = append(tasks, store.Task{ID: fmt.Sprintf("%02d", i), Payload: payload(i), At: far(i / 4)})
 	}
 	tasks = append(tasks, store.Task{ID: "other", Payload: typed("OTHER"), At: far(3)})
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
-	b.Check(err)
+	b.must(b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks))
 	for name, db := range b.Readers() {
 		pagesOf(b, name, db, tasks[:25], inspect.Filter{Type: "TEST", Limit: 7})
 		backwards := slices.Clone(tasks[:25])

@@ -3,6 +3,7 @@ package inspect_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
@@ -39,6 +40,22 @@ func one[T any](b *bench, on store.DB, sql string, args ...any) T {
 func same[T any](b *bench, what string, got, want T) {
 	b.Helper()
 	testbench.Same(b.T, what, got, want)
+}
+
+// must takes the answer of a call that must not fail.
+func (b *bench) must(_ any, err error) {
+	b.Helper()
+	b.Check(err)
+}
+
+// seed inserts rows of tasks as they are, past the triggers.
+func (b *bench) seed(sql string, args ...any) {
+	b.Helper()
+	b.InTx(func(tx pgx.Tx) {
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+		b.Exec(tx, sql, args...)
+		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	})
 }
 
 // noDB fails the test when it is asked.

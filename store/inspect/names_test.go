@@ -20,8 +20,7 @@ func TestNames(t *testing.T) {
 	} {
 		b.Schedule(store.Task{ID: id, Payload: payload(1), At: far(0)})
 	}
-	_, err := b.Tasks.Pause(b.Ctx, b.Pool, "a-10")
-	b.Check(err)
+	b.must(b.Tasks.Pause(b.Ctx, b.Pool, "a-10"))
 	for name, db := range b.Readers() {
 		for _, c := range []struct {
 			filter inspect.Filter
@@ -96,8 +95,7 @@ func TestTypesAndQueuesInUse(t *testing.T) {
 		ID: "r", Payload: typed("CRON"), Queue: "nightly", Recurrence: &store.Recurrence{Cron: "@daily"},
 	})
 	b.Schedule(store.Task{ID: "gone", Payload: typed("GONE"), Queue: "gone", At: far(0)})
-	_, err := b.Tasks.Cancel(b.Ctx, b.Pool, "gone")
-	b.Check(err)
+	b.must(b.Tasks.Cancel(b.Ctx, b.Pool, "gone"))
 	b.Exec(b.Pool, `INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at) VALUES
 		('s', 'v', 'h', '{"mail": 1, "node": 2}', '{NODE,LOG}', NULL), ('s', 'v', 'h', '{"dead": 2}', '{DEAD}', now())`)
 	for name, db := range b.Readers() {

@@ -21,7 +21,8 @@ type Occurrence struct {
 	StartedAt   *time.Time   `json:"started_at,omitempty"`
 	FinishedAt  *time.Time   `json:"finished_at,omitempty"`
 	// Message is the last error, or the note of the handler. Of a SKIPPED occurrence it is the reason.
-	Message *string `json:"message,omitempty"`
+	Message   *string   `json:"message,omitempty"`
+	CreatedAt time.Time `json:"-"`
 }
 
 // The greatest arguments of Occurrences.
@@ -30,11 +31,14 @@ const (
 	MaxOccurrenceParents = 1000
 )
 
+const occurrenceSQL = `
+    SELECT t.id, t.parent_id, t.status, t.scheduled_at, t.started_at, t.finished_at, t.message, t.created_at
+    FROM tasktable.scheduled_tasks AS t `
+
 const occurrencesSQL = `
-SELECT one.id, parent.id AS parent_id, one.status, one.scheduled_at, one.started_at, one.finished_at, one.message
-FROM jsonb_array_elements_text($1::text::jsonb) WITH ORDINALITY AS parent (id, place) CROSS JOIN LATERAL (
-    SELECT t.id, t.status, t.scheduled_at, t.started_at, t.finished_at, t.message
-    FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = parent.id
+SELECT one.*
+FROM jsonb_array_elements_text($1::text::jsonb) WITH ORDINALITY AS parent (id, place) CROSS JOIN LATERAL (` +
+	occurrenceSQL + `WHERE t.parent_id = parent.id
     ORDER BY t.scheduled_at DESC LIMIT $2::text::int
 ) AS one
 ORDER BY parent.place, one.scheduled_at DESC, one.id::text COLLATE "C" DESC`
@@ -63,4 +67,41 @@ func (i *Inspector) Occurrences(
 	}
 	return query.Collect[Occurrence](ctx, i.source, db, "list occurrences", occurrencesSQL, string(encoded),
 		strconv.Itoa(most))
+}
+
+// Beside has the occurrences next to a given one. A field is nil if there is none.
+type Beside struct {
+	Previous *Occurrence `json:"previous,omitempty"`
+	Next     *Occurrence `json:"next,omitempty"`
+}
+
+const besideSQL = `
+(` + occurrenceSQL + `WHERE t.parent_id = $1::text AND t.scheduled_at <= $2::text::timestamptz
+        AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") < ($2::text::timestamptz, $3::text)
+    ORDER BY t.scheduled_at DESC, t.id::text COLLATE "C" DESC LIMIT 1)
+UNION ALL
+(` + occurrenceSQL + `WHERE t.parent_id = $1::text AND t.scheduled_at >= $2::text::timestamptz
+        AND (t.scheduled_at::timestamptz, t.id::text COLLATE "C") > ($2::text::timestamptz, $3::text)
+    ORDER BY t.scheduled_at, t.id::text COLLATE "C" LIMIT 1)`
+
+// Beside finds the occurrences before and after an occurrence, by their scheduled_at. For a task that is no occurrence
+// it finds none.
+func (i *Inspector) Beside(ctx context.Context, db store.DB, row store.Row) (beside Beside, err error) {
+	if row.ParentID == nil {
+		return beside, nil
+	}
+	at, err := check.TimeText("scheduled_at", row.ScheduledAt)
+	if err != nil {
+		return beside, fmt.Errorf("occurrences beside %s: %w", row.ID, err)
+	}
+	found, err := query.Collect[Occurrence](ctx, i.source, db, "find the occurrences beside "+row.ID, besideSQL,
+		*row.ParentID, at, row.ID)
+	for _, one := range found {
+		if one.ScheduledAt.Before(row.ScheduledAt) || one.ScheduledAt.Equal(row.ScheduledAt) && one.ID < row.ID {
+			beside.Previous = &one
+		} else {
+			beside.Next = &one
+		}
+	}
+	return beside, err
 }

@@ -20,27 +20,23 @@ import (
 func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
-			finished_at, next_attempt_at, fence, lease_expires_at, cron, planned_revision)
-			SELECT i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'queue' || i % 2, i % 2, i, s.status,
-				CASE WHEN s.status = 'COMPLETED' THEN clock_timestamp() END,
-				CASE WHEN s.status = 'QUEUED' THEN clock_timestamp() + (i - 10000) * interval '1 second' END,
-				CASE WHEN s.status = 'EXECUTING' THEN i END, CASE WHEN s.status = 'EXECUTING'
-				THEN clock_timestamp() END,
-				CASE WHEN s.status = 'QUEUED' AND i % 5 = 0 THEN '@daily' END, CASE WHEN s.status = 'QUEUED'
-				AND i % 5 = 0 THEN i END
-			FROM generate_series(1, 20000) AS i CROSS JOIN LATERAL (
-				SELECT CASE WHEN i % 10 = 0 THEN 'QUEUED' WHEN i % 100 = 1 THEN 'EXECUTING'
-					ELSE 'COMPLETED' END AS status) AS s`)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
-			scheduled_at, due_at, started_at, finished_at, outcome)
-			SELECT i, i, 'TYPE_' || i % 3, i, 1, now.at, now.at, now.at, now.at, 'COMPLETED'
-			FROM generate_series(1, 20000) AS i
-				CROSS JOIN LATERAL (SELECT clock_timestamp() - (20000 - i) * interval '1 minute' AS at) AS now`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, priority, revision, status,
+		finished_at, next_attempt_at, fence, lease_expires_at, cron, planned_revision)
+		SELECT i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'queue' || i % 2, i % 2, i, s.status,
+			CASE WHEN s.status = 'COMPLETED' THEN clock_timestamp() END,
+			CASE WHEN s.status = 'QUEUED' THEN clock_timestamp() + (i - 10000) * interval '1 second' END,
+			CASE WHEN s.status = 'EXECUTING' THEN i END, CASE WHEN s.status = 'EXECUTING'
+			THEN clock_timestamp() END,
+			CASE WHEN s.status = 'QUEUED' AND i % 5 = 0 THEN '@daily' END, CASE WHEN s.status = 'QUEUED'
+			AND i % 5 = 0 THEN i END
+		FROM generate_series(1, 20000) AS i CROSS JOIN LATERAL (
+			SELECT CASE WHEN i % 10 = 0 THEN 'QUEUED' WHEN i % 100 = 1 THEN 'EXECUTING'
+				ELSE 'COMPLETED' END AS status) AS s`)
+	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
+		scheduled_at, due_at, started_at, finished_at, outcome)
+		SELECT i, i, 'TYPE_' || i % 3, i, 1, now.at, now.at, now.at, now.at, 'COMPLETED'
+		FROM generate_series(1, 20000) AS i
+			CROSS JOIN LATERAL (SELECT clock_timestamp() - (20000 - i) * interval '1 minute' AS at) AS now`)
 	for _, statistics := range []string{"never taken", "taken"} {
 		if statistics == "taken" {
 			b.Exec(b.Pool, `ANALYZE tasktable.scheduled_tasks`)
@@ -91,19 +87,15 @@ func TestReadsForOperatorsGoByIndexes(t *testing.T) {
 func TestListsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, revision, status,
-				scheduled_at, finished_at, next_attempt_at, waiting_since)
-			SELECT 'task ' || i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'entity ' || i % 5000, 'tenant ' || i % 7, i,
-				s.status, a.at, CASE WHEN s.status NOT IN ('QUEUED', 'PAUSED') THEN a.at END,
-				CASE WHEN s.status = 'QUEUED' THEN a.at END, CASE WHEN i % 400 = 0 THEN a.at END
-			FROM generate_series(1, 20000) AS i
-			CROSS JOIN LATERAL (SELECT CASE WHEN i % 20 = 0 THEN 'QUEUED' WHEN i % 200 = 1 THEN 'FAILED'
-				WHEN i % 500 = 2 THEN 'PAUSED' ELSE 'COMPLETED' END AS status) AS s
-			CROSS JOIN LATERAL (SELECT '2026-01-01 00:00Z'::timestamptz + i * interval '1 second' AS at) AS a`)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, entity, tenant_id, revision, status,
+			scheduled_at, finished_at, next_attempt_at, waiting_since)
+		SELECT 'task ' || i, '{"type": "TEST"}', 'TYPE_' || i % 3, 'entity ' || i % 5000, 'tenant ' || i % 7, i,
+			s.status, a.at, CASE WHEN s.status NOT IN ('QUEUED', 'PAUSED') THEN a.at END,
+			CASE WHEN s.status = 'QUEUED' THEN a.at END, CASE WHEN i % 400 = 0 THEN a.at END
+		FROM generate_series(1, 20000) AS i
+		CROSS JOIN LATERAL (SELECT CASE WHEN i % 20 = 0 THEN 'QUEUED' WHEN i % 200 = 1 THEN 'FAILED'
+			WHEN i % 500 = 2 THEN 'PAUSED' ELSE 'COMPLETED' END AS status) AS s
+		CROSS JOIN LATERAL (SELECT '2026-01-01 00:00Z'::timestamptz + i * interval '1 second' AS at) AS a`)
 	b.Exec(b.Pool, `VACUUM ANALYZE tasktable.scheduled_tasks`)
 	failed := []store.Status{store.StatusFailed}
 	for name, c := range map[string]struct {
@@ -131,8 +123,7 @@ func TestListsGoByIndexes(t *testing.T) {
 				filter := c.filter
 				filter.LatestFirst, filter.Limit = latest, 10
 				db := &planner{tx: tx}
-				_, err := b.Inspector.Search(b.Ctx, db, filter)
-				b.Check(err)
+				b.must(b.Inspector.Search(b.Ctx, db, filter))
 				if sort := c.index == "rare" && c.filter.Order == ""; sort &&
 					!strings.Contains(db.plan, "Index Only Scan using scheduled_tasks_rare") {
 					t.Errorf("%s, latest first %v, %s: reads rows that are not of the page:\n%s", name, latest, plans,

@@ -26,8 +26,7 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 		}
 		tasks = append(tasks, task)
 	}
-	_, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks)
-	b.Check(err)
+	b.must(b.Tasks.ScheduleMany(b.Ctx, b.Pool, tasks))
 	b.Waited()
 	b.AsEngine(func(tx pgx.Tx) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
@@ -82,8 +81,7 @@ func TestQueueStates(t *testing.T) {
 		{store.Queue("mail"), far(0), "it moves"}, {store.Type("BB"), time.Time{}, ""},
 		{store.Queue("stopped"), time.Time{}, ""}, {store.Queue("idle"), longAgo, ""},
 	} {
-		_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, pause.scope, pause.until, pause.reason)
-		b.Check(err)
+		b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, pause.scope, pause.until, pause.reason))
 	}
 	mail := store.Pause{
 		Scope: "queue", Name: "mail", PausedBy: service, EndsAt: pointerTo(far(0)), Reason: pointerTo("it moves"),
@@ -159,8 +157,7 @@ func TestQueueStates(t *testing.T) {
 		}
 	}
 
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Everything(), time.Time{}, "all")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Everything(), time.Time{}, "all"))
 	states, err := b.Inspector.QueueStates(b.Ctx, b.Pool, inspect.QueueFilter{})
 	b.Check(err)
 	for _, state := range states {

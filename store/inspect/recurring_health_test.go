@@ -18,28 +18,22 @@ func (b *bench) recurringSince(id, cron string, ago time.Duration) {
 	task := store.Cron("TEST", cron)
 	task.ID, task.At = id, b.Now().Add(-ago)
 	b.Schedule(task)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
+	b.asOwner(func(tx pgx.Tx) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = changed_at - $2::interval
 			WHERE task_id = $1`, id, ago)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_task_changes ENABLE TRIGGER USER`)
 	})
 }
 
 // occurrences makes occurrences an interval apart, the last one an interval ago, oldest first.
 func (b *bench) occurrences(of string, every time.Duration, statuses ...string) {
 	b.Helper()
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status,
-			scheduled_at, finished_at, message, next_attempt_at)
-			SELECT $1 || '@' || i, '{"type": "TEST"}', 'TEST', i, $1, s, f.at,
-				CASE WHEN s <> 'QUEUED' THEN f.at END, E'error ' || i || E'\nin detail', CASE WHEN s = 'QUEUED' THEN f.at END
-			FROM unnest($2::text[]) WITH ORDINALITY AS o (s, i) CROSS JOIN LATERAL (
-				SELECT clock_timestamp() - (cardinality($2::text[]) - i + 1) * $3::interval AS at) AS f`,
-			of, statuses, every)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status,
+		scheduled_at, finished_at, message, next_attempt_at)
+		SELECT $1 || '@' || i, '{"type": "TEST"}', 'TEST', i, $1, s, f.at,
+			CASE WHEN s <> 'QUEUED' THEN f.at END, E'error ' || i || E'\nin detail', CASE WHEN s = 'QUEUED' THEN f.at END
+		FROM unnest($2::text[]) WITH ORDINALITY AS o (s, i) CROSS JOIN LATERAL (
+			SELECT clock_timestamp() - (cardinality($2::text[]) - i + 1) * $3::interval AS at) AS f`,
+		of, statuses, every)
 }
 
 func TestRecurringHealth(t *testing.T) {
@@ -84,13 +78,9 @@ func TestRecurringHealth(t *testing.T) {
 			b.recurringSince("r", "@every 1h", 5*time.Hour+2*time.Minute)
 			b.occurrences("r", time.Hour, strings.Fields(c.statuses)...)
 			if c.change != "" {
-				b.InTx(func(tx pgx.Tx) {
-					b.Exec(tx, `ALTER TABLE tasktable.scheduled_task_changes DISABLE TRIGGER USER`)
-					b.Exec(tx, c.change)
-					b.Exec(tx, `ALTER TABLE tasktable.scheduled_task_changes ENABLE TRIGGER USER`)
-				})
+				b.asOwner(func(tx pgx.Tx) { b.Exec(tx, c.change) })
 			}
-			one, err := b.Inspector.GetRecurring(b.Ctx, b.Pool, "r")
+			task, err := b.Inspector.GetRecurring(b.Ctx, b.Pool, "r")
 			b.Check(err)
 			hours := func(at *time.Time) string {
 				if at == nil {
@@ -99,54 +89,48 @@ func TestRecurringHealth(t *testing.T) {
 				return strconv.Itoa(int(b.Now().Sub(*at).Round(time.Hour).Hours()))
 			}
 			text := "-"
-			if one.LastError != nil {
-				text = *one.LastError
+			if task.LastError != nil {
+				text = *task.LastError
 			}
-			got := strings.Join([]string{string(one.Health), strconv.Itoa(one.FailuresInARow), hours(one.LastSuccess),
-				hours(one.LastFailure), text}, " ")
+			got := strings.Join([]string{string(task.Health), strconv.Itoa(task.FailuresInARow), hours(task.LastSuccess),
+				hours(task.LastFailure), text}, " ")
 			same(b, "health", got, c.want)
 			all, err := b.Inspector.ListRecurring(b.Ctx, b.Pool, inspect.RecurringFilter{})
 			b.Check(err)
-			same(b, "in the list", all[0].Health, one.Health)
+			same(b, "in the list", all[0].Health, task.Health)
 			trouble, err := b.Inspector.RecurringTrouble(b.Ctx, b.Pool)
 			b.Check(err)
 			told := ""
 			for _, task := range trouble {
 				told += task.ID + string(task.Health)
 			}
-			if troubled := one.Health == inspect.HealthFailing || one.Health == inspect.HealthOverdue; troubled {
-				same(b, "in trouble", told, "r"+string(one.Health))
-			} else {
-				same(b, "in trouble", told, "")
+			wantTold := ""
+			if task.Health == inspect.HealthFailing || task.Health == inspect.HealthOverdue {
+				wantTold = "r" + string(task.Health)
 			}
+			same(b, "in trouble", told, wantTold)
 			if c.view == "" {
-				c.view = string(one.Health)
+				c.view = string(task.Health)
 			}
-			same(b, "in the view", testOne(b, `SELECT health FROM tasktable.recurring_tasks`), c.view)
-			same(b, "failures in the view", testOne(b, `SELECT concat_ws(' ', failures_in_a_row::text,
-				coalesce(last_error, '-')) FROM tasktable.recurring_tasks`), strconv.Itoa(one.FailuresInARow)+" "+text)
+			same(b, "in the view", one[string](b, b.Pool, `SELECT health FROM tasktable.recurring_tasks`), c.view)
+			same(b, "failures in the view", one[string](b, b.Pool, `SELECT concat_ws(' ', failures_in_a_row::text,
+				coalesce(last_error, '-')) FROM tasktable.recurring_tasks`), strconv.Itoa(task.FailuresInARow)+" "+text)
 		})
 	}
 }
-
-func testOne(b *bench, sql string) string { return one[string](b, b.Pool, sql) }
 
 // A recurring task of each second has many occurrences. What is read of it are the newest by the index, back to the one
 // that is looked for, and at most 1000, also while most recurring tasks have few.
 func TestRecurringHealthReadsNewestOccurrences(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status,
-			scheduled_at, finished_at)
-			SELECT p || '@' || i, '{"type": "TEST"}', 'TEST', i, p, CASE WHEN p = 'skips' THEN 'SKIPPED'
-				ELSE 'COMPLETED' END, f.at, f.at
-			FROM generate_series(1, 50000) AS i CROSS JOIN LATERAL (SELECT 'runs' AS p UNION ALL SELECT 'skips'
-				UNION ALL SELECT 'other' || i % 20000) AS p CROSS JOIN LATERAL (
-				SELECT clock_timestamp() - i * interval '1 second' AS at) AS f`)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, parent_id, status,
+		scheduled_at, finished_at)
+		SELECT p || '@' || i, '{"type": "TEST"}', 'TEST', i, p, CASE WHEN p = 'skips' THEN 'SKIPPED'
+			ELSE 'COMPLETED' END, f.at, f.at
+		FROM generate_series(1, 50000) AS i CROSS JOIN LATERAL (SELECT 'runs' AS p UNION ALL SELECT 'skips'
+			UNION ALL SELECT 'other' || i % 20000) AS p CROSS JOIN LATERAL (
+			SELECT clock_timestamp() - i * interval '1 second' AS at) AS f`)
 	for _, statistics := range []string{"never taken", "taken"} {
 		if statistics == "taken" {
 			b.Exec(b.Pool, `ANALYZE tasktable.scheduled_tasks`)

@@ -33,7 +33,7 @@ func (i *Inspector) Search(ctx context.Context, db store.DB, filter Filter) (Pag
 	}
 	most := search.limit
 	search.limit++ // one more task tells that there is a next page
-	rows, cut, err := find[store.Row](ctx, i, db, "search tasks", search, listTexts)
+	rows, cut, err := find[store.Row](ctx, i, db, "search tasks", search, query.TaskColumns)
 	if err != nil {
 		return Page{}, err
 	}
@@ -89,16 +89,10 @@ const isTenantSQL = `
 SELECT row_security_active('tasktable.scheduled_tasks'::regclass)
     AND coalesce(current_setting('tasktable.tenant', true), '') <> ''`
 
-// texts are the statements of a list: its columns, and the statements that read the whole table if need be.
-type texts struct {
-	columns string
-	whole   orders
-}
-
 // find reads the tasks of a search. cut is not nil if it stopped before it had read all. It is then the last task that
 // it read.
 func find[T any](
-	ctx context.Context, i *Inspector, db store.DB, doing string, s search, t texts,
+	ctx context.Context, i *Inspector, db store.DB, doing string, s search, columns string,
 ) (found []T, cut *store.Row, err error) {
 	if s.nothing {
 		return []T{}, nil, i.source.Err
@@ -108,7 +102,7 @@ func find[T any](
 		return nil, nil, err
 	}
 	if tenant || s.limit > i.walkMost {
-		found, err = whole[T](ctx, i, db, doing, s, t)
+		found, err = whole[T](ctx, i, db, doing, s, columns)
 		return found, nil, err
 	}
 	one, err := i.way(ctx, db, doing, s)
@@ -117,8 +111,7 @@ func find[T any](
 	}
 	for most := s.limit; ; most *= walkMore {
 		most = min(most, i.walkMost)
-		statement, given := s.statement(one, t.columns, most)
-		sql, args := given.bind(statement)
+		sql, args := s.given(most).bind(s.statement(one, columns))
 		found, err = query.Collect[T](ctx, i.source, db, doing, sql, args...)
 		if err != nil || len(found) >= s.limit || one.isSort() {
 			return found, nil, err
@@ -130,22 +123,23 @@ func find[T any](
 	}
 }
 
-// whole reads the tasks of a search by the statement that may read the whole table.
-func whole[T any](ctx context.Context, i *Inspector, db store.DB, doing string, s search, t texts) ([]T, error) {
-	filter := s.filter
-	filter.Limit = s.limit
-	statement, given, err := filter.page(t.whole, MaxNames)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", doing, err)
+// whole reads the tasks of a search by a statement that may read the whole table.
+func whole[T any](
+	ctx context.Context, i *Inspector, db store.DB, doing string, s search, columns string,
+) ([]T, error) {
+	order, direction := orderings[s.filter.Order], s.direction()
+	sql := `SELECT` + columns + ` FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + order.has
+	if s.filter.After != nil {
+		sql += order.after[direction]
 	}
-	sql, args := given.bind(statement)
+	sql, args := s.given(i.walkMost).bind(sql + order.ends[direction] + ` LIMIT @limit::bigint`)
 	return query.Collect[T](ctx, i.source, db, doing, sql, args...)
 }
 
 // way returns the first sort that is small enough, or else the walk.
 func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search) (way, error) {
 	for _, one := range s.filter.sorts() {
-		sql, args := s.args.with("most", strconv.Itoa(i.sortMost+1)).bind(sorts[one].count)
+		sql, args := s.args.with("most", strconv.Itoa(i.sortMost+1)).bind(one.counted())
 		n, err := query.Value[int](ctx, i.source, db, doing, sql, args...)
 		if err != nil {
 			return "", err
@@ -157,26 +151,28 @@ func (i *Inspector) way(ctx context.Context, db store.DB, doing string, s search
 	return s.filter.walk(), nil
 }
 
-// statement returns the statement of a way, and its arguments. most is how many tasks a walk may read. A sort finds the
-// ids of the page first, because Postgres can often read them from an index alone.
-func (s search) statement(one way, columns string, most int) (sql string, args arguments) {
-	order, direction := orderings[s.filter.Order], s.direction()
-	args = s.args.with("limit", strconv.Itoa(s.limit), "low_at", s.bounds.lowAt, "low_id", s.bounds.lowID,
+// given returns the arguments of the search's statements. most is how many tasks a walk may read.
+func (s search) given(most int) arguments {
+	return s.args.with("limit", strconv.Itoa(s.limit), "low_at", s.bounds.lowAt, "low_id", s.bounds.lowID,
 		"high_at", s.bounds.highAt, "high_id", s.bounds.highID, "most", strconv.Itoa(most))
-	ends := ` LIMIT @limit::bigint`
+}
+
+// statement returns the statement of a way. A sort finds the ids of the page first, because Postgres can often read
+// them from an index alone.
+func (s search) statement(one way, columns string) string {
+	order := orderings[s.filter.Order]
+	by, ends := order.ends[s.direction()], ` LIMIT @limit::bigint`
 	if columns != countColumns { // a count that has enough tasks need not read the others, and sort them
-		ends = order.ends[direction] + ends
+		ends = by + ends
 	}
-	if one.isSort() {
-		sql = sorts[one].from + ` AS t WHERE ` + filterSQL + order.within + ends
-		if columns != countColumns {
-			sql = ` FROM (SELECT t.id` + sql + `) AS page JOIN tasktable.scheduled_tasks AS t USING (id)` +
-				order.ends[direction]
-		}
-		return `SELECT` + columns + sql, args
+	switch {
+	case !one.isSort():
+		return `SELECT` + columns + s.walked() + ` WHERE ` + filterSQL + ends
+	case columns == countColumns:
+		return `SELECT` + columns + one.sorted() + ` WHERE ` + filterSQL + order.within + ends
 	}
-	sql = `SELECT` + columns + walks[one][direction] + ` AS t WHERE ` + filterSQL + ends
-	return sql, args
+	return `SELECT` + columns + ` FROM (SELECT t.id` + one.sorted() + ` WHERE ` + filterSQL + order.within + ends +
+		`) AS page JOIN tasktable.scheduled_tasks AS t USING (id)` + by
 }
 
 // reached is the last task that a walk has read.
@@ -186,20 +182,21 @@ type reached struct {
 	FinishedAt  *time.Time
 }
 
-const reachedColumns = ` t.id, t.scheduled_at, t.finished_at`
+// place is where a list goes on after the task.
+func (r reached) place() *store.Row {
+	return &store.Row{ID: r.ID, ScheduledAt: r.ScheduledAt, FinishedAt: r.FinishedAt}
+}
 
 // reached returns the last task that a walk read, or nil if the walk has read all.
 func (i *Inspector) reached(ctx context.Context, db store.DB, doing string, s search) (*store.Row, error) {
 	s.limit = 1
-	_, given := s.statement(s.filter.walk(), reachedColumns, i.walkMost)
-	order, direction := orderings[s.filter.Order], s.direction()
-	from := walks[s.filter.walk()][direction] + ` AS t` + order.ends[direction]
-	sql, args := given.bind(`SELECT` + (reachedColumns + from + ` OFFSET @most::bigint - 1 LIMIT @limit::bigint`))
+	sql, args := s.given(i.walkMost).bind(`SELECT` + (reachedColumns + s.walked() +
+		orderings[s.filter.Order].ends[s.direction()] + ` OFFSET @most::bigint - 1 LIMIT @limit::bigint`))
 	rows, err := query.Collect[reached](ctx, i.source, db, doing, sql, args...)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	return &store.Row{ID: rows[0].ID, ScheduledAt: rows[0].ScheduledAt, FinishedAt: rows[0].FinishedAt}, nil
+	return rows[0].place(), nil
 }
 
 const countColumns = ` count(*) FROM (SELECT 1`
@@ -226,8 +223,7 @@ func (i *Inspector) CountUpTo(ctx context.Context, db store.DB, filter Filter, m
 		return 0, false, err
 	}
 	s.limit = most + 1
-	statement, given := s.statement(one, countColumns, i.walkMost)
-	sql, args := given.bind(statement + `) AS one`)
+	sql, args := s.given(i.walkMost).bind(s.statement(one, countColumns) + `) AS one`)
 	n, err = query.Value[int](ctx, i.source, db, "count tasks", sql, args...)
 	if err != nil || n > most || one.isSort() {
 		return min(n, most), n > most, err

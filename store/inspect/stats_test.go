@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -20,8 +18,7 @@ func TestTaskCounts(t *testing.T) {
 	} {
 		b.Make(fmt.Sprint(kind, i), kind)
 	}
-	_, err := b.Tasks.Archive(b.Ctx, b.Pool, "FAILED8", "")
-	b.Check(err)
+	b.must(b.Tasks.Archive(b.Ctx, b.Pool, "FAILED8", ""))
 	b.MakeRecurring("recurring", "planned")
 	other := base("other")
 	other.Payload = typed("OTHER")
@@ -206,13 +203,9 @@ func TestCountsOfALargeTableAreEstimated(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	const tasks = 20000
-	b.InTx(func(tx pgx.Tx) {
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at)
-			SELECT i, '{"type": "TEST"}', 'TEST', i, 'COMPLETED', clock_timestamp()
-				FROM generate_series(1, $1::int) AS i`, tasks)
-		b.Exec(tx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
-	})
+	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at)
+		SELECT i, '{"type": "TEST"}', 'TEST', i, 'COMPLETED', clock_timestamp()
+			FROM generate_series(1, $1::int) AS i`, tasks)
 	pages := one[int64](b, b.Pool, `SELECT pg_relation_size('tasktable.scheduled_tasks') / 8192`)
 	for most, exact := range map[int64]bool{pages / 2: false, pages / 2 * 3: true, pages: true, pages - 1: false} {
 		got, err := inspect.TaskCountsUpTo(b.Ctx, b.Inspector, b.Pool, most)

@@ -44,7 +44,9 @@ type VerbRule struct {
 	// Restarts tells that it works on tasks that have ended, too. A person who saw a task that waits did not mean one
 	// that has ended since.
 	Restarts bool
-	Effects  []Effect
+	// First is the verb that a task needs first if a node has claimed it. "" means that this verb works on such a task.
+	First   Verb
+	Effects []Effect
 	// Odd are the statuses of tasks for which few people want it, so that a page with one task does not offer it.
 	Odd []store.Status
 	// Recurring is the text of the effect on a recurring task. "" means that it is the same as on others.
@@ -155,7 +157,7 @@ var verbRules = []VerbRule{
 	{
 		Verb: Delete, Label: "Delete", Does: "deletes", Done: "deleted", Summary: "Removes tasks; their history stays",
 		Scope: "schedule", Statuses: endedStatuses, Danger: true, Asks: true, Restarts: true,
-		call: `tasktable.delete(chosen.id, given.by)`,
+		First: Cancel, call: `tasktable.delete(chosen.id, given.by)`,
 		Effects: []Effect{
 			{waitingStatuses, store.Deleted, "is removed, and does not run; its history stays"},
 			{executing, store.Running, "is claimed by a node, and stays; cancel it first"},
@@ -268,7 +270,8 @@ func (r VerbRule) Told(of string, receipts []store.Receipt, left int) string {
 		"run, and run once more after this attempt")
 	note(counts[store.Unchanged], "stays as it was", "stay as they were")
 	note(counts[store.Finished], "had ended already", "had ended already")
-	note(counts[store.Running], "is claimed by a node: cancel it first", "are claimed by a node: cancel them first")
+	note(counts[store.Running], fmt.Sprintf("is claimed by a node: %s it first", r.First),
+		fmt.Sprintf("are claimed by a node: %s them first", r.First))
 	note(counts[store.Absent]+left, "had changed meanwhile and was left alone",
 		"had changed meanwhile and were left alone")
 	if len(parts) == 0 {

@@ -162,18 +162,31 @@ func (f Filter) bounds() (b bounds, err error) {
 	if f.After == nil {
 		return b, nil
 	}
-	at, id, err := f.after()
+	at, err := f.afterAt()
 	if err != nil {
 		return b, err
 	}
-	if f.Order == ByID {
-		at = ""
-	}
 	if f.LatestFirst {
-		b.highAt, b.highID = at, id
+		b.highAt, b.highID = at, f.After.ID
 	} else {
 		// No id lies between the two, because ids have no control characters.
-		b.lowAt, b.lowID = at, id+"\x01"
+		b.lowAt, b.lowID = at, f.After.ID+"\x01"
 	}
 	return b, nil
+}
+
+// afterAt returns the time, in the order of the list, at which the page before ended.
+func (f Filter) afterAt() (string, error) {
+	if err := check.Text("after", f.After.ID); err != nil {
+		return "", err
+	}
+	switch {
+	case f.Order == ByID:
+		return "", nil
+	case f.Order == ByScheduled:
+		return check.TimeText("after", f.After.ScheduledAt)
+	case f.After.FinishedAt == nil:
+		return "", check.Invalid("after", "must be a task that has ended", f.After.ID)
+	}
+	return check.TimeText("after", *f.After.FinishedAt)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -95,6 +96,36 @@ func (i *Inspector) Why(ctx context.Context, db store.DB, id string) (Explanatio
 	return e, nil
 }
 
+// WhyEntity is Why for the tasks of an entity. The explanations are sorted by scheduled_at, the earliest first. If
+// the entity has more tasks than limit, they are those of the latest tasks. limit is from 1 to 100, because each task
+// costs as many queries as Why does. Deleted tasks are not among them. If an entity has no tasks, WhyEntity returns
+// an empty list and no error.
+func (i *Inspector) WhyEntity(ctx context.Context, db store.DB, entity string, limit int) ([]Explanation, error) {
+	switch {
+	case entity == "":
+		return nil, fmt.Errorf("why: %w", check.Invalid("entity", "must be given", "an empty one"))
+	case limit < 1 || limit > maxExplained:
+		return nil, fmt.Errorf("why: %w", check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", maxExplained),
+			limit))
+	}
+	rows, err := i.List(ctx, db, Filter{Entity: entity, LatestFirst: true, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	explained := make([]Explanation, 0, len(rows))
+	for _, row := range slices.Backward(rows) {
+		e, err := i.Why(ctx, db, row.ID)
+		if err != nil {
+			return nil, fmt.Errorf("why, of entity %s: %w", entity, err)
+		}
+		explained = append(explained, e)
+	}
+	return explained, nil
+}
+
+// maxExplained is the greatest number of tasks that WhyEntity explains at once.
+const maxExplained = 100
+
 // life is everything that is known of a task besides its row.
 type life struct {
 	changes     []store.Change
@@ -104,7 +135,7 @@ type life struct {
 	pauses      []pauseLife
 	parent      *store.Row
 	rule        *recurrence.Rule // of the task, or else of its parent; nil if there is none or it cannot be read
-	occurrences []occurrenceLife // the latest ones
+	occurrences []Occurrence     // the latest ones
 	followUps   []FollowUp
 	claim       *claimLife
 	mayRead     mayRead
@@ -151,17 +182,6 @@ func (p pauseLife) what() string {
 		return "everything"
 	}
 	return p.Scope + " " + p.Name
-}
-
-// occurrenceLife is an occurrence, as the story of its recurring task tells it.
-type occurrenceLife struct {
-	ID          string
-	Status      store.Status
-	ScheduledAt time.Time
-	StartedAt   *time.Time
-	FinishedAt  *time.Time
-	CreatedAt   time.Time
-	Message     *string
 }
 
 // claimLife tells where a claimed task is.

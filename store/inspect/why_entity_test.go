@@ -20,10 +20,8 @@ func TestWhyEntity(t *testing.T) {
 	of("middle", "event:42", 5)
 	of("of another", "event:4", 5)
 	of("gone", "event:42", 5)
-	_, err := b.Tasks.Cancel(b.Ctx, b.Pool, "middle")
-	b.Check(err)
-	_, err = b.Tasks.Delete(b.Ctx, b.Pool, "gone")
-	b.Check(err)
+	b.must(b.Tasks.Cancel(b.Ctx, b.Pool, "middle"))
+	b.must(b.Tasks.Delete(b.Ctx, b.Pool, "gone"))
 	for _, test := range []struct {
 		entity string
 		limit  int

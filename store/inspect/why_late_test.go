@@ -119,11 +119,9 @@ func TestWhyLate(t *testing.T) {
 			[]string{"queue default was paused by ann", "queue default was resumed by bob"}},
 		"it was paused itself": {func(l lateness) {
 			l.stood(9, 0, -1, -1)
-			_, err := l.Tasks.Pause(l.Ctx, l.Pool, "one")
-			l.Check(err)
+			l.must(l.Tasks.Pause(l.Ctx, l.Pool, "one"))
 			l.dated("one", "pause", 30)
-			_, err = l.Tasks.Resume(l.Ctx, l.Pool, "one")
-			l.Check(err)
+			l.must(l.Tasks.Resume(l.Ctx, l.Pool, "one"))
 			l.dated("one", "resume", 115)
 		}, "it was paused until far(115)", nil},
 		"it was scheduled for the past": {func(l lateness) {
@@ -186,10 +184,8 @@ func TestWhyLateByAMoment(t *testing.T) {
 			l.stood(9, 0, -1, -1)
 			switch {
 			case test.itself:
-				_, err := l.Tasks.Pause(l.Ctx, l.Pool, "one")
-				l.Check(err)
-				_, err = l.Tasks.Resume(l.Ctx, l.Pool, "one")
-				l.Check(err)
+				l.must(l.Tasks.Pause(l.Ctx, l.Pool, "one"))
+				l.must(l.Tasks.Resume(l.Ctx, l.Pool, "one"))
 				l.asOwner(func(tx pgx.Tx) {
 					l.Exec(tx, `UPDATE tasktable.scheduled_task_changes SET changed_at = CASE verb
 						WHEN 'resume' THEN $1::timestamptz ELSE $2::timestamptz END WHERE verb <> 'schedule'`,
@@ -218,11 +214,9 @@ func TestWhyExpired(t *testing.T) {
 			SET status = 'EXPIRED', next_attempt_at = NULL, finished_at = $1,
 			message = 'expired before it could start'`, far(131))
 	})
-	l.because(
-		"one", "expired",
+	l.because("one", "expired",
 		"expired before it could start at far(120); 1h11m0s late: no node with queue default and type TEST was "+
-			"running until far(130)",
-	)
+			"running until far(130)")
 }
 
 // Through each way that an application may have.

@@ -16,14 +16,11 @@ func TestWhyLimited(t *testing.T) {
 	b.due("mine", nil)
 	set := func(limit store.Limit) {
 		t.Helper()
-		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.Tasks.SetLimit(t.Context(), b.Pool, limit))
 	}
 	limit := store.Limit{Name: "tests", Of: store.Type("TEST"), MaxRunning: 2}
 	set(limit)
-	const next = "it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T"
-	b.because("mine", "in_line", next)
+	b.isNext("mine", "3 slots")
 	b.Exec(b.Pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts)
 		SELECT 'available', kind, '{}', 1 FROM unnest('{TEST,TEST,OTHER}'::text[]) AS kind`)
 	b.because("mine", "limited", "waits: 2 of 2 tasks of type TEST run (limit tests), due since T")
@@ -33,19 +30,15 @@ func TestWhyLimited(t *testing.T) {
 	limit.MaxRunning = 3
 	set(limit)
 	set(store.Limit{Name: "rate", Of: store.Queue("default"), Rate: 100, Interval: time.Minute, Burst: 20})
-	b.because("mine", "in_line", next)
+	b.isNext("mine", "3 slots")
 	b.Exec(b.Pool, `INSERT INTO tasktable.limit_buckets VALUES ('rate', clock_timestamp() + interval '1 minute')`)
 	b.because("mine", "limited", "waits, because at most 100 tasks of queue default may start in 1m (limit rate), "+
 		"due since T, the next may start at T")
 	set(store.Limit{Name: "whole", Of: store.Everything(), MaxRunning: 3, Rate: 1})
-	if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, "rate"); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.Tasks.RemoveLimit(t.Context(), b.Pool, "rate"))
 	b.because("mine", "limited", "waits: 3 of 3 tasks run (limit whole), due since T")
 	for _, name := range []string{"whole", "tests"} {
-		if _, err := b.Tasks.RemoveLimit(t.Context(), b.Pool, name); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.Tasks.RemoveLimit(t.Context(), b.Pool, name))
 	}
 	set(store.Limit{Name: "each", Of: store.Type("TEST"), Per: store.PerGroup, MaxRunning: 1})
 	b.due("theirs", func(task *store.Task) { task.Group = "customer:42" })
@@ -92,9 +85,7 @@ func TestWhyInOrder(t *testing.T) {
 	b := newBench(t)
 	b.Node(`{"default": 3}`, `{TEST}`, true)
 	limit := store.Limit{Name: "each", Of: store.Queue("default"), Per: store.PerGroup, InOrder: true}
-	if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.Tasks.SetLimit(t.Context(), b.Pool, limit))
 	for _, id := range []string{"first", "second", "other"} {
 		b.due(id, func(task *store.Task) {
 			if task.Group = "customer:42"; id == "other" {

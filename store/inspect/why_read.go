@@ -168,10 +168,6 @@ func (l *life) since() time.Time {
 	return time.Time{}
 }
 
-const occurrencesOfSQL = `
-SELECT t.id, t.status, t.scheduled_at, t.started_at, t.finished_at, t.created_at, t.message
-FROM tasktable.scheduled_tasks AS t WHERE t.parent_id = $1::text ORDER BY t.scheduled_at DESC LIMIT $2::text::int`
-
 // claimOfSQL finds River's job by the tasks in it, which are fence:revision:attempt:due:length:id, one after the
 // other. It needs no index, because few jobs are unfinished at once.
 const claimOfSQL = `
@@ -211,13 +207,10 @@ func (i *Inspector) relatives(ctx context.Context, db store.DB, row store.Row, k
 		return err
 	}
 	if row.Cron != nil {
-		latest, err := query.Collect[occurrenceLife](ctx, i.source, db, doing, occurrencesOfSQL, row.ID,
-			strconv.Itoa(occurrencesMost))
-		if err != nil {
+		if known.occurrences, err = i.Occurrences(ctx, db, occurrencesMost, row.ID); err != nil {
 			return err
 		}
-		slices.Reverse(latest)
-		known.occurrences = latest
+		slices.Reverse(known.occurrences)
 	}
 	if row.Fence != nil && known.mayRead.Jobs {
 		claims, err := query.Collect[claimLife](ctx, i.source, db, doing, claimOfSQL,

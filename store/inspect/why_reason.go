@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 		return err
 	}
 	if e.Row.ArchivedAt != nil {
-		e.Reason.Further = &Moment{known.archived() + " at", *e.Row.ArchivedAt}
+		e.Reason.Further = &Moment{"archived" + known.by("archived") + " at", *e.Row.ArchivedAt}
 	}
 	if e.Row.Cron != nil {
 		return i.trouble(ctx, db, e)
@@ -223,8 +224,7 @@ func (l *life) completed(row store.Row) Reason {
 		r.Text, r.Detail = "this recurring task has ended", query.OrEmpty(row.Message)
 		return r
 	}
-	for i := len(l.executions) - 1; i >= 0; i-- {
-		x := l.executions[i]
+	for _, x := range slices.Backward(l.executions) {
 		if x.Outcome != store.AttemptCompleted {
 			continue
 		}
@@ -241,16 +241,6 @@ func (l *life) completed(row store.Row) Reason {
 	return r
 }
 
-// archived tells who archived a dead letter, if that is known.
-func (l *life) archived() string {
-	for i := len(l.changes) - 1; i >= 0; i-- {
-		if l.changes[i].Outcome == "archived" {
-			return "archived by " + l.changes[i].ChangedBy
-		}
-	}
-	return "archived"
-}
-
 // gone returns the reason for a task that has a history, but no row.
 func (l *life) gone() Reason {
 	var ran *Moment
@@ -265,4 +255,93 @@ func (l *life) gone() Reason {
 		}
 	}
 	return Reason{Code: "removed", Text: "the task no longer exists", Further: ran}
+}
+
+// named are the types whose payload names something in the configuration of nodes, with the field that has the name. A
+// node announces the type TYPE:NAME for each name that it has.
+var named = map[string]string{"EXEC": "command", "RUN_SQL": "statement"}
+
+// NamedIn returns what a payload names in the configuration of nodes: the field, such as command, the name, and the
+// type that the nodes with the name announce, such as EXEC:backup. They are empty for a payload that names nothing.
+func NamedIn(taskType string, payload json.RawMessage) (field, name, announced string) {
+	if field = named[taskType]; field == "" {
+		return "", "", ""
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(payload, &fields); err != nil {
+		return "", "", "" // a sealed payload
+	}
+	name, _ = fields[field].(string)
+	return field, name, taskType + ":" + name
+}
+
+const nodesWithTypeSQL = `
+SELECT n.number, n.service, n.version, n.host, n.started_at, NULL::timestamptz AS gone_at, true AS able
+FROM tasktable.nodes AS n WHERE n.dead_at IS NULL AND $1::text = ANY (n.types)
+ORDER BY n.number LIMIT 1000`
+
+// elsewhere tells which running nodes have what a failed task names, if the task failed on a node that lacks it. It
+// returns "" for other tasks, and for a role that may not read the nodes.
+func (i *Inspector) elsewhere(
+	ctx context.Context, db store.DB, row store.Row, detail string, may mayRead,
+) (string, error) {
+	field, name, kind := NamedIn(row.Type, row.Payload)
+	if field == "" || !may.Nodes || !strings.HasPrefix(detail, "this node has no "+field+" ") {
+		return "", nil
+	}
+	nodes, err := query.Collect[nodeLife](ctx, i.source, db, "explain task "+row.ID, nodesWithTypeSQL, kind)
+	switch {
+	case err != nil:
+		return "", err
+	case len(nodes) == 0:
+		return "no running node has " + field + " " + name, nil
+	case len(nodes) == 1:
+		return fmt.Sprintf("%s has %s %s, and runs tasks of type %s", nodes[0], field, name, kind), nil
+	}
+	return fmt.Sprintf("%d running nodes have %s %s, and run tasks of type %s", len(nodes), field, name, kind), nil
+}
+
+// Trouble tells why a recurring task is HealthFailing or HealthOverdue.
+type Trouble struct {
+	Health         Health     `json:"health"`
+	FailuresInARow int        `json:"failures_in_a_row"`
+	LastFailure    *time.Time `json:"last_failure,omitempty"`
+	LastError      string     `json:"last_error,omitempty"`
+	LastSuccess    *time.Time `json:"last_success,omitempty"`
+}
+
+// trouble adds to the reason of a recurring task that its occurrences fail.
+func (i *Inspector) trouble(ctx context.Context, db store.DB, e *Explanation) error {
+	t, err := i.GetRecurring(ctx, db, e.ID)
+	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNotRecurring) {
+		return nil // somebody has changed it since its row was read
+	}
+	if err == nil && (t.Health == HealthFailing || t.Health == HealthOverdue) {
+		e.Reason.Trouble = &Trouble{Health: t.Health, FailuresInARow: t.FailuresInARow, LastFailure: t.LastFailure,
+			LastError: query.OrEmpty(t.LastError), LastSuccess: t.LastSuccess}
+	}
+	return err
+}
+
+func (t Trouble) sentence(at func(time.Time) string) (text string) {
+	switch {
+	case t.FailuresInARow == 1:
+		text = "its last occurrence failed"
+	case t.FailuresInARow > 1:
+		text = fmt.Sprintf("%d occurrences in a row failed, the last one", t.FailuresInARow)
+	}
+	if t.FailuresInARow > 0 {
+		text += " at " + at(*t.LastFailure)
+		if t.LastError != "" {
+			text += ": " + brief(t.LastError, detailMost)
+		}
+		text += "; "
+	}
+	if t.Health == HealthOverdue {
+		text += "it is overdue, and "
+	}
+	if t.LastSuccess == nil {
+		return text + "it is not known ever to have succeeded"
+	}
+	return text + "it last succeeded at " + at(*t.LastSuccess)
 }

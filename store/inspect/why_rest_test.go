@@ -176,8 +176,7 @@ func TestWhyTellsWhatIsNext(t *testing.T) {
 	}})
 
 	b.Schedule(store.Task{ID: "jitter", Payload: payload(1), At: far(7), Jitter: 3 * time.Minute})
-	_, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "jitter", far(9))
-	b.Check(err)
+	b.must(b.Tasks.PauseUntil(b.Ctx, b.Pool, "jitter", far(9)))
 	e = b.why("jitter")
 	same(b, "what is next of one with jitter", e.Next, []inspect.Upcoming{
 		{At: new(far(7)), Text: "it is due, or up to 3m0s later, and waits until it is resumed"},
@@ -240,8 +239,7 @@ func TestWhyTellsAPauseAsItWasMade(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.due("one", nil)
-			_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("default"), test.until, "")
-			b.Check(err)
+			b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("default"), test.until, ""))
 			lines := func() (told []string) {
 				for _, line := range b.why("one").Story {
 					text := line.Text
@@ -255,8 +253,7 @@ func TestWhyTellsAPauseAsItWasMade(t *testing.T) {
 				return told
 			}
 			same(b, "while it lasts", lines(), []string{test.want})
-			_, err = b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("default"))
-			b.Check(err)
+			b.must(b.Tasks.ResumeScope(b.Ctx, b.Pool, store.Queue("default")))
 			same(b, "when it is over", lines(), []string{test.want, "queue default was resumed by events-api"})
 		})
 	}

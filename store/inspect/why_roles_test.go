@@ -21,14 +21,13 @@ func TestWhyOfRoles(t *testing.T) {
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET may_lead = false WHERE number = $1`, worker)
 	same(b, "the roles", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', state, role), ', ' ORDER BY number)
 		FROM tasktable.node_states`), "leads leader, quiet, works worker")
-	const next = "it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T"
-	b.because("task", "in_line", next)
+	b.isNext("task", "1 slot")
 	kill()
 	b.gone(leader)
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET dead_at = now() WHERE number IN ($1, $2)`, leader, quiet)
 	b.because("task", "no_leader", "no running node may lead, so nothing is claimed, since T")
 	b.Node(`{}`, `{}`, true)
-	b.because("task", "in_line", next)
+	b.isNext("task", "1 slot")
 }
 
 // Due tasks of queues that come first in a strict order come before a task of any priority.
@@ -53,8 +52,7 @@ func TestWhyOfStrictQueues(t *testing.T) {
 	because("mine", "waits behind 2 tasks of queues that come first")
 	because("l1", "waits behind 3 tasks of queues that come first")
 	because("other", "waits behind 4 tasks of queues that come first") // it is not in the order
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("critical"), b.Now().AddDate(1, 0, 0), "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("critical"), b.Now().AddDate(1, 0, 0), ""))
 	because("l1", "waits behind 1 task of queues that come first")
 	because("mine", "it is due, and next to be claimed")
 	strict(`{low,default}`)

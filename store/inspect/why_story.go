@@ -289,7 +289,7 @@ func (l *life) attempt(row store.Row) int {
 	return row.Attempt
 }
 
-func occurrenceLine(o occurrenceLife) StoryLine {
+func occurrenceLine(o Occurrence) StoryLine {
 	line := StoryLine{At: o.CreatedAt, Kind: "occurrence", Text: "occurrence " + o.ID + " is " + string(o.Status)}
 	if o.Status == store.StatusSkipped {
 		line.Text = "occurrence " + o.ID + " was left out"

@@ -65,21 +65,15 @@ func TestWhyTellsEdits(t *testing.T) {
 	}
 	b.Schedule(store.Task{ID: "one", Payload: body(1, "x"), At: far(0), Entity: "event:1"})
 	b.Schedule(store.Task{ID: "one", Payload: body(2, "x"), At: far(5), Entity: "event:1"})
-	_, err := b.Tasks.Sync(b.Ctx, b.Pool, "event:1", store.Task{
+	b.must(b.Tasks.Sync(b.Ctx, b.Pool, "event:1", store.Task{
 		ID: "one", Payload: body(2, strings.Repeat("y", 300)), At: far(5),
-	})
-	b.Check(err)
-	_, err = b.Tasks.Sync(b.Ctx, b.Pool, "event:1")
-	b.Check(err)
-	_, err = b.Tasks.RunNow(b.Ctx, b.Pool, "one")
-	b.Check(err)
-	_, err = b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(9))
-	b.Check(err)
-	_, err = b.Tasks.Resume(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	}))
+	b.must(b.Tasks.Sync(b.Ctx, b.Pool, "event:1"))
+	b.must(b.Tasks.RunNow(b.Ctx, b.Pool, "one"))
+	b.must(b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(9)))
+	b.must(b.Tasks.Resume(b.Ctx, b.Pool, "one"))
 	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET priority = 7, queue = 'mail' WHERE id = 'one'`)
-	_, err = b.Tasks.Delete(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.must(b.Tasks.Delete(b.Ctx, b.Pool, "one"))
 	e := b.tells("one", `
 change: scheduled by events-api
 	scheduled_at: far(0)
@@ -123,8 +117,7 @@ func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
 	})
-	_, err := b.Tasks.Delete(b.Ctx, b.Pool, "one")
-	b.Check(err)
+	b.must(b.Tasks.Delete(b.Ctx, b.Pool, "one"))
 	b.because("one", "deleted", "deleted by events-api at T; it had completed at far(5)")
 	b.asOwner(func(tx pgx.Tx) {
 		b.Exec(tx, `SET LOCAL session_replication_role = replica`)
@@ -292,20 +285,14 @@ func TestWhyOfRecurringTasks(t *testing.T) {
 		})
 	}
 	recur("tick", "*/10 * * * *")
-	b.because(
-		"tick", "planning",
-		"the leader is about to plan its next fire, since T",
-	)
+	b.because("tick", "planning", "the leader is about to plan its next fire, since T")
 	plan := func(id string, next time.Time) {
 		t.Helper()
 		b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET planned_revision = revision, next_attempt_at = $2
 			WHERE id = $1`, id, next)
 	}
 	plan("tick", b.Now().Add(-time.Second))
-	b.because(
-		"tick", "firing",
-		"it fires, and the leader is about to make the occurrence that runs, due since T",
-	)
+	b.because("tick", "firing", "it fires, and the leader is about to make the occurrence that runs, due since T")
 	plan("tick", far(10))
 	fork := `SELECT tasktable.fork_occurrence('tick', $1, $2, 'leader')`
 	b.Exec(b.Pool, fork, far(0), nil)
@@ -332,22 +319,18 @@ occurrence: occurrence tick@2100-01-01T00:05:00Z was left out
 change: left out by leader
 	scheduled_at: far(5)
 `)
-	b.because(
-		"tick@2100-01-01T00:20:00Z", "no_fire",
-		"recurring task tick has not fired for that time yet, the next is at far(10)",
-	)
+	b.because("tick@2100-01-01T00:20:00Z", "no_fire",
+		"recurring task tick has not fired for that time yet, the next is at far(10)")
 	b.because("tick@2100-01-01T00:21:00Z", "no_fire",
 		"recurring task tick does not fire at that time, by */10 * * * * in Europe/Berlin, the next is at far(10)")
 	same(b, "the next fires", one[string](b, b.Pool, `SELECT string_agg(concat_ws(' ', id,
 		next_fire = '2100-01-01 00:10Z', code, obstacle), ', ') FROM tasktable.next_fires`),
 		"tick t recurring")
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("TEST"), time.Time{}, ""))
 	b.because("tick", "recurring",
 		"it waits for its next fire, which makes an occurrence at far(10); "+
 			"besides, type TEST is paused by events-api")
-	_, err = b.Tasks.Cancel(b.Ctx, b.Pool, "tick")
-	b.Check(err)
+	b.must(b.Tasks.Cancel(b.Ctx, b.Pool, "tick"))
 	b.because(
 		"tick@2100-01-01T00:20:00Z", "no_fire", "recurring task tick has not fired for that time yet; it is CANCELLED",
 	)
@@ -372,8 +355,7 @@ func TestWhyOfUnknownIDs(t *testing.T) {
 		schedule("SEND_EVENT_REMINDER", fmt.Sprintf("x%03d%s", i, strings.Repeat("z", 20)))
 	}
 	gone := schedule("ZZZ", "of old")
-	_, err := b.Tasks.Delete(b.Ctx, b.Pool, gone)
-	b.Check(err)
+	b.must(b.Tasks.Delete(b.Ctx, b.Pool, gone))
 	for id, want := range map[string][]string{
 		"task-SEND_EVENT_REMINDER-471":  {a, c},
 		"task-SEND_EVENT_REMINDR-4711":  {a, p},

@@ -40,6 +40,13 @@ func (b *bench) because(id, code, sentence string) inspect.Explanation {
 	return e
 }
 
+// isNext checks that a due task waits for nothing but its turn. slots are those of its queue.
+func (b *bench) isNext(id, slots string) {
+	b.Helper()
+	b.because(id, "in_line",
+		"it is due, and next to be claimed, while 0 of its queue are claimed for "+slots+", due since T")
+}
+
 // due schedules a task of TEST that was due a minute ago, with what else is to be of it.
 func (b *bench) due(id string, change func(*store.Task)) {
 	b.Helper()
@@ -85,31 +92,23 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.because("EXPIRED", "expired", "expired before attempt 4 of 10 could start at T")
 	b.because("COMPLETED", "completed", "completed at T")
 	b.because("PAUSED", "paused", "it is paused by events-api, since T"+nobody)
-	b.because(
-		"held CANCELLED", "cancelled",
-		"cancelled by "+b.Role()+", and an attempt that had begun has not ended yet at T",
-	)
-	b.because(
-		"held PAUSED", "paused",
-		"it is paused by "+b.Role()+", and an attempt that had begun has not ended yet, since T"+nobody,
-	)
-	b.because(
-		"held QUEUED", "edited",
-		"it was edited while an attempt ran, and runs again when that attempt has ended, its lease ends at T"+nobody,
-	)
+	b.because("held CANCELLED", "cancelled",
+		"cancelled by "+b.Role()+", and an attempt that had begun has not ended yet at T")
+	b.because("held PAUSED", "paused",
+		"it is paused by "+b.Role()+", and an attempt that had begun has not ended yet, since T"+nobody)
+	b.because("held QUEUED", "edited",
+		"it was edited while an attempt ran, and runs again when that attempt has ended, its lease ends at T"+nobody)
 	b.because("EXECUTING", "running", "attempt 3 of 10 runs, or is about to, claimed at T, its lease ends at T"+nobody)
 
 	b.Schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
 	e := b.because("later", "not_due", "its time has not come, due at far(7)"+nobody)
 	same(b, "what is next", e.Next, []inspect.Upcoming{{At: new(far(7)), Text: "it is due"}})
-	_, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "later", far(9))
-	b.Check(err)
+	b.must(b.Tasks.PauseUntil(b.Ctx, b.Pool, "later", far(9)))
 	e = b.because("later", "paused", "it is paused by events-api, since T, until far(9)"+nobody)
 	same(b, "what is next", e.Next, []inspect.Upcoming{
 		{At: new(far(7)), Text: "it is due, and waits until it is resumed"},
 		{At: new(far(9)), Text: "the leader resumes it"}})
-	_, err = b.Tasks.Cancel(b.Ctx, b.Pool, "later")
-	b.Check(err)
+	b.must(b.Tasks.Cancel(b.Ctx, b.Pool, "later"))
 	b.because("later", "cancelled", "cancelled by events-api at T")
 
 	b.due("due", nil)
@@ -117,10 +116,8 @@ func TestWhyWithoutANode(t *testing.T) {
 	b.Exec(b.Pool, `DELETE FROM tasktable.scheduled_tasks WHERE id = 'due'`)
 	b.because("due", "deleted", "deleted by "+b.Role()+" at T")
 	b.due("over", func(task *store.Task) { task.Expiration = time.Second })
-	b.because(
-		"over", "expires",
-		"its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it, since T"+nobody,
-	)
+	b.because("over", "expires",
+		"its time is over: it does not run any more, and becomes EXPIRED when the leader comes to it, since T"+nobody)
 	if e.Row == nil || len(e.Story) != 1 || e.Story[0].Text != "scheduled by events-api" {
 		b.Errorf("the story of what is due: %s", pretty(e.Story))
 	}
@@ -142,9 +139,7 @@ func TestWhyOfDeadLetters(t *testing.T) {
 	b.ended("used up", "RETRIED", "QUEUED", "421", 0)
 	b.ended("used up", "FAILED", "FAILED", strings.Repeat("ü", 200), 0)
 	b.because("used up", "failed", "failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …")
-	if _, err := b.Tasks.Archive(b.Ctx, b.Pool, "used up", "nobody cares"); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.Tasks.Archive(b.Ctx, b.Pool, "used up", "nobody cares"))
 	e := b.because(
 		"used up", "failed",
 		"failed for good after 2 of 2 attempts at T: "+strings.Repeat("ü", 150)+" …; archived by events-api at T",
@@ -170,10 +165,7 @@ func TestWhyOfNodes(t *testing.T) {
 	const none = "no node is running"
 	b.because("task", "no_node", none)
 	silent, kill := b.Node(`{"default": 3}`, `{TEST}`, true)
-	b.because(
-		"task", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
-	)
+	b.isNext("task", "3 slots")
 	b.because("letter", "no_queue", "no running node works queue mail")
 	kill()
 	b.gone(silent)
@@ -191,10 +183,7 @@ func TestWhyOfNodes(t *testing.T) {
 		since = (SELECT max(dead_at) FROM tasktable.nodes)), ', ' ORDER BY id) FROM tasktable.stuck_tasks`),
 		"letter no_leader t, task no_both t")
 	b.Node(`[1]`, `{TEST}`, true)
-	b.because(
-		"letter", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 2 slots, due since T",
-	)
+	b.isNext("letter", "2 slots")
 	killOther()
 	b.gone(other)
 	same(
@@ -207,10 +196,7 @@ func TestWhyOfNodes(t *testing.T) {
 		"default OTHER 1 1, mail TEST 1 2")
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET shares_slots = true, queues = '{"mail": 2, "default": 5}'
 		WHERE queues ? 'spoiled'`)
-	b.because(
-		"task", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 7 slots, due since T",
-	)
+	b.isNext("task", "7 slots")
 }
 
 // A quiet node has no queues and no types: that it is there is said, lest somebody gives a queue to a node that has it.
@@ -219,10 +205,7 @@ func TestWhyOfQuietNodes(t *testing.T) {
 	b := newBench(t)
 	b.due("task", nil)
 	_, leave := b.Node(`{"default": 1}`, `{TEST}`, true)
-	b.because(
-		"task", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 1 slot, due since T",
-	)
+	b.isNext("task", "1 slot")
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET queues = '{}', types = '{}', elected_at = NULL`)
 	leave()
 	first, _ := b.Node(`{}`, `{}`, false)
@@ -252,15 +235,10 @@ func TestWhyOfPauses(t *testing.T) {
 	b.Schedule(store.Task{ID: "later", Payload: payload(1), At: far(7)})
 	pause := func(scope store.Scope, until time.Time, reason string) {
 		t.Helper()
-		if _, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason); err != nil {
-			t.Fatal(err)
-		}
+		b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, reason))
 	}
 	pause(store.Queue("mail"), time.Time{}, "")
-	b.because(
-		"due", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
-	)
+	b.isNext("due", "3 slots")
 	pause(store.Type("TEST"), far(3), "")
 	b.because("due", "paused_scope", "type TEST is paused by events-api, since T, until far(3)")
 	b.because("later", "not_due", "its time has not come, due at far(7)") // by then the pause is over
@@ -397,12 +375,10 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 				if minute >= 0 {
 					until = far(minute)
 				}
-				_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, "")
-				b.Check(err)
+				b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, scope, until, ""))
 			}
 			if test.paused > 0 {
-				_, err := b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(test.paused))
-				b.Check(err)
+				b.must(b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(test.paused)))
 			}
 			e := b.because("one", test.code, test.want)
 			for i := range e.Next {
@@ -421,8 +397,7 @@ func TestWhyOfOneThatIsDueAndExpiresPaused(t *testing.T) {
 	b := newBench(t)
 	b.Node(`{"default": 3}`, `{TEST}`, true)
 	b.due("one", func(task *store.Task) { task.Expiration = time.Hour })
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("default"), far(60), "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("default"), far(60), ""))
 	e := b.because("one", "paused_scope",
 		"queue default is paused by events-api, since T, until far(60); unless resumed in time, "+
 			"it expires before that, at T")
@@ -450,25 +425,18 @@ func TestWhyInLine(t *testing.T) {
 		task.Priority, task.Payload = 5, store.JSON(`{"type": "NONE"}`)
 	})
 	b.due("of another queue", func(task *store.Task) { task.Priority, task.Queue = 5, "mail" })
-	b.because(
-		"mine", "in_line",
-		"it is due, and next to be claimed, while 0 of its queue are claimed for 3 slots, due since T",
-	)
+	b.isNext("mine", "3 slots")
 	b.due("before", func(task *store.Task) { task.At = b.Now().Add(-time.Hour) })
-	b.because(
-		"mine", "in_line",
-		"waits behind 1 task of its priority due before it, while 0 of its queue are claimed for 3 slots, due since T",
-	)
+	b.because("mine", "in_line",
+		"waits behind 1 task of its priority due before it, while 0 of its queue are claimed for 3 slots, due since T")
 	b.due("higher", func(task *store.Task) { task.Priority, task.Payload = 5, other })
 	b.due("higher too", func(task *store.Task) { task.Priority = 1 })
 	b.Make("EXECUTING", "EXECUTING")
 	b.because("mine", "in_line",
 		"waits behind 2 tasks of higher priority and 1 task of its priority due before it, "+
 			"while 1 of its queue are claimed for 3 slots, due since T")
-	b.because(
-		"lower", "in_line",
-		"waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T",
-	)
+	b.because("lower", "in_line",
+		"waits behind 5 tasks of higher priority, while 1 of its queue are claimed for 3 slots, due since T")
 	const ahead = "waits behind 2 tasks of higher priority and 1 task of its priority due before it, " +
 		"while 1 of its queue are claimed for 3 slots"
 	for _, c := range []struct{ limits, hung, more string }{
@@ -489,8 +457,7 @@ func TestWhyInLine(t *testing.T) {
 	b.because("mine", "in_line", strings.Replace(ahead, "3 slots", "4 slots", 1)+", due since T")
 	leave()
 	b.Exec(b.Pool, `UPDATE tasktable.nodes SET type_slots = '{}'`)
-	_, err := b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("OTHER"), time.Time{}, "")
-	b.Check(err)
+	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Type("OTHER"), time.Time{}, ""))
 	b.because("mine", "in_line",
 		"waits behind 1 task of higher priority and 1 task of its priority due before it, "+
 			"while 1 of its queue are claimed for 3 slots, due since T")

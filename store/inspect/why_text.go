@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -190,9 +191,9 @@ func (l *life) retry(row store.Row) string {
 
 // by tells who made the latest change with an outcome, if that is known.
 func (l *life) by(outcome string) string {
-	for i := len(l.changes) - 1; i >= 0; i-- {
-		if l.changes[i].Outcome == outcome {
-			return " by " + l.changes[i].ChangedBy
+	for _, change := range slices.Backward(l.changes) {
+		if change.Outcome == outcome {
+			return " by " + change.ChangedBy
 		}
 	}
 	return ""
