@@ -20,11 +20,10 @@ type deadGroupsInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many groups, the largest first."`
 }
 
-type deadGroupsAnswer struct {
-	Body struct {
-		Groups []inspect.Group `json:"groups" nullable:"false"`
-		More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
-	}
+// deadGroupsAnswerBody has the name that generated clients know its schema by.
+type deadGroupsAnswerBody struct {
+	Groups []inspect.Group `json:"groups" nullable:"false"`
+	More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
 }
 
 func (a *API) registerDeadLetters() {
@@ -33,10 +32,10 @@ func (a *API) registerDeadLetters() {
 		Tags: []string{"dead letters"}, Summary: "List dead letters",
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
 		Errors:      []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.DeadLetterFields()),
-	}, func(ctx context.Context, c call, in *deadListInput) (*listAnswer, error) {
+	}, func(ctx context.Context, c call, in *deadListInput) (TaskPage, error) {
 		filter, err := queryFilter(ctx, inspect.DeadLetterFields())
 		if err != nil {
-			return nil, err
+			return TaskPage{}, err
 		}
 		filter = deadFilter(filter)
 		filter.Archived, filter.LatestFirst = &in.Archived, in.LatestFirst
@@ -52,16 +51,15 @@ func (a *API) registerDeadLetters() {
 	}, groupDeadLetters)
 }
 
-func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (*deadGroupsAnswer, error) {
+func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (deadGroupsAnswerBody, error) {
 	filter, err := queryFilter(ctx, inspect.DeadLetterFields())
 	if err != nil {
-		return nil, err
+		return deadGroupsAnswerBody{}, err
 	}
 	filter = deadFilter(filter)
 	filter.Limit = in.Limit + 1 // one more group tells that there are more
 	groups, err := c.inspector.Groups(ctx, c.db, filter, inspect.Grouping(in.By))
-	answer := &deadGroupsAnswer{}
-	answer.Body.Groups = append([]inspect.Group{}, groups[:min(len(groups), in.Limit)]...)
-	answer.Body.More = len(groups) > in.Limit
-	return answer, err
+	return deadGroupsAnswerBody{
+		Groups: append([]inspect.Group{}, groups[:min(len(groups), in.Limit)]...), More: len(groups) > in.Limit,
+	}, err
 }

@@ -48,20 +48,13 @@ const included = 20
 
 // latestExecutions reads the latest attempts of a task. They may be newer than the task that was read before.
 func (a *API) latestExecutions(ctx context.Context, id string) ([]store.Execution, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
-	defer cancel()
-	caller := callerOf(ctx)
-	found, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-		func(c call) (*[]store.Execution, error) {
-			executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
-				return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
-			})
-			return new(append([]store.Execution{}, executions...)), err
+	found, err := readOnly(ctx, a, func(ctx context.Context, c call) (*[]store.Execution, error) {
+		executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
+			return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
 		})
-	if err != nil {
-		return nil, err
-	}
-	return *found, nil
+		return new(append([]store.Execution{}, executions...)), err
+	})
+	return deref(found), err
 }
 
 func waitOf(given string) (wait time.Duration, err error) {
@@ -111,18 +104,11 @@ func (a *API) wait(ctx context.Context, id string, most time.Duration) (row stor
 
 // look reads a task in a transaction of its own, so that no transaction is open while the call waits.
 func (a *API) look(ctx context.Context, id string) (store.Row, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
-	defer cancel()
-	caller := callerOf(ctx)
-	row, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-		func(c call) (*store.Row, error) {
-			row, err := c.tasks.Get(ctx, c.db, id)
-			return &row, err
-		})
-	if err != nil {
-		return store.Row{}, err
-	}
-	return *row, nil
+	row, err := readOnly(ctx, a, func(ctx context.Context, c call) (*store.Row, error) {
+		row, err := c.tasks.Get(ctx, c.db, id)
+		return &row, err
+	})
+	return deref(row), err
 }
 
 // ended knows which tasks have ended that calls wait for. However many calls there are, it asks the database once in
