@@ -41,9 +41,7 @@ func TestIfMatch(t *testing.T) {
 				before := s.everything()
 				got := s.wants(status, "all", c.method, path, c.body, "If-Match", ifMatch)
 				s.says(got, says)
-				if now := s.everything(); now != before {
-					s.Errorf("If-Match %s: the database changed from %s\nto %s", ifMatch, before, now)
-				}
+				s.hasNotChanged(before)
 			}
 			if c.method != "PATCH" { // a patch of an absent task is 404
 				refused(412, "*", "there is no such task")
@@ -92,9 +90,7 @@ func TestIfMatchOfManyTasks(t *testing.T) {
 	} {
 		s.says(s.wants(400, "all", "POST", path, body, "If-Match", `"1"`), "If-Match and If-None-Match are for a call on one task")
 	}
-	if now := s.everything(); now != before {
-		t.Errorf("the refused calls changed the database from %s\nto %s", before, now)
-	}
+	s.hasNotChanged(before)
 }
 
 // If others edit the task between the look and the change, the call is refused, and not made on the edited task.
@@ -134,9 +130,7 @@ func TestIfNoneMatch(t *testing.T) {
 	}
 	s.says(s.wants(400, "all", "PATCH", "/v1/tasks/a", `{}`, "If-None-Match", "*"), "may create the task")
 	s.says(s.wants(400, "all", "POST", "/v1/tasks/a/cancel", "", "If-None-Match", "*"), "may create the task")
-	if now := s.everything(); now != before {
-		t.Errorf("the database changed from %s\nto %s", before, now)
-	}
+	s.hasNotChanged(before)
 }
 
 // The header is spelled as its standard spells it, because some clients keep headers in a case-sensitive map.

@@ -82,6 +82,13 @@ func (r reply) json(t *testing.T, into any) {
 	}
 }
 
+// answerTo is the answer to a reading call.
+func answerTo[T any](s *service, path string) (answer T) {
+	s.Helper()
+	s.wants(http.StatusOK, "reader", "GET", path, "").json(s.T, &answer)
+	return answer
+}
+
 // field returns a field of the body as text, or "".
 func (r reply) field(name string) string {
 	var fields map[string]any

@@ -153,22 +153,46 @@ func (s *service) holding(id string, do func(tx pgx.Tx)) {
 	}
 }
 
-// problem is an error of the API.
-type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Errors []struct {
-		Message  string `json:"message"`
-		Location string `json:"location"`
-		Value    any    `json:"value"`
-	} `json:"errors"`
+// everything returns the state of the tables that calls change, as one text.
+func (s *service) everything() string {
+	s.Helper()
+	return value[string](s, `SELECT concat_ws(E'\n',
+		(SELECT jsonb_agg(to_jsonb(t) ORDER BY t.id) FROM tasktable.scheduled_tasks AS t),
+		(SELECT count(*) FROM tasktable.scheduled_task_changes),
+		(SELECT jsonb_agg(to_jsonb(p)) FROM tasktable.pauses AS p),
+		(SELECT count(*) FROM tasktable.api_answers))`)
+}
+
+// hasNotChanged compares everything with what it was before.
+func (s *service) hasNotChanged(before string) {
+	s.Helper()
+	if now := s.everything(); now != before {
+		s.Errorf("the database changed from\n%s\nto\n%s", before, now)
+	}
+}
+
+// refuses calls with each body. The answer is 422 and says the text, and nothing changes.
+func (s *service) refuses(caller, method, path string, says map[string]string) {
+	s.Helper()
+	before := s.everything()
+	for body, text := range says {
+		s.says(s.wants(422, caller, method, path, body), text)
+	}
+	s.hasNotChanged(before)
+}
+
+// refusesQueries reads with each query. The answer is 422 and says the text.
+func (s *service) refusesQueries(caller, path string, says map[string]string) {
+	s.Helper()
+	for query, text := range says {
+		s.says(s.wants(422, caller, "GET", path+"?"+query, ""), text)
+	}
 }
 
 // says fails the test unless the answer is a problem that has the text in its detail or in one of its errors.
 func (s *service) says(got reply, text string) {
 	s.Helper()
-	var refused problem
+	var refused api.Problem
 	got.json(s.T, &refused)
 	all := refused.Detail
 	for _, one := range refused.Errors {
