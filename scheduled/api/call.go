@@ -203,7 +203,8 @@ func callerOf(ctx context.Context) Caller {
 // authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often. Only
 // then it reads the body, so that nobody without a key can fill the memory.
 func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
-	noteOperation(ctx.Context(), ctx.Operation().OperationID)
+	noted := exchangeOf(ctx.Context())
+	noted.operation = ctx.Operation().OperationID
 	scope, needed := ctx.Operation().Metadata["scope"].(keys.Scope)
 	if !needed {
 		next(ctx)
@@ -213,7 +214,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	caller, err := a.config.Authenticate(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		noteCaller(ctx.Context(), caller.Name) // of a key that was revoked, so that the log tells who still uses it
+		noted.caller = caller.Name // of a key that was revoked, so that the log tells who still uses it
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
 		a.refuse(ctx, CodeUnauthenticated, "the call needs a key that is valid: Authorization: Bearer <key>")
 		return
@@ -222,7 +223,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		a.refuse(ctx, CodeKeyUnchecked, "the key cannot be checked now")
 		return
 	}
-	noteCaller(ctx.Context(), caller.Name)
+	noted.caller = caller.Name
 	rate := caller.Rate
 	if rate == 0 {
 		rate = a.config.CallerRate
@@ -244,7 +245,6 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	defer give()
-	noted := exchangeOf(ctx.Context())
 	noted.request = r
 	if refused := readBody(w, r, noted, a.huma.OpenAPI().Components.Schemas, bodyOf(ctx.Operation())); refused != nil {
 		a.refuse(ctx, refused.Code, refused.Detail)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -31,7 +32,7 @@ func (a *API) registerDeadLetters() {
 		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters",
 		Tags: []string{"dead letters"}, Summary: "List dead letters",
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
-		Errors:      []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.DeadLetterFields()),
+		Parameters:  filterParameters(inspect.DeadLetterFields()),
 	}, func(ctx context.Context, c call, in *deadListInput) (TaskPage, error) {
 		filter, err := queryFilter(ctx, inspect.DeadLetterFields())
 		if err != nil {
@@ -47,7 +48,7 @@ func (a *API) registerDeadLetters() {
 		Description: "Dead letters of the same type and status, whose messages differ only in quoted texts and in " +
 			"words with a digit or an @, are one group. Its pattern has a * for these parts. It is a filter, too. " +
 			"The largest group comes first. Each has the id of one of its tasks as an example.",
-		Errors: []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.DeadLetterFields()),
+		Parameters: filterParameters(inspect.DeadLetterFields()),
 	}, groupDeadLetters)
 }
 
@@ -60,6 +61,6 @@ func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (deadGro
 	filter.Limit = in.Limit + 1 // one more group tells that there are more
 	groups, err := c.inspector.Groups(ctx, c.db, filter, inspect.Grouping(in.By))
 	return deadGroupsAnswerBody{
-		Groups: append([]inspect.Group{}, groups[:min(len(groups), in.Limit)]...), More: len(groups) > in.Limit,
+		Groups: pg.OrEmpty(groups[:min(len(groups), in.Limit)]), More: len(groups) > in.Limit,
 	}, err
 }

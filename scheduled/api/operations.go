@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -101,21 +102,19 @@ func (a *API) registerOperations() {
 		Summary: "List queues", Description: "What is due, what waits, what runs, and who works it.",
 	}, func(ctx context.Context, c call, in *queuesInput) (Queues, error) {
 		queues, err := c.inspector.QueueStates(ctx, c.db, inspect.QueueFilter{Lanes: in.Lanes})
-		return Queues{append([]inspect.QueueState{}, queues...)}, err
+		return Queues{pg.OrEmpty(queues)}, err
 	})
 	readAll(a, huma.Operation{
 		OperationID: "listNodes", Method: http.MethodGet, Path: "/v1/nodes", Tags: []string{"operations"},
 		Summary: "List nodes", Description: "The processes that run tasks.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *nodesInput) (Nodes, error) {
 		filter := inspect.NodeFilter{Service: in.Service, Ended: in.Ended, Limit: in.Limit}
 		nodes, err := c.inspector.Nodes(ctx, c.db, filter)
-		return Nodes{append([]inspect.Node{}, nodes...)}, err
+		return Nodes{pg.OrEmpty(nodes)}, err
 	})
 	readAll(a, huma.Operation{
 		OperationID: "readStats", Method: http.MethodGet, Path: "/v1/stats", Tags: []string{"operations"},
 		Summary: "Count tasks and attempts", Description: "By type and status, and how long attempts waited and took.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, readStats)
 	a.registerQueuePauses()
 	a.registerLimits()
@@ -156,7 +155,7 @@ func readStats(ctx context.Context, c call, in *statsInput) (Stats, error) {
 		Type: in.Type, Window: in.Window.Duration(),
 	})
 	return Stats{
-		Counts: append([]inspect.TaskCount{}, counts.Counts...), Estimated: counts.Estimated,
+		Counts: pg.OrEmpty(counts.Counts), Estimated: counts.Estimated,
 		Since: throughput.Since, Until: throughput.Until, Bounded: throughput.Bounded,
 		Types: each(throughput.Types, typeStatsOf),
 	}, err

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -107,7 +108,7 @@ func (a *API) registerTaskReads() {
 		Summary: "List tasks",
 		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
 			"status=FAILED&status=EXPIRED.",
-		Errors: []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.FilterFields()),
+		Parameters: filterParameters(inspect.FilterFields()),
 	}, func(ctx context.Context, c call, in *listInput) (TaskPage, error) {
 		filter, err := queryFilter(ctx, inspect.FilterFields())
 		if err != nil {
@@ -119,20 +120,19 @@ func (a *API) registerTaskReads() {
 	register(a, keys.Read, huma.Operation{
 		OperationID: opGetTask, Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Read a task", Description: "With wait it answers when the status is final.",
-		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusNotFound},
 	}, a.getTask)
 	read(a, huma.Operation{
 		OperationID: "listExecutions", Method: http.MethodGet, Path: "/v1/tasks/{id}/executions",
 		Tags: []string{"tasks"}, Summary: "Read the outcome of each attempt",
-		Description: "Also of a task that was deleted.", Errors: []int{http.StatusUnprocessableEntity},
+		Description: "Also of a task that was deleted.",
 	}, func(ctx context.Context, c call, in *executionsInput) (Executions, error) {
 		executions, err := c.tasks.Executions(ctx, c.db, in.ID, string(in.Status), in.Limit)
-		return Executions{append([]store.Execution{}, executions...)}, err
+		return Executions{pg.OrEmpty(executions)}, err
 	})
 	read(a, huma.Operation{
 		OperationID: "listChanges", Method: http.MethodGet, Path: "/v1/tasks/{id}/changes", Tags: []string{"tasks"},
 		Summary: "Read who changed a task", Description: "Also of a task that was deleted.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, func(ctx context.Context, c call, in *historyInput) (Changes, error) {
 		history, shortened, err := fitting(in.Limit, func(limit int) (store.History, error) {
 			return c.tasks.RecentHistory(ctx, c.db, in.ID, limit)
@@ -143,7 +143,7 @@ func (a *API) registerTaskReads() {
 		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why", Tags: []string{"tasks"},
 		Summary:     "Tell why a task does or does not run",
 		Description: "One sentence, what happens next, and the story of the task.",
-		Errors:      []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors:      []int{http.StatusNotFound},
 	}, why)
 }
 
@@ -214,8 +214,8 @@ func why(ctx context.Context, c call, in *TaskPath) (Why, error) {
 		return Why{}, errNoTask
 	}
 	answer := Why{
-		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...),
-		Story: append([]inspect.StoryLine{}, e.Story...), Shortened: e.Shortened,
+		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: pg.OrEmpty(e.Next),
+		Story: pg.OrEmpty(e.Story), Shortened: e.Shortened,
 	}
 	for _, line := range answer.Story {
 		for i, fact := range line.Facts {

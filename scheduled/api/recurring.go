@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -100,12 +101,11 @@ func (a *API) registerRecurring() {
 	read(a, huma.Operation{
 		OperationID: "listRecurring", Method: http.MethodGet, Path: "/v1/recurring", Tags: []string{"recurring"},
 		Summary: "List recurring tasks", Description: "To make or edit one, schedule a task with cron.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, listRecurring)
 	read(a, huma.Operation{
 		OperationID: "getRecurring", Method: http.MethodGet, Path: "/v1/recurring/{id}", Tags: []string{"recurring"},
 		Summary: "Read a recurring task and its next fires", Description: "The verbs are those of a task.",
-		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusNotFound},
 	}, getRecurring)
 }
 
@@ -124,7 +124,7 @@ func getRecurring(ctx context.Context, c call, in *recurringInput) (Forecast, er
 	}
 	forecast, err := c.inspector.NextFires(ctx, c.db, in.ID, in.Fires)
 	return Forecast{
-		Recurring: recurringOf(forecast.Task), Fires: append([]inspect.Fire{}, forecast.Fires...),
+		Recurring: recurringOf(forecast.Task), Fires: pg.OrEmpty(forecast.Fires),
 		LeftOut: forecast.LeftOut, LeftOutMore: forecast.LeftOutMore, Ended: forecast.Ended,
 	}, err
 }

@@ -2,16 +2,15 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -52,7 +51,7 @@ func (a *API) latestExecutions(ctx context.Context, id string) ([]store.Executio
 		executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
 			return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
 		})
-		return new(append([]store.Execution{}, executions...)), err
+		return new(pg.OrEmpty(executions)), err
 	})
 	return deref(found), err
 }
@@ -159,13 +158,9 @@ func (e *ended) has(ctx context.Context, pool *pgxpool.Pool, within time.Duratio
 	}
 	defer func() { <-e.turn }()
 	if now := time.Now(); now.Sub(e.at) >= endedPause {
-		rows, err := pool.Query(ctx, e.schema.SQL(openSQL), e.ids())
+		open, err := pg.CollectColumn[string](ctx, pool, "ask which tasks have ended", e.schema.SQL(openSQL), e.ids())
 		if err != nil {
-			return false, fmt.Errorf("ask which tasks have ended: %w", err)
-		}
-		open, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return false, fmt.Errorf("ask which tasks have ended: %w", err)
+			return false, err
 		}
 		e.at, e.open = now, map[string]bool{}
 		for _, one := range open {
