@@ -142,6 +142,15 @@ func (s *service) send(caller, method, path, body string, headers ...string) rep
 	return reply{response.StatusCode, response.Header, strings.TrimSpace(string(text))}
 }
 
+// serve answers a request of a caller without a connection.
+func (s *service) serve(caller string, request *http.Request) *httptest.ResponseRecorder {
+	request.Header.Set("Authorization", "Bearer "+caller)
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	s.api.Handler().ServeHTTP(answer, request)
+	return answer
+}
+
 // wants calls and compares the status.
 func (s *service) wants(status int, caller, method, path, body string, headers ...string) reply {
 	s.Helper()

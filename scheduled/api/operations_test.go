@@ -1,14 +1,11 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
@@ -166,20 +163,10 @@ func TestNodes(t *testing.T) {
 	if got := s.wants(200, "reader", "GET", "/v1/nodes", ""); got.text != `{"nodes":[]}` {
 		t.Errorf("no nodes: %s", got.text)
 	}
-	const insert = `INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at)
-		VALUES ($1, 'v1', 'host/1', '{"default": 10}', '{LOG}', CASE WHEN $2 THEN clock_timestamp() END) RETURNING number`
-	number := value[int64](s, insert, "mailer", false)
-	value[int64](s, insert, "mailer", true)
-	value[int64](s, insert, "other", false)
-	conn, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig.Copy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
-		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
-		t.Fatal(err)
-	}
+	s.liveNode("mailer")
+	s.liveNode("other")
+	s.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at)
+		VALUES ('mailer', 'v1', 'host/1', '{"default": 10}', '{LOG}', clock_timestamp())`)
 	for query, want := range map[string]string{
 		"?service=mailer": "mailer works", "?service=none": "", "?ended=true&limit=1&service=mailer": "",
 	} {

@@ -138,6 +138,23 @@ func (s *service) untilWaiting(sessions int64) {
 	})
 }
 
+// liveNode registers a node, which lives until the test ends, and returns its number.
+func (s *service) liveNode(service string) (number int64) {
+	s.Helper()
+	conn, err := s.pool.Acquire(s.Context()) // its session holds the lock by which a node is known to live
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(conn.Release)
+	number = value[int64](s, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ($1, 'v1', 'host/1', '{"default": 10}', '{LOG}') RETURNING number`, service)
+	if _, err := conn.Exec(s.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
+		s.Fatal(err)
+	}
+	return number
+}
+
 // holding runs do while another transaction has the row of a task locked.
 func (s *service) holding(id string, do func(tx pgx.Tx)) {
 	s.Helper()

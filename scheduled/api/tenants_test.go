@@ -157,15 +157,10 @@ func TestTenantTakesNoOccurrence(t *testing.T) {
 	s.wants(http.StatusConflict, secrets["acme"], "PUT", "/v1/tasks/g", hello)
 	s.wants(http.StatusOK, secrets["acme"], "POST", "/v1/tasks/a/run-now", "")
 	// An occurrence that is there is edited as other tasks are.
-	var occurrence string
-	if err := s.pool.QueryRow(s.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'a'`).
-		Scan(&occurrence); err != nil {
-		t.Fatal(err)
-	}
+	occurrence := value[string](s, `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'a'`)
 	s.wants(http.StatusOK, secrets["acme"], "PUT", "/v1/tasks/"+occurrence, hello)
 }
 
-// states is all that a caller may have changed.
 // A tenant's calls do all that a call does: they repeat, wait, follow events and list.
 func TestTenantWorks(t *testing.T) {
 	t.Parallel()

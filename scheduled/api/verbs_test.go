@@ -10,6 +10,14 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
+// verbOn is the call of a verb on one task.
+func verbOn(rule inspect.VerbRule, id string) (method, path string) {
+	if rule.Verb == inspect.Delete {
+		return "DELETE", pathOf(id)
+	}
+	return "POST", pathOf(id) + "/" + rule.Path()
+}
+
 // Each verb on one task, and on several by a filter, answers what the table of verbs says.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
@@ -20,10 +28,7 @@ func TestVerbs(t *testing.T) {
 			want := string(rule.EffectOn(status).Outcome)
 			s.run(id, func(s *service) {
 				s.make(id, status)
-				method, path := "POST", pathOf(id)+"/"+rule.Path()
-				if rule.Verb == inspect.Delete {
-					method, path = "DELETE", pathOf(id)
-				}
+				method, path := verbOn(rule, id)
 				if want == string(store.Running) {
 					s.says(s.wants(409, "all", method, path, ""), "the task is running; cancel it first")
 					return
@@ -114,13 +119,16 @@ func TestIfRunning(t *testing.T) {
 func TestVerbsOfNoTask(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	for _, call := range [][2]string{
-		{"POST", "/cancel"}, {"POST", "/pause"}, {"POST", "/resume"}, {"POST", "/run-now"}, {"POST", "/retry"},
-		{"DELETE", ""}, {"GET", ""}, {"GET", "/why"},
-	} {
-		s.says(s.wants(404, "all", call[0], "/v1/tasks/none"+call[1], ""), "no such task")
-		s.says(s.call("all", call[0], "/v1/tasks/%00"+call[1], ""), "id must be")
+	refused := func(method, path string) {
+		t.Helper()
+		s.says(s.wants(404, "all", method, path, ""), "no such task")
+		s.says(s.call("all", method, strings.Replace(path, "none", "%00", 1), ""), "id must be")
 	}
+	for _, rule := range inspect.Verbs() {
+		refused(verbOn(rule, "none"))
+	}
+	refused("GET", "/v1/tasks/none")
+	refused("GET", "/v1/tasks/none/why")
 	s.absent("none")
 }
 
