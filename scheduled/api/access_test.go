@@ -3,7 +3,6 @@ package api_test
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,73 +11,15 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// scopes are the scopes that the operations need.
-var scopes = map[string]keys.Scope{
-	"archiveDeadLetters": keys.Operate,
-	"cancelTask":         keys.Schedule,
-	"createTask":         keys.Schedule,
-	"deleteTask":         keys.Schedule,
-	"followEvents":       keys.Read,
-	"getRecurring":       keys.Read,
-	"getTask":            keys.Read,
-	"groupDeadLetters":   keys.Read,
-	"listChanges":        keys.Read,
-	"listDeadLetters":    keys.Read,
-	"listExecutions":     keys.Read,
-	"listLimits":         keys.Read,
-	"listNodes":          keys.Read,
-	"listQueues":         keys.Read,
-	"listRecurring":      keys.Read,
-	"listTasks":          keys.Read,
-	"patchTask":          keys.Schedule,
-	"pauseQueue":         keys.Operate,
-	"pauseTask":          keys.Schedule,
-	"putTask":            keys.Schedule,
-	"readStats":          keys.Read,
-	"removeDefaults":     keys.Operate,
-	"removeLimit":        keys.Operate,
-	"resumeQueue":        keys.Operate,
-	"resumeTask":         keys.Schedule,
-	"retryDeadLetters":   keys.Operate,
-	"retryTask":          keys.Schedule,
-	"archiveTask":        keys.Operate,
-	"archiveTasks":       keys.Operate,
-	"cancelTasks":        keys.Schedule,
-	"deleteTasks":        keys.Schedule,
-	"pauseTasks":         keys.Schedule,
-	"resumeTasks":        keys.Schedule,
-	"retryTasks":         keys.Schedule,
-	"runTaskNow":         keys.Schedule,
-	"runTasksNow":        keys.Schedule,
-	"scheduleTasks":      keys.Schedule,
-	"getCalendar":        keys.Read,
-	"listCalendars":      keys.Read,
-	"addDays":            keys.Operate,
-	"removeCalendar":     keys.Operate,
-	"setCalendar":        keys.Operate,
-	"getDefaults":        keys.Read,
-	"listDefaults":       keys.Read,
-	"setDefaults":        keys.Operate,
-	"setLimit":           keys.Operate,
-	"whyTask":            keys.Read,
-}
-
 // Each operation of the document is called without a key and with each single scope.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.make("task", store.StatusFailed)
-	s.wants(201, "all", "PUT", "/v1/tasks/recurring", `{"payload": {"type": "LOG"}, "cron": "@daily"}`)
-	s.wants(200, "all", "PUT", "/v1/defaults/TYPE", `{"priority": 2}`)
-	s.wants(200, "all", "PUT", "/v1/calendars/mail", `{"days": []}`)
+	s.ready("task", store.StatusFailed)
+	holders := map[keys.Scope]string{keys.Read: "reader", keys.Schedule: "scheduler", keys.Operate: "operator"}
 	before := s.everything()
-	var ids []string
 	for _, op := range s.operations() {
-		ids = append(ids, op.OperationID)
-		scope, known := scopes[op.OperationID]
-		if !known {
-			t.Errorf("%s is not in the table of scopes", op.OperationID)
-		}
+		scope := scopeOf(op)
 		method, path, body := s.example(op)
 		for _, caller := range []string{"", "nobody", "ALL", "all all"} {
 			got := s.wants(401, caller, method, path, body)
@@ -87,9 +28,7 @@ func TestAccess(t *testing.T) {
 			}
 			s.says(got, "the call needs a key that is valid")
 		}
-		for caller, has := range map[string]keys.Scope{
-			"reader": keys.Read, "scheduler": keys.Schedule, "operator": keys.Operate,
-		} {
+		for has, caller := range holders {
 			if has != scope {
 				s.says(s.wants(403, caller, method, path, body), "the key lacks the scope "+string(scope))
 			}
@@ -98,23 +37,10 @@ func TestAccess(t *testing.T) {
 			t.Fatalf("%s: refused calls changed the database from %s\nto %s", op.OperationID, before, now)
 		}
 	}
-	for id := range scopes {
-		if !slices.Contains(ids, id) {
-			t.Errorf("there is no operation %s", id)
-		}
-	}
-	holders := map[keys.Scope]string{
-		keys.Read: "reader", keys.Schedule: "scheduler", keys.Operate: "operator",
-	}
 	for _, op := range s.operations() {
-		s.exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'task'`)
-		s.make("task", store.StatusFailed)
-		if op.OperationID == "patchTask" { // of a task that has ended it needs more than its scope
-			s.exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'task'`)
-			s.make("task", store.StatusQueued)
-		}
+		s.ready("task", s.statusFor(op))
 		method, path, body := s.example(op)
-		if got := s.call(holders[scopes[op.OperationID]], method, path, body); got.status >= 300 {
+		if got := s.call(holders[scopeOf(op)], method, path, body); got.status >= 300 {
 			t.Errorf("%s with its scope: answer %d %s", op.OperationID, got.status, got.text)
 		}
 	}

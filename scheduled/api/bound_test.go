@@ -54,10 +54,10 @@ func TestBoundKeys(t *testing.T) {
 				{"POST", other + "/cancel", ""},
 				{"DELETE", other, ""},
 			} {
-				before := s.states()
+				before := s.everything()
 				got := s.wants(http.StatusForbidden, key, call[0], call[1], call[2])
 				s.says(got, ": the key must not change such tasks")
-				if got.field("code") != c.code || s.states() != before {
+				if got.field("code") != c.code || s.everything() != before {
 					t.Errorf("%s: %s", call, got.text)
 				}
 			}
@@ -140,7 +140,7 @@ func TestNoticesAreTheEngines(t *testing.T) {
 	}
 	s.wants(http.StatusCreated, secrets["all"], "PUT", "/v1/tasks/a", hello)
 	s.wants(http.StatusCreated, secrets["acme"], "PUT", "/v1/tasks/b", hello)
-	before := s.states()
+	before := s.everything()
 	const notice = `{"payload": {"type": "NOTICE", "recipient": "ops", "test": true}}`
 	for _, key := range []string{"all", "acme"} {
 		calls := [][3]string{
@@ -165,8 +165,6 @@ func TestNoticesAreTheEngines(t *testing.T) {
 			}
 		}
 	}
-	if after := s.states(); after != before {
-		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
-	}
+	s.hasNotChanged(before)
 	s.wants(http.StatusOK, secrets["all"], "GET", "/v1/tasks/notice-watch", "")
 }

@@ -4,25 +4,18 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-)
 
-// receipts is the answer of a call on many tasks.
-type receipts struct {
-	Receipts []struct {
-		ID       string `json:"id"`
-		Revision int64  `json:"revision"`
-		Outcome  string `json:"outcome"`
-	} `json:"receipts"`
-}
+	"github.com/tasktable/tasktable/scheduled/api"
+)
 
 // outcomes returns the ids and outcomes of an answer.
 func (s *service) outcomes(got reply) string {
 	s.Helper()
-	var answer receipts
+	var answer api.Receipts
 	got.json(s.T, &answer)
 	words := make([]string, len(answer.Receipts))
 	for i, receipt := range answer.Receipts {
-		words[i] = receipt.ID + " " + receipt.Outcome
+		words[i] = receipt.ID + " " + string(receipt.Outcome)
 	}
 	return strings.Join(words, ", ")
 }
@@ -64,7 +57,7 @@ func TestBulk(t *testing.T) {
 			}
 		})
 	}
-	var answer receipts
+	var answer api.Receipts
 	s.wants(200, "all", "POST", "/v1/tasks/bulk", bulk(1000, 100)).json(t, &answer)
 	if len(answer.Receipts) != 1000 || count() != 1000 {
 		t.Fatalf("%d receipts and %d tasks, want 1000 of each", len(answer.Receipts), count())

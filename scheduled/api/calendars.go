@@ -43,10 +43,6 @@ type Calendars struct {
 	Calendars []Calendar `json:"calendars" nullable:"false" doc:"Sorted by name."`
 }
 
-type calendarsAnswer struct{ Body Calendars }
-
-type calendarAnswer struct{ Body Calendar }
-
 // CalendarPath names a calendar in a call.
 type CalendarPath struct {
 	Name   string `path:"name"`
@@ -70,60 +66,54 @@ type CalendarReceipt struct {
 	Outcome store.Outcome `json:"outcome"`
 }
 
-type calendarReceiptAnswer struct{ Body CalendarReceipt }
-
 func (a *API) registerCalendars() {
 	read(a, huma.Operation{
 		OperationID: "listCalendars", Method: http.MethodGet, Path: "/v1/calendars", Tags: []string{"recurring"},
 		Summary: "List calendars", Description: "A key of a tenant sees its own and the general ones.",
-	}, func(ctx context.Context, c call, _ *struct{}) (*calendarsAnswer, error) {
+	}, func(ctx context.Context, c call, _ *struct{}) (Calendars, error) {
 		found, err := c.tasks.ForTenant(c.caller.Tenant).Calendars(ctx, c.db)
-		answer := &calendarsAnswer{Body: Calendars{Calendars: []Calendar{}}}
-		for _, one := range found {
-			answer.Body.Calendars = append(answer.Body.Calendars, calendarOf(one))
-		}
-		return answer, err
+		return Calendars{each(found, calendarOf)}, err
 	})
 	read(a, huma.Operation{
 		OperationID: "getCalendar", Method: http.MethodGet, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
 		Summary: "Get a calendar", Description: "The tenant's, or else the general one.",
 		Errors: []int{http.StatusNotFound},
-	}, func(ctx context.Context, c call, in *CalendarPath) (*calendarAnswer, error) {
+	}, func(ctx context.Context, c call, in *CalendarPath) (Calendar, error) {
 		tasks, err := c.calendarsOf(in.Tenant)
 		if err != nil {
-			return nil, err
+			return Calendar{}, err
 		}
 		found, err := tasks.Calendar(ctx, c.db, in.Name)
 		if errors.Is(err, store.ErrNotFound) {
 			err = refusal(CodeNoCalendar, "there is no such calendar")
 		}
-		return &calendarAnswer{calendarOf(found)}, err
+		return calendarOf(found), err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeMany(a, keys.Operate, huma.Operation{
 		OperationID: "setCalendar", Method: http.MethodPut, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
 		Summary:     "Create a calendar, or replace its days",
 		Description: "The fires of the tasks that use it are planned anew.",
-	}, func(ctx context.Context, c call, in *setCalendarInput) (*calendarReceiptAnswer, error) {
-		return c.calendarVerb(in.CalendarPath, in.Conditions, in.Body.Days,
+	}, func(ctx context.Context, c call, in *setCalendarInput) (CalendarReceipt, error) {
+		return c.changeCalendar(in.CalendarPath, in.Body.Days,
 			func(tasks *store.Store, days []recurrence.Span) (store.Outcome, error) {
 				return tasks.SetCalendar(ctx, c.db, store.Calendar{Name: in.Name, Days: days})
 			})
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeMany(a, keys.Operate, huma.Operation{
 		OperationID: "addDays", Method: http.MethodPost, Path: "/v1/calendars/{name}/days", Tags: []string{"recurring"},
 		Summary: "Add days to a calendar", Description: "If the calendar is absent, it is made.",
-	}, func(ctx context.Context, c call, in *setCalendarInput) (*calendarReceiptAnswer, error) {
-		return c.calendarVerb(in.CalendarPath, in.Conditions, in.Body.Days,
+	}, func(ctx context.Context, c call, in *setCalendarInput) (CalendarReceipt, error) {
+		return c.changeCalendar(in.CalendarPath, in.Body.Days,
 			func(tasks *store.Store, days []recurrence.Span) (store.Outcome, error) {
 				return tasks.AddDays(ctx, c.db, in.Name, days...)
 			})
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeMany(a, keys.Operate, huma.Operation{
 		OperationID: "removeCalendar", Method: http.MethodDelete, Path: "/v1/calendars/{name}",
 		Tags:    []string{"recurring"},
 		Summary: "Remove a calendar", Description: "It is refused while a task uses the calendar.",
-	}, func(ctx context.Context, c call, in *removeCalendarInput) (*calendarReceiptAnswer, error) {
-		return c.calendarVerb(in.CalendarPath, in.Conditions, nil,
+	}, func(ctx context.Context, c call, in *removeCalendarInput) (CalendarReceipt, error) {
+		return c.changeCalendar(in.CalendarPath, nil,
 			func(tasks *store.Store, _ []recurrence.Span) (store.Outcome, error) {
 				return tasks.RemoveCalendar(ctx, c.db, in.Name)
 			})
@@ -141,16 +131,12 @@ func (c call) calendarsOf(tenant string) (*store.Store, error) {
 	return c.tasks.ForTenant(tenant), nil
 }
 
-func (c call) calendarVerb(
-	of CalendarPath, given Conditions, days []CalendarDays,
-	do func(*store.Store, []recurrence.Span) (store.Outcome, error),
-) (*calendarReceiptAnswer, error) {
-	if err := given.refused(); err != nil {
-		return nil, err
-	}
+func (c call) changeCalendar(
+	of CalendarPath, days []CalendarDays, do func(*store.Store, []recurrence.Span) (store.Outcome, error),
+) (CalendarReceipt, error) {
 	tasks, err := c.calendarsOf(of.Tenant)
 	if err != nil {
-		return nil, err
+		return CalendarReceipt{}, err
 	}
 	spans := make([]recurrence.Span, len(days))
 	for i, one := range days {
@@ -159,22 +145,21 @@ func (c call) calendarVerb(
 			text += ".." + one.To
 		}
 		if spans[i], err = recurrence.ParseSpan(text); err != nil {
-			return nil, invalid(fmt.Sprintf("days[%d]: %s", i, ruleOf(err)))
+			return CalendarReceipt{}, invalid(fmt.Sprintf("days[%d]: %s", i, ruleOf(err)))
 		}
 		spans[i].Note = one.Note
 	}
 	outcome, err := do(tasks, spans)
 	if refused := new(pgconn.PgError); errors.Is(err, store.ErrCalendarUsed) && errors.As(err, &refused) {
-		return nil, refusal(CodeCalendarUsed, refused.Message)
+		err = refusal(CodeCalendarUsed, refused.Message)
 	}
-	return &calendarReceiptAnswer{CalendarReceipt{of.Name, outcome}}, err
+	return CalendarReceipt{of.Name, outcome}, err
 }
 
 func calendarOf(one store.Calendar) Calendar {
-	made := Calendar{Name: one.Name, TenantID: one.TenantID, Days: make([]CalendarDays, len(one.Days)),
-		Tasks: one.Tasks, ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
-	for i, span := range one.Days {
-		made.Days[i] = CalendarDays{From: span.From.String(), To: span.To.String(), Note: span.Note}
-	}
-	return made
+	days := each(one.Days, func(span recurrence.Span) CalendarDays {
+		return CalendarDays{From: span.From.String(), To: span.To.String(), Note: span.Note}
+	})
+	return Calendar{Name: one.Name, TenantID: one.TenantID, Days: days, Tasks: one.Tasks,
+		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, DeclaredBy: one.DeclaredBy}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,30 +49,73 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 	})
 }
 
-// read adds an endpoint that changes nothing, and whose answer has a bound. A caller with a tenant reads in a
-// transaction, in which its role holds.
-func read[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
-	register(a, keys.Read, op, func(ctx context.Context, in *I) (*O, error) {
-		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
-		defer cancel()
-		caller := callerOf(ctx)
-		return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-			func(c call) (*O, error) {
-				c.db = bounded{c.db, answerBytes}
-				return do(ctx, c, in)
-			})
+// bodyOnly is an answer without headers of its own.
+type bodyOnly[B any] struct{ Body B }
+
+// read adds an endpoint that changes nothing, and whose answer is a body that has a bound. A caller with a tenant reads
+// in a transaction, in which its role holds.
+func read[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
+	register(a, keys.Read, op, func(ctx context.Context, in *I) (*bodyOnly[B], error) {
+		return readOnly(ctx, a, func(ctx context.Context, c call) (*bodyOnly[B], error) {
+			c.db = bounded{c.db, answerBytes}
+			body, err := do(ctx, c, in)
+			return &bodyOnly[B]{body}, err
+		})
 	})
 }
 
-// global adds a reading endpoint about the whole service, which a caller with a tenant may not use.
-func global[I, O any](a *API, op huma.Operation, do func(context.Context, call, *I) (*O, error)) {
-	op.Description += " A key of a tenant may not use it."
-	read(a, op, func(ctx context.Context, c call, in *I) (*O, error) {
+// readOnly calls do for the caller of ctx, within the time limit.
+func readOnly[O any](ctx context.Context, a *API, do func(context.Context, call) (*O, error)) (*O, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
+	defer cancel()
+	caller := callerOf(ctx)
+	return run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
+		func(c call) (*O, error) { return do(ctx, c) })
+}
+
+// readAll adds a reading endpoint about all tenants, which a caller with a tenant may not use.
+func readAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
+	read(a, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
 		if c.caller.Tenant != "" {
-			return nil, errAllTenants
+			return body, errAllTenants
 		}
 		return do(ctx, c, in)
 	})
+}
+
+// changeAll adds a changing endpoint about all tenants, which a caller with a tenant may not use.
+func changeAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
+	changeMany(a, keys.Operate, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
+		if c.caller.Tenant != "" {
+			return body, errAllTenants
+		}
+		return do(ctx, c, in)
+	})
+}
+
+func forAll(op huma.Operation) huma.Operation {
+	op.Description = strings.TrimSpace(op.Description + " A key of a tenant may not use it.")
+	return op
+}
+
+// changeMany adds a changing endpoint that is not on one task, so that conditions on a task are refused.
+func changeMany[I, B any](
+	a *API, scope keys.Scope, op huma.Operation, do func(context.Context, call, *I) (B, error),
+) {
+	change(a, scope, op, func(ctx context.Context, c call, in *I) (*bodyOnly[B], error) {
+		if any(in).(changing).conditions().any() {
+			return nil, refusal(CodeBadCondition, "If-Match and If-None-Match are for a call on one task")
+		}
+		body, err := do(ctx, c, in)
+		return &bodyOnly[B]{body}, err
+	})
+}
+
+// changing is the input of a changing endpoint.
+type changing interface {
+	conditions() Conditions
+	// reads reports whether the call reads a task before or after it writes it, so that it needs a transaction.
+	reads() bool
 }
 
 // change adds an endpoint that changes tasks.
@@ -85,10 +129,7 @@ func change[I, O any](
 	register(a, scope, op, func(ctx context.Context, in *I) (*O, error) {
 		ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
 		defer cancel()
-		caller, input := callerOf(ctx), any(in).(interface {
-			conditions() Conditions
-			reads() bool
-		})
+		caller, input := callerOf(ctx), any(in).(changing)
 		given := input.conditions()
 		if !utf8.ValidString(given.IdempotencyKey) {
 			return nil, huma.Error422UnprocessableEntity("validation failed",
@@ -162,7 +203,8 @@ func callerOf(ctx context.Context) Caller {
 // authenticate lets a call pass whose caller is known, has the operation's scope, and has not called too often. Only
 // then it reads the body, so that nobody without a key can fill the memory.
 func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
-	noteOperation(ctx.Context(), ctx.Operation().OperationID)
+	noted := exchangeOf(ctx.Context())
+	noted.operation = ctx.Operation().OperationID
 	scope, needed := ctx.Operation().Metadata["scope"].(keys.Scope)
 	if !needed {
 		next(ctx)
@@ -172,7 +214,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 	caller, err := a.config.Authenticate(r)
 	switch {
 	case errors.Is(err, ErrUnauthenticated):
-		noteCaller(ctx.Context(), caller.Name) // of a key that was revoked, so that the log tells who still uses it
+		noted.caller = caller.Name // of a key that was revoked, so that the log tells who still uses it
 		ctx.SetHeader("WWW-Authenticate", `Bearer realm="tasktable"`)
 		a.refuse(ctx, CodeUnauthenticated, "the call needs a key that is valid: Authorization: Bearer <key>")
 		return
@@ -181,7 +223,7 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		a.refuse(ctx, CodeKeyUnchecked, "the key cannot be checked now")
 		return
 	}
-	noteCaller(ctx.Context(), caller.Name)
+	noted.caller = caller.Name
 	rate := caller.Rate
 	if rate == 0 {
 		rate = a.config.CallerRate
@@ -203,7 +245,6 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	defer give()
-	noted := exchangeOf(ctx.Context())
 	noted.request = r
 	if refused := readBody(w, r, noted, a.huma.OpenAPI().Components.Schemas, bodyOf(ctx.Operation())); refused != nil {
 		a.refuse(ctx, refused.Code, refused.Detail)

@@ -22,7 +22,6 @@ type Conditions struct {
 
 func (c Conditions) conditions() Conditions { return c }
 
-// reads reports whether the call reads a task before or after it writes it, so that it needs a transaction.
 func (c Conditions) reads() bool { return false }
 
 // conditionsOf refuses headers that would be ignored although they ask for something. An empty one is what a client
@@ -42,14 +41,6 @@ func conditionsOf(r *http.Request) *Problem {
 func (c Conditions) any() bool { return c.IfMatch != "" || c.IfNoneMatch != "" }
 
 var errNoneMatch = refusal(CodeBadCondition, "If-None-Match is for a call that may create the task")
-
-// refused returns an error for the conditions of a call that is not on one task.
-func (c Conditions) refused() error {
-	if c.any() {
-		return refusal(CodeBadCondition, "If-Match and If-None-Match are for a call on one task")
-	}
-	return nil
-}
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 

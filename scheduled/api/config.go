@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,21 +79,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.AddressRate == 0 {
-		c.AddressRate = DefaultAddressRate
-	}
-	if c.CallerRate == 0 {
-		c.CallerRate = DefaultCallerRate
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Version == "" {
-		c.Version = "dev"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.AddressRate = cmp.Or(c.AddressRate, DefaultAddressRate)
+	c.CallerRate = cmp.Or(c.CallerRate, DefaultCallerRate)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Version = cmp.Or(c.Version, "dev")
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -20,11 +21,10 @@ type deadGroupsInput struct {
 	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many groups, the largest first."`
 }
 
-type deadGroupsAnswer struct {
-	Body struct {
-		Groups []inspect.Group `json:"groups" nullable:"false"`
-		More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
-	}
+// deadGroupsAnswerBody has the name that generated clients know its schema by.
+type deadGroupsAnswerBody struct {
+	Groups []inspect.Group `json:"groups" nullable:"false"`
+	More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
 }
 
 func (a *API) registerDeadLetters() {
@@ -32,11 +32,11 @@ func (a *API) registerDeadLetters() {
 		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters",
 		Tags: []string{"dead letters"}, Summary: "List dead letters",
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
-		Errors:      []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.DeadLetterFields()),
-	}, func(ctx context.Context, c call, in *deadListInput) (*listAnswer, error) {
+		Parameters:  filterParameters(inspect.DeadLetterFields()),
+	}, func(ctx context.Context, c call, in *deadListInput) (TaskPage, error) {
 		filter, err := queryFilter(ctx, inspect.DeadLetterFields())
 		if err != nil {
-			return nil, err
+			return TaskPage{}, err
 		}
 		filter = deadFilter(filter)
 		filter.Archived, filter.LatestFirst = &in.Archived, in.LatestFirst
@@ -48,20 +48,19 @@ func (a *API) registerDeadLetters() {
 		Description: "Dead letters of the same type and status, whose messages differ only in quoted texts and in " +
 			"words with a digit or an @, are one group. Its pattern has a * for these parts. It is a filter, too. " +
 			"The largest group comes first. Each has the id of one of its tasks as an example.",
-		Errors: []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.DeadLetterFields()),
+		Parameters: filterParameters(inspect.DeadLetterFields()),
 	}, groupDeadLetters)
 }
 
-func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (*deadGroupsAnswer, error) {
+func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (deadGroupsAnswerBody, error) {
 	filter, err := queryFilter(ctx, inspect.DeadLetterFields())
 	if err != nil {
-		return nil, err
+		return deadGroupsAnswerBody{}, err
 	}
 	filter = deadFilter(filter)
 	filter.Limit = in.Limit + 1 // one more group tells that there are more
 	groups, err := c.inspector.Groups(ctx, c.db, filter, inspect.Grouping(in.By))
-	answer := &deadGroupsAnswer{}
-	answer.Body.Groups = append([]inspect.Group{}, groups[:min(len(groups), in.Limit)]...)
-	answer.Body.More = len(groups) > in.Limit
-	return answer, err
+	return deadGroupsAnswerBody{
+		Groups: pg.OrEmpty(groups[:min(len(groups), in.Limit)]), More: len(groups) > in.Limit,
+	}, err
 }

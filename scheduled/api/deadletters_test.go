@@ -34,13 +34,11 @@ func TestListDeadLetters(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for query, says := range map[string]string{
+	s.refusesQueries("reader", "/v1/dead-letters", map[string]string{
 		"order=id":         "query.order: unknown query parameter",
 		"status=COMPLETED": "status must be one or several of FAILED, EXPIRED",
 		"cursor=a":         "cursor must be the next_cursor of a page before",
-	} {
-		s.says(s.wants(422, "reader", "GET", "/v1/dead-letters?"+query, ""), says)
-	}
+	})
 }
 
 func TestGroupDeadLetters(t *testing.T) {
@@ -59,12 +57,10 @@ func TestGroupDeadLetters(t *testing.T) {
 		"?pattern=shared%20a":       "1 FAILED",
 		"?type=NONE":                "",
 	} {
-		var answer struct {
+		answer := answerTo[struct {
 			Groups []inspect.Group
 			More   bool
-		}
-		got := s.wants(200, "reader", "GET", "/v1/dead-letters/groups"+query, "")
-		got.json(t, &answer)
+		}](s, "/v1/dead-letters/groups"+query)
 		var texts []string
 		for _, group := range answer.Groups {
 			text := fmt.Sprint(group.Count, " ", group.Status)
@@ -80,15 +76,13 @@ func TestGroupDeadLetters(t *testing.T) {
 			texts = append(texts, "and more")
 		}
 		if text := strings.Join(texts, " "); text != want || answer.Groups == nil {
-			t.Errorf("%s: %s, want %s", query, got.text, want)
+			t.Errorf("%s: %s, want %s", query, text, want)
 		}
 	}
-	for query, says := range map[string]string{
+	s.refusesQueries("reader", "/v1/dead-letters/groups", map[string]string{
 		"by=queue": "query.by: expected value to be one of", "status=COMPLETED": "status must be one or several of FAILED, EXPIRED",
 		"cursor=a": "query.cursor: unknown query parameter", "limit=0": "query.limit: expected number >= 1",
-	} {
-		s.says(s.wants(422, "reader", "GET", "/v1/dead-letters/groups?"+query, ""), says)
-	}
+	})
 }
 
 func TestActOnDeadLetters(t *testing.T) {
@@ -146,17 +140,15 @@ func TestActOnDeadLettersRefuses(t *testing.T) {
 	t.Parallel()
 	s := deadLetters(t)
 	before := s.everything()
-	for body, says := range map[string]string{
+	s.refuses("operator", "POST", "/v1/dead-letters/retry", map[string]string{
 		`{"filter": {}, "over": 86401}`: "body.over: expected number <= 86400",
 		`{"filter": {}, "over": -1}`:    "over must be from 0 to 24h0m0s",
 		`{"filter": {}, "over": "10m"}`: "body.over: expected number",
-	} {
-		s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/retry", body), says)
-	}
+	})
 	s.wants(422, "operator", "POST", "/v1/dead-letters/archive", `{"filter": {}, "over": 1}`)
 	many := `{"ids": ["1"` + strings.Repeat(`, "1"`, 1000) + `]}`
 	for _, verb := range []string{"retry", "archive"} {
-		for body, says := range map[string]string{
+		s.refuses("operator", "POST", "/v1/dead-letters/"+verb, map[string]string{
 			`{"ids": ["1"], "filter": {}}`:        "body must have either ids or filter; an empty filter selects all",
 			`{}`:                                  "body must have either ids or filter; an empty filter selects all",
 			`{"ids": []}`:                         "body must have either ids or filter; an empty filter selects all",
@@ -171,14 +163,10 @@ func TestActOnDeadLettersRefuses(t *testing.T) {
 			`{"filter": {"type": "\u0000"}}`:      "type must be",
 			`{"filter": {"finished_to": "soon"}}`: "body.filter.finished_to: expected a time such as",
 			many:                                  "body.ids: expected array length <= 1000",
-		} {
-			s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/"+verb, body), says)
-		}
+		})
 	}
 	s.says(s.wants(422, "operator", "POST", "/v1/dead-letters/archive", `{"ids": ["1"], "note": "\u0000"}`), "note must be UTF-8 without NUL")
-	if now := s.everything(); now != before {
-		t.Errorf("refused calls changed the database from %s\nto %s", before, now)
-	}
+	s.hasNotChanged(before)
 }
 
 // An empty text is what a client sends that has lost the value. It must not select all.
@@ -199,7 +187,5 @@ func TestEmptyFilterFieldsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if now := s.everything(); now != before {
-		t.Errorf("the refused calls changed the database from %s\nto %s", before, now)
-	}
+	s.hasNotChanged(before)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 )
@@ -55,10 +54,6 @@ type AllDefaults struct {
 	Defaults []Defaults `json:"defaults" nullable:"false" doc:"Sorted by type."`
 }
 
-type allDefaultsAnswer struct{ Body AllDefaults }
-
-type defaultsAnswer struct{ Body Defaults }
-
 // TypePath names a type in the path of a call.
 type TypePath struct {
 	Type string `path:"type" doc:"The type, or * for all types."`
@@ -81,71 +76,52 @@ type DefaultsReceipt struct {
 	Outcome store.Outcome `json:"outcome"`
 }
 
-type defaultsReceiptAnswer struct{ Body DefaultsReceipt }
-
 func (a *API) registerDefaults() {
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "listDefaults", Method: http.MethodGet, Path: "/v1/defaults", Tags: []string{"operations"},
 		Summary:     "List the defaults of types",
 		Description: "The values of fields that a task of the type leaves out when it is scheduled.",
-	}, func(ctx context.Context, c call, _ *struct{}) (*allDefaultsAnswer, error) {
+	}, func(ctx context.Context, c call, _ *struct{}) (AllDefaults, error) {
 		all, err := c.tasks.Defaults(ctx, c.db)
-		answer := &allDefaultsAnswer{AllDefaults{[]Defaults{}}}
-		for _, one := range all {
-			answer.Body.Defaults = append(answer.Body.Defaults, Defaults(one))
-		}
-		return answer, err
+		return AllDefaults{each(all, func(one store.Defaults) Defaults { return Defaults(one) })}, err
 	})
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "getDefaults", Method: http.MethodGet, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
 		Summary: "Get the defaults of a type", Description: "Those that were set for just this type.",
 		Errors: []int{http.StatusNotFound},
-	}, func(ctx context.Context, c call, in *TypePath) (*defaultsAnswer, error) {
+	}, func(ctx context.Context, c call, in *TypePath) (Defaults, error) {
 		all, err := c.tasks.Defaults(ctx, c.db)
 		for _, one := range all {
 			if one.Type == in.Type {
-				return &defaultsAnswer{Defaults(one)}, nil
+				return Defaults(one), nil
 			}
 		}
 		if err == nil {
 			err = refusal(CodeNoDefaults, "the type has no defaults")
 		}
-		return nil, err
+		return Defaults{}, err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "setDefaults", Method: http.MethodPut, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
 		Summary: "Set the defaults of a type", Description: "They replace all that the type had. Tasks that were " +
-			"scheduled before stay as they are. A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *setDefaultsInput) (*defaultsReceiptAnswer, error) {
+			"scheduled before stay as they are.",
+	}, func(ctx context.Context, c call, in *setDefaultsInput) (DefaultsReceipt, error) {
 		var task store.Task
 		if err := form.SetJSON(&task, in.Body); err != nil {
-			return nil, err
+			return DefaultsReceipt{}, err
 		}
 		defaults, err := form.DefaultsOf(in.Type, task)
 		if err != nil {
-			return nil, err
+			return DefaultsReceipt{}, err
 		}
-		return c.defaultsVerb(in.Type, in.Conditions, func() (store.Outcome, error) {
-			return c.tasks.SetDefaults(ctx, c.db, defaults)
-		})
+		outcome, err := c.tasks.SetDefaults(ctx, c.db, defaults)
+		return DefaultsReceipt{in.Type, outcome}, err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "removeDefaults", Method: http.MethodDelete, Path: "/v1/defaults/{type}",
-		Tags:    []string{"operations"},
-		Summary: "Remove the defaults of a type", Description: "A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *removeDefaultsInput) (*defaultsReceiptAnswer, error) {
-		return c.defaultsVerb(in.Type, in.Conditions, func() (store.Outcome, error) {
-			return c.tasks.RemoveDefaults(ctx, c.db, in.Type)
-		})
+		Tags: []string{"operations"}, Summary: "Remove the defaults of a type",
+	}, func(ctx context.Context, c call, in *removeDefaultsInput) (DefaultsReceipt, error) {
+		outcome, err := c.tasks.RemoveDefaults(ctx, c.db, in.Type)
+		return DefaultsReceipt{in.Type, outcome}, err
 	})
-}
-
-func (c call) defaultsVerb(
-	name string, given Conditions, do func() (store.Outcome, error),
-) (*defaultsReceiptAnswer, error) {
-	done, err := c.limitVerb(name, given, do)
-	if err != nil {
-		return nil, err
-	}
-	return &defaultsReceiptAnswer{DefaultsReceipt{name, done.Body.Outcome}}, nil
 }

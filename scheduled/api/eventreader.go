@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
 
 // eventReader reads the history for all streams of the process. Streams at the same place share a read. All streams
@@ -108,20 +110,11 @@ func (r *eventReader) query(ctx context.Context, tenant, statement string, args 
 	reads := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	found, err := run(ctx, r.api, Caller{Tenant: tenant}, reads, tenant != "", asked{},
 		func(c call) (*[]eventRow, error) {
-			rows, err := bounded{c.db, eventsBytes}.Query(ctx, r.api.answers.schema.SQL(statement), args...)
-			if err != nil {
-				return nil, fmt.Errorf("read events: %w", err)
-			}
-			events, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
-			if err != nil {
-				return nil, fmt.Errorf("read events: %w", err)
-			}
-			return &events, nil
+			events, err := pg.CollectRows[eventRow](ctx, bounded{c.db, eventsBytes}, "read events", c.schema.SQL(statement),
+				args...)
+			return &events, err
 		})
-	if err != nil {
-		return nil, err
-	}
-	return *found, nil
+	return deref(found), err
 }
 
 // shared keeps the values of the last eventsPause, by key. While one stream reads a value, the others wait for it.

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -53,7 +54,6 @@ func (a *API) registerEvents() {
 			"has committed, and no other event waits for it. The stream ends " +
 			"after 15 minutes, and then the client connects again, as every client of server-sent events does. A key " +
 			"of a tenant gets no events of a task that is deleted, because then Postgres does not know whose it was.",
-		Errors: []int{http.StatusUnprocessableEntity},
 		Responses: map[string]*huma.Response{"200": {
 			Description: "The data of each event is a JSON object.",
 			Content:     map[string]*huma.MediaType{"text/event-stream": {Schema: event}},
@@ -113,15 +113,12 @@ func (a *API) newStream(ctx context.Context, caller Caller, lastEventID string) 
 	if s.at.head().Tx > now.head().Tx { // of another server, such as one that was restored from a dump
 		return nil, errOtherStream
 	}
-	var back int
-	err = a.config.Pool.QueryRow(ctx, a.answers.schema.SQL(backSQL), s.at.head().Tx, eventsBack).Scan(&back)
-	if err != nil {
-		return nil, fmt.Errorf("count the events: %w", err)
+	back, err := pg.QueryOne[int](ctx, a.config.Pool, "count the events", a.answers.schema.SQL(backSQL), s.at.head().Tx,
+		eventsBack)
+	if err == nil && back > eventsBack {
+		err = errTooFarBack
 	}
-	if back > eventsBack {
-		return nil, errTooFarBack
-	}
-	return s, nil
+	return s, err
 }
 
 // follow writes events until ctx ends, the client is gone, or the client has to show its key again. Between two reads

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/handlers"
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 )
@@ -43,32 +44,23 @@ func TestExecutionsAndChanges(t *testing.T) {
 	s := failing(t)
 	s.wants(200, "operator", "POST", "/v1/dead-letters/archive", `{"ids": ["task"]}`)
 	executions := func(query string) string {
-		var answer struct {
-			Executions []struct {
-				TaskID  string `json:"task_id"`
-				Outcome string `json:"outcome"`
-				Attempt int    `json:"attempt"`
-				Error   string `json:"error"`
-			} `json:"executions"`
+		var words []string
+		for _, one := range answerTo[api.Executions](s, "/v1/tasks/task/executions"+query).Executions {
+			words = append(words, fmt.Sprint(one.TaskID, " ", one.Outcome, " ", one.Attempt, " ", *one.Error))
 		}
-		s.wants(200, "reader", "GET", "/v1/tasks/task/executions"+query, "").json(t, &answer)
-		return fmt.Sprint(answer.Executions)
+		return strings.Join(words, ", ")
 	}
 	changes := func(query string) string {
-		var answer struct {
-			Changes []struct {
-				Verb    string `json:"verb"`
-				Outcome string `json:"outcome"`
-				By      string `json:"changed_by"`
-			} `json:"changes"`
+		var words []string
+		for _, one := range answerTo[api.Changes](s, "/v1/tasks/task/changes"+query).Changes {
+			words = append(words, one.Verb+" "+one.Outcome+" "+one.ChangedBy)
 		}
-		s.wants(200, "reader", "GET", "/v1/tasks/task/changes"+query, "").json(t, &answer)
-		return fmt.Sprint(answer.Changes)
+		return strings.Join(words, ", ")
 	}
 	for query, want := range map[string][2]string{
-		"": {"[{task RETRIED 1 no connection} {task FAILED 2 no connection}]",
-			"[{schedule created svc} {schedule rescheduled scheduler} {archive archived operator}]"},
-		"?limit=1": {"[{task FAILED 2 no connection}]", "[{archive archived operator}]"},
+		"": {"task RETRIED 1 no connection, task FAILED 2 no connection",
+			"schedule created svc, schedule rescheduled scheduler, archive archived operator"},
+		"?limit=1": {"task FAILED 2 no connection", "archive archived operator"},
 	} {
 		if got := executions(query); got != want[0] {
 			t.Errorf("executions%s: %s\nwant %s", query, got, want[0])
@@ -78,7 +70,7 @@ func TestExecutionsAndChanges(t *testing.T) {
 		}
 	}
 	for status, want := range map[string]string{
-		"FAILED": "[{task FAILED 2 no connection}]", "RETRIED": "[{task RETRIED 1 no connection}]", "LOST": "[]",
+		"FAILED": "task FAILED 2 no connection", "RETRIED": "task RETRIED 1 no connection", "LOST": "",
 	} {
 		if got := executions("?status=" + status + "&limit=10"); got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)
@@ -94,7 +86,7 @@ func TestExecutionsAndChanges(t *testing.T) {
 	if got := executions(""); !strings.Contains(got, "FAILED") {
 		t.Errorf("executions of a deleted task: %s", got)
 	}
-	if got := changes("?limit=1"); got != "[{delete deleted svc}]" {
+	if got := changes("?limit=1"); got != "delete deleted svc" {
 		t.Errorf("changes of a deleted task: %s", got)
 	}
 	for path, want := range map[string]string{"executions": `{"executions":[]}`, "changes": `{"changes":[]}`} {
@@ -108,25 +100,12 @@ func TestExecutionsAndChanges(t *testing.T) {
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	s := failing(t)
-	var why struct {
-		Sentence string          `json:"sentence"`
-		Task     *map[string]any `json:"task"`
-		Nearest  []string        `json:"nearest"`
-		Story    []struct {
-			Kind, Text string
-			Facts      []struct {
-				Name  string `json:"name"`
-				Value any    `json:"value"`
-			}
-		} `json:"story"`
-	}
-	s.wants(200, "reader", "GET", "/v1/tasks/task/why", "").json(t, &why)
+	why := answerTo[api.Why](s, "/v1/tasks/task/why")
 	if !strings.Contains(why.Sentence, "no connection") || why.Task == nil || len(why.Story) < 3 {
 		t.Errorf("why: %+v", why)
 	}
 	s.wants(200, "all", "DELETE", "/v1/tasks/task", "")
-	why.Task = nil
-	s.wants(200, "reader", "GET", "/v1/tasks/task/why", "").json(t, &why)
+	why = answerTo[api.Why](s, "/v1/tasks/task/why")
 	if !strings.Contains(why.Sentence, "deleted") || why.Task != nil {
 		t.Errorf("why of a deleted task: %+v", why)
 	}
@@ -152,21 +131,18 @@ func TestWhyInSeconds(t *testing.T) {
 func TestTaskWithExecutions(t *testing.T) {
 	t.Parallel()
 	s := failing(t)
-	read := func(path string) (text string) {
-		var answer struct {
-			Status     string
-			Executions []struct {
-				Outcome string
-				Attempt int
-			}
+	read := func(path string) string {
+		task := answerTo[api.Task](s, path)
+		text := string(task.Status)
+		for _, one := range task.Executions {
+			text += fmt.Sprint(", ", one.Outcome, " ", one.Attempt)
 		}
-		s.wants(200, "reader", "GET", path, "").json(t, &answer)
-		return fmt.Sprint(answer)
+		return text
 	}
 	for path, want := range map[string]string{
-		"/v1/tasks/task":                            "{FAILED []}",
-		"/v1/tasks/task?include=executions":         "{FAILED [{RETRIED 1} {FAILED 2}]}",
-		"/v1/tasks/task?include=executions&wait=1s": "{FAILED [{RETRIED 1} {FAILED 2}]}",
+		"/v1/tasks/task":                            "FAILED",
+		"/v1/tasks/task?include=executions":         "FAILED, RETRIED 1, FAILED 2",
+		"/v1/tasks/task?include=executions&wait=1s": "FAILED, RETRIED 1, FAILED 2",
 	} {
 		if got := read(path); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -45,8 +44,6 @@ type Limits struct {
 	Limits []Limit `json:"limits" nullable:"false" doc:"Sorted by name."`
 }
 
-type limitsAnswer struct{ Body Limits }
-
 // LimitPath names a limit in the path of a call.
 type LimitPath struct {
 	Name string `path:"name"`
@@ -69,54 +66,35 @@ type LimitReceipt struct {
 	Outcome store.Outcome `json:"outcome"`
 }
 
-type limitAnswer struct{ Body LimitReceipt }
-
 func (a *API) registerLimits() {
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "listLimits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{"operations"},
 		Summary:     "List limits",
 		Description: "How many tasks may run at once, or start in an interval, and how many do.",
-	}, func(ctx context.Context, c call, _ *struct{}) (*limitsAnswer, error) {
+	}, func(ctx context.Context, c call, _ *struct{}) (Limits, error) {
 		limits, err := c.tasks.Limits(ctx, c.db)
-		answer := &limitsAnswer{Body: Limits{Limits: []Limit{}}}
-		for _, one := range limits {
-			answer.Body.Limits = append(answer.Body.Limits, limitOf(one))
-		}
-		return answer, err
+		return Limits{each(limits, limitOf)}, err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}", Tags: []string{"operations"},
 		Summary: "Create or replace a limit",
 		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already " +
-			"go on. A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *setLimitInput) (*limitAnswer, error) {
+			"go on.",
+	}, func(ctx context.Context, c call, in *setLimitInput) (LimitReceipt, error) {
 		limit, err := in.Body.limit(in.Name)
 		if err != nil {
-			return nil, err
+			return LimitReceipt{}, err
 		}
-		return c.limitVerb(in.Name, in.Conditions, func() (store.Outcome, error) {
-			return c.tasks.SetLimit(ctx, c.db, limit)
-		})
+		outcome, err := c.tasks.SetLimit(ctx, c.db, limit)
+		return LimitReceipt{in.Name, outcome}, err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "removeLimit", Method: http.MethodDelete, Path: "/v1/limits/{name}", Tags: []string{"operations"},
-		Summary: "Remove a limit", Description: "A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *removeLimitInput) (*limitAnswer, error) {
-		return c.limitVerb(in.Name, in.Conditions, func() (store.Outcome, error) {
-			return c.tasks.RemoveLimit(ctx, c.db, in.Name)
-		})
+		Summary: "Remove a limit",
+	}, func(ctx context.Context, c call, in *removeLimitInput) (LimitReceipt, error) {
+		outcome, err := c.tasks.RemoveLimit(ctx, c.db, in.Name)
+		return LimitReceipt{in.Name, outcome}, err
 	})
-}
-
-func (c call) limitVerb(name string, given Conditions, do func() (store.Outcome, error)) (*limitAnswer, error) {
-	if c.caller.Tenant != "" {
-		return nil, errAllTenants
-	}
-	if err := given.refused(); err != nil {
-		return nil, err
-	}
-	outcome, err := do()
-	return &limitAnswer{LimitReceipt{name, outcome}}, err
 }
 
 func (r LimitRequest) limit(name string) (store.Limit, error) {

@@ -8,22 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
-
-// page is a list of tasks.
-type page struct {
-	Tasks []struct {
-		ID string `json:"id"`
-	} `json:"tasks"`
-	NextCursor string `json:"next_cursor"`
-}
 
 // list reads a page, and returns the ids and the next cursor.
 func (s *service) list(path string) (ids, next string) {
 	s.Helper()
-	var got page
-	s.wants(200, "reader", "GET", path, "").json(s.T, &got)
+	got := answerTo[api.TaskPage](s, path)
 	words := make([]string, len(got.Tasks))
 	for i, task := range got.Tasks {
 		words[i] = task.ID

@@ -82,6 +82,13 @@ func (r reply) json(t *testing.T, into any) {
 	}
 }
 
+// answerTo is the answer to a reading call.
+func answerTo[T any](s *service, path string) (answer T) {
+	s.Helper()
+	s.wants(http.StatusOK, "reader", "GET", path, "").json(s.T, &answer)
+	return answer
+}
+
 // field returns a field of the body as text, or "".
 func (r reply) field(name string) string {
 	var fields map[string]any
@@ -133,6 +140,15 @@ func (s *service) send(caller, method, path, body string, headers ...string) rep
 		return reply{}
 	}
 	return reply{response.StatusCode, response.Header, strings.TrimSpace(string(text))}
+}
+
+// serve answers a request of a caller without a connection.
+func (s *service) serve(caller string, request *http.Request) *httptest.ResponseRecorder {
+	request.Header.Set("Authorization", "Bearer "+caller)
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	s.api.Handler().ServeHTTP(answer, request)
+	return answer
 }
 
 // wants calls and compares the status.

@@ -23,7 +23,7 @@ const noOperation = "(none)"
 
 // newCallMetrics registers the metrics. Each operation has its series at zero from the beginning, so that the first
 // rate is right. Their number is bounded, because both labels have few values.
-func newCallMetrics(registerer prometheus.Registerer, operations []string) (*callMetrics, error) {
+func newCallMetrics(registerer prometheus.Registerer, operations []*huma.Operation) (*callMetrics, error) {
 	if registerer == nil {
 		return nil, nil //nolint:nilnil // nil counts nothing
 	}
@@ -36,10 +36,10 @@ func newCallMetrics(registerer prometheus.Registerer, operations []string) (*cal
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60},
 		}, []string{"operation"}),
 	}
-	for _, operation := range append(operations, noOperation) {
-		m.took.WithLabelValues(operation)
+	for _, op := range append(operations, &huma.Operation{OperationID: noOperation}) {
+		m.took.WithLabelValues(op.OperationID)
 		for class := 1; class <= 5; class++ {
-			m.calls.WithLabelValues(operation, classOf(100*class))
+			m.calls.WithLabelValues(op.OperationID, classOf(100*class))
 		}
 	}
 	for _, one := range []prometheus.Collector{m.calls, m.took} {
@@ -65,16 +65,4 @@ func (m *callMetrics) answered(operation string, status int, took time.Duration)
 	}
 	m.calls.WithLabelValues(operation, classOf(status)).Inc()
 	m.took.WithLabelValues(operation).Observe(took.Seconds())
-}
-
-// operationsOf lists the ids of all operations.
-func operationsOf(document *huma.OpenAPI) (ids []string) {
-	for _, path := range document.Paths {
-		for _, operation := range []*huma.Operation{path.Get, path.Put, path.Post, path.Patch, path.Delete} {
-			if operation != nil {
-				ids = append(ids, operation.OperationID)
-			}
-		}
-	}
-	return ids
 }

@@ -22,7 +22,8 @@ func (c call) scheduleTask(ctx context.Context, task store.Task) (*receiptAnswer
 	if err != nil {
 		return nil, c.ofOthers(err)
 	}
-	answer := answerOf(receipt, c.warnings(ctx, task)...)
+	answer := answerOf(receipt)
+	answer.Body.Warnings = c.warnings(ctx, task)
 	if answer.Body.NextAttemptAt = at; recurs {
 		answer.Body.NextAttemptAt, err = c.nextFire(ctx, task.ID)
 	}

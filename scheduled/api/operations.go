@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -21,8 +21,6 @@ type Queues struct {
 	Queues []inspect.QueueState `json:"queues" nullable:"false"`
 }
 
-type queuesAnswer struct{ Body Queues }
-
 type nodesInput struct {
 	Service string `query:"service" maxLength:"512"`
 	Ended   bool   `query:"ended" doc:"Also nodes that have ended."`
@@ -33,8 +31,6 @@ type nodesInput struct {
 type Nodes struct {
 	Nodes []inspect.Node `json:"nodes" nullable:"false"`
 }
-
-type nodesAnswer struct{ Body Nodes }
 
 type statsInput struct {
 	Type   string  `query:"type" maxLength:"127"`
@@ -70,8 +66,6 @@ type TypeStats struct {
 	TookP99     *Seconds `json:"took_p99,omitempty"`
 }
 
-type statsAnswer struct{ Body Stats }
-
 // QueuePath names a queue in the path of a call.
 type QueuePath struct {
 	Queue string `path:"queue"`
@@ -102,33 +96,25 @@ type QueueReceipt struct {
 	Warnings []Warning `json:"warnings,omitempty" nullable:"false" doc:"What is perhaps not meant."`
 }
 
-type queueAnswer struct{ Body QueueReceipt }
-
 func (a *API) registerOperations() {
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "listQueues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{"operations"},
 		Summary: "List queues", Description: "What is due, what waits, what runs, and who works it.",
-	}, func(ctx context.Context, c call, in *queuesInput) (*queuesAnswer, error) {
+	}, func(ctx context.Context, c call, in *queuesInput) (Queues, error) {
 		queues, err := c.inspector.QueueStates(ctx, c.db, inspect.QueueFilter{Lanes: in.Lanes})
-		answer := &queuesAnswer{}
-		answer.Body.Queues = append([]inspect.QueueState{}, queues...)
-		return answer, err
+		return Queues{pg.OrEmpty(queues)}, err
 	})
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "listNodes", Method: http.MethodGet, Path: "/v1/nodes", Tags: []string{"operations"},
 		Summary: "List nodes", Description: "The processes that run tasks.",
-		Errors: []int{http.StatusUnprocessableEntity},
-	}, func(ctx context.Context, c call, in *nodesInput) (*nodesAnswer, error) {
+	}, func(ctx context.Context, c call, in *nodesInput) (Nodes, error) {
 		filter := inspect.NodeFilter{Service: in.Service, Ended: in.Ended, Limit: in.Limit}
 		nodes, err := c.inspector.Nodes(ctx, c.db, filter)
-		answer := &nodesAnswer{}
-		answer.Body.Nodes = append([]inspect.Node{}, nodes...)
-		return answer, err
+		return Nodes{pg.OrEmpty(nodes)}, err
 	})
-	global(a, huma.Operation{
+	readAll(a, huma.Operation{
 		OperationID: "readStats", Method: http.MethodGet, Path: "/v1/stats", Tags: []string{"operations"},
 		Summary: "Count tasks and attempts", Description: "By type and status, and how long attempts waited and took.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, readStats)
 	a.registerQueuePauses()
 	a.registerLimits()
@@ -137,66 +123,49 @@ func (a *API) registerOperations() {
 }
 
 func (a *API) registerQueuePauses() {
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause",
 		Tags: []string{"operations"}, Summary: "Pause a queue",
-		Description: "None of its tasks starts until it is resumed. A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *pauseQueueInput) (*queueAnswer, error) {
+		Description: "None of its tasks starts until it is resumed.",
+	}, func(ctx context.Context, c call, in *pauseQueueInput) (QueueReceipt, error) {
 		given := deref(in.Body)
 		if !given.Until.IsZero() {
 			if err := toCome(given.Until); err != nil {
-				return nil, err
+				return QueueReceipt{}, err
 			}
 		}
-		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
-			return c.tasks.PauseScope(ctx, c.db, scope, given.Until, given.Reason)
-		})
+		outcome, err := c.tasks.PauseScope(ctx, c.db, store.Queue(in.Queue), given.Until, given.Reason)
+		return QueueReceipt{in.Queue, outcome, c.warnOfQueue(in.Queue)}, err
 	})
-	change(a, keys.Operate, huma.Operation{
+	changeAll(a, huma.Operation{
 		OperationID: "resumeQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/resume",
 		Tags: []string{"operations"}, Summary: "Resume a queue",
-		Description: "A key of a tenant may not use it.",
-	}, func(ctx context.Context, c call, in *resumeQueueInput) (*queueAnswer, error) {
-		return c.queueVerb(in.Queue, in.Conditions, func(scope store.Scope) (store.Outcome, error) {
-			return c.tasks.ResumeScope(ctx, c.db, scope)
-		})
+	}, func(ctx context.Context, c call, in *resumeQueueInput) (QueueReceipt, error) {
+		outcome, err := c.tasks.ResumeScope(ctx, c.db, store.Queue(in.Queue))
+		return QueueReceipt{in.Queue, outcome, c.warnOfQueue(in.Queue)}, err
 	})
 }
 
-func (c call) queueVerb(
-	queue string, given Conditions, do func(store.Scope) (store.Outcome, error),
-) (*queueAnswer, error) {
-	if c.caller.Tenant != "" {
-		return nil, errAllTenants
-	}
-	if err := given.refused(); err != nil {
-		return nil, err
-	}
-	outcome, err := do(store.Queue(queue))
-	answer := &queueAnswer{}
-	answer.Body.Queue, answer.Body.Outcome, answer.Body.Warnings = queue, outcome, c.warnOfQueue(queue)
-	return answer, err
-}
-
-func readStats(ctx context.Context, c call, in *statsInput) (*statsAnswer, error) {
+func readStats(ctx context.Context, c call, in *statsInput) (Stats, error) {
 	counts, err := c.inspector.TaskCounts(ctx, c.db, in.Type, false)
 	if err != nil {
-		return nil, err
+		return Stats{}, err
 	}
 	throughput, err := c.inspector.Throughput(ctx, c.db, inspect.StatsFilter{
 		Type: in.Type, Window: in.Window.Duration(),
 	})
-	answer := &statsAnswer{Body: Stats{
-		Counts: append([]inspect.TaskCount{}, counts.Counts...), Estimated: counts.Estimated,
-		Since: throughput.Since, Until: throughput.Until, Bounded: throughput.Bounded, Types: []TypeStats{},
-	}}
-	for _, one := range throughput.Types {
-		answer.Body.Types = append(answer.Body.Types, TypeStats{
-			Type: one.Type, Completed: one.Completed, Failed: one.Failed, Retried: one.Retried, Lost: one.Lost,
-			Expired: one.Expired, Other: one.Other, FailureRate: one.FailureRate,
-			DelayP50: secondsOf(one.DelayP50), DelayP95: secondsOf(one.DelayP95), DelayP99: secondsOf(one.DelayP99),
-			TookP50: secondsOf(one.TookP50), TookP95: secondsOf(one.TookP95), TookP99: secondsOf(one.TookP99),
-		})
+	return Stats{
+		Counts: pg.OrEmpty(counts.Counts), Estimated: counts.Estimated,
+		Since: throughput.Since, Until: throughput.Until, Bounded: throughput.Bounded,
+		Types: each(throughput.Types, typeStatsOf),
+	}, err
+}
+
+func typeStatsOf(one inspect.TypeStats) TypeStats {
+	return TypeStats{
+		Type: one.Type, Completed: one.Completed, Failed: one.Failed, Retried: one.Retried, Lost: one.Lost,
+		Expired: one.Expired, Other: one.Other, FailureRate: one.FailureRate,
+		DelayP50: secondsOf(one.DelayP50), DelayP95: secondsOf(one.DelayP95), DelayP99: secondsOf(one.DelayP99),
+		TookP50: secondsOf(one.TookP50), TookP95: secondsOf(one.TookP95), TookP99: secondsOf(one.TookP99),
 	}
-	return answer, err
 }

@@ -3,26 +3,54 @@ package api_test
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // operations returns the operations of the document, sorted by their ids. An operation that somebody adds is in it.
 func (s *service) operations() []*huma.Operation {
-	var found []*huma.Operation
-	for _, path := range s.api.OpenAPI().Paths {
-		for _, op := range []*huma.Operation{
-			path.Get, path.Put, path.Post, path.Delete, path.Options, path.Head, path.Patch, path.Trace,
-		} {
-			if op != nil {
-				found = append(found, op)
-			}
-		}
-	}
+	found := api.OperationsOf(s.api.OpenAPI())
 	slices.SortFunc(found, func(a, b *huma.Operation) int { return cmp.Compare(a.OperationID, b.OperationID) })
 	return found
+}
+
+// scopeOf is the scope that an operation needs by its description. The file openapi.json has the description.
+func scopeOf(op *huma.Operation) keys.Scope {
+	_, scope, _ := strings.Cut(op.Description, "Needs the scope `")
+	return keys.Scope(strings.TrimSuffix(scope, "`."))
+}
+
+// ready makes what the examples of operations are about, among it a task of the status.
+func (s *service) ready(id string, status store.Status) {
+	s.Helper()
+	s.exec(`DELETE FROM tasktable.scheduled_tasks WHERE id = $1`, id)
+	s.make(id, status)
+	s.call("all", "PUT", "/v1/tasks/recurring", `{"payload": {"type": "LOG"}, "cron": "@daily"}`)
+	s.wants(200, "all", "PUT", "/v1/defaults/TYPE", `{"priority": 2}`)
+	s.wants(200, "all", "PUT", "/v1/calendars/mail", `{"days": []}`)
+	s.wants(200, "all", "PUT", "/v1/limits/mail", `{"max_running": 2}`)
+	s.wants(200, "all", "POST", "/v1/queues/mail/pause", `{"reason": "an example"}`)
+}
+
+// statusFor is a status of the task of an example that the call changes.
+func (s *service) statusFor(op *huma.Operation) store.Status {
+	for _, rule := range inspect.Verbs() {
+		if strings.HasSuffix(op.Path, "/"+rule.Path()) && !strings.HasPrefix(op.Path, "/v1/queues/") {
+			return rule.Statuses[0]
+		}
+	}
+	if op.Method == http.MethodPatch { // of a task that has ended it needs more than its scope
+		return store.StatusQueued
+	}
+	return store.StatusFailed
 }
 
 // sample returns the JSON of a value that fits a schema, with the fields that are required.

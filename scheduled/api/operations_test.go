@@ -1,15 +1,13 @@
 package api_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/tasktable/tasktable/scheduled/api"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -42,12 +40,10 @@ func TestPauseAndResumeAQueue(t *testing.T) {
 	} {
 		s.says(s.wants(422, "all", "POST", "/v1/queues/"+path, ""), says)
 	}
-	for body, says := range map[string]string{
+	s.refuses("all", "POST", "/v1/queues/mail/pause", map[string]string{
 		`{"until": "soon"}`: "body.until: expected a time such as", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
 		`{"reason": "` + strings.Repeat("r", 513) + `"}`: "body.reason: expected length <= 512", `{"name": "a"}`: "body.name: unexpected property",
-	} {
-		s.says(s.wants(422, "all", "POST", "/v1/queues/mail/pause", body), says)
-	}
+	})
 }
 
 func TestLimitsOverHTTP(t *testing.T) {
@@ -74,7 +70,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 			t.Errorf("%s %s: %s, limits %s; want %s, %s", c.method, c.body, got.text, listed.text, c.outcome, c.limit)
 		}
 	}
-	for body, says := range map[string]string{
+	s.refuses("all", "PUT", "/v1/limits/a", map[string]string{
 		`{}`:                            "max_running or rate or per must be given",
 		`{"max_running": -1}`:           "max_running must be between 1 and 1000000",
 		`{"in_order": true, "rate": 1}`: "in_order must be given together with per",
@@ -85,9 +81,7 @@ func TestLimitsOverHTTP(t *testing.T) {
 		`{"max_running": 1, "type": "AB", "queue": "mail"}`:    "type and queue must not both be given",
 		`{"max_running": 1, "queue": "No"}`:                    "queue must be 1 to 64 of a-z",
 		`{"name": "a"}`:                                        "body.name: unexpected property",
-	} {
-		s.says(s.wants(422, "all", "PUT", "/v1/limits/a", body), says)
-	}
+	})
 	s.says(s.wants(422, "all", "PUT", "/v1/limits/A", `{"max_running": 1}`), "name must be 1 to 64")
 }
 
@@ -118,7 +112,7 @@ func TestDefaultsOverHTTP(t *testing.T) {
 		}
 	}
 	s.says(s.wants(404, "reader", "GET", "/v1/defaults/A%2FB", ""), "the type has no defaults")
-	for body, says := range map[string]string{
+	s.refuses("all", "PUT", "/v1/defaults/MAIL", map[string]string{
 		`{}`:                     "defaults must have a field",
 		`{"priority": null}`:     "defaults must have a field",
 		`{"max_attempts": 0}`:    "must be between 1 and 1000",
@@ -126,9 +120,7 @@ func TestDefaultsOverHTTP(t *testing.T) {
 		`{"queue": "No"}`:        "must be 1 to 64 of a-z",
 		`{"entity": "a"}`:        "body.entity: unexpected property",
 		`{"declared_by": "svc"}`: "body.declared_by: unexpected property",
-	} {
-		s.says(s.wants(422, "all", "PUT", "/v1/defaults/MAIL", body), says)
-	}
+	})
 	s.says(s.wants(422, "all", "PUT", "/v1/defaults/a%20b", `{"priority": 1}`), "type must be")
 	if got := s.wants(200, "reader", "GET", "/v1/defaults", ""); got.text != `{"defaults":[]}` {
 		t.Errorf("a refused call has set %s", got.text)
@@ -153,22 +145,14 @@ func TestQueues(t *testing.T) {
 		"scheduled_at": "2000-01-01T00:00:00Z"}`)
 	s.wants(201, "all", "PUT", "/v1/tasks/news", `{"payload": {"type": "NEWS"}, "queue": "mail", "scheduled_at": "2000-01-02T00:00:00Z"}`)
 	s.wants(200, "all", "POST", "/v1/queues/mail/pause", `{"reason": "repair"}`)
-	var answer struct {
-		Queues []struct {
-			Queue, Type  string
-			Priority     int
-			Due, Waiting int64
-			Pauses       []struct{ Reason string }
-		}
+	queues := answerTo[api.Queues](s, "/v1/queues").Queues
+	if len(queues) != 2 || queues[1].Queue != "mail" || queues[1].Due != 2 || len(queues[1].Pauses) != 1 ||
+		deref(queues[1].Pauses[0].Reason) != "repair" || queues[0].Waiting != 1 {
+		t.Errorf("queues %+v", queues)
 	}
-	s.wants(200, "reader", "GET", "/v1/queues", "").json(t, &answer)
-	if len(answer.Queues) != 2 || answer.Queues[1].Queue != "mail" || answer.Queues[1].Due != 2 ||
-		len(answer.Queues[1].Pauses) != 1 || answer.Queues[1].Pauses[0].Reason != "repair" || answer.Queues[0].Waiting != 1 {
-		t.Errorf("queues %+v", answer.Queues)
-	}
-	s.wants(200, "reader", "GET", "/v1/queues?lanes=true", "").json(t, &answer)
-	if len(answer.Queues) != 3 || answer.Queues[1].Type+answer.Queues[2].Type != "MAILNEWS" || answer.Queues[1].Priority != 3 {
-		t.Errorf("lanes %+v", answer.Queues)
+	lanes := answerTo[api.Queues](s, "/v1/queues?lanes=true").Queues
+	if len(lanes) != 3 || *lanes[1].Type+*lanes[2].Type != "MAILNEWS" || *lanes[1].Priority != 3 {
+		t.Errorf("lanes %+v", lanes)
 	}
 	s.says(s.wants(422, "reader", "GET", "/v1/queues?lanes=2", ""), "query.lanes: invalid boolean")
 }
@@ -179,34 +163,16 @@ func TestNodes(t *testing.T) {
 	if got := s.wants(200, "reader", "GET", "/v1/nodes", ""); got.text != `{"nodes":[]}` {
 		t.Errorf("no nodes: %s", got.text)
 	}
-	const insert = `INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at)
-		VALUES ($1, 'v1', 'host/1', '{"default": 10}', '{LOG}', CASE WHEN $2 THEN clock_timestamp() END) RETURNING number`
-	number := value[int64](s, insert, "mailer", false)
-	value[int64](s, insert, "mailer", true)
-	value[int64](s, insert, "other", false)
-	conn, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig.Copy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
-		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
-		t.Fatal(err)
-	}
+	s.liveNode("mailer")
+	s.liveNode("other")
+	s.exec(`INSERT INTO tasktable.nodes (service, version, host, queues, types, dead_at)
+		VALUES ('mailer', 'v1', 'host/1', '{"default": 10}', '{LOG}', clock_timestamp())`)
 	for query, want := range map[string]string{
 		"?service=mailer": "mailer works", "?service=none": "", "?ended=true&limit=1&service=mailer": "",
 	} {
-		var answer struct {
-			Nodes []struct {
-				Service, State string
-				Queues         map[string]int
-				Types          []string
-			}
-		}
-		s.wants(200, "reader", "GET", "/v1/nodes"+query, "").json(t, &answer)
 		var words []string
-		for _, node := range answer.Nodes {
-			words = append(words, node.Service+" "+node.State)
+		for _, node := range answerTo[api.Nodes](s, "/v1/nodes"+query).Nodes {
+			words = append(words, node.Service+" "+string(node.State))
 			if node.Queues["default"] != 10 || len(node.Types) != 1 {
 				t.Errorf("%s: %+v", query, node)
 			}
@@ -215,12 +181,10 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for query, says := range map[string]string{
+	s.refusesQueries("reader", "/v1/nodes", map[string]string{
 		"limit=0": "query.limit: expected number >= 1", "limit=10001": "query.limit: expected number <= 10000",
 		"service=%00": "service must be", "service=%FF": "service must be", "ended=perhaps": "query.ended: invalid boolean",
-	} {
-		s.says(s.wants(422, "reader", "GET", "/v1/nodes?"+query, ""), says)
-	}
+	})
 }
 
 func TestStats(t *testing.T) {
@@ -234,39 +198,23 @@ func TestStats(t *testing.T) {
 			SELECT $1::int, 'task', 'TEST', 1, $1::int, at, at - interval '3 seconds', at - interval '2 seconds', at, $2
 			FROM clock_timestamp() AS at`, attempt+1, outcome)
 	}
-	var answer struct {
-		Counts []struct {
-			Type, Status string
-			Count        int64
-		}
-		Types []struct {
-			Type            string
-			Failed, Retried int64
-			FailureRate     float64 `json:"failure_rate"`
-			TookP50         float64 `json:"took_p50"`
-			DelayP99        float64 `json:"delay_p99"`
-		}
-		Since, Until time.Time
-	}
-	s.wants(200, "reader", "GET", "/v1/stats", "").json(t, &answer)
-	if got := fmt.Sprint(answer.Counts); got != "[{OTHER QUEUED 1} {TEST FAILED 1}]" {
+	answer := answerTo[api.Stats](s, "/v1/stats")
+	if got := fmt.Sprint(answer.Counts); got != "[{OTHER QUEUED 1 0} {TEST FAILED 1 0}]" {
 		t.Errorf("counts %s", got)
 	}
 	if len(answer.Types) != 1 || answer.Types[0].Failed != 1 || answer.Types[0].Retried != 1 ||
-		math.Abs(answer.Types[0].TookP50-2) > 0.5 || math.Abs(answer.Types[0].DelayP99-1) > 0.5 {
+		math.Abs(float64(*answer.Types[0].TookP50)-2) > 0.5 || math.Abs(float64(*answer.Types[0].DelayP99)-1) > 0.5 {
 		t.Errorf("types %+v", answer.Types)
 	}
 	if window := answer.Until.Sub(answer.Since); window != time.Hour {
 		t.Errorf("the window is %v, want 1h", window)
 	}
-	s.wants(200, "reader", "GET", "/v1/stats?type=OTHER&window=1.5", "").json(t, &answer)
+	answer = answerTo[api.Stats](s, "/v1/stats?type=OTHER&window=1.5")
 	if len(answer.Types) != 0 || len(answer.Counts) != 1 || answer.Until.Sub(answer.Since) != 1500*time.Millisecond {
 		t.Errorf("stats of a type %+v", answer)
 	}
-	for query, says := range map[string]string{
+	s.refusesQueries("reader", "/v1/stats", map[string]string{
 		"window=0": "query.window: expected number >= 1", "window=604801": "query.window: expected number <= 604800",
 		"window=1h": "query.window: invalid float", "window=NaN": "window", "window=Inf": "query.window", "type=%00": "type must be",
-	} {
-		s.says(s.wants(422, "reader", "GET", "/v1/stats?"+query, ""), says)
-	}
+	})
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-const patchedTask = `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}},
-	"scheduled_at": "2100-01-01T00:00:00Z", "priority": 7, "queue": "mail", "expiration": 60,
-	"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5,
-	"retention": 86400}`
+// The task that patches change begins with its payload.
+const (
+	payload = `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}}`
+	rest    = `, "scheduled_at": "2100-01-01T00:00:00Z", "priority": 7, "queue": "mail", "expiration": 60,
+		"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5,
+		"retention": 86400}`
+)
 
 // The cases of RFC 7396, applied to a task. Each has the whole content after the call.
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	const rest = `, "scheduled_at": "2100-01-01T00:00:00Z", "priority": 7, "queue": "mail", "expiration": 60,
-		"expected_execution_time": 7.5, "max_attempts": 9, "entity": "event:1", "tenant_id": "acme", "jitter": 1.5,
-		"retention": 86400}`
-	const payload = `{"payload": {"type": "TEST", "n": 12345678901234567890, "x": 1.00, "in": {"a": 1, "b": [1, {"c": null}]}}`
 	for name, c := range map[string]struct{ patch, outcome, after string }{
 		"nothing":        {`{}`, "unchanged", payload + rest},
 		"the same":       {`{"priority": 7}`, "unchanged", payload + rest},
@@ -45,7 +44,7 @@ func TestPatch(t *testing.T) {
 			"catch_up_paused": "none", "catch_up_limit": 100` + rest},
 	} {
 		s.run(name, func(s *service) {
-			s.wants(201, "all", "PUT", pathOf(name), patchedTask)
+			s.wants(201, "all", "PUT", pathOf(name), payload+rest)
 			sameContent(s.T, "before", contentOf(s, name), payload+rest)
 			got := s.wants(200, "all", "PATCH", pathOf(name), c.patch)
 			if got.field("outcome") != c.outcome {
@@ -62,7 +61,7 @@ func TestPatch(t *testing.T) {
 func TestPatchRefuses(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	s.wants(201, "all", "PUT", "/v1/tasks/task", patchedTask)
+	s.wants(201, "all", "PUT", "/v1/tasks/task", payload+rest)
 	for name, c := range map[string]struct {
 		status     int
 		body, says string

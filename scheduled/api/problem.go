@@ -58,7 +58,7 @@ func (a *API) answer(ctx context.Context, err error) error {
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):
 		return refusal(CodeNotRecurring, "the task is not a recurring one")
-	case isConflict(err):
+	case hasCode(err, codeSerialization, codeDeadlock): // others wrote the same rows
 		return errConflict
 	case hasCode(err, codeLocked):
 		return refusal(CodeLocked, "somebody else has locked the task for too long; try again")
@@ -103,14 +103,9 @@ func ruleOf(err error) string {
 // isNotAllowed reports whether a right or a trigger of the database refused the call.
 func isNotAllowed(err error) bool { return hasCode(err, codeNotAllowed) }
 
-func hasCode(err error, code string) bool {
+func hasCode(err error, codes ...string) bool {
 	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == code
-}
-
-// isConflict reports whether a transaction failed because others wrote the same rows. The client can repeat the call.
-func isConflict(err error) bool {
-	return hasCode(err, codeSerialization) || hasCode(err, codeDeadlock)
+	return errors.As(err, &refused) && slices.Contains(codes, refused.Code)
 }
 
 // awayClasses are the classes of codes with which the database, or a pooler, says that it restarts, is full, or has

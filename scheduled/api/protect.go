@@ -47,10 +47,6 @@ func requestHash(ctx context.Context, caller Caller) []byte {
 	return sum[:]
 }
 
-func noteOperation(ctx context.Context, id string) { exchangeOf(ctx).operation = id }
-
-func noteCaller(ctx context.Context, name string) { exchangeOf(ctx).caller = name }
-
 // protect keeps calls that are too many or too slow from the endpoints. It gives each call an id, logs it, and turns a
 // panic into an answer without a stack.
 func (a *API) protect(next http.Handler) http.Handler {

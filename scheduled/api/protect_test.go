@@ -68,9 +68,7 @@ func TestAddressRate(t *testing.T) {
 	from := func(address string) *httptest.ResponseRecorder {
 		request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/tasks", nil)
 		request.RemoteAddr = address
-		answer := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(answer, request)
-		return answer
+		return s.serve("", request)
 	}
 	refused := 0
 	for port := range 10 {
@@ -106,8 +104,7 @@ func TestAddressRateBehindAProxy(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/tasks", nil)
 			request.RemoteAddr = peer
 			request.Header.Set("X-Forwarded-For", forwarded)
-			answer := httptest.NewRecorder()
-			if s.api.Handler().ServeHTTP(answer, request); answer.Code == 429 {
+			if s.serve("", request).Code == 429 {
 				count++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -31,8 +32,6 @@ type TaskPage struct {
 	Tasks      []Task `json:"tasks" nullable:"false" doc:"May be fewer than the limit, also before the last page."`
 	NextCursor string `json:"next_cursor,omitempty" doc:"Missing on the last page."`
 }
-
-type listAnswer struct{ Body TaskPage }
 
 type taskInput struct {
 	TaskPath
@@ -74,15 +73,11 @@ type Executions struct {
 	Executions []store.Execution `json:"executions" nullable:"false" doc:"The oldest first."`
 }
 
-type executionsAnswer struct{ Body Executions }
-
 // Changes are the edits of a task.
 type Changes struct {
 	Changes   []Change `json:"changes" nullable:"false" doc:"The oldest first."`
 	Shortened bool     `json:"shortened,omitempty" doc:"Earlier ones are missing, because all are larger than 4 MiB."`
 }
-
-type changesAnswer struct{ Body Changes }
 
 // Change is one edit of a task, by a verb or by plain SQL.
 type Change struct {
@@ -107,19 +102,17 @@ type Why struct {
 	Shortened bool                `json:"shortened,omitempty" doc:"Lines are missing after the first one."`
 }
 
-type whyAnswer struct{ Body Why }
-
 func (a *API) registerTaskReads() {
 	read(a, huma.Operation{
 		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Tags: []string{"tasks"},
 		Summary: "List tasks",
 		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
 			"status=FAILED&status=EXPIRED.",
-		Errors: []int{http.StatusUnprocessableEntity}, Parameters: filterParameters(inspect.FilterFields()),
-	}, func(ctx context.Context, c call, in *listInput) (*listAnswer, error) {
+		Parameters: filterParameters(inspect.FilterFields()),
+	}, func(ctx context.Context, c call, in *listInput) (TaskPage, error) {
 		filter, err := queryFilter(ctx, inspect.FilterFields())
 		if err != nil {
-			return nil, err
+			return TaskPage{}, err
 		}
 		filter.Order, filter.LatestFirst = inspect.Order(in.Order), in.LatestFirst
 		return c.list(ctx, filter, in.Paging)
@@ -127,53 +120,47 @@ func (a *API) registerTaskReads() {
 	register(a, keys.Read, huma.Operation{
 		OperationID: opGetTask, Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
 		Summary: "Read a task", Description: "With wait it answers when the status is final.",
-		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusNotFound},
 	}, a.getTask)
 	read(a, huma.Operation{
 		OperationID: "listExecutions", Method: http.MethodGet, Path: "/v1/tasks/{id}/executions",
 		Tags: []string{"tasks"}, Summary: "Read the outcome of each attempt",
-		Description: "Also of a task that was deleted.", Errors: []int{http.StatusUnprocessableEntity},
-	}, func(ctx context.Context, c call, in *executionsInput) (*executionsAnswer, error) {
+		Description: "Also of a task that was deleted.",
+	}, func(ctx context.Context, c call, in *executionsInput) (Executions, error) {
 		executions, err := c.tasks.Executions(ctx, c.db, in.ID, string(in.Status), in.Limit)
-		answer := &executionsAnswer{}
-		answer.Body.Executions = append([]store.Execution{}, executions...)
-		return answer, err
+		return Executions{pg.OrEmpty(executions)}, err
 	})
 	read(a, huma.Operation{
 		OperationID: "listChanges", Method: http.MethodGet, Path: "/v1/tasks/{id}/changes", Tags: []string{"tasks"},
 		Summary: "Read who changed a task", Description: "Also of a task that was deleted.",
-		Errors: []int{http.StatusUnprocessableEntity},
-	}, func(ctx context.Context, c call, in *historyInput) (*changesAnswer, error) {
+	}, func(ctx context.Context, c call, in *historyInput) (Changes, error) {
 		history, shortened, err := fitting(in.Limit, func(limit int) (store.History, error) {
 			return c.tasks.RecentHistory(ctx, c.db, in.ID, limit)
 		})
-		answer := &changesAnswer{}
-		answer.Body.Shortened = shortened
-		answer.Body.Changes = make([]Change, len(history.Changes))
-		for i, one := range history.Changes {
-			answer.Body.Changes[i] = Change{
-				Revision: one.Revision, TaskID: one.TaskID, Verb: one.Verb, Outcome: one.Outcome,
-				ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: Value(one.Old), New: Value(one.New),
-			}
-		}
-		return answer, err
+		return Changes{each(history.Changes, changeOf), shortened}, err
 	})
 	read(a, huma.Operation{
 		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why", Tags: []string{"tasks"},
 		Summary:     "Tell why a task does or does not run",
 		Description: "One sentence, what happens next, and the story of the task.",
-		Errors:      []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors:      []int{http.StatusNotFound},
 	}, why)
 }
 
+func changeOf(one store.Change) Change {
+	return Change{
+		Revision: one.Revision, TaskID: one.TaskID, Verb: one.Verb, Outcome: one.Outcome,
+		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: Value(one.Old), New: Value(one.New),
+	}
+}
+
 // list reads a page. Without a cursor it goes past the pages before the wanted one.
-func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*listAnswer, error) {
-	answer := &listAnswer{Body: TaskPage{Tasks: []Task{}}}
+func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (TaskPage, error) {
 	skip := (paging.Page - 1) * paging.Limit
 	if paging.Cursor != "" {
 		after, err := inspect.DecodeCursor(paging.Cursor)
 		if err != nil {
-			return nil, invalid("cursor must be the next_cursor of a page before")
+			return TaskPage{}, invalid("cursor must be the next_cursor of a page before")
 		}
 		filter.After, skip = after, 0
 	}
@@ -181,7 +168,7 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 		filter.Limit = min(skip, skipAtOnce)
 		after, err := c.inspector.Skip(ctx, c.db, filter)
 		if err != nil || after == nil { // the list ends before the wanted page
-			return answer, err
+			return TaskPage{Tasks: []Task{}}, err
 		}
 		filter.After = after
 	}
@@ -192,55 +179,51 @@ func (c call) list(ctx context.Context, filter inspect.Filter, paging Paging) (*
 		filter.Limit = limit // one more task tells that there is a next page
 		return c.inspector.List(ctx, c.db, filter)
 	})
-	if err != nil {
-		return nil, err
-	}
 	if len(rows) > paging.Limit {
 		rows, shortened = rows[:paging.Limit], true
 	}
-	answer.Body.Tasks = tasksOf(rows)
+	page := TaskPage{Tasks: each(rows, taskOf)}
 	if shortened && len(rows) > 0 {
-		answer.Body.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
+		page.NextCursor = inspect.EncodeCursor(rows[len(rows)-1])
 	}
-	return answer, nil
+	return page, err
 }
 
 // search reads a page that ends early if its search has read as many tasks as one may read.
-func (c call) search(ctx context.Context, filter inspect.Filter, limit int) (*listAnswer, error) {
-	page, _, err := fitting(limit, func(limit int) (inspect.Page, error) {
+func (c call) search(ctx context.Context, filter inspect.Filter, limit int) (TaskPage, error) {
+	found, _, err := fitting(limit, func(limit int) (inspect.Page, error) {
 		filter.Limit = limit
 		return c.inspector.Search(ctx, c.db, filter)
 	})
-	answer := &listAnswer{Body: TaskPage{Tasks: tasksOf(page.Rows)}}
-	if page.After != nil {
-		answer.Body.NextCursor = inspect.EncodeCursor(*page.After)
+	page := TaskPage{Tasks: each(found.Rows, taskOf)}
+	if found.After != nil {
+		page.NextCursor = inspect.EncodeCursor(*found.After)
 	}
-	return answer, err
+	return page, err
 }
 
 // skipAtOnce is how many tasks the API goes past in one query.
 const skipAtOnce = 10000
 
-func why(ctx context.Context, c call, in *TaskPath) (*whyAnswer, error) {
+func why(ctx context.Context, c call, in *TaskPath) (Why, error) {
 	e, err := c.inspector.Why(ctx, c.db, in.ID)
 	if err != nil {
-		return nil, err
+		return Why{}, err
 	}
 	if !e.Known() {
-		return nil, errNoTask
+		return Why{}, errNoTask
 	}
-	answer := &whyAnswer{Body: Why{
-		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: append([]inspect.Upcoming{}, e.Next...),
-		Story:     append([]inspect.StoryLine{}, e.Story...),
-		Shortened: e.Shortened,
-	}}
-	for _, line := range answer.Body.Story {
+	answer := Why{
+		ID: e.ID, At: e.At, Sentence: e.Sentence, Next: pg.OrEmpty(e.Next),
+		Story: pg.OrEmpty(e.Story), Shortened: e.Shortened,
+	}
+	for _, line := range answer.Story {
 		for i, fact := range line.Facts {
 			line.Facts[i].Was, line.Facts[i].Value = inSeconds(fact.Was), inSeconds(fact.Value)
 		}
 	}
 	if e.Row != nil {
-		answer.Body.Task = new(taskOf(*e.Row))
+		answer.Task = new(taskOf(*e.Row))
 	}
 	return answer, nil
 }

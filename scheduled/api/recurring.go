@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/recurrence"
@@ -81,8 +82,6 @@ type RecurringTasks struct {
 	Recurring []Recurring `json:"recurring" nullable:"false" doc:"In the order of their ids."`
 }
 
-type recurringListAnswer struct{ Body RecurringTasks }
-
 type recurringInput struct {
 	TaskPath
 	Fires int `query:"fires" minimum:"0" maximum:"1000" default:"5" doc:"How many of the next fires to compute."`
@@ -98,44 +97,34 @@ type Forecast struct {
 	Ended       string            `json:"ended,omitempty" doc:"Why there are no further fires."`
 }
 
-type recurringAnswer struct{ Body Forecast }
-
 func (a *API) registerRecurring() {
 	read(a, huma.Operation{
 		OperationID: "listRecurring", Method: http.MethodGet, Path: "/v1/recurring", Tags: []string{"recurring"},
 		Summary: "List recurring tasks", Description: "To make or edit one, schedule a task with cron.",
-		Errors: []int{http.StatusUnprocessableEntity},
 	}, listRecurring)
 	read(a, huma.Operation{
 		OperationID: "getRecurring", Method: http.MethodGet, Path: "/v1/recurring/{id}", Tags: []string{"recurring"},
 		Summary: "Read a recurring task and its next fires", Description: "The verbs are those of a task.",
-		Errors: []int{http.StatusNotFound, http.StatusUnprocessableEntity},
+		Errors: []int{http.StatusNotFound},
 	}, getRecurring)
 }
 
-func listRecurring(ctx context.Context, c call, in *recurringListInput) (*recurringListAnswer, error) {
+func listRecurring(ctx context.Context, c call, in *recurringListInput) (RecurringTasks, error) {
 	found, err := c.inspector.ListRecurring(ctx, c.db, inspect.RecurringFilter{
 		Type: in.Type, Queue: in.Queue, Status: store.Status(in.Status), Entity: in.Entity, TenantID: in.Tenant,
 		After: in.After, Limit: in.Limit,
 	})
-	answer := &recurringListAnswer{}
-	answer.Body.Recurring = make([]Recurring, len(found))
-	for i, one := range found {
-		answer.Body.Recurring[i] = recurringOf(one)
-	}
-	return answer, err
+	return RecurringTasks{each(found, recurringOf)}, err
 }
 
-func getRecurring(ctx context.Context, c call, in *recurringInput) (*recurringAnswer, error) {
-	answer := &recurringAnswer{}
+func getRecurring(ctx context.Context, c call, in *recurringInput) (Forecast, error) {
 	if in.Fires == 0 {
 		task, err := c.inspector.GetRecurring(ctx, c.db, in.ID)
-		answer.Body.Recurring, answer.Body.Fires = recurringOf(task), []inspect.Fire{}
-		return answer, err
+		return Forecast{Recurring: recurringOf(task), Fires: []inspect.Fire{}}, err
 	}
 	forecast, err := c.inspector.NextFires(ctx, c.db, in.ID, in.Fires)
-	answer.Body.Recurring, answer.Body.Ended = recurringOf(forecast.Task), forecast.Ended
-	answer.Body.Fires = append([]inspect.Fire{}, forecast.Fires...)
-	answer.Body.LeftOut, answer.Body.LeftOutMore = forecast.LeftOut, forecast.LeftOutMore
-	return answer, err
+	return Forecast{
+		Recurring: recurringOf(forecast.Task), Fires: pg.OrEmpty(forecast.Fires),
+		LeftOut: forecast.LeftOut, LeftOutMore: forecast.LeftOutMore, Ended: forecast.Ended,
+	}, err
 }

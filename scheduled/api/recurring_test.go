@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/tasktable/tasktable/scheduled/api"
 )
 
 // recurrings makes recurring tasks a to d, and one task that does not recur.
@@ -32,26 +35,18 @@ func TestListRecurring(t *testing.T) {
 		"?entity=event:1": "b", "?tenant_id=acme": "c", "?limit=2": "a b", "?limit=2&after=b": "c d", "?after=d": "",
 		"?type=TEST&queue=default": "b d", "?queue=none": "",
 	} {
-		var answer struct {
-			Recurring []struct {
-				ID string `json:"id"`
-			} `json:"recurring"`
-		}
-		s.wants(200, "reader", "GET", "/v1/recurring"+query, "").json(t, &answer)
-		ids := make([]string, len(answer.Recurring))
-		for i, one := range answer.Recurring {
-			ids[i] = one.ID
+		var ids []string
+		for _, one := range answerTo[api.RecurringTasks](s, "/v1/recurring"+query).Recurring {
+			ids = append(ids, one.ID)
 		}
 		if got := strings.Join(ids, " "); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}
-	for query, says := range map[string]string{
+	s.refusesQueries("reader", "/v1/recurring", map[string]string{
 		"status=EXECUTING": "query.status: expected value to be one of", "limit=1001": "query.limit: expected number <= 1000",
 		"after=%00": "after must be", "cursor=a": "query.cursor: unknown query parameter",
-	} {
-		s.says(s.wants(422, "reader", "GET", "/v1/recurring?"+query, ""), says)
-	}
+	})
 }
 
 // The options of an expression are fields, too, and the fires tell what calendars do.
@@ -92,14 +87,10 @@ func TestGetRecurring(t *testing.T) {
 		"a?fires=0": "[]",
 		"c?fires=1": "[2104-02-29T00:00:00Z]",
 	} {
-		var answer struct {
-			ID    string
-			Fires []struct{ At string }
-		}
-		s.wants(200, "reader", "GET", "/v1/recurring/"+path, "").json(t, &answer)
-		fires := []string{}
+		answer := answerTo[api.Forecast](s, "/v1/recurring/"+path)
+		var fires []string
 		for _, fire := range answer.Fires {
-			fires = append(fires, fire.At)
+			fires = append(fires, fire.At.Format(time.RFC3339))
 		}
 		if got := fmt.Sprint(fires); got != want || answer.ID != path[:1] {
 			t.Errorf("%s: fires of %s %s, want %s", path, answer.ID, got, want)

@@ -138,6 +138,23 @@ func (s *service) untilWaiting(sessions int64) {
 	})
 }
 
+// liveNode registers a node, which lives until the test ends, and returns its number.
+func (s *service) liveNode(service string) (number int64) {
+	s.Helper()
+	conn, err := s.pool.Acquire(s.Context()) // its session holds the lock by which a node is known to live
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(conn.Release)
+	number = value[int64](s, `INSERT INTO tasktable.nodes (service, version, host, queues, types)
+		VALUES ($1, 'v1', 'host/1', '{"default": 10}', '{LOG}') RETURNING number`, service)
+	if _, err := conn.Exec(s.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
+		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
+		s.Fatal(err)
+	}
+	return number
+}
+
 // holding runs do while another transaction has the row of a task locked.
 func (s *service) holding(id string, do func(tx pgx.Tx)) {
 	s.Helper()
@@ -153,22 +170,46 @@ func (s *service) holding(id string, do func(tx pgx.Tx)) {
 	}
 }
 
-// problem is an error of the API.
-type problem struct {
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Errors []struct {
-		Message  string `json:"message"`
-		Location string `json:"location"`
-		Value    any    `json:"value"`
-	} `json:"errors"`
+// everything returns the state of the tables that calls change, as one text.
+func (s *service) everything() string {
+	s.Helper()
+	return value[string](s, `SELECT concat_ws(E'\n',
+		(SELECT jsonb_agg(to_jsonb(t) ORDER BY t.id) FROM tasktable.scheduled_tasks AS t),
+		(SELECT count(*) FROM tasktable.scheduled_task_changes),
+		(SELECT jsonb_agg(to_jsonb(p)) FROM tasktable.pauses AS p),
+		(SELECT count(*) FROM tasktable.api_answers))`)
+}
+
+// hasNotChanged compares everything with what it was before.
+func (s *service) hasNotChanged(before string) {
+	s.Helper()
+	if now := s.everything(); now != before {
+		s.Errorf("the database changed from\n%s\nto\n%s", before, now)
+	}
+}
+
+// refuses calls with each body. The answer is 422 and says the text, and nothing changes.
+func (s *service) refuses(caller, method, path string, says map[string]string) {
+	s.Helper()
+	before := s.everything()
+	for body, text := range says {
+		s.says(s.wants(422, caller, method, path, body), text)
+	}
+	s.hasNotChanged(before)
+}
+
+// refusesQueries reads with each query. The answer is 422 and says the text.
+func (s *service) refusesQueries(caller, path string, says map[string]string) {
+	s.Helper()
+	for query, text := range says {
+		s.says(s.wants(422, caller, "GET", path+"?"+query, ""), text)
+	}
 }
 
 // says fails the test unless the answer is a problem that has the text in its detail or in one of its errors.
 func (s *service) says(got reply, text string) {
 	s.Helper()
-	var refused problem
+	var refused api.Problem
 	got.json(s.T, &refused)
 	all := refused.Detail
 	for _, one := range refused.Errors {

@@ -60,14 +60,8 @@ func words[W ~string](all []W) *huma.Schema {
 func finishSchemas(document *huma.OpenAPI) {
 	schemas := document.Components.Schemas
 	asked := map[*huma.Schema]bool{}
-	for _, path := range document.Paths {
-		for _, op := range []*huma.Operation{path.Get, path.Post, path.Put, path.Patch, path.Delete} {
-			if op != nil && op.RequestBody != nil {
-				for _, content := range op.RequestBody.Content {
-					noteSchemas(asked, schemas, content.Schema)
-				}
-			}
-		}
+	for _, op := range operationsOf(document) {
+		noteSchemas(asked, schemas, bodyOf(op))
 	}
 	for _, schema := range schemas.Map() {
 		if asked[schema] {

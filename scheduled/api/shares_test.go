@@ -32,9 +32,7 @@ func TestBodiesAreReadOfCallersAlone(t *testing.T) {
 		body := &unread{}
 		request := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/tasks", body)
 		request.ContentLength = api.MaxBodyBytes
-		request.Header.Set("Authorization", "Bearer "+caller)
-		answer := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(answer, request)
+		answer := s.serve(caller, request)
 		if body.read.Load() != (caller == "all") {
 			t.Errorf("as %q: answer %d, body read: %v", caller, answer.Code, body.read.Load())
 		}
@@ -63,11 +61,7 @@ func TestBodiesOfOneCaller(t *testing.T) {
 	post := func(caller string, body io.Reader) int {
 		request := httptest.NewRequestWithContext(ctx, "POST", "/v1/tasks", body)
 		request.ContentLength = api.MaxBodyBytes
-		request.Header.Set("Authorization", "Bearer "+caller)
-		request.Header.Set("Content-Type", "application/json")
-		answer := httptest.NewRecorder()
-		s.api.Handler().ServeHTTP(answer, request)
-		return answer.Code
+		return s.serve(caller, request).Code
 	}
 	for range 8 {
 		go func() {

@@ -11,7 +11,7 @@ func TestEmptyValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
-	before := s.states()
+	before := s.everything()
 	for _, field := range []string{`"queue": ""`, `"cron": ""`, `"time_zone": ""`, `"entity": ""`, `"tenant_id": ""`,
 		`"id": ""`, `"max_attempts": 0`, `"expected_execution_time": 0`, `"expiration": 0`, `"jitter": 0`,
 		`"retention": 0`, `"retention": 1e-9`, `"catch_up_limit": 0`, `"max_occurrences": 0`} {
@@ -25,9 +25,7 @@ func TestEmptyValuesAreRefused(t *testing.T) {
 		}
 	}
 	s.says(s.wants(422, "all", "POST", "/v1/tasks", hello, "Idempotency-Key", ""), "header.Idempotency-Key must be one key")
-	if after := s.states(); after != before {
-		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
-	}
+	s.hasNotChanged(before)
 }
 
 // Readers differ on which of two fields of one name counts.
@@ -56,7 +54,7 @@ func TestNamesAreExact(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
-	before := s.states()
+	before := s.everything()
 	for _, c := range []struct{ method, path, body, says string }{
 		{"PUT", "/v1/tasks/a", `{"Payload": {"type": "LOG"}}`, "body.Payload: unexpected property; write payload"},
 		{"POST", "/v1/tasks", `{"payload": {"type": "LOG"}, "queue": "a", "Queue": "b"}`, "body.Queue: "},
@@ -73,9 +71,7 @@ func TestNamesAreExact(t *testing.T) {
 	} {
 		s.says(s.wants(422, "all", c.method, c.path, c.body), c.says)
 	}
-	if after := s.states(); after != before {
-		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
-	}
+	s.hasNotChanged(before)
 	s.wants(201, "all", "PUT", "/v1/tasks/b", `{"payload": {"type": "LOG", "Queue": 1, "queue": 2.0}}`) // the handler's
 }
 
@@ -108,13 +104,11 @@ func TestPauseUntilThePast(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
-	before := s.states()
+	before := s.everything()
 	for _, path := range []string{"/v1/tasks/a/pause", "/v1/queues/mail/pause"} {
 		s.says(s.wants(422, "all", "POST", path, `{"until": "2020-01-01T00:00:00Z"}`), "until must be a time to come")
 	}
-	if after := s.states(); after != before {
-		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
-	}
+	s.hasNotChanged(before)
 }
 
 // A body that only forgets cron does not end a recurring task, and one that has it does not make a plain task recur.
@@ -125,7 +119,7 @@ func TestAKindIsKept(t *testing.T) {
 	with := func(id, body string) string { return strings.Replace(body, "{", `{"id": "`+id+`", `, 1) }
 	for id, c := range map[string]struct{ first, then string }{"nightly": {recurs, hello}, "plain": {hello, recurs}} {
 		s.wants(201, "all", "PUT", "/v1/tasks/"+id, c.first)
-		before := s.states()
+		before := s.everything()
 		for _, call := range [][3]string{
 			{"PUT", "/v1/tasks/" + id, c.then},
 			{"POST", "/v1/tasks", with(id, c.then)},
@@ -134,12 +128,12 @@ func TestAKindIsKept(t *testing.T) {
 			got := s.wants(409, "all", call[0], call[1], call[2])
 			s.says(got, `task "`+id+`"`)
 			s.says(s.wants(409, "all", call[0], call[1]+"?replace=false", call[2]), "add ?replace=true")
-			if got.field("code") != "kind_differs" || s.states() != before {
+			if got.field("code") != "kind_differs" || s.everything() != before {
 				t.Errorf("%s: %s", call, got.text)
 			}
 			s.wants(200, "all", call[0], call[1]+"?replace=true", call[2])
 			s.wants(200, "all", "PUT", "/v1/tasks/"+id+"?replace=true", c.first)
-			before = s.states()
+			before = s.everything()
 		}
 		s.wants(200, "all", "PUT", "/v1/tasks/"+id, c.first)
 	}

@@ -118,10 +118,11 @@ func (t Task) MarshalJSON() ([]byte, error) {
 	return slices.Concat(first[:len(first)-1], []byte(","), second[1:]), nil
 }
 
-func tasksOf(rows []store.Row) []Task {
-	tasks := make([]Task, len(rows))
-	for i, row := range rows {
-		tasks[i] = taskOf(row)
+// each returns what of makes of each value. It is never nil, so that its JSON is not null.
+func each[A, B any](values []A, of func(A) B) []B {
+	made := make([]B, len(values))
+	for i, value := range values {
+		made[i] = of(value)
 	}
-	return tasks
+	return made
 }

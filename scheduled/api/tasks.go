@@ -34,12 +34,12 @@ type receiptAnswer struct {
 	Body   Receipt
 }
 
-func receiptOf(receipt store.Receipt, warnings ...Warning) Receipt {
-	return Receipt{ID: receipt.ID, Revision: receipt.Revision, Outcome: receipt.Outcome, Warnings: warnings}
+func receiptOf(receipt store.Receipt) Receipt {
+	return Receipt{ID: receipt.ID, Revision: receipt.Revision, Outcome: receipt.Outcome}
 }
 
-func answerOf(receipt store.Receipt, warnings ...Warning) *receiptAnswer {
-	a := &receiptAnswer{Status: http.StatusOK, Body: receiptOf(receipt, warnings...)}
+func answerOf(receipt store.Receipt) *receiptAnswer {
+	a := &receiptAnswer{Status: http.StatusOK, Body: receiptOf(receipt)}
 	if receipt.Outcome == store.Created {
 		a.Status = http.StatusCreated
 	}
@@ -72,8 +72,6 @@ type bulkInput struct {
 type Receipts struct {
 	Receipts []Receipt `json:"receipts" nullable:"false" doc:"One for each task, in their order."`
 }
-
-type receiptsAnswer struct{ Body Receipts }
 
 // TaskPath names a task in the path of a call.
 type TaskPath struct {
@@ -118,7 +116,7 @@ func (a *API) registerTasks() {
 		}
 		return c.schedule(ctx, id, in.Body, in.Conditions, in.Replacing)
 	})
-	change(a, keys.Schedule, huma.Operation{
+	changeMany(a, keys.Schedule, huma.Operation{
 		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
 		Summary: "Schedule up to 1,000 tasks",
 		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks " +
@@ -228,47 +226,30 @@ func (c call) ofOthers(err error) error {
 	return err
 }
 
-func scheduleMany(ctx context.Context, c call, in *bulkInput) (*receiptsAnswer, error) {
-	if err := in.refused(); err != nil {
-		return nil, err
-	}
+func scheduleMany(ctx context.Context, c call, in *bulkInput) (Receipts, error) {
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
 		var err error
 		id := given.id()
 		if id == "" {
 			if id, err = store.NewID(); err != nil {
-				return nil, err
+				return Receipts{}, err
 			}
 		}
 		if tasks[i], err = c.task(store.Task{ID: id}, given); err != nil {
-			return nil, inBulk(err, i, len(tasks))
+			return Receipts{}, within(err, fmt.Sprintf("task %d of %d", i+1, len(tasks))) // as the store says it
 		}
 		tasks[i].Replace = in.Replace
 	}
 	receipts, err := c.tasks.ScheduleMany(ctx, c.db, tasks)
 	if err != nil {
-		return nil, c.ofOthers(err)
+		return Receipts{}, c.ofOthers(err)
 	}
-	answer := receiptsOf(receipts)
+	answer := Receipts{each(receipts, receiptOf)}
 	for i, task := range tasks {
-		answer.Body.Receipts[i].Warnings = c.warnings(ctx, task)
+		answer.Receipts[i].Warnings = c.warnings(ctx, task)
 	}
 	return answer, nil
-}
-
-func receiptsOf(receipts []store.Receipt) *receiptsAnswer {
-	answer := &receiptsAnswer{}
-	answer.Body.Receipts = make([]Receipt, len(receipts))
-	for i, receipt := range receipts {
-		answer.Body.Receipts[i] = receiptOf(receipt)
-	}
-	return answer
-}
-
-// inBulk names the task of a bulk call that an error is about, as the store does.
-func inBulk(err error, i, tasks int) error {
-	return within(err, fmt.Sprintf("task %d of %d", i+1, tasks))
 }
 
 // within says in a refusal which part of the call it is about.

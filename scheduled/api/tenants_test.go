@@ -68,7 +68,7 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 	s.wants(http.StatusCreated, globex, "PUT", "/v1/tasks/g", hello)
 	s.wants(http.StatusCreated, all, "PUT", "/v1/tasks/n", hello)
 	s.exec(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED'`)
-	before := s.states()
+	before := s.everything()
 	recurring := strings.Replace(hello, "{", `{"cron": "@daily", `, 1)
 	for _, other := range []string{"g", "n"} {
 		for _, call := range []struct {
@@ -114,9 +114,7 @@ func TestTenantTouchesItsTasksAlone(t *testing.T) {
 	for _, path := range []string{"/v1/queues/default/pause", "/v1/queues/default/resume"} {
 		s.wants(http.StatusForbidden, acme, "POST", path, "")
 	}
-	if after := s.states(); after != before {
-		t.Errorf("changed:\n%s\nbefore:\n%s", after, before)
-	}
+	s.hasNotChanged(before)
 	ofOthers := regexp.MustCompile(`"(id|example)":"[gn]"|"count":[2-9]`)
 	for _, path := range []string{"/v1/tasks", "/v1/tasks?tenant_id=globex", "/v1/dead-letters", "/v1/dead-letters/groups",
 		"/v1/recurring"} {
@@ -159,24 +157,8 @@ func TestTenantTakesNoOccurrence(t *testing.T) {
 	s.wants(http.StatusConflict, secrets["acme"], "PUT", "/v1/tasks/g", hello)
 	s.wants(http.StatusOK, secrets["acme"], "POST", "/v1/tasks/a/run-now", "")
 	// An occurrence that is there is edited as other tasks are.
-	var occurrence string
-	if err := s.pool.QueryRow(s.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'a'`).
-		Scan(&occurrence); err != nil {
-		t.Fatal(err)
-	}
+	occurrence := value[string](s, `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'a'`)
 	s.wants(http.StatusOK, secrets["acme"], "PUT", "/v1/tasks/"+occurrence, hello)
-}
-
-// states is all that a caller may have changed.
-func (s *service) states() (states string) {
-	s.Helper()
-	err := s.pool.QueryRow(s.Context(), `SELECT string_agg(concat(t.id, ' ', t.status, ' ', t.revision, ' ', t.tenant_id,
-		' ', t.archived_at), e'\n' ORDER BY t.id) || e'\n' || (SELECT count(*) FROM tasktable.pauses)
-		FROM tasktable.scheduled_tasks AS t`).Scan(&states)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return states
 }
 
 // A tenant's calls do all that a call does: they repeat, wait, follow events and list.

@@ -52,8 +52,6 @@ type Applied struct {
 	More     bool      `json:"more,omitempty" doc:"The filter selects more tasks than the limit."`
 }
 
-type appliedAnswer struct{ Body Applied }
-
 // maxMany is how many tasks one call changes at most, because its transaction locks each of them. It is not a default
 // of the schema, because generators would then require the field.
 const maxMany = 1000
@@ -122,25 +120,20 @@ func (a *API) registerVerbOnMany(rule inspect.VerbRule, dead bool) {
 		scope, fields = keys.Operate, inspect.DeadLetterFields()
 	}
 	op.RequestBody = a.argumentsOf(op.OperationID, append([]string{"ids", "filter", "limit", "dry_run"}, rule.Takes...))
-	change(a, scope, op, func(ctx context.Context, c call, in *manyInput) (*appliedAnswer, error) {
-		if err := in.refused(); err != nil {
-			return nil, err
-		}
+	changeMany(a, scope, op, func(ctx context.Context, c call, in *manyInput) (Applied, error) {
 		action, err := in.Body.action(rule.Verb)
 		if err != nil {
-			return nil, err
+			return Applied{}, err
 		}
 		on, err := in.Body.targets(fields, dead)
 		if err != nil {
-			return nil, err
+			return Applied{}, err
 		}
 		done, err := c.inspector.Do(ctx, c.db, action, on)
-		answer := &appliedAnswer{Body: Applied{Selected: max(len(done.Chosen), len(on.IDs)), More: done.More}}
 		if dead {
 			done.Receipts = withUnchanged(done.Receipts, on.IDs)
 		}
-		answer.Body.Receipts = receiptsOf(done.Receipts).Body.Receipts
-		return answer, err
+		return Applied{each(done.Receipts, receiptOf), max(len(done.Chosen), len(on.IDs)), done.More}, err
 	})
 }
 

@@ -2,16 +2,15 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -48,20 +47,13 @@ const included = 20
 
 // latestExecutions reads the latest attempts of a task. They may be newer than the task that was read before.
 func (a *API) latestExecutions(ctx context.Context, id string) ([]store.Execution, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
-	defer cancel()
-	caller := callerOf(ctx)
-	found, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-		func(c call) (*[]store.Execution, error) {
-			executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
-				return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
-			})
-			return new(append([]store.Execution{}, executions...)), err
+	found, err := readOnly(ctx, a, func(ctx context.Context, c call) (*[]store.Execution, error) {
+		executions, _, err := fitting(included, func(limit int) ([]store.Execution, error) {
+			return c.tasks.Executions(ctx, bounded{c.db, answerBytes}, id, "", limit)
 		})
-	if err != nil {
-		return nil, err
-	}
-	return *found, nil
+		return new(pg.OrEmpty(executions)), err
+	})
+	return deref(found), err
 }
 
 func waitOf(given string) (wait time.Duration, err error) {
@@ -111,18 +103,11 @@ func (a *API) wait(ctx context.Context, id string, most time.Duration) (row stor
 
 // look reads a task in a transaction of its own, so that no transaction is open while the call waits.
 func (a *API) look(ctx context.Context, id string) (store.Row, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.config.Timeout)
-	defer cancel()
-	caller := callerOf(ctx)
-	row, err := run(ctx, a, caller, pgx.TxOptions{AccessMode: pgx.ReadOnly}, caller.Tenant != "", asked{},
-		func(c call) (*store.Row, error) {
-			row, err := c.tasks.Get(ctx, c.db, id)
-			return &row, err
-		})
-	if err != nil {
-		return store.Row{}, err
-	}
-	return *row, nil
+	row, err := readOnly(ctx, a, func(ctx context.Context, c call) (*store.Row, error) {
+		row, err := c.tasks.Get(ctx, c.db, id)
+		return &row, err
+	})
+	return deref(row), err
 }
 
 // ended knows which tasks have ended that calls wait for. However many calls there are, it asks the database once in
@@ -173,13 +158,9 @@ func (e *ended) has(ctx context.Context, pool *pgxpool.Pool, within time.Duratio
 	}
 	defer func() { <-e.turn }()
 	if now := time.Now(); now.Sub(e.at) >= endedPause {
-		rows, err := pool.Query(ctx, e.schema.SQL(openSQL), e.ids())
+		open, err := pg.CollectColumn[string](ctx, pool, "ask which tasks have ended", e.schema.SQL(openSQL), e.ids())
 		if err != nil {
-			return false, fmt.Errorf("ask which tasks have ended: %w", err)
-		}
-		open, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			return false, fmt.Errorf("ask which tasks have ended: %w", err)
+			return false, err
 		}
 		e.at, e.open = now, map[string]bool{}
 		for _, one := range open {

@@ -19,20 +19,7 @@ func TestWarnings(t *testing.T) {
 			return nil
 		}
 	})
-	conn, err := s.pool.Acquire(t.Context()) // the session of a live node holds its lock
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	var number int
-	if err := conn.QueryRow(t.Context(), `INSERT INTO tasktable.nodes (service, version, host, queues, types)
-		VALUES ('svc', 'v', 'h/1', '{"default": 3}', ARRAY['LOG']) RETURNING number`).Scan(&number); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296
-		ELSE 0 END)::int, $1::int) FROM tasktable.lock_class('node') AS class`, number); err != nil {
-		t.Fatal(err)
-	}
+	number := s.liveNode("svc")
 	s.exec(`SELECT tasktable.set_defaults('MAIL', queue => 'mail'), tasktable.set_defaults('*', priority => 1)`)
 	recurring := func(fields string) string {
 		return `{"payload": {"type": "LOG"}, "cron": "@daily", ` + fields + `}`

@@ -23,16 +23,21 @@ type bareEngine struct {
 	statements taskdb.Queries
 }
 
-// newBareEngine prepares a connection to Postgres as the engine prepares its own.
-func newBareEngine(ctx context.Context, conn *pgx.Conn) (*bareEngine, error) {
+// withBareEngine calls do with a connection that is prepared as the engine prepares its own.
+func (d *database) withBareEngine(ctx context.Context, do func(*bareEngine) error) error {
 	schema, err := store.NewSchema(store.DefaultSchema)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	conn, err := d.Pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
 	if _, err := conn.Exec(ctx, pg.PlanSettingsSQL); err != nil {
-		return nil, fmt.Errorf("prepare connection: %w", err)
+		return fmt.Errorf("prepare connection: %w", err)
 	}
-	return &bareEngine{conn: conn, statements: taskdb.Queries{Schema: schema}}, nil
+	return do(&bareEngine{conn: conn.Conn(), statements: taskdb.Queries{Schema: schema}})
 }
 
 // drain claims and completes due tasks, round after round, until none are due. It returns the number of tasks.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,21 +30,13 @@ type Config struct {
 const defaultRounds = 3
 
 func (c Config) withDefaults(tasks int) Config {
-	if c.Tasks == 0 {
-		c.Tasks = tasks
-	}
-	if c.Rounds == 0 {
-		c.Rounds = defaultRounds
-	}
-	if c.Idle == 0 {
-		c.Idle = time.Minute
-	}
+	c.Tasks = cmp.Or(c.Tasks, tasks)
+	c.Rounds = cmp.Or(c.Rounds, defaultRounds)
+	c.Idle = cmp.Or(c.Idle, time.Minute)
 	if c.Say == nil {
 		c.Say = func(string, ...any) {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -72,7 +65,17 @@ type Bench struct {
 	Short   string // a description in one line
 	Long    string // the help: its work and the meaning of its figures
 	Default int    // the default of Config.Tasks; 0: the bench takes no number of tasks
-	Run     func(ctx context.Context, config Config) (Result, error)
+	// Verified is what the bench checks by SQL.
+	Verified string
+
+	measure func(ctx context.Context, config Config, result *Result) error
+}
+
+// Run runs the bench.
+func (b Bench) Run(ctx context.Context, config Config) (Result, error) {
+	result := Result{Bench: b.Name, Verified: b.Verified}
+	err := b.measure(ctx, config.withDefaults(b.Default), &result)
+	return result, err
 }
 
 func median(values []float64) float64 {

@@ -12,15 +12,13 @@ var crowdBench = Bench{
 	Name: "crowd", Short: "How many handlers that wait run at once on one node", Default: 10000,
 	Long: `The handler of each task waits for a second. One node has as many slots as there are tasks. The bench counts
 how many handlers run at once, and measures how long it takes until all tasks have ended.`,
-	Run: runCrowd,
+	Verified: verified, measure: measureCrowd,
 }
 
 const lastedSQL = `SELECT extract(epoch FROM max(finished_at) - $1)::float8 FROM tasktable.scheduled_task_executions`
 
-func runCrowd(ctx context.Context, config Config) (result Result, err error) {
-	config = config.withDefaults(10000)
-	result = Result{Bench: "crowd", Verified: verified}
-	err = within(ctx, config, func(d *database) (err error) {
+func measureCrowd(ctx context.Context, config Config, result *Result) error {
+	return within(ctx, config, func(d *database) (err error) {
 		var running, most atomic.Int64
 		n, err := startNode(ctx, d, config, config.Tasks, func(ctx context.Context) error {
 			for now := running.Add(1); ; {
@@ -30,12 +28,7 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 				}
 			}
 			defer running.Add(-1)
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(time.Second):
-				return nil
-			}
+			return pass(ctx, time.Second)
 		})
 		if err != nil {
 			return err
@@ -51,10 +44,8 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 		if err := d.Scan(ctx, `SELECT max(scheduled_at) FROM tasktable.scheduled_tasks`, nil, &due); err != nil {
 			return err
 		}
-		for n.ran.Load() == 0 {
-			if err := n.finished(ctx, 1, time.Minute); err != nil {
-				return err
-			}
+		if err := n.finished(ctx, 1, time.Minute); err != nil {
+			return err
 		}
 		runtime.ReadMemStats(&during)
 		if err := n.finished(ctx, int64(config.Tasks), time.Minute); err != nil {
@@ -75,5 +66,4 @@ func runCrowd(ctx context.Context, config Config) (result Result, err error) {
 		result.add("stack_mb", float64(during.StackInuse-before.StackInuse)/(1<<20), "MB of stacks")
 		return nil
 	})
-	return result, err
 }

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/tasktable/tasktable/store"
 )
 
 var drainBench = Bench{
@@ -15,40 +12,38 @@ var drainBench = Bench{
 turns with it, two others do the same work. One is River alone, with the indexes that its own migrations make. It has
 several numbers of workers, and the best counts. The other is the engine's claim and settle statements alone, in a loop
 on one connection, without River and handlers.`,
-	Run: runDrain,
+	Verified: verified, measure: measureDrain,
 }
 
-func runDrain(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(100000)
+func measureDrain(ctx context.Context, config Config, result *Result) error {
 	var ours, river, floor, vsRiver, vsFloor, wal []float64
 	for round := range config.Rounds {
 		engine, bytes, err := drainEngine(ctx, config, nil)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		config.Say("round %d of %d: engine %.0f tasks/s, %.0f bytes of WAL a task",
 			round+1, config.Rounds, engine, bytes)
 		bare, workers, err := drainRiver(ctx, config)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		config.Say("round %d of %d: River alone %.0f jobs/s, with %d workers", round+1, config.Rounds, bare, workers)
 		lowest, err := drainFloor(ctx, config)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		config.Say("round %d of %d: statements alone %.0f tasks/s", round+1, config.Rounds, lowest)
 		ours, wal, river, floor = append(ours, engine), append(wal, bytes), append(river, bare), append(floor, lowest)
 		vsRiver, vsFloor = append(vsRiver, engine/bare), append(vsFloor, engine/lowest)
 	}
-	result := Result{Bench: "drain", Verified: verified}
 	result.add("tasks_per_s", median(ours), "tasks a second, one node")
 	result.add("river_per_s", median(river), "jobs a second, River alone")
 	result.add("floor_per_s", median(floor), "tasks a second, claim and settle alone")
 	result.add("vs_river", median(vsRiver), "tasks_per_s / river_per_s")
 	result.add("vs_floor", median(vsFloor), "tasks_per_s / floor_per_s")
 	result.add("wal_bytes_per_task", median(wal), "bytes of WAL, from claim to settle")
-	return result, nil
+	return nil
 }
 
 const walSQL = `SELECT (pg_current_wal_insert_lsn() - '0/0')::float8`
@@ -59,32 +54,22 @@ func drainEngine(
 	ctx context.Context, config Config, prepare func(context.Context, *database) error,
 ) (rate, walPerTask float64, err error) {
 	err = withNode(ctx, config, func(d *database, n *node) error {
-		tasks := store.New(store.Config{Service: "bench"})
-		_, err = tasks.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
-		if err != nil {
-			return err
-		}
-		if prepare != nil {
-			if err := prepare(ctx, d); err != nil {
+		var before, after float64
+		began, err := n.release(ctx, d, config.Tasks, func() error {
+			if prepare != nil {
+				if err := prepare(ctx, d); err != nil {
+					return err
+				}
+			}
+			if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
 				return err
 			}
-		}
-		if err := d.insert(ctx, "drain", config.Tasks, "clock_timestamp()"); err != nil {
-			return err
-		}
-		if err := d.quiet(ctx); err != nil {
-			return err
-		}
-		var before, after float64
-		if err := d.Scan(ctx, walSQL, nil, &before); err != nil {
-			return err
-		}
-		ran := n.ran.Load()
-		began := time.Now()
-		if _, err := tasks.ResumeScope(ctx, d.Pool, store.Everything()); err != nil {
-			return err
-		}
-		if err := n.finished(ctx, ran+int64(config.Tasks), 10*time.Minute); err != nil {
+			if err := d.quiet(ctx); err != nil {
+				return err
+			}
+			return d.Scan(ctx, walSQL, nil, &before)
+		})
+		if err != nil {
 			return err
 		}
 		if err := d.settled(ctx, "drain", time.Minute); err != nil {
@@ -109,36 +94,18 @@ func drainFloor(ctx context.Context, config Config) (rate float64, err error) {
 		if err := d.quiet(ctx); err != nil {
 			return err
 		}
-		conn, err := d.Pool.Acquire(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
-		bare, err := newBareEngine(ctx, conn.Conn())
-		if err != nil {
-			return err
-		}
-		began := time.Now()
-		drained, err := bare.drain(ctx)
-		if err != nil {
-			return err
-		}
-		rate = perSecond(config.Tasks, time.Since(began))
-		if drained != config.Tasks {
-			return failed("%d of %d tasks were claimed", drained, config.Tasks)
-		}
-		return d.verify(ctx, "floor", config.Tasks)
+		return d.withBareEngine(ctx, func(bare *bareEngine) error {
+			began := time.Now()
+			drained, err := bare.drain(ctx)
+			if err != nil {
+				return err
+			}
+			rate = perSecond(config.Tasks, time.Since(began))
+			if drained != config.Tasks {
+				return failed("%d of %d tasks were claimed", drained, config.Tasks)
+			}
+			return d.verify(ctx, "floor", config.Tasks)
+		})
 	})
 	return rate, err
-}
-
-// quiet vacuums and writes a checkpoint, so that the measurement does not include work that the preparation has left
-// behind.
-func (d *database) quiet(ctx context.Context) error {
-	for _, statement := range []string{"VACUUM (ANALYZE) tasktable.scheduled_tasks", "CHECKPOINT"} {
-		if _, err := d.Pool.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
 }

@@ -9,24 +9,18 @@ var herdBench = Bench{
 	Name: "herd", Short: "How soon all tasks of one instant start", Default: 10000,
 	Long: `All tasks are due at the same instant, and are scheduled 5 seconds before it. Their handler does nothing. One
 node with the default settings runs them. A delay is the start minus the due time, by the clock of the database.`,
-	Run: runHerd,
+	Verified: verified, measure: measureHerd,
 }
 
-func runHerd(ctx context.Context, config Config) (result Result, err error) {
-	config = config.withDefaults(10000)
-	result = Result{Bench: "herd", Verified: verified}
+func measureHerd(ctx context.Context, config Config, result *Result) error {
 	var firsts, middles, lasts []float64
 	for round := range config.Rounds {
-		err = withNode(ctx, config, func(d *database, n *node) error {
-			ran := n.ran.Load()
+		err := withNode(ctx, config, func(d *database, n *node) error {
 			const due = "date_trunc('milliseconds', now()) + interval '5 seconds'"
-			if err := d.insert(ctx, "herd", config.Tasks, due); err != nil {
+			if err := n.work(ctx, d, "herd", config.Tasks, due, time.Minute); err != nil {
 				return err
 			}
-			if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute); err != nil {
-				return err
-			}
-			delays, err := d.delays(ctx, "herd", config.Tasks)
+			delays, err := d.delays(ctx, "herd")
 			if err != nil {
 				return err
 			}
@@ -36,11 +30,11 @@ func runHerd(ctx context.Context, config Config) (result Result, err error) {
 			return nil
 		})
 		if err != nil {
-			return result, err
+			return err
 		}
 	}
 	result.add("first_ms", median(firsts), "ms from the instant to the first start")
 	result.add("p50_ms", median(middles), "ms to the median start")
 	result.add("last_ms", median(lasts), "ms to the last start")
-	return result, nil
+	return nil
 }

@@ -16,26 +16,24 @@ var idleBench = Bench{
 nodes. It counts them in the client, because the server's own count comes up to a minute late. A transaction that
 carries several statements is one round trip. The empty statements with which the pool tests its connections count
 too.`,
-	Run: runIdle,
+	Verified: "the nodes lived through the minute", measure: measureIdle,
 }
 
 const idleSettle = 5 * time.Second // statements at the start do not count as idle
 
-func runIdle(ctx context.Context, config Config) (result Result, err error) {
-	config = config.withDefaults(0)
-	result = Result{Bench: "idle", Verified: "the nodes lived through the minute"}
+func measureIdle(ctx context.Context, config Config, result *Result) error {
 	for _, one := range []struct {
 		nodes      int
 		suffix, of string
 	}{{1, "", "one node"}, {3, "_3", "three nodes together"}} {
 		transactions, statements, err := idle(ctx, config, one.nodes)
 		if err != nil {
-			return result, err
+			return err
 		}
 		result.add("transactions_per_minute"+one.suffix, float64(transactions), "of "+one.of)
 		result.add("statements_per_minute"+one.suffix, float64(statements), "of "+one.of)
 	}
-	return result, nil
+	return nil
 }
 
 // counter counts the statements that connections send. It sees the engine's connections, because they take over the

@@ -7,8 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -22,11 +21,10 @@ many groups of ten tasks, and beside ten times as many due tasks of another type
 type, or of their one group. Then 3,200 due tasks start by a rate of 100 a second, with a burst of 10. At last 99
 tenants schedule ten tasks a second each, beside a tenant with ten times as many due tasks as the drain has. All take 50
 ms. The tenants take turns. Of each, 20 at most may run on 200 slots, and then any number on 100.`,
-	Run: runLimits,
+	Verified: verified, measure: measureLimits,
 }
 
-func runLimits(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(100000)
+func measureLimits(ctx context.Context, config Config, result *Result) error {
 	unreached := func(ctx context.Context, d *database) error {
 		return d.limit(ctx, store.Limit{Name: "unreached", Of: store.Type(taskType), MaxRunning: 1_000_000})
 	}
@@ -50,14 +48,14 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	for round := range config.Rounds {
 		plain, _, err := drainEngine(ctx, config, nil)
 		if err != nil {
-			return Result{}, err
+			return err
 		}
 		for i, prepare := range []func(context.Context, *database) error{
 			unreached, groups, held(""), held(store.PerGroup),
 		} {
 			rate, _, err := drainEngine(ctx, config, prepare)
 			if err != nil {
-				return Result{}, err
+				return err
 			}
 			ratios[i] = append(ratios[i], rate/plain)
 		}
@@ -70,10 +68,9 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	}
 	passes, err := passRatio(ctx, config, held(store.PerGroup))
 	if err != nil {
-		return Result{}, err
+		return err
 	}
 	wrong, excess, err := keptRate(ctx, config)
-	result := Result{Bench: "limits", Verified: verified}
 	result.add("unreached_ratio", median(ratios[0]), "of the drain without a limit, with one that is never reached")
 	result.add("groups_ratio", median(ratios[1]), "of that drain, one at a time in each group of ten")
 	result.add("saturated_ratio", median(ratios[2]), "of that drain, beside ten times as many tasks that a limit holds")
@@ -83,7 +80,7 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	result.add("rate_error", wrong, "by which part of it the rate over 30 s differs from 100 a second")
 	result.add("excess", excess, "how many tasks more than burst + rate × t started in some time t, at most")
 	if err != nil {
-		return result, err
+		return err
 	}
 	for _, one := range []struct {
 		name       string
@@ -91,11 +88,11 @@ func runLimits(ctx context.Context, config Config) (Result, error) {
 	}{{"fair_idle_p99_ms", 200, 20}, {"fair_busy_p99_ms", 100, 0}} {
 		late, err := fair(ctx, config, one.slots, one.max)
 		if err != nil {
-			return result, err
+			return err
 		}
 		result.add(one.name, late, "ms from due to start, 99 of 100 tasks of the 99 small tenants start within it")
 	}
-	return result, nil
+	return nil
 }
 
 const insertHeldSQL = `
@@ -121,23 +118,12 @@ func keptRate(ctx context.Context, config Config) (wrong, excess float64, err er
 		if err := d.limit(ctx, limit); err != nil {
 			return err
 		}
-		ran := n.ran.Load()
-		if err := d.insert(ctx, "rate", tasks, "clock_timestamp()"); err != nil {
+		if err := n.work(ctx, d, "rate", tasks, "clock_timestamp()", 2*time.Minute); err != nil {
 			return err
 		}
-		if err := n.finished(ctx, ran+tasks, 2*time.Minute); err != nil {
-			return err
-		}
-		if err := d.done(ctx, "rate", tasks); err != nil {
-			return err
-		}
-		rows, err := d.Pool.Query(ctx, startsSQL)
+		starts, err := pg.CollectColumn[time.Time](ctx, d.Pool, "read starts", startsSQL)
 		if err != nil {
-			return fmt.Errorf("read starts: %w", err)
-		}
-		starts, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
-		if err != nil {
-			return fmt.Errorf("read starts: %w", err)
+			return err
 		}
 		within := 0
 		for i, from := range starts {
@@ -165,9 +151,6 @@ SELECT $1 || ' ' || n, jsonb_build_object('type', 'BENCH'), 'small-' || n FROM g
 	insertTenantSQL = `
 INSERT INTO tasktable.scheduled_tasks (id, payload, tenant_id)
 SELECT 'large ' || n, jsonb_build_object('type', 'BENCH'), 'large' FROM generate_series(1, $1::int) AS n`
-	latenessSQL = `
-SELECT extract(epoch FROM started_at - due_at)::float8 * 1000 FROM tasktable.scheduled_task_executions
-WHERE starts_with(task_id, 'few ') AND outcome = 'COMPLETED' ORDER BY 1`
 )
 
 // fair returns how late the tasks of small tenants start beside a large one.
@@ -206,17 +189,11 @@ func fair(ctx context.Context, config Config, slots, most int) (late float64, er
 			rounds*tenants); err != nil {
 			return err
 		}
-		rows, err := d.Pool.Query(ctx, latenessSQL)
-		if err != nil {
-			return err
-		}
-		lateness, err := pgx.CollectRows(rows, pgx.RowTo[float64])
+		lateness, err := d.delays(ctx, "few")
 		if err == nil && len(lateness) == 0 {
 			err = failed("no task of a small tenant has run")
 		}
-		if err == nil {
-			late = quantile(lateness, 0.99)
-		}
+		late = quantile(lateness, 0.99)
 		return err
 	})
 	return late, err

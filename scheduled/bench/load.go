@@ -19,6 +19,22 @@ func (d *database) insert(ctx context.Context, prefix string, tasks int, due str
 	return nil
 }
 
+// exec runs statements without arguments.
+func (d *database) exec(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
+		if _, err := d.Pool.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("%s: %w", statement, err)
+		}
+	}
+	return nil
+}
+
+// quiet vacuums and writes a checkpoint, so that the measurement does not include work that the preparation has left
+// behind.
+func (d *database) quiet(ctx context.Context) error {
+	return d.exec(ctx, "VACUUM (ANALYZE) tasktable.scheduled_tasks", "CHECKPOINT")
+}
+
 // settled waits until no task of the prefix waits, and no claim holds any task.
 func (d *database) settled(ctx context.Context, prefix string, within time.Duration) error {
 	return d.Until(ctx, within, "all tasks are settled", `

@@ -119,17 +119,48 @@ func (n *node) finished(ctx context.Context, tasks int64, within time.Duration) 
 	return nil
 }
 
+// work inserts tasks, and waits until they have run. It verifies them.
+func (n *node) work(
+	ctx context.Context, d *database, prefix string, tasks int, due string, within time.Duration,
+) error {
+	ran := n.ran.Load()
+	if err := d.insert(ctx, prefix, tasks, due); err != nil {
+		return err
+	}
+	if err := n.finished(ctx, ran+int64(tasks), within); err != nil {
+		return err
+	}
+	return d.done(ctx, prefix, tasks)
+}
+
+// release pauses everything until load has inserted tasks, and waits until they have run. It returns when it let them
+// go.
+func (n *node) release(
+	ctx context.Context, d *database, tasks int, load func() error,
+) (began time.Time, err error) {
+	scheduler := store.New(store.Config{Service: "bench"})
+	_, err = scheduler.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
+	if err != nil {
+		return began, err
+	}
+	if err := load(); err != nil {
+		return began, err
+	}
+	ran := n.ran.Load()
+	began = time.Now()
+	if _, err := scheduler.ResumeScope(ctx, d.Pool, store.Everything()); err != nil {
+		return began, err
+	}
+	return began, n.finished(ctx, ran+int64(tasks), 10*time.Minute)
+}
+
 const warmTasks = 200
 
 // warm runs some tasks before the measurement, so that connections exist, statements are planned, and the engine has
 // measured the handler, as in a service that has run for a while.
 func (n *node) warm(ctx context.Context, d *database) error {
-	before := n.ran.Load()
-	if err := d.insert(ctx, "warm", warmTasks, "clock_timestamp()"); err != nil {
-		return err
-	}
-	if err := n.finished(ctx, before+warmTasks, time.Minute); err != nil {
+	if err := n.work(ctx, d, "warm", warmTasks, "clock_timestamp()", time.Minute); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
-	return d.settled(ctx, "warm", time.Minute)
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -15,7 +16,7 @@ var preciseBench = Bench{
 runs them, and polls its table only once a minute. Then a tenth as many tasks are scheduled for now, one after the
 other. A delay is the start minus the due time, by the clock of the database. The same jobs run on River alone, with its
 default settings.`,
-	Run: runPrecise,
+	Verified: verified, measure: measurePrecise,
 }
 
 const (
@@ -26,44 +27,23 @@ const (
 // delaysSQL reads the delays in milliseconds, sorted.
 const delaysSQL = `
 SELECT (extract(epoch FROM started_at - due_at) * 1000)::float8 FROM tasktable.scheduled_task_executions
-WHERE starts_with(task_id, $1) ORDER BY 1`
+WHERE starts_with(task_id, $1) AND outcome = 'COMPLETED' ORDER BY 1`
 
-// delays waits until the tasks of the prefix are settled, verifies them, and reads their delays.
-func (d *database) delays(ctx context.Context, prefix string, tasks int) ([]float64, error) {
-	if err := d.done(ctx, prefix, tasks); err != nil {
-		return nil, err
-	}
-	rows, err := d.Pool.Query(ctx, delaysSQL, prefix+" ")
-	if err != nil {
-		return nil, fmt.Errorf("read delays: %w", err)
-	}
-	var delays []float64
-	var one float64
-	for rows.Next() {
-		if err := rows.Scan(&one); err != nil {
-			return nil, fmt.Errorf("read delays: %w", err)
-		}
-		delays = append(delays, one)
-	}
-	return delays, rows.Err()
+// delays reads the delays of the tasks of the prefix.
+func (d *database) delays(ctx context.Context, prefix string) ([]float64, error) {
+	return pg.CollectColumn[float64](ctx, d.Pool, "read delays", delaysSQL, prefix+" ")
 }
 
-func runPrecise(ctx context.Context, config Config) (result Result, err error) {
-	config = config.withDefaults(2000)
-	result = Result{Bench: "precise", Verified: verified}
-	err = withNode(ctx, config, func(d *database, n *node) error {
-		ran := n.ran.Load()
+func measurePrecise(ctx context.Context, config Config, result *Result) error {
+	err := withNode(ctx, config, func(d *database, n *node) error {
 		spread := fmt.Sprintf("clock_timestamp() + interval '%f seconds' + n * interval '%f seconds'",
 			preciseAhead.Seconds(), preciseGap.Seconds())
-		if err := d.insert(ctx, "precise", config.Tasks, spread); err != nil {
-			return err
-		}
 		length := time.Duration(config.Tasks) * preciseGap
 		config.Say("%d tasks are due within the next %s", config.Tasks, preciseAhead+length)
-		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+length); err != nil {
+		if err := n.work(ctx, d, "precise", config.Tasks, spread, time.Minute+length); err != nil {
 			return err
 		}
-		delays, err := d.delays(ctx, "precise", config.Tasks)
+		delays, err := d.delays(ctx, "precise")
 		if err != nil {
 			return err
 		}
@@ -77,12 +57,12 @@ func runPrecise(ctx context.Context, config Config) (result Result, err error) {
 			}
 		}
 		result.add("early", float64(early), "tasks that started before their time")
-		return preciseNow(ctx, config, d, n, &result)
+		return preciseNow(ctx, config, d, n, result)
 	})
 	if err != nil {
-		return result, err
+		return err
 	}
-	return result, preciseRiver(ctx, config, &result)
+	return preciseRiver(ctx, config, result)
 }
 
 // preciseNow schedules tasks for now, one after the other, with the store, as a service does.
@@ -102,10 +82,9 @@ func preciseNow(ctx context.Context, config Config, d *database, n *node, result
 			return err
 		}
 		took = append(took, time.Since(scheduled).Seconds()*1000)
-		select { // the waits differ, so that they do not keep time with the engine
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Duration(i%37)*time.Millisecond + time.Since(began)/10):
+		// The waits differ, so that they do not keep time with the engine.
+		if err := pass(ctx, time.Duration(i%37)*time.Millisecond+time.Since(began)/10); err != nil {
+			return err
 		}
 	}
 	if err := d.done(ctx, "now", count); err != nil {

@@ -14,7 +14,7 @@ var rampBench = Bench{
 average. At noon 2.5 times as many are due, and at midnight 0.6 times as many. The tasks are scheduled ahead, and
 their handler does nothing. One node with the default settings runs them. The figures are those of each hour. A delay
 is the start minus the due time, by the clock of the database.`,
-	Run: runRamp,
+	Verified: verified, measure: measureRamp,
 }
 
 // rampDue is when the n-th of $2 tasks is due.
@@ -38,21 +38,13 @@ type rampHour struct {
 	P50, P99    float64
 }
 
-func runRamp(ctx context.Context, config Config) (result Result, err error) {
-	config = config.withDefaults(60000)
-	result = Result{Bench: "ramp", Verified: verified}
-	err = withNode(ctx, config, func(d *database, n *node) error {
-		ran, day := n.ran.Load(), time.Duration(config.Tasks)*time.Millisecond
+func measureRamp(ctx context.Context, config Config, result *Result) error {
+	return withNode(ctx, config, func(d *database, n *node) error {
+		day := time.Duration(config.Tasks) * time.Millisecond
 		ahead := 3*time.Second + day/5 // in which all tasks are inserted
 		due := fmt.Sprintf(rampDue, ahead.Seconds(), day.Seconds())
-		if err := d.insert(ctx, "ramp", config.Tasks, due); err != nil {
-			return err
-		}
 		config.Say("%d tasks are due within the next %s", config.Tasks, ahead+day)
-		if err := n.finished(ctx, ran+int64(config.Tasks), time.Minute+ahead+day); err != nil {
-			return err
-		}
-		if err := d.done(ctx, "ramp", config.Tasks); err != nil {
+		if err := n.work(ctx, d, "ramp", config.Tasks, due, time.Minute+ahead+day); err != nil {
 			return err
 		}
 		hours, err := pg.CollectRows[rampHour](ctx, d.Pool, "read the hours", rampSQL, "ramp ", day.Seconds())
@@ -69,5 +61,4 @@ func runRamp(ctx context.Context, config Config) (result Result, err error) {
 		}
 		return nil
 	})
-	return result, err
 }

@@ -19,7 +19,7 @@ occurrences. Then it measures the reads that a page needs: lists with each filte
 queues, changes and series. At last it measures the pages of the dashboard, on the server. The figures are
 milliseconds, the median and the 95th percentile of 20 calls. To make the table takes minutes, and about 1,300 bytes of
 disk for each task.`,
-	Run: runReads,
+	Verified: "each list has the tasks that a scan of the table finds, in their order", measure: measureReads,
 }
 
 const (
@@ -85,12 +85,10 @@ FROM generate_series(1, 300) AS k CROSS JOIN LATERAL (
 
 // loadReads makes the table.
 func (d *database) loadReads(ctx context.Context, config Config) error {
-	statements := []string{"ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER",
-		"ALTER TABLE tasktable.scheduled_task_executions DISABLE TRIGGER USER"}
-	for _, statement := range statements {
-		if _, err := d.Pool.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
+	err := d.exec(ctx, "ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER",
+		"ALTER TABLE tasktable.scheduled_task_executions DISABLE TRIGGER USER")
+	if err != nil {
+		return err
 	}
 	for from := 1; from <= config.Tasks; from += readsChunk {
 		to := min(from+readsChunk-1, config.Tasks)
@@ -104,15 +102,8 @@ func (d *database) loadReads(ctx context.Context, config Config) error {
 	if _, err := d.Pool.Exec(ctx, readsRecurringSQL, config.Tasks); err != nil {
 		return fmt.Errorf("make recurring tasks: %w", err)
 	}
-	for _, statement := range []string{
-		"ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER",
-		"ALTER TABLE tasktable.scheduled_task_executions ENABLE TRIGGER USER", "VACUUM ANALYZE", "CHECKPOINT",
-	} {
-		if _, err := d.Pool.Exec(ctx, statement); err != nil {
-			return fmt.Errorf("%s: %w", statement, err)
-		}
-	}
-	return nil
+	return d.exec(ctx, "ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER",
+		"ALTER TABLE tasktable.scheduled_task_executions ENABLE TRIGGER USER", "VACUUM ANALYZE", "CHECKPOINT")
 }
 
 // listRead is a list, with the condition in SQL by which its first page is verified.
@@ -145,10 +136,8 @@ func readsLists() []listRead {
 	}
 }
 
-func runReads(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(readsTasks)
-	result := Result{Bench: "reads", Verified: "each list has the tasks that a scan of the table finds, in their order"}
-	return result, within(ctx, config, func(d *database) error {
+func measureReads(ctx context.Context, config Config, result *Result) error {
+	return within(ctx, config, func(d *database) error {
 		if err := d.loadReads(ctx, config); err != nil {
 			return err
 		}
@@ -171,7 +160,7 @@ func runReads(ctx context.Context, config Config) (Result, error) {
 				return err
 			}
 		}
-		return d.timePages(ctx, timesOf(config), &result)
+		return d.timePages(ctx, timesOf(config), result)
 	})
 }
 

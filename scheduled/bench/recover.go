@@ -19,7 +19,7 @@ var recoverBench = Bench{
 	Long: `A node in a process of its own runs all tasks. The bench kills it (SIGKILL) while a second node stands by,
 and measures the time until all tasks run on the second node, by the clock of the database. The first round kills a
 node that does not lead, and the second round kills the leader.`,
-	Run: runRecover,
+	Verified: "every task LOST once, then running on the other node", measure: measureRecover,
 }
 
 // runChild runs a node whose handlers run until they are interrupted. The program calls it in the process that the
@@ -50,9 +50,7 @@ func runChild(ctx context.Context, stdout io.Writer) error {
 	return node.Run(ctx)
 }
 
-func runRecover(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(1000)
-	result := Result{Bench: "recover", Verified: "every task LOST once, then running on the other node"}
+func measureRecover(ctx context.Context, config Config, result *Result) error {
 	for _, one := range []struct {
 		name, meaning string
 		leader        bool
@@ -62,12 +60,12 @@ func runRecover(ctx context.Context, config Config) (Result, error) {
 	} {
 		seconds, err := recoverRound(ctx, config, one.leader)
 		if err != nil {
-			return result, err
+			return err
 		}
 		config.Say("%.1f %s", seconds, one.meaning)
 		result.add(one.name, seconds, one.meaning)
 	}
-	return result, nil
+	return nil
 }
 
 func recoverRound(ctx context.Context, config Config, leader bool) (seconds float64, err error) {

@@ -69,19 +69,30 @@ const riversOwnSQL = `
 CREATE INDEX river_job_args_index ON tasktable.river_job USING GIN (args);
 CREATE INDEX river_job_metadata_index ON tasktable.river_job USING GIN (metadata)`
 
-// asRiverComes gives River's table the indexes that it has in River's own schema.
-func (d *database) asRiverComes(ctx context.Context) error {
-	if _, err := d.Pool.Exec(ctx, riversOwnSQL); err != nil {
-		return fmt.Errorf("make River's own indexes: %w", err)
+// withinRiver is within, with the indexes that River's table has in River's own schema.
+func withinRiver(ctx context.Context, config Config, do func(d *database) error) error {
+	return within(ctx, config, func(d *database) error {
+		if err := d.exec(ctx, riversOwnSQL); err != nil {
+			return err
+		}
+		return do(d)
+	})
+}
+
+const riverChunk = 5000 // jobs of one call
+
+// riverJobs are jobs with the numbers from up to to. The zero time means now.
+func riverJobs(from, to int, at func(i int) time.Time) []river.InsertManyParams {
+	jobs := make([]river.InsertManyParams, to-from)
+	for i := range jobs {
+		jobs[i].Args = riverArgs{from + i}
+		jobs[i].InsertOpts = &river.InsertOpts{ScheduledAt: at(from + i)}
 	}
-	return nil
+	return jobs
 }
 
 func drainRiverWith(ctx context.Context, config Config, most int) (rate float64, err error) {
-	err = within(ctx, config, func(d *database) (err error) {
-		if err := d.asRiverComes(ctx); err != nil {
-			return err
-		}
+	err = withinRiver(ctx, config, func(d *database) (err error) {
 		var ran atomic.Int64
 		client, err := d.river(&ran, &river.Config{
 			Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: most}},
@@ -90,10 +101,13 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		if err != nil {
 			return err
 		}
-		if err := insertRiver(ctx, client, config.Tasks); err != nil {
-			return err
+		for from := 0; from < config.Tasks; from += riverChunk {
+			jobs := riverJobs(from, min(from+riverChunk, config.Tasks), func(int) time.Time { return time.Time{} })
+			if _, err := client.InsertManyFast(ctx, jobs); err != nil {
+				return fmt.Errorf("insert River jobs: %w", err)
+			}
 		}
-		if _, err := d.Pool.Exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
+		if err := d.exec(ctx, "VACUUM (ANALYZE) tasktable.river_job"); err != nil {
 			return err
 		}
 		if err := d.quiet(ctx); err != nil {
@@ -105,10 +119,8 @@ func drainRiverWith(ctx context.Context, config Config, most int) (rate float64,
 		}
 		defer func() { err = errors.Join(err, client.Stop(context.WithoutCancel(ctx))) }()
 		for ran.Load() < int64(config.Tasks) {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(time.Millisecond):
+			if err := pass(ctx, time.Millisecond); err != nil {
+				return err
 			}
 		}
 		if err := d.Until(ctx, time.Minute, "River has completed all jobs",
@@ -129,10 +141,7 @@ WHERE state = 'completed' ORDER BY 1`
 
 // preciseRiver measures how soon after their times River alone starts jobs that are scheduled ahead.
 func preciseRiver(ctx context.Context, config Config, result *Result) error {
-	return within(ctx, config, func(d *database) (err error) {
-		if err := d.asRiverComes(ctx); err != nil {
-			return err
-		}
+	return withinRiver(ctx, config, func(d *database) (err error) {
 		client, err := d.river(new(atomic.Int64), &river.Config{
 			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 100}},
 		})
@@ -144,11 +153,7 @@ func preciseRiver(ctx context.Context, config Config, result *Result) error {
 		}
 		defer func() { err = errors.Join(err, client.Stop(context.WithoutCancel(ctx))) }()
 		began := time.Now().Add(preciseAhead)
-		jobs := make([]river.InsertManyParams, config.Tasks)
-		for i := range jobs {
-			jobs[i].Args = riverArgs{i}
-			jobs[i].InsertOpts = &river.InsertOpts{ScheduledAt: began.Add(time.Duration(i) * preciseGap)}
-		}
+		jobs := riverJobs(0, config.Tasks, func(i int) time.Time { return began.Add(time.Duration(i) * preciseGap) })
 		if _, err := client.InsertManyFast(ctx, jobs); err != nil {
 			return fmt.Errorf("insert River jobs: %w", err)
 		}
@@ -169,18 +174,4 @@ func preciseRiver(ctx context.Context, config Config, result *Result) error {
 		result.add("river_p99_ms", quantile(delays, 0.99), "ms, River alone, 99 of 100")
 		return nil
 	})
-}
-
-func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], jobs int) error {
-	const chunk = 5000
-	for from := 0; from < jobs; from += chunk {
-		params := make([]river.InsertManyParams, min(chunk, jobs-from))
-		for i := range params {
-			params[i].Args = riverArgs{from + i}
-		}
-		if _, err := client.InsertManyFast(ctx, params); err != nil {
-			return fmt.Errorf("insert River jobs: %w", err)
-		}
-	}
-	return nil
 }

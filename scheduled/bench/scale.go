@@ -8,16 +8,15 @@ import (
 )
 
 var scaleBench = Bench{
-	Name: "scale", Short: "What the leader's look costs in a table of eleven million rows", Default: scaleTasks,
+	Name: "scale", Short: "What the leader's look costs in a table of eleven million rows", Default: 5000000,
 	Long: `Measures the leader's statements: a peek, and a pass that claims 100 due tasks. It measures them first in a
 small table of 10,000 future tasks. Then it measures them in a large table, which has the given number of future tasks
 and as many finished tasks in 50 lanes, and a paused queue with a fifth as many due tasks. The figures are medians of 50
 looks. To build the large table takes minutes, and about 450 bytes of disk for each row.`,
-	Run: runScale,
+	Verified: "each look claimed the 100 tasks that were due, and none of the paused", measure: measureScale,
 }
 
 const (
-	scaleTasks = 5000000
 	scaleLooks = 50
 	scaleDue   = 100
 	scaleSmall = 10000
@@ -44,19 +43,17 @@ INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, sched
 SELECT 'paused ' || n, jsonb_build_object('type', 'BENCH', 'n', n), 'BENCH', 'paused', n, at, at
 FROM (SELECT n, now() - interval '1 hour' AS at FROM generate_series($2::int + 1, $2::int + $1::int) AS n) AS t`
 
-func runScale(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(scaleTasks)
-	result := Result{Bench: "scale", Verified: "each look claimed the 100 tasks that were due, and none of the paused"}
+func measureScale(ctx context.Context, config Config, result *Result) error {
 	small, err := scaleIn(ctx, config, func(d *database) error {
 		return d.load(ctx, config, scaleFutureSQL, scaleSmall, "future")
 	})
 	if err != nil {
-		return result, err
+		return err
 	}
 	config.Say("%d rows: peek %s, pass %s", scaleSmall, small.peek, small.pass)
 	large, err := scaleIn(ctx, config, func(d *database) error { return d.loadLarge(ctx, config) })
 	if err != nil {
-		return result, err
+		return err
 	}
 	config.Say("%d rows: peek %s, pass %s", 2*config.Tasks+config.Tasks/5, large.peek, large.pass)
 	ratio := func(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
@@ -65,7 +62,7 @@ func runScale(ctx context.Context, config Config) (Result, error) {
 	result.add("pass_ms", large.pass.Seconds()*1000, "ms, a pass there that claims 100 tasks")
 	result.add("peek_ratio", ratio(large.peek, small.peek), "a peek in the large table / in the small one")
 	result.add("claim_ratio", ratio(large.pass, small.pass), "a pass in the large table / in the small one")
-	return result, nil
+	return nil
 }
 
 type scaleLook struct{ peek, pass time.Duration }
@@ -76,17 +73,10 @@ func scaleIn(ctx context.Context, config Config, load func(d *database) error) (
 		if err := load(d); err != nil {
 			return err
 		}
-		conn, err := d.Pool.Acquire(ctx)
-		if err != nil {
+		return d.withBareEngine(ctx, func(bare *bareEngine) (err error) {
+			found, err = d.look(ctx, bare)
 			return err
-		}
-		defer conn.Release()
-		bare, err := newBareEngine(ctx, conn.Conn())
-		if err != nil {
-			return err
-		}
-		found, err = d.look(ctx, bare)
-		return err
+		})
 	})
 	return found, err
 }
@@ -138,18 +128,15 @@ func (d *database) loadLarge(ctx context.Context, config Config) error {
 			return err
 		}
 	}
-	if _, err := d.Pool.Exec(ctx, `SELECT tasktable.pause_scope('queue', 'paused')`); err != nil {
-		return fmt.Errorf("pause: %w", err)
-	}
-	return nil
+	return d.exec(ctx, `SELECT tasktable.pause_scope('queue', 'paused')`)
 }
 
 const scaleChunk = 500000
 
 // load inserts rows without triggers, scaleChunk rows at a time, and vacuums.
 func (d *database) load(ctx context.Context, config Config, sql string, rows int, named string) error {
-	if _, err := d.Pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`); err != nil {
-		return fmt.Errorf("load: %w", err)
+	if err := d.exec(ctx, "ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER"); err != nil {
+		return err
 	}
 	for from := 0; from < rows; from += scaleChunk {
 		some := min(scaleChunk, rows-from)
@@ -158,8 +145,8 @@ func (d *database) load(ctx context.Context, config Config, sql string, rows int
 		}
 		config.Say("%d of %d %s", from+some, rows, named)
 	}
-	if _, err := d.Pool.Exec(ctx, `ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`); err != nil {
-		return fmt.Errorf("load: %w", err)
+	if err := d.exec(ctx, "ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER"); err != nil {
+		return err
 	}
 	return d.quiet(ctx)
 }

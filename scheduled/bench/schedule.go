@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
@@ -20,7 +19,7 @@ var scheduleBench = Bench{
 	Long: `Schedules tasks for a later time with the store, in three ways: one task a call on 8 connections, 5,000 tasks
 a call, and the same unchanged tasks again, one a call on 8 connections. In turns with it, River inserts jobs with the
 same payload, one a call and 5,000 a call, into a table with the indexes that River's own migrations make.`,
-	Run: runSchedule,
+	Verified: "every task is QUEUED once, with one line of changes", measure: measureSchedule,
 }
 
 const (
@@ -28,14 +27,12 @@ const (
 	scheduleBulk  = 5000
 )
 
-func runSchedule(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(20000)
-	result := Result{Bench: "schedule", Verified: "every task is QUEUED once, with one line of changes"}
+func measureSchedule(ctx context.Context, config Config, result *Result) error {
 	figures := map[string][]float64{}
 	for round := range config.Rounds {
 		one, err := scheduleRound(ctx, config)
 		if err != nil {
-			return result, err
+			return err
 		}
 		for name, rate := range one {
 			figures[name] = append(figures[name], rate)
@@ -60,15 +57,12 @@ func runSchedule(ctx context.Context, config Config) (Result, error) {
 	} {
 		result.add(figure.name, median(figures[figure.name]), figure.meaning)
 	}
-	return result, nil
+	return nil
 }
 
 func scheduleRound(ctx context.Context, config Config) (rates map[string]float64, err error) {
 	rates = map[string]float64{}
-	err = within(ctx, config, func(d *database) error {
-		if err := d.asRiverComes(ctx); err != nil {
-			return err
-		}
+	err = withinRiver(ctx, config, func(d *database) error {
 		tasks := store.New(store.Config{Service: "bench"})
 		at := time.Now().Add(24 * time.Hour)
 		single := func(i int) error {
@@ -102,7 +96,8 @@ func scheduleRound(ctx context.Context, config Config) (rates map[string]float64
 			return err
 		}
 		if rates["river_bulk_per_s"], err = bulk(config.Tasks, scheduleBulk, func(from, to int) error {
-			return insertRiverBetween(ctx, client, from, to, at)
+			_, err := client.InsertMany(ctx, riverJobs(from, to, func(int) time.Time { return at }))
+			return err
 		}); err != nil {
 			return err
 		}
@@ -161,20 +156,6 @@ func bulk(n, chunk int, do func(from, to int) error) (rate float64, err error) {
 		}
 	}
 	return perSecond(n, time.Since(began)), nil
-}
-
-func insertRiverBetween(ctx context.Context, client *river.Client[pgx.Tx], from, to int, at time.Time) error {
-	params := make([]river.InsertManyParams, 0, to-from)
-	for i := from; i < to; i++ {
-		params = append(params, river.InsertManyParams{
-			Args:       riverArgs{i},
-			InsertOpts: &river.InsertOpts{ScheduledAt: at},
-		})
-	}
-	if _, err := client.InsertMany(ctx, params); err != nil {
-		return fmt.Errorf("insert River jobs: %w", err)
-	}
-	return nil
 }
 
 const verifyScheduledSQL = `

@@ -7,28 +7,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/store"
 )
 
 var snapshotBench = Bench{
 	Name: "snapshot", Short: "How fast a backlog is worked off while another session holds an old snapshot",
-	Default: snapshotTasks,
+	Default: 1_000_000,
 	Long: `One node with the default settings works off tasks whose handler does nothing, a tenth of the number in each
 round. It does the first round alone. During the other rounds another session holds a snapshot. The snapshot keeps
 vacuum from removing everything that the tasks leave behind: versions of their rows, River's jobs, and the entries of
 both in all indexes. The bench compares the last round with the first.`,
-	Run: runSnapshot,
+	Verified: verified, measure: measureSnapshot,
 }
 
-const (
-	snapshotTasks  = 1_000_000
-	snapshotRounds = 10 // beside the snapshot
-)
+const snapshotRounds = 10 // beside the snapshot
 
-func runSnapshot(ctx context.Context, config Config) (Result, error) {
-	config = config.withDefaults(snapshotTasks)
-	result := Result{Bench: "snapshot", Verified: verified}
+func measureSnapshot(ctx context.Context, config Config, result *Result) error {
 	var before, after float64
 	err := withNode(ctx, config, func(d *database, n *node) (err error) {
 		some := max(config.Tasks/snapshotRounds, 1)
@@ -52,25 +45,15 @@ func runSnapshot(ctx context.Context, config Config) (Result, error) {
 	result.add("before_per_s", before, "tasks a second, without a snapshot")
 	result.add("after_per_s", after, "tasks a second, in the last tenth of the tasks beside a snapshot")
 	result.add("snapshot_ratio", after/before, "after_per_s / before_per_s")
-	return result, err
+	return err
 }
 
 // round works off tasks that are due at once, and returns the tasks per second.
 func (d *database) round(ctx context.Context, n *node, prefix string, tasks int) (rate float64, err error) {
-	scheduler := store.New(store.Config{Service: "bench"})
-	_, err = scheduler.PauseScope(ctx, d.Pool, store.Everything(), time.Time{}, "until all is in place")
+	began, err := n.release(ctx, d, tasks, func() error {
+		return d.insert(ctx, prefix, tasks, "clock_timestamp()")
+	})
 	if err != nil {
-		return 0, err
-	}
-	if err := d.insert(ctx, prefix, tasks, "clock_timestamp()"); err != nil {
-		return 0, err
-	}
-	ran := n.ran.Load()
-	began := time.Now()
-	if _, err := scheduler.ResumeScope(ctx, d.Pool, store.Everything()); err != nil {
-		return 0, err
-	}
-	if err := n.finished(ctx, ran+int64(tasks), 10*time.Minute); err != nil {
 		return 0, err
 	}
 	rate = perSecond(tasks, time.Since(began))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -159,13 +160,9 @@ func (r *run) cancelLater(ctx context.Context) error {
 
 // cancel returns how many tasks a query has cancelled.
 func (r *run) cancel(ctx context.Context, sql string, args ...any) (done int, err error) {
-	rows, err := r.Pool.Query(ctx, sql, args...)
+	ids, err := pg.CollectColumn[string](ctx, r.Pool, "cancel tasks", sql, args...)
 	if err != nil {
-		return 0, fmt.Errorf("cancel tasks: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return 0, fmt.Errorf("cancel tasks: %w", err)
+		return 0, err
 	}
 	if _, err := r.Pool.Exec(ctx, cancelledSQL, ids); err != nil {
 		return 0, fmt.Errorf("record cancelled tasks: %w", err)

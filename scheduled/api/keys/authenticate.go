@@ -30,7 +30,7 @@ FROM tasktable.api_keys WHERE secret_hash = decode($1::text, 'hex')`
 type foundRow struct {
 	row
 	Expired bool
-	Noted   bool // whether last_used_at is less than a minute old
+	Noted   bool // whether the use is noted already
 }
 
 // Authenticate finds the key of a secret. The error wraps ErrUnknownKey, ErrRevoked or ErrExpired if the secret must be
@@ -43,27 +43,38 @@ func (k *Keys) Authenticate(ctx context.Context, db store.DB, secret string) (Ke
 
 // find is Authenticate, and reports whether the last use of the key is noted already.
 func (k *Keys) find(ctx context.Context, db store.DB, secret string) (key Key, noted bool, err error) {
-	if k.err != nil {
-		return Key{}, false, fmt.Errorf("authenticate: %w", k.err)
-	}
-	if !isSecret(secret) {
-		return Key{}, false, fmt.Errorf("authenticate: %w", ErrUnknownKey)
-	}
-	rows, err := pg.CollectRows[foundRow](ctx, db, "authenticate", k.schema.SQL(findSQL), hashOf(secret))
-	switch {
-	case err != nil:
+	found, err := k.bySecret(ctx, db, "authenticate", findSQL, secret, ErrUnknownKey)
+	if err != nil {
 		return Key{}, false, err
-	case len(rows) == 0:
-		return Key{}, false, fmt.Errorf("authenticate: %w", ErrUnknownKey)
 	}
-	key = k.key(rows[0].row)
+	key = k.key(found.row)
 	switch {
 	case key.RevokedAt != nil:
 		return key, false, fmt.Errorf("authenticate %s: %w", key.Name, ErrRevoked)
-	case rows[0].Expired:
+	case found.Expired:
 		return key, false, fmt.Errorf("authenticate %s: %w", key.Name, ErrExpired)
 	}
-	return key, rows[0].Noted, nil
+	return key, found.Noted, nil
+}
+
+// bySecret runs a statement that finds a row by the hash of a secret. The error wraps unknown if there is none.
+func (k *Keys) bySecret(
+	ctx context.Context, db store.DB, doing, statement, secret string, unknown error,
+) (found foundRow, err error) {
+	if k.err != nil {
+		return found, fmt.Errorf("%s: %w", doing, k.err)
+	}
+	if !isSecret(secret) {
+		return found, fmt.Errorf("%s: %w", doing, unknown)
+	}
+	rows, err := pg.CollectRows[foundRow](ctx, db, doing, k.schema.SQL(statement), hashOf(secret))
+	switch {
+	case err != nil:
+		return found, err
+	case len(rows) == 0:
+		return found, fmt.Errorf("%s: %w", doing, unknown)
+	}
+	return rows[0], nil
 }
 
 // noteUseSQL skips a locked row, so that no call waits for another node, or for an open transaction that revokes.

@@ -51,32 +51,18 @@ WITH session AS (
     FROM tasktable.api_sessions AS s
     WHERE s.token_hash = decode($1::text, 'hex') AND s.expires_at > clock_timestamp()
 )
-SELECT ` + columns + `, noted FROM tasktable.api_keys JOIN session ON key_number = number
+SELECT ` + columns + `, false AS expired, noted FROM tasktable.api_keys JOIN session ON key_number = number
 WHERE revoked_at IS NULL AND (expires_at <= clock_timestamp()) IS NOT TRUE`
-
-type sessionRow struct {
-	row
-	Noted bool
-}
 
 // BySession returns the key of a session. noted reports whether the use of the session is noted already. If not, the
 // caller should call NoteSession. The error wraps ErrNoSession if the token belongs to no session, if the session has
 // ended, or if its key is no longer valid.
 func (k *Keys) BySession(ctx context.Context, db store.DB, token string) (key Key, noted bool, err error) {
-	if k.err != nil {
-		return Key{}, false, fmt.Errorf("find a session: %w", k.err)
-	}
-	if !isSecret(token) {
-		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
-	}
-	rows, err := pg.CollectRows[sessionRow](ctx, db, "find a session", k.schema.SQL(bySessionSQL), hashOf(token))
-	switch {
-	case err != nil:
+	found, err := k.bySecret(ctx, db, "find a session", bySessionSQL, token, ErrNoSession)
+	if err != nil {
 		return Key{}, false, err
-	case len(rows) == 0:
-		return Key{}, false, fmt.Errorf("find a session: %w", ErrNoSession)
 	}
-	return k.key(rows[0].row), rows[0].Noted, nil
+	return k.key(found.row), found.Noted, nil
 }
 
 // The five minutes are added, so that a use that was not written does not end the session too early.

@@ -74,7 +74,7 @@ func (q SQLQuerier) Exec(ctx context.Context, statement string, args ...any) (pg
 	return pgconn.CommandTag{}, rows.Err()
 }
 
-// OrEmpty sends an empty list to the database instead of null.
+// OrEmpty returns an empty list for nil, which the database and JSON take for null.
 func OrEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
