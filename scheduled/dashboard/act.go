@@ -22,6 +22,7 @@ type act struct {
 	needs  Scopes // all of them
 	global bool   // it is about the whole service, so a person with a tenant may not do it
 	many   bool   // it may change thousands of tasks, so it has manyTimes the Timeout
+	do     func(context.Context, *visit) (done, error)
 }
 
 const manyTimes = 6
@@ -52,9 +53,8 @@ const (
 	maxSaid    = 3000 // bytes; browsers refuse cookies of over 4 KB
 )
 
-// act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
-func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *visit) (done, error)) {
-	d.acts = append(d.acts, a)
+// act adds an act, which runs in one transaction, in the name of the person. An error of do undoes all.
+func (d *Dashboard) act(mux *http.ServeMux, a act) {
 	mux.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) {
 		person, err := d.whoIs(r)
 		if errors.Is(err, ErrUnauthenticated) {
@@ -87,7 +87,7 @@ func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *vis
 		}
 		if err == nil {
 			err = d.begin(v, true, func(ctx context.Context) (err error) {
-				if made, err = do(ctx, v); err == nil && made.asks() {
+				if made, err = a.do(ctx, v); err == nil && made.asks() {
 					err = errAsks
 				}
 				return err

@@ -13,14 +13,6 @@ import (
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 )
 
-func (d *Dashboard) registerKeys(mux *http.ServeMux) {
-	d.page(page{path: "/keys", template: "keys", title: "Keys", needs: Admin, global: true}, keysPage)
-	d.page(page{path: "/keys/new", template: "keys-new", title: "New key", needs: Admin, global: true},
-		func(context.Context, *visit) (any, error) { return newKeyForm(), nil })
-	d.act(mux, act{path: "/keys/new", needs: Admin, global: true}, createKey)
-	d.act(mux, act{path: "/keys/revoke", needs: Admin, global: true}, revokeKey)
-}
-
 // keysView is the list of keys.
 type keysView struct {
 	All  bool // revoked keys are in the list, too

@@ -22,7 +22,9 @@ type keyFormView struct {
 	Errors                                                formErrors
 }
 
-func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
+func newKeyPage(context.Context, *visit) (any, error) {
+	return keyFormView{Scopes: scopeChoices(nil)}, nil
+}
 
 func scopeChoices(chosen []string) (choices []choice) {
 	texts := map[keys.Scope]string{

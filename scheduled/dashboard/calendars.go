@@ -14,13 +14,6 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-func (d *Dashboard) registerCalendars(mux *http.ServeMux) {
-	d.page(page{path: "/calendars", template: "calendars", title: "Calendars"}, calendarsPage)
-	d.act(mux, act{path: "/calendars/add", needs: Operate}, changeDays((*store.Store).AddDays))
-	d.act(mux, act{path: "/calendars/remove-days", needs: Operate}, changeDays((*store.Store).RemoveDays))
-	d.act(mux, act{path: "/calendars/remove", needs: Operate}, removeCalendar)
-}
-
 // calendarsView is the list of calendars, with the days of the one that the address names.
 type calendarsView struct {
 	All  []calendarLine

@@ -58,8 +58,8 @@ func newHistories() map[string]history {
 
 // series returns the buckets of a window. Buckets that have ended are read once. The newest is read again, at most
 // once a second, and less often if it is long.
-func (d *Dashboard) series(ctx context.Context, v *visit, w window) ([]inspect.Bucket, error) {
-	read, err := d.histories[w.Name].buckets.get(ctx, max(time.Second, w.Bucket/300),
+func (v *visit) series(ctx context.Context, w window) ([]inspect.Bucket, error) {
+	read, err := v.board.histories[w.Name].buckets.get(ctx, max(time.Second, w.Bucket/300),
 		func(former bucketsRead) (bucketsRead, error) {
 			from := v.now.UTC().Truncate(w.Bucket).Add(w.Bucket - w.Length)
 			known := ended(former, from)
@@ -85,8 +85,8 @@ func ended(former bucketsRead, from time.Time) (known []inspect.Bucket) {
 }
 
 // busiest returns what the types did within a window.
-func (d *Dashboard) busiest(ctx context.Context, v *visit, w window) (inspect.Throughput, error) {
-	return d.histories[w.Name].types.get(ctx, typesFresh, func(inspect.Throughput) (inspect.Throughput, error) {
+func (v *visit) busiest(ctx context.Context, w window) (inspect.Throughput, error) {
+	return v.board.histories[w.Name].types.get(ctx, typesFresh, func(inspect.Throughput) (inspect.Throughput, error) {
 		return v.inspector.Throughput(ctx, v.db, inspect.StatsFilter{Window: w.Length, Most: maxTypesRead})
 	})
 }

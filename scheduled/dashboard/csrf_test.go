@@ -28,7 +28,7 @@ var foreign = map[string][]string{
 // Each form that a page of another site sends is refused before anything is read or changed.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	for _, prefix := range []string{"", "/admin/tasks"} {
 		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
 		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
@@ -89,7 +89,7 @@ func TestActsNeedPost(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t).noRedirects()
 	before := b.fingerprint()
-	for _, route := range routes(t) {
+	for _, route := range dashboard.Routes() {
 		if route.Method != http.MethodPost {
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,15 +18,9 @@ const (
 	maxDeadGroups = 100
 )
 
-func (d *Dashboard) registerDeadLetters(mux *http.ServeMux) {
-	d.page(page{path: "/dead", template: "dead", title: "Dead letters"}, deadPage)
-	for _, rule := range inspect.Verbs() {
-		if rule.Dead {
-			d.act(mux, act{path: "/dead/" + rule.Path(), needs: Operate, many: true},
-				func(ctx context.Context, v *visit) (done, error) {
-					return (&bulk{rule: rule, dead: true, most: maxDeadAct}).act(ctx, v)
-				})
-		}
+func deadAct(rule inspect.VerbRule) func(context.Context, *visit) (done, error) {
+	return func(ctx context.Context, v *visit) (done, error) {
+		return (&bulk{rule: rule, dead: true, most: maxDeadAct}).act(ctx, v)
 	}
 }
 

@@ -9,12 +9,6 @@ import (
 	"github.com/tasktable/tasktable/store/form"
 )
 
-func (d *Dashboard) registerDefaults(mux *http.ServeMux) {
-	d.page(page{path: "/defaults", template: "defaults", title: "Defaults", global: true}, defaultsPage)
-	d.act(mux, act{path: "/defaults/set", needs: Operate, global: true}, setDefaults)
-	d.act(mux, act{path: "/defaults/remove", needs: Operate, global: true}, removeDefaults)
-}
-
 // defaultsView is the list of the types that have defaults, with the form that sets those of one.
 type defaultsView struct {
 	All           []defaultsLine

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type page struct {
 	title    string // a view can answer with another one
 	needs    Scopes // 0 means Read
 	global   bool   // it is about the whole service, so a person with a tenant may not see it
+	read     view
 }
 
 // view reads the content of a page. Its value is the template's .View.
@@ -38,19 +40,15 @@ type visitKey struct{}
 
 // page adds a page. The handler that it adds to views does not write. It reads the content into the visit of the
 // request's context, so that servePage and a feed can both use it.
-func (d *Dashboard) page(p page, read view) {
-	if p.needs == 0 {
-		p.needs = Read
-	}
-	d.pages = append(d.pages, p)
+func (d *Dashboard) page(p page) {
 	d.views.HandleFunc("GET "+p.path, func(_ http.ResponseWriter, r *http.Request) {
 		v, _ := r.Context().Value(visitKey{}).(*visit)
 		v.request = r // it has the parts of the path
 		v.answer = answer{http.StatusOK, p.template, p.title, nil}
-		err := allow(v.person, p.needs, p.global)
+		err := allow(v.person, cmp.Or(p.needs, Read), p.global)
 		if err == nil {
 			err = d.begin(v, false, func(ctx context.Context) (err error) {
-				v.answer.view, err = read(ctx, v)
+				v.answer.view, err = p.read(ctx, v)
 				return err
 			})
 		}

@@ -93,7 +93,7 @@ func TestScopesAllowWhatTheAPIAllows(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	acts := map[string]bool{}
-	for _, route := range routes(t) {
+	for _, route := range dashboard.Routes() {
 		switch {
 		case route.Path == "/tasks/act":
 			for _, verb := range []string{"cancel", "pause", "resume", "run_now", "retry", "archive", "delete"} {

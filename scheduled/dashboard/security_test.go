@@ -42,7 +42,7 @@ func checkHeaders(t *testing.T, where string, header http.Header) {
 // Every answer has the headers: pages, forms, errors, files and refusals, with a session and without.
 func TestEachAnswerKeepsOthersOut(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	for _, b := range []*board{newAdmin(t).noRedirects(), newBoard(t).noRedirects(),
 		newAdmin(t, func(c *dashboard.Config) { c.Prefix = "/admin/tasks" }).noRedirects()} {
 		for _, route := range all {
@@ -64,7 +64,7 @@ func TestEachAnswerKeepsOthersOut(t *testing.T) {
 // Without a session nothing is shown and nothing is done, whoever authenticates, on every page and act.
 func TestStrangersSeeAndDoNothing(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	refuse := func(person dashboard.Person, err error) func(*dashboard.Config) {
 		return func(c *dashboard.Config) {
 			c.Authenticate = func(*http.Request) (dashboard.Person, error) { return person, err }
@@ -171,7 +171,7 @@ func newMatrix(t *testing.T) *board {
 // Every page and act is for those alone who may see and do it. A tenant's people see nothing of another tenant.
 func TestWhoMay(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	own := map[string]string{"id": "acme-task", "recurring id": "acme-recurring", "dead id": "acme-dead", "name": "default"}
 	others := map[string]string{"id": "globex-task", "recurring id": "globex-recurring", "dead id": "globex-dead", "name": "default"}
 	b := newMatrix(t)

@@ -13,14 +13,6 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-func (d *Dashboard) registerTask(mux *http.ServeMux) {
-	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, taskPage)
-	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Schedule}, taskEditPage)
-	d.act(mux, act{path: "/tasks/{id}/edit", needs: Schedule}, saveEdit)
-	d.registerVerbs(mux, "/tasks", false)
-	d.act(mux, act{path: "/tasks/{id}/" + move, needs: Schedule}, moveTask)
-}
-
 // The greatest numbers of attempts and of follow-ups that are shown at once. The rest folds away.
 const (
 	maxAttempts  = 100

@@ -63,15 +63,9 @@ func moveHint(row store.Row) string {
 	return "It changes the time, and nothing else."
 }
 
-// registerVerbs adds an act for each verb, below the pages of tasks or of recurring tasks.
-func (d *Dashboard) registerVerbs(mux *http.ServeMux, below string, recurring bool) {
-	for _, rule := range inspect.Verbs() {
-		if recurring && rule.Dead {
-			continue // a recurring task never runs itself, so it is no dead letter
-		}
-		d.act(mux, act{path: below + "/{id}/" + rule.Path(), needs: scopesOf(rule)},
-			func(ctx context.Context, v *visit) (done, error) { return actOnTask(ctx, v, rule, recurring) })
-	}
+// verbAct is the act of a verb, below the pages of tasks or of recurring tasks.
+func verbAct(rule inspect.VerbRule, recurring bool) func(context.Context, *visit) (done, error) {
+	return func(ctx context.Context, v *visit) (done, error) { return actOnTask(ctx, v, rule, recurring) }
 }
 
 func actOnTask(ctx context.Context, v *visit, rule inspect.VerbRule, recurring bool) (done, error) {

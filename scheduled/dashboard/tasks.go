@@ -17,14 +17,6 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-func (d *Dashboard) registerTasks(mux *http.ServeMux) {
-	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasksPage)
-	mux.HandleFunc("GET /search", d.search)
-	d.act(mux, act{path: "/tasks/act", needs: Schedule}, actOnTasks)
-	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Schedule}, newTaskPage)
-	d.act(mux, act{path: "/schedule", needs: Schedule}, scheduleTask)
-}
-
 const (
 	pageRows    = 100    // tasks in a page of the list
 	countUpTo   = 10000  // beyond it people do not tell numbers apart

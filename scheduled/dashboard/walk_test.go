@@ -10,20 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/tasktable/tasktable/scheduled/dashboard"
-	"github.com/tasktable/tasktable/store/storetest"
 )
-
-// routes returns all pages and acts of the package.
-func routes(t *testing.T) []dashboard.Route {
-	t.Helper()
-	made, err := dashboard.New(dashboard.Config{Pool: storetest.Pool(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.Routes()
-}
 
 // rawHandlers are handlers that neither Dashboard.page nor Dashboard.act has added. Each looks after who may use it
 // itself, so each has tests of its own.

@@ -212,7 +212,7 @@ func (w *walker) learn(form *html.Node, attributes map[string]string) {
 func TestPoisonIsShownAsText(t *testing.T) {
 	t.Parallel()
 	const prefix = "/admin/tasks"
-	all := routes(t)
+	all := dashboard.Routes()
 	b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix })
 	b.addPoison()
 	w := newWalker(b, prefix, all)
