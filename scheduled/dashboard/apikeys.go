@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +87,7 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 	}
 	switch {
 	case !known:
-		return done{}, problem{http.StatusNotFound, "Not found", errorView{Text: "There is no such key."}}
+		return done{}, notFound("There is no such key.")
 	case revoke.RevokedAt != nil:
 		return done{}, alreadyRevoked(revoke.Key)
 	}
@@ -147,7 +146,7 @@ func alreadyRevoked(key keys.Key) error {
 	if key.RevokedBy != nil {
 		text = "The key " + key.Name + " has been revoked already, by " + *key.RevokedBy + "."
 	}
-	return problem{http.StatusConflict, "Changed meanwhile", errorView{Text: text}}
+	return conflict(text)
 }
 
 // isOwnKey reports whether the person is signed in by the key of a number.

@@ -119,7 +119,7 @@ func removeCalendar(ctx context.Context, v *visit) (done, error) {
 func calendarDone(name string, do func() (store.Outcome, error)) (done, error) {
 	outcome, err := do()
 	if refused := new(pgconn.PgError); errors.Is(err, store.ErrCalendarUsed) && errors.As(err, &refused) {
-		return done{}, problem{http.StatusConflict, "In use", errorView{Text: upper(refused.Message) + "."}}
+		return done{}, tell(http.StatusConflict, "In use", upper(refused.Message)+".")
 	}
 	if err != nil {
 		return done{}, err

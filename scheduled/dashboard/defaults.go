@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
@@ -88,7 +87,7 @@ func setDefaults(ctx context.Context, v *visit) (done, error) {
 		view, err := defaultsViewOf(ctx, v)
 		view.Errors = wrong
 		view.fill(name, v.typedText)
-		return done{show: "defaults", status: http.StatusUnprocessableEntity, title: "Defaults", view: view}, err
+		return refused("defaults", "Defaults", view), err
 	}
 	outcome, err := v.tasks.SetDefaults(ctx, v.db, defaults)
 	return done{text: "Defaults of type " + name + ": " + string(outcome) + ".", to: "/defaults"}, err

@@ -147,9 +147,9 @@ func sendTest(ctx context.Context, v *visit) (done, error) {
 func noticeProblem(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrUnknown):
-		return problem{http.StatusNotFound, "Not found", errorView{Text: sentence(err)}}
+		return notFound(sentence(err))
 	case errors.Is(err, rules.ErrDeclared), errors.Is(err, rules.ErrInUse):
-		return problem{http.StatusConflict, "Not possible", errorView{Text: sentence(err)}}
+		return tell(http.StatusConflict, "Not possible", sentence(err))
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -124,8 +123,8 @@ func resumeScope(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	if present != nil && pauseKey(*present) != v.form("paused_at") {
-		return done{}, problem{http.StatusConflict, "Changed meanwhile", errorView{Text: present.PausedBy +
-			" has paused this anew since you saw it. Nothing was done. Look at it again."}}
+		return done{}, conflict(present.PausedBy +
+			" has paused this anew since you saw it. Nothing was done. Look at it again.")
 	}
 	outcome, err := v.tasks.ResumeScope(ctx, v.db, scope)
 	switch {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -156,9 +155,7 @@ func (view recurringEditView) refuse(v *visit, wrong formErrors, err error) (don
 	for _, field := range recurringFields {
 		view.Inputs = append(view.Inputs, recurringInput(field, v.typedText(field), wrong[inputName(field)]))
 	}
-	return done{
-		show: "recurring-edit", status: http.StatusUnprocessableEntity, title: view.Title(), view: view,
-	}, nil
+	return refused("recurring-edit", view.Title(), view), nil
 }
 
 // recurringTask is the whole task as the form wants it. The fields that the form does not have stay as they are. A task

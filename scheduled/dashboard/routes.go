@@ -56,9 +56,9 @@ func acts() []act {
 		{path: "/keys/revoke", needs: Admin, global: true, do: revokeKey},
 		{path: "/notices/rule", needs: Admin, global: true, do: setRule},
 		{path: "/notices/rule/enable", needs: Admin, global: true, do: enableRule},
-		{path: "/notices/rule/remove", needs: Admin, global: true, do: removeRule},
+		{path: "/notices/rule/remove", needs: Admin, global: true, do: ruleSetting.removeIt},
 		{path: "/notices/recipient", needs: Admin, global: true, do: setRecipient},
-		{path: "/notices/recipient/remove", needs: Admin, global: true, do: removeRecipient},
+		{path: "/notices/recipient/remove", needs: Admin, global: true, do: recipientSetting.removeIt},
 		{path: "/notices/test", needs: Admin, global: true, do: sendTest},
 	}
 	for _, rule := range inspect.Verbs() {

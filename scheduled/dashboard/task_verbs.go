@@ -98,7 +98,7 @@ func actOnTask(ctx context.Context, v *visit, rule inspect.VerbRule, recurring b
 	}
 	switch did.Receipts[0].Outcome {
 	case store.Absent, store.Running, store.Finished:
-		return done{}, problem{http.StatusConflict, "Nothing was done", errorView{Text: text}}
+		return done{}, tell(http.StatusConflict, "Nothing was done", text)
 	}
 	return v.doneTo(text, page), nil
 }
@@ -169,8 +169,8 @@ func (v *visit) lockedAsSeen(ctx context.Context) (store.Row, error) {
 	}
 	seen := store.Status(v.form("status"))
 	if seen != "" && hasEnded(seen) != hasEnded(row.Status) {
-		return row, problem{http.StatusConflict, "Changed meanwhile", errorView{Text: fmt.Sprintf(
-			"%s was %s when you saw it. It is %s now. Nothing was done. Look at it again.", row.ID, seen, row.Status)}}
+		return row, conflict(fmt.Sprintf("%s was %s when you saw it. It is %s now. Nothing was done. Look at it again.",
+			row.ID, seen, row.Status))
 	}
 	return row, nil
 }
