@@ -42,19 +42,13 @@ func defaultsPage(ctx context.Context, v *visit) (any, error) {
 
 func defaultsViewOf(ctx context.Context, v *visit) (view defaultsView, err error) {
 	all, err := v.tasks.Defaults(ctx, v.db)
-	if err != nil || !v.may(Operate) {
-		return view.with(all), err
-	}
-	view = view.with(all)
-	view.Types, view.Queues, err = v.typesAndQueues(ctx)
-	return view, err
-}
-
-func (d defaultsView) with(all []store.Defaults) defaultsView {
 	for _, one := range all {
-		d.All = append(d.All, defaultsLine{one, form.DefaultsText(one)})
+		view.All = append(view.All, defaultsLine{one, form.DefaultsText(one)})
 	}
-	return d
+	if err == nil && v.may(Operate) {
+		view.Types, view.Queues, err = v.typesAndQueues(ctx)
+	}
+	return view, err
 }
 
 // fill makes the inputs of the form. text returns the text of a field.

@@ -28,6 +28,9 @@ type frame struct {
 func (f frame) Link(path string, parameters ...any) string {
 	texts := make([]string, len(parameters))
 	for i, parameter := range parameters {
+		if text, is := parameter.(*string); is { // a field that not every task has
+			parameter = textOf(text)
+		}
 		texts[i] = fmt.Sprint(parameter)
 	}
 	return f.visit.board.link(path, texts...)

@@ -23,10 +23,7 @@ func pauseFormOf(ctx context.Context, v *visit) (form pauseForm, err error) {
 		return form, nil
 	}
 	form.Kind, form.Name, _ = strings.Cut(v.query("pause"), ":")
-	if form.Queues, err = v.inspector.Queues(ctx, v.db); err != nil {
-		return form, err
-	}
-	form.Types, err = v.inspector.Types(ctx, v.db)
+	form.Types, form.Queues, err = v.typesAndQueues(ctx)
 	return form, err
 }
 
@@ -162,19 +159,13 @@ func presentPause(ctx context.Context, v *visit, scope store.Scope) (*store.Paus
 
 // unknownScope tells that nothing has the name of the scope. It may be a mistake, or be meant for later.
 func unknownScope(ctx context.Context, v *visit, scope store.Scope) (string, error) {
-	kind, name, _ := strings.Cut(scope.String(), ":")
-	switch kind {
-	case "queue":
-		names, err := v.inspector.Queues(ctx, v.db)
-		if err != nil || slices.Contains(names, name) {
-			return "", err
-		}
+	types, queues, err := v.typesAndQueues(ctx)
+	switch kind, name, _ := strings.Cut(scope.String(), ":"); {
+	case err != nil:
+		return "", err
+	case kind == "queue" && !slices.Contains(queues, name):
 		return "No node works this queue, and no task waits in it.", nil
-	case "type":
-		names, err := v.inspector.Types(ctx, v.db)
-		if err != nil || slices.Contains(names, name) {
-			return "", err
-		}
+	case kind == "type" && !slices.Contains(types, name):
 		return "No node has this type, and no task of it waits.", nil
 	}
 	return "", nil

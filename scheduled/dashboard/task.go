@@ -29,6 +29,7 @@ type taskView struct {
 	Verbs     []verbView
 	Story     storyView
 	Attempts  []attemptView // the newest first
+	Older     []attemptView // which fold away
 	Fields    []pairView
 	Logs      []pairView
 	Payload   blockView
@@ -65,6 +66,8 @@ func taskPage(ctx context.Context, v *visit) (any, error) {
 		}
 	}
 	view.Attempts = attemptsOf(e.Row, executions)
+	open := min(len(view.Attempts), attemptsOpen)
+	view.Attempts, view.Older = view.Attempts[:open], view.Attempts[open:]
 	view.Story = storyOf(e, executions, view.FollowUps, v.may(v.board.config.PayloadScope))
 	return view, nil
 }
@@ -103,19 +106,6 @@ func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err e
 		v.Result = blockOf(result.String(), maxBlockLines)
 	}
 	return err
-}
-
-// Entity is the entity of the task, or "".
-func (v taskView) Entity() string { return textOf(v.Row.Entity) }
-
-// OpenAttempts are the attempts that are not folded away.
-func (v taskView) OpenAttempts() []attemptView {
-	return v.Attempts[:min(len(v.Attempts), attemptsOpen)]
-}
-
-// OlderAttempts are those that are.
-func (v taskView) OlderAttempts() []attemptView {
-	return v.Attempts[min(len(v.Attempts), attemptsOpen):]
 }
 
 // attemptView is a row of the table of attempts.

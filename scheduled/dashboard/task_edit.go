@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -27,17 +26,8 @@ type editView struct {
 	Conflict bool         // the task has changed since the person began
 }
 
-// Revision is the revision that the person sees.
-func (v editView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }
-
 // Ended reports whether the edit runs the task again.
 func (v editView) Ended() bool { return v.Row.FinishedAt != nil }
-
-// RecurringPath is the path of the page of the recurring task.
-func (v editView) RecurringPath() string { return recurringPath(v.Row.ID) }
-
-// Recurs reports whether the task recurs.
-func (v editView) Recurs() bool { return v.Row.Cron != nil }
 
 // editField is an input.
 type editField struct {

@@ -125,8 +125,7 @@ func (v *visit) askVerb(ctx context.Context, rule inspect.VerbRule, row store.Ro
 		}
 		if by := textOf(task.DeclaredBy); by != "" {
 			asked.Said = append(asked.Said, remark{Tone: "warn", Text: fmt.Sprintf("The code of %s declares it. "+
-				"It stays "+
-				"cancelled all the same, also when nodes of %s start.", by, by)})
+				"It stays cancelled all the same, also when nodes of %s start.", by, by)})
 		}
 	}
 	asked = asked.with("revision", strconv.FormatInt(row.Revision, 10), "status", string(row.Status),
@@ -182,6 +181,3 @@ func hasEnded(seen store.Status) bool {
 	}
 	return true
 }
-
-// Revision is the revision that the person sees.
-func (v taskView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }

@@ -41,10 +41,9 @@ type tasksView struct {
 	Cut     bool   // Search stopped before the page was full
 	After   string // where the next page begins; "" if there is none
 
-	Filter  string // the parameters of the address, for acts on all that match
-	Back    string // this page, without its place in the list
-	MaxBulk int
-	Verbs   []inspect.VerbRule
+	Filter string // the parameters of the address, for acts on all that match
+	Back   string // this page, without its place in the list
+	Verbs  []inspect.VerbRule
 }
 
 // chip is a link to a usual look at the list.
@@ -72,7 +71,6 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 		Orders: chosen(taskOrders, orderOf(values))}
 	view.Back = "/tasks" + view.Filter
 	view.Usual, view.Chips, view.Heads = usual, v.chips(values), v.heads(values)
-	view.MaxBulk = maxBulk
 	for _, verb := range inspect.Verbs() {
 		if v.may(scopesOf(verb)) {
 			view.Verbs = append(view.Verbs, verb)
