@@ -48,6 +48,17 @@ const (
 	typesFresh   = 2 * time.Second
 )
 
+// history keeps the numbers of the charts of a window. It has as many buckets as the window, so its size is bounded.
+type history struct {
+	buckets *kept[bucketsRead]
+	types   *kept[inspect.Throughput]
+}
+
+type bucketsRead struct {
+	buckets []inspect.Bucket
+	at      time.Time // the database's
+}
+
 func newHistories() map[string]history {
 	made := map[string]history{}
 	for _, one := range windows {

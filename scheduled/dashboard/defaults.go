@@ -10,10 +10,11 @@ import (
 
 // defaultsView is the list of the types that have defaults, with the form that sets those of one.
 type defaultsView struct {
-	All           []defaultsLine
-	Fields        []input
-	Errors        formErrors
-	Types, Queues []string // suggestions
+	suggestions
+
+	All    []defaultsLine
+	Fields []input
+	Errors formErrors
 }
 
 // defaultsLine is a type with its defaults as a text.
@@ -46,7 +47,7 @@ func defaultsViewOf(ctx context.Context, v *visit) (view defaultsView, err error
 		view.All = append(view.All, defaultsLine{one, form.DefaultsText(one)})
 	}
 	if err == nil && v.may(Operate) {
-		view.Types, view.Queues, err = v.typesAndQueues(ctx)
+		view.suggestions, err = v.suggestions(ctx)
 	}
 	return view, err
 }

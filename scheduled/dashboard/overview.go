@@ -25,6 +25,12 @@ const (
 
 const attentionFresh = time.Second
 
+// attentionRead has what needs a person, and the nodes of the same time.
+type attentionRead struct {
+	found []inspect.Finding
+	nodes []inspect.Node
+}
+
 // overviewView is the first page.
 type overviewView struct {
 	Cards     []attentionCard

@@ -117,7 +117,6 @@ type queueView struct {
 	Form   pauseForm
 }
 
-// Title makes queueView titled.
 func (q queueView) Title() string { return "Queue " + q.Queue.Queue }
 
 func queuePage(ctx context.Context, v *visit) (any, error) {

@@ -13,8 +13,9 @@ import (
 
 // pauseForm is the form that pauses a scope.
 type pauseForm struct {
-	Kind, Name    string // as chosen by a link
-	Queues, Types []string
+	suggestions
+
+	Kind, Name string // as chosen by a link
 }
 
 // pauseFormOf fills the form with the scope of the parameter pause, such as type:SEND_EMAIL.
@@ -23,7 +24,7 @@ func pauseFormOf(ctx context.Context, v *visit) (form pauseForm, err error) {
 		return form, nil
 	}
 	form.Kind, form.Name, _ = strings.Cut(v.query("pause"), ":")
-	form.Types, form.Queues, err = v.typesAndQueues(ctx)
+	form.suggestions, err = v.suggestions(ctx)
 	return form, err
 }
 
@@ -159,13 +160,13 @@ func presentPause(ctx context.Context, v *visit, scope store.Scope) (*store.Paus
 
 // unknownScope tells that nothing has the name of the scope. It may be a mistake, or be meant for later.
 func unknownScope(ctx context.Context, v *visit, scope store.Scope) (string, error) {
-	types, queues, err := v.typesAndQueues(ctx)
+	used, err := v.suggestions(ctx)
 	switch kind, name, _ := strings.Cut(scope.String(), ":"); {
 	case err != nil:
 		return "", err
-	case kind == "queue" && !slices.Contains(queues, name):
+	case kind == "queue" && !slices.Contains(used.Queues, name):
 		return "No node works this queue, and no task waits in it.", nil
-	case kind == "type" && !slices.Contains(types, name):
+	case kind == "type" && !slices.Contains(used.Types, name):
 		return "No node has this type, and no task of it waits.", nil
 	}
 	return "", nil

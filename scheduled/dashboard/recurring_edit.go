@@ -33,7 +33,6 @@ type recurringEditView struct {
 	Error      string
 }
 
-// Title tells which task is edited.
 func (view recurringEditView) Title() string { return "Edit " + view.ID }
 
 // recurringPreview compares the task with the edited one.

@@ -49,7 +49,6 @@ type occurrenceView struct {
 	Delay *time.Duration // from the fire to the start
 }
 
-// Title is the id.
 func (view recurringTaskView) Title() string { return view.Task.ID }
 
 // healthTones has the tone of each health that is news.

@@ -42,7 +42,6 @@ type taskView struct {
 	Recurring string // the path of the page of the recurring task
 }
 
-// Title is the title of the page.
 func (v taskView) Title() string { return v.ID }
 
 func taskPage(ctx context.Context, v *visit) (any, error) {

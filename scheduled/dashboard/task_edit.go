@@ -41,7 +41,6 @@ type editField struct {
 	Now     string // the value of the task, if somebody has changed it meanwhile, and the person, too
 }
 
-// InputName is the name of the input.
 func (f editField) InputName() string { return inputName(f.Field) }
 
 // Touched reports whether the person has changed the value.
@@ -113,7 +112,6 @@ func taskEditPage(ctx context.Context, v *visit) (any, error) {
 	return editOf(ctx, v, row)
 }
 
-// Title is the title of the page.
 func (v editView) Title() string { return "Edit " + v.Row.ID }
 
 // written puts what the person has written into the fields. A field that somebody else has changed, and the person has

@@ -32,7 +32,7 @@ type tasksView struct {
 	Form   filterForm
 	Orders []choice
 
-	Types, Queues []string // suggestions
+	suggestions
 
 	Heads   []head
 	Rows    []taskRow
@@ -77,7 +77,7 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 		}
 	}
 	var err error
-	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
+	if view.suggestions, err = v.suggestions(ctx); err != nil {
 		return nil, err
 	}
 	if len(wrong) > 0 {
@@ -167,16 +167,19 @@ func with(values url.Values, name, value string) url.Values {
 	return made
 }
 
-// typesAndQueues reads the types and queues in use, as suggestions. The role of tenants may not read them.
-func (v *visit) typesAndQueues(ctx context.Context) (types, queues []string, err error) {
+// suggestions are the types and queues in use, for inputs.
+type suggestions struct{ Types, Queues []string }
+
+// suggestions reads them. The role of tenants may not do so.
+func (v *visit) suggestions(ctx context.Context) (found suggestions, err error) {
 	if v.person.Tenant != "" {
-		return nil, nil, nil
+		return found, nil
 	}
-	if types, err = v.inspector.Types(ctx, v.db); err != nil {
-		return nil, nil, err
+	if found.Types, err = v.inspector.Types(ctx, v.db); err != nil {
+		return found, err
 	}
-	queues, err = v.inspector.Queues(ctx, v.db)
-	return types, queues, err
+	found.Queues, err = v.inspector.Queues(ctx, v.db)
+	return found, err
 }
 
 // chips are the usual looks.
