@@ -22,6 +22,7 @@ type act struct {
 	needs  Scopes // all of them
 	global bool   // it is about the whole service, so a person with a tenant may not do it
 	many   bool   // it may change thousands of tasks, so it has manyTimes the Timeout
+	do     func(context.Context, *visit) (done, error)
 }
 
 const manyTimes = 6
@@ -41,6 +42,11 @@ type done struct {
 	view   any
 }
 
+// refused shows a form once more, with its errors.
+func refused(template, title string, view any) done {
+	return done{show: template, status: http.StatusUnprocessableEntity, title: title, view: view}
+}
+
 // asks reports whether the act has done nothing yet.
 func (made done) asks() bool { return made.show != "" && made.text == "" }
 
@@ -52,63 +58,61 @@ const (
 	maxSaid    = 3000 // bytes; browsers refuse cookies of over 4 KB
 )
 
-// act adds an act. do runs in one transaction, in the name of the person. An error of do undoes all.
-func (d *Dashboard) act(mux *http.ServeMux, a act, do func(context.Context, *visit) (done, error)) {
-	d.acts = append(d.acts, a)
+// act adds an act, which runs in one transaction, in the name of the person. An error of do undoes all.
+func (d *Dashboard) act(mux *http.ServeMux, a act) {
 	mux.HandleFunc("POST "+a.path, func(w http.ResponseWriter, r *http.Request) {
-		person, err := d.whoIs(r)
-		if errors.Is(err, ErrUnauthenticated) {
-			d.refuseStranger(w, r)
+		person, known := d.admit(w, r)
+		if !known {
 			return
 		}
-		var made done
 		v := &visit{board: d, request: r, person: person, look: lookOf(r), timeout: d.config.Timeout}
 		if a.many {
 			v.timeout *= manyTimes
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * v.timeout)) // a server may have less
 		}
+		give, err := d.takeForm(w, r, person)
 		if err == nil {
-			var give func()
-			if give, err = d.takeForm(w, r, person); err == nil {
-				defer give()
-				err = readForm(w, r, maxFormBytes)
-			}
+			defer give()
+			err = readForm(w, r, maxFormBytes)
 		}
+		var made done
 		if err == nil {
 			// The form may have arrived slowly, and the key may have been revoked since.
-			if person, err = d.whoIs(r); errors.Is(err, ErrUnauthenticated) {
-				d.refuseStranger(w, r)
+			if v.person, known = d.admit(w, r); !known {
 				return
 			}
-			v.person = person
-		}
-		if err == nil {
-			err = errors.Join(allow(person, a.needs, a.global), reserved(person, r.PathValue("id"), ""))
-		}
-		if err == nil {
-			err = d.begin(v, true, func(ctx context.Context) (err error) {
-				if made, err = do(ctx, v); err == nil && made.asks() {
-					err = errAsks
-				}
-				return err
-			})
-		}
-		if errors.Is(err, errAsks) {
-			err = nil
-		}
-		if err == nil && !made.asks() {
-			d.config.Logger.Info("somebody acted in the dashboard", "by", person.Name, "path", r.URL.Path)
+			made, err = d.perform(v, a)
 		}
 		switch {
 		case err != nil:
-			told := d.errorAnswer(r, err)
-			d.write(w, r, told.status, v, told.template, told.title, told.view)
+			d.write(w, v, d.errorAnswer(r, err))
 		case made.show != "":
-			d.write(w, r, cmp.Or(made.status, http.StatusOK), v, made.show, made.title, made.view)
+			d.write(w, v, answer{cmp.Or(made.status, http.StatusOK), made.show, made.title, made.view})
 		default:
 			d.leadBack(w, r, made)
 		}
 	})
+}
+
+// perform does an act for the person of a visit, if the person may do it.
+func (d *Dashboard) perform(v *visit, a act) (made done, err error) {
+	id := v.request.PathValue("id")
+	if err := errors.Join(allow(v.person, a.needs, a.global), reserved(v.person, id, "")); err != nil {
+		return made, err
+	}
+	err = d.begin(v, true, func(ctx context.Context) (err error) {
+		if made, err = a.do(ctx, v); err == nil && made.asks() {
+			err = errAsks
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errAsks):
+		return made, nil
+	case err == nil:
+		d.config.Logger.Info("somebody acted in the dashboard", "by", v.person.Name, "path", v.request.URL.Path)
+	}
+	return made, err
 }
 
 // leadBack leads to the next page, which shows the sentence once.
@@ -169,7 +173,7 @@ func (v *visit) locked(ctx context.Context, id string) (store.Row, error) {
 	}
 	seen, err := strconv.ParseInt(v.form("revision"), 10, 64)
 	if err != nil {
-		return row, problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form has no revision."}}
+		return row, tell(http.StatusBadRequest, "Not valid", "The form has no revision.")
 	}
 	return row, v.changedSince(ctx, row.ID, seen)
 }
@@ -180,11 +184,11 @@ func (v *visit) changedSince(ctx context.Context, id string, seen int64) error {
 	if err != nil {
 		return err
 	}
-	told := errorView{Text: "Somebody has changed " + id + " since you saw it. Nothing was done. Look at it again."}
+	told := conflict("Somebody has changed " + id + " since you saw it. Nothing was done. Look at it again.")
 	for _, change := range history.Changes {
 		if change.Revision > seen {
-			told.Changes = append(told.Changes, v.changeViewOf(change))
+			told.view.Changes = append(told.view.Changes, v.changeViewOf(change))
 		}
 	}
-	return problem{http.StatusConflict, "Changed meanwhile", told}
+	return told
 }

@@ -5,21 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 )
-
-func (d *Dashboard) registerKeys(mux *http.ServeMux) {
-	d.page(page{path: "/keys", template: "keys", title: "Keys", needs: Admin, global: true}, keysPage)
-	d.page(page{path: "/keys/new", template: "keys-new", title: "New key", needs: Admin, global: true},
-		func(context.Context, *visit) (any, error) { return newKeyForm(), nil })
-	d.act(mux, act{path: "/keys/new", needs: Admin, global: true}, createKey)
-	d.act(mux, act{path: "/keys/revoke", needs: Admin, global: true}, revokeKey)
-}
 
 // keysView is the list of keys.
 type keysView struct {
@@ -29,18 +20,17 @@ type keysView struct {
 
 type keyView struct {
 	keys.Key
-	Expired bool
+	State string // revoked, expired or valid
 }
 
-// State is revoked, expired or valid.
-func (k keyView) State() string {
+func keyViewOf(key keys.Key, now time.Time) keyView {
 	switch {
-	case k.RevokedAt != nil:
-		return "revoked"
-	case k.Expired:
-		return "expired"
+	case key.RevokedAt != nil:
+		return keyView{key, "revoked"}
+	case key.ExpiresAt != nil && !key.ExpiresAt.After(now):
+		return keyView{key, "expired"}
 	}
-	return "valid"
+	return keyView{key, "valid"}
 }
 
 // MayChange tells which tasks the key may change, as far as types and queues go.
@@ -56,10 +46,6 @@ func (k keyView) MayChange() string {
 		text += " in the queues " + strings.Join(k.Queues, ", ")
 	}
 	return text
-}
-
-func keyViewOf(key keys.Key, now time.Time) keyView {
-	return keyView{Key: key, Expired: key.ExpiresAt != nil && !key.ExpiresAt.After(now)}
 }
 
 func keysPage(ctx context.Context, v *visit) (any, error) {
@@ -89,14 +75,14 @@ func revokeKey(ctx context.Context, v *visit) (done, error) {
 		switch {
 		case strconv.FormatInt(key.Number, 10) == v.form("number"):
 			revoke, known = each, true
-			last = last && signsIn && isAdmin(owner) && each.State() == "valid"
-		case signsIn && isAdmin(owner) && each.State() == "valid":
+			last = last && signsIn && isAdmin(owner) && each.State == "valid"
+		case signsIn && isAdmin(owner) && each.State == "valid":
 			last = false
 		}
 	}
 	switch {
 	case !known:
-		return done{}, problem{http.StatusNotFound, "Not found", errorView{Text: "There is no such key."}}
+		return done{}, notFound("There is no such key.")
 	case revoke.RevokedAt != nil:
 		return done{}, alreadyRevoked(revoke.Key)
 	}
@@ -130,20 +116,15 @@ func (v *visit) askToRevoke(key keyView, own, last bool) confirmation {
 	}
 	if own {
 		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "You are signed in by this key. " +
-			"You will be signed out, " +
-			"and you cannot sign in with it again."})
+			"You will be signed out, and you cannot sign in with it again."})
 	}
 	if last {
-		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. " +
-			"Without it " +
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. Without it " +
 			"nobody can manage keys and notices here. An operator can make another by " +
-			"tasktable keys create NAME --scope " +
-			"read,operate,admin."})
+			"tasktable keys create NAME --scope read,operate,admin."})
 	}
 	asked.Said = append(asked.Said, remark{Text: "Programs that call the API with it are refused within 5 seconds, " +
-		"and " +
-		"people who are signed in by it are signed out. " +
-		"This cannot be undone, but another key may have the name then."})
+		"and people who are signed in by it are signed out. This cannot be undone, but another key may have the name then."})
 	return asked
 }
 
@@ -155,7 +136,7 @@ func alreadyRevoked(key keys.Key) error {
 	if key.RevokedBy != nil {
 		text = "The key " + key.Name + " has been revoked already, by " + *key.RevokedBy + "."
 	}
-	return problem{http.StatusConflict, "Changed meanwhile", errorView{Text: text}}
+	return conflict(text)
 }
 
 // isOwnKey reports whether the person is signed in by the key of a number.

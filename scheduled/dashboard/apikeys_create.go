@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,9 @@ type keyFormView struct {
 	Errors                                                formErrors
 }
 
-func newKeyForm() keyFormView { return keyFormView{Scopes: scopeChoices(nil)} }
+func newKeyPage(context.Context, *visit) (any, error) {
+	return keyFormView{Scopes: scopeChoices(nil)}, nil
+}
 
 func scopeChoices(chosen []string) (choices []choice) {
 	texts := map[keys.Scope]string{
@@ -75,7 +76,7 @@ func createKey(ctx context.Context, v *visit) (done, error) {
 			return done{}, err
 		}
 	}
-	return done{show: "keys-new", status: http.StatusUnprocessableEntity, title: "New key", view: form}, nil
+	return refused("keys-new", "New key", form), nil
 }
 
 // listed returns the names of a text that separates them by commas or spaces.

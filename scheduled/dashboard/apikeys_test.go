@@ -92,11 +92,8 @@ func TestKeyIsRevokedAfterAQuestion(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
 	create := func(name string, scopes ...keys.Scope) string {
-		_, key, err := keys.New(keys.Config{}).Create(t.Context(), b.pool, keys.NewKey{Name: name, Scopes: scopes})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strconv.FormatInt(key.Number, 10)
+		b.newKey(name, scopes...)
+		return strconv.FormatInt(b.keys()[name].Number, 10)
 	}
 	number := create("ci", keys.Read)
 	b.post("/keys/revoke", "number", number).wants(t, http.StatusOK, "Revoke the key ci?", "data-still").

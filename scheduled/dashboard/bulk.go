@@ -29,16 +29,7 @@ const (
 	maxKinds  = 20   // kinds of dead letters that the question names
 )
 
-// seenTask is a task as a person saw it.
-type seenTask struct {
-	ID       string       `json:"id"`
-	Revision int64        `json:"revision"`
-	Status   store.Status `json:"status"`
-}
-
-// String is the value of the box that selects the task.
-func (s seenTask) String() string { return fmt.Sprintf("%d %s %s", s.Revision, s.Status, s.ID) }
-
+// seenTaskOf reads the value of the box that selects a task; see taskRow.
 func seenTaskOf(text string) (inspect.Name, error) {
 	parts := strings.SplitN(text, " ", 3)
 	if len(parts) == 3 {
@@ -289,7 +280,6 @@ func (b *bulk) ask(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	var left []string
-	var now []seenTask
 	var names []inspect.Name
 	for _, seen := range b.seen {
 		task, known := present[seen.ID]
@@ -299,11 +289,10 @@ func (b *bulk) ask(ctx context.Context, v *visit) (done, error) {
 			continue
 		}
 		names = append(names, task.Name)
-		now = append(now, seenTask{task.ID, task.Revision, task.Status}) // as the person sees it now
 	}
-	encoded, err := json.Marshal(now)
+	encoded, err := json.Marshal(names) // as the person sees them now
 	if err != nil {
-		return done{}, fmt.Errorf("encode %d tasks: %w", len(now), err)
+		return done{}, fmt.Errorf("encode %d tasks: %w", len(names), err)
 	}
 	title := b.rule.Label + " " + b.amount(len(names))
 	asked := confirmation{

@@ -14,13 +14,6 @@ import (
 	"github.com/tasktable/tasktable/store/recurrence"
 )
 
-func (d *Dashboard) registerCalendars(mux *http.ServeMux) {
-	d.page(page{path: "/calendars", template: "calendars", title: "Calendars"}, calendarsPage)
-	d.act(mux, act{path: "/calendars/add", needs: Operate}, changeDays((*store.Store).AddDays))
-	d.act(mux, act{path: "/calendars/remove-days", needs: Operate}, changeDays((*store.Store).RemoveDays))
-	d.act(mux, act{path: "/calendars/remove", needs: Operate}, removeCalendar)
-}
-
 // calendarsView is the list of calendars, with the days of the one that the address names.
 type calendarsView struct {
 	All  []calendarLine
@@ -126,7 +119,7 @@ func removeCalendar(ctx context.Context, v *visit) (done, error) {
 func calendarDone(name string, do func() (store.Outcome, error)) (done, error) {
 	outcome, err := do()
 	if refused := new(pgconn.PgError); errors.Is(err, store.ErrCalendarUsed) && errors.As(err, &refused) {
-		return done{}, problem{http.StatusConflict, "In use", errorView{Text: upper(refused.Message) + "."}}
+		return done{}, tell(http.StatusConflict, "In use", upper(refused.Message)+".")
 	}
 	if err != nil {
 		return done{}, err

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 
@@ -11,10 +10,6 @@ import (
 
 // maxChangesShown is the length of a page of changes.
 const maxChangesShown = 50
-
-func (d *Dashboard) registerChanges(*http.ServeMux) {
-	d.page(page{path: "/changes", template: "changes", title: "Changes", global: true}, changesPage)
-}
 
 // changesView tells who did what, the latest first.
 type changesView struct {

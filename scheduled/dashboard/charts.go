@@ -48,6 +48,17 @@ const (
 	typesFresh   = 2 * time.Second
 )
 
+// history keeps the numbers of the charts of a window. It has as many buckets as the window, so its size is bounded.
+type history struct {
+	buckets *kept[bucketsRead]
+	types   *kept[inspect.Throughput]
+}
+
+type bucketsRead struct {
+	buckets []inspect.Bucket
+	at      time.Time // the database's
+}
+
 func newHistories() map[string]history {
 	made := map[string]history{}
 	for _, one := range windows {
@@ -58,8 +69,8 @@ func newHistories() map[string]history {
 
 // series returns the buckets of a window. Buckets that have ended are read once. The newest is read again, at most
 // once a second, and less often if it is long.
-func (d *Dashboard) series(ctx context.Context, v *visit, w window) ([]inspect.Bucket, error) {
-	read, err := d.histories[w.Name].buckets.get(ctx, max(time.Second, w.Bucket/300),
+func (v *visit) series(ctx context.Context, w window) ([]inspect.Bucket, error) {
+	read, err := v.board.histories[w.Name].buckets.get(ctx, max(time.Second, w.Bucket/300),
 		func(former bucketsRead) (bucketsRead, error) {
 			from := v.now.UTC().Truncate(w.Bucket).Add(w.Bucket - w.Length)
 			known := ended(former, from)
@@ -85,8 +96,8 @@ func ended(former bucketsRead, from time.Time) (known []inspect.Bucket) {
 }
 
 // busiest returns what the types did within a window.
-func (d *Dashboard) busiest(ctx context.Context, v *visit, w window) (inspect.Throughput, error) {
-	return d.histories[w.Name].types.get(ctx, typesFresh, func(inspect.Throughput) (inspect.Throughput, error) {
+func (v *visit) busiest(ctx context.Context, w window) (inspect.Throughput, error) {
+	return v.board.histories[w.Name].types.get(ctx, typesFresh, func(inspect.Throughput) (inspect.Throughput, error) {
 		return v.inspector.Throughput(ctx, v.db, inspect.StatsFilter{Window: w.Length, Most: maxTypesRead})
 	})
 }
@@ -107,11 +118,20 @@ type bucketLine struct {
 // minBuckets is how many buckets a chart has at least.
 const minBuckets = 12
 
+// ends are the ways in which an attempt ends, in the order of countsOf.
+var ends = []string{"completed", "retried", "failed", "lost", "ended otherwise"}
+
+func countsOf(one inspect.Bucket) []int64 {
+	return []int64{one.Completed, one.Retried, one.Failed, one.Lost, one.Other}
+}
+
+func isPositive(count int64) bool { return count > 0 }
+
 // sinceTheFirst leaves out the empty buckets before the first one with an attempt, so that the charts of a fresh
 // installation do not stand at the right edge.
 func sinceTheFirst(buckets []inspect.Bucket) []inspect.Bucket {
 	first := slices.IndexFunc(buckets, func(one inspect.Bucket) bool {
-		return one.Completed+one.Retried+one.Failed+one.Lost+one.Other > 0 || one.DelayP95 != nil
+		return slices.ContainsFunc(countsOf(one), isPositive) || one.DelayP95 != nil
 	})
 	return buckets[max(0, min(first-1, len(buckets)-minBuckets)):]
 }
@@ -126,47 +146,42 @@ func chartsOf(buckets []inspect.Bucket, w window, zone *time.Location) chartsVie
 		{Name: "failed", Class: "bad"}, {Name: "lost", Class: "busy"}, {Name: "other", Class: "faint"}}
 	half, most := chart.Line{Name: "half within", Class: "line"}, chart.Line{Name: "95 % within", Class: "line second"}
 	var view chartsView
-	var total inspect.Bucket
+	sums := make([]int64, len(parts))
+	var longest *time.Duration // of the delays that 95 % are within
 	for i, one := range buckets {
-		for at, value := range []int64{one.Completed, one.Retried, one.Failed, one.Lost, one.Other} {
-			parts[at].Values = append(parts[at].Values, value)
+		for at, count := range countsOf(one) {
+			parts[at].Values = append(parts[at].Values, count)
+			sums[at] += count
 		}
 		half.Values, most.Values = append(half.Values, one.DelayP50), append(most.Values, one.DelayP95)
-		total.Completed, total.Retried, total.Failed = total.Completed+one.Completed, total.Retried+one.Retried,
-			total.Failed+one.Failed
-		total.Lost, total.Other = total.Lost+one.Lost, total.Other+one.Other
-		if one.DelayP95 != nil && (total.DelayP95 == nil || *one.DelayP95 > *total.DelayP95) {
-			total.DelayP95 = one.DelayP95
+		if one.DelayP95 != nil && (longest == nil || *one.DelayP95 > *longest) {
+			longest = one.DelayP95
 		}
 		view.Estimated = view.Estimated || one.Estimated
 		view.Lines = append(view.Lines, bucketLine{axis.Span(i), one})
 	}
 	slices.Reverse(view.Lines)
-	view.None = total.Completed+total.Retried+total.Failed+total.Lost+total.Other == 0
-	view.Attempts = chart.Bars(axis, attemptsSummary(total, w), parts...)
-	view.Delays = chart.Lines(axis, delaysSummary(total, w), half, most)
+	view.None = !slices.ContainsFunc(sums, isPositive)
+	view.Attempts = chart.Bars(axis, attemptsSummary(sums, w), parts...)
+	view.Delays = chart.Lines(axis, delaysSummary(longest, w), half, most)
 	return view
 }
 
 // attemptsSummary is for people who do not see the chart.
-func attemptsSummary(total inspect.Bucket, w window) string {
-	told := []string{}
-	for _, one := range []struct {
-		name  string
-		count int64
-	}{{"completed", total.Completed}, {"retried", total.Retried}, {"failed", total.Failed}, {"lost", total.Lost},
-		{"ended otherwise", total.Other}} {
-		if one.count > 0 || one.name == "completed" {
-			told = append(told, words.Count(one.count, false)+" "+one.name)
+func attemptsSummary(sums []int64, w window) string {
+	var told []string
+	for at, sum := range sums {
+		if sum > 0 || at == 0 {
+			told = append(told, words.Count(sum, false)+" "+ends[at])
 		}
 	}
 	return fmt.Sprintf("Bars of the attempts that ended in the last %s: %s.", w.Name, strings.Join(told, ", "))
 }
 
-func delaysSummary(total inspect.Bucket, w window) string {
-	if total.DelayP95 == nil {
+func delaysSummary(longest *time.Duration, w window) string {
+	if longest == nil {
 		return fmt.Sprintf("Lines of the start delay. No attempt started in the last %s.", w.Name)
 	}
 	return fmt.Sprintf("Lines of the start delay in the last %s. In each %s, 95 of 100 attempts started within %s or "+
-		"less.", w.Name, words.Short(w.Bucket), words.Took(*total.DelayP95))
+		"less.", w.Name, words.Short(w.Bucket), words.Took(*longest))
 }

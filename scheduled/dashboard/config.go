@@ -112,42 +112,26 @@ var prefixSyntax = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
 // validate names every field that is wrong.
 func (c Config) validate() error {
 	var errs []error
-	if c.Pool == nil {
-		errs = append(errs, errors.New("pool is required"))
-	}
-	if !prefixSyntax.MatchString(c.Prefix) {
-		errs = append(errs, fmt.Errorf("prefix must be a path such as /admin/tasks, without / at its end, got %.100q",
-			c.Prefix))
-	}
-	if c.Lifetime != 0 && (c.Lifetime < time.Second || c.Lifetime > keys.MaxExpiresIn) {
-		errs = append(errs, fmt.Errorf("lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime))
-	}
-	if c.IdleLimit != 0 && (c.IdleLimit < time.Second || c.IdleLimit > keys.MaxExpiresIn) {
-		errs = append(errs, fmt.Errorf("idle limit must be 0 or from 1s to 876600h, got %v", c.IdleLimit))
-	}
-	if c.SignInRate < 0 {
-		errs = append(errs, fmt.Errorf("sign-in rate must not be negative, got %d", c.SignInRate))
-	}
-	if c.PayloadScope&^All != 0 {
-		errs = append(errs, fmt.Errorf("payload scope must be of Read, Schedule, Operate and Admin, got %d",
-			c.PayloadScope))
-	}
-	if c.Environment != "" {
-		if err := store.CheckEnvironment(c.Environment); err != nil {
-			errs = append(errs, err)
+	must := func(holds bool, rule string, got ...any) {
+		if !holds {
+			errs = append(errs, fmt.Errorf(rule, got...))
 		}
 	}
-	if c.EnvironmentColor != "" && !slices.Contains(environmentColors, c.EnvironmentColor) {
-		errs = append(errs, fmt.Errorf("environment color must be one of %s, got %.100q",
-			strings.Join(environmentColors, ", "), c.EnvironmentColor))
+	isLength := func(d time.Duration) bool { return d == 0 || d >= time.Second && d <= keys.MaxExpiresIn }
+	must(c.Pool != nil, "pool is required")
+	must(prefixSyntax.MatchString(c.Prefix),
+		"prefix must be a path such as /admin/tasks, without / at its end, got %.100q", c.Prefix)
+	must(isLength(c.Lifetime), "lifetime must be 0 or from 1s to 876600h, got %v", c.Lifetime)
+	must(isLength(c.IdleLimit), "idle limit must be 0 or from 1s to 876600h, got %v", c.IdleLimit)
+	must(c.SignInRate >= 0, "sign-in rate must not be negative, got %d", c.SignInRate)
+	must(c.PayloadScope&^All == 0, "payload scope must be of Read, Schedule, Operate and Admin, got %d", c.PayloadScope)
+	if c.Environment != "" {
+		errs = append(errs, store.CheckEnvironment(c.Environment))
 	}
-	if c.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("timeout must not be negative, got %v", c.Timeout))
-	}
-	if err := c.Store.Check(); err != nil {
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
+	must(c.EnvironmentColor == "" || slices.Contains(environmentColors, c.EnvironmentColor),
+		"environment color must be one of %s, got %.100q", strings.Join(environmentColors, ", "), c.EnvironmentColor)
+	must(c.Timeout >= 0, "timeout must not be negative, got %v", c.Timeout)
+	if err := errors.Join(append(errs, c.Store.Check())...); err != nil {
 		return fmt.Errorf("dashboard: invalid configuration: %w", err)
 	}
 	return nil

@@ -3,14 +3,13 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 )
-
-const formType = "application/x-www-form-urlencoded"
 
 // foreign are headers of requests that a page of another site has sent.
 var foreign = map[string][]string{
@@ -28,14 +27,10 @@ var foreign = map[string][]string{
 // Each form that a page of another site sends is refused before anything is read or changed.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	for _, prefix := range []string{"", "/admin/tasks"} {
 		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
-		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
-			keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		secret := b.newKey("bob", keys.Read)
 		paths := []string{"/sign-in", "/sign-out", "/look", "/nowhere"}
 		for _, route := range all {
 			if route.Method == http.MethodPost {
@@ -48,7 +43,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 		before := b.fingerprint()
 		for _, path := range paths {
 			for name, headers := range foreign {
-				headers = append([]string{"Content-Type", formType}, headers...)
+				headers = slices.Clone(headers)
 				for i, value := range headers {
 					if value == "own" {
 						headers[i] = strings.TrimSuffix(b.url, prefix)
@@ -77,7 +72,7 @@ func TestOwnFormsPass(t *testing.T) {
 			"five": {"Sec-Fetch-Site", "same-origin", "Origin", "https://proxy.example"},
 		} {
 			form := url.Values{"name": {name}, "scope": {"read"}}
-			b.send(http.MethodPost, "/keys/new", form, append(headers, "Content-Type", formType)...).
+			b.send(http.MethodPost, "/keys/new", form, headers...).
 				wants(t, http.StatusOK, "The key "+name+" is created")
 		}
 		b.send(http.MethodPost, "/sign-out", nil, "Sec-Fetch-Site", "same-origin").wants(t, http.StatusOK, "Sign in")
@@ -89,7 +84,7 @@ func TestActsNeedPost(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t).noRedirects()
 	before := b.fingerprint()
-	for _, route := range routes(t) {
+	for _, route := range dashboard.Routes() {
 		if route.Method != http.MethodPost {
 			continue
 		}

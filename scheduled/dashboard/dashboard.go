@@ -12,8 +12,6 @@ import (
 type Dashboard struct {
 	config    Config
 	schema    store.Schema
-	pages     []page         // all that are registered
-	acts      []act          // all that are registered
 	views     *http.ServeMux // it finds the page of a path; see page
 	templates *template.Template
 	files     map[string]staticFile

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 const (
@@ -19,21 +18,15 @@ const (
 	maxDeadGroups = 100
 )
 
-func (d *Dashboard) registerDeadLetters(mux *http.ServeMux) {
-	d.page(page{path: "/dead", template: "dead", title: "Dead letters"}, deadPage)
-	for _, rule := range inspect.Verbs() {
-		if rule.Dead {
-			d.act(mux, act{path: "/dead/" + rule.Path(), needs: Operate, many: true},
-				func(ctx context.Context, v *visit) (done, error) {
-					return (&bulk{rule: rule, dead: true, most: maxDeadAct}).act(ctx, v)
-				})
-		}
+func deadAct(rule inspect.VerbRule) func(context.Context, *visit) (done, error) {
+	return func(ctx context.Context, v *visit) (done, error) {
+		return (&bulk{rule: rule, dead: true, most: maxDeadAct}).act(ctx, v)
 	}
 }
 
 // deadQuery is what a page of dead letters is about: parameters of the page's address, and hidden fields of its form.
 // They are the fields of a filter, and
-//   - since: a key of deadSince,
+//   - since: one of sinceChoices,
 //   - by: entity or tenant, if the groups are by this field, too, and task for a list instead of groups,
 //   - archived.
 type deadQuery struct{ url.Values }
@@ -41,11 +34,6 @@ type deadQuery struct{ url.Values }
 var sinceChoices = []choice{{Value: "", Label: "at any time"}, {Value: "1h", Label: "in the last hour"},
 	{Value: "1d", Label: "in the last 24 hours"}, {Value: "7d", Label: "in the last 7 days"},
 	{Value: "30d", Label: "in the last 30 days"}}
-
-// deadSince has the choices of how long ago a dead letter ended at most.
-var deadSince = map[string]time.Duration{
-	"": 0, "1h": time.Hour, "1d": 24 * time.Hour, "7d": 7 * 24 * time.Hour, "30d": 30 * 24 * time.Hour,
-}
 
 func deadQueryOf(given url.Values) deadQuery {
 	q := deadQuery{url.Values{}}
@@ -101,12 +89,14 @@ func (q deadQuery) filter(v *visit) (inspect.Filter, error) {
 	if filter.Order, filter.Archived = dead.Order, new(q.Archived()); len(filter.Statuses) == 0 {
 		filter.Statuses = dead.Statuses
 	}
-	since, known := deadSince[q.Get("since")]
-	if !known {
+	since := q.Get("since")
+	if !slices.ContainsFunc(sinceChoices, func(known choice) bool { return known.Value == since }) {
 		return filter, notValid("since must be 1h, 1d, 7d or 30d")
 	}
-	if since > 0 {
-		filter.FinishedFrom = v.now.Add(-since)
+	if since != "" {
+		ago, err := when.Length(since)
+		filter.FinishedFrom = v.now.Add(-ago)
+		return filter, err
 	}
 	return filter, nil
 }

@@ -3,24 +3,18 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 )
 
-func (d *Dashboard) registerDefaults(mux *http.ServeMux) {
-	d.page(page{path: "/defaults", template: "defaults", title: "Defaults", global: true}, defaultsPage)
-	d.act(mux, act{path: "/defaults/set", needs: Operate, global: true}, setDefaults)
-	d.act(mux, act{path: "/defaults/remove", needs: Operate, global: true}, removeDefaults)
-}
-
 // defaultsView is the list of the types that have defaults, with the form that sets those of one.
 type defaultsView struct {
-	All           []defaultsLine
-	Fields        []input
-	Errors        formErrors
-	Types, Queues []string // suggestions
+	suggestions
+
+	All    []defaultsLine
+	Fields []input
+	Errors formErrors
 }
 
 // defaultsLine is a type with its defaults as a text.
@@ -49,19 +43,13 @@ func defaultsPage(ctx context.Context, v *visit) (any, error) {
 
 func defaultsViewOf(ctx context.Context, v *visit) (view defaultsView, err error) {
 	all, err := v.tasks.Defaults(ctx, v.db)
-	if err != nil || !v.may(Operate) {
-		return view.with(all), err
-	}
-	view = view.with(all)
-	view.Types, view.Queues, err = v.typesAndQueues(ctx)
-	return view, err
-}
-
-func (d defaultsView) with(all []store.Defaults) defaultsView {
 	for _, one := range all {
-		d.All = append(d.All, defaultsLine{one, form.DefaultsText(one)})
+		view.All = append(view.All, defaultsLine{one, form.DefaultsText(one)})
 	}
-	return d
+	if err == nil && v.may(Operate) {
+		view.suggestions, err = v.suggestions(ctx)
+	}
+	return view, err
 }
 
 // fill makes the inputs of the form. text returns the text of a field.
@@ -94,7 +82,7 @@ func setDefaults(ctx context.Context, v *visit) (done, error) {
 		view, err := defaultsViewOf(ctx, v)
 		view.Errors = wrong
 		view.fill(name, v.typedText)
-		return done{show: "defaults", status: http.StatusUnprocessableEntity, title: "Defaults", view: view}, err
+		return refused("defaults", "Defaults", view), err
 	}
 	outcome, err := v.tasks.SetDefaults(ctx, v.db, defaults)
 	return done{text: "Defaults of type " + name + ": " + string(outcome) + ".", to: "/defaults"}, err

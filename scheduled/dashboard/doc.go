@@ -13,8 +13,8 @@
 // package store, in one transaction and in the name of the person. Then it leads back to a page. An act that needs an
 // answer first shows a page instead, and its transaction is undone.
 //
-//   - Each kind of page has files, such as tasks.go and tasks_filter.go, and templates. Its register function adds its
-//     pages and acts.
+//   - routes.go lists all pages and acts, and who may use them. Each kind of page has files, such as tasks.go and
+//     tasks_filter.go, and templates.
 //   - page.go reads a page and tells of errors, act.go runs acts, and render.go renders.
 //   - person.go tells who somebody is, signin.go signs people in by a key, and look.go keeps their zone and colors.
 //   - visit.go has the things that a view works with, and frame.go those that a template works with.

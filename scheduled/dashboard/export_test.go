@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tasktable/tasktable/scheduled/internal/fairuse"
@@ -13,12 +14,12 @@ type Route struct {
 	Global       bool
 }
 
-// Routes returns all pages and acts that are registered.
-func (d *Dashboard) Routes() (routes []Route) {
-	for _, p := range d.pages {
-		routes = append(routes, Route{"GET", p.path, p.needs, p.global})
+// Routes returns all pages and acts.
+func Routes() (routes []Route) {
+	for _, p := range pages {
+		routes = append(routes, Route{"GET", p.path, cmp.Or(p.needs, Read), p.global})
 	}
-	for _, a := range d.acts {
+	for _, a := range acts() {
 		routes = append(routes, Route{"POST", a.path, a.needs, a.global})
 	}
 	return routes

@@ -28,6 +28,9 @@ type frame struct {
 func (f frame) Link(path string, parameters ...any) string {
 	texts := make([]string, len(parameters))
 	for i, parameter := range parameters {
+		if text, is := parameter.(*string); is { // a field that not every task has
+			parameter = textOf(text)
+		}
 		texts[i] = fmt.Sprint(parameter)
 	}
 	return f.visit.board.link(path, texts...)
@@ -50,7 +53,6 @@ func (f frame) With(name string, value any) string {
 	return f.visit.board.config.Prefix + f.visit.request.URL.EscapedPath() + question(values)
 }
 
-// Query returns a parameter of this page's address.
 func (f frame) Query(name string) string { return f.visit.query(name) }
 
 // Here returns the path and the parameters of this page, for the field back of forms. The answer of an act has the
@@ -90,14 +92,9 @@ func (f frame) AllTenants() bool { return f.visit.person.Tenant == "" }
 // SignsIn reports whether people sign in with a key here.
 func (f frame) SignsIn() bool { return f.visit.board.config.Authenticate == nil }
 
-// Environment returns the name of the environment, or "".
-func (f frame) Environment() string { return f.visit.board.config.Environment }
-
-// EnvironmentColor returns the color of that name.
+func (f frame) Environment() string      { return f.visit.board.config.Environment }
 func (f frame) EnvironmentColor() string { return f.visit.board.config.EnvironmentColor }
-
-// Zone returns the zone of times.
-func (f frame) Zone() string { return f.visit.look.zone.String() }
+func (f frame) Zone() string             { return f.visit.look.zone.String() }
 
 // Theme returns light, dark or "".
 func (f frame) Theme() string { return f.visit.look.theme }

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -11,12 +10,6 @@ import (
 	"github.com/tasktable/tasktable/store/form"
 	"github.com/tasktable/tasktable/store/when"
 )
-
-func (d *Dashboard) registerLimits(mux *http.ServeMux) {
-	d.page(page{path: "/limits", template: "limits", title: "Limits", global: true}, limitsPage)
-	d.act(mux, act{path: "/limits/set", needs: Operate, global: true}, setLimit)
-	d.act(mux, act{path: "/limits/remove", needs: Operate, global: true}, removeLimit)
-}
 
 // limitsView is the list of limits, with the form that sets one.
 type limitsView struct {

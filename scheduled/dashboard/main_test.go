@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"bytes"
 	"errors"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -37,6 +38,7 @@ type board struct {
 	url    string // with the prefix
 	client *http.Client
 	log    *logText
+	made   *dashboard.Dashboard
 }
 
 // newBoard serves a dashboard. Its people are authenticated by a key, or by the function of a change to its Config.
@@ -64,26 +66,61 @@ func newBoard(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	client.Jar = jar
 	return &board{
 		T: t, pool: config.Pool, tasks: store.New(store.Config{Service: "test"}), url: server.URL + config.Prefix,
-		client: client, log: log,
+		client: client, log: log, made: made,
 	}
 }
+
+// poolOf is a pool of a configuration that a test has changed.
+func poolOf(t *testing.T, config *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// eventually waits until something is so. what says of it what has not come.
+func eventually(t *testing.T, what string, isSo func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !isSo(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+const patience = 60 * time.Second
 
 // newAdmin is newBoard, with somebody signed in by a key of all scopes.
 func newAdmin(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	t.Helper()
 	b := newBoard(t, changes...)
-	b.signIn(keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
+	b.signIn("ann", keys.Scopes()...)
 	return b
 }
 
-// signIn makes a key and signs in with it.
-func (b *board) signIn(key keys.NewKey) {
+// newKey makes a key, and returns its secret.
+func (b *board) newKey(name string, scopes ...keys.Scope) string {
 	b.Helper()
-	secret, _, err := keys.New(keys.Config{}).Create(b.Context(), b.pool, key)
+	secret, _, err := keys.New(keys.Config{}).Create(b.Context(), b.pool, keys.NewKey{Name: name, Scopes: scopes})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.post("/sign-in", "key", secret).wants(b.T, http.StatusOK)
+	return secret
+}
+
+// signIn signs in with a new key.
+func (b *board) signIn(name string, scopes ...keys.Scope) {
+	b.Helper()
+	b.post("/sign-in", "key", b.newKey(name, scopes...)).wants(b.T, http.StatusOK)
+}
+
+// noRedirects keeps the client from following redirects.
+func (b *board) noRedirects() *board {
+	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return b
 }
 
 // reply is an answer, after redirects.
@@ -100,6 +137,48 @@ var tags = regexp.MustCompile(`(?s)<(script|style).*?</(script|style)>|<[^>]*>|\
 func (r reply) words() string {
 	text := tags.ReplaceAllString(r.text, " ")
 	return strings.Join(strings.Fields(text), " ")
+}
+
+// ids are the keys of the rows of a page, in order, such as the ids of tasks.
+func (r reply) ids() (ids []string) {
+	for _, found := range regexp.MustCompile(`<tr data-key="([^"]*)"`).FindAllStringSubmatch(r.text, -1) {
+		ids = append(ids, html.UnescapeString(found[1]))
+	}
+	return ids
+}
+
+// rows are the ids as one text.
+func (r reply) rows() string { return strings.Join(r.ids(), " | ") }
+
+// next is the address of the next page, or "".
+func (r reply) next() string {
+	found := regexp.MustCompile(`<a href="([^"]*)" rel="next">`).FindStringSubmatch(r.text)
+	if found == nil {
+		return ""
+	}
+	return html.UnescapeString(found[1])
+}
+
+// hidden are the hidden fields of a page's forms, as names and values by turns.
+func (r reply) hidden() (fields []string) {
+	const input = `<input type="hidden" name="([^"]*)" value="([^"]*)">`
+	for _, field := range regexp.MustCompile(input).FindAllStringSubmatch(r.text, -1) {
+		fields = append(fields, field[1], html.UnescapeString(field[2]))
+	}
+	return fields
+}
+
+// field is the value of the first hidden field of a name.
+func (r reply) field(t *testing.T, name string) string {
+	t.Helper()
+	fields := r.hidden()
+	for i := 0; i < len(fields); i += 2 {
+		if fields[i] == name {
+			return fields[i+1]
+		}
+	}
+	t.Fatalf("no field %s in %s", name, r.text)
+	return ""
 }
 
 func (r reply) wants(t *testing.T, status int, parts ...string) reply {
@@ -137,7 +216,17 @@ func (b *board) post(path string, fields ...string) reply {
 	for i := 0; i+1 < len(fields); i += 2 {
 		form.Add(fields[i], fields[i+1])
 	}
-	return b.send(http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded")
+	return b.send(http.MethodPost, path, form)
+}
+
+const formType = "application/x-www-form-urlencoded"
+
+// refuses posts forms that break a rule. Each answer has the rule, and what all have.
+func (b *board) refuses(path string, forms map[string][]string, all ...string) {
+	b.Helper()
+	for rule, form := range forms {
+		b.post(path, form...).wants(b.T, http.StatusUnprocessableEntity, append(all, rule)...)
+	}
 }
 
 // send sends a request. The headers are pairs of a name and a value.
@@ -151,6 +240,7 @@ func (b *board) send(method, path string, form url.Values, headers ...string) re
 	if err != nil {
 		b.Fatal(err)
 	}
+	request.Header.Set("Content-Type", formType)
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
@@ -165,11 +255,17 @@ func (b *board) send(method, path string, form url.Values, headers ...string) re
 	return reply{response.StatusCode, response.Header, response.Request.URL.RequestURI(), string(text)}
 }
 
-func (b *board) exec(sql string, args ...any) {
+// must fails the test after a call that has failed.
+func (b *board) must(_ any, err error) {
 	b.Helper()
-	if _, err := b.pool.Exec(b.Context(), sql, args...); err != nil {
+	if err != nil {
 		b.Fatal(err)
 	}
+}
+
+func (b *board) exec(sql string, args ...any) {
+	b.Helper()
+	b.must(b.pool.Exec(b.Context(), sql, args...))
 }
 
 // asEngine runs a statement as the engine does, so that tasks keep their revisions.
@@ -189,9 +285,7 @@ func (b *board) asEngine(sql string, args ...any) {
 
 func (b *board) schedule(task store.Task) {
 	b.Helper()
-	if _, err := b.tasks.Schedule(b.Context(), b.pool, task); err != nil {
-		b.Fatal(err)
-	}
+	b.must(b.tasks.Schedule(b.Context(), b.pool, task))
 }
 
 func (b *board) row(id string) store.Row {

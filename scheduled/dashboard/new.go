@@ -33,19 +33,13 @@ func New(config Config) (*Dashboard, error) {
 	mux.HandleFunc("POST /sign-out", d.signOut)
 	mux.HandleFunc("POST /look", d.setLook)
 	mux.HandleFunc("GET /live", d.serveLive)
-	d.registerOverview()
-	d.registerTasks(mux)
-	d.registerTask(mux)
-	d.registerDeadLetters(mux)
-	d.registerRecurring(mux)
-	d.registerCalendars(mux)
-	d.registerQueues(mux)
-	d.registerLimits(mux)
-	d.registerDefaults(mux)
-	d.registerNodes(mux)
-	d.registerChanges(mux)
-	d.registerKeys(mux)
-	d.registerNotices(mux)
+	mux.HandleFunc("GET /search", d.search)
+	for _, one := range pages {
+		d.page(one)
+	}
+	for _, one := range acts() {
+		d.act(mux, one)
+	}
 	mux.HandleFunc("GET /", d.servePage)
 	d.handler = protect(mount(config.Prefix, mux), d.config.Logger)
 	return d, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +16,6 @@ const (
 	maxNodes   = 300
 	endedSince = 7 * 24 * time.Hour // the page shows the nodes that ended since
 )
-
-func (d *Dashboard) registerNodes(*http.ServeMux) {
-	d.page(page{path: "/nodes", template: "nodes", title: "Nodes", global: true}, nodesPage)
-}
 
 // nodesView is the list of nodes.
 type nodesView struct {

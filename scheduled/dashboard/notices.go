@@ -16,30 +16,6 @@ import (
 	"github.com/tasktable/tasktable/store/when"
 )
 
-func (d *Dashboard) registerNotices(mux *http.ServeMux) {
-	for _, one := range []struct {
-		page page
-		read view
-	}{
-		{page{path: "/notices", template: "notices", title: "Notices"}, noticesPage},
-		{page{path: "/notices/rule", template: "notices-rule", title: "Rule"}, rulePage},
-		{page{path: "/notices/recipient", template: "notices-recipient", title: "Recipient"}, recipientPage},
-	} {
-		one.page.needs, one.page.global = Admin, true
-		d.page(one.page, one.read)
-	}
-	for path, do := range map[string]func(context.Context, *visit) (done, error){
-		"/notices/rule":             setRule,
-		"/notices/rule/enable":      enableRule,
-		"/notices/rule/remove":      removeRule,
-		"/notices/recipient":        setRecipient,
-		"/notices/recipient/remove": removeRecipient,
-		"/notices/test":             sendTest,
-	} {
-		d.act(mux, act{path: path, needs: Admin, global: true}, do)
-	}
-}
-
 // noticesView has the rules, the recipients and the last notices.
 type noticesView struct {
 	Rules      []ruleView
@@ -171,9 +147,9 @@ func sendTest(ctx context.Context, v *visit) (done, error) {
 func noticeProblem(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrUnknown):
-		return problem{http.StatusNotFound, "Not found", errorView{Text: sentence(err)}}
+		return notFound(sentence(err))
 	case errors.Is(err, rules.ErrDeclared), errors.Is(err, rules.ErrInUse):
-		return problem{http.StatusConflict, "Not possible", errorView{Text: sentence(err)}}
+		return tell(http.StatusConflict, "Not possible", sentence(err))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -15,21 +14,29 @@ import (
 
 // setting is a kind of thing that somebody edits here: a rule or a recipient. It has no revision. So each form has the
 // JSON of the thing as it was drawn, in the field seen.
-type setting[T any] struct {
-	what string
-	lock string // the statement that locks the thing of a name
-	list func(*rules.Rules, context.Context, store.DB) ([]T, error)
-	name func(T) string
+type setting[T interface{ Check() error }] struct {
+	what   string
+	lock   string // the statement that locks the thing of a name
+	name   func(T) string
+	list   func(*rules.Rules, context.Context, store.DB) ([]T, error)
+	set    func(*rules.Rules, context.Context, store.DB, T) (outcome string, err error)
+	remove func(*rules.Rules, context.Context, store.DB, string) error
+	// afterwards tells what a removal means.
+	afterwards string
 }
 
 var ruleSetting = setting[rules.Rule]{
-	"rule", `SELECT FROM tasktable.notice_rules WHERE name = $1::text FOR UPDATE`, (*rules.Rules).List,
-	func(rule rules.Rule) string { return rule.Name },
+	what: "rule", lock: `SELECT FROM tasktable.notice_rules WHERE name = $1::text FOR UPDATE`,
+	name: func(rule rules.Rule) string { return rule.Name },
+	list: (*rules.Rules).List, set: (*rules.Rules).Set, remove: (*rules.Rules).Remove,
+	afterwards: "Notices that it has scheduled are not sent.",
 }
 
 var recipientSetting = setting[rules.Recipient]{
-	"recipient", `SELECT FROM tasktable.notice_recipients WHERE name = $1::text FOR UPDATE`, (*rules.Rules).Recipients,
-	func(recipient rules.Recipient) string { return recipient.Name },
+	what: "recipient", lock: `SELECT FROM tasktable.notice_recipients WHERE name = $1::text FOR UPDATE`,
+	name: func(recipient rules.Recipient) string { return recipient.Name },
+	list: (*rules.Rules).Recipients, set: (*rules.Rules).SetRecipient, remove: (*rules.Rules).RemoveRecipient,
+	afterwards: "Nothing is sent to it any more.",
 }
 
 // find returns the thing of a name.
@@ -53,8 +60,7 @@ func (s setting[T]) page(ctx context.Context, v *visit) (found T, known bool, er
 	}
 	found, known, err = s.find(ctx, v, name)
 	if err == nil && !known {
-		text := fmt.Sprintf("There is no %s %.100q.", s.what, name)
-		err = problem{http.StatusNotFound, "Not found", errorView{Text: text}}
+		err = notFound(fmt.Sprintf("There is no %s %.100q.", s.what, name))
 	}
 	return found, known, err
 }
@@ -74,24 +80,42 @@ func (s setting[T]) locked(ctx context.Context, v *visit, name string) (found T,
 	case err != nil:
 		return found, fmt.Errorf("lock %s %.100q: %w", s.what, name, err)
 	case !known:
-		return found, s.conflict(fmt.Sprintf("There is no %s %.100q any more. Nothing was done.", s.what, name), nil)
+		return found, conflict(fmt.Sprintf("There is no %s %.100q any more. Nothing was done.", s.what, name))
 	case asJSON(found) != v.form("seen"):
-		return found, s.conflict("Somebody has changed the "+s.what+" "+name+" since you saw it. Nothing was done. "+
-			"Look at it again.", v.fieldsOf([]byte(v.form("seen")), []byte(asJSON(found))))
+		told := conflict("Somebody has changed the " + s.what + " " + name + " since you saw it. Nothing was done. " +
+			"Look at it again.")
+		told.view.Fields = v.fieldsOf([]byte(v.form("seen")), []byte(asJSON(found)))
+		return found, told
 	}
 	return found, nil
 }
 
-func (s setting[T]) conflict(text string, fields []fieldView) error {
-	return problem{http.StatusConflict, "Changed meanwhile", errorView{Text: text, Fields: fields}}
-}
-
-// written returns the error of a form that was written, if another person has made a thing of the same name meanwhile.
-func (s setting[T]) written(v *visit, outcome, name string) error {
-	if v.form("seen") == "" && outcome != rules.Created {
-		return s.conflict("There is a "+s.what+" "+name+" already. Nothing was done.", nil)
+// save creates the thing of a form, or replaces the one that the person saw. It adds the errors of fields to wrong, and
+// then saves nothing.
+func (s setting[T]) save(ctx context.Context, v *visit, made T, wrong formErrors) (outcome string, err error) {
+	seen, name := v.form("seen"), s.name(made)
+	if seen != "" {
+		if _, err := s.locked(ctx, v, name); err != nil {
+			return "", err
+		}
 	}
-	return nil
+	if err := made.Check(); err != nil {
+		wrong.add(err, renamedFields)
+	}
+	if len(wrong) > 0 {
+		return "", nil
+	}
+	outcome, err = s.set(v.rules(), ctx, v.db, made)
+	switch {
+	case errors.Is(err, store.ErrInvalid):
+		wrong.add(err, renamedFields)
+		return "", nil
+	case err != nil:
+		return "", noticeProblem(err)
+	case seen == "" && outcome != rules.Created: // another person has made it meanwhile
+		return "", conflict("There is a " + s.what + " " + name + " already. Nothing was done.")
+	}
+	return outcome, nil
 }
 
 func enableRule(ctx context.Context, v *visit) (done, error) {
@@ -109,32 +133,20 @@ func enableRule(ctx context.Context, v *visit) (done, error) {
 	return done{text: "The rule " + rule.Name + " is " + said + ".", to: "/notices"}, nil
 }
 
-func removeRule(ctx context.Context, v *visit) (done, error) {
-	return ruleSetting.remove(ctx, v, "/notices/rule/remove", "Notices that it has scheduled are not sent.",
-		(*rules.Rules).Remove)
-}
-
-func removeRecipient(ctx context.Context, v *visit) (done, error) {
-	return recipientSetting.remove(ctx, v, "/notices/recipient/remove", "Nothing is sent to it any more.",
-		(*rules.Rules).RemoveRecipient)
-}
-
-func (s setting[T]) remove(
-	ctx context.Context, v *visit, path, tells string,
-	remove func(*rules.Rules, context.Context, store.DB, string) error,
-) (done, error) {
+// removeIt removes the thing that the form names, after a question.
+func (s setting[T]) removeIt(ctx context.Context, v *visit) (done, error) {
 	found, err := s.locked(ctx, v, v.form("name"))
 	if err != nil {
 		return done{}, err
 	}
 	name := s.name(found)
-	if err := remove(v.rules(), ctx, v.db, name); err != nil {
+	if err := s.remove(v.rules(), ctx, v.db, name); err != nil {
 		return done{}, noticeProblem(err)
 	}
 	if v.form("confirmed") == "" {
 		// The removal is undone. So the question comes only if the answer can be yes.
-		asked := confirmation{Said: []remark{{Text: tells + " This cannot be undone."}}, Path: path,
-			Button: "Remove " + name, Danger: true, Back: "/notices"}
+		asked := confirmation{Said: []remark{{Text: s.afterwards + " This cannot be undone."}},
+			Path: "/notices/" + s.what + "/remove", Button: "Remove " + name, Danger: true, Back: "/notices"}
 		return asked.with("name", name, "seen", v.form("seen")).asked("Remove the " + s.what + " " + name + "?"), nil
 	}
 	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
@@ -167,13 +179,4 @@ func eventChoices(chosen []rules.Event) (choices []choice) {
 var renamedFields = map[string]string{
 	"types,": "types", "type": "types", "queue": "queues", "tenant_id": "tenants", "entity": "entities",
 	"id": "recurring", "recipient": "email", "a": "email",
-}
-
-// formError adds an error of Set to a form, or returns it if it is not about a field.
-func formError(errs formErrors, err error) error {
-	if errors.Is(err, store.ErrInvalid) {
-		errs.add(err, renamedFields)
-		return nil
-	}
-	return noticeProblem(err)
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"strings"
 
 	"github.com/tasktable/tasktable/handlers/notice/rules"
@@ -40,30 +39,12 @@ func setRecipient(ctx context.Context, v *visit) (done, error) {
 	}
 	form := recipientFormOf(recipient)
 	form.Seen = v.form("seen")
-	if form.Seen != "" {
-		if _, err := recipientSetting.locked(ctx, v, recipient.Name); err != nil {
-			return done{}, err
-		}
-	}
-	if err := recipient.Check(); err != nil {
-		form.Errors.add(err, renamedFields)
-	}
-	var outcome string
-	var err error
-	if len(form.Errors) == 0 {
-		if outcome, err = v.rules().SetRecipient(ctx, v.db, recipient); err == nil {
-			err = recipientSetting.written(v, outcome, recipient.Name)
-		}
-		if err != nil {
-			err = formError(form.Errors, err)
-		}
-	}
+	outcome, err := recipientSetting.save(ctx, v, recipient, form.Errors)
 	switch {
 	case err != nil:
 		return done{}, err
 	case len(form.Errors) > 0:
-		const wrong = http.StatusUnprocessableEntity
-		return done{show: "notices-recipient", status: wrong, title: "Recipient", view: form}, nil
+		return refused("notices-recipient", "Recipient", form), nil
 	}
 	text := "The recipient " + recipient.Name + " is " + outcome + "."
 	if v.lacksTarget(recipient) {

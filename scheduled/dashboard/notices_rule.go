@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -70,28 +69,12 @@ func setRule(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	form.Digest, form.After = v.form("digest"), v.form("after")
-	if form.Seen != "" {
-		if _, err := ruleSetting.locked(ctx, v, rule.Name); err != nil {
-			return done{}, err
-		}
-	}
-	if err := rule.Check(); err != nil {
-		errs.add(err, renamedFields)
-	}
-	var outcome string
-	if len(errs) == 0 {
-		if outcome, err = v.rules().Set(ctx, v.db, rule); err == nil {
-			err = ruleSetting.written(v, outcome, rule.Name)
-		}
-		if err != nil {
-			err = formError(errs, err)
-		}
-	}
+	outcome, err := ruleSetting.save(ctx, v, rule, errs)
 	switch {
 	case err != nil:
 		return done{}, err
 	case len(errs) > 0:
-		return done{show: "notices-rule", status: http.StatusUnprocessableEntity, title: "Rule", view: form}, nil
+		return refused("notices-rule", "Rule", form), nil
 	}
 	return done{text: "The rule " + rule.Name + " is " + outcome + ".", to: "/notices"}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,15 +25,11 @@ func newNotices(t *testing.T, changes ...func(*dashboard.Config)) *board {
 		{Name: "ann", Email: "ann@example.org", Events: []rules.Event{rules.Failed}},
 		{Name: "ops", Target: "pager"},
 	} {
-		if _, err := all.SetRecipient(t.Context(), b.pool, one); err != nil {
-			t.Fatal(err)
-		}
+		b.must(all.SetRecipient(t.Context(), b.pool, one))
 	}
 	dead := rules.Rule{Name: "dead", Events: []rules.Event{rules.Failed, rules.Expired}, Recipients: []string{"ops"},
 		Types: []string{"A<b>", "B1"}, Tenants: []string{"<i>acme"}, After: 26 * time.Hour}
-	if _, err := all.Set(t.Context(), b.pool, dead); err != nil {
-		t.Fatal(err)
-	}
+	b.must(all.Set(t.Context(), b.pool, dead))
 	nightly := rules.Rule{Name: "nightly", Events: []rules.Event{rules.Missed}, Recipients: []string{"ops"}}
 	if err := all.Declare(t.Context(), b.pool, "<i>shop", []rules.Rule{nightly}); err != nil {
 		t.Fatal(err)
@@ -40,30 +37,26 @@ func newNotices(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	return b
 }
 
-func (b *board) rule(name string) (found rules.Rule) {
+func (b *board) rule(name string) rules.Rule {
 	b.Helper()
 	all, err := rules.New(rules.Config{}).List(b.Context(), b.pool)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, one := range all {
-		if one.Name == name {
-			found = one
-		}
-	}
-	return found
+	return named(b.T, all, err, func(one rules.Rule) bool { return one.Name == name })
 }
 
-func (b *board) recipient(name string) (found rules.Recipient) {
+func (b *board) recipient(name string) rules.Recipient {
 	b.Helper()
 	all, err := rules.New(rules.Config{}).Recipients(b.Context(), b.pool)
+	return named(b.T, all, err, func(one rules.Recipient) bool { return one.Name == name })
+}
+
+// named returns the one that is meant, or nothing.
+func named[T any](t *testing.T, all []T, err error, isMeant func(T) bool) (found T) {
+	t.Helper()
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	for _, one := range all {
-		if one.Name == name {
-			found = one
-		}
+	if at := slices.IndexFunc(all, isMeant); at >= 0 {
+		found = all[at]
 	}
 	return found
 }
@@ -228,7 +221,7 @@ func TestRecipientIsCreatedEditedAndRemoved(t *testing.T) {
 func TestNoticeTest(t *testing.T) {
 	t.Parallel()
 	b := newNotices(t)
-	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	b.noRedirects()
 	got := b.post("/notices/test", "recipient", "ops").wants(t, http.StatusSeeOther)
 	row := b.row(strings.TrimPrefix(got.header.Get("Location"), "/tasks/"))
 	if string(row.Payload) != `{"test": true, "type": "NOTICE", "recipient": "ops"}` || row.ScheduledBy == nil || *row.ScheduledBy != "ann" ||

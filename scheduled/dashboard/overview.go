@@ -25,8 +25,10 @@ const (
 
 const attentionFresh = time.Second
 
-func (d *Dashboard) registerOverview() {
-	d.page(page{path: "/{$}", template: "overview", title: "Overview", global: true}, d.overviewPage)
+// attentionRead has what needs a person, and the nodes of the same time.
+type attentionRead struct {
+	found []inspect.Finding
+	nodes []inspect.Node
 }
 
 // overviewView is the first page.
@@ -62,14 +64,14 @@ type coming struct {
 	Fires bool
 }
 
-func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
+func overviewPage(ctx context.Context, v *visit) (any, error) {
 	chosen, err := windowOf(v.query("window"))
 	if err != nil {
 		return nil, err
 	}
 	view := overviewView{Window: chosen, Windows: windows}
 	for _, read := range []func(context.Context, *visit, *overviewView) error{
-		d.readAttention, d.readHistory, readComing, readLatest,
+		readAttention, readHistory, readComing, readLatest,
 	} {
 		if err := read(ctx, v, &view); err != nil {
 			return nil, err
@@ -78,8 +80,8 @@ func (d *Dashboard) overviewPage(ctx context.Context, v *visit) (any, error) {
 	return view, nil
 }
 
-func (d *Dashboard) readAttention(ctx context.Context, v *visit, view *overviewView) error {
-	read, err := d.attention.get(ctx, attentionFresh, func(attentionRead) (read attentionRead, err error) {
+func readAttention(ctx context.Context, v *visit, view *overviewView) error {
+	read, err := v.board.attention.get(ctx, attentionFresh, func(attentionRead) (read attentionRead, err error) {
 		if read.nodes, err = v.inspector.Nodes(ctx, v.db, inspect.NodeFilter{}); err != nil {
 			return read, err
 		}
@@ -174,13 +176,13 @@ func nodesSummaryOf(nodes []inspect.Node) nodesSummary {
 	return summary
 }
 
-func (d *Dashboard) readHistory(ctx context.Context, v *visit, view *overviewView) error {
-	buckets, err := d.series(ctx, v, view.Window)
+func readHistory(ctx context.Context, v *visit, view *overviewView) error {
+	buckets, err := v.series(ctx, view.Window)
 	if err != nil {
 		return err
 	}
 	view.Charts = chartsOf(buckets, view.Window, v.look.zone)
-	found, err := d.busiest(ctx, v, view.Window)
+	found, err := v.busiest(ctx, view.Window)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
@@ -75,11 +74,7 @@ func TestOverviewOfNothing(t *testing.T) {
 		"No task is dead.", "No recurring task is failing or overdue.", "No task waits for its time.").
 		lacks(t, "Nothing needs you")
 	b.node("events", "v1", `{"default": 1}`, `{TEST}`, true)
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(b.get("/").text, "Nothing needs you"); {
-		if time.Now().After(deadline) {
-			t.Fatal("the page does not follow")
-		}
-	}
+	eventually(t, "the page does not follow", func() bool { return strings.Contains(b.get("/").text, "Nothing needs you") })
 	b.get("/").wants(t, http.StatusOK, "Nothing needs you. Node 1 of events leads").lacks(t, `data-tone="bad"`)
 	b.get("/?window=3h").wants(t, http.StatusUnprocessableEntity, "Window must be 1h, 6h, 24h or 7d.")
 }
@@ -96,12 +91,8 @@ func TestOverview(t *testing.T) {
 	recurs := store.Cron("RECURS", "@every 1h")
 	recurs.ID, recurs.At = "recurs", now.Add(-5*time.Hour)
 	b.schedule(recurs)
-	if _, err := b.tasks.Pause(t.Context(), b.pool, "paused"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Queue("mail"), time.Time{}, ""); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.tasks.Pause(t.Context(), b.pool, "paused"))
+	b.must(b.tasks.PauseScope(t.Context(), b.pool, store.Queue("mail"), time.Time{}, ""))
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp(), next_attempt_at = NULL,
 		message = $1 WHERE id = 'dead'`, "no paper "+markup)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = 1, next_attempt_at = NULL,
@@ -164,12 +155,7 @@ func TestOverviewFollows(t *testing.T) {
 	b := newBoard(t, as("ann", dashboard.Read, ""), func(c *dashboard.Config) {
 		config := c.Pool.Config()
 		config.ConnConfig.Tracer = reads
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		c.Pool = pool
+		c.Pool = poolOf(t, config)
 	})
 	b.execution(1, "TEST", "COMPLETED", 0, time.Millisecond)
 	began := time.Now()
@@ -183,38 +169,15 @@ func TestOverviewFollows(t *testing.T) {
 		t.Errorf("eight pages read %d times, want %d at most", n, most)
 	}
 	b.execution(2, "TEST", "COMPLETED", 0, time.Millisecond)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	eventually(t, "the chart does not follow", func() bool {
 		page := b.get("/?window=1h").text
 		if n := strings.Count(page, `<th scope="row">`); n < 12 || n > 60 {
 			t.Fatalf("%d buckets", n)
 		}
-		if strings.Contains(page, "2 completed") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the chart does not follow")
-		}
-	}
+		return strings.Contains(page, "2 completed")
+	})
 	// Later reads begin almost an hour later.
 	if first, last := reads.from[0], reads.from[len(reads.from)-1]; last <= first {
 		t.Errorf("read from %s, and then again from %s", first, last)
-	}
-}
-
-// A person of one tenant has no overview, and is led on. The pages of the whole service are refused.
-func TestOverviewOfATenant(t *testing.T) {
-	t.Parallel()
-	b := newBoard(t, as("tina", dashboard.All&^dashboard.Admin, "acme"))
-	if got := b.get("/"); got.path != "/tasks" {
-		t.Errorf("led to %s", got.path)
-	}
-	for _, path := range []string{"/queues", "/queues/default", "/nodes", "/changes"} {
-		b.get(path).wants(t, http.StatusForbidden, "This page is about all tenants.")
-	}
-	b.post("/queues/pause", "kind", "queue", "name", "mail").wants(t, http.StatusForbidden, "about all tenants")
-	b.post("/queues/resume", "scope", "queue:mail").wants(t, http.StatusForbidden, "about all tenants")
-	pauses, err := b.tasks.Pauses(t.Context(), b.pool)
-	if err != nil || len(pauses) > 0 {
-		t.Errorf("%s, %v", fmt.Sprint(pauses), err)
 	}
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type page struct {
 	title    string // a view can answer with another one
 	needs    Scopes // 0 means Read
 	global   bool   // it is about the whole service, so a person with a tenant may not see it
+	read     view
 }
 
 // view reads the content of a page. Its value is the template's .View.
@@ -38,19 +40,15 @@ type visitKey struct{}
 
 // page adds a page. The handler that it adds to views does not write. It reads the content into the visit of the
 // request's context, so that servePage and a feed can both use it.
-func (d *Dashboard) page(p page, read view) {
-	if p.needs == 0 {
-		p.needs = Read
-	}
-	d.pages = append(d.pages, p)
+func (d *Dashboard) page(p page) {
 	d.views.HandleFunc("GET "+p.path, func(_ http.ResponseWriter, r *http.Request) {
 		v, _ := r.Context().Value(visitKey{}).(*visit)
 		v.request = r // it has the parts of the path
 		v.answer = answer{http.StatusOK, p.template, p.title, nil}
-		err := allow(v.person, p.needs, p.global)
+		err := allow(v.person, cmp.Or(p.needs, Read), p.global)
 		if err == nil {
 			err = d.begin(v, false, func(ctx context.Context) (err error) {
-				v.answer.view, err = read(ctx, v)
+				v.answer.view, err = p.read(ctx, v)
 				return err
 			})
 		}
@@ -83,20 +81,28 @@ func (d *Dashboard) read(r *http.Request, person Person, look look) *visit {
 
 // servePage answers all GET requests but those of live streams and of files.
 func (d *Dashboard) servePage(w http.ResponseWriter, r *http.Request) {
-	person, err := d.whoIs(r)
-	switch {
-	case errors.Is(err, ErrUnauthenticated):
-		d.refuseStranger(w, r)
+	person, known := d.admit(w, r)
+	if !known {
 		return
-	case err != nil:
-		d.fail(w, r, fmt.Errorf("authenticate: %w", err))
-		return
-	case person.Tenant != "" && r.URL.Path == "/": // the overview is about all tenants
+	}
+	if person.Tenant != "" && r.URL.Path == "/" { // the overview is about all tenants
 		http.Redirect(w, r, d.link("/tasks"), http.StatusSeeOther)
 		return
 	}
 	v := d.read(r, person, lookOf(r))
-	d.write(w, r, v.answer.status, v, v.answer.template, v.answer.title, v.answer.view)
+	d.write(w, v, v.answer)
+}
+
+// admit tells who sends a request. It answers the request itself, and reports false, if nobody knows that.
+func (d *Dashboard) admit(w http.ResponseWriter, r *http.Request) (person Person, known bool) {
+	person, err := d.whoIs(r)
+	switch {
+	case errors.Is(err, ErrUnauthenticated):
+		d.refuseStranger(w, r)
+	case err != nil:
+		d.fail(w, r, fmt.Errorf("authenticate: %w", err))
+	}
+	return person, err == nil
 }
 
 // whoIs authenticates. A person without a name, or without the scope read, is nobody.
@@ -131,46 +137,56 @@ type problem struct {
 
 func (p problem) Error() string { return p.view.Text }
 
-// notValid is the problem of a form, or of an address, that breaks a rule. The text names the field and the rule.
-func notValid(text string) problem {
-	text = upper(strings.TrimSuffix(text, ".")) + "."
-	return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: text}}
+func tell(status int, title, text string) problem {
+	return problem{status, title, errorView{Text: text}}
 }
 
-// errorAnswer tells a person about an error. What the person cannot help goes to the log alone.
+// notValid is the problem of a form, or of an address, that breaks a rule. The text names the field and the rule.
+func notValid(text string) problem {
+	return tell(http.StatusUnprocessableEntity, "Not valid", upper(strings.TrimSuffix(text, "."))+".")
+}
+
+// conflict is the problem of an act on something that somebody else has changed.
+func conflict(text string) problem { return tell(http.StatusConflict, "Changed meanwhile", text) }
+
+func notFound(text string) problem { return tell(http.StatusNotFound, "Not found", text) }
+
+// errorAnswer is the page that tells a person about an error.
 func (d *Dashboard) errorAnswer(r *http.Request, err error) answer {
-	say := func(status int, title, text string) answer {
-		return answer{status, "error", title, errorView{Text: text}}
-	}
+	told := d.problemOf(r, err)
+	return answer{told.status, "error", told.title, told.view}
+}
+
+// problemOf tells a person about an error. What the person cannot help goes to the log alone.
+func (d *Dashboard) problemOf(r *http.Request, err error) problem {
 	var own problem
 	var scope scopeError
 	_, unbound := keys.Unbound(err)
 	switch {
 	case errors.As(err, &own):
-		return answer{own.status, "error", own.title, own.view}
+		return own
 	case unbound != "":
-		return say(http.StatusForbidden, "Not allowed", upper(unbound)+".")
+		return tell(http.StatusForbidden, "Not allowed", upper(unbound)+".")
 	case errors.As(err, &scope):
-		return say(http.StatusForbidden, "Not allowed", upper(scope.Error())+".")
+		return tell(http.StatusForbidden, "Not allowed", upper(scope.Error())+".")
 	case errors.Is(err, errAllTenants):
-		return say(http.StatusForbidden, "Not allowed", "This page is about all tenants. You see those of one.")
+		return tell(http.StatusForbidden, "Not allowed", "This page is about all tenants. You see those of one.")
 	case errors.Is(err, store.ErrNotFound):
-		return say(http.StatusNotFound, "Not found", sentence(err))
+		return notFound(sentence(err))
 	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNotRecurring):
-		return say(http.StatusUnprocessableEntity, "Not valid", sentence(err))
+		return tell(http.StatusUnprocessableEntity, "Not valid", sentence(err))
 	case errors.Is(err, context.Canceled):
-		return say(http.StatusServiceUnavailable, "Cancelled", "The request was cancelled.")
+		return tell(http.StatusServiceUnavailable, "Cancelled", "The request was cancelled.")
 	case errors.Is(err, context.DeadlineExceeded):
 		d.config.Logger.Warn("a page took too long", "path", r.URL.Path, "error", err)
-		return say(http.StatusServiceUnavailable, "Not now", "The database took too long. Try again.")
+		return tell(http.StatusServiceUnavailable, "Not now", "The database took too long. Try again.")
 	}
 	d.config.Logger.Error("a page failed", "path", r.URL.Path, "error", err)
-	return say(http.StatusServiceUnavailable, "Not now",
+	return tell(http.StatusServiceUnavailable, "Not now",
 		"The database gave no answer. The log has the reason. Try again.")
 }
 
 // fail writes the page of an error.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
-	told := d.errorAnswer(r, err)
-	d.write(w, r, told.status, &visit{board: d, request: r, look: lookOf(r)}, told.template, told.title, told.view)
+	d.write(w, &visit{board: d, request: r, look: lookOf(r)}, d.errorAnswer(r, err))
 }

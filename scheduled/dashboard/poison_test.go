@@ -138,9 +138,7 @@ func (b *board) addPoisonSettings() {
 			Name: "poison-" + string(rune('a'+i%26)) + strings.Repeat("x", i/26), Events: rules.Events(), Recipients: []string{"ops"},
 			Types: poisonTypes, Tenants: []string{text}, Entities: []string{text},
 		}
-		if _, err := all.Set(b.Context(), b.pool, rule); err != nil {
-			b.Fatal(err)
-		}
+		b.must(all.Set(b.Context(), b.pool, rule))
 		if rule.Name += "-declared"; i < 3 {
 			if err := all.Declare(b.Context(), b.pool, text, []rules.Rule{rule}); err != nil {
 				b.Fatal(err)

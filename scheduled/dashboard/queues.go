@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -10,13 +9,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
-
-func (d *Dashboard) registerQueues(mux *http.ServeMux) {
-	d.page(page{path: "/queues", template: "queues", title: "Queues", global: true}, queuesPage)
-	d.page(page{path: "/queues/{name}", template: "queue", title: "Queue", global: true}, queuePage)
-	d.act(mux, act{path: "/queues/pause", needs: Operate, global: true}, pauseScope)
-	d.act(mux, act{path: "/queues/resume", needs: Operate, global: true}, resumeScope)
-}
 
 // queuesView is the list of queues.
 type queuesView struct {
@@ -125,7 +117,6 @@ type queueView struct {
 	Form   pauseForm
 }
 
-// Title makes queueView titled.
 func (q queueView) Title() string { return "Queue " + q.Queue.Queue }
 
 func queuePage(ctx context.Context, v *visit) (any, error) {

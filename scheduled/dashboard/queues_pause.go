@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,9 @@ import (
 
 // pauseForm is the form that pauses a scope.
 type pauseForm struct {
-	Kind, Name    string // as chosen by a link
-	Queues, Types []string
+	suggestions
+
+	Kind, Name string // as chosen by a link
 }
 
 // pauseFormOf fills the form with the scope of the parameter pause, such as type:SEND_EMAIL.
@@ -24,10 +24,7 @@ func pauseFormOf(ctx context.Context, v *visit) (form pauseForm, err error) {
 		return form, nil
 	}
 	form.Kind, form.Name, _ = strings.Cut(v.query("pause"), ":")
-	if form.Queues, err = v.inspector.Queues(ctx, v.db); err != nil {
-		return form, err
-	}
-	form.Types, err = v.inspector.Types(ctx, v.db)
+	form.suggestions, err = v.suggestions(ctx)
 	return form, err
 }
 
@@ -124,8 +121,8 @@ func resumeScope(ctx context.Context, v *visit) (done, error) {
 		return done{}, err
 	}
 	if present != nil && pauseKey(*present) != v.form("paused_at") {
-		return done{}, problem{http.StatusConflict, "Changed meanwhile", errorView{Text: present.PausedBy +
-			" has paused this anew since you saw it. Nothing was done. Look at it again."}}
+		return done{}, conflict(present.PausedBy +
+			" has paused this anew since you saw it. Nothing was done. Look at it again.")
 	}
 	outcome, err := v.tasks.ResumeScope(ctx, v.db, scope)
 	switch {
@@ -163,19 +160,13 @@ func presentPause(ctx context.Context, v *visit, scope store.Scope) (*store.Paus
 
 // unknownScope tells that nothing has the name of the scope. It may be a mistake, or be meant for later.
 func unknownScope(ctx context.Context, v *visit, scope store.Scope) (string, error) {
-	kind, name, _ := strings.Cut(scope.String(), ":")
-	switch kind {
-	case "queue":
-		names, err := v.inspector.Queues(ctx, v.db)
-		if err != nil || slices.Contains(names, name) {
-			return "", err
-		}
+	used, err := v.suggestions(ctx)
+	switch kind, name, _ := strings.Cut(scope.String(), ":"); {
+	case err != nil:
+		return "", err
+	case kind == "queue" && !slices.Contains(used.Queues, name):
 		return "No node works this queue, and no task waits in it.", nil
-	case "type":
-		names, err := v.inspector.Types(ctx, v.db)
-		if err != nil || slices.Contains(names, name) {
-			return "", err
-		}
+	case kind == "type" && !slices.Contains(used.Types, name):
 		return "No node has this type, and no task of it waits.", nil
 	}
 	return "", nil

@@ -26,9 +26,8 @@ func (d *Dashboard) takeForm(w http.ResponseWriter, r *http.Request, person Pers
 		size = min(max(r.ContentLength, minFormBytes), maxFormBytes)
 	}
 	if give, err = d.forms.Take(r.Context(), person.Name+"\n"+person.Tenant, size, formPatience); err != nil {
-		return nil, problem{http.StatusServiceUnavailable, "Busy", errorView{
-			Text: "Too many forms are sent at once. Nothing was done. Try again.",
-		}}
+		return nil, tell(http.StatusServiceUnavailable, "Busy",
+			"Too many forms are sent at once. Nothing was done. Try again.")
 	}
 	if r.Body != http.NoBody { // a server may give strangers less time; without a body it may be reading on already
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formWithin))
@@ -38,7 +37,7 @@ func (d *Dashboard) takeForm(w http.ResponseWriter, r *http.Request, person Pers
 
 // readForm reads the fields of a form. No form of the dashboard has several parts.
 func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
-	unreadable := problem{http.StatusBadRequest, "Not valid", errorView{Text: "The form cannot be read."}}
+	unreadable := tell(http.StatusBadRequest, "Not valid", "The form cannot be read.")
 	if strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/") {
 		return unreadable
 	}
@@ -47,7 +46,7 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return problem{http.StatusRequestEntityTooLarge, "Too much", errorView{Text: "The form is too large."}}
+		return tell(http.StatusRequestEntityTooLarge, "Too much", "The form is too large.")
 	case err != nil:
 		return unreadable
 	}

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,20 +19,6 @@ const (
 	recurringChunks = 4   // how often, for one page
 	stripLength     = 20
 )
-
-func (d *Dashboard) registerRecurring(mux *http.ServeMux) {
-	d.page(page{path: "/recurring", template: "recurring", title: "Recurring tasks"}, recurringPage)
-	d.page(page{path: "/recurring/calendar", template: "recurring-calendar", title: "Coming fires"}, calendarPage)
-	for _, path := range []string{"/recurring/{id}", "/recurring/{id}/task"} {
-		d.page(page{path: path, template: "recurring-task", title: "Recurring task"}, recurringTaskPage)
-	}
-	d.page(page{path: "/recurring/{id}/edit", template: "recurring-edit", title: "Edit", needs: Schedule},
-		recurringEditPage)
-	d.act(mux, act{path: "/recurring/{id}/edit", needs: Schedule}, editRecurring)
-	d.registerVerbs(mux, "/recurring", true)
-	// A tenant may not create occurrences of other times than now.
-	d.act(mux, act{path: "/recurring/{id}/backfill", needs: Schedule | Operate, global: true, many: true}, backfill)
-}
 
 // recurringPath is the path of a recurring task's page. /recurring/calendar is another page.
 func recurringPath(id string) string {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -116,7 +115,7 @@ func (view *backfilling) read(v *visit) (err error) {
 func (view *backfilling) find(ctx context.Context, v *visit, row store.Row) error {
 	rule, err := v.tasks.ForTenant(textOf(row.TenantID)).Rule(ctx, v.db, *row.Cron, textOf(row.TimeZone))
 	if err != nil {
-		return problem{http.StatusUnprocessableEntity, "Not valid", errorView{Text: sentence(err)}}
+		return notValid(sentence(err))
 	}
 	to := view.To
 	if to.After(v.now) {

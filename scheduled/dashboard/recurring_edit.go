@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -34,7 +33,6 @@ type recurringEditView struct {
 	Error      string
 }
 
-// Title tells which task is edited.
 func (view recurringEditView) Title() string { return "Edit " + view.ID }
 
 // recurringPreview compares the task with the edited one.
@@ -69,24 +67,20 @@ func editViewOf(ctx context.Context, v *visit, row store.Row) (recurringEditView
 		return view, err
 	}
 	of, err := store.TaskOf(row)
-	view.fill(of, v.look.zone)
+	view.show(func(field form.Field) string { return field.Text(of, v.look.zone) }, nil)
 	return view, err
 }
 
-// fill shows the values of a task.
-func (view *recurringEditView) fill(task store.Task, zone *time.Location) {
+// show makes the inputs. text returns the text of a field.
+func (view *recurringEditView) show(text func(form.Field) string, wrong formErrors) {
 	view.Inputs = nil
 	for _, field := range recurringFields {
-		view.Inputs = append(view.Inputs, recurringInput(field, field.Text(task, zone), ""))
+		made := inputOf(field, text(field), wrong[inputName(field)])
+		if field.Kind == form.Time {
+			made.Type = "datetime-local"
+		}
+		view.Inputs = append(view.Inputs, made)
 	}
-}
-
-func recurringInput(field form.Field, value, wrong string) input {
-	made := inputOf(field, value, wrong)
-	if field.Kind == form.Time {
-		made.Type = "datetime-local"
-	}
-	return made
 }
 
 // changedFields lists the fields that differ between two states of a recurring task.
@@ -120,7 +114,8 @@ func editRecurring(ctx context.Context, v *visit) (done, error) {
 	if err != nil {
 		return view.refuse(v, wrong, err)
 	}
-	view.fill(task, v.look.zone) // the form that was sent may be in another zone
+	// The form that was sent may be in another zone.
+	view.show(func(field form.Field) string { return field.Text(task, v.look.zone) }, nil)
 	if v.form("confirmed") != "" {
 		receipt, err := v.tasks.Schedule(ctx, v.db, task)
 		text := "Saved. The next fires are planned anew."
@@ -152,13 +147,8 @@ func (view recurringEditView) refuse(v *visit, wrong formErrors, err error) (don
 	default:
 		return done{}, err
 	}
-	view.Inputs = nil
-	for _, field := range recurringFields {
-		view.Inputs = append(view.Inputs, recurringInput(field, v.typedText(field), wrong[inputName(field)]))
-	}
-	return done{
-		show: "recurring-edit", status: http.StatusUnprocessableEntity, title: view.Title(), view: view,
-	}, nil
+	view.show(v.typedText, wrong)
+	return refused("recurring-edit", view.Title(), view), nil
 }
 
 // recurringTask is the whole task as the form wants it. The fields that the form does not have stay as they are. A task
@@ -193,23 +183,22 @@ func previewOf(ctx context.Context, v *visit, row store.Row, task store.Task) (*
 	if err != nil {
 		return nil, err
 	}
-	savepoint, err := tx.Begin(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("begin the preview: %w", err)
-	}
-	receipt, errSchedule := v.tasks.Schedule(ctx, savepoint, task)
-	var after inspect.RecurringTask
+	var receipt store.Receipt
 	var edited store.Row
-	if errSchedule == nil {
-		edited, err = v.tasks.Get(ctx, savepoint, task.ID)
-	}
-	if errSchedule == nil && err == nil {
-		after, err = v.inspector.GetRecurring(ctx, savepoint, task.ID)
-	}
-	if errUndo := savepoint.Rollback(ctx); errUndo != nil {
-		return nil, fmt.Errorf("undo the preview: %w", errUndo)
-	}
-	if err = errors.Join(errSchedule, err); err != nil {
+	var after inspect.RecurringTask
+	err = pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) (err error) {
+		if receipt, err = v.tasks.Schedule(ctx, savepoint, task); err != nil {
+			return err
+		}
+		if edited, err = v.tasks.Get(ctx, savepoint, task.ID); err != nil {
+			return err
+		}
+		if after, err = v.inspector.GetRecurring(ctx, savepoint, task.ID); err != nil {
+			return err
+		}
+		return errAsks // it undoes the change
+	})
+	if !errors.Is(err, errAsks) {
 		return nil, err
 	}
 	preview := &recurringPreview{Saves: receipt.Outcome != store.Unchanged}

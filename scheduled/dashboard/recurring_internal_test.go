@@ -10,13 +10,22 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// The hours of a day on which clocks change, and the fires in them.
-func TestCalendarWhenClocksChange(t *testing.T) {
-	t.Parallel()
-	berlin, err := time.LoadLocation("Europe/Berlin")
+func clock(t *testing.T, now, zone string) (time.Time, *time.Location) {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, place
+}
+
+// The hours of a day on which clocks change, and the fires in them.
+func TestCalendarWhenClocksChange(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		now, zone   string
 		hours, days string // of the slots that have fires
@@ -28,19 +37,11 @@ func TestCalendarWhenClocksChange(t *testing.T) {
 		"elsewhere": {"2027-10-30T22:30:00Z", "Asia/Kolkata", "Sun 06:00 a 06:00 b 06:00, Sun 07:00 b 07:00",
 			"Sun 31 October a 06:00 b 06:00 07:00"},
 	} {
-		now, err := time.Parse(time.RFC3339, c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		zone, err := time.LoadLocation(c.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now, zone := clock(t, c.now, c.zone)
 		var tasks []inspect.RecurringTask
 		for id, cron := range []string{"30 2 * * *", "30 0/2 * * *"} {
 			tasks = append(tasks, inspect.RecurringTask{ID: string(rune('a' + id)), Status: store.StatusQueued,
-				Cron:     cron,
-				TimeZone: berlin.String(), PlanFrom: &now})
+				Cron: cron, TimeZone: "Europe/Berlin", PlanFrom: &now})
 		}
 		hours := calendar{Slots: hoursFrom(now, zone)}
 		hours.fill(tasks, firesOfEach(tasks, nil, now, now.Add(4*time.Hour)), now, now.Add(4*time.Hour), zone, hourKey)
@@ -78,14 +79,7 @@ func TestMidnightAfter(t *testing.T) {
 		{"Asia/Beirut", "2022-03-25T12:00:00Z", "2022-03-27T01:00:00+03:00"}, // that day has no midnight
 		{"America/Sao_Paulo", "2018-11-02T12:00:00Z", "2018-11-04T01:00:00-02:00"},
 	} {
-		zone, err := time.LoadLocation(c.zone)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now, err := time.Parse(time.RFC3339, c.now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		now, zone := clock(t, c.now, c.zone)
 		if got := midnightAfter(now, zone, 2).Format(time.RFC3339); got != c.want {
 			t.Errorf("%s: %s, want %s", c.zone, got, c.want)
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,7 +21,6 @@ const (
 type recurringTaskView struct {
 	Task     inspect.RecurringTask
 	Row      store.Row
-	Revision int64
 	Verbs    []verbView
 	Sentence string
 	Tone     string
@@ -49,31 +49,20 @@ type occurrenceView struct {
 	Delay *time.Duration // from the fire to the start
 }
 
-// Title is the id.
 func (view recurringTaskView) Title() string { return view.Task.ID }
 
-// Ended reports whether the task fires no more.
-func (view recurringTaskView) Ended() bool { return view.Task.Health == inspect.HealthEnded }
+// healthTones has the tone of each health that is news.
+var healthTones = map[inspect.Health]string{
+	inspect.HealthFailing: "bad", inspect.HealthOverdue: "bad", inspect.HealthPaused: "warn", inspect.HealthOK: "good",
+}
 
 // toneOf is the tone of the sentence. A task whose fires went well may be held up now.
 func toneOf(health inspect.Health, reason inspect.Reason) string {
 	if tone := tones[reason.Code]; tone == "bad" || tone == "warn" {
 		return tone
 	}
-	switch health {
-	case inspect.HealthFailing, inspect.HealthOverdue:
-		return "bad"
-	case inspect.HealthPaused:
-		return "warn"
-	case inspect.HealthOK:
-		return "good"
-	case inspect.HealthEnded, inspect.HealthNew:
-	}
-	return ""
+	return healthTones[health]
 }
-
-// SameZone reports whether times in the zone of the task and in that of the person are the same.
-func (view recurringTaskView) SameZone(zone string) bool { return zone == view.Task.TimeZone }
 
 func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	id := v.path("id")
@@ -82,7 +71,7 @@ func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := recurringTaskView{Row: row, Revision: row.Revision, Verbs: v.verbsOf(row)}
+	view := recurringTaskView{Row: row, Verbs: v.verbsOf(row)}
 	view.Verbs = slices.DeleteFunc(view.Verbs, func(one verbView) bool { return one.Dead })
 	if view.Task, err = v.inspector.GetRecurring(ctx, v.db, id); err != nil {
 		return nil, err
@@ -101,10 +90,10 @@ func recurringTaskPage(ctx context.Context, v *visit) (any, error) {
 	view.Forecast, _ = view.Task.Forecast(v.now, pauses, firesShown)
 	view.Fires = firesOf(view.Forecast)
 	occurrences, err := v.inspector.Occurrences(ctx, v.db, occurrencesShown, id)
-	view.Strip, view.Chart = stripOf(v, occurrences), chartOf(occurrences)
 	for _, one := range occurrences {
 		view.Occurrences = append(view.Occurrences, occurrenceViewOf(one))
 	}
+	view.Strip, view.Chart = stripOf(v, occurrences), chartOf(view.Occurrences)
 	return view, err
 }
 
@@ -175,26 +164,29 @@ type durationBar struct {
 	Text         string
 }
 
+var barClasses = map[store.Status]string{
+	store.StatusCompleted: "good", store.StatusFailed: "bad", store.StatusExpired: "bad",
+}
+
 const (
 	chartHeight = 80
 	barStep     = 14
 )
 
-func chartOf(occurrences []inspect.Occurrence) durationChart {
+func chartOf(occurrences []occurrenceView) durationChart {
 	chart := durationChart{Width: occurrencesShown * barStep}
-	ran := 0
+	ran := false
 	for _, one := range occurrences {
-		if took := occurrenceViewOf(one).Took; took != nil {
-			ran++
-			chart.Max = max(chart.Max, *took)
+		if one.Took != nil {
+			ran, chart.Max = true, max(chart.Max, *one.Took)
 		}
 	}
-	if ran == 0 {
+	if !ran {
 		return durationChart{}
 	}
-	for i := range occurrences {
-		one := occurrenceViewOf(occurrences[len(occurrences)-1-i])
-		bar := durationBar{X: i * barStep, Height: 2, Class: barClass(one.Status), Text: string(one.Status)}
+	for _, one := range slices.Backward(occurrences) {
+		bar := durationBar{X: len(chart.Bars) * barStep, Height: 2, Text: string(one.Status),
+			Class: cmp.Or(barClasses[one.Status], "faint")}
 		if one.Took != nil {
 			bar.Text += ", " + words.Took(*one.Took)
 			bar.Height = max(2, int(int64(chartHeight)*one.Took.Microseconds()/max(1, chart.Max.Microseconds())))
@@ -205,15 +197,4 @@ func chartOf(occurrences []inspect.Occurrence) durationChart {
 	chart.Label = fmt.Sprintf("How long the newest occurrences took: %s at most. The table below has each of them.",
 		words.Took(chart.Max))
 	return chart
-}
-
-func barClass(status store.Status) string {
-	switch status {
-	case store.StatusCompleted:
-		return "good"
-	case store.StatusFailed, store.StatusExpired:
-		return "bad"
-	case store.StatusQueued, store.StatusExecuting, store.StatusCancelled, store.StatusPaused, store.StatusSkipped:
-	}
-	return "faint"
 }

@@ -68,20 +68,20 @@ func (d *Dashboard) main(f frame, name string) (template.HTML, error) {
 }
 
 // write renders a whole page, and writes it.
-func (d *Dashboard) write(w http.ResponseWriter, r *http.Request, status int, v *visit, name, title string, view any) {
-	f := frame{visit: v, Title: title, View: view}
-	main, err := d.main(f, name)
+func (d *Dashboard) write(w http.ResponseWriter, v *visit, of answer) {
+	f := frame{visit: v, Title: of.title, View: of.view}
+	main, err := d.main(f, of.template)
 	if err == nil {
-		f.Main, f.Said = main, d.said(w, r)
+		f.Main, f.Said = main, d.said(w, v.request)
 		var whole bytes.Buffer
 		if err = d.templates.ExecuteTemplate(&whole, "layout", f); err == nil {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			w.WriteHeader(status)
+			w.WriteHeader(of.status)
 			_, _ = w.Write(whole.Bytes()) // the browser has gone if this fails
 			return
 		}
 	}
-	d.config.Logger.Error("a page could not be rendered", "path", r.URL.Path, "error", err)
+	d.config.Logger.Error("a page could not be rendered", "path", v.request.URL.Path, "error", err)
 	http.Error(w, "the page could not be rendered; the log has the reason", http.StatusInternalServerError)
 }
 

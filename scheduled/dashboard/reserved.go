@@ -12,7 +12,6 @@ func reserved(person Person, id, taskType string) error {
 	if person.Scopes.may(Admin) && person.Tenant == "" || !notice.Reserved(id, taskType) {
 		return nil
 	}
-	return problem{http.StatusForbidden, "Not allowed", errorView{
-		Text: "Notices and their watch are the engine's. To change one needs the scope admin. Nothing was done.",
-	}}
+	return tell(http.StatusForbidden, "Not allowed",
+		"Notices and their watch are the engine's. To change one needs the scope admin. Nothing was done.")
 }

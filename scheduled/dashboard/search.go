@@ -12,16 +12,16 @@ import (
 // search leads to the page of the task that has the id. If there never was one, it leads to the list of the tasks whose
 // ids begin so.
 func (d *Dashboard) search(w http.ResponseWriter, r *http.Request) {
-	person, err := d.whoIs(r)
-	if errors.Is(err, ErrUnauthenticated) {
-		d.refuseStranger(w, r)
+	person, known := d.admit(w, r)
+	if !known {
 		return
 	}
 	v := &visit{board: d, request: r, person: person, look: lookOf(r)}
 	given := v.query("q")
 	trimmed := strings.TrimSpace(given) // a pasted id often has a space at its end
 	to := d.link("/tasks", "id_prefix", trimmed)
-	if err == nil && trimmed != "" {
+	var err error
+	if trimmed != "" {
 		err = d.begin(v, false, func(ctx context.Context) error {
 			for _, id := range []string{given, trimmed} {
 				known, err := v.everScheduled(ctx, id)

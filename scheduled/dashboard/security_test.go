@@ -15,13 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // checkHeaders fails the test if an answer lacks a header that keeps other sites out.
@@ -42,11 +38,11 @@ func checkHeaders(t *testing.T, where string, header http.Header) {
 // Every answer has the headers: pages, forms, errors, files and refusals, with a session and without.
 func TestEachAnswerKeepsOthersOut(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	for _, b := range []*board{newAdmin(t).noRedirects(), newBoard(t).noRedirects(),
 		newAdmin(t, func(c *dashboard.Config) { c.Prefix = "/admin/tasks" }).noRedirects()} {
 		for _, route := range all {
-			got := b.send(route.Method, example(t, route.Path, examples), nil, "Content-Type", formType)
+			got := b.send(route.Method, example(t, route.Path, examples), nil)
 			checkHeaders(t, route.Method+" "+route.Path, got.header)
 			if got.header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%s may be kept", route.Path)
@@ -64,7 +60,7 @@ func TestEachAnswerKeepsOthersOut(t *testing.T) {
 // Without a session nothing is shown and nothing is done, whoever authenticates, on every page and act.
 func TestStrangersSeeAndDoNothing(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	refuse := func(person dashboard.Person, err error) func(*dashboard.Config) {
 		return func(c *dashboard.Config) {
 			c.Authenticate = func(*http.Request) (dashboard.Person, error) { return person, err }
@@ -96,7 +92,7 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 			}
 			for _, one := range paths {
 				method, path, _ := strings.Cut(one, " ")
-				got := b.send(method, path, url.Values{"confirmed": {"1"}, "name": {"new"}}, "Content-Type", formType)
+				got := b.send(method, path, url.Values{"confirmed": {"1"}, "name": {"new"}})
 				leads := got.status == http.StatusSeeOther // the answer has the address that was asked for
 				if !leads && strings.Contains(got.text, "poison") || strings.Contains(got.text, `class="person"`) {
 					t.Errorf("%s %s shows something: %s", method, path, got.text)
@@ -136,26 +132,22 @@ var people = func() map[string]dashboard.Person {
 	return all
 }()
 
+// ofMatrix lets a header say which of these people asks.
+func ofMatrix(c *dashboard.Config) {
+	c.Authenticate = func(r *http.Request) (dashboard.Person, error) {
+		person, known := people[r.Header.Get("X-Person")]
+		if !known {
+			return person, dashboard.ErrUnauthenticated
+		}
+		return person, nil
+	}
+}
+
 // newMatrix is a dashboard with a role of tenants, for people who say who they are.
 func newMatrix(t *testing.T) *board {
 	t.Helper()
-	roles := migrations.Roles{Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t),
-		Auditor: storetest.Role(t), Tenant: storetest.Role(t)}
-	b := newBoard(t, func(c *dashboard.Config) {
-		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
-		c.Authenticate = func(r *http.Request) (dashboard.Person, error) {
-			person, known := people[r.Header.Get("X-Person")]
-			if !known {
-				return person, dashboard.ErrUnauthenticated
-			}
-			return person, nil
-		}
-	}).noRedirects()
-	var script strings.Builder
-	if err := migrations.PrintRoles(&script, "", roles); err != nil {
-		t.Fatal(err)
-	}
-	b.exec(script.String(), pgx.QueryExecModeSimpleProtocol)
+	_, withRoles := newRoles(t)
+	b := newBoard(t, ofMatrix, withRoles).noRedirects()
 	for _, tenant := range []string{"acme", "globex"} {
 		payload := store.JSON(fmt.Sprintf(`{"type": "REPORT", "of": %q}`, tenant+"-payload"))
 		b.schedule(store.Task{ID: tenant + "-task", Payload: payload, TenantID: tenant, Entity: tenant + "-entity"})
@@ -164,17 +156,23 @@ func newMatrix(t *testing.T) *board {
 		b.schedule(store.Task{ID: tenant + "-dead", Payload: payload, TenantID: tenant})
 		b.exec(`UPDATE tasktable.scheduled_tasks SET status = 'FAILED', finished_at = clock_timestamp(), next_attempt_at = NULL,
 			message = $2 WHERE id = $1`, tenant+"-dead", tenant+"-error")
+		b.exec(`SELECT tasktable.add_days('company', '["2027-12-24"]', $1)`, tenant)
 	}
+	// So that each page has the buttons of those who may use them.
+	b.exec(`SELECT tasktable.pause_scope('queue', 'mail'), tasktable.set_limit('all', max_running => 1),
+		tasktable.set_defaults('REPORT', priority => 1)`)
 	return b
 }
 
-// Every page and act is for those alone who may see and do it. A tenant's people see nothing of another tenant.
+// Every page and act is for those alone who may see and do it. No page leads to one that its person may not use. A
+// tenant's people see nothing of another tenant.
 func TestWhoMay(t *testing.T) {
 	t.Parallel()
-	all := routes(t)
+	all := dashboard.Routes()
 	own := map[string]string{"id": "acme-task", "recurring id": "acme-recurring", "dead id": "acme-dead", "name": "default"}
 	others := map[string]string{"id": "globex-task", "recurring id": "globex-recurring", "dead id": "globex-dead", "name": "default"}
 	b := newMatrix(t)
+	w, led := newWalker(b, "", all), map[dashboard.Route]bool{}
 	slices.SortStableFunc(all, func(one, two dashboard.Route) int { // deletes come last
 		return strings.Compare(fmt.Sprint(strings.Contains(one.Path, "delete")), fmt.Sprint(strings.Contains(two.Path, "delete")))
 	})
@@ -184,7 +182,7 @@ func TestWhoMay(t *testing.T) {
 				t.Errorf("the act %s needs no more than the scope read", route.Path)
 			}
 			for name, person := range people {
-				may := person.Scopes&route.Needs == route.Needs && (!route.Global || person.Tenant == "")
+				may := mayUse(person, route)
 				if may != allowed {
 					continue
 				}
@@ -193,15 +191,21 @@ func TestWhoMay(t *testing.T) {
 					before = b.fingerprint()
 				}
 				form := url.Values{"confirmed": {"1"}, "name": {"new"}, "back": {"/"}}
-				got := b.send(route.Method, example(t, route.Path, own), form, "X-Person", name, "Content-Type", formType)
+				got := b.send(route.Method, example(t, route.Path, own), form, "X-Person", name)
 				where := fmt.Sprintf("%s %s as %s", route.Method, route.Path, name)
 				switch {
-				case !may && got.status != http.StatusForbidden && !leadsTenant(route, person, got):
-					t.Errorf("%s: answer %d, want 403", where, got.status)
+				case !may && !isRefusal(got) && !leadsTenant(route, person, got):
+					t.Errorf("%s: answer %d, want 403: %s", where, got.status, got.words())
 				case may && route.Method == http.MethodGet && got.status != http.StatusOK:
 					t.Errorf("%s: answer %d: %s", where, got.status, got.words())
 				case may && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized || got.status >= 500):
 					t.Errorf("%s: answer %d: %s", where, got.status, got.words())
+				}
+				for _, other := range w.leadsTo(got.text) {
+					led[other] = true
+					if !mayUse(person, other) && other.Path != "/{$}" { // the name of the product leads there, and on
+						t.Errorf("%s leads to %s %s", where, other.Method, other.Path)
+					}
 				}
 				if person.Tenant != "" && strings.Contains(got.text, "globex") {
 					t.Errorf("%s shows another tenant: %s", where, got.words())
@@ -214,6 +218,19 @@ func TestWhoMay(t *testing.T) {
 			}
 		}
 	}
+	if len(led) < 40 {
+		t.Errorf("the pages lead only to %v", led)
+	}
+}
+
+func mayUse(person dashboard.Person, route dashboard.Route) bool {
+	return person.Scopes&route.Needs == route.Needs && (!route.Global || person.Tenant == "")
+}
+
+// isRefusal reports whether an answer tells why a person may not use a page or an act.
+func isRefusal(got reply) bool {
+	return got.status == http.StatusForbidden &&
+		(strings.Contains(got.text, "This needs the scope ") || strings.Contains(got.text, "This page is about all tenants."))
 }
 
 // leadsTenant reports whether a person with a tenant was led from the overview to the tasks.
@@ -226,7 +243,7 @@ func (b *board) touchesNoOther(t *testing.T, route dashboard.Route, name, path s
 	t.Helper()
 	before := b.fingerprint()
 	for _, form := range []url.Values{{"confirmed": {"1"}}, {"confirmed": {"1"}, "revision": {"1"}}} {
-		got := b.send(route.Method, path, form, "X-Person", name, "Content-Type", formType)
+		got := b.send(route.Method, path, form, "X-Person", name)
 		if got.status != http.StatusNotFound || strings.Contains(strings.ReplaceAll(got.text, path, ""), "globex-payload") {
 			t.Errorf("%s %s as %s: answer %d: %s", route.Method, path, name, got.status, got.words())
 		}
@@ -362,10 +379,7 @@ func TestKeyRevokedWhileAFormArrives(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
 	all := keys.New(keys.Config{})
-	secret, _, err := all.Create(t.Context(), b.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := b.newKey("ann", keys.Scopes()...)
 	token, _, err := all.OpenSession(t.Context(), b.pool, secret, time.Hour, time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +392,7 @@ func TestKeyRevokedWhileAFormArrives(t *testing.T) {
 	request.Header.Set("Content-Type", formType)
 	request.Header.Set("Cookie", "tasktable_session="+token)
 	answer := httptest.NewRecorder()
-	b.handler().ServeHTTP(answer, request)
+	b.made.Handler().ServeHTTP(answer, request)
 	if answer.Code != http.StatusUnauthorized || strings.Contains(answer.Body.String(), "tt_") {
 		t.Errorf("answer %d: %s", answer.Code, answer.Body)
 	}

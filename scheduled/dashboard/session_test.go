@@ -23,16 +23,12 @@ func TestNothingLeadsToAnotherSite(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "/admin/tasks"} {
 		b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix }).noRedirects()
-		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
-			keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		secret := b.newKey("bob", keys.Read)
 		for _, to := range outside {
 			for path, form := range map[string]url.Values{
 				"/sign-in": {"key": {secret}, "next": {to}}, "/look": {"zone": {"UTC"}, "back": {to}},
 			} {
-				got := b.send(http.MethodPost, path, form, "Content-Type", formType)
+				got := b.send(http.MethodPost, path, form)
 				if location := got.header.Get("Location"); location != prefix+"/" && got.status != http.StatusUnprocessableEntity {
 					t.Errorf("%s to %q: answer %d, leads to %q", path, to, got.status, location)
 				}
@@ -48,13 +44,13 @@ func TestNothingLeadsToAnotherSite(t *testing.T) {
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 			request.URL.Path, request.URL.RawPath, request.URL.Host = prefix+path, "", ""
 			answer := httptest.NewRecorder()
-			b.handler().ServeHTTP(answer, request)
+			b.made.Handler().ServeHTTP(answer, request)
 			if to := answer.Header().Get("Location"); to != "" && !strings.HasPrefix(to, prefix+"/?next=%2F") {
 				t.Errorf("%s leads to %q", path, to)
 			}
 		}
 		for path, to := range map[string]string{"/tasks?status=FAILED": "/tasks?status=FAILED", "/x%2F..": "/x%2F.."} {
-			got := b.send(http.MethodPost, "/look", url.Values{"zone": {"UTC"}, "back": {path}}, "Content-Type", formType)
+			got := b.send(http.MethodPost, "/look", url.Values{"zone": {"UTC"}, "back": {path}})
 			if got.header.Get("Location") != prefix+to {
 				t.Errorf("%s leads to %q", path, got.header.Get("Location"))
 			}
@@ -67,25 +63,6 @@ func newBoardOn(b *board) *board {
 	other := *b
 	other.client = &http.Client{Transport: b.client.Transport, CheckRedirect: b.client.CheckRedirect}
 	return &other
-}
-
-// handler is a handler of the same database under the same prefix.
-func (b *board) handler() http.Handler {
-	b.Helper()
-	return b.handlerOf(nil)
-}
-
-func (b *board) handlerOf(authenticate dashboard.Authenticate) http.Handler {
-	b.Helper()
-	parsed, err := url.Parse(b.url)
-	if err != nil {
-		b.Fatal(err)
-	}
-	made, err := dashboard.New(dashboard.Config{Pool: b.pool, Prefix: parsed.Path, Authenticate: authenticate})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return made.Handler()
 }
 
 func TestByHeaderBelievesTheProxyAlone(t *testing.T) {
@@ -149,19 +126,17 @@ func TestSessionCookie(t *testing.T) {
 		secure        bool
 	}{{"", "", false}, {"/admin/tasks", "", false}, {"", "https", true}, {"/admin/tasks", "HTTPS", true}, {"", "http", false}} {
 		b := newBoard(t, func(c *dashboard.Config) { c.Prefix = one.prefix }).noRedirects()
-		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool, keys.NewKey{Name: "ann", Scopes: keys.Scopes()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := b.send(http.MethodPost, "/sign-in", url.Values{"key": {" " + secret + "\n"}}, "Content-Type", formType,
-			"X-Forwarded-Proto", one.proto)
+		secret := b.newKey("ann", keys.Scopes()...)
+		prepared := "tt_" + strings.Repeat("A", 43) // the token is new, so that nobody can prepare that of somebody else
+		got := b.send(http.MethodPost, "/sign-in", url.Values{"key": {" " + secret + "\n"}},
+			"X-Forwarded-Proto", one.proto, "Cookie", "tasktable_session="+prepared)
 		cookies := (&http.Response{Header: got.header}).Cookies()
 		if len(cookies) != 1 {
 			t.Fatalf("cookies %v", cookies)
 		}
 		c := cookies[0]
 		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != one.secure || c.Path != one.prefix+"/" ||
-			c.Domain != "" || c.MaxAge != 12*3600 || strings.Contains(c.Value, secret) {
+			c.Domain != "" || c.MaxAge != 12*3600 || strings.Contains(c.Value, secret) || strings.Contains(c.Value, prepared) {
 			t.Errorf("%+v: the cookie is %s", one, c.Raw)
 		}
 		if strings.Contains(b.log.String(), secret) || strings.Contains(b.log.String(), c.Value) {
@@ -187,9 +162,7 @@ func TestSessionEndsWithItsKey(t *testing.T) {
 	b.get("/keys").wants(t, http.StatusSeeOther)
 	b.exec(`UPDATE tasktable.api_keys SET expires_at = NULL`)
 	b.get("/keys").wants(t, http.StatusOK)
-	if _, err := keys.New(keys.Config{}).Revoke(t.Context(), b.pool, "ann", "bob"); err != nil {
-		t.Fatal(err)
-	}
+	b.must(keys.New(keys.Config{}).Revoke(t.Context(), b.pool, "ann", "bob"))
 	b.get("/keys").wants(t, http.StatusSeeOther)
 	b.post("/keys/new", "name", "new", "scope", "read").wants(t, http.StatusUnauthorized).lacks(t, "tt_")
 }

@@ -67,7 +67,7 @@ type signInView struct {
 
 func (d *Dashboard) showSignIn(w http.ResponseWriter, r *http.Request, status int, view signInView) {
 	view.ByKey = d.config.Authenticate == nil
-	d.write(w, r, status, &visit{board: d, request: r, look: lookOf(r)}, "sign-in", "Sign in", view)
+	d.write(w, &visit{board: d, request: r, look: lookOf(r)}, answer{status, "sign-in", "Sign in", view})
 }
 
 // refuseStranger leads somebody who is not signed in to the page at which one signs in.

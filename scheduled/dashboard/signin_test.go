@@ -23,29 +23,9 @@ func TestSignIn(t *testing.T) {
 			t.Errorf("led to %s", got.path)
 		}
 		b.post("/sign-in", "key", "tt_wrong").wants(t, http.StatusUnauthorized, "The key is not valid.")
-		b.signIn(keys.NewKey{Name: "ann", Scopes: []keys.Scope{keys.Read}})
+		b.signIn("ann", keys.Read)
 		b.get("/").wants(t, http.StatusOK, "Overview", "ann").lacks(t, `/keys"`, `/notices"`)
 		b.post("/sign-out").wants(t, http.StatusOK, "Sign in").lacks(t, "Overview")
-	}
-}
-
-// A browser that has been signed in before gets a new token, so that nobody can prepare the token of somebody else.
-func TestSessionFixation(t *testing.T) {
-	t.Parallel()
-	b := newBoard(t)
-	prepared := "tt_" + strings.Repeat("A", 43)
-	secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
-		keys.NewKey{Name: "ann", Scopes: []keys.Scope{keys.Read}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	got := b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {secret}}, "Cookie",
-		"tasktable_session="+prepared, "Content-Type", "application/x-www-form-urlencoded")
-	cookie := got.wants(t, http.StatusSeeOther).header.Get("Set-Cookie")
-	if strings.Contains(cookie, prepared) || strings.Contains(cookie, secret) ||
-		!strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") {
-		t.Errorf("the cookie is %s", cookie)
 	}
 }
 
@@ -66,11 +46,11 @@ func (c *counted) Read(into []byte) (int, error) {
 func TestFormsOfStrangersAreSmall(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
-	handler := b.handler()
+	handler := b.made.Handler()
 	for _, path := range []string{"/sign-in", "/look", "/sign-out", "/keys/new", "/tasks/a/cancel", "/none"} {
 		body := &counted{Reader: strings.NewReader("key=" + strings.Repeat("%41", 2<<20))}
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Content-Type", formType)
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, request)
 		if body.read > 64<<10 {
@@ -82,13 +62,11 @@ func TestFormsOfStrangersAreSmall(t *testing.T) {
 // Somebody who is signed in cannot fill the memory with forms that arrive slowly.
 func TestFormsOfOnePerson(t *testing.T) {
 	t.Parallel()
-	handler := newBoard(t).handlerOf(func(r *http.Request) (dashboard.Person, error) {
-		return dashboard.Person{Name: r.Header.Get("X-Person"), Scopes: dashboard.All}, nil
-	})
+	handler := newBoard(t, ofMatrix).made.Handler()
 	post := func(person string, body io.Reader) int {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/tasks/a/cancel", body)
 		request.ContentLength = 8 << 20
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Content-Type", formType)
 		request.Header.Set("X-Person", person)
 		answer := httptest.NewRecorder()
 		handler.ServeHTTP(answer, request)
@@ -96,15 +74,15 @@ func TestFormsOfOnePerson(t *testing.T) {
 	}
 	begun, end, ended := make(chan bool), make(chan bool), make(chan int, 2)
 	for range 2 {
-		go func() { ended <- post("ann", stuckForm{begun, end}) }()
+		go func() { ended <- post("admin", stuckForm{begun, end}) }()
 	}
 	<-begun
 	<-begun
 	body := &counted{Reader: strings.NewReader("a=b")}
-	if status := post("ann", body); status != http.StatusServiceUnavailable || body.read > 0 {
+	if status := post("admin", body); status != http.StatusServiceUnavailable || body.read > 0 {
 		t.Errorf("a third form: answer %d, after %d bytes", status, body.read)
 	}
-	if status := post("bob", strings.NewReader("a=b")); status != http.StatusNotFound {
+	if status := post("schedule", strings.NewReader("a=b")); status != http.StatusNotFound {
 		t.Errorf("the form of somebody else: answer %d", status)
 	}
 	close(end)
@@ -130,15 +108,10 @@ func TestRefusedSignIns(t *testing.T) {
 		c.SignInRate, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	known := keys.New(keys.Config{})
-	secret, _, err := known.Create(t.Context(), b.pool, keys.NewKey{Name: "gone", Scopes: []keys.Scope{keys.Read}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := known.Revoke(t.Context(), b.pool, "gone", "test"); err != nil {
-		t.Fatal(err)
-	}
+	secret := b.newKey("gone", keys.Read)
+	b.must(known.Revoke(t.Context(), b.pool, "gone", "test"))
 	from := func(address, key string) reply {
-		return b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {key}}, "Content-Type", formType,
+		return b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {key}},
 			"X-Forwarded-For", address)
 	}
 	from("192.0.2.1", secret).wants(t, http.StatusUnauthorized, "The key is not valid.")
@@ -170,13 +143,9 @@ func TestSessionOverTLS(t *testing.T) {
 	t.Parallel()
 	for prefix, name := range map[string]string{"": "__Host-tasktable_session", "/admin": "tasktable_session"} {
 		b := newBoard(t, func(c *dashboard.Config) { c.Prefix = prefix })
-		b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-		secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool,
-			keys.NewKey{Name: "ann", Scopes: []keys.Scope{keys.Read}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {secret}}, "Content-Type", formType,
+		b.noRedirects()
+		secret := b.newKey("ann", keys.Read)
+		got := b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {secret}},
 			"X-Forwarded-Proto", "https").wants(t, http.StatusSeeOther)
 		cookie, err := http.ParseSetCookie(got.header.Get("Set-Cookie"))
 		if err != nil || cookie.Name != name || !cookie.Secure || cookie.Path != prefix+"/" || cookie.Domain != "" {

@@ -13,14 +13,6 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-func (d *Dashboard) registerTask(mux *http.ServeMux) {
-	d.page(page{path: "/tasks/{id}", template: "task", title: "Task"}, taskPage)
-	d.page(page{path: "/tasks/{id}/edit", template: "task-edit", title: "Edit", needs: Schedule}, taskEditPage)
-	d.act(mux, act{path: "/tasks/{id}/edit", needs: Schedule}, saveEdit)
-	d.registerVerbs(mux, "/tasks", false)
-	d.act(mux, act{path: "/tasks/{id}/" + move, needs: Schedule}, moveTask)
-}
-
 // The greatest numbers of attempts and of follow-ups that are shown at once. The rest folds away.
 const (
 	maxAttempts  = 100
@@ -37,6 +29,7 @@ type taskView struct {
 	Verbs     []verbView
 	Story     storyView
 	Attempts  []attemptView // the newest first
+	Older     []attemptView // which fold away
 	Fields    []pairView
 	Logs      []pairView
 	Payload   blockView
@@ -49,7 +42,6 @@ type taskView struct {
 	Recurring string // the path of the page of the recurring task
 }
 
-// Title is the title of the page.
 func (v taskView) Title() string { return v.ID }
 
 func taskPage(ctx context.Context, v *visit) (any, error) {
@@ -73,6 +65,8 @@ func taskPage(ctx context.Context, v *visit) (any, error) {
 		}
 	}
 	view.Attempts = attemptsOf(e.Row, executions)
+	open := min(len(view.Attempts), attemptsOpen)
+	view.Attempts, view.Older = view.Attempts[:open], view.Attempts[open:]
 	view.Story = storyOf(e, executions, view.FollowUps, v.may(v.board.config.PayloadScope))
 	return view, nil
 }
@@ -111,19 +105,6 @@ func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err e
 		v.Result = blockOf(result.String(), maxBlockLines)
 	}
 	return err
-}
-
-// Entity is the entity of the task, or "".
-func (v taskView) Entity() string { return textOf(v.Row.Entity) }
-
-// OpenAttempts are the attempts that are not folded away.
-func (v taskView) OpenAttempts() []attemptView {
-	return v.Attempts[:min(len(v.Attempts), attemptsOpen)]
-}
-
-// OlderAttempts are those that are.
-func (v taskView) OlderAttempts() []attemptView {
-	return v.Attempts[min(len(v.Attempts), attemptsOpen):]
 }
 
 // attemptView is a row of the table of attempts.

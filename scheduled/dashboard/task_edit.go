@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
@@ -27,17 +26,8 @@ type editView struct {
 	Conflict bool         // the task has changed since the person began
 }
 
-// Revision is the revision that the person sees.
-func (v editView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }
-
 // Ended reports whether the edit runs the task again.
 func (v editView) Ended() bool { return v.Row.FinishedAt != nil }
-
-// RecurringPath is the path of the page of the recurring task.
-func (v editView) RecurringPath() string { return recurringPath(v.Row.ID) }
-
-// Recurs reports whether the task recurs.
-func (v editView) Recurs() bool { return v.Row.Cron != nil }
 
 // editField is an input.
 type editField struct {
@@ -51,7 +41,6 @@ type editField struct {
 	Now     string // the value of the task, if somebody has changed it meanwhile, and the person, too
 }
 
-// InputName is the name of the input.
 func (f editField) InputName() string { return inputName(f.Field) }
 
 // Touched reports whether the person has changed the value.
@@ -123,7 +112,6 @@ func taskEditPage(ctx context.Context, v *visit) (any, error) {
 	return editOf(ctx, v, row)
 }
 
-// Title is the title of the page.
 func (v editView) Title() string { return "Edit " + v.Row.ID }
 
 // written puts what the person has written into the fields. A field that somebody else has changed, and the person has

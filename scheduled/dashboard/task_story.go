@@ -103,18 +103,15 @@ func (l *storyLine) add(fact inspect.Fact, kind string, payload bool) {
 	}
 }
 
+var attemptTones = map[store.AttemptOutcome]string{
+	store.AttemptCompleted: "good",
+	store.AttemptFailed:    "bad", store.AttemptLost: "bad", store.AttemptExpired: "bad",
+	store.AttemptRetried: "warn", store.AttemptSnoozed: "warn", store.AttemptInterrupted: "warn",
+}
+
 // ends adds the whole error of an attempt that has ended.
 func (l *storyLine) ends(x store.Execution) {
-	switch x.Outcome {
-	case store.AttemptCompleted:
-		l.Tone = "good"
-	case store.AttemptFailed, store.AttemptLost, store.AttemptExpired:
-		l.Tone = "bad"
-	case store.AttemptRetried, store.AttemptSnoozed, store.AttemptInterrupted:
-		l.Tone = "warn"
-	default:
-		l.Tone = ""
-	}
+	l.Tone = attemptTones[x.Outcome]
 	if x.Error == nil {
 		return
 	}

@@ -63,15 +63,9 @@ func moveHint(row store.Row) string {
 	return "It changes the time, and nothing else."
 }
 
-// registerVerbs adds an act for each verb, below the pages of tasks or of recurring tasks.
-func (d *Dashboard) registerVerbs(mux *http.ServeMux, below string, recurring bool) {
-	for _, rule := range inspect.Verbs() {
-		if recurring && rule.Dead {
-			continue // a recurring task never runs itself, so it is no dead letter
-		}
-		d.act(mux, act{path: below + "/{id}/" + rule.Path(), needs: scopesOf(rule)},
-			func(ctx context.Context, v *visit) (done, error) { return actOnTask(ctx, v, rule, recurring) })
-	}
+// verbAct is the act of a verb, below the pages of tasks or of recurring tasks.
+func verbAct(rule inspect.VerbRule, recurring bool) func(context.Context, *visit) (done, error) {
+	return func(ctx context.Context, v *visit) (done, error) { return actOnTask(ctx, v, rule, recurring) }
 }
 
 func actOnTask(ctx context.Context, v *visit, rule inspect.VerbRule, recurring bool) (done, error) {
@@ -104,7 +98,7 @@ func actOnTask(ctx context.Context, v *visit, rule inspect.VerbRule, recurring b
 	}
 	switch did.Receipts[0].Outcome {
 	case store.Absent, store.Running, store.Finished:
-		return done{}, problem{http.StatusConflict, "Nothing was done", errorView{Text: text}}
+		return done{}, tell(http.StatusConflict, "Nothing was done", text)
 	}
 	return v.doneTo(text, page), nil
 }
@@ -131,8 +125,7 @@ func (v *visit) askVerb(ctx context.Context, rule inspect.VerbRule, row store.Ro
 		}
 		if by := textOf(task.DeclaredBy); by != "" {
 			asked.Said = append(asked.Said, remark{Tone: "warn", Text: fmt.Sprintf("The code of %s declares it. "+
-				"It stays "+
-				"cancelled all the same, also when nodes of %s start.", by, by)})
+				"It stays cancelled all the same, also when nodes of %s start.", by, by)})
 		}
 	}
 	asked = asked.with("revision", strconv.FormatInt(row.Revision, 10), "status", string(row.Status),
@@ -175,8 +168,8 @@ func (v *visit) lockedAsSeen(ctx context.Context) (store.Row, error) {
 	}
 	seen := store.Status(v.form("status"))
 	if seen != "" && hasEnded(seen) != hasEnded(row.Status) {
-		return row, problem{http.StatusConflict, "Changed meanwhile", errorView{Text: fmt.Sprintf(
-			"%s was %s when you saw it. It is %s now. Nothing was done. Look at it again.", row.ID, seen, row.Status)}}
+		return row, conflict(fmt.Sprintf("%s was %s when you saw it. It is %s now. Nothing was done. Look at it again.",
+			row.ID, seen, row.Status))
 	}
 	return row, nil
 }
@@ -188,6 +181,3 @@ func hasEnded(seen store.Status) bool {
 	}
 	return true
 }
-
-// Revision is the revision that the person sees.
-func (v taskView) Revision() string { return strconv.FormatInt(v.Row.Revision, 10) }

@@ -9,16 +9,10 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-// piece is a part of a sentence: a text, or a time.
-type piece struct {
-	Text string
-	At   *time.Time
-}
-
 // told is a sentence, and how good or bad the news is.
 type told struct {
 	Tone   string // good, bad, warn, busy, or ""
-	Pieces []piece
+	Pieces []valueView
 }
 
 // whyView tells why a task does not run, or that it ran.
@@ -85,7 +79,7 @@ func followUpTone(text string) string {
 
 // sentenceOf is the sentence of a reason, with its times apart from its texts. Sentence writes times as texts, so this
 // gives it marks in their place. A mark begins and ends with NUL, which no text in Postgres has.
-func sentenceOf(r inspect.Reason) (sentence []piece) {
+func sentenceOf(r inspect.Reason) (sentence []valueView) {
 	var times []time.Time
 	text := r.Sentence(func(at time.Time) string {
 		times = append(times, at)
@@ -96,14 +90,14 @@ func sentenceOf(r inspect.Reason) (sentence []piece) {
 		number, err := strconv.Atoi(part)
 		switch {
 		case i%2 == 1 && err == nil && number < len(times):
-			sentence = append(sentence, piece{At: &times[number]})
+			sentence = append(sentence, valueView{At: &times[number]})
 		case part != "":
-			sentence = append(sentence, piece{Text: part})
+			sentence = append(sentence, valueView{Text: part})
 		}
 	}
 	last, _ := utf8.DecodeLastRuneInString(text)
 	if !strings.ContainsRune(".…!?", last) {
-		sentence = append(sentence, piece{Text: "."})
+		sentence = append(sentence, valueView{Text: "."})
 	}
 	return sentence
 }

@@ -17,14 +17,6 @@ import (
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
-func (d *Dashboard) registerTasks(mux *http.ServeMux) {
-	d.page(page{path: "/tasks", template: "tasks", title: "Tasks"}, tasksPage)
-	mux.HandleFunc("GET /search", d.search)
-	d.act(mux, act{path: "/tasks/act", needs: Schedule}, actOnTasks)
-	d.page(page{path: "/schedule", template: "tasks-new", title: "Schedule a task", needs: Schedule}, newTaskPage)
-	d.act(mux, act{path: "/schedule", needs: Schedule}, scheduleTask)
-}
-
 const (
 	pageRows    = 100    // tasks in a page of the list
 	countUpTo   = 10000  // beyond it people do not tell numbers apart
@@ -40,7 +32,7 @@ type tasksView struct {
 	Form   filterForm
 	Orders []choice
 
-	Types, Queues []string // suggestions
+	suggestions
 
 	Heads   []head
 	Rows    []taskRow
@@ -49,10 +41,9 @@ type tasksView struct {
 	Cut     bool   // Search stopped before the page was full
 	After   string // where the next page begins; "" if there is none
 
-	Filter  string // the parameters of the address, for acts on all that match
-	Back    string // this page, without its place in the list
-	MaxBulk int
-	Verbs   []inspect.VerbRule
+	Filter string // the parameters of the address, for acts on all that match
+	Back   string // this page, without its place in the list
+	Verbs  []inspect.VerbRule
 }
 
 // chip is a link to a usual look at the list.
@@ -80,14 +71,13 @@ func tasksPage(ctx context.Context, v *visit) (any, error) {
 		Orders: chosen(taskOrders, orderOf(values))}
 	view.Back = "/tasks" + view.Filter
 	view.Usual, view.Chips, view.Heads = usual, v.chips(values), v.heads(values)
-	view.MaxBulk = maxBulk
 	for _, verb := range inspect.Verbs() {
 		if v.may(scopesOf(verb)) {
 			view.Verbs = append(view.Verbs, verb)
 		}
 	}
 	var err error
-	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
+	if view.suggestions, err = v.suggestions(ctx); err != nil {
 		return nil, err
 	}
 	if len(wrong) > 0 {
@@ -177,16 +167,19 @@ func with(values url.Values, name, value string) url.Values {
 	return made
 }
 
-// typesAndQueues reads the types and queues in use, as suggestions. The role of tenants may not read them.
-func (v *visit) typesAndQueues(ctx context.Context) (types, queues []string, err error) {
+// suggestions are the types and queues in use, for inputs.
+type suggestions struct{ Types, Queues []string }
+
+// suggestions reads them. The role of tenants may not do so.
+func (v *visit) suggestions(ctx context.Context) (found suggestions, err error) {
 	if v.person.Tenant != "" {
-		return nil, nil, nil
+		return found, nil
 	}
-	if types, err = v.inspector.Types(ctx, v.db); err != nil {
-		return nil, nil, err
+	if found.Types, err = v.inspector.Types(ctx, v.db); err != nil {
+		return found, err
 	}
-	queues, err = v.inspector.Queues(ctx, v.db)
-	return types, queues, err
+	found.Queues, err = v.inspector.Queues(ctx, v.db)
+	return found, err
 }
 
 // chips are the usual looks.

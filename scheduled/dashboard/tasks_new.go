@@ -18,13 +18,13 @@ import (
 
 // newTaskView is the form that schedules a task.
 type newTaskView struct {
+	suggestions
+
 	Task   []input // what it is
 	When   []input
 	Rules  []input
 	Recurs []input
 	Errors formErrors
-	Types  []string // suggestions
-	Queues []string
 	Begins []chip // forms that are filled in for a ready-made type
 	Exists string // the id of the task that is there already
 	// Prepared is the id of a task without an id of the person's. A form that is sent twice so schedules one task.
@@ -96,7 +96,7 @@ func newTaskPage(ctx context.Context, v *visit) (any, error) {
 
 // complete adds the suggestions and the prepared id to the form.
 func (v *visit) complete(ctx context.Context, view *newTaskView) (err error) {
-	if view.Types, view.Queues, err = v.typesAndQueues(ctx); err != nil {
+	if view.suggestions, err = v.suggestions(ctx); err != nil {
 		return err
 	}
 	for _, one := range readyMade {

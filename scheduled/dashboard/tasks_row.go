@@ -10,29 +10,21 @@ import (
 
 // taskRow is a task in a list. The template task-row shows it.
 type taskRow struct {
-	ID, Type string
-	Status   store.Status
-	Queue    string
-	Priority int
-	Cron     string // of a recurring task
-	At       *time.Time
-	Event    string // the other time that matters, in a word: started, ended, …
+	store.Row
+
+	At       *time.Time // when it runs, or fires next
+	Event    string     // the other time that matters, in a word: started, ended, …
 	EventAt  *time.Time
 	Attempts string
-	Entity   string
-	Tenant   string
 	Message  string // its first line
-	Archived bool
-	// Seen is the value of the box that selects the task. It tells what the person saw of it.
+	// Seen is the value of the box that selects the task: its revision, status and id as the person saw them.
 	Seen string
 }
 
 func taskRowOf(row store.Row) taskRow {
 	made := taskRow{
-		ID: row.ID, Type: row.Type, Status: row.Status, Queue: row.Queue, Priority: row.Priority,
-		Cron: textOf(row.Cron), At: &row.ScheduledAt, Attempts: fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts),
-		Entity: textOf(row.Entity), Tenant: textOf(row.TenantID), Archived: row.ArchivedAt != nil,
-		Seen: seenTask{row.ID, row.Revision, row.Status}.String(),
+		Row: row, At: &row.ScheduledAt, Attempts: fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts),
+		Seen: fmt.Sprintf("%d %s %s", row.Revision, row.Status, row.ID),
 	}
 	if row.Status != store.StatusExecuting { // else it is of the attempt before
 		made.Message, _, _ = strings.Cut(textOf(row.Message), "\n")

@@ -2,10 +2,8 @@ package dashboard_test
 
 import (
 	"fmt"
-	"html"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,24 +33,11 @@ func (b *board) inStatus(id string, status store.Status) {
 			fence = nextval('tasktable.task_numbers'), lease_expires_at = now() + interval '1 hour',
 			started_at = now() WHERE id = $1`, id)
 	case store.StatusPaused:
-		if _, err := b.tasks.Pause(b.Context(), b.pool, id); err != nil {
-			b.Fatal(err)
-		}
+		b.must(b.tasks.Pause(b.Context(), b.pool, id))
 	default:
 		b.asEngine(`UPDATE tasktable.scheduled_tasks SET status = $2, next_attempt_at = NULL, finished_at = now(),
 			message = 'oh' WHERE id = $1`, id, status)
 	}
-}
-
-var rowKey = regexp.MustCompile(`<tr data-key="([^"]*)"`)
-
-// ids are the tasks of a list.
-func (r reply) ids() []string {
-	ids := []string{}
-	for _, found := range rowKey.FindAllStringSubmatch(r.text, -1) {
-		ids = append(ids, html.UnescapeString(found[1]))
-	}
-	return ids
 }
 
 func TestTasksFilter(t *testing.T) {
@@ -66,7 +51,6 @@ func TestTasksFilter(t *testing.T) {
 	b.inStatus("done", store.StatusCompleted)
 	b.exec(`SELECT tasktable.archive('archived', 'seen to')`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET message = E'no route to host\nand more' WHERE id = 'failed'`)
-	b.asEngine(`UPDATE tasktable.scheduled_tasks SET spawned_by = 'a' WHERE id = 'b'`)
 	b.asEngine(`UPDATE tasktable.scheduled_tasks SET finished_at = now() - interval '3 days' WHERE id = 'done'`)
 	for query, want := range map[string]string{
 		"":                                 "a b",
@@ -75,22 +59,13 @@ func TestTasksFilter(t *testing.T) {
 		"order=-id":                        "failed done b archived a",
 		"order=scheduled_at":               "a archived done failed b",
 		"order=finished_at&status=FAILED":  "failed archived",
-		"type=MAIL":                        "a",
-		"queue=mails":                      "a",
-		"entity=event%3A1":                 "a",
-		"tenant=acme":                      "a",
-		"spawned_by=a":                     "b",
-		"id_prefix=a&order=id":             "a archived",
-		"message=to+host":                  "failed",
 		"status=queued&status=&order=id":   "a b",
 		"status=QUEUED,COMPLETED&order=id": "a b done",
-		"archived=true":                    "archived",
 		"archived=false&status=FAILED":     "failed",
 		"finished_from=-1d&order=id":       "archived failed",
 		"finished_to=-1d":                  "done",
 		"scheduled_from=" + soon.Add(time.Minute).Format("2006-01-02T15:04"):        "b",
 		"order=id&scheduled_to=" + soon.Add(time.Minute).Format("2006-01-02T15:04"): "a archived done failed",
-		"type=NOTHING": "",
 	} {
 		got := b.get("/tasks?"+query).wants(t, http.StatusOK)
 		if text := strings.Join(got.ids(), " "); text != want {
@@ -107,9 +82,7 @@ func TestTasksFilter(t *testing.T) {
 func TestTasksBeginWithWhatRuns(t *testing.T) {
 	t.Parallel()
 	b := newAdmin(t)
-	if _, err := b.tasks.PauseScope(t.Context(), b.pool, store.Queue("stopped"), time.Time{}, ""); err != nil {
-		t.Fatal(err)
-	}
+	b.must(b.tasks.PauseScope(t.Context(), b.pool, store.Queue("stopped"), time.Time{}, ""))
 	payload := store.JSON(`{"type": "LOG"}`)
 	b.schedule(store.Task{ID: "far", Payload: payload, At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
 	b.schedule(store.Task{ID: "next", Payload: payload, At: soon})
@@ -126,11 +99,7 @@ func TestTasksBeginWithWhatRuns(t *testing.T) {
 	if ids := first.ids(); len(ids) != 101 || ids[0] != "runs" || ids[1] != "late-000" || ids[100] != "recurs" {
 		t.Errorf("the first page begins with %q, of %d", ids[:2], len(ids))
 	}
-	next := regexp.MustCompile(`href="(/tasks\?after=[^"]+)"`).FindStringSubmatch(first.text)
-	if next == nil {
-		t.Fatal("there is no next page")
-	}
-	rest := b.get(html.UnescapeString(next[1])).wants(t, http.StatusOK)
+	rest := b.get(first.next()).wants(t, http.StatusOK)
 	if ids := strings.Join(rest.ids(), " "); !strings.HasSuffix(ids, " far") || !strings.Contains(ids, " next ") || strings.Contains(ids, "ended") {
 		t.Errorf("the next page has %s", ids)
 	}
@@ -170,22 +139,14 @@ func TestTasksFilterIsChecked(t *testing.T) {
 	b := newAdmin(t)
 	b.schedule(plain("a"))
 	for query, want := range map[string]string{
-		"type=x":                                "It must be 2 to 127 letters",
-		"queue=A":                               "It must be 1 to 64 of a-z",
-		"status=LATE":                           "It must be one or several of QUEUED, EXECUTING",
-		"entity=%00":                            "It must be at most 512 bytes",
-		"tenant=%ff":                            "It must be at most 512 bytes",
-		"id_prefix=" + strings.Repeat("x", 513): "It must be at most 512 bytes",
-		"spawned_by=%0a":                        "It must be at most 512 bytes",
-		"message=%00":                           "It must be at most 4096 bytes",
-		"scheduled_from=soon":                   "It must be a time, such as",
-		"scheduled_to=9":                        "It must be a time, such as",
-		"finished_from=2026-02-30":              "It must be a time, such as",
-		"finished_to=-1x":                       "It must be a time, such as",
-		"archived=yes":                          "It must be true or false.",
-		"waiting=yes":                           "It must be true or false.",
-		"order=type":                            "It must be scheduled_at, finished_at or id",
-		"after=x":                               "It must be that of the page before.",
+		"type=x":                   "It must be 2 to 127 letters",
+		"status=LATE":              "It must be one or several of QUEUED, EXECUTING",
+		"entity=%00":               "It must be at most 512 bytes",
+		"tenant=%ff":               "It must be at most 512 bytes",
+		"scheduled_from=soon":      "It must be a time, such as",
+		"finished_from=2026-02-30": "It must be a time, such as",
+		"order=type":               "It must be scheduled_at, finished_at or id",
+		"after=x":                  "It must be that of the page before.",
 	} {
 		got := b.get("/tasks?"+query).wants(t, http.StatusUnprocessableEntity, want, "no task is listed")
 		if len(got.ids()) > 0 {
@@ -194,8 +155,6 @@ func TestTasksFilterIsChecked(t *testing.T) {
 	}
 	b.get("/tasks?type=x").wants(t, http.StatusUnprocessableEntity, `name="type" value="x" list="types" aria-invalid="true"`)
 }
-
-var nextPage = regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
 
 func TestTasksPages(t *testing.T) {
 	t.Parallel()
@@ -208,13 +167,13 @@ func TestTasksPages(t *testing.T) {
 		for pages := 1; ; pages++ {
 			got := b.get(path).wants(t, http.StatusOK)
 			seen = append(seen, got.ids()...)
-			next := nextPage.FindStringSubmatch(got.text)
-			if next == nil || pages > 3 {
+			next := got.next()
+			if next == "" || pages > 3 {
 				// Without the number of all, because a busy machine may not count them in time (TestTasksAreCounted).
 				got.wants(t, http.StatusOK, "Showing 50 ", "First page")
 				break
 			}
-			path = strings.TrimPrefix(html.UnescapeString(next[1]), "/admin/tasks")
+			path = strings.TrimPrefix(next, "/admin/tasks")
 		}
 		slices.Sort(seen)
 		if n := len(slices.Compact(slices.Clone(seen))); n != 250 || len(seen) != 250 {
@@ -231,53 +190,20 @@ func TestTasksAreCounted(t *testing.T) {
 		SELECT 't' || i, '{"type": "LOG"}', now() FROM generate_series(1, 10001) AS i`)
 	b.exec(`VACUUM ANALYZE tasktable.scheduled_tasks`)
 	const want = "Showing 100; more than 10 000 match."
-	for end := time.Now().Add(time.Minute); ; {
-		got := b.get("/tasks").wants(t, http.StatusOK)
-		if strings.Contains(got.words(), want) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("no %q in: %s", want, got.words())
-		}
-	}
-}
-
-func TestTasksAreEscaped(t *testing.T) {
-	t.Parallel()
-	b := newAdmin(t)
-	const id = `../x?#<script>alert(1)</script>"'&`
-	b.schedule(store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: soon, Entity: "<b>e", TenantID: "<b>t"})
-	b.asEngine(`UPDATE tasktable.scheduled_tasks SET message = '<img src=x onerror=alert(1)>'`)
-	got := b.get("/tasks").wants(t, http.StatusOK, `href="/tasks/..%2Fx%3F%23%3Cscript%3E`, "&lt;img src=x").
-		lacks(t, "<script>alert", "<img", "<b>e", "<b>t")
-	if ids := got.ids(); !slices.Equal(ids, []string{id}) {
-		t.Errorf("the list has %q", ids)
-	}
-	box := html.UnescapeString(regexp.MustCompile(`name="task" value="([^"]*)"`).FindStringSubmatch(got.text)[1])
-	b.post("/tasks/act", "verb", "cancel", "task", box).wants(t, http.StatusOK, "Cancel 1 task?").
-		lacks(t, "<script>alert")
-}
-
-func TestTasksForThoseWhoRead(t *testing.T) {
-	t.Parallel()
-	b := newBoard(t)
-	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read}})
-	b.schedule(plain("a"))
-	b.get("/tasks").wants(t, http.StatusOK, "1 task").lacks(t, `type="checkbox" name="task"`, `name="verb"`, "/schedule")
-	b.get("/schedule").wants(t, http.StatusForbidden, "This needs the scope schedule.")
-	seen := fmt.Sprintf("%d QUEUED a", b.row("a").Revision)
-	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1").wants(t, http.StatusForbidden)
-	b.post("/schedule", "type", "LOG").wants(t, http.StatusForbidden)
-	if b.row("a").Status != store.StatusQueued {
-		t.Error("the task was cancelled")
-	}
+	eventually(t, "the page has not counted", func() bool { return strings.Contains(b.get("/tasks").words(), want) })
 }
 
 // Who is signed in by a key that is bound to types does no more here than by the API.
 func TestTasksForABoundKey(t *testing.T) {
 	t.Parallel()
 	b := newBoard(t)
-	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}, Types: []string{"LOG"}})
+	secret, _, err := keys.New(keys.Config{}).Create(t.Context(), b.pool, keys.NewKey{
+		Name: "bob", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}, Types: []string{"LOG"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.post("/sign-in", "key", secret).wants(t, http.StatusOK)
 	task := plain("a")
 	task.Payload = store.JSON(`{"type": "EXEC"}`)
 	b.schedule(task)
@@ -302,7 +228,7 @@ func TestNoticesAreTheEngines(t *testing.T) {
 		b.schedule(task)
 	}
 	b.schedule(plain("a"))
-	b.signIn(keys.NewKey{Name: "bob", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate}})
+	b.signIn("bob", keys.Read, keys.Schedule, keys.Operate)
 	const says = "To change one needs the scope admin."
 	for _, id := range []string{"notice-watch", "notice/dead/ops/1"} {
 		seen := fmt.Sprintf("%d QUEUED %s", b.row(id).Revision, id)
@@ -326,7 +252,7 @@ func TestNoticesAreTheEngines(t *testing.T) {
 			t.Errorf("%s is %s, want %s", id, got, want)
 		}
 	}
-	b.signIn(keys.NewKey{Name: "root", Scopes: keys.Scopes()})
+	b.signIn("root", keys.Scopes()...)
 	seen := fmt.Sprintf("%d QUEUED notice-watch", b.row("notice-watch").Revision)
 	b.post("/tasks/act", "verb", "cancel", "task", seen, "confirmed", "1", "back", "/tasks").
 		wants(t, http.StatusOK, "1 task is cancelled")

@@ -14,18 +14,15 @@ import (
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
-// newTenant is a board on the roles of `tasktable migrate roles`. acme-ops, who may operate, is signed in with a key of
-// the tenant acme. The board's pool is that of the roles' owner.
-func newTenant(t *testing.T) *board {
+// newRoles returns the roles of `tasktable migrate roles`, and a change that makes a dashboard hold tenants by them. The
+// roles are older than the dashboard's database, because they cannot be dropped before it.
+func newRoles(t *testing.T) (roles migrations.Roles, change func(*dashboard.Config)) {
 	t.Helper()
-	roles := migrations.Roles{
+	roles = migrations.Roles{
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
 		Tenant: storetest.Role(t),
 	}
-	var owner *pgxpool.Pool
-	var secret string
-	b := newBoard(t, func(c *dashboard.Config) {
-		owner = c.Pool
+	return roles, func(c *dashboard.Config) {
 		var script strings.Builder
 		if err := migrations.PrintRoles(&script, "", roles); err != nil {
 			t.Fatal(err)
@@ -33,6 +30,19 @@ func newTenant(t *testing.T) *board {
 		if _, err := c.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
+		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
+	}
+}
+
+// newTenant is a board on the roles of `tasktable migrate roles`. acme-ops, who may operate, is signed in with a key of
+// the tenant acme. The board's pool is that of the roles' owner.
+func newTenant(t *testing.T) *board {
+	t.Helper()
+	var owner *pgxpool.Pool
+	var secret string
+	roles, withRoles := newRoles(t)
+	b := newBoard(t, withRoles, func(c *dashboard.Config) {
+		owner = c.Pool
 		address, err := url.Parse(c.Pool.Config().ConnString())
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +52,6 @@ func newTenant(t *testing.T) *board {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Pool.Close)
-		c.Keys = keys.New(keys.Config{TenantRole: roles.Tenant})
 		secret, _, err = c.Keys.Create(t.Context(), c.Pool, keys.NewKey{
 			Name: "acme-ops", TenantID: "acme", Scopes: []keys.Scope{keys.Read, keys.Schedule, keys.Operate},
 		})

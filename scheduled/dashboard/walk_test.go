@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,19 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tasktable/tasktable/scheduled/dashboard"
-	"github.com/tasktable/tasktable/store/storetest"
+	"github.com/jackc/pgx/v5"
 )
-
-// routes returns all pages and acts of the package.
-func routes(t *testing.T) []dashboard.Route {
-	t.Helper()
-	made, err := dashboard.New(dashboard.Config{Pool: storetest.Pool(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.Routes()
-}
 
 // rawHandlers are handlers that neither Dashboard.page nor Dashboard.act has added. Each looks after who may use it
 // itself, so each has tests of its own.
@@ -82,17 +70,13 @@ func (b *board) fingerprint() string {
 	b.Helper()
 	var text strings.Builder
 	rows, err := b.pool.Query(b.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = 'tasktable'
-		AND (tablename ~ '^(scheduled|notice|pause)' OR tablename IN ('api_keys', 'nodes')) ORDER BY 1`)
+		AND (tablename ~ '^(scheduled|notice|pause|limits|calendars|task_defaults)' OR tablename IN ('api_keys', 'nodes')) ORDER BY 1`)
 	if err != nil {
 		b.Fatal(err)
 	}
-	var tables []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			b.Fatal(err)
-		}
-		tables = append(tables, name)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		b.Fatal(err)
 	}
 	if len(tables) < 8 {
 		b.Fatalf("only the tables %v", tables)
@@ -115,10 +99,4 @@ func (b *board) unchanged(before, after string) {
 	if now := b.fingerprint(); now != before {
 		b.Errorf("%s has changed something:\n%s\nwas\n%s", after, now, before)
 	}
-}
-
-// noRedirects keeps the client from following redirects.
-func (b *board) noRedirects() *board {
-	b.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return b
 }

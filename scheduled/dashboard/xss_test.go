@@ -1,8 +1,6 @@
 package dashboard_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -85,6 +83,7 @@ type walker struct {
 
 	prefix string
 	routes *http.ServeMux // of all pages and acts
+	all    []dashboard.Route
 	seen   map[string]bool
 	first  map[string]bool // those with which the walk begins
 	todo   []string
@@ -94,7 +93,7 @@ type walker struct {
 }
 
 func newWalker(b *board, prefix string, all []dashboard.Route) *walker {
-	w := &walker{board: b, prefix: prefix, routes: http.NewServeMux(), seen: map[string]bool{},
+	w := &walker{board: b, prefix: prefix, routes: http.NewServeMux(), all: all, seen: map[string]bool{},
 		fields: map[string][]string{}, forms: map[string]string{}, shown: map[string]int{}}
 	for _, route := range all {
 		w.routes.Handle(route.Method+" "+route.Path, http.NotFoundHandler())
@@ -115,6 +114,25 @@ func (w *walker) pattern(method, path string) string {
 	}
 	_, pattern := w.routes.Handler(request)
 	return pattern
+}
+
+var linked = regexp.MustCompile(`<(a|form|button)[^>]* (?:href|action|formaction)="([^"#?]+)`)
+
+// leadsTo returns the pages and acts to which the links, forms and buttons of a page lead.
+func (w *walker) leadsTo(text string) (routes []dashboard.Route) {
+	for _, found := range linked.FindAllStringSubmatch(text, -1) {
+		method := http.MethodGet
+		if found[1] == "button" || strings.Contains(found[0], `method="post"`) {
+			method = http.MethodPost
+		}
+		pattern := w.pattern(method, html.UnescapeString(found[2]))
+		for _, route := range w.all {
+			if route.Method+" "+route.Path == pattern {
+				routes = append(routes, route)
+			}
+		}
+	}
+	return routes
 }
 
 func (w *walker) add(path string) {
@@ -212,7 +230,7 @@ func (w *walker) learn(form *html.Node, attributes map[string]string) {
 func TestPoisonIsShownAsText(t *testing.T) {
 	t.Parallel()
 	const prefix = "/admin/tasks"
-	all := routes(t)
+	all := dashboard.Routes()
 	b := newAdmin(t, func(c *dashboard.Config) { c.Prefix = prefix })
 	b.addPoison()
 	w := newWalker(b, prefix, all)
@@ -232,6 +250,10 @@ func TestPoisonIsShownAsText(t *testing.T) {
 		if shown == 0 && slices.Contains(poisoned, pattern) {
 			t.Errorf("%s shows no poison, so it is not tested", pattern)
 		}
+	}
+	asked := b.post("/tasks/act", "verb", "cancel", "all", "1", "filter", "").wants(t, http.StatusOK)
+	if checkMarkup(t, "a question about tasks", prefix, asked.text) == 0 {
+		t.Error("a question about tasks shows no poison")
 	}
 	w.askWithPoison()
 	w.streamPoison()
@@ -288,7 +310,7 @@ func (w *walker) actWithPoison() {
 			for _, name := range names {
 				values.Set(name, text)
 			}
-			got := w.send(http.MethodPost, path, values, "Content-Type", formType)
+			got := w.send(http.MethodPost, path, values)
 			if got.status >= 500 {
 				w.Errorf("POST %.200s with %q: answer %d: %s", path, values, got.status, got.words())
 			}
@@ -307,30 +329,9 @@ func (w *walker) streamPoison() {
 			continue
 		}
 		patterns[pattern] = true
-		request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+"/live?page="+url.QueryEscape(path), nil)
-		if err != nil {
-			w.Fatal(err)
-		}
-		response, err := w.client.Do(request)
-		if err != nil {
-			w.Fatal(err)
-		}
-		lines := bufio.NewScanner(response.Body)
-		lines.Buffer(nil, 16<<20)
-		for lines.Scan() {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
-				var main string
-				if err := json.Unmarshal([]byte(data), &main); err != nil {
-					w.Errorf("%s: %v", path, err)
-				}
-				checkMarkup(w.T, "stream of "+path, w.prefix, main)
-				break
-			}
-		}
-		if err := lines.Err(); err != nil || response.StatusCode != http.StatusOK {
-			w.Errorf("stream of %s: answer %d, %v", path, response.StatusCode, err)
-		}
-		_ = response.Body.Close()
+		stream := w.open(path)
+		checkMarkup(w.T, "stream of "+path, w.prefix, stream.until(""))
+		stream.close()
 	}
 	if len(patterns) < 5 {
 		w.Errorf("only the streams %v", patterns)
