@@ -22,7 +22,7 @@ A general calendar is for the tasks of all tenants. With --tenant it is for the 
 the general calendar of the same name.`
 
 func (p *program) calendarsCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "calendars",
 		Short: "Lists and changes calendars: the days on which recurring tasks do not fire, or alone fire",
 		Long:  calendarsHelp,
@@ -30,12 +30,8 @@ func (p *program) calendarsCommand() *cobra.Command {
   tasktable calendars import holidays-de germany.ics
   tasktable calendars list
   tasktable recurring next --cron "0 9 * * *" --out-of company --from 2027-12-23`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.calendarsListCommand(), p.calendarsShowCommand(), p.calendarsAddCommand(),
+	}, p.calendarsListCommand(), p.calendarsShowCommand(), p.calendarsAddCommand(),
 		p.calendarsRemoveCommand(), p.calendarsImportCommand())
-	return group
 }
 
 // calendarsCommand is what each of these commands has.
@@ -63,13 +59,9 @@ func (c *calendarsCommand) bind(
 
 // calendars completes the names of calendars.
 func (c *client) calendars(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		found, err := store.New(config).Calendars(ctx, db)
-		names := []string{"workdays"}
-		for _, one := range found {
-			names = append(names, one.Name)
-		}
-		return options.Words(names...)(ctx, prefix), err
+		return append(textsOf(found, func(one store.CalendarRow) string { return one.Name }), "workdays"), err
 	})
 }
 
@@ -252,5 +244,5 @@ func (c *calendarsCommand) done(outcome store.Outcome, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.limitOutcomes([]limitOutcome{{c.name, outcome}})
+	return c.nameOutcomes([]nameOutcome{{c.name, outcome}})
 }

@@ -2,8 +2,8 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"os/user"
 	"time"
 
@@ -17,32 +17,7 @@ import (
 )
 
 // client is shared by the commands that show or change tasks, dead letters, queues and so on. It opens the database,
-// logs, prints, and knows who changes something. A command embeds it:
-//
-//	type deadList struct {
-//		*client
-//		filter inspect.Filter
-//	}
-//
-//	func (p *program) deadListCommand() *cobra.Command {
-//		d := &deadList{client: p.client()}
-//		opts := []options.Option{
-//			{Flag: "type", Kind: "type", Set: taskType(&d.filter.Type), Complete: d.types, Usage: "…"},
-//		}
-//		return p.Bind(&cobra.Command{Use: "list", …}, append(opts, d.options()...), d.opened(d.print))
-//	}
-//
-//	func (d *deadList) print(ctx context.Context) error {
-//		rows, err := d.inspector.List(ctx, d.pool, d.filter)
-//		if err != nil {
-//			return err
-//		}
-//		t := term.NewTable("ID", "STATUS", "ATTEMPTS", "FINISHED AT", "MESSAGE")
-//		for _, row := range rows {
-//			t.Add(row.ID, row.Status, row.Attempt, d.When(row.FinishedAt), row.Message)
-//		}
-//		return d.List(rows, t, "There are no dead letters.")
-//	}
+// logs, prints, and knows who changes something. A command embeds it, as the command nodes does.
 //
 // The package term prints, and the package options takes options and arguments. confirm.go asks before a command
 // changes many tasks, receipts.go prints the outcomes of verbs, and complete.go completes words for the shell.
@@ -74,34 +49,29 @@ func (c *client) options() []options.Option {
 // opened opens the database, checks that it is migrated, and runs the command on it. The checks run first, so that a
 // wrong command line is reported without a database.
 func (c *client) opened(run func(context.Context) error, checks ...func() error) func(*cobra.Command) error {
-	return func(command *cobra.Command) (err error) {
+	return func(command *cobra.Command) error {
 		for _, check := range checks {
 			if err := check(); err != nil {
 				return err
 			}
 		}
-		logger := c.log.logger(c.stderr)
-		c.WarnUnknown(logger)
 		ctx := command.Context()
-		d, err := c.database.open(ctx, logger)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, d.close()) }()
-		if err := c.database.check(ctx, d.pool); err != nil {
-			return err
-		}
-		config := store.Config{Service: c.author(), Schema: c.database.schema}
-		c.pool, c.tasks, c.inspector = d.pool, store.New(config), inspect.New(config)
-		now, err := c.time(ctx)
-		if err != nil {
-			return err
-		}
-		c.Printer = c.printing.printer(ctx, c.program, now)
-		if c.database.url == "" { // so that an empty list does not surprise
-			c.Note("There is no DATABASE_URL: this is the private Postgres of this machine.")
-		}
-		return run(ctx)
+		return c.onDatabase(ctx, &c.database, &c.log, func(d *database, _ *slog.Logger) error {
+			if err := c.database.check(ctx, d.pool); err != nil {
+				return err
+			}
+			config := store.Config{Service: c.author(), Schema: c.database.schema}
+			c.pool, c.tasks, c.inspector = d.pool, store.New(config), inspect.New(config)
+			now, err := c.time(ctx)
+			if err != nil {
+				return err
+			}
+			c.Printer = c.printing.printer(ctx, c.program, now)
+			if c.database.url == "" { // so that an empty list does not surprise
+				c.Note("There is no DATABASE_URL: this is the private Postgres of this machine.")
+			}
+			return run(ctx)
+		})
 	}
 }
 

@@ -16,10 +16,10 @@ const (
 	completeMost  = 100
 )
 
-// ask asks the database for the completions of a word. It returns none without a database URL, because it starts no
-// private Postgres for that, and none if the database does not answer in time.
+// ask asks the database for words, and returns those that begin with the prefix. It returns none without a database
+// URL, because it starts no private Postgres for that, and none if the database does not answer in time.
 func (c *client) ask(
-	ctx context.Context, question func(context.Context, store.DB, store.Config) ([]string, error),
+	ctx context.Context, prefix string, question func(context.Context, store.DB, store.Config) ([]string, error),
 ) []string {
 	if c.database.url == "" {
 		return nil
@@ -39,37 +39,42 @@ func (c *client) ask(
 	if err != nil {
 		return nil
 	}
-	return found
+	return options.Words(found...)(ctx, prefix)
+}
+
+// textsOf is the text of each.
+func textsOf[T any](of []T, text func(T) string) []string {
+	texts := make([]string, len(of))
+	for i, one := range of {
+		texts[i] = text(one)
+	}
+	return texts
 }
 
 // ids completes the ids of tasks in one of the statuses, or in any status if none is given.
 func (c *client) ids(statuses ...store.Status) options.Completion {
 	return func(ctx context.Context, prefix string) []string {
-		return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 			names, err := inspect.New(config).Names(ctx, db, inspect.Filter{
 				IDPrefix: prefix, Statuses: statuses, Order: inspect.ByID, Limit: completeMost,
 			})
-			found := make([]string, len(names))
-			for i, name := range names {
-				found[i] = name.ID + "\t" + name.Type + ", " + string(name.Status)
-			}
-			return found, err
+			return textsOf(names, func(name inspect.Name) string {
+				return name.ID + "\t" + name.Type + ", " + string(name.Status)
+			}), err
 		})
 	}
 }
 
 // types completes the types that nodes have or that wait.
 func (c *client) types(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
-		types, err := inspect.New(config).Types(ctx, db)
-		return options.Words(types...)(ctx, prefix), err
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		return inspect.New(config).Types(ctx, db)
 	})
 }
 
 // queues completes the queues that nodes work or in which tasks wait.
 func (c *client) queues(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
-		queues, err := inspect.New(config).Queues(ctx, db)
-		return options.Words(queues...)(ctx, prefix), err
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+		return inspect.New(config).Queues(ctx, db)
 	})
 }

@@ -40,28 +40,29 @@ func told(t *testing.T, variables []string, args ...string) map[string]options.S
 	return found
 }
 
+// A flag wins over a variable, and that over the default. An empty one counts as not given.
 func TestConfigTellsTheOrigin(t *testing.T) {
 	t.Parallel()
-	variable := []string{"TASKTABLE_POLL_INTERVAL=3s"}
+	const name = "TASKTABLE_POLL_INTERVAL"
 	for _, test := range []struct {
-		name      string
-		variables []string
-		args      []string
+		variables string
+		args      string
 		want      options.Setting
 	}{
-		{"default", nil, nil, options.Setting{Value: "1m0s", From: options.FromDefault}},
-		{"variable", variable, nil,
-			options.Setting{Value: "3s", From: options.FromEnvironment, Place: "TASKTABLE_POLL_INTERVAL"}},
-		{"empty variable", []string{"TASKTABLE_POLL_INTERVAL="}, nil,
-			options.Setting{Value: "1m0s", From: options.FromDefault}},
-		{"flag over both", variable, []string{"--poll-interval=4s"},
-			options.Setting{Value: "4s", From: options.FromFlag}},
-		{"empty flag", variable, []string{"--poll-interval="},
-			options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"", "", options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{name + "=3s", "", options.Setting{Value: "3s", From: options.FromEnvironment, Place: name}},
+		{name + "=2s " + name + "=3s", "", options.Setting{Value: "3s", From: options.FromEnvironment, Place: name}},
+		{name + "=", "", options.Setting{Value: "1m0s", From: options.FromDefault}},
+		{"", "--poll-interval 4s", options.Setting{Value: "4s", From: options.FromFlag}},
+		{name + "=3s", "--poll-interval=4s", options.Setting{Value: "4s", From: options.FromFlag}},
+		{name + "=soon", "--poll-interval=4s", options.Setting{Value: "4s", From: options.FromFlag}},
+		{"", "--poll-interval=3s --poll-interval=5s", options.Setting{Value: "5s", From: options.FromFlag}},
+		{name + "=3s", "--poll-interval=", options.Setting{Value: "1m0s", From: options.FromDefault}},
 	} {
 		test.want.Option = "poll-interval"
-		if got := told(t, test.variables, test.args...)["poll-interval"]; got != test.want {
-			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		got := told(t, strings.Fields(test.variables), strings.Fields(test.args)...)["poll-interval"]
+		if got != test.want {
+			t.Errorf("%s %s: got %+v, want %+v", test.variables, test.args, got, test.want)
 		}
 	}
 }

@@ -64,13 +64,17 @@ func (s *databaseSettings) maxConnsOption() options.Option {
 }
 
 func schemaName(into *string) func(string) error {
-	return func(given string) error {
-		if _, err := store.NewSchema(given); err != nil {
-			return errors.New("must be 1 to 46 of a-z, 0-9 and _, not starting with a digit")
-		}
-		*into = given
-		return nil
+	isSchema := func(given string) error {
+		_, err := store.NewSchema(given)
+		return err
 	}
+	return options.Checked(into, isSchema, "must be 1 to 46 of a-z, 0-9 and _, not starting with a digit")
+}
+
+// inSchema is the schema. The option has refused a wrong name.
+func (s *databaseSettings) inSchema() store.Schema {
+	schema, _ := store.NewSchema(s.schema)
+	return schema
 }
 
 // database is an open database. Its pools may be the same.
@@ -80,15 +84,40 @@ type database struct {
 	stop   func() error  // of the private Postgres
 }
 
+// onDatabase opens the database, calls do, and closes the database, also after a signal.
+func (p *program) onDatabase(
+	ctx context.Context, s *databaseSettings, log *logSettings, do func(*database, *slog.Logger) error,
+) (err error) {
+	logger := log.logger(p.stderr)
+	p.WarnUnknown(logger)
+	d, err := s.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	return do(d, logger)
+}
+
 // open connects, or starts the private Postgres and connects to that. The caller must close the database, also after a
 // signal.
 func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*database, error) {
+	d, err := s.pools(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.ping(ctx); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// pools is like open, but does not connect. It does start the private Postgres.
+func (s *databaseSettings) pools(ctx context.Context, logger *slog.Logger) (*database, error) {
 	d := &database{stop: func() error { return nil }}
 	url := s.url
 	if url == "" {
 		if s.sessionURL != "" {
-			return nil, options.Usage("--session-database-url (TASKTABLE_SESSION_DATABASE_URL) needs --database-url " +
-				"(DATABASE_URL) beside it")
+			return nil, options.Usage("%s needs %s beside it", sessionURLName, urlName)
 		}
 		server, err := localpg.Start(ctx, localpg.Config{Dir: s.dataDir, Logger: logger})
 		if err != nil {
@@ -100,7 +129,7 @@ func (s *databaseSettings) open(ctx context.Context, logger *slog.Logger) (*data
 		logger.Info("no DATABASE_URL: using a private Postgres; to look into it: psql '" + url + "'")
 		url += "&" + localpg.Mutual
 	}
-	if err := d.connect(ctx, url, s); err != nil {
+	if err := d.makePools(ctx, url, s); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
@@ -143,37 +172,55 @@ func (s *databaseSettings) check(ctx context.Context, pool *pgxpool.Pool) error 
 	return fmt.Errorf("%w: run %q", err, command)
 }
 
-func (d *database) connect(ctx context.Context, url string, s *databaseSettings) (err error) {
+const (
+	urlName        = "--database-url (DATABASE_URL)"
+	sessionURLName = "--session-database-url (TASKTABLE_SESSION_DATABASE_URL)"
+)
+
+func (d *database) makePools(ctx context.Context, url string, s *databaseSettings) (err error) {
 	if d.pool, err = newPool(ctx, url, s.maxConns); err != nil {
-		return fmt.Errorf("--database-url (DATABASE_URL): %w", err)
+		return fmt.Errorf("%s: %w", urlName, err)
 	}
 	d.direct = d.pool
 	if s.sessionURL != "" {
 		// One connection is enough, because this pool migrates and says where the session connects.
 		if d.direct, err = newPool(ctx, s.sessionURL, 1); err != nil {
-			return fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err)
+			return fmt.Errorf("%s: %w", sessionURLName, err)
 		}
 	}
 	return nil
 }
 
+// newPool makes a pool that has not connected yet.
 func newPool(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) {
 	config, err := poolConfig(url, maxConns)
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, fmt.Errorf("make a pool of connections: %w", err)
+	return pgxpool.NewWithConfig(ctx, config)
+}
+
+func (d *database) ping(ctx context.Context) error {
+	if err := ping(ctx, d.pool); err != nil {
+		return fmt.Errorf("%s: %w", urlName, err)
 	}
+	if d.direct == d.pool {
+		return nil
+	}
+	if err := ping(ctx, d.direct); err != nil {
+		return fmt.Errorf("%s: %w", sessionURLName, err)
+	}
+	return nil
+}
+
+func ping(ctx context.Context, pool *pgxpool.Pool) error {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, &unreachableError{fmt.Errorf("the database at %s cannot be reached: %w",
-			address(config.ConnConfig), err)}
+		return &unreachableError{fmt.Errorf("the database at %s cannot be reached: %w",
+			address(pool.Config().ConnConfig), err)}
 	}
-	return pool, nil
+	return nil
 }
 
 func poolConfig(url string, maxConns int) (*pgxpool.Config, error) {

@@ -11,53 +11,44 @@ import (
 )
 
 // dayOptions are the options behind an expression, as a command takes them. Parse checks them.
-type dayOptions struct {
-	every               int
-	outOf, keepTo, move string
-}
+type dayOptions struct{ recurrence.Options }
 
 func (d *dayOptions) options(c *client) []options.Option {
-	const most = 256 // of the whole expression
 	return []options.Option{
-		{Flag: "every", Kind: "number", Set: options.Int(&d.every, 1, recurrence.MaxEvery),
+		{Flag: "every", Kind: "number", Set: options.Int(&d.Every, 1, recurrence.MaxEvery),
 			Usage: "each second (2), third (3) and so on week, day or month of the expression, counted from --from"},
-		{Flag: "out-of", Kind: "names", Set: options.Text(&d.outOf, most), Complete: c.calendars,
+		{Flag: "out-of", Kind: "names", Set: list(&d.OutOf), Complete: c.calendars,
 			Usage: "not on the days of these calendars, separated by commas"},
-		{Flag: "keep-to", Kind: "names", Set: options.Text(&d.keepTo, most), Complete: c.calendars,
+		{Flag: "keep-to", Kind: "names", Set: list(&d.KeepTo), Complete: c.calendars,
 			Usage: "only on days that are in each of these calendars, separated by commas, such as workdays"},
-		{Flag: "move", Kind: "skip|next|previous", Set: options.OneOf(&d.move, "skip", "next", "previous"),
+		{Flag: "move", Kind: "skip|next|previous",
+			Set:   options.OneOf(&d.Move, recurrence.MoveSkip, recurrence.MoveNext, recurrence.MovePrevious),
 			Usage: "whether a fire on another day is left out, or moves to the nearest day that is in"},
 	}
 }
 
 // of returns the expression with these options behind it. every counts from the day from.
 func (d *dayOptions) of(expression string, from recurrence.Date) (string, error) {
-	chosen := recurrence.Options{Every: d.every, Move: recurrence.Move(d.move)}
-	if d.every > 1 {
-		chosen.From = from
-	}
-	if d.outOf != "" {
-		chosen.OutOf = strings.Split(d.outOf, ",")
-	}
-	if d.keepTo != "" {
-		chosen.KeepTo = strings.Split(d.keepTo, ",")
-	}
-	if chosen.IsZero() {
+	if d.IsZero() {
 		return expression, nil
 	}
 	if _, given, err := recurrence.Split(expression); err != nil || !given.IsZero() {
 		return "", options.Usage("--every, --out-of, --keep-to and --move need a --cron without options")
+	}
+	chosen := d.Options
+	if d.Every > 1 {
+		chosen.From = from
 	}
 	return chosen.Join(expression), nil
 }
 
 // writeDays writes the options behind the expression, or into the field days of a task that does not recur.
 func (s *tasksSchedule) writeDays() (err error) {
-	if s.days == (dayOptions{}) && s.from == "" {
+	if s.days.IsZero() && s.from == "" {
 		return nil
 	}
 	var from recurrence.Date
-	if (s.days.every > 1) != (s.from != "") {
+	if (s.days.Every > 1) != (s.from != "") {
 		return options.Usage("--every needs --from, and --from needs --every")
 	}
 	if s.from != "" {
@@ -69,7 +60,7 @@ func (s *tasksSchedule) writeDays() (err error) {
 		s.given["cron"], err = s.days.of(cron, from)
 		return err
 	}
-	if s.given["days"] != "" || s.days.every > 1 {
+	if s.given["days"] != "" || s.days.Every > 1 {
 		return options.Usage("--every needs --cron, and --days does not go with --out-of, --keep-to and --move")
 	}
 	const anyDay = "@daily"

@@ -3,13 +3,12 @@ package cmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
 func (p *program) deadCommand() *cobra.Command {
-	dead := &cobra.Command{
+	dead := group(&cobra.Command{
 		Use:   "dead",
 		Short: "Lists, retries and archives dead letters",
 		Long: `Dead letters are FAILED and EXPIRED tasks. A task is FAILED when its attempts are used up, or after a
@@ -20,10 +19,7 @@ dead letter in another way, archive it.
 		Example: `  tasktable dead list --group
   tasktable dead retry --type SEND_EMAIL --message 421 --finished-from -2h
   tasktable dead archive task-SEND_EVENT_REMINDER-42 --note "the member has left"`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	dead.AddCommand(p.deadListCommand())
+	}, p.deadListCommand())
 	for _, verb := range inspect.Verbs() {
 		if verb.Dead {
 			dead.AddCommand(p.tasksVerbCommand(taskVerb{verb, true}))

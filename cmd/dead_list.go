@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -36,10 +35,8 @@ type deadList struct {
 	tasksList
 	archived bool
 	group    bool
-	by       string // an inspect.Grouping; "": none
+	by       inspect.Grouping // "": none
 }
-
-var groupings = []string{string(inspect.ByEntity), string(inspect.ByTenant)}
 
 func (p *program) deadListCommand() *cobra.Command {
 	l := &deadList{tasksList: tasksList{client: p.client(), filter: newTaskFilter(inspect.DeadLetterFields())}}
@@ -48,8 +45,8 @@ func (p *program) deadListCommand() *cobra.Command {
 			Usage: "lists archived dead letters instead of the others"},
 		options.Option{Flag: "group", Set: options.Bool(&l.group),
 			Usage: "counts them by type, status and the last error, the most frequent first"},
-		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, groupings...),
-			Complete: options.Words(groupings...),
+		options.Option{Flag: "group-by", Kind: "field", Set: options.OneOf(&l.by, inspect.ByEntity, inspect.ByTenant),
+			Complete: options.Words(inspect.ByEntity, inspect.ByTenant),
 			Usage:    "like --group, and also by this field: entity or tenant"})
 	opts = append(opts, l.pageOptions("how many dead letters a page has, or how many groups are shown",
 		l.ids(inspect.DeadLetters().Statuses...))...)
@@ -95,56 +92,39 @@ func (l *deadList) run(ctx context.Context) error {
 
 // table leaves out the column ENTITY if no row has an entity, and the column TENANT if no row has a tenant.
 func (l *deadList) table(rows []store.Row) *term.Table {
-	entities := slices.ContainsFunc(rows, func(row store.Row) bool { return row.Entity != nil })
-	tenants := slices.ContainsFunc(rows, func(row store.Row) bool { return row.TenantID != nil })
-	t := term.NewTable("ID", "TYPE", "STATUS")
-	t.HeadingIf(entities, "ENTITY")
-	t.HeadingIf(tenants, "TENANT")
-	if l.archived {
-		t.AddHeadings("FINISHED AT", "ARCHIVED AT", "NOTE", "MESSAGE")
-	} else {
-		t.AddHeadings("QUEUE", "ATTEMPT", "FINISHED AT", "MESSAGE")
-	}
+	t := term.NewTable("ID", "TYPE", "STATUS", "ENTITY", "TENANT", "QUEUE", "ATTEMPT", "FINISHED AT", "ARCHIVED AT", "NOTE",
+		"MESSAGE")
 	for _, row := range rows {
-		values := ownedBy([]any{row.ID, row.Type, row.Status}, entities, row.Entity, tenants, row.TenantID)
-		if l.archived {
-			values = append(values, l.When(row.FinishedAt), l.When(row.ArchivedAt), row.ArchivedNote, row.Message)
-		} else {
-			values = append(values, row.Queue, fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts),
-				l.When(row.FinishedAt), row.Message)
-		}
-		t.Add(values...)
+		t.Add(row.ID, row.Type, row.Status, row.Entity, row.TenantID, row.Queue,
+			fmt.Sprintf("%d/%d", row.Attempt, row.MaxAttempts), l.When(row.FinishedAt), l.When(row.ArchivedAt),
+			row.ArchivedNote, row.Message)
+	}
+	t.DropEmpty("ENTITY", "TENANT")
+	if l.archived {
+		t.Drop("QUEUE", "ATTEMPT")
+	} else {
+		t.Drop("ARCHIVED AT", "NOTE")
 	}
 	return t
 }
 
-// ownedBy appends an entity and a tenant to a row's values, each only if the table has its column.
-func ownedBy(values []any, entities bool, entity *string, tenants bool, tenant *string) []any {
-	if entities {
-		values = append(values, entity)
-	}
-	if tenants {
-		values = append(values, tenant)
-	}
-	return values
-}
-
 func (l *deadList) groups(ctx context.Context, filter inspect.Filter) error {
-	entities, tenants := l.by == string(inspect.ByEntity), l.by == string(inspect.ByTenant)
 	filter.Limit = l.limit + 1
-	groups, err := l.inspector.Groups(ctx, l.pool, filter, inspect.Grouping(l.by))
+	groups, err := l.inspector.Groups(ctx, l.pool, filter, l.by)
 	if err != nil {
 		return err
 	}
 	groups, more := onePage(groups, l.limit)
-	t := term.NewTable("TYPE", "STATUS")
-	t.HeadingIf(entities, "ENTITY")
-	t.HeadingIf(tenants, "TENANT")
-	t.AddHeadings("COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
+	t := term.NewTable("TYPE", "STATUS", "ENTITY", "TENANT", "COUNT", "OLDEST", "LATEST", "EXAMPLE", "MESSAGE")
 	for _, group := range groups {
-		values := ownedBy([]any{group.Type, group.Status}, entities, group.Entity, tenants, group.TenantID)
-		t.Add(append(values, group.Count, l.When(group.Oldest), l.When(group.Latest), group.Example,
-			group.Message)...)
+		t.Add(group.Type, group.Status, group.Entity, group.TenantID, group.Count, l.When(group.Oldest),
+			l.When(group.Latest), group.Example, group.Message)
+	}
+	if l.by != inspect.ByEntity {
+		t.Drop("ENTITY")
+	}
+	if l.by != inspect.ByTenant {
+		t.Drop("TENANT")
 	}
 	if err := l.List(groups, t, noDead(&l.filter, l.archived)); err != nil {
 		return err

@@ -93,7 +93,7 @@ func (d *demoRun) play(ctx context.Context) (err error) {
 		Logger: logger, Version: version(),
 	}
 	if d.board.on {
-		stop, err := d.board.start(ctx, open, demo.Schema, "", environmentSettings{}, nil, pages, logger)
+		stop, err := d.board.start(ctx, open, d.database.inSchema(), "", environmentSettings{}, nil, pages, logger)
 		if err != nil {
 			return err
 		}

@@ -46,8 +46,3 @@ func checkDemo(t *testing.T, url string) {
 		}
 	}
 }
-
-func TestDemoIsNotShorterThanItsScript(t *testing.T) {
-	t.Parallel()
-	run(t, nil, "demo", "--for", "5s").want(t, exitUsage, "--for (TASKTABLE_DEMO_FOR) must be between 20s")
-}

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
@@ -55,12 +52,12 @@ func (p *program) doctorCommand() *cobra.Command {
 		{Flag: "strict", Variable: "TASKTABLE_DOCTOR_STRICT", Set: options.Bool(&e.strict),
 			Usage: "exit code 7 for warnings, too"},
 		{Flag: "check", Variable: "TASKTABLE_DOCTOR_CHECK", Kind: "name", Repeatable: true,
-			Set:      someOf(&e.only, names),
+			Set:      options.SomeOf(&e.only, names...),
 			Complete: options.Words(names...),
 			Usage: "only this check; may be repeated, or separated by commas. The checks are " +
 				strings.Join(names, ", ")},
 		{Flag: "skip", Variable: "TASKTABLE_DOCTOR_SKIP", Kind: "name", Repeatable: true,
-			Set:      someOf(&e.skip, names),
+			Set:      options.SomeOf(&e.skip, names...),
 			Complete: options.Words(names...),
 			Usage:    "not this check; may be repeated, or separated by commas"},
 	}
@@ -81,32 +78,17 @@ func (p *program) doctorCommand() *cobra.Command {
 	}, opts, func(command *cobra.Command) error { return e.run(command.Context()) })
 }
 
-// someOf reads names of a list.
-func someOf(into *[]string, names []string) func(string) error {
-	return func(given string) error {
-		var found []string
-		for item := range strings.SplitSeq(given, ",") {
-			if item = strings.TrimSpace(item); !slices.Contains(names, item) {
-				return fmt.Errorf("must be of %s", strings.Join(names, ", "))
-			}
-			found = append(found, item)
-		}
-		*into = found
-		return nil
-	}
-}
-
 func (e *examine) run(ctx context.Context) (err error) {
 	logger := e.log.logger(e.stderr)
 	e.WarnUnknown(logger)
-	d, err := e.open(ctx, logger)
+	d, err := e.database.pools(ctx, logger) // whether it answers is the first finding
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	report, err := doctor.Examine(ctx, doctor.Config{
 		Pool: d.pool, Connect: d.session, Schema: e.database.schema, Only: e.only, Skip: e.skip,
-		EngineConns: e.engine.engineConns,
+		EngineConns: e.engine.EngineConns,
 	})
 	if err != nil {
 		return err
@@ -121,33 +103,6 @@ func (e *examine) run(ctx context.Context) (err error) {
 		return err
 	}
 	return verdict(report, e.strict)
-}
-
-// open is like databaseSettings.open, but does not connect, because whether the database answers is the first finding.
-func (e *examine) open(ctx context.Context, logger *slog.Logger) (*database, error) {
-	if e.database.url == "" {
-		return e.database.open(ctx, logger)
-	}
-	d := &database{stop: func() error { return nil }}
-	lazy := func(url string) (*pgxpool.Pool, error) {
-		config, err := poolConfig(url, e.database.maxConns)
-		if err != nil {
-			return nil, err
-		}
-		return pgxpool.NewWithConfig(ctx, config)
-	}
-	var err error
-	if d.pool, err = lazy(e.database.url); err != nil {
-		return nil, fmt.Errorf("--database-url (DATABASE_URL): %w", err)
-	}
-	d.direct = d.pool
-	if e.database.sessionURL != "" {
-		if d.direct, err = lazy(e.database.sessionURL); err != nil {
-			return nil, errors.Join(fmt.Errorf("--session-database-url (TASKTABLE_SESSION_DATABASE_URL): %w", err),
-				d.close())
-		}
-	}
-	return d, nil
 }
 
 // verdict is the error, and so the exit code, that a report comes to.

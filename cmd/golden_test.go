@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tasktable/tasktable/store/storetest"
 )
 
 var update = flag.Bool("update", false, "writes the golden files anew")
@@ -50,6 +52,21 @@ func runFixed(t *testing.T, variables []string, args ...string) result {
 	code := p.run(ctx, args)
 	return result{code, stdout.String(), stderr.String()}
 }
+
+// with makes a database with rows for a test. It returns the environment that names it.
+func with(rows ...string) func(*testing.T) []string {
+	return func(t *testing.T) []string {
+		t.Helper()
+		url := storetest.URL(t)
+		for _, sql := range rows {
+			execute(t, url, sql)
+		}
+		return []string{"DATABASE_URL=" + url}
+	}
+}
+
+// urlOf is the URL of the database that with has made.
+func urlOf(variables []string) string { return strings.TrimPrefix(variables[0], "DATABASE_URL=") }
 
 // asProcess runs the program as a process with something on its stdin.
 func asProcess(t *testing.T, variables []string, stdin string, args ...string) result {

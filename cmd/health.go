@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,23 +45,8 @@ func (p *program) healthCommand() *cobra.Command {
 			return options.Usage("health needs --http-addr (TASKTABLE_HTTP_ADDR) or --probe-addr " +
 				"(TASKTABLE_PROBE_ADDR): the address that serve has")
 		}
-		return p.askHealth(command.Context(), dialed(address))
+		return p.askHealth(command.Context(), reachable(address))
 	})
-}
-
-// dialed is the address at which a node that listens on the given address can be reached from its own machine.
-func dialed(address string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	if host == "" {
-		return net.JoinHostPort("localhost", port)
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		return net.JoinHostPort("localhost", port)
-	}
-	return address
 }
 
 func (p *program) askHealth(ctx context.Context, address string) error {

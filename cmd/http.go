@@ -125,10 +125,10 @@ func (h *httpServer) serve(
 	return listener.Addr().String(), nil
 }
 
-// reachable is an address at which a browser on this machine finds the listener.
+// reachable is an address at which this machine reaches who listens at the given one.
 func reachable(address string) string {
 	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+	if ip, noIP := netip.ParseAddr(host); err != nil || host != "" && (noIP != nil || !ip.IsUnspecified()) {
 		return address
 	}
 	return net.JoinHostPort("localhost", port)

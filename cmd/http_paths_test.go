@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/store/storetest"
@@ -72,22 +71,6 @@ func TestServeCleansNoPath(t *testing.T) {
 	}
 }
 
-// The same with the API itself: it refuses the path, and changes no task.
-func TestServeRefusesPathsThatAreNotPlain(t *testing.T) {
-	t.Parallel()
-	url := storetest.URL(t)
-	p, base := probed(t, []string{"DATABASE_URL=" + url}, "--api")
-	becomes(t, base+"/readyz", http.StatusOK)
-	for _, path := range []string{"/v1/tasks/a/../acme-2", "/v1/tasks//pause", "//v1/tasks/a"} {
-		status, text := rawAnswer(t, strings.TrimPrefix(base, "http://"), "DELETE "+path)
-		if status != "404 Not Found" {
-			t.Errorf("%s: %s %s", path, status, text)
-		}
-	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
-}
-
 // With --probe-addr the public address tells strangers nothing about the node, and probes do not share its connections.
 func TestServeAnswersProbesElsewhere(t *testing.T) {
 	t.Parallel()
@@ -119,6 +102,5 @@ func TestServeAnswersProbesElsewhere(t *testing.T) {
 	}
 	run(t, []string{"TASKTABLE_PROBE_ADDR=" + strings.TrimPrefix(probes, "http://"), "TASKTABLE_HTTP_ADDR=127.0.0.1:1"},
 		"health").want(t, exitOK)
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	p.stop()
 }

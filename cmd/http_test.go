@@ -74,6 +74,9 @@ func TestServeAnswersProbes(t *testing.T) {
 		t.Errorf("ready: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)
+	listens := strings.TrimPrefix(address, "http://")
+	run(t, nil, "health", "--http-addr", listens).want(t, exitOK)
+	run(t, []string{"TASKTABLE_HTTP_ADDR=" + listens}, "health").want(t, exitOK)
 	if code, body := get(t, address+"/"); code != http.StatusOK || !strings.Contains(body, "/livez ") ||
 		!strings.Contains(body, "/readyz ") {
 		t.Errorf("/: %d: %s", code, body)
@@ -105,27 +108,21 @@ func TestServeAnswersProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.end().want(t, exitOK, "msg=stopped")
+	run(t, nil, "health", "--http-addr", listens).want(t, exitFailed, "the node does not answer")
 }
 
-// A database that takes the connection and says nothing.
-func TestServeAnswersProbesWhileItStarts(t *testing.T) {
+// The database takes the connection and says nothing. A program that calls the API meets a problem, and not a text.
+func TestServeAnswersWhileItStarts(t *testing.T) {
 	t.Parallel()
 	silent := listen(t)
-	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"})
+	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"}, "--api")
 	if ready := becomes(t, address+"/readyz", http.StatusServiceUnavailable); ready.OK ||
 		ready.Checks[0].Reason != "starting" {
 		t.Errorf("while it starts: %+v", ready)
 	}
 	becomes(t, address+"/livez", http.StatusOK)
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitInterrupted)
-}
-
-// A program that calls the API meets a problem, and not a text, while the database is not there yet.
-func TestServeRefusesCallsWhileItStarts(t *testing.T) {
-	t.Parallel()
-	silent := listen(t)
-	p, address := probed(t, []string{"DATABASE_URL=postgres://u@" + silent.Addr().String() + "/x"}, "--api")
+	run(t, nil, "health", "--http-addr", strings.TrimPrefix(address, "http://")).want(t, exitFailed,
+		"not ready: node: starting")
 	code, body := get(t, address+"/v1/tasks")
 	var told struct{ Code, Detail string }
 	if err := json.Unmarshal([]byte(body), &told); err != nil || code != http.StatusServiceUnavailable ||
@@ -136,8 +133,9 @@ func TestServeRefusesCallsWhileItStarts(t *testing.T) {
 	p.end().want(t, exitInterrupted)
 }
 
-// All forms of the document are served, also beside the dashboard, which answers every path that is nobody else's.
-func TestServeServesTheDocuments(t *testing.T) {
+// All forms of the document are served, also beside the dashboard, which answers every path that is nobody else's. The
+// API refuses a path with // or .. in it, and changes no task.
+func TestServeServesTheDocumentsAndPlainPaths(t *testing.T) {
 	t.Parallel()
 	p, address := probed(t, []string{"DATABASE_URL=" + storetest.URL(t)}, "--api", "--dashboard")
 	becomes(t, address+"/readyz", http.StatusOK)
@@ -147,8 +145,12 @@ func TestServeServesTheDocuments(t *testing.T) {
 			t.Errorf("%s: %d %.200s", path, code, body)
 		}
 	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	for _, path := range []string{"/v1/tasks/a/../acme-2", "/v1/tasks//pause"} {
+		if status, text := rawAnswer(t, strings.TrimPrefix(address, "http://"), "DELETE "+path); status != "404 Not Found" {
+			t.Errorf("%s: %s %s", path, status, text)
+		}
+	}
+	p.stop()
 }
 
 // The database would be unreachable, exit code 4: it is not asked.

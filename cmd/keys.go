@@ -13,34 +13,18 @@ import (
 )
 
 func (p *program) keysCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "keys",
 		Short: "Creates, lists and revokes keys of the HTTP API",
 		Example: `  tasktable keys create ci --scope schedule --expires-in 90d
   tasktable keys list
   tasktable keys revoke ci`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.keysCreateCommand(), p.keysListCommand(), p.keysRevokeCommand())
-	return group
+	}, p.keysCreateCommand(), p.keysListCommand(), p.keysRevokeCommand())
 }
 
 // keysOf are the keys in the schema of the command.
-func (c *client) keysOf(tenantRole string) (*keys.Keys, error) {
-	schema, err := store.NewSchema(c.database.schema)
-	if err != nil {
-		return nil, err
-	}
-	return keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}), nil
-}
-
-func scopesText(scopes []keys.Scope) string {
-	texts := make([]string, len(scopes))
-	for i, scope := range scopes {
-		texts[i] = string(scope)
-	}
-	return strings.Join(texts, ",")
+func (c *client) keysOf(tenantRole string) *keys.Keys {
+	return keys.New(keys.Config{Schema: c.database.inSchema(), TenantRole: tenantRole})
 }
 
 const keysListHelp = `Lists keys of the HTTP API, sorted by name. Nobody can show a key again, so PREFIX has its first
@@ -69,32 +53,23 @@ func (p *program) keysListCommand() *cobra.Command {
 }
 
 func (l *keysList) run(ctx context.Context) error {
-	all, err := l.keysOf("")
+	found, err := l.keysOf("").List(ctx, l.pool, l.all)
 	if err != nil {
 		return err
 	}
-	found, err := all.List(ctx, l.pool, l.all)
-	if err != nil {
-		return err
-	}
-	headings := []string{"NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "TYPES", "QUEUES", "RATE", "CREATED AT",
-		"EXPIRES AT", "LAST USED AT"}
-	if l.all {
-		headings = append(headings, "REVOKED AT", "REVOKED BY")
-	}
-	t := term.NewTable(headings...)
+	t := term.NewTable("NAME", "PREFIX", "SCOPES", "SERVICE", "TENANT", "TYPES", "QUEUES", "RATE", "CREATED AT",
+		"EXPIRES AT", "LAST USED AT", "REVOKED AT", "REVOKED BY")
 	for _, key := range found {
 		expires := term.CellOf(l.When(key.ExpiresAt))
 		if key.ExpiresAt != nil && !key.ExpiresAt.After(l.Now) {
 			expires.Color = term.Red
 		}
-		row := []any{key.Name, key.Prefix, scopesText(key.Scopes), key.Service, key.TenantID,
-			strings.Join(key.Types, ","), strings.Join(key.Queues, ","),
-			rateText(key.Rate), l.When(&key.CreatedAt), expires, l.When(key.LastUsedAt)}
-		if l.all {
-			row = append(row, l.When(key.RevokedAt), key.RevokedBy)
-		}
-		t.Add(row...)
+		t.Add(key.Name, key.Prefix, term.Join(key.Scopes, ","), key.Service, key.TenantID,
+			strings.Join(key.Types, ","), strings.Join(key.Queues, ","), rateText(key.Rate), l.When(&key.CreatedAt),
+			expires, l.When(key.LastUsedAt), l.When(key.RevokedAt), key.RevokedBy)
+	}
+	if !l.all {
+		t.Drop("REVOKED AT", "REVOKED BY")
 	}
 	return l.List(found, t, "There are no keys.")
 }
@@ -109,54 +84,29 @@ func rateText(rate int) term.Cell {
 const keysRevokeHelp = `Revokes a key of the HTTP API. Nodes may accept it for 5 more seconds. Nothing can make it valid
 again, but its name is free for another key. If no key has the name, or only revoked keys have it, the exit code is 1.`
 
-// keysRevoke is the command keys revoke.
-type keysRevoke struct {
-	*client
-	name string
-}
-
 func (p *program) keysRevokeCommand() *cobra.Command {
-	r := &keysRevoke{client: p.client()}
+	c := p.client()
+	var name string
 	return p.BindArguments(&cobra.Command{
 		Use:     "revoke NAME",
 		Short:   "Revokes a key",
 		Long:    keysRevokeHelp,
 		Example: "  tasktable keys revoke ci\n  tasktable keys revoke ci --by ann --output json",
-	}, r.options(), keyName(&r.name, r.keyNames), r.opened(r.run))
-}
-
-// keyName takes the name of one key.
-func keyName(into *string, complete options.Completion) options.Arguments {
-	return options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: complete,
-		Set: func(given []string) error { *into = given[0]; return nil }}
-}
-
-func (r *keysRevoke) run(ctx context.Context) error {
-	all, err := r.keysOf("")
-	if err != nil {
-		return err
-	}
-	key, err := all.Revoke(ctx, r.pool, r.name, r.author())
-	if err != nil {
-		return err
-	}
-	t := term.NewTable("NAME", "PREFIX", "OUTCOME")
-	t.Add(key.Name, key.Prefix, "revoked")
-	return r.One(key, t)
+	}, c.options(), options.One("NAME", &name, c.keyNames), c.opened(func(ctx context.Context) error {
+		key, err := c.keysOf("").Revoke(ctx, c.pool, name, c.author())
+		if err != nil {
+			return err
+		}
+		t := term.NewTable("NAME", "PREFIX", "OUTCOME")
+		t.Add(key.Name, key.Prefix, "revoked")
+		return c.One(key, t)
+	}))
 }
 
 // keyNames completes the names of keys that are not revoked.
 func (c *client) keyNames(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
-		all, err := c.keysOf("")
-		if err != nil {
-			return nil, err
-		}
-		found, err := all.List(ctx, db, false)
-		var names []string
-		for _, key := range found {
-			names = append(names, key.Name)
-		}
-		return options.Words(names...)(ctx, prefix), err
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		found, err := c.keysOf("").List(ctx, db, false)
+		return textsOf(found, func(key keys.Key) string { return key.Name }), err
 	})
 }

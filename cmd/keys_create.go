@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
 	"github.com/tasktable/tasktable/store"
 )
@@ -38,14 +38,10 @@ type keysCreate struct {
 
 func (p *program) keysCreateCommand() *cobra.Command {
 	k := &keysCreate{client: p.client()}
-	scopes := make([]string, len(keys.Scopes()))
-	for i, scope := range keys.Scopes() {
-		scopes[i] = string(scope)
-	}
 	opts := []options.Option{
-		{Flag: "scope", Kind: "scope", Repeatable: true, Set: scopesOf(&k.key.Scopes, scopes),
-			Complete: options.Words(scopes...).Each(),
-			Usage: "what the key may do: " + strings.Join(scopes, ", ") + ", one or several separated by commas; " +
+		{Flag: "scope", Kind: "scope", Repeatable: true, Set: options.SomeOf(&k.key.Scopes, keys.Scopes()...),
+			Complete: options.Words(keys.Scopes()...).Each(),
+			Usage: "what the key may do: " + term.Join(keys.Scopes(), ", ") + ", one or several separated by commas; " +
 				"required"},
 		{Flag: "service", Kind: "name", Set: options.Text(&k.key.Service, store.MaxIDBytes),
 			Usage: "the service in whose name tasks are scheduled (default the name of the key)"},
@@ -74,20 +70,7 @@ func (p *program) keysCreateCommand() *cobra.Command {
   tasktable migrate roles | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"   # once, for keys of tenants
   tasktable keys create acme --scope read,schedule --tenant acme
   tasktable keys create shop --scope schedule --type HTTP_REQUEST --queue shop`,
-	}, append(opts, k.options()...), keyName(&k.key.Name, nil), k.opened(k.run, k.check))
-}
-
-func scopesOf(into *[]keys.Scope, choices []string) func(string) error {
-	return func(given string) error {
-		*into = nil
-		for one := range strings.SplitSeq(given, ",") {
-			if one = strings.TrimSpace(one); !slices.Contains(choices, one) {
-				return fmt.Errorf("must be of %s, one or several separated by commas", strings.Join(choices, ", "))
-			}
-			*into = append(*into, keys.Scope(one))
-		}
-		return nil
-	}
+	}, append(opts, k.options()...), options.One("NAME", &k.key.Name, nil), k.opened(k.run, k.check))
 }
 
 // given refuses a blank value, such as that of a variable of a script that is not set. It would lift the limit.
@@ -102,21 +85,16 @@ func given(set func(string) error) func(string) error {
 
 // namesOf takes names that check accepts.
 func namesOf(into *[]string, check func(string) error) func(string) error {
-	return func(given string) error {
-		*into = nil
-		for one := range strings.SplitSeq(given, ",") {
-			one = strings.TrimSpace(one)
-			if one == "" {
-				return errors.New("must have a name before and after each comma")
-			}
-			if err := check(one); err != nil {
-				_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
-				return errors.New(rule)
-			}
-			*into = append(*into, one)
+	return options.Each(into, func(one string) (string, error) {
+		if one == "" {
+			return "", errors.New("must have a name before and after each comma")
 		}
-		return nil
-	}
+		if err := check(one); err != nil {
+			_, rule, _ := strings.Cut(err.Error(), store.ErrInvalid.Error()+": ")
+			return "", errors.New(rule)
+		}
+		return one, nil
+	})
 }
 
 func (k *keysCreate) check() error {
@@ -134,11 +112,7 @@ type createdKey struct {
 }
 
 func (k *keysCreate) run(ctx context.Context) error {
-	all, err := k.keysOf(k.tenantRole)
-	if err != nil {
-		return err
-	}
-	secret, key, err := all.Create(ctx, k.pool, k.key)
+	secret, key, err := k.keysOf(k.tenantRole).Create(ctx, k.pool, k.key)
 	if err != nil {
 		return err
 	}

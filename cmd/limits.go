@@ -19,7 +19,7 @@ import (
 )
 
 func (p *program) limitsCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "limits",
 		Short: "Lists, sets and removes limits: how many tasks run at once, or start in an interval",
 		Example: `  tasktable limits set charges --type CHARGE --max-running 5
@@ -29,11 +29,7 @@ func (p *program) limitsCommand() *cobra.Command {
   tasktable limits set fair --type REPORT --per tenant --weight large=3
   tasktable limits list
   tasktable limits remove charges`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.limitsListCommand(), p.limitsSetCommand(), p.limitsRemoveCommand())
-	return group
+	}, p.limitsListCommand(), p.limitsSetCommand(), p.limitsRemoveCommand())
 }
 
 const limitsListHelp = `Lists the limits, sorted by name:
@@ -50,22 +46,19 @@ const limitsListHelp = `Lists the limits, sorted by name:
 
 With --output json it prints an array of the limits. Its intervals are in nanoseconds.`
 
-// limitsList is the command limits list.
-type limitsList struct{ *client }
-
 func (p *program) limitsListCommand() *cobra.Command {
-	l := &limitsList{p.client()}
+	c := p.client()
 	return p.Bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists limits, and how far they are used",
 		Long:  limitsListHelp,
 		Example: `  tasktable limits list
   tasktable limits list --output json | jq -r '.[] | select(.running >= .max_running) | .name'   # these are reached`,
-	}, l.options(), l.opened(l.run))
+	}, c.options(), c.opened(c.listLimits))
 }
 
-func (l *limitsList) run(ctx context.Context) error {
-	limits, err := l.tasks.Limits(ctx, l.pool)
+func (c *client) listLimits(ctx context.Context) error {
+	limits, err := c.tasks.Limits(ctx, c.pool)
 	if err != nil {
 		return err
 	}
@@ -80,7 +73,7 @@ func (l *limitsList) run(ctx context.Context) error {
 			rate = fmt.Sprintf("%d/%s", *one.Rate, when.LengthText(*one.RateInterval))
 		}
 		next := one.NextStartAt
-		if next != nil && !next.After(l.Now) {
+		if next != nil && !next.After(c.Now) {
 			next = nil
 		}
 		var per string
@@ -90,10 +83,10 @@ func (l *limitsList) run(ctx context.Context) error {
 		if one.InOrder {
 			per += " in order"
 		}
-		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, form.WeightsText(one.Weights), l.When(next),
-			atLeast(one.Waiting, one.WaitingMore), l.When(one.OldestDue), l.When(&one.ChangedAt), one.ChangedBy)
+		t.Add(one.Name, one.Of().String(), per, running, rate, one.Burst, form.WeightsText(one.Weights), c.When(next),
+			atLeast(one.Waiting, one.WaitingMore), c.When(one.OldestDue), c.When(&one.ChangedAt), one.ChangedBy)
 	}
-	return l.List(limits, t, "There is no limit.")
+	return c.List(limits, t, "There is no limit.")
 }
 
 const limitsSetHelp = `Creates a limit, or replaces the limit that has the name. It counts the tasks of a type, of a
@@ -127,7 +120,8 @@ func (p *program) limitsSetCommand() *cobra.Command {
 			Usage: "the tasks of this type"},
 		{Flag: "queue", Kind: "name", Set: queueName(&s.queue), Complete: s.queues, Usage: "the tasks of this queue"},
 		{Flag: "all", Set: options.Bool(&s.everything), Usage: "all tasks"},
-		{Flag: "per", Kind: "group|tenant", Set: s.setPer,
+		{Flag: "per", Kind: "group|tenant",
+			Set:   options.OneOf(&s.limit.Per, store.PerGroup, store.PerTenant),
 			Usage: "count each group or tenant by itself (default all together)"},
 		{Flag: "in-order", Set: options.Bool(&s.limit.InOrder),
 			Usage: "with --per: start a task when the one before has ended"},
@@ -149,17 +143,7 @@ func (p *program) limitsSetCommand() *cobra.Command {
   tasktable limits set stripe --queue stripe --rate 100/1m --burst 20
   tasktable limits set per-customer --type CHARGE --per group --max-running 1
   tasktable limits set ledger --type LEDGER --per group --in-order`,
-	}, append(opts, s.options()...), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: 1, Complete: s.limits,
-		Set: func(given []string) error { s.limit.Name = given[0]; return nil }}, s.opened(s.run, s.check))
-}
-
-// setPer reads the option --per.
-func (s *limitsSet) setPer(given string) error {
-	s.limit.Per = store.Per(given)
-	if s.limit.Per != store.PerGroup && s.limit.Per != store.PerTenant {
-		return errors.New("must be group or tenant")
-	}
-	return nil
+	}, append(opts, s.options()...), options.One("NAME", &s.limit.Name, s.limits), s.opened(s.run, s.check))
 }
 
 // setWeights reads the option --weight.
@@ -215,16 +199,16 @@ func (s *limitsSet) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.limitOutcomes([]limitOutcome{{s.limit.Name, outcome}})
+	return s.nameOutcomes([]nameOutcome{{s.limit.Name, outcome}})
 }
 
-// limitOutcome is the outcome for one limit.
-type limitOutcome struct {
+// nameOutcome is the outcome for one limit or calendar.
+type nameOutcome struct {
 	Name    string        `json:"name"`
 	Outcome store.Outcome `json:"outcome"`
 }
 
-func (c *client) limitOutcomes(done []limitOutcome) error {
+func (c *client) nameOutcomes(done []nameOutcome) error {
 	t := term.NewTable("NAME", "OUTCOME")
 	for _, one := range done {
 		t.Add(one.Name, one.Outcome)
@@ -234,47 +218,39 @@ func (c *client) limitOutcomes(done []limitOutcome) error {
 
 // limits completes the names of limits.
 func (c *client) limits(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		found, err := store.New(config).Limits(ctx, db)
-		var names []string
-		for _, one := range found {
-			names = append(names, one.Name)
-		}
-		return options.Words(names...)(ctx, prefix), err
+		return textsOf(found, func(one store.LimitState) string { return one.Name }), err
 	})
 }
 
-// limitsRemove is the command limits remove.
-type limitsRemove struct {
-	*client
-	names []string
-}
-
 func (p *program) limitsRemoveCommand() *cobra.Command {
-	r := &limitsRemove{client: p.client()}
+	c := p.client()
+	var names []string
 	return p.BindArguments(&cobra.Command{
 		Use:     "remove NAME…",
 		Short:   "Removes limits",
 		Long:    "Removes limits, all in one transaction. Outcomes: deleted, absent (there is no such limit).",
 		Example: "  tasktable limits remove charges stripe",
-	}, r.options(), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: -1, Complete: r.limits,
-		Set: func(given []string) error { r.names = given; return nil }}, r.opened(r.run))
+	}, c.options(), options.Arguments{Name: "NAME", MinCount: 1, MaxCount: -1, Complete: c.limits,
+		Set: func(given []string) error { names = given; return nil }},
+		c.opened(func(ctx context.Context) error { return c.removeLimits(ctx, names) }))
 }
 
-func (r *limitsRemove) run(ctx context.Context) error {
-	var done []limitOutcome
-	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
-		for _, name := range r.names {
-			outcome, err := r.tasks.RemoveLimit(ctx, tx, name)
+func (c *client) removeLimits(ctx context.Context, names []string) error {
+	var done []nameOutcome
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		for _, name := range names {
+			outcome, err := c.tasks.RemoveLimit(ctx, tx, name)
 			if err != nil {
 				return err
 			}
-			done = append(done, limitOutcome{name, outcome})
+			done = append(done, nameOutcome{name, outcome})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.limitOutcomes(done)
+	return c.nameOutcomes(done)
 }

@@ -12,10 +12,7 @@ import (
 )
 
 // mailSettings say by which server SEND_EMAIL delivers.
-type mailSettings struct {
-	config    email.Config
-	tls, auth string
-}
+type mailSettings struct{ config email.Config }
 
 func (s *mailSettings) options() []options.Option {
 	c := &s.config
@@ -25,8 +22,8 @@ func (s *mailSettings) options() []options.Option {
 		{Flag: "smtp-port", Variable: "TASKTABLE_SMTP_PORT", Kind: "number", Set: options.Int(&c.Port, 1, 65535),
 			Usage: "its port (default 587 for starttls, 465 for implicit, 25 for none)"},
 		{Flag: "smtp-tls", Variable: "TASKTABLE_SMTP_TLS", Kind: "mode", Default: string(email.TLSStartTLS),
-			Usage: "starttls, implicit or none", Set: options.OneOf(&s.tls, string(email.TLSStartTLS),
-				string(email.TLSImplicit), string(email.TLSNone))},
+			Usage: "starttls, implicit or none",
+			Set:   options.OneOf(&c.TLS, email.TLSStartTLS, email.TLSImplicit, email.TLSNone)},
 		{Flag: "smtp-username", Variable: "TASKTABLE_SMTP_USERNAME", Kind: "name", Set: options.Text(&c.Username, 512),
 			Usage: "the name to log in by (default no login)"},
 		{Flag: "smtp-password", Variable: "TASKTABLE_SMTP_PASSWORD", Kind: "password", Secret: true,
@@ -34,8 +31,8 @@ func (s *mailSettings) options() []options.Option {
 			Usage: "the password; better in the variable, because flags show in the list of processes"},
 		{Flag: "smtp-auth", Variable: "TASKTABLE_SMTP_AUTH", Kind: "mechanism",
 			Usage: "PLAIN, LOGIN, CRAM-MD5, SCRAM-SHA-1 or SCRAM-SHA-256 (default the best that the server offers)",
-			Set: options.OneOf(&s.auth, string(email.AuthPlain), string(email.AuthLogin), string(email.AuthCRAMMD5),
-				string(email.AuthSCRAMSHA1), string(email.AuthSCRAMSHA256))},
+			Set: options.OneOf(&c.Auth, email.AuthPlain, email.AuthLogin, email.AuthCRAMMD5, email.AuthSCRAMSHA1,
+				email.AuthSCRAMSHA256)},
 		{Flag: "smtp-from", Variable: "TASKTABLE_SMTP_FROM", Kind: "address", Set: mailAddress(&c.From),
 			Usage: "the sender of all mails, such as \"Events <events@example.org>\""},
 		{Flag: "smtp-hello", Variable: "TASKTABLE_SMTP_HELLO", Kind: "host", Set: hostName(&c.Hello),
@@ -57,14 +54,12 @@ func hostName(into *string) func(string) error {
 }
 
 func mailAddress(into *string) func(string) error {
-	return func(given string) error {
-		if _, err := mail.ParseAddress(given); err != nil {
-			return errors.New("must be an e-mail address, such as events@example.org or \"Events " +
-				"<events@example.org>\"")
-		}
-		*into = given
-		return nil
+	isAddress := func(given string) error {
+		_, err := mail.ParseAddress(given)
+		return err
 	}
+	return options.Checked(into, isAddress,
+		`must be an e-mail address, such as events@example.org or "Events <events@example.org>"`)
 }
 
 // server is the configuration of the mail server, or nil without a host.
@@ -72,9 +67,7 @@ func (s *mailSettings) server() *email.Config {
 	if s.config.Host == "" {
 		return nil
 	}
-	config := s.config
-	config.TLS, config.Auth = email.TLSMode(s.tls), email.AuthMechanism(s.auth)
-	return &config
+	return &s.config
 }
 
 // variant is the handler of SEND_EMAIL, or nil without a host. A sender without a server is an error, because it is
@@ -93,7 +86,7 @@ func (s *mailSettings) variant() (handlers.Part, error) {
 		return nil, options.Usage("--smtp-username (TASKTABLE_SMTP_USERNAME) and --smtp-password " +
 			"(TASKTABLE_SMTP_PASSWORD) must be given together")
 	}
-	variant, err := email.Variant(*s.server())
+	variant, err := email.Variant(config)
 	if err != nil {
 		return nil, options.Usage("the options with smtp in their names: %w", err)
 	}

@@ -145,6 +145,15 @@ func (p *process) ended() bool {
 	}
 }
 
+// stop stops it as a supervisor does, and wants it to end well.
+func (p *process) stop(stderr ...string) result {
+	p.t.Helper()
+	p.signal(syscall.SIGTERM)
+	got := p.end()
+	got.want(p.t, exitOK, stderr...)
+	return got
+}
+
 // end waits for the end.
 func (p *process) end() result {
 	p.t.Helper()

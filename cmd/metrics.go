@@ -13,26 +13,23 @@ import (
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/scheduled/monitoring"
+	"github.com/tasktable/tasktable/store/when"
 )
 
 // metricsCommand prints alert rules and a dashboard. It needs no database.
 func (p *program) metricsCommand() *cobra.Command {
-	group := &cobra.Command{
+	const dashboard = "Prints a dashboard for Grafana"
+	return group(&cobra.Command{
 		Use:   "metrics",
 		Short: "Prints alert rules and a dashboard for the metrics of nodes",
 		Long: `Prints alert rules for Prometheus and a dashboard for Grafana 10 or later, which watch the metrics of
 nodes. The options of the rules fit their thresholds to your tasks.`,
 		Example: `  tasktable metrics alerts > /etc/prometheus/rules/tasktable.yaml
   tasktable metrics dashboard > tasktable.json   # Grafana: Dashboards, New, Import`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	dashboard := "Prints a dashboard for Grafana"
-	group.AddCommand(p.alertsCommand(), p.Bind(&cobra.Command{
+	}, p.alertsCommand(), p.Bind(&cobra.Command{
 		Use: "dashboard", Short: dashboard, Long: dashboard + ".",
 		Example: `  tasktable metrics dashboard > tasktable.json`,
 	}, nil, func(*cobra.Command) error { return p.print(monitoring.Dashboard) }))
-	return group
 }
 
 func (p *program) print(text string) error {
@@ -65,7 +62,7 @@ func (p *program) alertsCommand() *cobra.Command {
 func alertOptions(t *monitoring.Thresholds) []options.Option {
 	const day = 24 * time.Hour
 	duration := func(flag string, into *time.Duration, usage string) options.Option {
-		return options.Option{Flag: flag, Kind: "duration", Default: plainDuration(*into), Usage: usage,
+		return options.Option{Flag: flag, Kind: "duration", Default: when.LengthText(*into), Usage: usage,
 			Set: options.Duration(into, time.Second, 365*day)}
 	}
 	number := func(flag string, into *int, minimum, maximum int, usage string) options.Option {
@@ -88,7 +85,7 @@ func alertOptions(t *monitoring.Thresholds) []options.Option {
 		duration("paused-for", &t.PausedFor, "how long something is paused"),
 		number("recurring-intervals", &t.RecurringIntervals, 1, 10,
 			"how many intervals a recurring task has not succeeded for"),
-		{Flag: "slo-start-within", Kind: "duration", Default: plainDuration(t.StartWithin),
+		{Flag: "slo-start-within", Kind: "duration", Default: when.LengthText(t.StartWithin),
 			Set:   startBucket(&t.StartWithin),
 			Usage: "the time within which attempts begin; a bound of the histogram start_delay_seconds"},
 		ratio("slo-start-ratio", &t.StartRatio, monitoring.MinRatio, monitoring.MaxRatio,
@@ -99,18 +96,6 @@ func alertOptions(t *monitoring.Thresholds) []options.Option {
 			"the part of the HTTP API's calls that is not answered with 5xx"),
 		number("slo-min-bad", &t.MinBad, 1, 1e9, "fewer bad tasks or calls raise no alert of an objective"),
 	}
-}
-
-// plainDuration writes 5m0s as 5m.
-func plainDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
 
 func ratioBetween(into *float64, minimum, maximum float64) func(string) error {
@@ -128,11 +113,7 @@ func startBucket(into *time.Duration) func(string) error {
 	return func(given string) error {
 		value, err := time.ParseDuration(given)
 		if err != nil || !slices.Contains(monitoring.StartBuckets(), value) {
-			var names []string
-			for _, bound := range monitoring.StartBuckets() {
-				names = append(names, plainDuration(bound))
-			}
-			return errors.New("must be one of " + strings.Join(names, ", "))
+			return errors.New("must be one of " + strings.Join(textsOf(monitoring.StartBuckets(), when.LengthText), ", "))
 		}
 		*into = value
 		return nil

@@ -2,8 +2,8 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -97,15 +97,9 @@ func (m *migrate) options() []options.Option {
 
 // withDatabase runs do on the database itself, because behind a pooler the lock of migrations would not hold.
 func (m *migrate) withDatabase(do func(context.Context, *pgxpool.Pool) error) func(*cobra.Command) error {
-	return func(command *cobra.Command) (err error) {
-		logger := m.log.logger(m.stderr)
-		m.WarnUnknown(logger)
-		d, err := m.database.open(command.Context(), logger)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, d.close()) }()
-		return do(command.Context(), d.direct)
+	return func(command *cobra.Command) error {
+		ctx := command.Context()
+		return m.onDatabase(ctx, &m.database, &m.log, func(d *database, _ *slog.Logger) error { return do(ctx, d.direct) })
 	}
 }
 

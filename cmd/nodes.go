@@ -67,24 +67,20 @@ func (n *nodes) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"NODE", "STATE", "ROLE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "QUEUES", "TYPES"}
-	if n.filter.Ended {
-		headings = slices.Insert(headings, 8, "ENDED AT")
-	}
-	t := term.NewTable(headings...)
+	t := term.NewTable("NODE", "STATE", "ROLE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "ENDED AT", "QUEUES",
+		"TYPES")
 	for _, node := range found {
 		types := strings.Join(slices.Sorted(slices.Values(node.Types)), " ")
 		seen := ""
 		if node.LastSeen != nil {
 			seen = n.Relative(*node.LastSeen)
 		}
-		row := []any{node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Role,
-			node.Service, node.Version, node.Host,
-			n.When(&node.StartedAt), seen, slotsText(node), types}
-		if n.filter.Ended {
-			row = slices.Insert(row, 8, any(n.When(node.DeadAt)))
-		}
-		t.Add(row...)
+		t.Add(node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Role,
+			node.Service, node.Version, node.Host, n.When(&node.StartedAt), seen, n.When(node.DeadAt), slotsText(node),
+			types)
+	}
+	if !n.filter.Ended {
+		t.Drop("ENDED AT")
 	}
 	return n.List(found, t, "There is no node: nothing is run. tasktable serve is one, or a service that embeds the "+
 		"engine.")

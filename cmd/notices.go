@@ -20,7 +20,7 @@ rule says which events make a notice, and who gets it. Nodes send notices: see -
 tasktable serve.`
 
 func (p *program) noticesCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "notices",
 		Short: "Lists, sets, removes and tests the rules and recipients of notices",
 		Long:  noticesHelp,
@@ -28,21 +28,13 @@ func (p *program) noticesCommand() *cobra.Command {
   tasktable notices set dead --event failed,expired --to ops --digest 5m
   tasktable notices test ops
   tasktable notices list`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.noticesListCommand(), p.noticesSetCommand(), p.noticesRemoveCommand(), p.noticesTestCommand(),
+	}, p.noticesListCommand(), p.noticesSetCommand(), p.noticesRemoveCommand(), p.noticesTestCommand(),
 		p.recipientsCommand())
-	return group
 }
 
-// rulesOf are the rules in the schema of the command.
-func (c *client) rulesOf() (*noticerules.Rules, error) {
-	schema, err := store.NewSchema(c.database.schema)
-	if err != nil {
-		return nil, err
-	}
-	return noticerules.New(noticerules.Config{Schema: schema}), nil
+// rules are the rules and recipients in the schema of the command.
+func (c *client) rules() *noticerules.Rules {
+	return noticerules.New(noticerules.Config{Schema: c.database.inSchema()})
 }
 
 const noticesListHelp = `Lists the rules of notices, sorted by name. MATCHES is - for a rule that matches all tasks.
@@ -50,26 +42,19 @@ DECLARED BY is the service whose code declares the rule.
 
 With --output json it prints an array of the rules.`
 
-// noticesList is the command notices list.
-type noticesList struct{ *client }
-
 func (p *program) noticesListCommand() *cobra.Command {
-	l := &noticesList{client: p.client()}
+	c := p.client()
 	return p.Bind(&cobra.Command{
 		Use:   "list",
 		Short: "Lists the rules",
 		Long:  noticesListHelp,
 		Example: `  tasktable notices list
   tasktable notices list --output json | jq -r '.[] | select(.enabled) | .name'`,
-	}, l.options(), l.opened(l.run))
+	}, c.options(), c.opened(c.listRules))
 }
 
-func (l *noticesList) run(ctx context.Context) error {
-	all, err := l.rulesOf()
-	if err != nil {
-		return err
-	}
-	found, err := all.List(ctx, l.pool)
+func (c *client) listRules(ctx context.Context) error {
+	found, err := c.rules().List(ctx, c.pool)
 	if err != nil {
 		return err
 	}
@@ -83,18 +68,10 @@ func (l *noticesList) run(ctx context.Context) error {
 		if rule.Digest != noticerules.AtOnce {
 			digest = rule.Digest.String()
 		}
-		t.Add(rule.Name, eventsText(rule.Events), matchText(rule), strings.Join(rule.Recipients, ","), digest,
+		t.Add(rule.Name, term.Join(rule.Events, ","), matchText(rule), strings.Join(rule.Recipients, ","), digest,
 			rule.After.String(), state, rule.DeclaredBy)
 	}
-	return l.List(found, t, "There are no rules of notices.")
-}
-
-func eventsText(events []noticerules.Event) string {
-	texts := make([]string, len(events))
-	for i, event := range events {
-		texts[i] = string(event)
-	}
-	return strings.Join(texts, ",")
+	return c.List(found, t, "There are no rules of notices.")
 }
 
 func matchText(rule noticerules.Rule) string {
@@ -114,39 +91,24 @@ func matchText(rule noticerules.Rule) string {
 const noticesRemoveHelp = `Removes a rule of notices. Notices that it has scheduled are not sent. If no rule has the
 name, or the code of a service declares it, the exit code is 1.`
 
-// noticesRemove is the command notices remove, and the one for recipients.
-type noticesRemove struct {
-	*client
-	name string
-}
-
 func (p *program) noticesRemoveCommand() *cobra.Command {
-	r := &noticesRemove{client: p.client()}
+	c := p.client()
+	var name string
 	return p.BindArguments(&cobra.Command{
 		Use:     "remove NAME",
 		Short:   "Removes a rule",
 		Long:    noticesRemoveHelp,
 		Example: "  tasktable notices remove dead",
-	}, r.options(), keyName(&r.name, r.ruleNames), r.opened(func(ctx context.Context) error {
-		return r.run(ctx, (*noticerules.Rules).Remove)
+	}, c.options(), options.One("NAME", &name, c.ruleNames), c.opened(func(ctx context.Context) error {
+		return c.outcome(name, "removed", c.rules().Remove(ctx, c.pool, name))
 	}))
 }
 
-func (r *noticesRemove) run(
-	ctx context.Context, remove func(all *noticerules.Rules, ctx context.Context, db store.DB, name string) error,
-) error {
-	all, err := r.rulesOf()
+// outcome prints the result of a command that changes one rule or recipient.
+func (c *client) outcome(name, outcome string, err error) error {
 	if err != nil {
 		return err
 	}
-	if err := remove(all, ctx, r.pool, r.name); err != nil {
-		return err
-	}
-	return r.outcome(r.name, "removed")
-}
-
-// outcome prints the result of a command that changes one rule or recipient.
-func (c *client) outcome(name, outcome string) error {
 	t := term.NewTable("NAME", "OUTCOME")
 	t.Add(name, outcome)
 	return c.One(struct {
@@ -157,17 +119,9 @@ func (c *client) outcome(name, outcome string) error {
 
 // ruleNames completes the names of rules.
 func (c *client) ruleNames(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
-		all, err := c.rulesOf()
-		if err != nil {
-			return nil, err
-		}
-		found, err := all.List(ctx, db)
-		var names []string
-		for _, rule := range found {
-			names = append(names, rule.Name)
-		}
-		return options.Words(names...)(ctx, prefix), err
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		found, err := c.rules().List(ctx, db)
+		return textsOf(found, func(rule noticerules.Rule) string { return rule.Name }), err
 	})
 }
 
@@ -191,17 +145,13 @@ func (p *program) noticesTestCommand() *cobra.Command {
 		Short:   "Sends a test to a recipient",
 		Long:    noticesTestHelp,
 		Example: "  tasktable notices test ops\n  tasktable notices test ops --wait 2m --output json",
-	}, append(opts, n.options()...), recipientName(&n.name, n.recipientNames), n.opened(n.run))
+	}, append(opts, n.options()...), options.One("RECIPIENT", &n.name, n.recipientNames), n.opened(n.run))
 }
 
 var errNotSent = errors.New("the test was not sent")
 
 func (n *noticesTest) run(ctx context.Context) error {
-	all, err := n.rulesOf()
-	if err != nil {
-		return err
-	}
-	receipt, err := all.SendTest(ctx, n.pool, n.tasks, n.name, n.wait)
+	receipt, err := n.rules().SendTest(ctx, n.pool, n.tasks, n.name, n.wait)
 	if err != nil {
 		return err
 	}

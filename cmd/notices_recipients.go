@@ -12,53 +12,35 @@ import (
 )
 
 func (p *program) recipientsCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "recipients",
 		Short: "Lists, sets and removes the recipients of notices",
 		Example: `  tasktable notices recipients set ann --email ann@example.org
   tasktable notices recipients set ops --target ops
   tasktable notices recipients list`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.recipientsListCommand(), p.recipientsSetCommand(), p.recipientsRemoveCommand())
-	return group
+	}, p.recipientsListCommand(), p.recipientsSetCommand(), p.recipientsRemoveCommand())
 }
-
-// recipientName takes the name of one recipient.
-func recipientName(into *string, complete options.Completion) options.Arguments {
-	arguments := keyName(into, complete)
-	arguments.Name = "RECIPIENT"
-	return arguments
-}
-
-// recipientsList is the command notices recipients list.
-type recipientsList struct{ *client }
 
 func (p *program) recipientsListCommand() *cobra.Command {
-	l := &recipientsList{client: p.client()}
+	c := p.client()
 	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists the recipients and what they want",
 		Long:    "Lists the recipients of notices, sorted by name. EVENTS is - for a recipient that wants all events.",
 		Example: "  tasktable notices recipients list\n  tasktable notices recipients list --output json",
-	}, l.options(), l.opened(l.run))
+	}, c.options(), c.opened(c.listRecipients))
 }
 
-func (l *recipientsList) run(ctx context.Context) error {
-	all, err := l.rulesOf()
-	if err != nil {
-		return err
-	}
-	found, err := all.Recipients(ctx, l.pool)
+func (c *client) listRecipients(ctx context.Context) error {
+	found, err := c.rules().Recipients(ctx, c.pool)
 	if err != nil {
 		return err
 	}
 	t := term.NewTable("NAME", "EMAIL", "TARGET", "EVENTS")
 	for _, one := range found {
-		t.Add(one.Name, one.Email, one.Target, eventsText(one.Events))
+		t.Add(one.Name, one.Email, one.Target, term.Join(one.Events, ","))
 	}
-	return l.List(found, t, "There are no recipients of notices.")
+	return c.List(found, t, "There are no recipients of notices.")
 }
 
 const recipientsSetHelp = `Creates a recipient of notices, or replaces it: what is not given has its default again.
@@ -78,8 +60,8 @@ func (p *program) recipientsSetCommand() *cobra.Command {
 	opts := []options.Option{
 		{Flag: "email", Kind: "address", Set: mailAddress(&r.Email), Usage: "the address for e-mails"},
 		{Flag: "target", Kind: "name", Set: options.Text(&r.Target, 63), Usage: "the name of a target of the nodes"},
-		{Flag: "event", Kind: "event", Repeatable: true, Set: events(&r.Events),
-			Complete: options.Words(eventWords()...).Each(),
+		{Flag: "event", Kind: "event", Repeatable: true, Set: options.SomeOf(&r.Events, noticerules.Events()...),
+			Complete: options.Words(noticerules.Events()...).Each(),
 			Usage:    "what the recipient wants to be told, one or several (default all events of the rules)"},
 	}
 	return p.BindArguments(&cobra.Command{
@@ -88,7 +70,7 @@ func (p *program) recipientsSetCommand() *cobra.Command {
 		Long:  recipientsSetHelp,
 		Example: `  tasktable notices recipients set ann --email ann@example.org
   tasktable notices recipients set ops --target ops --event failed,late,recovered`,
-	}, append(opts, s.options()...), keyName(&r.Name, s.recipientNames), s.opened(s.run, s.check))
+	}, append(opts, s.options()...), options.One("NAME", &r.Name, s.recipientNames), s.opened(s.run, s.check))
 }
 
 func (s *recipientsSet) check() error {
@@ -99,42 +81,28 @@ func (s *recipientsSet) check() error {
 }
 
 func (s *recipientsSet) run(ctx context.Context) error {
-	all, err := s.rulesOf()
-	if err != nil {
-		return err
-	}
-	outcome, err := all.SetRecipient(ctx, s.pool, s.recipient)
-	if err != nil {
-		return err
-	}
-	return s.outcome(s.recipient.Name, outcome)
+	outcome, err := s.rules().SetRecipient(ctx, s.pool, s.recipient)
+	return s.outcome(s.recipient.Name, outcome, err)
 }
 
 func (p *program) recipientsRemoveCommand() *cobra.Command {
-	r := &noticesRemove{client: p.client()}
+	c := p.client()
+	var name string
 	return p.BindArguments(&cobra.Command{
 		Use:   "remove NAME",
 		Short: "Removes a recipient",
 		Long: "Removes a recipient of notices. If there is none of the name, or a rule names it, the exit code is 1, " +
 			"and nothing is changed.",
 		Example: "  tasktable notices recipients remove ann",
-	}, r.options(), keyName(&r.name, r.recipientNames), r.opened(func(ctx context.Context) error {
-		return r.run(ctx, (*noticerules.Rules).RemoveRecipient)
+	}, c.options(), options.One("NAME", &name, c.recipientNames), c.opened(func(ctx context.Context) error {
+		return c.outcome(name, "removed", c.rules().RemoveRecipient(ctx, c.pool, name))
 	}))
 }
 
 // recipientNames completes the names of recipients.
 func (c *client) recipientNames(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
-		all, err := c.rulesOf()
-		if err != nil {
-			return nil, err
-		}
-		found, err := all.Recipients(ctx, db)
-		var names []string
-		for _, one := range found {
-			names = append(names, one.Name)
-		}
-		return options.Words(names...)(ctx, prefix), err
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, _ store.Config) ([]string, error) {
+		found, err := c.rules().Recipients(ctx, db)
+		return textsOf(found, func(one noticerules.Recipient) string { return one.Name }), err
 	})
 }

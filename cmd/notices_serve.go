@@ -55,7 +55,9 @@ func (s *noticeSettings) options() []options.Option {
 		{Flag: "notice-token", Variable: "TASKTABLE_NOTICE_TOKENS", Kind: "name=token", Repeatable: true,
 			Secret: true, Set: noticeTokens(&s.tokens),
 			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},
-		{Flag: "dashboard-url", Variable: "TASKTABLE_DASHBOARD_URL", Kind: "url", Set: dashboardURL(&s.board),
+		{Flag: "dashboard-url", Variable: "TASKTABLE_DASHBOARD_URL", Kind: "url",
+			Set: options.Checked(&s.board, notice.CheckDashboardURL, "must be http:// or https://, a host, and perhaps a "+
+				"port and a path without a slash at its end, of at most 200 bytes"),
 			Usage: "the address at which people reach the dashboard, such as https://tasks.example.org; notices link " +
 				"to the pages of tasks there (default none: they name the command that tells why)"},
 	}
@@ -110,19 +112,8 @@ func noticeTokens(into *map[string]string) func(string) error {
 	}
 }
 
-func dashboardURL(into *string) func(string) error {
-	return func(given string) error {
-		if notice.CheckDashboardURL(given) != nil {
-			return errors.New("must be http:// or https://, a host, and perhaps a port and a path without a slash at " +
-				"its end, of at most 200 bytes")
-		}
-		*into = given
-		return nil
-	}
-}
-
 // variants are the handlers of notices. There are none if the node sends none.
-func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, schema, environment string,
+func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, schema store.Schema, environment string,
 ) ([]handlers.Part, error) {
 	for name := range s.tokens {
 		if _, known := s.targets[name]; !known {
@@ -133,11 +124,7 @@ func (s *noticeSettings) variants(requests webhook.Config, mail *email.Config, s
 	if len(s.targets) == 0 && !s.on {
 		return nil, nil
 	}
-	checked, err := store.NewSchema(schema)
-	if err != nil {
-		return nil, err
-	}
-	config := notice.Config{DB: &s.pool, Schema: checked, Webhook: requests, Email: mail,
+	config := notice.Config{DB: &s.pool, Schema: schema, Webhook: requests, Email: mail,
 		Targets: map[string]notice.Target{}, Environment: environment, DashboardURL: s.board}
 	for name, target := range s.targets {
 		target.Token = s.tokens[name]

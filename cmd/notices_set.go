@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tasktable/tasktable/cmd/internal/options"
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	noticerules "github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/store"
 )
@@ -36,9 +36,9 @@ func (p *program) noticesSetCommand() *cobra.Command {
 	s := &noticesSet{client: p.client()}
 	r := &s.rule
 	opts := []options.Option{
-		{Flag: "event", Kind: "event", Repeatable: true, Set: events(&r.Events),
-			Complete: options.Words(eventWords()...).Each(),
-			Usage:    "what is told: " + strings.Join(eventWords(), ", ") + "; one or several; required"},
+		{Flag: "event", Kind: "event", Repeatable: true, Set: options.SomeOf(&r.Events, noticerules.Events()...),
+			Complete: options.Words(noticerules.Events()...).Each(),
+			Usage:    "what is told: " + term.Join(noticerules.Events(), ", ") + "; one or several; required"},
 		{Flag: "to", Kind: "recipient", Repeatable: true, Set: list(&r.Recipients), Complete: s.recipientNames,
 			Usage: "who is told: the name of a recipient, one or several; required"},
 		{Flag: "type", Kind: "type", Repeatable: true, Set: list(&r.Types), Complete: s.types,
@@ -63,47 +63,17 @@ func (p *program) noticesSetCommand() *cobra.Command {
 		Example: `  tasktable notices set dead --event failed,expired --to ops --digest 5m
   tasktable notices set payments --event failed --type CAPTURE_PAYMENT --to ann,ops --digest off --no-details
   tasktable notices set nightly --event missed,unsuccessful,recovered --recurring nightly-backup --after 26h --to ops`,
-	}, append(opts, s.options()...), keyName(&r.Name, s.ruleNames), s.opened(s.run, s.check))
+	}, append(opts, s.options()...), options.One("NAME", &r.Name, s.ruleNames), s.opened(s.run, s.check))
 }
 
 // list takes one or several values, separated by commas.
 func list(into *[]string) func(string) error {
-	return func(given string) error {
-		*into = nil
-		for one := range strings.SplitSeq(given, ",") {
-			if one = strings.TrimSpace(one); one == "" || len(one) > store.MaxIDBytes {
-				return fmt.Errorf("must be of 1 to %d bytes, one or several separated by commas", store.MaxIDBytes)
-			}
-			*into = append(*into, one)
+	return options.Each(into, func(one string) (string, error) {
+		if one == "" || len(one) > store.MaxIDBytes {
+			return "", fmt.Errorf("must be of 1 to %d bytes, one or several separated by commas", store.MaxIDBytes)
 		}
-		return nil
-	}
-}
-
-func eventWords() (words []string) {
-	for _, event := range noticerules.Events() {
-		words = append(words, string(event))
-	}
-	return words
-}
-
-func events(into *[]noticerules.Event) func(string) error {
-	var words []string
-	set := list(&words)
-	return func(given string) error {
-		if err := set(given); err != nil {
-			return err
-		}
-		*into = nil
-		for _, word := range words {
-			var one string
-			if options.OneOf(&one, eventWords()...)(word) != nil {
-				return fmt.Errorf("must be of %s, one or several separated by commas", strings.Join(eventWords(), ", "))
-			}
-			*into = append(*into, noticerules.Event(one))
-		}
-		return nil
-	}
+		return one, nil
+	})
 }
 
 func digest(into *time.Duration) func(string) error {
@@ -131,13 +101,6 @@ func (s *noticesSet) check() error {
 }
 
 func (s *noticesSet) run(ctx context.Context) error {
-	all, err := s.rulesOf()
-	if err != nil {
-		return err
-	}
-	outcome, err := all.Set(ctx, s.pool, s.rule)
-	if err != nil {
-		return err
-	}
-	return s.outcome(s.rule.Name, outcome)
+	outcome, err := s.rules().Set(ctx, s.pool, s.rule)
+	return s.outcome(s.rule.Name, outcome, err)
 }

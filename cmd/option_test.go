@@ -2,8 +2,7 @@ package cmd
 
 import (
 	"io"
-	"maps"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,142 +16,58 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-func TestFlagWinsOverVariableOverDefault(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		args      []string
-		variables []string
-		want      time.Duration
-	}{
-		{"default", nil, nil, time.Minute},
-		{"variable", nil, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 2 * time.Second},
-		{"last of two variables", nil, []string{"TASKTABLE_POLL_INTERVAL=2s", "TASKTABLE_POLL_INTERVAL=4s"},
-			4 * time.Second},
-		{"empty variable", nil, []string{"TASKTABLE_POLL_INTERVAL="}, time.Minute},
-		{"flag", []string{"--poll-interval", "3s"}, nil, 3 * time.Second},
-		{"flag and variable", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, 3 * time.Second},
-		{"last of two flags", []string{"--poll-interval=3s", "--poll-interval=5s"}, nil, 5 * time.Second},
-		{"empty flag", []string{"--poll-interval="}, []string{"TASKTABLE_POLL_INTERVAL=2s"}, time.Minute},
-		{"wrong variable hidden by a flag", []string{"--poll-interval=3s"}, []string{"TASKTABLE_POLL_INTERVAL=soon"},
-			3 * time.Second},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var settings engineSettings
-			resolveArgs(t, settings.options(), test.variables, test.args)
-			if settings.pollInterval != test.want {
-				t.Errorf("got %s, want %s", settings.pollInterval, test.want)
-			}
-		})
-	}
-}
-
-func TestQueuesAreRepeatedOrSeparatedByCommas(t *testing.T) {
+// What the flags and variables of a node make of its Config.
+func TestOptionsOfANode(t *testing.T) {
 	both := map[string]int{"default": 5, "mail": 2}
+	pauses := []store.Scope{store.Queue("mail"), store.Type("SEND:EMAIL")}
+	byType := map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}
 	for _, test := range []struct {
-		name      string
-		args      []string
 		variables []string
-		want      map[string]int
+		args      string
+		change    func(*scheduled.Config) // of the defaults
 	}{
-		{"default", nil, nil, map[string]int{"default": 100}},
-		{"variable", nil, []string{"TASKTABLE_QUEUES=default=5, mail=2"}, both},
-		{"flags", []string{"--queue", "default=5", "--queue", "mail=2"}, []string{"TASKTABLE_QUEUES=other=9"}, both},
-		{"one flag", []string{"--queue=default=5,mail=2"}, nil, both},
+		{nil, "", func(*scheduled.Config) {}},
+		{[]string{"TASKTABLE_QUEUES=default=5, mail=2"}, "", func(c *scheduled.Config) { c.Queues = both }},
+		{[]string{"TASKTABLE_QUEUES=other=9"}, "--queue default=5 --queue mail=2",
+			func(c *scheduled.Config) { c.Queues = both }},
+		{nil, "--queue=default=5,mail=2", func(c *scheduled.Config) { c.Queues = both }},
+		// off, of which 0 would be the default of the Config
+		{[]string{"TASKTABLE_LOOK_AHEAD=0"}, "--shutdown-timeout=0s",
+			func(c *scheduled.Config) { c.LookAhead, c.ShutdownTimeout = -1, -1 }},
+		{[]string{"TASKTABLE_PAUSED=queue:mail, type:SEND:EMAIL"}, "", func(c *scheduled.Config) { c.Paused = pauses }},
+		{[]string{"TASKTABLE_PAUSED=all"}, "--pause queue:mail --pause type:SEND:EMAIL",
+			func(c *scheduled.Config) { c.Paused = pauses }},
+		{[]string{"TASKTABLE_PAUSED=all"}, "--pause=", func(*scheduled.Config) {}},
+		{nil, "--pause=all", func(c *scheduled.Config) { c.Paused = []store.Scope{store.Everything()} }},
+		{[]string{"TASKTABLE_ROLE=worker", "TASKTABLE_STRICT_QUEUES=critical, default"}, "", func(c *scheduled.Config) {
+			c.Role, c.StrictQueues = scheduled.RoleWorker, []string{"critical", "default"}
+		}},
+		{[]string{"TASKTABLE_ROLE=worker"}, "--role=leader --strict-queues=low", func(c *scheduled.Config) {
+			c.Role, c.StrictQueues = scheduled.RoleLeader, []string{"low"}
+		}},
+		{[]string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"}, "",
+			func(c *scheduled.Config) { c.Retention, c.RetentionByType = 30*term.Day, byType }},
+		{nil, "--retention=off --retention-type=LOG=24h --retention-type SEND_EMAIL=off",
+			func(c *scheduled.Config) { c.Retention, c.RetentionByType = -1, byType }},
+		{nil, "--share-slots --type-slots=LOG=2",
+			func(c *scheduled.Config) { c.ShareSlots, c.TypeSlots = true, map[string]int{"LOG": 2} }},
+		{[]string{"TASKTABLE_SHARE_SLOTS=1"}, "", func(c *scheduled.Config) { c.ShareSlots = true }},
+		{[]string{"TASKTABLE_SHARE_SLOTS=false"}, "", func(*scheduled.Config) {}},
+		{[]string{"TASKTABLE_SHARE_SLOTS=true"}, "--share-slots=false", func(*scheduled.Config) {}},
+		{[]string{"TASKTABLE_DEFAULT_QUEUE=mail", "TASKTABLE_SERVICE=shop"}, "--max-attempts=3", func(c *scheduled.Config) {
+			c.Service, c.Defaults.Queue, c.Defaults.MaxAttempts = "shop", "mail", 3
+		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(strings.Join(append(test.variables, test.args), " "), func(t *testing.T) {
+			want := scheduled.Config{Role: scheduled.RoleBoth, Queues: map[string]int{"default": 100},
+				Retention: 90 * term.Day, PollInterval: time.Minute, LookAhead: scheduled.DefaultLookAhead,
+				StartAllowance: scheduled.DefaultStartAllowance, ShutdownTimeout: scheduled.DefaultShutdownTimeout,
+				EngineConns: scheduled.DefaultEngineConns}
+			test.change(&want)
 			var settings engineSettings
-			resolveArgs(t, settings.options(), test.variables, test.args)
-			if !maps.Equal(settings.queues, test.want) {
-				t.Errorf("got %v, want %v", settings.queues, test.want)
-			}
-		})
-	}
-}
-
-func TestZeroTurnsOff(t *testing.T) {
-	var settings engineSettings
-	resolveArgs(t, settings.options(), []string{"TASKTABLE_LOOK_AHEAD=0"}, []string{"--shutdown-timeout=0s"})
-	if settings.lookAhead != -1 || settings.shutdownTimeout != -1 {
-		t.Errorf("got %d and %d, want -1, which is off for scheduled.Config", settings.lookAhead,
-			settings.shutdownTimeout)
-	}
-}
-
-func TestPausesAreRepeatedOrSeparatedByCommas(t *testing.T) {
-	both := []store.Scope{store.Queue("mail"), store.Type("SEND:EMAIL")}
-	for _, test := range []struct {
-		name      string
-		args      []string
-		variables []string
-		want      []store.Scope
-	}{
-		{"default", nil, nil, nil},
-		{"variable", nil, []string{"TASKTABLE_PAUSED=queue:mail, type:SEND:EMAIL"}, both},
-		{"flags", []string{"--pause", "queue:mail", "--pause", "type:SEND:EMAIL"}, []string{"TASKTABLE_PAUSED=all"},
-			both},
-		{"empty flag", []string{"--pause="}, []string{"TASKTABLE_PAUSED=all"}, nil},
-		{"everything", []string{"--pause=all"}, nil, []store.Scope{store.Everything()}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var settings engineSettings
-			resolveArgs(t, settings.options(), test.variables, test.args)
-			if !slices.Equal(settings.paused, test.want) {
-				t.Errorf("got %v, want %v", settings.paused, test.want)
-			}
-		})
-	}
-}
-
-func TestRoleAndStrictQueuesAreThoseOfTheConfig(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		args      []string
-		variables []string
-		role      scheduled.Role
-		strict    []string
-	}{
-		{"default", nil, nil, scheduled.RoleBoth, nil},
-		{"variables", nil, []string{"TASKTABLE_ROLE=worker", "TASKTABLE_STRICT_QUEUES=critical, default"},
-			scheduled.RoleWorker, []string{"critical", "default"}},
-		{"flags", []string{"--role=leader", "--strict-queues=low"}, []string{"TASKTABLE_ROLE=worker"},
-			scheduled.RoleLeader, []string{"low"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var settings engineSettings
-			resolveArgs(t, settings.options(), test.variables, test.args)
-			var config scheduled.Config
-			settings.apply(&config)
-			if config.Role != test.role || !slices.Equal(config.StrictQueues, test.strict) {
-				t.Errorf("got %s and %v", config.Role, config.StrictQueues)
-			}
-		})
-	}
-}
-
-func TestRetentionIsAPeriodOrOff(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		args      []string
-		variables []string
-		want      time.Duration
-		byType    map[string]time.Duration
-	}{
-		{"default", nil, nil, 90 * term.Day, nil},
-		{"variables", nil, []string{"TASKTABLE_RETENTION=720h", "TASKTABLE_RETENTION_TYPES=LOG=24h, SEND_EMAIL=off"},
-			30 * term.Day,
-			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
-		{"flags", []string{"--retention=off", "--retention-type=LOG=24h", "--retention-type", "SEND_EMAIL=off"},
-			nil, -1,
-			map[string]time.Duration{"LOG": term.Day, "SEND_EMAIL": -1}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var settings engineSettings
-			resolveArgs(t, settings.options(), test.variables, test.args)
-			var config scheduled.Config
-			settings.apply(&config)
-			if config.Retention != test.want || !maps.Equal(config.RetentionByType, test.byType) {
-				t.Errorf("got %s and %v, want %s and %v", config.Retention, config.RetentionByType, test.want,
-					test.byType)
+			resolveArgs(t, settings.options(), test.variables, strings.Fields(test.args))
+			if !reflect.DeepEqual(settings.Config, want) {
+				t.Errorf("got\n%+v\nwant\n%+v", settings.Config, want)
 			}
 		})
 	}

@@ -113,12 +113,3 @@ func TestProveFindsABrokenPromise(t *testing.T) {
 		}
 	}
 }
-
-func TestProveWithWrongOptions(t *testing.T) {
-	t.Parallel()
-	run(t, nil, "prove", "--seconds=0").want(t, exitUsage,
-		"--seconds (TASKTABLE_PROVE_SECONDS) must be a whole number from 1 to 3600")
-	run(t, nil, "prove", "--kill-every=often").want(t, exitUsage,
-		"--kill-every (TASKTABLE_PROVE_KILL_EVERY) must be between 0s and 1h")
-	run(t, []string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, "prove").want(t, exitUnreachable)
-}

@@ -16,17 +16,13 @@ import (
 )
 
 func (p *program) queuesCommand() *cobra.Command {
-	queues := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "queues",
 		Short: "Lists queues and their work; pauses and resumes queues, types and everything",
 		Example: `  tasktable queues list
   tasktable queues pause mail --until +1h --reason "the mail server moves"
   tasktable queues resume mail`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	queues.AddCommand(p.queuesListCommand(), p.queuesPauseCommand(), p.queuesResumeCommand())
-	return queues
+	}, p.queuesListCommand(), p.queuesPauseCommand(), p.queuesResumeCommand())
 }
 
 const queuesListHelp = `Lists the queues in which tasks wait or run, that a node works, or that are paused:
@@ -80,23 +76,19 @@ func (l *queuesList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	headings := []string{"QUEUE", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "LIMITED", "PAUSED"}
-	if l.filter.Lanes {
-		headings = append([]string{"QUEUE", "TYPE", "PRIORITY"}, headings[1:]...)
-	}
-	t := term.NewTable(headings...)
+	t := term.NewTable("QUEUE", "TYPE", "PRIORITY", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "LIMITED",
+		"PAUSED")
 	for _, state := range states {
-		row := []any{state.Queue}
-		if l.filter.Lanes {
-			row = append(row, state.Type, state.Priority)
-		}
 		slots := term.CellOf(state.Slots)
 		if state.Slots == 0 && state.Due > 0 {
 			slots.Color = term.Red // nobody will run them
 		}
-		t.Add(append(row, atLeast(state.Due, state.DueMore), atLeast(state.Waiting, state.WaitingMore), state.Running,
-			slots, state.Nodes,
-			l.When(state.OldestDue), strings.Join(state.Limits, ", "), pausedBy(state.Pauses))...)
+		t.Add(state.Queue, state.Type, state.Priority, atLeast(state.Due, state.DueMore),
+			atLeast(state.Waiting, state.WaitingMore), state.Running, slots, state.Nodes, l.When(state.OldestDue),
+			strings.Join(state.Limits, ", "), pausedBy(state.Pauses))
+	}
+	if !l.filter.Lanes {
+		t.Drop("TYPE", "PRIORITY")
 	}
 	if err := l.List(states, t,
 		"There is no such queue: in none does a task wait or run, and no node works any."); err != nil || l.JSON {

@@ -230,7 +230,7 @@ func (q *queuesResume) run(ctx context.Context) error {
 
 // pausedScopes completes the scopes that are paused.
 func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		pauses, err := store.New(config).Pauses(ctx, db)
 		var paused []string
 		for _, pause := range pauses {
@@ -240,6 +240,6 @@ func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
 			}
 			paused = append(paused, scope)
 		}
-		return options.Words(paused...)(ctx, prefix), err
+		return paused, err
 	})
 }

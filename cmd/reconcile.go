@@ -112,13 +112,7 @@ func (p *program) reconcileCommand() *cobra.Command {
 }
 
 func taskType(into *string) func(string) error {
-	return func(given string) error {
-		if store.CheckType(given) != nil {
-			return errors.New("must be 2 to 127 letters, digits or _-[]<>/.·:+")
-		}
-		*into = given
-		return nil
-	}
+	return options.Checked(into, store.CheckType, "must be 2 to 127 letters, digits or _-[]<>/.·:+")
 }
 
 func (r *reconcile) run(command *cobra.Command) (err error) {
@@ -131,28 +125,23 @@ func (r *reconcile) run(command *cobra.Command) (err error) {
 	if r.config.Examples == 0 {
 		r.config.Examples = -1 // none; 0 would be the default of the library
 	}
-	logger := r.log.logger(r.stderr)
-	r.WarnUnknown(logger)
 	ctx := command.Context()
-	d, err := r.database.open(ctx, logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	if err := r.database.check(ctx, d.pool); err != nil {
-		return err
-	}
-	report, err := r.reconcile(ctx, d.pool, logger)
-	if err != nil {
-		return err
-	}
-	if err := term.PrintReconcile(r.stdout, report); err != nil {
-		return err
-	}
-	if drift := report.Drift(); drift > 0 && !report.Applied {
-		return &driftError{drift, report.Ended.Count}
-	}
-	return nil
+	return r.onDatabase(ctx, &r.database, &r.log, func(d *database, logger *slog.Logger) error {
+		if err := r.database.check(ctx, d.pool); err != nil {
+			return err
+		}
+		report, err := r.reconcile(ctx, d.pool, logger)
+		if err != nil {
+			return err
+		}
+		if err := term.PrintReconcile(r.stdout, report); err != nil {
+			return err
+		}
+		if drift := report.Drift(); drift > 0 && !report.Applied {
+			return &driftError{drift, report.Ended.Count}
+		}
+		return nil
+	})
 }
 
 // query reads the query, up to one byte more than the store allows.

@@ -13,7 +13,7 @@ import (
 )
 
 func (p *program) recurringCommand() *cobra.Command {
-	recurring := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "recurring",
 		Short: "Lists recurring tasks, and computes when they fire next",
 		Long: `A recurring task never runs itself. Each fire of its cron expression makes an occurrence, which is a task
@@ -23,11 +23,7 @@ tasktable tasks, as for any task.`,
   tasktable recurring next nightly --count 5
   tasktable recurring next --cron "0 3 * * *" --cron-time-zone Europe/Berlin
   tasktable tasks list --parent nightly --desc   # the occurrences, the latest first`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	recurring.AddCommand(p.recurringListCommand(), p.recurringNextCommand())
-	return recurring
+	}, p.recurringListCommand(), p.recurringNextCommand())
 }
 
 const recurringListHelp = `Lists recurring tasks, ordered by id, one page at a time. On stderr it prints the command for

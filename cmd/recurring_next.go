@@ -83,7 +83,7 @@ func (p *program) recurringNextCommand() *cobra.Command {
 			return n.ofExpression(command)
 		case len(n.given) == 0:
 			return options.Usage("%q needs the ID of a task, or --cron", command.CommandPath())
-		case n.cronZone != "" || n.days != (dayOptions{}) || n.tenant != "":
+		case n.cronZone != "" || !n.days.IsZero() || n.tenant != "":
 			return options.Usage("--cron is missing: --cron-time-zone, --every, --out-of, --keep-to, --move and " +
 				"--tenant are for an expression")
 		}
@@ -99,7 +99,7 @@ func (n *recurringNext) check() error {
 
 // recurringIDs completes the ids of recurring tasks. It lists all of them, because there is no query for a prefix.
 func (c *client) recurringIDs(ctx context.Context, prefix string) []string {
-	return c.ask(ctx, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
+	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		all, err := inspect.New(config).ListRecurring(ctx, db, inspect.RecurringFilter{Limit: 10000})
 		var found []string
 		for _, task := range all {
@@ -220,10 +220,7 @@ func (n *recurringNext) unknown(ctx context.Context, missing error) error {
 	if err != nil {
 		return missing
 	}
-	ids := make([]string, len(all))
-	for i, task := range all {
-		ids[i] = task.ID
-	}
+	ids := textsOf(all, func(task inspect.RecurringTask) string { return task.ID })
 	if like := term.Nearest(n.given[0], ids); like != "" {
 		return fmt.Errorf("%w%s", missing, options.DidYouMean("", term.Printable(like)))
 	}
@@ -241,18 +238,15 @@ func (n *recurringNext) print(thing any, of inspect.Forecast, zoneName string) e
 	}
 	own := term.Clock{Now: n.Now, Zone: zone}
 	lines := fireLines(of, own)
-	headings := []string{"FIRES AT (" + zone.String() + ")", "FROM NOW", "NOTE"}
-	apart := slices.ContainsFunc(lines, func(one fireLine) bool { return own.Weekday(one.at) != n.Weekday(one.at) })
-	if apart {
-		headings = slices.Insert(headings, 1, "IN "+n.zoneName())
-	}
-	t := term.NewTable(headings...)
+	here := "IN " + n.zoneName()
+	t := term.NewTable("FIRES AT ("+zone.String()+")", here, "FROM NOW", "NOTE")
+	apart := false
 	for _, one := range lines {
-		row := []any{own.Weekday(one.at), n.Relative(one.at), one.note}
-		if apart {
-			row = slices.Insert(row, 1, any(n.Weekday(one.at)))
-		}
-		t.Add(row...)
+		t.Add(own.Weekday(one.at), n.Weekday(one.at), n.Relative(one.at), one.note)
+		apart = apart || own.Weekday(one.at) != n.Weekday(one.at)
+	}
+	if !apart {
+		t.Drop(here)
 	}
 	none := "There is no coming fire"
 	if of.Ended != "" {

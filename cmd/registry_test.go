@@ -48,18 +48,5 @@ func TestMetricsPrintsAlertsAndDashboard(t *testing.T) {
 			t.Errorf("the rules have no %q", want)
 		}
 	}
-	for option, says := range map[string]string{
-		"--late-after=0s": "--late-after", "--dead-letters=-1": "--dead-letters",
-		"--recurring-intervals=11": "whole number from 1 to 10",
-		"--slo-start-within=7s":    "--slo-start-within must be one of 1ms, 2.5ms",
-		"--failure-ratio=2":        "--failure-ratio must be",
-		"--slo-start-ratio=99.9":   "--slo-start-ratio must be a number between 0.95 and 0.99999",
-		"--slo-api-ratio=NaN":      "--slo-api",
-		"--slo-success-ratio=1":    "--slo-success-ratio",
-	} {
-		run(t, nil, "metrics", "alerts", option).want(t, exitUsage, says)
-	}
 	run(t, nil, "metrics").want(t, exitOK)
-	run(t, nil, "metrics", "alarms").want(t, exitUsage,
-		`"tasktable metrics" has no command "alarms"; did you mean alerts?`)
 }

@@ -64,14 +64,10 @@ func (p *program) rolesCommand() *cobra.Command {
 }
 
 func services(into *[]string) func(string) error {
-	return func(given string) error {
-		*into = nil
-		for one := range strings.SplitSeq(given, ",") {
-			if one = strings.TrimSpace(one); one == "" {
-				return errors.New("must be a service, or several separated by commas")
-			}
-			*into = append(*into, one)
+	return options.Each(into, func(one string) (string, error) {
+		if one == "" {
+			return "", errors.New("must be a service, or several separated by commas")
 		}
-		return nil
-	}
+		return one, nil
+	})
 }

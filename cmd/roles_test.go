@@ -24,21 +24,3 @@ func TestMigrateRolesPrintsTheSQL(t *testing.T) {
 		t.Error("the default names, or another command's service, are in it")
 	}
 }
-
-func TestMigrateRolesNamesWhatIsWrong(t *testing.T) {
-	for want, args := range map[string][]string{
-		`role of the engine must be 1 to 63 of letters, digits and _.@-, not beginning with`: {"--engine-role=a b"},
-		`role of the auditor must not be public, none or begin with pg_, got "public"`:       {"--auditor-role=public"},
-		`role of the engine must be another than the other four, got "one"`: {"--owner-role=one",
-			"--engine-role=one"},
-		`--application-service (TASKTABLE_APPLICATION_SERVICES) must be a service, or`: {"--application-service=a,,b"},
-		`schema must be Tasktable's alone`:                                             {"--schema=public"},
-		`--schema (TASKTABLE_SCHEMA) must be 1 to 46`:                                  {"--schema=My"},
-	} {
-		got := run(t, nil, append([]string{"migrate", "roles"}, args...)...)
-		got.want(t, exitUsage, want)
-		if got.stdout != "" {
-			t.Errorf("%v: stdout: %s", args, got.stdout)
-		}
-	}
-}

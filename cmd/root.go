@@ -80,27 +80,31 @@ func (p *program) run(ctx context.Context, args []string) int {
 	return code
 }
 
+// group makes a command whose only use is that it has others.
+func group(command *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	command.Args = options.NoArguments
+	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	command.AddCommand(commands...)
+	return command
+}
+
 func (p *program) rootCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:           "tasktable",
 		Short:         "Schedules tasks in a Postgres table and runs them at their time",
 		Long:          rootHelp,
 		Example:       rootExample,
 		Version:       version(),
-		Args:          options.NoArguments,
-		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}
+	}, p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
+		p.deadCommand(), p.recurringCommand(), p.calendarsCommand(), p.queuesCommand(), p.limitsCommand(),
+		p.typesCommand(), p.keysCommand(), p.noticesCommand(), p.nodesCommand(), p.statsCommand(),
+		p.reconcileCommand(), p.doctorCommand(), p.healthCommand(), p.metricsCommand(),
+		p.proveCommand(), p.demoCommand())
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(options.FlagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 110"))
-	root.AddCommand(p.migrateCommand(), p.serveCommand(), p.configCommand(), p.tasksCommand(), p.whyCommand(),
-		p.deadCommand(), p.recurringCommand(), p.calendarsCommand(), p.queuesCommand(), p.limitsCommand(),
-		p.typesCommand(), p.keysCommand(),
-		p.noticesCommand(), p.nodesCommand(), p.statsCommand(), p.reconcileCommand(), p.doctorCommand(),
-		p.healthCommand(), p.metricsCommand(),
-		p.proveCommand(), p.demoCommand())
 	return root
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tasktable/tasktable/handlers/logging"
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled"
+	"github.com/tasktable/tasktable/store"
 )
 
 const serveHelp = `Runs a node. It takes part in claiming due tasks, and runs tasks of the types it has handlers for:
@@ -102,12 +103,12 @@ func (s *serve) run(ctx context.Context) (err error) {
 	defer release()
 	logger := s.named.logger(s.log.logger(s.stderr))
 	s.WarnUnknown(logger)
-	s.named.register(s.metrics, s.engine.service)
+	s.named.register(s.metrics, s.engine.Service)
 	registry, err := s.registry(logger) // before the database, so that a wrong option does not start one
 	if err != nil {
 		return err
 	}
-	tracer, flush, err := s.tracer(ctx, s.engine.service, logger)
+	tracer, flush, err := s.tracer(ctx, s.engine.Service, logger)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 		return err
 	}
 	if s.api.on {
-		stop, err := s.api.start(ctx, d, s.database.schema, calls, tracer, s.metrics,
+		stop, err := s.api.start(ctx, d, s.database.inSchema(), calls, tracer, s.metrics,
 			doubtsOf(registry, s.webhook.config.Secrets, s.webhook.most()), logger)
 		if err != nil {
 			return err
@@ -141,7 +142,7 @@ func (s *serve) run(ctx context.Context) (err error) {
 	}
 	if s.board.on {
 		s.board.targets = s.notices.targetNames()
-		stop, err := s.board.start(ctx, d, s.database.schema, s.api.tenantRole, s.named, proxies, pages, logger)
+		stop, err := s.board.start(ctx, d, s.database.inSchema(), s.api.tenantRole, s.named, proxies, pages, logger)
 		if err != nil {
 			return err
 		}
@@ -192,7 +193,7 @@ func (s *serve) registry(logger *slog.Logger) (*handlers.Registry, error) {
 	if mail != nil {
 		parts = append(parts, mail)
 	}
-	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.schema, s.named.name)
+	notices, err := s.notices.variants(s.webhook.config, s.mail.server(), s.database.inSchema(), s.named.name)
 	if err != nil {
 		return nil, err
 	}
@@ -223,17 +224,15 @@ func (s *serve) prepare(ctx context.Context, d *database) error {
 
 func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.TracerProvider,
 	logger *slog.Logger) (*scheduled.Node, error) {
-	config := scheduled.Config{
-		Pool: d.pool, Connect: d.session, Handlers: registry, Schema: s.database.schema, Version: version(),
-		Logger:  logger,
-		Metrics: s.metrics.registry, Tracer: tracer,
-	}
-	s.engine.apply(&config)
+	config := s.engine.Config
+	config.Pool, config.Connect, config.Schema = d.pool, d.session, s.database.schema
+	config.Handlers, config.Version, config.Logger = registry, version(), logger
+	config.Metrics, config.Tracer = s.metrics.registry, tracer
 	if registry.Variant("NOTICE_WATCH") != nil {
 		s.notices.pool.opened.Store(d.pool)
 		config.Recurring = append(config.Recurring, s.notices.recurring()...)
 		config.Queues = s.notices.queues(config.Queues)
-		if len(config.StrictQueues) > 0 && len(config.Queues) > len(s.engine.queues) { // notices must tell of a backlog
+		if len(config.StrictQueues) > 0 && len(config.Queues) > len(s.engine.Queues) { // notices must tell of a backlog
 			config.StrictQueues = slices.Insert(slices.Clone(config.StrictQueues), 0, noticeQueue)
 		}
 	}
@@ -243,7 +242,7 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types",
 		registry.Types(),
-		"role", config.Role, "queues", config.Queues, "paused", s.engine.pausedNames(), "version", version())
+		"role", config.Role, "queues", config.Queues, "paused", textsOf(config.Paused, store.Scope.String), "version", version())
 	return node, nil
 }
 

@@ -65,53 +65,37 @@ func (s *apiSettings) options() []options.Option {
 }
 
 func origins(into *[]string) func(string) error {
-	return func(given string) error {
-		var found []string
-		for item := range strings.SplitSeq(given, ",") {
-			item = strings.TrimSpace(item)
-			parsed, err := url.Parse(item)
-			if err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" ||
-				item != parsed.Scheme+"://"+parsed.Host {
-				return errors.New("must be http:// or https:// and a host, with nothing after it, or several " +
-					"separated by commas")
-			}
-			found = append(found, item)
+	return options.Each(into, func(item string) (string, error) {
+		parsed, err := url.Parse(item)
+		if err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" ||
+			item != parsed.Scheme+"://"+parsed.Host {
+			return "", errors.New("must be http:// or https:// and a host, with nothing after it, or several separated " +
+				"by commas")
 		}
-		*into = found
-		return nil
-	}
+		return item, nil
+	})
 }
 
 // networks reads networks and single addresses.
 func networks(into *[]netip.Prefix) func(string) error {
-	return func(given string) error {
-		var found []netip.Prefix
-		for item := range strings.SplitSeq(given, ",") {
-			item = strings.TrimSpace(item)
-			network, err := netip.ParsePrefix(item)
-			if address, noAddress := netip.ParseAddr(item); noAddress == nil && address.Zone() == "" {
-				network, err = netip.PrefixFrom(address, address.BitLen()), nil
-			}
-			if err != nil || network.Addr().Is4In6() || network != network.Masked() {
-				return errors.New("must be an address such as 10.0.0.7, or a network such as 10.0.0.0/8 or " +
-					"2001:db8::/32, or several separated by commas")
-			}
-			found = append(found, network)
+	return options.Each(into, func(item string) (netip.Prefix, error) {
+		network, err := netip.ParsePrefix(item)
+		if address, noAddress := netip.ParseAddr(item); noAddress == nil && address.Zone() == "" {
+			network, err = netip.PrefixFrom(address, address.BitLen()), nil
 		}
-		*into = found
-		return nil
-	}
+		if err != nil || network.Addr().Is4In6() || network != network.Masked() {
+			return network, errors.New("must be an address such as 10.0.0.7, or a network such as 10.0.0.0/8 or " +
+				"2001:db8::/32, or several separated by commas")
+		}
+		return network, nil
+	})
 }
 
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *apiSettings) start(
-	ctx context.Context, d *database, schemaName string, server *startingHandler, tracer trace.TracerProvider,
+	ctx context.Context, d *database, schema store.Schema, server *startingHandler, tracer trace.TracerProvider,
 	metrics *metrics, doubts func(string, []byte) []string, logger *slog.Logger,
 ) (stop func(), err error) {
-	schema, err := store.NewSchema(schemaName)
-	if err != nil {
-		return nil, err
-	}
 	pool, err := d.ownPool(ctx, s.conns, callLockLimit)
 	if err != nil {
 		return nil, fmt.Errorf("make a pool of connections for the API: %w", err)
@@ -119,10 +103,9 @@ func (s *apiSettings) start(
 	known := keys.New(keys.Config{Schema: schema, TenantRole: s.tenantRole})
 	authenticator := keys.NewAuthenticator(keys.AuthenticatorConfig{Keys: known, DB: pool, Logger: logger})
 	served, err := api.New(api.Config{
-		Pool: pool, Store: store.Config{Schema: schemaName}, Keys: known, AddressRate: s.addressRate,
-		TrustedProxies: s.proxies,
-		Authenticate:   api.ByKey(authenticator),
-		CheckPayload:   checkPayload, Doubts: doubts, AllowOrigins: s.origins, Version: version(),
+		Pool: pool, Store: store.Config{Schema: schema.String()}, Keys: known, AddressRate: s.addressRate,
+		TrustedProxies: s.proxies, Authenticate: api.ByKey(authenticator),
+		CheckPayload: checkPayload, Doubts: doubts, AllowOrigins: s.origins, Version: version(),
 		Tracer: tracer, Logger: logger, Metrics: metrics.registry,
 	})
 	if err != nil {

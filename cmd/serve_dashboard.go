@@ -131,19 +131,15 @@ func (s *dashboardSettings) authenticate() dashboard.Authenticate {
 
 // start begins to answer, on a pool of its own. The caller must call the returned function at the end.
 func (s *dashboardSettings) start(
-	ctx context.Context, d *database, schemaName, tenantRole string, named environmentSettings,
+	ctx context.Context, d *database, schema store.Schema, tenantRole string, named environmentSettings,
 	proxies []netip.Prefix, server *startingHandler, logger *slog.Logger,
 ) (stop func(), err error) {
-	schema, err := store.NewSchema(schemaName)
-	if err != nil {
-		return nil, err
-	}
 	pool, err := d.ownPool(ctx, s.conns, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make a pool of connections for the dashboard: %w", err)
 	}
 	board, err := dashboard.New(dashboard.Config{
-		Pool: pool, Store: store.Config{Schema: schemaName}, Authenticate: s.authenticate(), Logger: logger,
+		Pool: pool, Store: store.Config{Schema: schema.String()}, Authenticate: s.authenticate(), Logger: logger,
 		CheckPayload: checkPayload, Environment: named.name, EnvironmentColor: named.color,
 		NoticeTargets: s.targets, TrustedProxies: proxies, IdleLimit: s.idle,
 		Keys: keys.New(keys.Config{Schema: schema, TenantRole: tenantRole}),

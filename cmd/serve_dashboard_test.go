@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard"
@@ -62,8 +61,7 @@ func TestServeDashboard(t *testing.T) {
 	if _, text := get(t, base+"/metrics"); !strings.Contains(text, `target_info{environment="staging 2",service="shop"} 1`) {
 		t.Error("the metrics lack the environment")
 	}
-	node.signal(syscall.SIGTERM)
-	node.end().want(t, exitOK, `environment="staging 2"`)
+	node.stop(`environment="staging 2"`)
 }
 
 func browse(t *testing.T, browser *http.Client, method, address string, form url.Values) (code int, text string) {
@@ -85,26 +83,6 @@ func browse(t *testing.T, browser *http.Client, method, address string, form url
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(read)
-}
-
-func TestDashboardOptions(t *testing.T) {
-	t.Parallel()
-	proxy := []string{"--dashboard-user-header", "X-User", "--dashboard-trusted-proxy", "10.0.0.0/8"}
-	for given, want := range map[string]string{
-		"--dashboard": "needs --http-addr",
-		"--dashboard --http-addr :8080 --dashboard-open":                                   "such as 127.0.0.1:8080",
-		"--dashboard --http-addr 0.0.0.0:8080 --dashboard-open":                            "such as 127.0.0.1:8080",
-		"--dashboard --http-addr :0 --dashboard-user-header X-User":                        "need each other",
-		"--dashboard --http-addr :0 --dashboard-trusted-proxy 10.0.0.0/8":                  "need each other",
-		"--dashboard --http-addr :0 --dashboard-scopes-header X-Scopes":                    "needs --dashboard-user-header",
-		"--dashboard --http-addr 127.0.0.1:0 --dashboard-open " + strings.Join(proxy, " "): "exclude each other",
-		"--dashboard --http-addr :0 --dashboard-user-header X_User:":                       "must be the name of a header",
-		"--dashboard --http-addr :0 --dashboard-conns 1":                                   "--dashboard-conns",
-		"--environment -x":         "must be 1 to 64 letters",
-		"--environment-color pink": "must be one of gray, red, orange, green, blue, purple",
-	} {
-		run(t, nil, append([]string{"serve"}, strings.Fields(given)...)...).want(t, exitUsage, want)
-	}
 }
 
 // Only an address of this machine may be open, and only a host name of this machine is answered then.
@@ -155,8 +133,7 @@ func TestServeWithAnOpenDashboard(t *testing.T) {
 			}
 		}
 	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	p.stop()
 	answer := httptest.NewRecorder()
 	(&httpServer{local: true}).probes(newMetrics().metricsHandler()).
 		ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://node-7:8081/metrics", nil))
@@ -169,7 +146,7 @@ func TestReachable(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"0.0.0.0:8080": "localhost:8080", "[::]:8080": "localhost:8080", "127.0.0.1:80": "127.0.0.1:80",
-		"[::1]:80": "[::1]:80", "10.0.0.7:80": "10.0.0.7:80",
+		"[::1]:80": "[::1]:80", "10.0.0.7:80": "10.0.0.7:80", ":8080": "localhost:8080", "node:80": "node:80",
 	} {
 		if got := reachable(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,21 +20,13 @@ type environmentSettings struct {
 func (s *environmentSettings) options() []options.Option {
 	colors := dashboard.EnvironmentColors()
 	return []options.Option{
-		{Flag: "environment", Variable: "TASKTABLE_ENVIRONMENT", Kind: "name", Set: environmentName(&s.name),
+		{Flag: "environment", Variable: "TASKTABLE_ENVIRONMENT", Kind: "name",
+			Set: options.Checked(&s.name, store.CheckEnvironment,
+				"must be 1 to 64 letters, digits, inner spaces or inner ._-"),
 			Usage: "the name of this environment, such as production, which the dashboard, notices, logs and metrics " +
 				"show (default none)"},
 		{Flag: "environment-color", Variable: "TASKTABLE_ENVIRONMENT_COLOR", Kind: "color", Default: colors[0],
 			Set: options.OneOf(&s.color, colors...), Usage: "the color of that name in the dashboard"},
-	}
-}
-
-func environmentName(into *string) func(string) error {
-	return func(given string) error {
-		if store.CheckEnvironment(given) != nil {
-			return errors.New("must be 1 to 64 letters, digits, inner spaces or inner ._-")
-		}
-		*into = given
-		return nil
 	}
 }
 

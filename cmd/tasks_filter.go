@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -89,13 +88,7 @@ func (f *taskFilter) check(c *client) error {
 }
 
 func queueName(into *string) func(string) error {
-	return func(given string) error {
-		if store.CheckQueue(given) != nil {
-			return errors.New("must be 1 to 64 of a-z, 0-9, inner - or _")
-		}
-		*into = given
-		return nil
-	}
+	return options.Checked(into, store.CheckQueue, "must be 1 to 64 of a-z, 0-9, inner - or _")
 }
 
 // completeStatus completes one of these statuses, or the last of several. The prefix may be in small letters.

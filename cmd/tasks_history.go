@@ -12,46 +12,32 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// historyLine is an edit or an attempt, as text for people.
+// historyLine is an edit or an attempt, as a row of a table.
 type historyLine struct {
-	at                                            time.Time
-	when, event, outcome, by, delay, took, detail string
+	at    time.Time
+	cells []any
 }
 
 // historyLines returns the edits and the attempts, ordered by time.
-func historyLines(c term.Clock, history store.History) []historyLine {
-	var lines []historyLine
+func historyLines(c term.Clock, history store.History) (lines []historyLine) {
 	for _, change := range history.Changes {
-		lines = append(lines, historyLine{
-			at:      change.ChangedAt,
-			when:    c.Exact(&change.ChangedAt),
-			event:   change.Verb,
-			outcome: change.Outcome,
-			by:      change.ChangedBy,
-			detail:  changedText(c, change),
-		})
+		lines = append(lines, historyLine{change.ChangedAt, []any{c.Exact(&change.ChangedAt), change.Verb,
+			term.Painted(change.Outcome), change.ChangedBy, "", "", changedText(c, change)}})
 	}
 	for _, execution := range history.Executions {
-		line := historyLine{
-			at:      execution.FinishedAt,
-			when:    c.Exact(&execution.FinishedAt),
-			event:   fmt.Sprintf("attempt %d", execution.Attempt),
-			outcome: string(execution.Outcome),
-			by:      "leader",
-		}
+		by, delay, took := "leader", "", ""
 		if execution.Node != nil {
-			line.by = fmt.Sprintf("node %d", *execution.Node)
+			by = fmt.Sprintf("node %d", *execution.Node)
 		}
 		if execution.StartedAt != nil {
-			line.took = term.Took(execution.FinishedAt.Sub(*execution.StartedAt))
+			took = term.Took(execution.FinishedAt.Sub(*execution.StartedAt))
 			if execution.DueAt != nil {
-				line.delay = term.Took(execution.StartedAt.Sub(*execution.DueAt))
+				delay = term.Took(execution.StartedAt.Sub(*execution.DueAt))
 			}
 		}
-		if execution.Error != nil {
-			line.detail = *execution.Error
-		}
-		lines = append(lines, line)
+		lines = append(lines, historyLine{execution.FinishedAt, []any{c.Exact(&execution.FinishedAt),
+			fmt.Sprintf("attempt %d", execution.Attempt), term.Painted(string(execution.Outcome)), by, delay, took,
+			execution.Error}})
 	}
 	slices.SortStableFunc(lines, func(a, b historyLine) int { return a.at.Compare(b.at) })
 	return lines
@@ -60,7 +46,7 @@ func historyLines(c term.Clock, history store.History) []historyLine {
 func historyTable(lines []historyLine) *term.Table {
 	t := term.NewTable("AT", "EVENT", "OUTCOME", "BY", "DELAY", "TOOK", "DETAIL")
 	for _, line := range lines {
-		t.Add(line.when, line.event, term.Painted(line.outcome), line.by, line.delay, line.took, line.detail)
+		t.Add(line.cells...)
 	}
 	return t
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.opentelemetry.io/otel/trace"
@@ -53,9 +52,7 @@ func TestServeExportsSpans(t *testing.T) {
 			`')`,
 	)
 	ask(t, url, "SELECT status FROM tasktable.scheduled_tasks WHERE id = 'traced'", "COMPLETED")
-	p.signal(syscall.SIGTERM)
-	got := p.end()
-	got.want(t, exitOK, `"msg":"spans not exported"`)
+	got := p.stop(`"msg":"spans not exported"`)
 
 	if len(requests) == 0 { // the end has sent off what was left
 		t.Fatal("no spans came")
@@ -92,42 +89,21 @@ func attributesOf(attributes []*commonpb.KeyValue) (found []string) {
 	return found
 }
 
-// Exit code 2 comes before the database is looked for, and 4 after.
+// These settings are right: the database is looked for, and is unreachable. testdata/usage.txt has wrong ones.
 func TestWhereSpansGo(t *testing.T) {
 	t.Parallel()
 	const here = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1"
-	for name, test := range map[string]struct {
-		variables []string
-		code      int
-		want      string
-	}{
-		"nowhere": {nil, exitUnreachable, ""},
-		"none": {[]string{here, "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
-			exitUnreachable, ""},
-		"disabled": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong", "OTEL_SDK_DISABLED=True"},
-			exitUnreachable, ""},
-		"here": {[]string{here}, exitUnreachable, ""},
-		"of traces": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=wrong",
-			strings.Replace(here, "OTLP_", "OTLP_TRACES_", 1)}, exitUnreachable, ""},
-		"JSON": {[]string{here, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"},
-			exitUnreachable, ""},
-		"no URL": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=localhost:4318"}, exitUsage,
-			"OTEL_EXPORTER_OTLP_ENDPOINT must be a URL such as http://localhost:4318"},
-		"no host": {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http:///v1"}, exitUsage,
-			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT must be a URL"},
-		"with a password": {[]string{"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://u:" + mailCanary + "@h"}, exitUsage,
-			"OTEL_EXPORTER_OTLP_ENDPOINT must be a URL"},
-		"gRPC": {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}, exitUsage,
-			"OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or http/json"},
-		"traces by gRPC": {[]string{here, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json",
-			"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc"}, exitUsage, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL must be"},
-		"another sort of them": {[]string{here, "OTEL_TRACES_EXPORTER=zipkin"}, exitUsage,
-			"OTEL_TRACES_EXPORTER must be otlp or none"},
+	for name, variables := range map[string][]string{
+		"nowhere":  nil,
+		"none":     {here, "OTEL_TRACES_EXPORTER=none", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
+		"disabled": {"OTEL_EXPORTER_OTLP_ENDPOINT=wrong", "OTEL_SDK_DISABLED=True"},
+		"here":     {here},
+		"of traces": {"OTEL_EXPORTER_OTLP_ENDPOINT=wrong",
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1"},
+		"JSON": {here, "OTEL_TRACES_EXPORTER=otlp", "OTEL_EXPORTER_OTLP_PROTOCOL=http/json"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := run(t, append([]string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, test.variables...), "serve")
-			got.want(t, test.code, test.want)
-			noCanary(t, "the output", got.stderr)
+			run(t, append([]string{"DATABASE_URL=postgres://127.0.0.1:1/x"}, variables...), "serve").want(t, exitUnreachable)
 		})
 	}
 }

@@ -13,18 +13,14 @@ import (
 )
 
 func (p *program) typesCommand() *cobra.Command {
-	group := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "types",
 		Short: "Lists, sets and removes the defaults of types: attempts, backoff, queue and others",
 		Example: `  tasktable types set CHARGE --max-attempts 3 --backoff 1m
   tasktable types set "*" --expiration 24h
   tasktable types list
   tasktable types remove CHARGE`,
-		Args: options.NoArguments,
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
-	}
-	group.AddCommand(p.typesListCommand(), p.typesSetCommand(), p.typesRemoveCommand())
-	return group
+	}, p.typesListCommand(), p.typesSetCommand(), p.typesRemoveCommand())
 }
 
 const typesListHelp = `Lists the types that have defaults, sorted. * stands for all types. DECLARED BY is the service
@@ -32,29 +28,26 @@ whose code has the defaults, and is empty if somebody has set them.
 
 With --output json it prints an array. Its lengths of time are in nanoseconds.`
 
-// typesList is the command types list.
-type typesList struct{ *client }
-
 func (p *program) typesListCommand() *cobra.Command {
-	l := &typesList{p.client()}
+	c := p.client()
 	return p.Bind(&cobra.Command{
 		Use:     "list",
 		Short:   "Lists the defaults of types",
 		Long:    typesListHelp,
 		Example: `  tasktable types list`,
-	}, l.options(), l.opened(l.run))
+	}, c.options(), c.opened(c.listDefaults))
 }
 
-func (l *typesList) run(ctx context.Context) error {
-	all, err := l.tasks.Defaults(ctx, l.pool)
+func (c *client) listDefaults(ctx context.Context) error {
+	all, err := c.tasks.Defaults(ctx, c.pool)
 	if err != nil {
 		return err
 	}
 	t := term.NewTable("TYPE", "DEFAULTS", "CHANGED AT", "CHANGED BY", "DECLARED BY")
 	for _, one := range all {
-		t.Add(one.Type, form.DefaultsText(one), l.When(&one.ChangedAt), one.ChangedBy, one.DeclaredBy)
+		t.Add(one.Type, form.DefaultsText(one), c.When(&one.ChangedAt), one.ChangedBy, one.DeclaredBy)
 	}
-	return l.List(all, t, "No type has defaults.")
+	return c.List(all, t, "No type has defaults.")
 }
 
 const typesSetHelp = `Sets the defaults of a type, in the place of all that it had: the values of the fields that a task
@@ -88,13 +81,7 @@ func (p *program) typesSetCommand() *cobra.Command {
 		Short:   "Sets the defaults of a type",
 		Long:    typesSetHelp,
 		Example: `  tasktable types set CHARGE --max-attempts 3 --backoff "1m x2 max 1h"`,
-	}, append(opts, s.options()...), s.argument(&s.name), s.opened(s.run, s.check))
-}
-
-// argument is the name of a type.
-func (c *client) argument(into *string) options.Arguments {
-	return options.Arguments{Name: "TYPE", MinCount: 1, MaxCount: 1, Complete: c.types,
-		Set: func(given []string) error { *into = given[0]; return nil }}
+	}, append(opts, s.options()...), options.One("TYPE", &s.name, s.types), s.opened(s.run, s.check))
 }
 
 func (s *typesSet) check() (err error) {
@@ -113,26 +100,19 @@ func (s *typesSet) run(ctx context.Context) error {
 	return s.typeOutcome(s.name, outcome, err)
 }
 
-// typesRemove is the command types remove.
-type typesRemove struct {
-	*client
-	name string
-}
-
 func (p *program) typesRemoveCommand() *cobra.Command {
-	r := &typesRemove{client: p.client()}
+	c := p.client()
+	var name string
 	return p.BindArguments(&cobra.Command{
 		Use:   "remove TYPE",
 		Short: "Removes the defaults of a type",
 		Long: `Removes the defaults of a type. Tasks that were scheduled before stay as they are. If the code of a
 service has defaults for the type, its next node that starts sets them again. Outcomes: deleted, absent.`,
 		Example: `  tasktable types remove CHARGE`,
-	}, r.options(), r.argument(&r.name), r.opened(r.run))
-}
-
-func (r *typesRemove) run(ctx context.Context) error {
-	outcome, err := r.tasks.RemoveDefaults(ctx, r.pool, r.name)
-	return r.typeOutcome(r.name, outcome, err)
+	}, c.options(), options.One("TYPE", &name, c.types), c.opened(func(ctx context.Context) error {
+		outcome, err := c.tasks.RemoveDefaults(ctx, c.pool, name)
+		return c.typeOutcome(name, outcome, err)
+	}))
 }
 
 // typeOutcome prints the outcome for a type.

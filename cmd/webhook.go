@@ -75,18 +75,13 @@ func circuit(into *webhook.Circuit) func(string) error {
 }
 
 func targets(into *[]string) func(string) error {
-	return func(given string) error {
-		found := strings.Split(given, ",")
-		for i := range found {
-			found[i] = strings.TrimSpace(found[i])
-		}
-		if _, err := webhook.New(webhook.Config{Allow: found}); err != nil {
-			return errors.New("must be a host such as example.org or *.example.org, an address, or a range such as " +
+	return options.Each(into, func(item string) (string, error) {
+		if _, err := webhook.New(webhook.Config{Allow: []string{item}}); err != nil {
+			return "", errors.New("must be a host such as example.org or *.example.org, an address, or a range such as " +
 				"10.1.0.0/16, or several separated by commas")
 		}
-		*into = found
-		return nil
-	}
+		return item, nil
+	})
 }
 
 func secrets(into *map[string][]string) func(string) error {

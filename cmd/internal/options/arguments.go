@@ -32,6 +32,12 @@ func IDs(into *[]string, minCount, maxCount int, complete Completion) Arguments 
 	return Arguments{Name: "ID", MinCount: minCount, MaxCount: maxCount, Complete: complete, Set: set}
 }
 
+// One takes one argument.
+func One(name string, into *string, complete Completion) Arguments {
+	return Arguments{Name: name, MinCount: 1, MaxCount: 1, Complete: complete,
+		Set: func(given []string) error { *into = given[0]; return nil }}
+}
+
 var databaseURLLike = regexp.MustCompile(`(?i)^\s*postgres(ql)?:`)
 
 // check returns a usageError. It does not quote the arguments, because one may be a URL with a password.
@@ -64,12 +70,11 @@ func (a *Arguments) some(count int) string {
 type Completion func(ctx context.Context, prefix string) []string
 
 // Words completes from a list.
-func Words(choices ...string) Completion {
-	return func(_ context.Context, prefix string) []string {
-		var found []string
+func Words[T ~string](choices ...T) Completion {
+	return func(_ context.Context, prefix string) (found []string) {
 		for _, choice := range choices {
-			if strings.HasPrefix(choice, prefix) {
-				found = append(found, choice)
+			if strings.HasPrefix(string(choice), prefix) {
+				found = append(found, string(choice))
 			}
 		}
 		return found

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // Catalog holds the options of all commands, and the environment that they are read from.
@@ -48,7 +47,7 @@ func (c *Catalog) BindArguments(command *cobra.Command, options []Option, takes 
 	command.Args = takes.check
 	command.ValidArgsFunction = c.completed(options, takes.Complete, takes.MaxCount)
 	command.RunE = func(command *cobra.Command, given []string) error {
-		if err := resolve(options, c.layers(command.Flags())); err != nil {
+		if err := c.environ.resolve(options, command.Flags()); err != nil {
 			return err
 		}
 		if takes.Set != nil {
@@ -76,11 +75,6 @@ func (c *Catalog) register(o Option) {
 	}
 }
 
-// layers are those of a command whose flags have been parsed.
-func (c *Catalog) layers(flags *pflag.FlagSet) layers {
-	return layers{flags: flags, environ: c.environ}
-}
-
 // completed adapts a completion to cobra. Cobra calls it with the arguments before the cursor, once their flags are
 // parsed. It offers no argument twice, and none after maxArguments (-1 means any number).
 func (c *Catalog) completed(options []Option, complete Completion, maxArguments int) cobra.CompletionFunc {
@@ -88,7 +82,7 @@ func (c *Catalog) completed(options []Option, complete Completion, maxArguments 
 		if complete == nil || maxArguments >= 0 && len(given) >= maxArguments {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		_ = resolve(options, c.layers(command.Flags())) // the command reports the errors when it runs
+		_ = c.environ.resolve(options, command.Flags()) // the command reports the errors when it runs
 		found := slices.DeleteFunc(complete(command.Context(), prefix), func(one string) bool {
 			word, _, _ := strings.Cut(one, "\t")
 			return slices.Contains(given, word)

@@ -25,8 +25,8 @@ func (e environment) get(name string) string {
 	return ""
 }
 
-// lookup looks the option up in the environment.
-func (e environment) lookup(o *Option) (resolved, error) {
+// variable is what the option's variable says, or the file that another variable names.
+func (e environment) variable(o *Option) (resolved, error) {
 	found := resolved{text: e.get(o.Variable), origin: FromEnvironment, place: o.Variable}
 	if !o.Secret || o.Variable == "" {
 		return found, nil

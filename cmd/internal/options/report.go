@@ -18,7 +18,6 @@ type Setting struct {
 // Settings lists the given options as they are in force. Options of other commands follow if the environment
 // gives them. The given options must have been checked already.
 func (c *Catalog) Settings(flags *pflag.FlagSet, options []Option) ([]Setting, error) {
-	from := c.layers(flags)
 	var rows []Setting
 	var errs []error
 	listed := map[string]bool{}
@@ -27,7 +26,7 @@ func (c *Catalog) Settings(flags *pflag.FlagSet, options []Option) ([]Setting, e
 			continue
 		}
 		listed[o.Flag+o.Variable] = true
-		found, err := o.lookup(from)
+		found, err := c.environ.lookup(flags, &o)
 		ofOthers := i >= len(options)
 		if ofOthers && err == nil && found.origin != FromDefault {
 			err = o.apply(found)

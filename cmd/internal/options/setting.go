@@ -8,14 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// layers are the places that can give an option. The flags win over the environment, and the environment over the
-// default.
-type layers struct {
-	flags   *pflag.FlagSet
-	environ environment
-}
-
-// Origin names the layer that gave an option.
+// Origin says what gave an option.
 type Origin string
 
 // The origins, in the order in which they win.
@@ -32,17 +25,17 @@ type resolved struct {
 	place  string // the flag or the variable
 }
 
-// lookup returns the value that is in force. An empty value counts as not given, but an empty flag hides the
+// lookup returns the value that is in force. A flag wins over a variable, and that over the default. An empty value counts as not given, but an empty flag hides the
 // variable, so that `--database-url=` chooses the default against the environment.
-func (o *Option) lookup(from layers) (resolved, error) {
+func (e environment) lookup(flags *pflag.FlagSet, o *Option) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
-	if flag := from.flags.Lookup(o.Flag); flag != nil && flag.Changed {
+	if flag := flags.Lookup(o.Flag); flag != nil && flag.Changed {
 		if given := flag.Value.(*rawValue).joined(); given != "" || o.NotEmpty {
 			return resolved{text: given, origin: FromFlag, place: "--" + o.Flag}, nil
 		}
 		return byDefault, nil
 	}
-	if found, err := from.environ.lookup(o); err != nil || found.text != "" {
+	if found, err := e.variable(o); err != nil || found.text != "" {
 		return found, err
 	}
 	return byDefault, nil
@@ -71,10 +64,10 @@ func (s resolved) read(path string) (resolved, error) {
 }
 
 // resolve sets all options. Its error names all that are wrong, not only the first.
-func resolve(options []Option, from layers) error {
+func (e environment) resolve(options []Option, flags *pflag.FlagSet) error {
 	var errs []error
 	for _, o := range options {
-		found, err := o.lookup(from)
+		found, err := e.lookup(flags, &o)
 		if err == nil && (found.text != "" || found.origin == FromFlag) {
 			err = o.apply(found)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/when"
 )
@@ -97,13 +98,70 @@ func Period(into *time.Duration) func(string) error {
 	}
 }
 
-// OneOf takes one of the choices.
-func OneOf(into *string, choices ...string) func(string) error {
+// Checked takes a text that check accepts. rule is the rule that other texts break.
+func Checked(into *string, check func(string) error, rule string) func(string) error {
 	return func(given string) error {
-		if !slices.Contains(choices, given) {
-			return fmt.Errorf("must be one of %s", strings.Join(choices, ", "))
+		if check(given) != nil {
+			return errors.New(rule)
 		}
 		*into = given
+		return nil
+	}
+}
+
+// OneOf takes one of the choices.
+func OneOf[T ~string](into *T, choices ...T) func(string) error {
+	return func(given string) error {
+		if !slices.Contains(choices, T(given)) {
+			return fmt.Errorf("must be one of %s", term.Join(choices, ", "))
+		}
+		*into = T(given)
+		return nil
+	}
+}
+
+// SomeOf takes one or several of the choices, separated by commas.
+func SomeOf[T ~string](into *[]T, choices ...T) func(string) error {
+	return Each(into, func(item string) (T, error) {
+		if !slices.Contains(choices, T(item)) {
+			return "", fmt.Errorf("must be of %s, one or several separated by commas", term.Join(choices, ", "))
+		}
+		return T(item), nil
+	})
+}
+
+// Each takes one or several items, separated by commas. parse reads an item.
+func Each[T any](into *[]T, parse func(item string) (T, error)) func(string) error {
+	return func(given string) error {
+		var found []T
+		for item := range strings.SplitSeq(given, ",") {
+			one, err := parse(strings.TrimSpace(item))
+			if err != nil {
+				return err
+			}
+			found = append(found, one)
+		}
+		*into = found
+		return nil
+	}
+}
+
+// EachNamed takes one or several of name=value, separated by commas, and each name once. value returns how to read a
+// value. rule is the rule that everything else breaks.
+func EachNamed[T any](
+	into *map[string]T, check func(name string) error, value func(into *T) func(string) error, rule string,
+) func(string) error {
+	return func(given string) error {
+		found := map[string]T{}
+		for item := range strings.SplitSeq(given, ",") {
+			name, text, _ := strings.Cut(strings.TrimSpace(item), "=")
+			var one T
+			if _, twice := found[name]; twice || check(name) != nil || value(&one)(text) != nil {
+				return errors.New(rule)
+			}
+			found[name] = one
+		}
+		*into = found
 		return nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -64,15 +65,26 @@ func NewTable(headings ...string) *Table { return &Table{headings: headings} }
 // NewFields returns a table of one thing. Each row is a name and a value.
 func NewFields() *Table { return &Table{} }
 
-// HeadingIf adds a heading that only some tables have.
-func (t *Table) HeadingIf(has bool, heading string) {
-	if has {
-		t.headings = append(t.headings, heading)
+// Drop takes away the columns with these headings.
+func (t *Table) Drop(headings ...string) {
+	for _, heading := range headings {
+		at := slices.Index(t.headings, heading)
+		t.headings = slices.Delete(t.headings, at, at+1)
+		for i, row := range t.rows {
+			t.rows[i] = slices.Delete(row, at, at+1)
+		}
 	}
 }
 
-// AddHeadings adds headings behind those that the table has.
-func (t *Table) AddHeadings(headings ...string) { t.headings = append(t.headings, headings...) }
+// DropEmpty takes away those of these columns that have no value in any row.
+func (t *Table) DropEmpty(headings ...string) {
+	for _, heading := range headings {
+		at := slices.Index(t.headings, heading)
+		if !slices.ContainsFunc(t.rows, func(row []Cell) bool { return row[at].Text != "" }) {
+			t.Drop(heading)
+		}
+	}
+}
 
 // IsEmpty reports whether the table has no rows.
 func (t *Table) IsEmpty() bool { return len(t.rows) == 0 }
@@ -202,6 +214,15 @@ func Printable(text string) string {
 		}
 	}
 	return out.String()
+}
+
+// Join is the words with the separator between them.
+func Join[T ~string](words []T, separator string) string {
+	texts := make([]string, len(words))
+	for i, word := range words {
+		texts[i] = string(word)
+	}
+	return strings.Join(texts, separator)
 }
 
 // Cut shortens the text to room characters. It ends with … if something was cut.
