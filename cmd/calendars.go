@@ -61,7 +61,7 @@ func (c *calendarsCommand) bind(
 func (c *client) calendars(ctx context.Context, prefix string) []string {
 	return c.ask(ctx, prefix, func(ctx context.Context, db store.DB, config store.Config) ([]string, error) {
 		found, err := store.New(config).Calendars(ctx, db)
-		return append(textsOf(found, func(one store.CalendarRow) string { return one.Name }), "workdays"), err
+		return append(textsOf(found, func(one store.Calendar) string { return one.Name }), "workdays"), err
 	})
 }
 
