@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -161,8 +160,10 @@ func (d *Declarer) runOnce(ctx context.Context) error {
 		}
 		// A rule may name a recipient that nobody has made yet, and that must not keep recurring tasks from being
 		// declared.
+		calendars, limits := d.calendars(), d.limits()
 		for _, apply := range []func(context.Context, pgx.Tx) error{
-			d.applyCalendars, d.applyTasks, d.applyRules, d.applyLimits, d.removeCalendars,
+			calendars.apply, d.applyTasks, d.applyRules, limits.apply, limits.removeFormer,
+			calendars.removeFormer, // after the tasks, because those that are no longer declared may name them
 		} {
 			refused = errors.Join(refused, pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
 				return apply(ctx, savepoint)
@@ -194,57 +195,6 @@ func (d *Declarer) applyRules(ctx context.Context, tx pgx.Tx) error {
 	return all.Declare(ctx, tx, d.config.Service, d.config.Notices)
 }
 
-// markLimitsSQL marks the limits that are declared, and removes those that are no longer.
-const markLimitsSQL = `
-WITH removed AS (
-    DELETE FROM tasktable.limits AS l WHERE l.declared_by = $2 AND l.name <> ALL ($1::text[]) RETURNING l.name
-), marked AS (
-    UPDATE tasktable.limits AS l SET declared_by = $2
-    WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2
-)
-SELECT name::text FROM removed`
-
-const othersLimitsSQL = `
-SELECT l.name::text FROM tasktable.limits AS l WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2
-ORDER BY l.name`
-
-var errOthersLimits = errors.New("limits that somebody has set or another service declares must be removed first")
-
-// applyLimits makes the limits agree with the declared ones.
-func (d *Declarer) applyLimits(ctx context.Context, tx pgx.Tx) error {
-	if d.config.Limits == nil {
-		return nil
-	}
-	limits := store.New(store.Config{Schema: d.config.Statements.Schema.String(), Service: d.config.Service})
-	names := []string{}
-	for _, limit := range d.config.Limits {
-		names = append(names, limit.Name)
-	}
-	others, err := pg.CollectColumn[string](ctx, tx, "look for limits of others",
-		d.config.Statements.Schema.SQL(othersLimitsSQL), names, d.config.Service)
-	if err == nil && len(others) > 0 {
-		err = fmt.Errorf("%w: %s", errOthersLimits, strings.Join(others, ", "))
-	}
-	if err != nil {
-		return err
-	}
-	for _, limit := range d.config.Limits {
-		outcome, err := limits.SetLimit(ctx, tx, limit)
-		if err != nil {
-			return err
-		}
-		if outcome != store.Unchanged {
-			d.config.Log.Info("limit declared", "limit", limit.Name, "outcome", outcome)
-		}
-	}
-	removed, err := pg.CollectColumn[string](ctx, tx, "mark declared limits",
-		d.config.Statements.Schema.SQL(markLimitsSQL), names, d.config.Service)
-	for _, name := range removed {
-		d.config.Log.Info("limit no longer declared; removed", "limit", name)
-	}
-	return err
-}
-
 // applyTasks makes the recurring tasks agree with the declared ones.
 func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
 	if d.config.Recurring == nil {
@@ -273,9 +223,7 @@ func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
 		}
 		delete(left, id)
 	}
-	tasks := store.New(store.Config{
-		Schema: d.config.Statements.Schema.String(), Service: d.config.Service, Codec: d.config.Codec,
-	})
+	tasks := d.store()
 	done, err := tasks.ScheduleMany(ctx, tx, wanted)
 	if err != nil {
 		return err
@@ -300,4 +248,10 @@ func (d *Declarer) applyTasks(ctx context.Context, tx pgx.Tx) error {
 	}
 	_, err = tx.Exec(ctx, d.config.Statements.Schema.SQL(markDeclaredSQL), ids, removed, d.config.Service)
 	return pg.Annotate(err, "mark declared tasks")
+}
+
+func (d *Declarer) store() *store.Store {
+	return store.New(store.Config{
+		Schema: d.config.Statements.Schema.String(), Service: d.config.Service, Codec: d.config.Codec,
+	})
 }

@@ -47,9 +47,9 @@ func TestDeclaredCalendars(t *testing.T) {
 	first.looks()
 	b.wantCalendars("company 2027-12-24 events, fair 2027-05-03 events, old 2027-02-02 events, own 2027-01-01")
 	err := pgx.BeginFunc(t.Context(), b.Pool, func(tx pgx.Tx) error {
-		return b.closing("taker", days(t, "own", "2027-01-02")).applyCalendars(t.Context(), tx)
+		return b.closing("taker", days(t, "own", "2027-01-02")).calendars().apply(t.Context(), tx)
 	})
-	if !errors.Is(err, errOthersCalendars) {
+	if !errors.Is(err, errOthers) {
 		t.Errorf("the calendar of somebody else: %v", err)
 	}
 	b.Did(tasks.Schedule(t.Context(), b.Pool, store.Task{ID: "fair", Payload: job{Name: "fair"},

@@ -27,7 +27,7 @@ func (b *bench) wantLimits(want string) {
 }
 
 func (p program) applyLimitsInTx(t *testing.T) error {
-	return pgx.BeginFunc(t.Context(), p.b.Pool, func(tx pgx.Tx) error { return p.applyLimits(t.Context(), tx) })
+	return pgx.BeginFunc(t.Context(), p.b.Pool, func(tx pgx.Tx) error { return p.limits().apply(t.Context(), tx) })
 }
 
 // The limits of a service are those that its newest version declares. Those of other services, and those that somebody
@@ -45,7 +45,7 @@ func TestDeclaredLimits(t *testing.T) {
 	other.deploy(2)
 	other.looks()
 	b.wantLimits("charge CHARGE 5 events, mail mail 2 events, own  9, shop shop 1 shop")
-	if err := b.limiting("taker", store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 1}).applyLimitsInTx(t); !errors.Is(err, errOthersLimits) {
+	if err := b.limiting("taker", store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 1}).applyLimitsInTx(t); !errors.Is(err, errOthers) {
 		t.Errorf("the limit of somebody else: %v", err)
 	}
 	charge.MaxRunning = 7
