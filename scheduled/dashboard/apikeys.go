@@ -119,12 +119,13 @@ func (v *visit) askToRevoke(key keyView, own, last bool) confirmation {
 			"You will be signed out, and you cannot sign in with it again."})
 	}
 	if last {
-		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. Without it " +
-			"nobody can manage keys and notices here. An operator can make another by " +
+		asked.Said = append(asked.Said, remark{Tone: "bad", Text: "This is the last valid key of an admin. Without " +
+			"it nobody can manage keys and notices here. An operator can make another by " +
 			"tasktable keys create NAME --scope read,operate,admin."})
 	}
 	asked.Said = append(asked.Said, remark{Text: "Programs that call the API with it are refused within 5 seconds, " +
-		"and people who are signed in by it are signed out. This cannot be undone, but another key may have the name then."})
+		"and people who are signed in by it are signed out. " +
+		"This cannot be undone, but another key may have the name then."})
 	return asked
 }
 

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,17 +24,13 @@ func newKeyPage(context.Context, *visit) (any, error) {
 	return keyFormView{Scopes: scopeChoices(nil)}, nil
 }
 
-func scopeChoices(chosen []string) (choices []choice) {
-	texts := map[keys.Scope]string{
+func scopeChoices(taken []keys.Scope) []choice {
+	return choicesOf(keys.Scopes(), map[keys.Scope]string{
 		keys.Read:     "read: look at tasks, in the API and here",
 		keys.Schedule: "schedule: schedule, edit, delete, and all verbs on tasks, in the API and here",
 		keys.Operate:  "operate: retry and archive dead letters and pause queues, in the API and here",
 		keys.Admin:    "admin: manage keys and notices here",
-	}
-	for _, scope := range keys.Scopes() {
-		choices = append(choices, choice{string(scope), texts[scope], slices.Contains(chosen, string(scope))})
-	}
-	return choices
+	}, taken)
 }
 
 // keyCreatedView has the only copy of a secret. It must get into no log, cookie or address.
@@ -45,17 +40,15 @@ type keyCreatedView struct {
 }
 
 func createKey(ctx context.Context, v *visit) (done, error) {
+	scopes := takenOf[keys.Scope](v, "scope")
 	form := keyFormView{
 		Name: v.form("name"), Service: v.form("service"), Tenant: v.form("tenant"), Rate: v.form("rate"),
 		Types: v.form("types"), Queues: v.form("queues"), ExpiresIn: v.form("expires_in"),
-		Scopes: scopeChoices(v.request.PostForm["scope"]), Errors: formErrors{},
+		Scopes: scopeChoices(scopes), Errors: formErrors{},
 	}
 	wanted := keys.NewKey{
-		Name: form.Name, Service: form.Service, TenantID: form.Tenant, By: v.person.Name,
+		Name: form.Name, Service: form.Service, TenantID: form.Tenant, By: v.person.Name, Scopes: scopes,
 		Types: listed(form.Types), Queues: listed(form.Queues), Rate: form.rate(), ExpiresIn: form.expiresIn(),
-	}
-	for _, scope := range v.request.PostForm["scope"] {
-		wanted.Scopes = append(wanted.Scopes, keys.Scope(scope))
 	}
 	if err := wanted.Check(); err != nil {
 		form.Errors.add(err, map[string]string{"tenant_id": "tenant", "type": "types", "queue": "queues"})

@@ -11,15 +11,11 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// changeView is one change of a task, field by field.
+// changeView is one change of a task, with the fields that differ.
 type changeView struct {
-	Revision int64
-	TaskID   string
-	Verb     string
-	Outcome  string
-	At       time.Time
-	By       string
-	Fields   []fieldView
+	store.Change
+
+	Fields []fieldView
 }
 
 // fieldView is a field before and after a change. "" stands for no value.
@@ -29,10 +25,7 @@ type fieldView struct {
 }
 
 func (v *visit) changeViewOf(change store.Change) changeView {
-	return changeView{
-		Revision: change.Revision, TaskID: change.TaskID, Verb: change.Verb, Outcome: change.Outcome,
-		At: change.ChangedAt, By: change.ChangedBy, Fields: v.fieldsOf(change.Old, change.New),
-	}
+	return changeView{change, v.fieldsOf(change.Old, change.New)}
 }
 
 // changesFolded is the newest of the changes of one act, such as a cancel of many tasks.
@@ -41,10 +34,6 @@ type changesFolded struct {
 	Others int  // how many more tasks the act has changed
 	More   bool // there may be more than that
 }
-
-// By is who did it, and At is when.
-func (c changesFolded) By() string    { return c.ChangedBy }
-func (c changesFolded) At() time.Time { return c.ChangedAt }
 
 // foldWithin is how long after another a change belongs to the same act. Each act has one transaction, but the changes
 // have times of their own.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,27 +84,15 @@ func (c Config) withDefaults(schema store.Schema) Config {
 	if c.Keys == nil {
 		c.Keys = keys.New(keys.Config{Schema: schema})
 	}
-	if c.Lifetime == 0 {
-		c.Lifetime = DefaultLifetime
-	}
-	if c.IdleLimit == 0 {
-		c.IdleLimit = DefaultIdleLimit
-	}
-	if c.SignInRate == 0 {
-		c.SignInRate = DefaultSignInRate
-	}
+	c.Lifetime = cmp.Or(c.Lifetime, DefaultLifetime)
+	c.IdleLimit = cmp.Or(c.IdleLimit, DefaultIdleLimit)
+	c.SignInRate = cmp.Or(c.SignInRate, DefaultSignInRate)
 	if c.PayloadScope == 0 && c.Store.Codec == nil {
 		c.PayloadScope = Read
 	}
-	if c.EnvironmentColor == "" {
-		c.EnvironmentColor = environmentColors[0]
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.EnvironmentColor = cmp.Or(c.EnvironmentColor, environmentColors[0])
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
 

@@ -37,7 +37,11 @@ var sinceChoices = []choice{{Value: "", Label: "at any time"}, {Value: "1h", Lab
 
 func deadQueryOf(given url.Values) deadQuery {
 	q := deadQuery{url.Values{}}
-	for _, name := range append(fieldNames(inspect.DeadLetterFields()), "since", "by", "archived") {
+	names := []string{"since", "by", "archived"}
+	for _, field := range inspect.DeadLetterFields() {
+		names = append(names, field.Name)
+	}
+	for _, name := range names {
 		texts := slices.DeleteFunc(slices.Clone(given[name]), func(s string) bool { return s == "" })
 		if len(texts) > 0 {
 			q.Values[name] = texts
@@ -47,14 +51,6 @@ func deadQueryOf(given url.Values) deadQuery {
 		q.Set("by", "task")
 	}
 	return q
-}
-
-func fieldNames(fields []inspect.FilterField) []string {
-	names := make([]string, len(fields))
-	for i, field := range fields {
-		names[i] = field.Name
-	}
-	return names
 }
 
 // but returns the query with other values, which are names and values by turns.

@@ -33,6 +33,23 @@ func chosen(choices []choice, value string) []choice {
 	return made
 }
 
+// choicesOf are choices of which a person may take several.
+func choicesOf[T ~string](all []T, labels map[T]string, taken []T) []choice {
+	choices := make([]choice, len(all))
+	for i, one := range all {
+		choices[i] = choice{string(one), labels[one], slices.Contains(taken, one)}
+	}
+	return choices
+}
+
+// takenOf are the values of a field that a form may have several times.
+func takenOf[T ~string](v *visit, name string) (taken []T) {
+	for _, text := range v.request.PostForm[name] {
+		taken = append(taken, T(text))
+	}
+	return taken
+}
+
 // formErrors has the error of each wrong field of a form, by the field's name.
 type formErrors map[string]string
 

@@ -123,7 +123,7 @@ func (f frame) Time(given any) template.HTML {
 		return `<span class="faint">–</span>`
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s">%s</time>`, //nolint:gosec // no text of others
-		at.UTC().Format(time.RFC3339Nano), f.exact(at), words.Relative(at.Sub(f.visit.now))))
+		at.UTC().Format(time.RFC3339Nano), f.visit.exact(at), words.Relative(at.Sub(f.visit.now))))
 }
 
 // Exact shows a time in the person's zone, to the second.
@@ -133,11 +133,7 @@ func (f frame) Exact(given any) template.HTML {
 		return `<span class="faint">–</span>`
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s">%s</time>`, //nolint:gosec // no text of others
-		at.UTC().Format(time.RFC3339Nano), f.exact(at)))
-}
-
-func (f frame) exact(at time.Time) string {
-	return at.In(f.visit.look.zone).Format("2006-01-02 15:04:05 MST")
+		at.UTC().Format(time.RFC3339Nano), f.visit.exact(at)))
 }
 
 // Input shows a time as an input of type datetime-local takes it, in the person's zone.

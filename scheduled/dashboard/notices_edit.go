@@ -152,27 +152,14 @@ func (s setting[T]) removeIt(ctx context.Context, v *visit) (done, error) {
 	return done{text: "The " + s.what + " " + name + " is removed.", to: "/notices"}, nil
 }
 
-func eventsOf(v *visit) (events []rules.Event) {
-	for _, event := range v.request.PostForm["event"] {
-		events = append(events, rules.Event(event))
-	}
-	return events
-}
-
-func eventChoices(chosen []rules.Event) (choices []choice) {
-	texts := map[rules.Event]string{
-		rules.Failed:       "failed: a task failed for good",
-		rules.Expired:      "expired: a task expired before an attempt could start",
-		rules.Lost:         "lost: the node of an attempt died, or its lease ended",
-		rules.Late:         "late: tasks are due and were not claimed",
-		rules.Missed:       "missed: a fire of a recurring task has not come in time",
-		rules.Unsuccessful: "unsuccessful: no occurrence of a recurring task has completed",
-		rules.Recovered:    "recovered: late, missed or unsuccessful no more",
-	}
-	for _, event := range rules.Events() {
-		choices = append(choices, choice{string(event), texts[event], slices.Contains(chosen, event)})
-	}
-	return choices
+var eventLabels = map[rules.Event]string{
+	rules.Failed:       "failed: a task failed for good",
+	rules.Expired:      "expired: a task expired before an attempt could start",
+	rules.Lost:         "lost: the node of an attempt died, or its lease ended",
+	rules.Late:         "late: tasks are due and were not claimed",
+	rules.Missed:       "missed: a fire of a recurring task has not come in time",
+	rules.Unsuccessful: "unsuccessful: no occurrence of a recurring task has completed",
+	rules.Recovered:    "recovered: late, missed or unsuccessful no more",
 }
 
 // renamedFields are the fields of forms for those that errors name.

@@ -28,14 +28,15 @@ func recipientPage(ctx context.Context, v *visit) (any, error) {
 }
 
 func recipientFormOf(recipient rules.Recipient) recipientFormView {
-	return recipientFormView{Recipient: recipient, Events: eventChoices(recipient.Events), Errors: formErrors{}}
+	events := choicesOf(rules.Events(), eventLabels, recipient.Events)
+	return recipientFormView{Recipient: recipient, Events: events, Errors: formErrors{}}
 }
 
 // setRecipient creates a recipient, or replaces the one that the person saw.
 func setRecipient(ctx context.Context, v *visit) (done, error) {
 	recipient := rules.Recipient{
 		Name: v.form("name"), Email: strings.TrimSpace(v.form("email")), Target: strings.TrimSpace(v.form("target")),
-		Events: eventsOf(v),
+		Events: takenOf[rules.Event](v, "event"),
 	}
 	form := recipientFormOf(recipient)
 	form.Seen = v.form("seen")

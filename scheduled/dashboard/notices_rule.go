@@ -38,7 +38,7 @@ func rulePage(ctx context.Context, v *visit) (any, error) {
 
 // of fills the form in.
 func (f ruleFormView) of(ctx context.Context, v *visit, rule rules.Rule) (ruleFormView, error) {
-	f.Rule, f.Events = ruleView{rule, f.Seen}, eventChoices(rule.Events)
+	f.Rule, f.Events = ruleView{rule, f.Seen}, choicesOf(rules.Events(), eventLabels, rule.Events)
 	f.Digest, f.After = f.Rule.DigestText(), f.Rule.AfterText()
 	all, err := v.rules().Recipients(ctx, v.db)
 	if err != nil {
@@ -58,7 +58,7 @@ func (f ruleFormView) of(ctx context.Context, v *visit, rule rules.Rule) (ruleFo
 // setRule creates a rule, or replaces the one that the person saw.
 func setRule(ctx context.Context, v *visit) (done, error) {
 	rule := rules.Rule{
-		Name: v.form("name"), Events: eventsOf(v), Recipients: v.request.PostForm["recipient"],
+		Name: v.form("name"), Events: takenOf[rules.Event](v, "event"), Recipients: v.request.PostForm["recipient"],
 		Types: readLines(v.form("types")), Queues: readLines(v.form("queues")), Tenants: readLines(v.form("tenants")),
 		Entities: readLines(v.form("entities")), Recurring: readLines(v.form("recurring")),
 		WithoutDetails: v.form("details") == "", Disabled: v.form("enabled") == "",

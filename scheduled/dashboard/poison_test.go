@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -126,16 +127,17 @@ func (b *board) addPoisonSettings() {
 		b.Fatal(err)
 	}
 	for i, text := range poison {
+		name := fmt.Sprintf("poison-%d", i)
 		b.exec(`INSERT INTO tasktable.pauses (scope, name, paused_by, reason, ends_at)
 			VALUES (CASE WHEN $1::boolean THEN 'type' ELSE 'queue' END, CASE WHEN $1::boolean THEN $2::text ELSE 'default' END, $3::text, $3::text,
 				CASE WHEN $1::boolean THEN clock_timestamp() - interval '1 minute' END)`, i%2 == 0, poisonTypes[i%len(poisonTypes)], text)
 		if _, _, err := keys.New(keys.Config{}).Create(b.Context(), b.pool, keys.NewKey{
-			Name: "poison-" + string(rune('a'+i%26)) + strings.Repeat("x", i/26), Scopes: []keys.Scope{keys.Read}, Service: text, By: text,
+			Name: name, Scopes: []keys.Scope{keys.Read}, Service: text, By: text,
 		}); err != nil {
 			b.Fatal(err)
 		}
 		rule := rules.Rule{
-			Name: "poison-" + string(rune('a'+i%26)) + strings.Repeat("x", i/26), Events: rules.Events(), Recipients: []string{"ops"},
+			Name: name, Events: rules.Events(), Recipients: []string{"ops"},
 			Types: poisonTypes, Tenants: []string{text}, Entities: []string{text},
 		}
 		b.must(all.Set(b.Context(), b.pool, rule))

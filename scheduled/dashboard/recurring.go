@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
 	"github.com/tasktable/tasktable/store"
@@ -165,9 +164,6 @@ func noNextFire(v *visit, task inspect.RecurringTask) string {
 	}
 	return "none"
 }
-
-// exact is a time as text, in the person's zone.
-func (v *visit) exact(at time.Time) string { return frame{visit: v}.exact(at) }
 
 // strip shows the newest occurrences as marks, the oldest first.
 type strip struct {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -148,7 +149,7 @@ func (c *calendar) fill(
 		fires := before(all[i].Fires, to)
 		if len(fires) > maxFires {
 			c.Often = append(c.Often, oftenFiring{
-				ID: task.ID, Words: wordsOrCron(task), Paused: len(fires[0].Paused) > 0,
+				ID: task.ID, Words: cmp.Or(words.Cron(task.Cron), task.Cron), Paused: len(fires[0].Paused) > 0,
 				Next: clockText("Mon ", later(fires[0].At, from).In(zone)),
 			})
 			continue
@@ -230,12 +231,4 @@ func before(fires []inspect.Fire, to time.Time) []inspect.Fire {
 		return fires[:end]
 	}
 	return fires
-}
-
-// wordsOrCron says when a task fires.
-func wordsOrCron(task inspect.RecurringTask) string {
-	if words := words.Cron(task.Cron); words != "" {
-		return words
-	}
-	return task.Cron
 }

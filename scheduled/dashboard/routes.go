@@ -66,7 +66,8 @@ func acts() []act {
 		if rule.Dead {
 			all = append(all, act{path: "/dead/" + rule.Path(), needs: Operate, many: true, do: deadAct(rule)})
 		} else { // a recurring task never runs itself, so it is no dead letter
-			all = append(all, act{path: "/recurring/{id}/" + rule.Path(), needs: scopesOf(rule), do: verbAct(rule, true)})
+			all = append(all, act{path: "/recurring/{id}/" + rule.Path(), needs: scopesOf(rule),
+				do: verbAct(rule, true)})
 		}
 	}
 	return all

@@ -91,7 +91,7 @@ func (s saturation) pauses() (scope, byType string) {
 func (s saturation) told(pause store.Pause) string {
 	text := scopeName(pause.Of()) + " is paused by " + pause.PausedBy
 	if pause.EndsAt != nil {
-		text += " until " + pause.EndsAt.In(s.Zone).Format("2006-01-02 15:04:05 MST")
+		text += " until " + pause.EndsAt.In(s.Zone).Format(exactLayout)
 	}
 	if pause.Reason != nil {
 		text += ": " + strings.TrimRight(*pause.Reason, ". ")

@@ -111,8 +111,7 @@ func TestRefusedSignIns(t *testing.T) {
 	secret := b.newKey("gone", keys.Read)
 	b.must(known.Revoke(t.Context(), b.pool, "gone", "test"))
 	from := func(address, key string) reply {
-		return b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {key}},
-			"X-Forwarded-For", address)
+		return b.send(http.MethodPost, "/sign-in", map[string][]string{"key": {key}}, "X-Forwarded-For", address)
 	}
 	from("192.0.2.1", secret).wants(t, http.StatusUnauthorized, "The key is not valid.")
 	made := "tt_" + strings.Repeat("B", 43)

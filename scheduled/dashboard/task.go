@@ -107,25 +107,20 @@ func (v *taskView) readRow(ctx context.Context, on *visit, detail string) (err e
 	return err
 }
 
-// attemptView is a row of the table of attempts.
+// attemptView is a row of the table of attempts. Their numbers begin anew with a retry, which draws a revision.
 type attemptView struct {
-	Key      int64
-	Number   int
-	Revision int64 // numbers of attempts begin anew with a retry, which draws a revision
-	Began    *time.Time
-	Delay    *time.Duration
-	Took     *time.Duration
-	Node     *int64
-	Outcome  string
-	Error    string
-	Long     bool // the error has more than the table shows
+	store.Execution
+
+	Delay *time.Duration
+	Took  *time.Duration
+	Error string
+	Long  bool // the error has more than the table shows
 }
 
 // attemptsOf lists the attempts, the newest first. The history has no line of the attempt that goes on.
 func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemptView) {
 	for _, x := range slices.Backward(executions) {
-		one := attemptView{Key: x.Fence, Number: x.Attempt, Revision: x.Revision, Began: x.StartedAt, Node: x.Node,
-			Outcome: string(x.Outcome)}
+		one := attemptView{Execution: x}
 		if x.StartedAt != nil {
 			one.Took = new(x.FinishedAt.Sub(*x.StartedAt))
 			if x.DueAt != nil {
@@ -139,9 +134,10 @@ func attemptsOf(row *store.Row, executions []store.Execution) (attempts []attemp
 		attempts = append(attempts, one)
 	}
 	if row != nil && row.Fence != nil && row.Status == store.StatusExecuting {
-		now := attemptView{Key: *row.Fence, Number: row.Attempt, Revision: row.Revision, Outcome: string(row.Status)}
+		now := attemptView{Execution: store.Execution{Fence: *row.Fence, Attempt: row.Attempt, Revision: row.Revision,
+			Outcome: store.AttemptOutcome(row.Status)}}
 		if row.StartedFence != nil && *row.StartedFence == *row.Fence { // else they are of an earlier attempt
-			now.Began, now.Node = row.StartedAt, row.Node
+			now.StartedAt, now.Node = row.StartedAt, row.Node
 		}
 		attempts = append([]attemptView{now}, attempts...)
 	}

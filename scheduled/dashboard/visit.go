@@ -50,6 +50,11 @@ func (v *visit) form(name string) string { return v.request.PostForm.Get(name) }
 // may reports whether the person has scopes.
 func (v *visit) may(needed Scopes) bool { return v.person.Scopes.may(needed) }
 
+const exactLayout = "2006-01-02 15:04:05 MST"
+
+// exact is a time as text, in the person's zone.
+func (v *visit) exact(at time.Time) string { return at.In(v.look.zone).Format(exactLayout) }
+
 // payload returns the payload of a task as indented text. shown is false if the person may not see it.
 func (v *visit) payload(ctx context.Context, row store.Row) (text string, shown bool, err error) {
 	if !v.may(v.board.config.PayloadScope) {
