@@ -1,6 +1,7 @@
 package email
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -83,30 +84,17 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.TLS == "" {
-		c.TLS = TLSStartTLS
-	}
-	if c.Port == 0 {
-		c.Port = map[TLSMode]int{TLSStartTLS: 587, TLSImplicit: 465, TLSNone: 25}[c.TLS]
-	}
-	if c.TLSConfig == nil {
-		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	c.TLSConfig = c.TLSConfig.Clone()
-	if c.TLSConfig.ServerName == "" {
-		c.TLSConfig.ServerName = c.Host
-	}
-	if c.TLSConfig.MinVersion == 0 {
-		c.TLSConfig.MinVersion = tls.VersionTLS12
-	}
+	c.TLS = cmp.Or(c.TLS, TLSStartTLS)
+	c.Port = cmp.Or(c.Port, map[TLSMode]int{TLSStartTLS: 587, TLSImplicit: 465, TLSNone: 25}[c.TLS])
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.TLSConfig = cmp.Or(c.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12}).Clone()
+	c.TLSConfig.ServerName = cmp.Or(c.TLSConfig.ServerName, c.Host)
+	c.TLSConfig.MinVersion = cmp.Or(c.TLSConfig.MinVersion, tls.VersionTLS12)
 	if c.Hello == "" {
 		c.Hello = "localhost"
 		if name, err := os.Hostname(); err == nil && isName(name) {
 			c.Hello = name
 		}
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
 	}
 	return c
 }

@@ -130,10 +130,10 @@ func transact(client *smtp.Client, message *gomail.Msg) error {
 	if err != nil {
 		return refusal("start of the content", recipients, err)
 	}
-	if _, err := message.WriteTo(content); err != nil {
-		return refusal("content", recipients, err)
+	if _, err = message.WriteTo(content); err == nil {
+		err = content.Close()
 	}
-	if err := content.Close(); err != nil {
+	if err != nil {
 		return refusal("content", recipients, err)
 	}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/tasktable/tasktable/handlers/email"
 	emailcontract "github.com/tasktable/tasktable/handlers/email/contract"
 	"github.com/tasktable/tasktable/handlers/notice/contract"
-	"github.com/tasktable/tasktable/handlers/notice/rules"
 	"github.com/tasktable/tasktable/handlers/webhook"
 	webhookcontract "github.com/tasktable/tasktable/handlers/webhook/contract"
 	"github.com/tasktable/tasktable/store"
@@ -122,20 +121,12 @@ type countRow struct {
 	FirstAt, LastAt time.Time
 }
 
-type causeRow struct {
-	Event  rules.Event
-	TaskID string
-	Type   string
-	At     time.Time
-	Detail string
-}
-
 // The errors are looked up one by one, so that a join does not read the whole history.
 const listedSQL = `
 SELECT c.event, c.task_id, c.type, c.at, coalesce(left(CASE
     WHEN c.event NOT IN ('failed', 'expired', 'lost') THEN c.detail
     WHEN $2::text::boolean THEN coalesce(c.detail, (SELECT e.error FROM tasktable.scheduled_task_executions AS e
-        WHERE e.fence = c.number AND e.task_id = c.task_id)) END, $3::text::integer), '') AS detail
+        WHERE e.fence = c.number AND e.task_id = c.task_id)) END, $3::text::integer), '') AS detail, '' AS url
 FROM (SELECT * FROM tasktable.notice_causes AS c WHERE c.notice_id = $1::text
     ORDER BY c.at, c.number LIMIT $4::text::integer) AS c
 ORDER BY c.at, c.number`
@@ -156,10 +147,10 @@ func (n *Notices) message(ctx context.Context, t *handlers.Task[contract.Notice]
 			m.To = one.LastAt
 		}
 	}
-	listed, err := collect[causeRow](ctx, n, "read the causes", listedSQL, t.ID, fmt.Sprint(details),
+	m.Listed, err = collect[cause](ctx, n, "read the causes", listedSQL, t.ID, fmt.Sprint(details),
 		fmt.Sprint(maxDetail), fmt.Sprint(maxListed))
-	for _, one := range listed {
-		m.Listed = append(m.Listed, cause{one.Event, one.TaskID, one.Type, one.At, one.Detail, m.taskURL(one.TaskID)})
+	for i, one := range m.Listed {
+		m.Listed[i].URL = m.taskURL(one.TaskID)
 	}
 	return m, err
 }

@@ -64,10 +64,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.TLSConfig == nil {
-		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	c.TLSConfig = c.TLSConfig.Clone()
+	c.TLSConfig = cmp.Or(c.TLSConfig, &tls.Config{MinVersion: tls.VersionTLS12}).Clone()
 	c.TLSConfig.MinVersion = cmp.Or(c.TLSConfig.MinVersion, tls.VersionTLS12)
 	return c
 }
@@ -79,17 +76,15 @@ func New(config Config) (*Sender, error) {
 	s := &Sender{timeout: config.Timeout, keepBody: config.KeepErrorBody, log: config.Logger,
 		circuits: newCircuits(config.Circuit, config.Logger)}
 	guard := &guard{dialer: net.Dialer{Resolver: config.Resolver, Timeout: connectTimeout}}
-	var errs [4]error
+	var errs [5]error
 	s.keys, errs[0] = parseSecrets(config.Secrets)
 	guard.allow, errs[1] = parseTargets("Allow", config.Allow)
 	guard.deny, errs[2] = parseTargets("Deny", config.Deny)
 	errs[3] = config.Circuit.Check()
-	err := errors.Join(errs[:]...)
 	if config.Timeout < minTimeout || config.Timeout > maxTimeout {
-		err = errors.Join(err, fmt.Errorf("Timeout must be between %s and %s, got %s", minTimeout, maxTimeout,
-			config.Timeout))
+		errs[4] = fmt.Errorf("Timeout must be between %s and %s, got %s", minTimeout, maxTimeout, config.Timeout)
 	}
-	if err != nil {
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("webhook.Config: %w: %w", store.ErrInvalid, err)
 	}
 	s.transport = newTransport(guard, config.TLSConfig)

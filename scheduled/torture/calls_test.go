@@ -28,18 +28,18 @@ func (c *caller) step(what string) {
 	case "create":
 		kind := []string{"PLAIN", "IN_TX", "IN_SQL", "RARE"}[c.random.IntN(4)]
 		task := c.remembered(c.task(c.newID(kind), kind), kind)
-		c.schedule(request{method: "POST", path: "/v1/tasks", rush: rush}, true, task)
+		c.schedule(request{method: "POST", path: "/v1/tasks", rush: rush}, task)
 	case "anonymous": // each request that is done would make another task
 		task := store.Task{Payload: plain{chore{Do: doWork, Nonce: c.random.Int64N(1 << 50)}}}
-		c.schedule(request{method: "POST", path: "/v1/tasks", rush: rush}, true, task)
+		c.schedule(request{method: "POST", path: "/v1/tasks", rush: rush}, task)
 	case "bulk":
 		c.bulk(rush)
 	case "put":
 		task := c.remembered(c.task(c.newID("PLAIN"), "PLAIN"), "PLAIN")
-		c.schedule(request{method: "PUT", path: pathOf(task.ID), rush: rush, absent: c.random.IntN(2) == 0}, true, task)
+		c.schedule(request{method: "PUT", path: pathOf(task.ID), rush: rush, absent: c.random.IntN(2) == 0}, task)
 	case "hook":
 		task := c.remembered(c.task(c.newID(hookType), hookType), hookType)
-		c.schedule(request{method: "PUT", path: pathOf(task.ID), rush: rush}, true, task)
+		c.schedule(request{method: "PUT", path: pathOf(task.ID), rush: rush}, task)
 	case "patch":
 		if len(c.known) > 0 {
 			c.patch(c.known[c.random.IntN(len(c.known))], rush)
@@ -70,9 +70,9 @@ func pathOf(id string, rest ...string) string {
 }
 
 // schedule schedules one task.
-func (c *caller) schedule(r request, fresh bool, task store.Task) {
+func (c *caller) schedule(r request, task store.Task) {
 	r.verb, r.body = "schedule", bodyOf(task)
-	r.deeds = []deed{{Verb: r.verb, ID: task.ID, Due: task.At, Fresh: fresh, Content: contentOf(task)}}
+	r.deeds = []deed{{Verb: r.verb, ID: task.ID, Due: task.At, Content: contentOf(task)}}
 	c.call(r)
 }
 
@@ -91,7 +91,7 @@ func (c *caller) bulk(rush bool) {
 		}
 		bodies = append(bodies, bodyOf(task))
 		r.deeds = append(r.deeds, deed{
-			Verb: r.verb, ID: task.ID, Due: task.At, Fresh: true, Content: contentOf(task),
+			Verb: r.verb, ID: task.ID, Due: task.At, Content: contentOf(task),
 		})
 	}
 	r.body = map[string]any{"tasks": bodies}
@@ -150,7 +150,7 @@ func (c *caller) do(id, kind string, rush bool) {
 	default:
 		task := c.remembered(c.task(id, kind), kind)
 		task.At = time.Time{}
-		c.schedule(request{method: "PUT", path: pathOf(id), rush: rush}, false, task)
+		c.schedule(request{method: "PUT", path: pathOf(id), rush: rush}, task)
 		return
 	}
 	if r.path = pathOf(id); path != "" {

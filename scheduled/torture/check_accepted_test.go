@@ -28,28 +28,24 @@ func rowsAgreeWithTasks(h *history, wrong reportFunc) (samples int) {
 			wrong(e.about(), "op %d of %s, %d deeds, left %d rows", e.Op, e.Writer, len(e.Deeds), rows)
 		}
 	}
-	type key struct {
-		id string
-		tx int64
-	}
-	done := map[key][]*auditRow{}
+	done := map[taskTx][]*auditRow{}
 	for _, a := range h.Audit {
-		done[key{a.ID, a.TxID}] = append(done[key{a.ID, a.TxID}], a)
+		done[taskTx{a.ID, a.TxID}] = append(done[taskTx{a.ID, a.TxID}], a)
 		if a.Parent != nil && a.Op == "INSERT" {
-			done[key{*a.Parent, a.TxID}] = append(done[key{*a.Parent, a.TxID}], a)
+			done[taskTx{*a.Parent, a.TxID}] = append(done[taskTx{*a.Parent, a.TxID}], a)
 		}
 	}
-	rows := map[key]bool{}
+	rows := map[taskTx]bool{}
 	for _, o := range h.Ops {
-		rows[key{o.TaskID, o.TxID}] = true
-		if wrote[o.Outcome] && !didSo(done[key{o.TaskID, o.TxID}], o) {
+		rows[taskTx{o.TaskID, o.TxID}] = true
+		if wrote[o.Outcome] && !didSo(done[taskTx{o.TaskID, o.TxID}], o) {
 			wrong(o.TaskID, "op %d: %s came to %s with revision %d, and the task shows nothing of it", o.Op, o.Verb,
 				o.Outcome, o.Revision)
 		}
 	}
 	for _, a := range h.Audit {
 		if a.edits() && a.Parent == nil && strings.HasPrefix(a.App, "writer-") &&
-			!rows[key{a.ID, a.TxID}] {
+			!rows[taskTx{a.ID, a.TxID}] {
 			wrong(a.ID, "revision %s was drawn by %s without a row of its own", of(a.Revision), a.App)
 		}
 	}

@@ -52,23 +52,19 @@ func handlersSeeTheirContent(h *history, wrong reportFunc) (samples int) {
 
 // nothingIsWrittenInVain: a verb that says it changed nothing has changed nothing.
 func nothingIsWrittenInVain(h *history, wrong reportFunc) (samples int) {
-	type key struct {
-		id string
-		tx int64
-	}
-	edits, writes := map[key]*auditRow{}, map[key]bool{}
+	edits, writes := map[taskTx]*auditRow{}, map[taskTx]bool{}
 	for _, a := range h.Audit {
 		if a.edits() {
-			edits[key{a.ID, a.TxID}] = a
+			edits[taskTx{a.ID, a.TxID}] = a
 		}
 	}
 	for _, o := range h.Ops {
 		if wrote[o.Outcome] {
-			writes[key{o.TaskID, o.TxID}] = true
+			writes[taskTx{o.TaskID, o.TxID}] = true
 		}
 	}
 	for _, o := range h.Ops {
-		k := key{o.TaskID, o.TxID}
+		k := taskTx{o.TaskID, o.TxID}
 		if writes[k] {
 			continue
 		}

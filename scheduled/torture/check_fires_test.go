@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,15 +13,15 @@ import (
 // occurrences lists the occurrences that were made of each recurring task, by their fire time; those of
 // run_now are left out.
 func (h *history) occurrences() map[string][]*auditRow {
-	byHand := map[string]bool{}
+	byHand := map[taskTx]bool{}
 	for _, o := range h.Ops {
 		if o.Verb == "run_now" {
-			byHand[fmt.Sprint(o.TaskID, " ", o.TxID)] = true
+			byHand[taskTx{o.TaskID, o.TxID}] = true
 		}
 	}
 	found := map[string][]*auditRow{}
 	for _, a := range h.Audit {
-		if a.Op == "INSERT" && a.Parent != nil && !byHand[fmt.Sprint(*a.Parent, " ", a.TxID)] {
+		if a.Op == "INSERT" && a.Parent != nil && !byHand[taskTx{*a.Parent, a.TxID}] {
 			found[*a.Parent] = append(found[*a.Parent], a)
 		}
 	}

@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -161,11 +160,11 @@ func eventsAreComplete(h *history, wrong reportFunc) (samples int) {
 
 // revisionsHaveLines: each edit and each delete has one line of changes, written in its own transaction.
 func revisionsHaveLines(h *history, wrong reportFunc) (samples int) {
-	byNumber, deletes := map[int64][]line{}, map[string]int{}
+	byNumber, deletes := map[int64][]line{}, map[taskTx]int{}
 	for _, l := range h.Lines {
 		if l.History == "changes" && l.Op == "INSERT" {
 			byNumber[l.Number] = append(byNumber[l.Number], l)
-			deletes[fmt.Sprint(l.TaskID, " ", l.TxID)]++
+			deletes[taskTx{l.TaskID, l.TxID}]++
 		}
 	}
 	for _, a := range h.Audit {
@@ -175,7 +174,7 @@ func revisionsHaveLines(h *history, wrong reportFunc) (samples int) {
 		samples++
 		switch a.Op {
 		case "DELETE":
-			if deletes[fmt.Sprint(a.ID, " ", a.TxID)] == 0 {
+			if deletes[taskTx{a.ID, a.TxID}] == 0 {
 				wrong(a.ID, "was deleted at %s, and no line says so", h.offset(a.At))
 			}
 		default:

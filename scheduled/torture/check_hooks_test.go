@@ -21,14 +21,10 @@ type requestKey struct {
 // another payload or time, or for a run after a completed one. If somebody has asked for one more run during an attempt,
 // each edit before that attempt has ended makes the next run that one.
 func (h *history) askedRevisions() map[int64]int64 {
-	type change struct {
-		id string
-		tx int64
-	}
-	again, owed := map[change]bool{}, map[string]bool{}
+	again, owed := map[taskTx]bool{}, map[string]bool{}
 	for _, o := range h.Ops {
 		if o.Outcome == "again" {
-			again[change{o.TaskID, o.TxID}] = true
+			again[taskTx{o.TaskID, o.TxID}] = true
 		}
 	}
 	byFence, asked, last := map[int64]int64{}, map[string]int64{}, map[string]*auditRow{}
@@ -39,7 +35,7 @@ func (h *history) askedRevisions() map[int64]int64 {
 			!a.Asked.Equal(before.Asked) || of(a.OldStatus) == "COMPLETED" || a.releases()) {
 			asked[a.ID] = *a.Revision
 		}
-		owed[a.ID] = again[change{a.ID, a.TxID}] || owed[a.ID] && !a.edits() && !a.releases()
+		owed[a.ID] = again[taskTx{a.ID, a.TxID}] || owed[a.ID] && !a.edits() && !a.releases()
 		if a.claims() {
 			byFence[*a.Fence] = asked[a.ID]
 		}

@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -11,23 +12,14 @@ import (
 // its context ends, because a process that begins anew with the engine's state cannot end a handler that ignores that.
 // The samples are the runs that took the last slot.
 func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
-	type place struct {
-		pid  int
-		kind string
-	}
 	nodes := h.nodeNames()
-	taken := map[place][]time.Time{} // until when
+	taken := counter{}
 	for _, r := range h.inOrder() {
-		limit, until := h.TypeSlots[nodes[r.PID]][r.Type], r.Latest
+		limit := h.TypeSlots[nodes[r.PID]][r.Type]
 		if limit == 0 || r.Deaf && r.End == nil {
 			continue
 		}
-		if r.End != nil {
-			until = earlier(until, r.End.contextEnd())
-		}
-		at := place{r.PID, r.Type}
-		taken[at] = append(slices.DeleteFunc(taken[at], func(t time.Time) bool { return !t.After(r.At) }), until)
-		running := len(taken[at])
+		running := taken.begin(fmt.Sprint(r.PID, " ", r.Type), r, r.Latest)
 		if running >= limit {
 			samples++
 		}
@@ -37,6 +29,18 @@ func typesKeepTheirSlots(h *history, wrong reportFunc) (samples int) {
 		}
 	}
 	return samples
+}
+
+// counter is until when runs count that have begun, by what they are counted as.
+type counter map[string][]time.Time
+
+// begin counts a run until its context ends, or until a time before that. It returns how many run now.
+func (c counter) begin(as string, r *run, until time.Time) int {
+	if r.End != nil {
+		until = earlier(until, r.End.contextEnd())
+	}
+	c[as] = append(slices.DeleteFunc(c[as], func(t time.Time) bool { return !t.After(r.At) }), until)
+	return len(c[as])
 }
 
 // inOrder are the runs, by their beginnings.
@@ -96,23 +100,18 @@ func groupsRunInOrder(h *history, wrong reportFunc) (samples int) {
 
 // atOnce counts the runs that are counted together, and reports those beyond the limit of their type.
 func (h *history) atOnce(wrong reportFunc, limits map[string]int, together func(*run) string) (samples int) {
-	taken := map[string][]time.Time{} // until when
+	taken := counter{}
 	for _, r := range h.inOrder() {
 		limit, until, as := limits[r.Type], r.Latest, together(r)
 		if as == "" || limit == 0 || r.Deaf && r.End == nil {
 			continue
-		}
-		if r.End != nil {
-			until = earlier(until, r.End.contextEnd())
 		}
 		for _, s := range h.spans(r.PID) {
 			if s.To.After(r.At) || s.To.IsZero() {
 				until = earlier(until, later(s.From, r.At))
 			}
 		}
-		taken[as] = append(
-			slices.DeleteFunc(taken[as], func(t time.Time) bool { return !t.After(r.At) }), until)
-		running := len(taken[as])
+		running := taken.begin(as, r, until)
 		if running >= limit {
 			samples++
 		}

@@ -63,7 +63,7 @@ func (w *writer) verb(id, kind string) {
 	default: // priority, expiration and all else become others; the time stays
 		task := w.task(id, kind)
 		task.At = time.Time{}
-		w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task, false))
+		w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task))
 	}
 }
 
@@ -71,7 +71,7 @@ func (w *writer) verb(id, kind string) {
 func (w *writer) deleteAndMakeAgain(id, kind string) {
 	task := w.task(id, kind)
 	together := w.random.IntN(2) == 0
-	remake := w.scheduling(task, false)
+	remake := w.scheduling(task)
 	deleting := func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := w.tasks.Delete(ctx, tx, id)
 		if err != nil {
@@ -96,7 +96,7 @@ func (w *writer) rest() {
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50)}}
 	until := w.now().Add(time.Duration(500+w.random.IntN(1000)) * time.Millisecond)
 	w.transact([]string{task.ID}, 0, false, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
-		deeds, err := w.scheduling(task, true)(ctx, tx)
+		deeds, err := w.scheduling(task)(ctx, tx)
 		if err != nil {
 			return nil, err
 		}
@@ -223,5 +223,5 @@ const refusedPrefix = "refused/"
 // refused schedules such a task. The engine fails it.
 func (w *writer) refused() {
 	task := parent(refusedPrefix+w.newID("TICK"), "@every 1s", store.OverlapAllow, store.CatchUpLatest, 0)
-	w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
+	w.transact([]string{task.ID}, 0, false, w.scheduling(task))
 }

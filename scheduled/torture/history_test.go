@@ -169,13 +169,9 @@ type taskRow struct {
 }
 
 type effect struct {
-	TaskID   string
-	Revision int64
-	Fence    int64
-	Attempt  int
-	PID      int
-	At       time.Time
-	TxID     int64
+	TaskID string
+	Fence  int64
+	TxID   int64
 }
 
 type opRow struct {

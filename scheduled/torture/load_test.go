@@ -20,7 +20,7 @@ SELECT seq, at, began, txid AS tx_id, backend, a.app, leads, op, id, type, queue
 FROM torture.audit AS a LEFT JOIN torture.leaders AS l USING (txid) ORDER BY seq`
 	linesSQL = `SELECT seq, at, txid AS tx_id, history, op, number, task_id, revision, hash FROM torture.lines
 		ORDER BY seq`
-	effectsSQL    = `SELECT task_id, revision, fence, attempt, pid, at, txid AS tx_id FROM torture.effects`
+	effectsSQL    = `SELECT task_id, fence, txid AS tx_id FROM torture.effects`
 	opRowsSQL     = `SELECT op, task_id, verb, outcome, revision, txid AS tx_id FROM torture.ops`
 	executionsSQL = `
 SELECT fence, task_id, type, revision, attempt, scheduled_at, due_at, started_at, finished_at, outcome, error, node

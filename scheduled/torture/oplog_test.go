@@ -23,7 +23,6 @@ type deed struct {
 	Outcome  string
 	Revision int64
 	Due      time.Time // the instant that was asked for; zero: the verb asks for none
-	Fresh    bool      // the id was made for this deed: nobody else uses it
 	Content  *content  // nil: the verb gives none
 	Until    time.Time // of a pause: until when
 }

@@ -199,6 +199,12 @@ func (t *script) firesAndRuns(id string, second int) {
 	t.runs(occurrenceOf(id, second))
 }
 
+// firesAndBegins makes an occurrence, and calls its handler.
+func (t *script) firesAndBegins(id string, second int) (fence int64) {
+	t.fires(id, second)
+	return t.tries(occurrenceOf(id, second))
+}
+
 // clock lets time go by until so many seconds after the beginning.
 func (t *script) clock(second int) {
 	t.now = t.Began.Add(time.Duration(second)*time.Second + time.Millisecond)
@@ -291,9 +297,7 @@ var fireCases = []oracleCase{
 	{name: "an earlier one goes on beside the next", wrong: []string{"policy"},
 		recurs: "steady/cancel", steps: func(t *script) {
 			t.clock(2)
-			t.fires("steady/cancel", 2)
-			fence := t.claim(occurrenceOf("steady/cancel", 2))
-			t.starts(fence)
+			fence := t.firesAndBegins("steady/cancel", 2)
 			t.clock(4)
 			t.fires("steady/cancel", 4)
 			t.finishes(fence)
@@ -301,9 +305,7 @@ var fireCases = []oracleCase{
 		}},
 	{name: "an earlier one is cancelled by the next", recurs: "steady/cancel", steps: func(t *script) {
 		t.clock(2)
-		t.fires("steady/cancel", 2)
-		fence := t.claim(occurrenceOf("steady/cancel", 2))
-		t.starts(fence)
+		fence := t.firesAndBegins("steady/cancel", 2)
 		t.clock(4)
 		t.begin()
 		revision := t.draw()
@@ -335,9 +337,7 @@ var fireCases = []oracleCase{
 		}},
 	{name: "an earlier one has not ended", recurs: "steady/skip", steps: func(t *script) {
 		t.clock(1)
-		t.fires("steady/skip", 1)
-		fence := t.claim(occurrenceOf("steady/skip", 1))
-		t.starts(fence)
+		fence := t.firesAndBegins("steady/skip", 1)
 		t.clock(2)
 		t.fires("steady/skip", -2)
 		t.finishes(fence)
@@ -345,9 +345,7 @@ var fireCases = []oracleCase{
 	{name: "an earlier one has not ended, and the next is to run", wrong: []string{"skipped"},
 		recurs: "steady/skip", steps: func(t *script) {
 			t.clock(1)
-			t.fires("steady/skip", 1)
-			fence := t.claim(occurrenceOf("steady/skip", 1))
-			t.starts(fence)
+			fence := t.firesAndBegins("steady/skip", 1)
 			t.clock(2)
 			t.fires("steady/skip", 2)
 			t.finishes(fence)

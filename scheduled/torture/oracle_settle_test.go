@@ -78,7 +78,7 @@ var settleCases = []oracleCase{
 		t.settle(t.claim("a"), "RELEASED")
 		t.runs("a")
 	}},
-	{name: "an effect with its completion", steps: func(t *script) { t.schedule("a", inATransaction); t.runs("a") }},
+	{name: "an effect with its completion", steps: (*script).ranInTx},
 	{name: "an effect with a superseded attempt", steps: func(t *script) {
 		t.schedule("a", inATransaction)
 		fence := t.tries("a")
@@ -86,13 +86,11 @@ var settleCases = []oracleCase{
 		t.endsAs(fence, "ok", "SUPERSEDED")
 	}},
 	{name: "two effects", wrong: []string{"effects"}, steps: func(t *script) {
-		t.schedule("a", inATransaction)
-		t.runs("a")
+		t.ranInTx()
 		t.Effects = append(t.Effects, t.Effects[0])
 	}},
 	{name: "no effect", wrong: []string{"effects"}, steps: func(t *script) {
-		t.schedule("a", inATransaction)
-		t.runs("a")
+		t.ranInTx()
 		t.Effects = nil
 	}},
 	{name: "an effect of a failed attempt", wrong: []string{"effects"}, steps: func(t *script) {
@@ -102,13 +100,11 @@ var settleCases = []oracleCase{
 		t.runs("a")
 	}},
 	{name: "an effect of another transaction", wrong: []string{"effects"}, steps: func(t *script) {
-		t.schedule("a", inATransaction)
-		t.runs("a")
+		t.ranInTx()
 		t.Effects[0].TxID--
 	}},
 	{name: "an effect of no execution", wrong: []string{"effects"}, steps: func(t *script) {
-		t.schedule("a", inATransaction)
-		t.runs("a")
+		t.ranInTx()
 		t.Effects = append(t.Effects, effect{TaskID: "a", Fence: 999})
 	}},
 	{name: "an attempt is not counted", wrong: []string{"attempts"}, steps: func(t *script) {
@@ -131,40 +127,27 @@ var settleCases = []oracleCase{
 		t.runsTo("a", "error", "RETRIED")
 		t.runs("a")
 	}},
-	{name: "its last attempt fails", steps: func(t *script) {
-		t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
-		t.runsTo("a", "error", "FAILED")
-	}},
-	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
-		failed(t)
-		t.Dead = nil
-	}},
-	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"}, steps: func(t *script) {
-		failed(t)
-		t.Dead = append(t.Dead, t.Dead...)
-	}},
+	{name: "its last attempt fails", steps: failed},
+	{name: "nobody is told of a dead letter", wrong: []string{"told of the dead"},
+		steps: whenFailed(func(t *script) { t.Dead = nil })},
+	{name: "somebody is told twice of a dead letter", wrong: []string{"told of the dead"},
+		steps: whenFailed(func(t *script) { t.Dead = append(t.Dead, t.Dead...) })},
 	{name: "somebody is told of a dead letter that is none", wrong: []string{"told of the dead"}, steps: func(t *script) {
 		failed(t)
 		t.schedule("b", nil)
 		fence := t.runs("b")
 		t.Dead = append(t.Dead, mark{ID: "b", Revision: *t.claimed(fence).Revision, How: "FAILED"})
 	}},
-	{name: "nobody has a notice of a dead letter", wrong: []string{"notice"}, steps: func(t *script) {
-		failed(t)
-		t.Causes = nil
-	}},
-	{name: "the notice of a dead letter is not scheduled", wrong: []string{"notice"}, steps: func(t *script) {
-		failed(t)
-		t.Causes[0].Scheduled = false
-	}},
-	{name: "a dead letter is told twice", wrong: []string{"notice"}, steps: func(t *script) {
-		failed(t)
-		t.Causes = append(t.Causes, t.Causes...)
-	}},
-	{name: "a notice tells of a settle that was rolled back", wrong: []string{"notice"}, steps: func(t *script) {
-		failed(t)
-		t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
-	}},
+	{name: "nobody has a notice of a dead letter", wrong: []string{"notice"},
+		steps: whenFailed(func(t *script) { t.Causes = nil })},
+	{name: "the notice of a dead letter is not scheduled", wrong: []string{"notice"},
+		steps: whenFailed(func(t *script) { t.Causes[0].Scheduled = false })},
+	{name: "a dead letter is told twice", wrong: []string{"notice"},
+		steps: whenFailed(func(t *script) { t.Causes = append(t.Causes, t.Causes...) })},
+	{name: "a notice tells of a settle that was rolled back", wrong: []string{"notice"},
+		steps: whenFailed(func(t *script) {
+			t.Causes = append(t.Causes, cause{Fence: 999, TaskID: "b", Event: "failed", Scheduled: true})
+		})},
 	{name: "it fails though it has attempts left", wrong: []string{"given up"}, steps: func(t *script) {
 		t.comesTo("a", "error", "FAILED")
 	}},
@@ -190,6 +173,14 @@ var settleCases = []oracleCase{
 	}},
 }
 
+// whenFailed are the steps of a case about a dead letter. Something is wrong with the evidence.
+func whenFailed(spoil func(t *script)) func(t *script) {
+	return func(t *script) {
+		failed(t)
+		spoil(t)
+	}
+}
+
 func recordedLate(t *script) {
 	t.passes(beginningFor)
 	fence := t.begins("a")
@@ -202,6 +193,12 @@ func recordedLate(t *script) {
 func failed(t *script) {
 	t.schedule("a", func(a *auditRow) { a.MaxAttempts = 1 })
 	t.runsTo("a", "error", "FAILED")
+}
+
+// ranInTx is the whole life of a task whose handler takes a transaction.
+func (t *script) ranInTx() {
+	t.schedule("a", inATransaction)
+	t.runs("a")
 }
 
 func inATransaction(a *auditRow) { a.Type = "IN_TX" }

@@ -23,7 +23,7 @@ func (w *writer) scheduleSteady() {
 		return
 	}
 	for _, task := range steady() {
-		w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
+		w.transact([]string{task.ID}, 0, false, w.scheduling(task))
 	}
 }
 

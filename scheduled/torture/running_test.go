@@ -32,7 +32,7 @@ func (w *writer) lockSchedule() {
 	if w.hasSchedule {
 		w.lock([]string{id})
 	} else {
-		w.hasSchedule = w.transact([]string{id}, 0, false, w.scheduling(task, true)) == acknowledged
+		w.hasSchedule = w.transact([]string{id}, 0, false, w.scheduling(task)) == acknowledged
 	}
 }
 
@@ -76,7 +76,7 @@ func (w *writer) long() {
 	}
 	task := store.Task{ID: w.newID("PLAIN"), ExpectedExecutionTime: longTime, MaxAttempts: 20}
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: 3000 + w.random.IntN(4000)}}
-	if w.transact([]string{task.ID}, 0, false, w.scheduling(task, true)) != acknowledged {
+	if w.transact([]string{task.ID}, 0, false, w.scheduling(task)) != acknowledged {
 		return
 	}
 	if w.longs = append(w.longs, task); len(w.longs) > longsKept {

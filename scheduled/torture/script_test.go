@@ -216,9 +216,7 @@ func (t *script) settle(fence int64, outcome string) {
 		t.Causes = append(t.Causes, cause{Fence: fence, TaskID: id, Event: events[0], Scheduled: true})
 	}
 	if transactional(c.Type) && (outcome == "COMPLETED" || outcome == "SUPERSEDED") {
-		t.Effects = append(t.Effects, effect{
-			TaskID: id, Revision: revision, Fence: fence, PID: scriptProcess, At: t.now, TxID: t.tx,
-		})
+		t.Effects = append(t.Effects, effect{TaskID: id, Fence: fence, TxID: t.tx})
 	}
 	if outcome == "FAILED" || outcome == "EXPIRED" {
 		t.Dead = append(t.Dead, mark{Kind: markDead, At: t.now, ID: id, Revision: revision, How: outcome})

@@ -44,14 +44,14 @@ func (w *writer) step(what string) {
 			kinds = append(kinds, "OTHER")
 		}
 		kind := kinds[w.random.IntN(len(kinds))]
-		w.scheduleOne(w.newID(kind), kind, true)
+		w.scheduleOne(w.newID(kind), kind)
 	case "edit":
 		w.edit()
 	case "shared":
 		id := "shared/" + strconv.Itoa(w.random.IntN(sharedMost))
 		w.ids[id] = "PLAIN"
 		if w.random.IntN(2) == 0 {
-			w.scheduleOne(id, "PLAIN", false)
+			w.scheduleOne(id, "PLAIN")
 		} else {
 			w.verb(id, "PLAIN")
 		}
@@ -64,7 +64,7 @@ func (w *writer) step(what string) {
 	case "offclock":
 		w.offClock()
 	case "nobody":
-		w.scheduleOne(w.newID("NOBODY"), "NOBODY", true)
+		w.scheduleOne(w.newID("NOBODY"), "NOBODY")
 	case "pair":
 		w.pair()
 	case "hold":
@@ -76,7 +76,7 @@ func (w *writer) step(what string) {
 	case "rest":
 		w.rest()
 	case "hook":
-		w.scheduleOne(w.newID(hookType), hookType, true)
+		w.scheduleOne(w.newID(hookType), hookType)
 	case "long":
 		w.long()
 	case "again":
@@ -198,11 +198,11 @@ func (w *writer) task(id, kind string) store.Task {
 }
 
 // deedsOf makes deeds of receipts.
-func deedsOf(tasks []store.Task, receipts []store.Receipt, fresh bool) []deed {
+func deedsOf(tasks []store.Task, receipts []store.Receipt) []deed {
 	deeds := make([]deed, len(receipts))
 	for i, receipt := range receipts {
 		deeds[i] = deed{Verb: "schedule", ID: receipt.ID, Outcome: string(receipt.Outcome), Revision: receipt.Revision,
-			Due: tasks[i].At, Fresh: fresh, Content: contentOf(tasks[i])}
+			Due: tasks[i].At, Content: contentOf(tasks[i])}
 	}
 	return deeds
 }
@@ -228,10 +228,10 @@ func (w *writer) linger() time.Duration {
 	return time.Duration(w.random.IntN(1500)) * time.Millisecond
 }
 
-func (w *writer) scheduleOne(id, kind string, fresh bool) {
+func (w *writer) scheduleOne(id, kind string) {
 	task := w.task(id, kind)
 	w.remember(id, kind)
-	w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task, fresh))
+	w.transact([]string{id}, w.linger(), rollsBack(w.random), w.scheduling(task))
 }
 
 // herd schedules many small tasks, of several priorities, often for one time.
@@ -260,7 +260,7 @@ func (w *writer) herd() {
 func (w *writer) scheduleMany(list []store.Task, ids []string, rollback bool) {
 	w.transact(ids, 0, rollback, func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipts, err := w.tasks.ScheduleMany(ctx, tx, list)
-		return deedsOf(list, receipts, true), err
+		return deedsOf(list, receipts), err
 	})
 }
 
@@ -268,7 +268,7 @@ func (w *writer) scheduleMany(list []store.Task, ids []string, rollback bool) {
 func (w *writer) oneNow() {
 	task := store.Task{ID: w.newID("PLAIN"), ExpectedExecutionTime: w.Expected}
 	task.Payload = plain{chore{Do: doWork, Nonce: w.random.Int64N(1 << 50), Millis: w.Millis}}
-	w.transact([]string{task.ID}, 0, false, w.scheduling(task, true))
+	w.transact([]string{task.ID}, 0, false, w.scheduling(task))
 }
 
 // backlog schedules more of some types for one time than can run at once, of several priorities.
@@ -350,6 +350,6 @@ func (w *writer) sync() {
 func (w *writer) offClock() {
 	former := w.clock
 	w.clock += []time.Duration{-time.Hour, time.Hour}[w.random.IntN(2)]
-	w.scheduleOne(w.newID("PLAIN"), "PLAIN", true)
+	w.scheduleOne(w.newID("PLAIN"), "PLAIN")
 	w.clock = former
 }

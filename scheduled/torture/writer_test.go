@@ -102,11 +102,11 @@ func (w *writer) pace(ctx context.Context, do func()) {
 // change is what a transaction does: verbs by a store, in tx.
 type change func(ctx context.Context, tx pgx.Tx) ([]deed, error)
 
-// scheduling is the change that schedules a task. fresh: its id is nobody else's.
-func (w *writer) scheduling(task store.Task, fresh bool) change {
+// scheduling is the change that schedules a task.
+func (w *writer) scheduling(task store.Task) change {
 	return func(ctx context.Context, tx pgx.Tx) ([]deed, error) {
 		receipt, err := w.tasks.Schedule(ctx, tx, task)
-		return deedsOf([]store.Task{task}, []store.Receipt{receipt}, fresh), err
+		return deedsOf([]store.Task{task}, []store.Receipt{receipt}), err
 	}
 }
 

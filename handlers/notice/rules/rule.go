@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -45,56 +46,53 @@ const (
 // Rule says which causes make a notice, and who gets it. Name, Events and Recipients are required.
 type Rule struct {
 	// Name has 1 to 63 letters, digits or _.-.
-	Name string
+	Name string `json:"name"`
 	// Events are the causes.
-	Events []Event
+	Events []Event `json:"events"`
 	// Types, Queues, Tenants and Entities are those of the tasks that match. Each has at most 100 values. Default
 	// (none): all.
-	Types, Queues, Tenants, Entities []string
+	Types    []string `json:"types,omitempty"`
+	Queues   []string `json:"queues,omitempty"`
+	Tenants  []string `json:"tenants,omitempty"`
+	Entities []string `json:"entities,omitempty"`
 	// Recurring are ids of recurring tasks. They and their occurrences match. It has at most 100. Default (none): all
 	// tasks match.
-	Recurring []string
+	Recurring []string `json:"recurring,omitempty"`
 	// Recipients are names of recipients.
-	Recipients []string
+	Recipients []string `json:"recipients"`
 	// Digest is the length of the windows. All causes of a window are one notice, sent at its end. It is 1 s to 7 days,
 	// in whole seconds, or AtOnce. Default (0): a minute.
-	Digest time.Duration
+	Digest time.Duration `json:"-"`
 	// After is how long something lasts before it is late, missed or unsuccessful. It is 1 s to 366 days, in whole
 	// seconds. Default (0): 5 minutes.
-	After time.Duration
+	After time.Duration `json:"-"`
 	// WithoutDetails leaves the errors of tasks out of the text.
-	WithoutDetails bool
+	WithoutDetails bool `json:"-"`
 	// Disabled keeps the rule from making notices.
-	Disabled bool
+	Disabled bool `json:"-"`
 	// DeclaredBy is the service whose code declares the rule. Declare sets it. "": an operator made the rule.
-	DeclaredBy string
+	DeclaredBy string `json:"-"`
 }
+
+// plainRule is a Rule without methods.
+type plainRule Rule
 
 // ruleJSON is a Rule in JSON, for the database and for output.
 type ruleJSON struct {
-	Name          string   `json:"name"`
-	Events        []Event  `json:"events"`
-	Types         []string `json:"types,omitempty"`
-	Queues        []string `json:"queues,omitempty"`
-	Tenants       []string `json:"tenants,omitempty"`
-	Entities      []string `json:"entities,omitempty"`
-	Recurring     []string `json:"recurring,omitempty"`
-	Recipients    []string `json:"recipients"`
-	DigestSeconds *int64   `json:"digest_seconds"` // null: at once
-	AfterSeconds  int64    `json:"after_seconds"`
-	Details       bool     `json:"details"`
-	Enabled       bool     `json:"enabled"`
-	DeclaredBy    string   `json:"declared_by,omitempty"`
+	plainRule
+
+	DigestSeconds *int64 `json:"digest_seconds"` // null: at once
+	AfterSeconds  int64  `json:"after_seconds"`
+	Details       bool   `json:"details"`
+	Enabled       bool   `json:"enabled"`
+	DeclaredBy    string `json:"declared_by,omitempty"`
 }
 
 // MarshalJSON writes durations as seconds. A digest of null means at once.
 func (r Rule) MarshalJSON() ([]byte, error) {
 	r = r.withDefaults()
-	text := ruleJSON{
-		Name: r.Name, Events: r.Events, Types: r.Types, Queues: r.Queues, Tenants: r.Tenants, Entities: r.Entities,
-		Recurring: r.Recurring, Recipients: r.Recipients, AfterSeconds: int64(r.After / time.Second),
-		Details: !r.WithoutDetails, Enabled: !r.Disabled, DeclaredBy: r.DeclaredBy,
-	}
+	text := ruleJSON{plainRule: plainRule(r), AfterSeconds: int64(r.After / time.Second), Details: !r.WithoutDetails,
+		Enabled: !r.Disabled, DeclaredBy: r.DeclaredBy}
 	if r.Digest != AtOnce {
 		text.DigestSeconds = new(int64(r.Digest / time.Second))
 	}
@@ -107,13 +105,9 @@ func (r *Rule) UnmarshalJSON(encoded []byte) error {
 	if err := json.Unmarshal(encoded, &text); err != nil {
 		return err
 	}
-	*r = Rule{
-		Name: text.Name, Events: text.Events, Types: text.Types, Queues: text.Queues, Tenants: text.Tenants,
-		Entities: text.Entities, Recurring: text.Recurring,
-		Recipients: text.Recipients, After: time.Duration(text.AfterSeconds) * time.Second,
-		Digest: AtOnce, WithoutDetails: !text.Details, Disabled: !text.Enabled,
-		DeclaredBy: text.DeclaredBy,
-	}
+	*r = Rule(text.plainRule)
+	r.After, r.Digest, r.DeclaredBy = time.Duration(text.AfterSeconds)*time.Second, AtOnce, text.DeclaredBy
+	r.WithoutDetails, r.Disabled = !text.Details, !text.Enabled
 	if text.DigestSeconds != nil {
 		r.Digest = time.Duration(*text.DigestSeconds) * time.Second
 	}
@@ -121,12 +115,7 @@ func (r *Rule) UnmarshalJSON(encoded []byte) error {
 }
 
 func (r Rule) withDefaults() Rule {
-	if r.Digest == 0 {
-		r.Digest = DefaultDigest
-	}
-	if r.After == 0 {
-		r.After = DefaultAfter
-	}
+	r.Digest, r.After = cmp.Or(r.Digest, DefaultDigest), cmp.Or(r.After, DefaultAfter)
 	return r
 }
 
