@@ -33,8 +33,9 @@ type resolved struct {
 	place  string // the flag or the variable
 }
 
-// lookup returns the value that is in force. A flag wins over a variable, and that over the default. An empty value counts as not given, but an empty flag hides the
-// variable, so that `--database-url=` chooses the default against the environment.
+// lookup returns the value that is in force. A flag wins over a variable, and that over the default. An empty value
+// counts as not given, but an empty flag hides the variable, so that `--database-url=` chooses the default against the
+// environment.
 func (e environment) lookup(flags *pflag.FlagSet, o *Option) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
 	if flag := flags.Lookup(o.Flag); flag != nil && flag.Changed {
