@@ -5,20 +5,15 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tasktable/tasktable/handlers/email"
-	"github.com/tasktable/tasktable/scheduled"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -140,43 +135,6 @@ func (c *cage) schedule(id, payload string, change func(*store.Task)) {
 	if _, err := c.tasks.Schedule(c.t.Context(), c.admin, task); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// node runs a node as serve does, with its secrets, in this process, until the test ends.
-func (c *cage) node(m *metrics) {
-	c.t.Helper()
-	port, err := strconv.Atoi(c.mailPort)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	logger := slog.New(slog.DiscardHandler)
-	s := &serve{program: newProgram(nil, io.Discard, io.Discard), metrics: m,
-		mail: mailSettings{config: email.Config{
-			Host: "127.0.0.1", Port: port, TLS: email.TLSNone, Username: "mailer", Password: mailCanary, From: "a@example.org",
-		}}}
-	registry, err := s.registry(logger)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	pool, err := pgxpool.New(context.Background(), c.url)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.t.Cleanup(pool.Close)
-	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Metrics: m.registry, Logger: logger,
-		Version: version()})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- node.Run(ctx) }()
-	c.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			c.t.Error(err)
-		}
-	})
 }
 
 // rudeServer is a mail server that tells everybody the password it was shown, and accepts none.

@@ -27,6 +27,7 @@ type client struct {
 	log      logSettings
 	printing printSettings
 	by       string
+	command  *cobra.Command // as the user called it
 
 	// From here on only once opened.
 	term.Printer
@@ -50,6 +51,7 @@ func (c *client) options() []options.Option {
 // wrong command line is reported without a database.
 func (c *client) opened(run func(context.Context) error, checks ...func() error) func(*cobra.Command) error {
 	return func(command *cobra.Command) error {
+		c.command = command
 		for _, check := range checks {
 			if err := check(); err != nil {
 				return err

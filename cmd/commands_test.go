@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/store/storetest"
@@ -207,27 +206,7 @@ func TestFromCrontab(t *testing.T) {
 		WHERE parent_id = 'old-sessions' AND status = 'COMPLETED'`, "1")
 	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_task_changes WHERE verb = 'schedule'`, "10")
 	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks WHERE status = 'FAILED'`, "0")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
-}
-
-// A node without the file has neither type: their tasks wait, and why says for what.
-func TestServeWithoutCommands(t *testing.T) {
-	t.Parallel()
-	url := storetest.URL(t)
-	p := start(t, []string{"DATABASE_URL=" + url}, "serve")
-	if line := p.waitFor("msg=serving"); strings.Contains(line, "EXEC") || strings.Contains(line, "RUN_SQL") {
-		t.Errorf("it serves %s", line)
-	}
-	p.waitFor("node leads")
-	execute(t, url, `SELECT tasktable.schedule('{"type": "EXEC", "command": "backup"}', id => 'backup')`)
-	got := run(t, []string{"DATABASE_URL=" + url}, "why", "backup")
-	got.want(t, exitOK)
-	if !strings.Contains(got.stdout, "no running node has a handler for type EXEC") {
-		t.Errorf("why: %s", got.stdout)
-	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	p.stop()
 }
 
 func TestCheckPayload(t *testing.T) {

@@ -41,7 +41,7 @@ func TestConfirmation(t *testing.T) {
 			t.Errorf("%q: got\n%+v\nwant\n%+v", answer, got, want)
 		}
 		if want.code != exitOK {
-			mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
+			execute(t, urlOf(variables),
 				`SELECT 1 / (count(*) - 1) FROM tasktable.scheduled_tasks WHERE entity = 'event:42'
 					AND status IN ('QUEUED', 'PAUSED')`)
 		}

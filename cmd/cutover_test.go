@@ -1,10 +1,7 @@
 package cmd
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/store/storetest"
@@ -33,13 +30,8 @@ func TestCutOverFromAScript(t *testing.T) {
 		INSERT INTO public.events SELECT n::text, now() + n * interval '50 milliseconds'
 			FROM generate_series(1, 40) AS n`)
 	const script = `UPDATE public.events SET reminded_at = now() WHERE reminded_at IS NULL AND id::int <= `
-	query := filepath.Join(t.TempDir(), "reminders.sql")
-	err := os.WriteFile(query,
-		[]byte(`SELECT id AS key, jsonb_build_object('message', id) AS payload, starts_at AS scheduled_at
-		FROM public.events WHERE reminded_at IS NULL`), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	query := written(t, "reminders.sql", `SELECT id AS key, jsonb_build_object('message', id) AS payload,
+		starts_at AS scheduled_at FROM public.events WHERE reminded_at IS NULL`)
 	database := []string{"DATABASE_URL=" + url}
 	reconcile := func(args ...string) int {
 		t.Helper()
@@ -68,6 +60,5 @@ func TestCutOverFromAScript(t *testing.T) {
 	ask(t, url, `SELECT count(*) FROM public.events AS e
 		JOIN tasktable.scheduled_tasks AS t ON t.payload ->> 'message' = e.id
 		WHERE (e.reminded_at IS NULL) <> (t.status = 'COMPLETED')`, "0")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	p.stop()
 }

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"os"
 	"regexp"
 	"testing"
 
@@ -64,39 +63,23 @@ func TestSQLBlocks(t *testing.T) {
 // The autoscaler's query counts the due and the running tasks of a queue. It counts no later and no paused tasks.
 func TestAutoscalerQuery(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../scheduled/DEPLOYING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := regexp.MustCompile(`(?m)^ +query: (SELECT .*)$`).FindStringSubmatch(string(text))
+	query := regexp.MustCompile(`(?m)^ +query: (SELECT .*)$`).FindStringSubmatch(readFile(t, "scheduled/DEPLOYING.md"))
 	if query == nil {
 		t.Fatal("DEPLOYING.md has no query")
 	}
-	conn, err := pgx.Connect(t.Context(), storetest.URL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	for _, step := range []struct {
-		sql  string
-		want int
-	}{
-		{"SELECT 1", 0},
+	url := storetest.URL(t)
+	for _, step := range []struct{ sql, want string }{
+		{"SELECT 1", "0"},
 		{`SELECT tasktable.schedule('{"type":"LOG"}', now() - interval '1 minute', 'log' || i, priority => i % 3)
-			FROM generate_series(1, 7) AS i`, 7},
-		{`SELECT tasktable.schedule('{"type":"LOG"}', now() + interval '1 hour', 'later')`, 7},
-		{`SELECT tasktable.schedule('{"type":"LOG"}', now(), 'other', queue => 'mail')`, 7},
-		{`SELECT tasktable.schedule_recurring('{"type":"LOG"}', '@daily', 'daily')`, 7},
+			FROM generate_series(1, 7) AS i`, "7"},
+		{`SELECT tasktable.schedule('{"type":"LOG"}', now() + interval '1 hour', 'later')`, "7"},
+		{`SELECT tasktable.schedule('{"type":"LOG"}', now(), 'other', queue => 'mail')`, "7"},
+		{`SELECT tasktable.schedule_recurring('{"type":"LOG"}', '@daily', 'daily')`, "7"},
 		{`UPDATE tasktable.scheduled_tasks SET status = 'EXECUTING', fence = nextval('tasktable.task_numbers'),
-			lease_expires_at = now() + interval '1 hour', next_attempt_at = NULL WHERE id IN ('log1', 'log2')`, 7},
-		{`SELECT tasktable.pause_scope('type', 'LOG')`, 2},
+			lease_expires_at = now() + interval '1 hour', next_attempt_at = NULL WHERE id IN ('log1', 'log2')`, "7"},
+		{`SELECT tasktable.pause_scope('type', 'LOG')`, "2"},
 	} {
-		if _, err := conn.Exec(t.Context(), step.sql); err != nil {
-			t.Fatal(err)
-		}
-		var got int
-		if err := conn.QueryRow(t.Context(), query[1]).Scan(&got); err != nil || got != step.want {
-			t.Errorf("after %s: %d, want %d, %v", step.sql, got, step.want, err)
-		}
+		execute(t, url, step.sql)
+		ask(t, url, query[1], step.want)
 	}
 }

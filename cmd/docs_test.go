@@ -130,17 +130,12 @@ func languageOf(code string) string {
 
 // helpBlocks are the examples of the commands' help.
 func helpBlocks() (blocks []block) {
-	var visit func(command *cobra.Command)
-	visit = func(command *cobra.Command) {
+	newProgram(nil, io.Discard, io.Discard).eachCommand(func(command *cobra.Command) {
 		if command.Example != "" {
 			blocks = append(blocks, block{where: command.CommandPath() + " --help", language: "sh",
 				text: command.Example + "\n"})
 		}
-		for _, sub := range command.Commands() {
-			visit(sub)
-		}
-	}
-	visit(newProgram(nil, io.Discard, io.Discard).rootCommand())
+	})
 	return blocks
 }
 

@@ -59,7 +59,7 @@ func TestHelpDocumentsTheExitCodes(t *testing.T) {
 func TestMissingRightsNameWhatGivesThem(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	mustExec(t, url, `GRANT USAGE ON SCHEMA tasktable TO pg_monitor`)
+	execute(t, url, `GRANT USAGE ON SCHEMA tasktable TO pg_monitor`)
 	join := "?"
 	if strings.Contains(url, "?") {
 		join = "&"

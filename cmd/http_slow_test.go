@@ -12,7 +12,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,8 +120,7 @@ func TestServeEndsSlowClients(t *testing.T) {
 	slow.Wait()
 	stop()
 	answered.Wait()
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK, "path=/v1/tasks/a status=408")
+	p.stop("path=/v1/tasks/a status=408")
 }
 
 type goodClient struct{ base, key string }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,22 +25,46 @@ func probed(t *testing.T, variables []string, args ...string) (*process, string)
 	return p, "http://" + strings.TrimSpace(address)
 }
 
-func get(t *testing.T, url string) (code int, body string) {
+// send sends a request with the headers, each of which is a name and a value. It returns the answer.
+func send(t *testing.T, client *http.Client, method, url, body string, headers ...string) (code int, text string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	for header := range slices.Chunk(headers, 2) {
+		request.Header.Set(header[0], header[1])
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
+	read, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, string(text)
+	return response.StatusCode, string(read)
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	return send(t, http.DefaultClient, http.MethodGet, url, "")
+}
+
+// scraped waits until the metrics of a node match these patterns, and returns them. A node counts an outcome after it
+// has recorded it.
+func scraped(t *testing.T, base string, patterns ...string) (metrics string) {
+	t.Helper()
+	for deadline := time.Now().Add(waitLimit); ; <-time.After(50 * time.Millisecond) {
+		_, metrics = get(t, base+"/metrics")
+		if !slices.ContainsFunc(patterns, func(one string) bool { return !regexp.MustCompile(one).MatchString(metrics) }) {
+			return metrics
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics lack one of %q:\n%s", patterns, metrics)
+		}
+	}
 }
 
 // becomes waits until a probe has the code, and returns what it says then.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -55,16 +54,17 @@ func TestImage(t *testing.T) {
 	key := strings.TrimSpace(c.run("exec", "-T", "tasktable", "/tasktable", "keys", "create", "me", "--scope",
 		"read,schedule,operate"))
 	base := "http://" + strings.TrimSpace(c.run("port", "tasktable", "8080"))
-	if code, _ := call(t, key, http.MethodPut, base+"/v1/tasks/hello",
-		`{"payload": {"type": "LOG", "message": "hi"}}`); code != http.StatusCreated {
+	keyed := []string{"Authorization", "Bearer " + key, "Content-Type", "application/json"}
+	if code, _ := send(t, http.DefaultClient, http.MethodPut, base+"/v1/tasks/hello",
+		`{"payload": {"type": "LOG", "message": "hi"}}`, keyed...); code != http.StatusCreated {
 		t.Errorf("schedule: %d", code)
 	}
-	code, body := call(t, key, http.MethodGet, base+"/v1/tasks/hello?wait=30s", "")
+	code, body := send(t, http.DefaultClient, http.MethodGet, base+"/v1/tasks/hello?wait=30s", "", keyed...)
 	var task struct{ Status string }
-	if err := json.Unmarshal(body, &task); err != nil || code != http.StatusOK || task.Status != "COMPLETED" {
+	if err := json.Unmarshal([]byte(body), &task); err != nil || code != http.StatusOK || task.Status != "COMPLETED" {
 		t.Errorf("the task: %d %s (%v)", code, body, err)
 	}
-	if code, body := call(t, "", http.MethodGet, base+"/", ""); !bytes.Contains(body, []byte("Sign in")) {
+	if code, body := get(t, base+"/"); !strings.Contains(body, "Sign in") {
 		t.Errorf("the dashboard: %d", code)
 	}
 	before := time.Now()
@@ -151,26 +151,4 @@ func docker(t *testing.T, args ...string) string {
 		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, stdout.String(), stderr.String())
 	}
 	return stdout.String()
-}
-
-// call asks the API, with the key if there is one.
-func call(t *testing.T, key, method, url, body string) (code int, answer []byte) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		request.Header.Set("Authorization", "Bearer "+key)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if answer, err = io.ReadAll(io.LimitReader(response.Body, 1<<20)); err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, answer
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/migrations"
@@ -109,14 +108,7 @@ func TestAKeyOfATenant(t *testing.T) {
 	if err := migrations.PrintRoles(&script, "", roles); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatal(err)
-	}
+	execute(t, url, script.String())
 	runFixed(t, []string{"DATABASE_URL=" + url, "TASKTABLE_TENANT_ROLE=" + roles.Tenant}, "keys", "create", "acme",
 		"--scope=read", "--tenant=acme").want(t, exitOK)
 	execute(t, url, `SELECT 1 / count(*) FROM tasktable.api_keys WHERE name = 'acme' AND tenant_id = 'acme'`)

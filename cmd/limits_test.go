@@ -24,7 +24,7 @@ INSERT INTO tasktable.river_job (state, kind, args, max_attempts, metadata)
 func withLimits(t *testing.T) []string {
 	t.Helper()
 	url := storetest.URL(t)
-	mustExec(t, url, someLimits)
+	execute(t, url, someLimits)
 	withNodesIn(t, url)
 	return []string{"DATABASE_URL=" + url}
 }
@@ -61,13 +61,13 @@ func TestLimitsAreAsAsked(t *testing.T) {
 	variables := []string{"DATABASE_URL=" + url}
 	set := []string{"limits", "set", "a", "--all", "--max-running=7", "--rate=100/1m", "--burst=20"}
 	runFixed(t, variables, set...).want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.limits WHERE name = 'a' AND scope = 'all' AND max_running = 7
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.limits WHERE name = 'a' AND scope = 'all' AND max_running = 7
 		AND rate = 100 AND rate_interval = '1 minute' AND burst = 20 AND changed_by = 'tests'`)
 	if got := runFixed(t, variables, set...); !strings.Contains(got.stdout, "unchanged") {
 		t.Errorf("the same again: %s", got.stdout)
 	}
 	runFixed(t, variables, "limits", "remove", "a", "A").want(t, exitUsage)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.limits`) // nothing was removed
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.limits`) // nothing was removed
 	runFixed(t, variables, "limits", "remove", "a").want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / (count(*) = 0)::int FROM tasktable.limits`)
+	execute(t, url, `SELECT 1 / (count(*) = 0)::int FROM tasktable.limits`)
 }

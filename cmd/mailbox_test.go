@@ -50,11 +50,6 @@ func (m *mailbox) all() []letter {
 	return slices.Clone(m.mail)
 }
 
-// says is whether the body of a letter has the text.
-func says(text string) func(letter) bool {
-	return func(one letter) bool { return strings.Contains(one.body, text) }
-}
-
 // gets waits for a letter. Each second it does what hastens it.
 func (m *mailbox) gets(is func(letter) bool, hasten func()) {
 	m.t.Helper()

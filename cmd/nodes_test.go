@@ -13,7 +13,7 @@ import (
 // withNodesIn puts nodes into a database, of which the first leads and the second works until the test ends.
 func withNodesIn(t *testing.T, url string) {
 	t.Helper()
-	mustExec(t, url, `INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, started_at,
+	execute(t, url, `INSERT INTO tasktable.nodes (service, version, host, queues, types, shares_slots, started_at,
 		elected_at, last_seen_at, dead_at) VALUES
 		('events-api', 'v1.2.3', 'web-1/42', '{"default": 20, "mail": 5}', '{MAIL,LOG}', false, '2026-11-21 06:00Z',
 			'2026-11-21 07:00Z', NULL, NULL),
@@ -98,7 +98,7 @@ func TestSchedulingANameThatNoNodeHas(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
 	withNodesIn(t, url)
-	mustExec(t, url, `UPDATE tasktable.nodes SET types = types || '{EXEC,EXEC:backup,RUN_SQL,RUN_SQL:old-sessions}'`)
+	execute(t, url, `UPDATE tasktable.nodes SET types = types || '{EXEC,EXEC:backup,RUN_SQL,RUN_SQL:old-sessions}'`)
 	for payload, want := range map[string]string{
 		`{"type": "EXEC", "command": "backup"}`: "",
 		`{"type": "EXEC:backup"}`:               "",

@@ -1,12 +1,8 @@
 package cmd
 
 import (
-	"io"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/tasktable/tasktable/store/storetest"
@@ -23,12 +19,7 @@ INSERT INTO tasktable.notice_rules (name, events, types, tenants, digest, after,
 INSERT INTO tasktable.notice_rule_recipients VALUES ('dead', 'ann'), ('dead', 'ops'), ('payments', 'ops'),
 	('nightly', 'ops')`
 
-func withNotices(t *testing.T) []string {
-	t.Helper()
-	url := storetest.URL(t)
-	mustExec(t, url, someNotices)
-	return []string{"DATABASE_URL=" + url}
-}
+var withNotices = with(someNotices)
 
 func TestNoticesAsTablesAndJSON(t *testing.T) {
 	t.Parallel()
@@ -76,66 +67,39 @@ func TestSetReplacesARule(t *testing.T) {
 	}
 }
 
-// Notices and tests of notices go to the queue of notices. A node that sends notices works this queue. It need not be
-// among its --queue.
-func TestNoticesHaveAQueueOfTheirOwn(t *testing.T) {
-	t.Parallel()
-	box := newMailbox(t)
-	url := storetest.URL(t)
-	variables := []string{"DATABASE_URL=" + url}
-	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
-	run(t, variables, "notices", "set", "dead", "--event=expired", "--to=ops", "--digest=off").want(t, exitOK)
-	run(t, variables, "serve", "--notices", "--notice-queue=No Queue").want(t, exitUsage,
-		"(TASKTABLE_NOTICE_QUEUE) must be 1 to 64 of a-z")
-	p := start(t, append(variables, "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1",
-		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+box.URL+"/topic"), "serve", "--queue=default=1")
-	ask(t, url, `SELECT queue FROM tasktable.scheduled_tasks WHERE id = 'notice-watch'`, "notices")
-	run(t, variables, "notices", "test", "ops", "--wait=10s").want(t, exitOK)
-	box.gets(says("Notices reach ops."), nil)
-	execute(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', now() - interval '1 hour', expiration => '1 minute',
-		queue => 'notices', id => 'one')`)
-	box.gets(says("tasktable why one"), nil)
-	ask(t, url, `SELECT string_agg(DISTINCT queue, ' ') FROM tasktable.scheduled_tasks`, "notices")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
-}
-
-// A node tells a dead letter and a test, and shows neither the URL nor the token.
+// A node tells a dead letter and a test, and shows neither the URL nor the token. Both go to the queue of notices.
+// Such a node works it, although it is not among its --queue.
 func TestServeSendsNotices(t *testing.T) {
 	t.Parallel()
 	const canary = "cAnAry7x"
-	requests := make(chan string, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		requests <- r.URL.Path + " " + r.Header.Get("Authorization") + " " + string(body)
-	}))
-	t.Cleanup(receiver.Close)
+	box := newMailbox(t)
 	url := storetest.URL(t)
 	variables := []string{"DATABASE_URL=" + url}
 	p := start(t, append(variables, "TASKTABLE_LOG_LEVEL=debug", "TASKTABLE_WEBHOOK_ALLOW=127.0.0.1",
-		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+receiver.URL+"/"+canary, "TASKTABLE_NOTICE_TOKENS=ops="+canary), "serve",
-		"--environment=staging 2", "--dashboard-url=https://tasks.example.org/board")
+		"TASKTABLE_NOTICE_TARGETS=ops=ntfy:"+box.URL+"/"+canary, "TASKTABLE_NOTICE_TOKENS=ops="+canary), "serve",
+		"--environment=staging 2", "--dashboard-url=https://tasks.example.org/board", "--queue=default=1")
 	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
 	run(t, variables, "notices", "set", "dead", "--event=failed", "--to=ops", "--digest=1s").want(t, exitOK)
+	// What is scheduled before the watch knows no queue of notices.
+	ask(t, url, `SELECT queue FROM tasktable.scheduled_tasks WHERE id = 'notice-watch' AND cron IS NOT NULL`, "notices")
 	tested := run(t, variables, "notices", "test", "ops", "--wait=1m")
 	tested.want(t, exitOK)
 	if !strings.Contains(tested.stdout, "COMPLETED") {
 		t.Errorf("the test says %s", tested.stdout)
 	}
-	if got := <-requests; got != "/"+canary+" Bearer "+canary+" Notices reach ops." {
-		t.Errorf("the test sends %q", got)
-	}
+	box.gets(func(one letter) bool {
+		return one.path == "/"+canary && strings.Contains(one.header, "Authorization: Bearer "+canary+"\r\n") &&
+			one.body == "Notices reach ops."
+	}, nil)
 	execute(t, url, `SELECT tasktable.schedule('{"type": "HTTP_REQUEST", "url": "http://10.0.0.1"}', id => 'order-42')`)
-	if got := <-requests; !strings.Contains(got, "1 failed.\n") || !strings.Contains(got, "Environment: staging 2") ||
-		!strings.Contains(got, "\nhttps://tasks.example.org/board/tasks/order-42\n") {
-		t.Errorf("the notice says %q", got)
-	}
-	ask(t, url, `SELECT count(*)::text FROM tasktable.scheduled_tasks WHERE id = 'notice-watch' AND cron IS NOT NULL`, "1")
+	box.gets(func(one letter) bool {
+		return strings.Contains(one.body, "1 failed.\n") && strings.Contains(one.body, "Environment: staging 2") &&
+			strings.Contains(one.body, "\nhttps://tasks.example.org/board/tasks/order-42\n")
+	}, nil)
+	ask(t, url, `SELECT string_agg(DISTINCT queue, ' ') FROM tasktable.scheduled_tasks WHERE id <> 'order-42'`, "notices")
 	run(t, variables, "notices", "recipients", "set", "lost", "--target=nowhere").want(t, exitOK)
 	run(t, variables, "notices", "test", "lost", "--wait=1m").want(t, exitFailed, "the test was not sent")
-	p.signal(syscall.SIGTERM)
-	got := p.end()
-	got.want(t, exitOK, "NOTICE")
+	got := p.stop("NOTICE")
 	if strings.Contains(got.stderr+tested.stdout, canary) {
 		t.Errorf("shows a secret:\n%s", got.stderr)
 	}

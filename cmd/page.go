@@ -6,17 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/tasktable/tasktable/cmd/internal/options"
 	"github.com/tasktable/tasktable/store"
 )
 
 // pager holds the options of a list that is read a page at a time.
 type pager struct {
-	limit   int
-	after   string
-	command *cobra.Command // the command as the user called it, for the next page
+	limit int
+	after string
 }
 
 func (p *pager) pageOptions(limit string, complete options.Completion) []options.Option {
@@ -47,7 +44,7 @@ func (p *pager) place(ctx context.Context, c *client) (*store.Row, error) {
 
 // noteNext prints the command for the next page. The command works even if the last task has gone meanwhile.
 func (p *pager) noteNext(c *client, at time.Time, id string) {
-	c.Note("There are more: %s", options.CommandLine(p.command, "after", at.UTC().Format(time.RFC3339Nano)+"/"+id))
+	c.Note("There are more: %s", options.CommandLine(c.command, "after", at.UTC().Format(time.RFC3339Nano)+"/"+id))
 }
 
 // onePage takes away the row beyond the page, which was read to see whether there are more.

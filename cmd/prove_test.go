@@ -62,15 +62,7 @@ func TestProve(t *testing.T) {
 
 func dropProof(t *testing.T, server string, of *pgx.Conn) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(t.Context()) }()
-	name := pgx.Identifier{of.Config().Database}.Sanitize()
-	if _, err := conn.Exec(t.Context(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-		t.Error(err)
-	}
+	execute(t, server, "DROP DATABASE "+pgx.Identifier{of.Config().Database}.Sanitize()+" WITH (FORCE)")
 }
 
 // Somebody meddles with the history while it goes on: that is a broken promise like any other.

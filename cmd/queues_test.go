@@ -32,7 +32,7 @@ INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by, ends_at
 func withQueues(t *testing.T) []string {
 	t.Helper()
 	url := storetest.URL(t)
-	mustExec(t, url, someQueues)
+	execute(t, url, someQueues)
 	withNodesIn(t, url)
 	return []string{"DATABASE_URL=" + url}
 }
@@ -59,11 +59,11 @@ func TestPausesAreAsAsked(t *testing.T) {
 	variables := []string{"DATABASE_URL=" + url}
 	runFixed(t, variables, "queues", "pause", "mail", "queue:all", "type:LOG", "all", "--until=2100-01-01 12:00",
 		"--reason=it moves", "--yes").want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / (string_agg(scope || ':' || name, ' '
+	execute(t, url, `SELECT 1 / (string_agg(scope || ':' || name, ' '
 		ORDER BY scope, name) = 'all: queue:all queue:mail type:LOG')::int FROM tasktable.pauses
 		WHERE ends_at = '2100-01-01 12:00Z' AND reason = 'it moves' AND paused_by = 'tests'`)
 	runFixed(t, variables, "queues", "pause", "mail").want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.pauses WHERE scope = 'queue' AND name = 'mail'
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.pauses WHERE scope = 'queue' AND name = 'mail'
 		AND ends_at IS NULL AND reason IS NULL`)
 	if got := runFixed(t, variables, "queues", "pause", "mail"); !strings.Contains(got.stdout, "unchanged") {
 		t.Errorf("the same again: %s", got.stdout)
@@ -73,8 +73,8 @@ func TestPausesAreAsAsked(t *testing.T) {
 		t.Errorf("the shell completes %q", completed.stdout)
 	}
 	runFixed(t, variables, "queues", "resume", "all", "mail").want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / (string_agg(scope || ':' || name, ' '
+	execute(t, url, `SELECT 1 / (string_agg(scope || ':' || name, ' '
 		ORDER BY scope, name) = 'queue:all type:LOG')::int FROM tasktable.pauses
 		WHERE ends_at IS NULL OR ends_at > clock_timestamp()`)
-	mustExec(t, url, `SELECT 1 / (count(*) = 2)::int FROM tasktable.pauses WHERE resumed_by = 'tests'`)
+	execute(t, url, `SELECT 1 / (count(*) = 2)::int FROM tasktable.pauses WHERE resumed_by = 'tests'`)
 }

@@ -37,8 +37,7 @@ func TestServeIsQuietFromSIGTSTPToSIGCONT(t *testing.T) {
 	ask(t, url, "SELECT status || ' ' || attempt FROM tasktable.scheduled_tasks", "COMPLETED 1")
 	p.signal(syscall.SIGTSTP)
 	p.waitFor("node is quiet: ")
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK, "msg=stopped")
+	p.stop("msg=stopped")
 }
 
 func TestObeyTellsTheSignalsApart(t *testing.T) {

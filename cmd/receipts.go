@@ -13,23 +13,8 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// undoneError says that a verb was not done to some tasks. It ends with exit code 1, after the receipts of all have
-// been printed.
-type undoneError struct {
-	tasks   int
-	reasons []string
-}
-
-func (e *undoneError) Error() string {
-	of := "1 task"
-	if e.tasks != 1 {
-		of = fmt.Sprintf("%d tasks", e.tasks)
-	}
-	return "of " + of + " " + strings.Join(e.reasons, ", ")
-}
-
 // receipts prints the outcome of a verb for each task. It returns an error if some tasks have one of the outcomes in
-// undone. Other outcomes, such as unchanged, are as the user asked.
+// undone, so that the exit code is 1. Other outcomes, such as unchanged, are as the user asked.
 func (c *client) receipts(receipts []store.Receipt, none string, undone ...store.Outcome) error {
 	t := term.NewTable("ID", "OUTCOME")
 	for _, receipt := range receipts {
@@ -38,17 +23,25 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 	if err := c.List(receipts, t, none); err != nil {
 		return err
 	}
-	missed := &undoneError{tasks: len(receipts)}
+	var missed []string
 	for _, outcome := range undone {
-		if count := len(slices.DeleteFunc(slices.Clone(receipts),
-			func(r store.Receipt) bool { return r.Outcome != outcome })); count > 0 {
-			missed.reasons = append(missed.reasons, fmt.Sprintf("%d %s", count, said(outcome, count)))
+		count := 0
+		for _, receipt := range receipts {
+			if receipt.Outcome == outcome {
+				count++
+			}
+		}
+		if count > 0 {
+			missed = append(missed, fmt.Sprintf("%d %s", count, said(outcome, count)))
 		}
 	}
-	if len(missed.reasons) > 0 {
-		return missed
+	switch {
+	case len(missed) == 0:
+		return nil
+	case len(receipts) == 1:
+		return fmt.Errorf("of 1 task %s", missed[0])
 	}
-	return nil
+	return fmt.Errorf("of %d tasks %s", len(receipts), strings.Join(missed, ", "))
 }
 
 // each applies a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of

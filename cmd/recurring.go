@@ -41,9 +41,8 @@ nanoseconds.`
 // recurringList is the command recurring list.
 type recurringList struct {
 	*client
-	filter  inspect.RecurringFilter
-	fields  taskFilter
-	command *cobra.Command
+	filter inspect.RecurringFilter
+	fields taskFilter
 }
 
 func (p *program) recurringListCommand() *cobra.Command {
@@ -64,10 +63,7 @@ func (p *program) recurringListCommand() *cobra.Command {
 		Long:  recurringListHelp,
 		Example: `  tasktable recurring list --status PAUSED
   tasktable recurring list --declared-by events-api --output json | jq -r '.[] | [.id, .next_fire] | @tsv'`,
-	}, append(opts, l.options()...), func(command *cobra.Command) error {
-		l.command = command
-		return l.opened(l.run, l.check)(command)
-	})
+	}, append(opts, l.options()...), l.opened(l.run, l.check))
 }
 
 func (l *recurringList) check() error {

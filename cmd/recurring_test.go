@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,12 +63,7 @@ INSERT INTO tasktable.pauses (number, scope, name, paused_at, paused_by, ends_at
 	VALUES (11, 'queue', 'mail', '2026-11-21 12:00Z', 'ann', '2100-01-01Z');
 ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER;`
 
-func withRecurring(t *testing.T) []string {
-	t.Helper()
-	url := storetest.URL(t)
-	mustExec(t, url, someRecurring)
-	return []string{"DATABASE_URL=" + url}
-}
+var withRecurring = with(someRecurring)
 
 func TestRecurringAsTablesAndJSON(t *testing.T) {
 	t.Parallel()
@@ -124,8 +118,7 @@ func TestNextFiresOfAnExpression(t *testing.T) {
 
 func TestRecurringListSelects(t *testing.T) {
 	t.Parallel()
-	variables := withRecurring(t)
-	for args, want := range map[string]string{
+	wantLists(t, withRecurring(t), "recurring", map[string]string{
 		"":                               "digest done nightly overdue paused stopped unplanned wrong",
 		"--type=DIGEST":                  "digest",
 		"--status=paused":                "paused stopped",
@@ -135,12 +128,7 @@ func TestRecurringListSelects(t *testing.T) {
 		"--declared-by=events-api":       "nightly",
 		"--after=overdue --limit=2":      "paused stopped",
 		"--type=CLEANUP --status=QUEUED": "nightly overdue unplanned",
-	} {
-		if got := listed(t, runFixed(t, variables, append([]string{"recurring", "list", "--output=json"},
-			strings.Fields(args)...)...)); got != want {
-			t.Errorf("%s: got  %s\nwant %s", args, got, want)
-		}
-	}
+	})
 }
 
 // Whoever schedules a recurring task is told its next fire, and not its start. It is that of the command recurring next.
@@ -165,7 +153,7 @@ func TestSchedulingTellsTheNextFire(t *testing.T) {
 	if len(next.Fires) != 1 || !scheduled.NextFire.Equal(next.Fires[0].At) || scheduled.NextFire.UTC().Hour() != 2 {
 		t.Errorf("schedule says %s, and next says %v", scheduled.NextFire, next.Fires)
 	}
-	mustExec(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, parent_id) VALUES
+	execute(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, parent_id) VALUES
 		('leap@2028-02-29T02:00:00Z', '{"type": "LOG"}', 'leap'), ('other', '{"type": "LOG"}', NULL)`)
 	var listed []struct{ ID string }
 	decode(&listed, "tasks", "list", "--parent=leap")

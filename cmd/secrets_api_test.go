@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	collected "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -38,9 +37,7 @@ func TestAPITellsNoSecrets(t *testing.T) {
 	c.asksWrongly()
 	c.breaks()
 	_, metrics := get(t, c.base+"/metrics")
-	c.node.signal(syscall.SIGTERM)
-	got := c.node.end()
-	got.want(t, exitOK, "answered 500 to POST 127.0.0.1", "ERROR: broken (SQLSTATE XX000)", "status=401")
+	got := c.node.stop("answered 500 to POST 127.0.0.1", "ERROR: broken (SQLSTATE XX000)", "status=401")
 	if !strings.Contains(c.traces(), "/v1/tasks/{id}") {
 		t.Error("there are no traces of calls")
 	}

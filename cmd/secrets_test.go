@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"encoding/json"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,19 +11,23 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// A node with secrets works tasks with secrets, all of which go wrong, and says and writes no secret, at level debug.
+// A node with secrets works tasks with secrets, all of which go wrong, and says, counts and writes no secret, at level
+// debug.
 func TestNodesTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	c := newCage(t)
 	c.mailPort = rudeServer(t)
-	p := start(t, []string{
+	p, base := probed(t, []string{
 		"DATABASE_URL=" + c.url, "TASKTABLE_SMTP_HOST=127.0.0.1", "TASKTABLE_SMTP_PORT=" + c.mailPort,
 		"TASKTABLE_SMTP_TLS=none",
 		"TASKTABLE_SMTP_USERNAME=mailer", "TASKTABLE_SMTP_PASSWORD=" + mailCanary, "TASKTABLE_SMTP_FROM=a@example.org",
-	}, "serve", "--log-level=debug")
+	}, "--log-level=debug")
 	p.waitFor("node leads")
 	c.fail()
 	c.edit()
+	metrics := scraped(t, base, `tasktable_dead_letters\{status="FAILED",type="SEND_EMAIL"\} 2`,
+		`tasktable_executions_total\{outcome="FAILED",type="LOG"\}`, `type="UNKNOWN"`)
+	noCanary(t, "the metrics", metrics)
 	c.cutSession(p)
 	got := p.stop("cannot be claimed; it fails", "outcome cannot be recorded; the task fails", "session lost",
 		"the server answered 535 5.7.8", "payload does not decode") // the errors of the attempts are logged
@@ -47,43 +50,6 @@ func TestNodesTellNoSecrets(t *testing.T) {
 			AND a.pid <> pg_backend_pid()`,
 	}, "pauses", "River's rest", "server's view")
 	c.payloadsInHistory("edited schedule rescheduled", "deleted delete deleted")
-}
-
-// A scrape of a node with secrets that has worked tasks with secrets, and counted them, has none.
-func TestMetricsTellNoSecrets(t *testing.T) {
-	t.Parallel()
-	c := newCage(t)
-	c.mailPort = rudeServer(t)
-	m := newMetrics()
-	c.node(m)
-	scrape := func(until string) string {
-		t.Helper()
-		limit, ticker := time.NewTimer(waitLimit), time.NewTicker(50*time.Millisecond)
-		defer limit.Stop()
-		defer ticker.Stop()
-		for {
-			answer := httptest.NewRecorder()
-			m.metricsHandler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-			if text := answer.Body.String(); strings.Contains(text, until) {
-				return text
-			}
-			select {
-			case <-limit.C:
-				t.Fatalf("a scrape never has %s", until)
-			case <-ticker.C:
-			}
-		}
-	}
-	scrape("tasktable_river_jobs")
-	c.fail()
-	c.edit()
-	text := scrape(`tasktable_dead_letters{status="FAILED",type="SEND_EMAIL"} 2`)
-	noCanary(t, "the metrics", text)
-	for _, want := range []string{`tasktable_executions_total{outcome="FAILED",type="LOG"}`, `type="UNKNOWN"`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("there is no %s:\n%s", want, text)
-		}
-	}
 }
 
 // fail schedules tasks each of which goes wrong in a way of its own, and waits for them.

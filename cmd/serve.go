@@ -242,7 +242,8 @@ func (s *serve) node(d *database, registry *handlers.Registry, tracer trace.Trac
 	}
 	logger.Info("serving", "database", address(d.pool.Config().ConnConfig), "schema", s.database.schema, "types",
 		registry.Types(),
-		"role", config.Role, "queues", config.Queues, "paused", textsOf(config.Paused, store.Scope.String), "version", version())
+		"role", config.Role, "queues", config.Queues, "paused", textsOf(config.Paused, store.Scope.String),
+		"version", version())
 	return node, nil
 }
 

@@ -32,12 +32,13 @@ func TestServeDashboard(t *testing.T) {
 	browser := &http.Client{Jar: jar}
 	defer browser.CloseIdleConnections()
 	for _, path := range []string{"/", "/tasks", "/tasks/mail-42", "/queues", "/nodes", "/search?q=mail-42"} {
-		code, text := browse(t, browser, http.MethodGet, base+path, nil)
+		code, text := send(t, browser, http.MethodGet, base+path, "")
 		if code != http.StatusOK || !strings.Contains(text, "Sign in") || strings.Contains(text, "LOG") {
 			t.Errorf("%s without a session: %d %s", path, code, text)
 		}
 	}
-	code, text := browse(t, browser, http.MethodPost, base+"/sign-in", url.Values{"key": {secret}})
+	code, text := send(t, browser, http.MethodPost, base+"/sign-in", url.Values{"key": {secret}}.Encode(),
+		"Content-Type", "application/x-www-form-urlencoded")
 	if code != http.StatusOK || !strings.Contains(text, "<h1>Overview</h1>") {
 		t.Fatalf("signed in: %d %s", code, text)
 	}
@@ -46,7 +47,7 @@ func TestServeDashboard(t *testing.T) {
 		"/tasks/mail-42": "Its time has not come",
 		"/queues":        "default",
 	} {
-		if code, text := browse(t, browser, http.MethodGet, base+path, nil); code != http.StatusOK ||
+		if code, text := send(t, browser, http.MethodGet, base+path, ""); code != http.StatusOK ||
 			!strings.Contains(text, want) {
 			t.Errorf("%s: %d, no %q in %s", path, code, want, text)
 		}
@@ -62,27 +63,6 @@ func TestServeDashboard(t *testing.T) {
 		t.Error("the metrics lack the environment")
 	}
 	node.stop(`environment="staging 2"`)
-}
-
-func browse(t *testing.T, browser *http.Client, method, address string, form url.Values) (code int, text string) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	response, err := browser.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	read, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(read)
 }
 
 // Only an address of this machine may be open, and only a host name of this machine is answered then.

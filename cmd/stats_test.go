@@ -26,10 +26,10 @@ func TestStatsAsTablesAndJSON(t *testing.T) {
 	database := func(t *testing.T) []string {
 		t.Helper()
 		variables := withDead(t)
-		url := variables[0][len("DATABASE_URL="):]
-		mustExec(t, url, someQueues)
-		mustExec(t, url, someRecurring)
-		mustExec(t, url, someAttempts)
+		url := urlOf(variables)
+		execute(t, url, someQueues)
+		execute(t, url, someRecurring)
+		execute(t, url, someAttempts)
 		withNodesIn(t, url)
 		return variables
 	}

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,18 +14,14 @@ import (
 func TestTasksScheduleIfDead(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	file := filepath.Join(t.TempDir(), "undo.json")
 	const undo = `{"id": "undo", "payload": {"type": "UNDO", "n": [1, 2]}, "scheduled_at": "2100-01-01T00:00:00Z",
 		"priority": 7, "queue": "mail", "expiration": 172800, "expected_execution_time": 7.5, "max_attempts": 3,
 		"entity": "event:2", "if_finished": "rearm", "jitter": 1.5, "retention": 86400}`
-	if err := os.WriteFile(file, []byte(undo+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=one", "--at=2100-01-01",
-		`--if-dead={"payload": {"type": "TELL", "a": "},{"}}`, "--if-dead=@"+file,
+		`--if-dead={"payload": {"type": "TELL", "a": "},{"}}`, "--if-dead=@"+written(t, "undo.json", undo+"\n"),
 		`--if-dead= {"payload": {"type": "TELL"}, "id": "last"} `).want(t, exitOK)
-	mustExec(t, url, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'no' WHERE id = 'one'`)
-	mustExec(t, url, `SELECT 1 / (count(*) = 3)::int FROM tasktable.scheduled_tasks
+	execute(t, url, `UPDATE tasktable.scheduled_tasks SET status = 'FAILED', message = 'no' WHERE id = 'one'`)
+	execute(t, url, `SELECT 1 / (count(*) = 3)::int FROM tasktable.scheduled_tasks
 		WHERE (id, payload::text) IN (('one/dead/1', '{"a": "},{", "type": "TELL"}'), ('last', '{"type": "TELL"}'))
 			OR id = 'undo' AND payload = '{"type": "UNDO", "n": [1, 2]}' AND scheduled_at = '2100-01-01Z'
 			AND priority = 7 AND queue = 'mail' AND expiration = '48 hours' AND expected_execution_time = '7.5 seconds'
@@ -71,7 +66,7 @@ func TestTasksScheduleRefusesIfDead(t *testing.T) {
 func TestTasksScheduleIfRunningAgain(t *testing.T) {
 	t.Parallel()
 	variables := withTasks(t)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="),
+	execute(t, urlOf(variables),
 		`UPDATE tasktable.scheduled_tasks SET fence = 900 WHERE id = 'task-LOG-3'`) // a claim of this revision
 	args := []string{"tasks", "schedule", "--type=LOG", "--id=task-LOG-3", "--output=json"}
 	for _, c := range []struct{ args, want string }{{"", "unchanged"}, {"--if-running=again", "again"}} {

@@ -49,10 +49,7 @@ func (p *program) tasksListCommand() *cobra.Command {
 		Short:   "Lists tasks by time",
 		Long:    tasksListHelp,
 		Example: tasksListExample,
-	}, append(opts, l.options()...), func(command *cobra.Command) error {
-		l.command = command
-		return l.opened(l.run, func() error { return l.filter.check(l.client) })(command)
-	})
+	}, append(opts, l.options()...), l.opened(l.run, func() error { return l.filter.check(l.client) }))
 }
 
 func (l *tasksList) run(ctx context.Context) error {

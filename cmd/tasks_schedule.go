@@ -73,9 +73,7 @@ func (p *program) tasksScheduleCommand() *cobra.Command {
 		Short:   "Schedules a task, or edits one that waits",
 		Long:    tasksScheduleHelp,
 		Example: tasksScheduleExample,
-	}, append(opts, s.options()...), func(command *cobra.Command) error {
-		return s.opened(s.run, func() error { return s.check(command.InOrStdin()) })(command)
-	})
+	}, append(opts, s.options()...), s.opened(s.run, s.check))
 }
 
 // option is the option of a field. It checks the text, but check reads it, because only then are now and the zone
@@ -133,8 +131,8 @@ func usageOf(field form.Field) string {
 }
 
 // check makes the task from the options. run reads its times once more, by the database's clock.
-func (s *tasksSchedule) check(stdin io.Reader) (err error) {
-	body, err := s.content(stdin)
+func (s *tasksSchedule) check() (err error) {
+	body, err := s.content(s.command.InOrStdin())
 	if err != nil {
 		return err
 	}
@@ -221,4 +219,29 @@ func contentOf(flag string, from io.Reader) ([]byte, error) {
 		return nil, options.Usage("--%s must be at most %d bytes", flag, most)
 	}
 	return body, nil
+}
+
+// ifDeadText is the value of --if-dead with the content of each @FILE in the place of its name. A repeated option
+// arrives as one text with commas between its values, so the end of an object is where its JSON ends. Errors do not
+// quote the text, because a payload may be secret.
+func ifDeadText(given string) (string, error) {
+	var tasks []string
+	for rest := given; rest != ""; rest = strings.TrimPrefix(strings.TrimSpace(rest), ",") {
+		if path, isFile := strings.CutPrefix(rest, "@"); isFile {
+			path, rest, _ = strings.Cut(path, ",")
+			body, err := contentOfFile("if-dead", path)
+			if err != nil {
+				return "", err
+			}
+			tasks = append(tasks, string(body))
+			continue
+		}
+		var one json.RawMessage
+		decoder := json.NewDecoder(strings.NewReader(rest))
+		if err := decoder.Decode(&one); err != nil {
+			return "", options.Usage("--if-dead: task %d must be a JSON object%s", len(tasks)+1, reason(err))
+		}
+		tasks, rest = append(tasks, string(one)), rest[decoder.InputOffset():]
+	}
+	return strings.Join(tasks, ","), nil
 }

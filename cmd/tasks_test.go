@@ -1,9 +1,6 @@
 package cmd
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,177 +66,116 @@ INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision,
 SELECT setval('tasktable.task_numbers', 1000);`
 
 // withTasks is a database with them.
-func withTasks(t *testing.T) []string {
-	t.Helper()
-	url := storetest.URL(t)
-	mustExec(t, url, someTasks)
-	return []string{"DATABASE_URL=" + url}
-}
+var withTasks = with(someTasks)
 
 func TestTasksAsTablesAndJSON(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name string
-		code int
-		args []string
-	}{
-		{"list", exitOK, []string{"list"}},
-		{"list_first_page", exitOK, []string{"list", "--limit=1", "--message=tr", "--desc"}},
-		{"list_none", exitOK, []string{"list", "--type=NO_SUCH"}},
-		{"show_failed", exitOK, []string{"show", "task-MAIL-2"}},
-		{"show_waiting", exitOK, []string{"show", "task-MAIL-1"}},
-		{"show_executing", exitOK, []string{"show", "task-LOG-3"}},
-		{"show_recurring", exitOK, []string{"show", "nightly"}},
-		{"show_last_lines", exitOK, []string{"show", "task-MAIL-2", "--history=2"}},
-		{"show_deleted", exitFailed, []string{"show", "gone"}},
-		{"show_absent", exitFailed, []string{"show", "nobody"}},
-		{
-			"schedule", exitOK,
-			[]string{"schedule", "--id=new", "--type=LOG", "--payload", `{"message": "hi"}`, "--at=+10m"},
-		},
-		{"schedule_again", exitOK, []string{"schedule", "--id=task-MAIL-2", "--type=MAIL", "--at=2026-11-22 18:00"}},
-		{
-			"schedule_unchanged", exitOK,
-			[]string{"schedule", "--id=task-LOG-1", "--payload", `{"type": "LOG", "message": "hi"}`},
-		},
-		{
-			"schedule_recurring", exitOK,
-			[]string{"schedule", "--id=new", "--type=LOG", "--cron=@daily", "--at=2100-01-01"},
-		},
-		{
-			"reschedule", exitFailed,
-			[]string{
-				"reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2", "--at=2026-11-22T19:00:00+01:00",
-			},
-		},
-		{"cancel", exitFailed, []string{"cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2", "task-MAIL-1"}},
-		{"cancel_filter", exitOK, []string{"cancel", "--entity=event:42", "--yes"}},
-		{"cancel_none", exitOK, []string{"cancel", "--entity=event:7"}},
-		{"pause", exitOK, []string{"pause", "task-LOG-3", "task-MAIL-1", "--until=+1d"}},
-		{"pause_filter", exitOK, []string{"pause", "--id-prefix=task-", "--yes"}},
-		{"resume", exitOK, []string{"resume", "task-LOG-2", "task-LOG-1"}},
-		{"resume_filter", exitOK, []string{"resume", "--type=LOG", "--yes"}},
-		{"run_now", exitOK, []string{"run-now", "task-LOG-1", "task-LOG-3"}},
-		{"run_now_filter", exitOK, []string{"run-now", "--queue=mail", "--yes"}},
-		{"retry", exitOK, []string{"retry", "task-MAIL-2", "task-LOG-1", "task-LOG-2"}},
-		{"retry_filter", exitOK, []string{"retry", "--message=421", "--yes", "--status=failed"}},
-		{"delete", exitFailed, []string{"delete", "task-LOG-1", "task-LOG-3"}},
-		{"delete_filter", exitOK, []string{"delete", "--finished-to=-1d", "--limit=2", "--yes"}},
-		{"delete_refused", exitUsage, []string{"delete", "--finished-to=-1d"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			for format, variables := range map[string][]string{"table": withTasks(t), "json": withTasks(t)} {
-				got := runFixed(t, variables, append([]string{"tasks"}, append(c.args, "--output="+format)...)...)
-				got.want(t, c.code)
-				if format == "json" && got.stdout != "" && !json.Valid([]byte(got.stdout)) {
-					t.Errorf("this is no JSON: %s", got.stdout)
-				}
-				golden(t, filepath.Join("tasks", c.name+"."+format), got.stdout+"--\n"+got.stderr)
-			}
-		})
-	}
+	goldenCommands(t, "tasks", withTasks, asItIs, []goldenCommand{
+		{"list", exitOK, []string{"tasks", "list"}},
+		{"list_first_page", exitOK, []string{"tasks", "list", "--limit=1", "--message=tr", "--desc"}},
+		{"list_none", exitOK, []string{"tasks", "list", "--type=NO_SUCH"}},
+		{"show_failed", exitOK, []string{"tasks", "show", "task-MAIL-2"}},
+		{"show_waiting", exitOK, []string{"tasks", "show", "task-MAIL-1"}},
+		{"show_executing", exitOK, []string{"tasks", "show", "task-LOG-3"}},
+		{"show_recurring", exitOK, []string{"tasks", "show", "nightly"}},
+		{"show_last_lines", exitOK, []string{"tasks", "show", "task-MAIL-2", "--history=2"}},
+		{"show_deleted", exitFailed, []string{"tasks", "show", "gone"}},
+		{"show_absent", exitFailed, []string{"tasks", "show", "nobody"}},
+		{"schedule", exitOK, []string{"tasks", "schedule", "--id=new", "--type=LOG", "--payload",
+			`{"message": "hi"}`, "--at=+10m"}},
+		{"schedule_again", exitOK, []string{"tasks", "schedule", "--id=task-MAIL-2", "--type=MAIL", "--at=2026-11-22 18:00"}},
+		{"schedule_unchanged", exitOK, []string{"tasks", "schedule", "--id=task-LOG-1", "--payload",
+			`{"type": "LOG", "message": "hi"}`}},
+		{"schedule_recurring", exitOK, []string{"tasks", "schedule", "--id=new", "--type=LOG", "--cron=@daily",
+			"--at=2100-01-01"}},
+		{"reschedule", exitFailed, []string{"tasks", "reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2",
+			"--at=2026-11-22T19:00:00+01:00"}},
+		{"cancel", exitFailed, []string{"tasks", "cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2",
+			"task-MAIL-1"}},
+		{"cancel_filter", exitOK, []string{"tasks", "cancel", "--entity=event:42", "--yes"}},
+		{"cancel_none", exitOK, []string{"tasks", "cancel", "--entity=event:7"}},
+		{"pause", exitOK, []string{"tasks", "pause", "task-LOG-3", "task-MAIL-1", "--until=+1d"}},
+		{"pause_filter", exitOK, []string{"tasks", "pause", "--id-prefix=task-", "--yes"}},
+		{"resume", exitOK, []string{"tasks", "resume", "task-LOG-2", "task-LOG-1"}},
+		{"resume_filter", exitOK, []string{"tasks", "resume", "--type=LOG", "--yes"}},
+		{"run_now", exitOK, []string{"tasks", "run-now", "task-LOG-1", "task-LOG-3"}},
+		{"run_now_filter", exitOK, []string{"tasks", "run-now", "--queue=mail", "--yes"}},
+		{"retry", exitOK, []string{"tasks", "retry", "task-MAIL-2", "task-LOG-1", "task-LOG-2"}},
+		{"retry_filter", exitOK, []string{"tasks", "retry", "--message=421", "--yes", "--status=failed"}},
+		{"delete", exitFailed, []string{"tasks", "delete", "task-LOG-1", "task-LOG-3"}},
+		{"delete_filter", exitOK, []string{"tasks", "delete", "--finished-to=-1d", "--limit=2", "--yes"}},
+		{"delete_refused", exitUsage, []string{"tasks", "delete", "--finished-to=-1d"}},
+	})
 }
 
+// What each filter selects, TestFiltersOfTasksAgree shows.
 func TestTasksListSelects(t *testing.T) {
 	t.Parallel()
 	variables := withTasks(t)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `UPDATE tasktable.scheduled_tasks
-		SET archived_at = now() WHERE id = 'task-MAIL-3'`)
-	for args, want := range map[string]string{
-		"": "task-MAIL-3 task-LOG-1 task-MAIL-2 task-LOG-3 task-MAIL-1 nightly " +
-			"task-LOG-2",
-		"--desc": "task-LOG-2 nightly task-MAIL-1 task-LOG-3 task-MAIL-2 task-LOG-1 " +
-			"task-MAIL-3",
-		"--type=LOG":                         "task-LOG-1 task-LOG-3 task-LOG-2",
-		"--status=paused,EXPIRED":            "task-MAIL-3 task-LOG-2",
-		"--status=PAUSED --status=Expired":   "task-MAIL-3 task-LOG-2",
-		"--queue=mail":                       "task-MAIL-3 task-MAIL-2 task-MAIL-1",
-		"--entity=event:42":                  "task-MAIL-2 task-MAIL-1 task-LOG-2",
-		"--tenant=acme":                      "task-MAIL-2 task-MAIL-1",
-		"--id-prefix=task-L":                 "task-LOG-1 task-LOG-3 task-LOG-2",
-		"--message=try":                      "task-MAIL-2 task-LOG-3",
-		"--scheduled-from=now":               "task-MAIL-1 nightly task-LOG-2",
-		"--scheduled-from=-1h":               "task-MAIL-2 task-LOG-3 task-MAIL-1 nightly task-LOG-2",
-		"--scheduled-to=2026-11-21":          "task-MAIL-3 task-LOG-1",
-		"--scheduled-to=2026-11-19T19:00+02": "",
-		"--finished-from=-1h":                "task-MAIL-2",
-		"--finished-to=-1h":                  "task-MAIL-3 task-LOG-1",
+	execute(t, urlOf(variables), `UPDATE tasktable.scheduled_tasks SET archived_at = now() WHERE id = 'task-MAIL-3'`)
+	wantLists(t, variables, "tasks", map[string]string{
+		"":                                 "task-MAIL-3 task-LOG-1 task-MAIL-2 task-LOG-3 task-MAIL-1 nightly task-LOG-2",
+		"--desc":                           "task-LOG-2 nightly task-MAIL-1 task-LOG-3 task-MAIL-2 task-LOG-1 task-MAIL-3",
+		"--status=paused,EXPIRED":          "task-MAIL-3 task-LOG-2",
+		"--status=PAUSED --status=Expired": "task-MAIL-3 task-LOG-2",
+		"--scheduled-from=now":             "task-MAIL-1 nightly task-LOG-2",
+		"--scheduled-from=-1h":             "task-MAIL-2 task-LOG-3 task-MAIL-1 nightly task-LOG-2",
+		"--scheduled-to=2026-11-21":        "task-MAIL-3 task-LOG-1",
+		"--finished-from=-1h":              "task-MAIL-2",
+		"--finished-to=-1h":                "task-MAIL-3 task-LOG-1",
 		"--finished-from=2026-11-19T19:00:01+01:00 --finished-to=2026-11-21": "task-LOG-1",
 		"--after=task-MAIL-2 --limit=2":                                      "task-LOG-3 task-MAIL-1",
 		"--after=2026-11-21T17:00:00Z/task-MAIL-1": "task-MAIL-2 task-LOG-3 task-MAIL-1 " +
 			"nightly task-LOG-2",
 		"--type=MAIL --status=FAILED --queue=mail --tenant=acme": "task-MAIL-2",
-	} {
-		got := runFixed(t, variables, append([]string{"tasks", "list", "--output=json"}, strings.Fields(args)...)...)
-		if args == "--scheduled-to=2026-11-19T19:00+02" {
-			got.want(t, exitUsage, "--scheduled-to must be a time")
-			continue
-		}
-		got.want(t, exitOK)
-		var rows []struct{ ID string }
-		if err := json.Unmarshal([]byte(got.stdout), &rows); err != nil {
-			t.Errorf("%s: %v", args, err)
-		}
-		var ids []string
-		for _, row := range rows {
-			ids = append(ids, row.ID)
-		}
-		if got := strings.Join(ids, " "); got != want {
-			t.Errorf("%s: got  %s\nwant %s", args, got, want)
-		}
-	}
+	})
+	runFixed(t, variables, "tasks", "list", "--scheduled-to=2026-11-19T19:00+02").want(t, exitUsage,
+		"--scheduled-to must be a time")
 }
 
-// The command that it hints at goes on where it left off, to the end, whatever has to be quoted.
-func TestTasksListHintsAtTheNextPage(t *testing.T) {
+// The command that a list hints at goes on where it left off, to the end, whatever has to be quoted.
+func TestListsHintAtTheNextPage(t *testing.T) {
 	t.Parallel()
-	url := storetest.URL(t)
-	mustExec(t, url, `SELECT tasktable.schedule('{"type": "LOG"}', '2100-01-01Z', 'it''s ' || n, queue => 'mail',
+	quoted := with(`SELECT tasktable.schedule('{"type": "LOG"}', '2100-01-01Z', 'it''s-' || n, queue => 'mail',
 		entity => 'a b') FROM generate_series(1, 5) AS n`)
-	args, pages := []string{
-		"tasks", "list", "--entity=a b", "--queue", "mail", "--limit=2", "--output=json",
-	}, []string{}
-	for len(pages) < 9 {
-		got := runFixed(t, []string{"DATABASE_URL=" + url}, args...)
-		got.want(t, exitOK)
-		var rows []struct{ ID string }
-		if err := json.Unmarshal([]byte(got.stdout), &rows); err != nil {
-			t.Fatal(err)
+	for _, list := range []struct {
+		database func(*testing.T) []string
+		args     []string
+		want     string
+	}{
+		{quoted, []string{"tasks", "list", "--entity=a b", "--queue", "mail"}, "it's-1 it's-2 | it's-3 it's-4 | it's-5"},
+		{withDead, []string{"dead", "list", "--finished-to=now"}, "mail-1 mail-2 | log-1 mail-3 | log-2"},
+	} {
+		variables, args, pages := list.database(t), append(list.args, "--limit=2", "--output=json"), []string{}
+		for len(pages) < 9 {
+			got := runFixed(t, variables, args...)
+			pages = append(pages, listed(t, got))
+			hint, ok := strings.CutPrefix(got.stderr, "There are more: tasktable ")
+			if !ok {
+				break
+			}
+			if strings.Count(hint, "--after=") != 1 {
+				t.Fatalf("it grows: %s", hint)
+			}
+			args = shellWords(t, hint)
 		}
-		page := ""
-		for _, row := range rows {
-			page += row.ID + ", "
+		if got := strings.Join(pages, " | "); got != list.want {
+			t.Errorf("%q: got  %s\nwant %s", list.args, got, list.want)
 		}
-		pages = append(pages, page)
-		hint, ok := strings.CutPrefix(got.stderr, "There are more: tasktable ")
-		if !ok {
-			break
-		}
-		if strings.Count(hint, "--after=") != 1 {
-			t.Fatalf("it grows: %s", hint)
-		}
-		args = shellWords(t, hint)
-	}
-	if got, want := strings.Join(pages, "| "), "it's 1, it's 2, | it's 3, it's 4, | it's 5, "; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
 func TestTasksScheduleTakesAllThereIs(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	file := filepath.Join(t.TempDir(), "payload.json")
-	if err := os.WriteFile(file, []byte("{\n  \"type\": \"LOG\",\n  \"message\": \"hi\"\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := written(t, "payload.json", "{\n  \"type\": \"LOG\",\n  \"message\": \"hi\"\n}\n")
 	got := runFixed(t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--payload=@"+file, "--id=one",
 		"--at=2100-01-01 00:00", "--queue=mail", "--priority=-7", "--expiration=1h", "--expected-execution-time=90s",
 		"--max-attempts=3", "--entity=event:42", "--tenant=acme", "--jitter=1s", "--retention=24h", "--cron=0 3 * * *",
 		"--cron-time-zone=Europe/Berlin", "--overlap=allow", "--catch-up=all", "--catch-up-paused=latest",
 		"--catch-up-limit=7", "--ends-at=2101-01-01T00:00:00Z", "--max-occurrences=9")
 	got.want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one'
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one'
 		AND payload = '{"type": "LOG", "message": "hi"}'
 		AND scheduled_at = '2100-01-01Z' AND queue = 'mail' AND priority = -7 AND expiration = '1 hour'
 		AND expected_execution_time = '90 seconds'
@@ -248,14 +184,14 @@ func TestTasksScheduleTakesAllThereIs(t *testing.T) {
 		AND time_zone = 'Europe/Berlin' AND overlap = 'allow' AND catch_up = 'all' AND catch_up_paused = 'latest'
 		AND catch_up_limit = 7
 		AND ends_at = '2101-01-01Z' AND max_occurrences = 9 AND scheduled_by = 'tests'`)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE task_id = 'one'
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes WHERE task_id = 'one'
 		AND verb = 'schedule' AND changed_by = 'tests'`)
 
 	runFixed(
 		t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-01",
 		"--if-finished=keep",
 	).want(t, exitOK)
-	mustExec(t, url, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'two'`)
+	execute(t, url, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = 'two'`)
 	again := runFixed(
 		t, []string{"DATABASE_URL=" + url}, "tasks", "schedule", "--type=LOG", "--id=two", "--at=2100-01-02",
 		"--if-finished=keep", "-o", "json",
@@ -313,10 +249,45 @@ func TestTasksScheduleReadsStdinAndIsDoneByTheUser(t *testing.T) {
 		"--id=one", "--at=+1h",
 	)
 	got.want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_task_changes
 		JOIN tasktable.scheduled_tasks ON id = task_id
 		WHERE id = 'one' AND payload ->> 'message' = 'hi' AND changed_by LIKE 'tasktable:_%'
 			AND scheduled_by = changed_by
 			AND scheduled_at BETWEEN clock_timestamp() + interval '55 minutes'
 			AND clock_timestamp() + interval '1 hour'`)
+}
+
+// A retry leaves what somebody has cancelled alone, which must not look as if nothing could be done.
+func TestRetryOfACancelledTaskNamesRunNow(t *testing.T) {
+	t.Parallel()
+	variables := withTasks(t)
+	runFixed(t, variables, "tasks", "cancel", "task-MAIL-1").want(t, exitOK)
+	for _, verb := range []string{"tasks", "dead"} {
+		got := runFixed(t, variables, verb, "retry", "task-MAIL-1", "task-LOG-1")
+		got.want(t, exitOK, "tasktable tasks run-now task-MAIL-1\n")
+		if !strings.Contains(got.stdout, "task-MAIL-1  unchanged") {
+			t.Errorf("%s retry: %s", verb, got.stdout)
+		}
+	}
+	if got := runFixed(t, variables, "tasks", "retry", "task-LOG-1"); strings.Contains(got.stderr, "run-now") {
+		t.Errorf("of one that was not: %s", got.stderr)
+	}
+}
+
+// Of a recurring task the time it began at would read as overdue.
+func TestTasksListShowsTheNextFire(t *testing.T) {
+	t.Parallel()
+	variables := withTasks(t)
+	execute(t, urlOf(variables),
+		`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+		UPDATE tasktable.scheduled_tasks SET scheduled_at = '2026-11-01 02:00Z', planned_revision = revision
+			WHERE id = 'nightly'`)
+	got := runFixed(t, variables, "tasks", "list", "--id-prefix=nightly")
+	if !strings.Contains(got.stdout, "2026-11-22 02:00:00 UTC (in 8h)") {
+		t.Errorf("got %s%s", got.stdout, got.stderr)
+	}
+	got = runFixed(t, variables, "recurring", "next", "nightyl")
+	got.want(t, exitFailed, "did you mean nightly?")
+	got = runFixed(t, variables, "tasks", "show", "nightyl")
+	got.want(t, exitFailed, "the nearest id is nightly")
 }

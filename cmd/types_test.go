@@ -12,12 +12,7 @@ INSERT INTO tasktable.task_defaults (type, max_attempts, backoff, queue, timeout
 	VALUES ('*', 5, NULL, NULL, NULL, '2026-11-21 17:00Z', 'tasktable:ann', NULL),
 	('CHARGE', 3, '1m x2', 'money', '30 seconds', '2026-11-21 18:00Z', 'shop', 'shop')`
 
-func withDefaults(t *testing.T) []string {
-	t.Helper()
-	url := storetest.URL(t)
-	mustExec(t, url, someDefaults)
-	return []string{"DATABASE_URL=" + url}
-}
+var withDefaults = with(someDefaults)
 
 func TestTypesAsTablesAndJSON(t *testing.T) {
 	t.Parallel()
@@ -39,7 +34,7 @@ func TestTypesSetAsAsked(t *testing.T) {
 	set := []string{"types", "set", "CHARGE", "--group-key=all", "--expiration=24h", "--queue=money", "--priority=-7",
 		"--expected-execution-time=1m", "--max-attempts=3", "--backoff=1m x2 max 1h", "--timeout=30s", "--retention=48h"}
 	runFixed(t, variables, set...).want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.task_defaults WHERE type = 'CHARGE' AND group_key = 'all'
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.task_defaults WHERE type = 'CHARGE' AND group_key = 'all'
 		AND expiration = '24 hours' AND queue = 'money' AND priority = -7 AND expected_execution_time = '1 minute'
 		AND max_attempts = 3 AND backoff = '1m x2 max 1h' AND timeout = '30 seconds' AND retention = '48 hours'
 		AND changed_by = 'tests'`)
@@ -47,8 +42,8 @@ func TestTypesSetAsAsked(t *testing.T) {
 		t.Errorf("the same again: %s", got.stdout)
 	}
 	runFixed(t, variables, "tasks", "schedule", "--type=CHARGE", "--id=one", "--at=+1h", "--max-attempts=4").want(t, exitOK)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one' AND max_attempts = 4
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.scheduled_tasks WHERE id = 'one' AND max_attempts = 4
 		AND backoff = '1m x2 max 1h' AND queue = 'money'`)
 	runFixed(t, variables, "types", "set", "CHARGE", "--max-attempts=3", "--queue=A").want(t, exitUsage)
-	mustExec(t, url, `SELECT 1 / count(*) FROM tasktable.task_defaults WHERE queue = 'money'`) // nothing was changed
+	execute(t, url, `SELECT 1 / count(*) FROM tasktable.task_defaults WHERE queue = 'money'`) // nothing was changed
 }

@@ -5,12 +5,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -77,10 +73,7 @@ func TestServeSendsHTTPRequests(t *testing.T) {
 	requests := make(chan http.Header, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { requests <- r.Header }))
 	t.Cleanup(receiver.Close)
-	file := filepath.Join(t.TempDir(), "secrets")
-	if err := os.WriteFile(file, []byte("orders="+webhookSecret+"\norders="+olderSecret+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := written(t, "secrets", "orders="+webhookSecret+"\norders="+olderSecret+"\n")
 	for _, test := range []struct {
 		variables    []string
 		args         []string
@@ -105,9 +98,7 @@ func TestServeSendsHTTPRequests(t *testing.T) {
 			`/hooks", "sign_with": "orders"}', id => 'order-42')`)
 		ask(t, url, `SELECT status FROM tasktable.scheduled_tasks WHERE finished_at IS NOT NULL`, test.status)
 		ask(t, url, `SELECT message LIKE '%`+test.says+`%' FROM tasktable.scheduled_tasks`, "true")
-		p.signal(syscall.SIGTERM)
-		got := p.end()
-		got.want(t, exitOK)
+		got := p.stop()
 		if strings.Contains(got.stderr, webhookSecret[6:]) || strings.Contains(got.stderr, olderSecret[6:]) {
 			t.Errorf("shows a secret:\n%s", got.stderr)
 		}
@@ -138,16 +129,7 @@ func TestServeWaitsForAHostThatFails(t *testing.T) {
 		WHERE outcome = 'RETRIED'`, "true")
 	ask(t, url, `SELECT next_attempt_at > now() + interval '50 minutes' FROM tasktable.waiting_tasks
 		WHERE id = 'task-1'`, "true")
-	counted := regexp.MustCompile(`tasktable_tasks_waited_total\{type="HTTP_REQUEST"\} [1-9]`)
-	for deadline := time.Now().Add(waitLimit); ; { // a node counts an outcome after it has recorded it
-		_, metrics := get(t, address+"/metrics")
-		if counted.MatchString(metrics) && strings.Contains(metrics, "\ntasktable_webhook_open_circuits 1\n") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the metrics say %s", metrics)
-		}
-	}
-	p.signal(syscall.SIGTERM)
-	p.end().want(t, exitOK)
+	scraped(t, address, `\ntasktable_webhook_open_circuits 1\n`,
+		`tasktable_tasks_waited_total\{type="HTTP_REQUEST"\} [1-9]`)
+	p.stop()
 }

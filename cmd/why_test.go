@@ -107,7 +107,7 @@ func TestWhyAsTableAndJSON(t *testing.T) {
 func withEntities(t *testing.T) []string {
 	t.Helper()
 	variables := withTasks(t)
-	mustExec(t, strings.TrimPrefix(variables[0], "DATABASE_URL="), `
+	execute(t, urlOf(variables), `
 		ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER; -- so that the stories stay as they are
 		UPDATE tasktable.scheduled_tasks SET entity = CASE id WHEN 'task-MAIL-2' THEN 'event:42'
 			WHEN 'task-LOG-1' THEN 'event:42' END
@@ -120,7 +120,7 @@ func withEntities(t *testing.T) []string {
 func TestWhyOfAnEntityWithManyTasks(t *testing.T) {
 	t.Parallel()
 	url := storetest.URL(t)
-	mustExec(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, status, scheduled_at)
+	execute(t, url, `INSERT INTO tasktable.scheduled_tasks (id, payload, entity, status, scheduled_at)
 		SELECT 'task-' || n, '{"type": "MAIL"}', 'it''s', 'COMPLETED',
 			'2026-11-20Z'::timestamptz + n * interval '1 minute' FROM generate_series(1, 21) AS n`)
 	got := run(t, []string{"DATABASE_URL=" + url}, "why", "--entity=it's")
@@ -136,7 +136,7 @@ func TestFollowUpsAreShown(t *testing.T) {
 	t.Parallel()
 	pool := storetest.Pool(t)
 	variables := []string{"DATABASE_URL=" + pool.Config().ConnString(), "TASKTABLE_TIME_ZONE=UTC"}
-	mustExec(t, pool.Config().ConnString(),
+	execute(t, pool.Config().ConnString(),
 		`INSERT INTO tasktable.scheduled_tasks (id, payload, status, message, spawned_by) VALUES
 		('reminder', '{"type": "REMIND"}', 'COMPLETED', NULL, NULL),
 		('mail-1', '{"type": "MAIL"}', 'COMPLETED', NULL, 'reminder'),
