@@ -25,7 +25,7 @@ func sealing(t *testing.T) (*bench, store.Codec) {
 	t.Helper()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
 	enginetest.OK(t, err)
-	s := newBench(t)
+	s := benchOf(t)
 	s.Tasks = store.New(store.Config{Service: "test", Codec: codec})
 	return s, codec
 }

@@ -43,7 +43,6 @@ func (v *visitor) handle(ctx context.Context, t *handlers.Task[enginetest.Job]) 
 }
 
 func TestKilledSessionBeginsAgain(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	v := newVisitor()
 	startNode(t, f.nodes, nil, handlers.Handle(v.handle))
@@ -97,7 +96,6 @@ func (c *deafConn) Write(packet []byte) (int, error) {
 
 // TestDeafNodeStartsTasksWithinASecondOrTwo has no listener for a while: NOTIFY is lost.
 func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	limit := enginetest.Limits(t, f.Pool)
 	pool := f.nodes
@@ -142,7 +140,6 @@ func TestDeafNodeStartsTasksWithinASecondOrTwo(t *testing.T) {
 // TestStoppedNodeSaysGoodbye stops a node that leads and has nothing to do, far from its database: the stop comes
 // while the session waits for an answer.
 func TestStoppedNodeSaysGoodbye(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	w := enginetest.NewWire()
 	w.Delay = 20 * time.Millisecond
@@ -162,7 +159,6 @@ func TestStoppedNodeSaysGoodbye(t *testing.T) {
 // account, and nobody has it. The claim goes back within seconds, however long its lease, and no attempt is used,
 // because the task has not begun.
 func TestFetchedButNeverWorkedJobIsReleased(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	v := newVisitor()
 	startNode(t, f.nodes, nil, handlers.Handle(v.handle))

@@ -19,7 +19,6 @@ import (
 // Each end of a task that nobody asked for reaches OnDead once, and a lost attempt whose task runs again reaches
 // OnLost, with what is to be known about it.
 func TestOnDead(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	var h hook
 	over, busy := make(chan struct{}), make(chan struct{})

@@ -51,7 +51,6 @@ func (s *bench) declares(want map[string]string) {
 // What is declared fires, and goes on when a version without it has come and gone, be it between two looks of the
 // older one's node.
 func TestDeclaredTasksFire(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	each := declared("each", "1")
 	each.Recurrence.Cron = eachSecond

@@ -21,7 +21,6 @@ func (flaky) TaskDefaults() store.Defaults {
 
 // A node publishes the defaults of its code, so that SQL clients have them. The wait before a retry is the type's.
 func TestDefaultsOfTheCodeAreForAll(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	starts := make(chan time.Time, 2)
 	s.node(func(c *Config) { c.Defaults.Timeout = time.Minute },

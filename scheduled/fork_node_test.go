@@ -50,7 +50,6 @@ CREATE TRIGGER refuse_failure BEFORE UPDATE ON tasktable.scheduled_tasks
 // A recurring task whose occurrences cannot be made, or whose expression cannot be read, stops no other: neither from
 // firing each second nor from being claimed.
 func TestPoisonousFires(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.Exec(refuseSQL)

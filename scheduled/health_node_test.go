@@ -41,7 +41,6 @@ func (f *bench) failing(n *Node, within time.Duration, name string) {
 // A node that is cut off is not ready, and is again when it has come back. It stays live: a restart would not
 // mend the network.
 func TestCutOffNodeIsNotReady(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
@@ -69,7 +68,6 @@ func TestCutOffNodeIsNotReady(t *testing.T) {
 
 // Without its listener a node is not ready, though its session lives.
 func TestDeafNodeIsNotReady(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	pool := f.nodes
 	var refused atomic.Bool
@@ -96,7 +94,6 @@ type onItsOwn struct{}
 
 // A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
 func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
@@ -124,7 +121,6 @@ func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
 
 // TestStoppingNodeIsNotReady holds a stop up by a task that runs.
 func TestStoppingNodeIsNotReady(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	v := newVisitor()
 	node, stop := runNode(t, f.nodes, nil, handlers.Handle(v.handle))

@@ -16,7 +16,6 @@ import (
 // Handlers that ignore their contexts keep their slots after their claims are over. The node says so in its metrics and
 // in its row, and when they have all slots of a queue, it is not live. When they return, it is again.
 func TestHandlersThatHang(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
 	node, _ := runNode(t, s.nodes, func(c *Config) {

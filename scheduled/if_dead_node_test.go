@@ -17,7 +17,7 @@ import (
 func TestEachDeathIsCompensated(t *testing.T) {
 	t.Parallel()
 	const deaths = 500
-	b := newBench(t)
+	b := benchOf(t)
 	fail := func(context.Context, *handlers.Task[enginetest.Job]) error { return errors.New("no") }
 	undo := func(context.Context, *handlers.Task[quick]) error { return nil }
 	for range 2 {

@@ -52,7 +52,6 @@ func (l *ledger) run(_ context.Context, about *handlers.Task[quick]) error {
 // Over two nodes, of which one is stopped and another is started, the tasks of each group begin in the order of their
 // priorities and times, each after the end of the one before.
 func TestTasksOfGroupsRunInOrder(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	seed := rand.Uint64()
 	t.Log("seed", seed)

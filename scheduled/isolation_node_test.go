@@ -18,7 +18,6 @@ import (
 // A database whose default isolation is repeatable read changes nothing: a transactional handler may extend its
 // lease, and its task may be edited while it runs.
 func TestRepeatableReadByDefault(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = %L', current_database(),
 		'repeatable read'); END $$`)

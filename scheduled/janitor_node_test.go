@@ -22,7 +22,6 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 		"stopped": func(_ *Node, stop func(), runs *enginetest.Attempt) { runs.End <- nil; stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			s.node(nil, handlers.Handle(s.handleOther))
 			s.Sees("the other node leads", leadsLastSQL, 1)
@@ -61,7 +60,6 @@ VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks"
 
 // A job that River was not told of goes back, and then starts, long before River would look for it by itself.
 func TestUntoldJobStarts(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)

@@ -12,7 +12,6 @@ import (
 
 // A statement of the leader that takes 8 s stops no handler: the session has nothing else to do than to be heard.
 func TestSlowStatementOfTheLeaderFencesNobody(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			PERFORM pg_sleep(8);
@@ -42,7 +41,6 @@ func TestSlowStatementOfTheLeaderFencesNobody(t *testing.T) {
 
 // A leader whose connection is cut opens another. It goes on leading, and claims at once.
 func TestLeaderOpensItsConnectionAgain(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	v := newVisitor()
 	close(v.let)

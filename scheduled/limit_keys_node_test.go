@@ -65,7 +65,6 @@ func (s *bench) addMany(n int, id string, change func(*store.Task)) {
 // Over two nodes one task of each group runs at a time, also of those that were scheduled before the limit. A group
 // whose task hangs holds no other up, though hundreds of its tasks are due. Tasks without a group are not counted.
 func TestLimitOfEachGroup(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	c := newCrew()
 	c.held = "big"
@@ -101,7 +100,6 @@ func TestLimitOfEachGroup(t *testing.T) {
 
 // A tenant of weight 3 has three turns for one of another.
 func TestTenantsOfWeights(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	c := newCrew()
 	c.took = 260 * time.Millisecond // so that a turn is one task

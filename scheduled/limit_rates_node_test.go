@@ -25,7 +25,6 @@ WHEN (NEW.fence IS DISTINCT FROM OLD.fence AND NEW.fence IS NOT NULL) EXECUTE FU
 // In no time are more tasks of a group claimed than the burst and its rate allow, also when the leader changes. The
 // tasks of one group do not use up the rate of another.
 func TestRatesOfGroups(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(claimLogSQL)
 	s.set(store.Limit{Name: "rate", Of: store.Type("QUICK"), Per: store.PerGroup, Rate: 20, Burst: 5})

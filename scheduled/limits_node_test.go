@@ -18,7 +18,6 @@ func (s *bench) set(limit store.Limit) {
 // Over two nodes no more tasks of a queue run than its limit says, from the start, after it has grown and after it has
 // shrunk. Tasks of other queues have the other slots.
 func TestLimitOfAllNodes(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	begun, let := make(chan string, 100), make(chan struct{})
 	p := &pit{begun: begun, let: let}
@@ -68,7 +67,6 @@ func TestLimitOfAllNodes(t *testing.T) {
 
 // Somebody who changes a limit in an open transaction holds up no claim.
 func TestLimitsInAnOpenTransaction(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := store.Limit{Name: "jobs", Of: store.Type("JOB"), MaxRunning: 5, Rate: 1000, Burst: 100}
 	s.set(limit)

@@ -18,7 +18,6 @@ import (
 // A table of letters and a task for each customer, which reads all that have come. Each letter is written with a
 // Schedule in one transaction. None may stay unread, whatever the task does at that moment.
 func TestNoLetterStaysInAMailbox(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`CREATE TABLE letters (customer text NOT NULL, n int NOT NULL, read_at timestamptz)`)
 	const customers, letters = 40, 40

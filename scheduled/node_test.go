@@ -13,7 +13,6 @@ import (
 )
 
 func TestTaskRunsAtItsTimeAndIsRecorded(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	var log enginetest.LogText

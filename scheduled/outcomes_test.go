@@ -16,7 +16,6 @@ func (ownBackoff) TaskType() string { return "OWN_BACKOFF" }
 
 // Types that no node has wait, and are seen to; all others go on. When a node has them, they run.
 func TestUnknownTypeWaits(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil)
 	for i := range 500 {

@@ -41,7 +41,6 @@ func (s *bench) resume(scope store.Scope) {
 // Of what is paused the running handler finishes, and nothing else starts until it is resumed, then all that is due
 // does at once. What is not paused goes on.
 func TestPausedScopes(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(
@@ -114,7 +113,6 @@ func TestPausedScopes(t *testing.T) {
 
 // A pause until a time, of a scope and of one task, ends by itself; what is paused twice needs both ends.
 func TestPauseUntil(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil, handlers.Handle(s.Handle), handlers.Handle(s.handleOther))
@@ -152,7 +150,6 @@ func TestPauseUntil(t *testing.T) {
 // A pause that is committed after a task was claimed is honoured, whatever the task waits for: its time, a slot, or its
 // transaction.
 func TestPauseOfClaimedTasks(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) { c.Queues, c.LookAhead = map[string]int{"default": 10, "narrow": 1}, 10*time.Second },
 		handlers.Handle(s.Handle),

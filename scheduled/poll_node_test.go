@@ -12,7 +12,6 @@ import (
 
 // The leader makes a full pass at each PollInterval, also if nothing that it knows of is due.
 func TestLeaderPolls(t *testing.T) {
-	t.Parallel()
 	s, registry := newBench(t), prometheus.NewRegistry()
 	s.node(func(c *Config) { c.Metrics, c.PollInterval = registry, time.Second }, handlers.Handle(s.Handle))
 	passes := func() (n uint64) {

@@ -22,7 +22,6 @@ import (
 )
 
 func TestPoolerIsRefused(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) {
 		settings := f.Pool.Config().ConnConfig.Copy()
@@ -38,7 +37,6 @@ func TestPgBouncerIsRefused(t *testing.T) {
 	if err != nil {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
-	t.Parallel()
 	f := newBench(t)
 	at := startBouncer(t, f, bouncer)
 	refuses(t, f, func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, at) })
@@ -51,7 +49,6 @@ func TestPgBouncerKeepsItsSettings(t *testing.T) {
 	if err != nil {
 		t.Skip("needs pgbouncer in PATH: ", err)
 	}
-	t.Parallel()
 	f := newBench(t)
 	pool, err := pgxpool.New(
 		context.Background(), startBouncer(t, f, bouncer)+"&default_query_exec_mode=exec&pool_max_conns=12",

@@ -17,7 +17,6 @@ import (
 
 // A service may use notifications on its own pool, with a handler of its own: the engine's connections do without it.
 func TestPoolWithANotificationHandler(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	settings := s.Pool.Config()
 	settings.ConnConfig.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) {}
@@ -48,7 +47,6 @@ func TestPoolWithANotificationHandler(t *testing.T) {
 
 // Connect may give connections with such a handler, too: then the node does not hear notifications, but works.
 func TestConnectWithANotificationHandler(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) {
 		c.Connect = func(ctx context.Context) (*pgx.Conn, error) {

@@ -35,7 +35,6 @@ END $$`
 
 // A row that no check has seen harms nobody but itself: it fails and says why, or stays where everybody can see it.
 func TestPoisonousRows(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var rules []string
 	if err := s.Pool.QueryRow(
@@ -198,7 +197,6 @@ func says(state string) bool {
 // A claim that nobody may take back, by a rule of the application's, keeps no other from being taken back,
 // nor anything else.
 func TestPoisonousClaims(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	held := []string{"good", "forbidden", "another good", "for ever", "since ever"}
 	for _, id := range held {
@@ -242,7 +240,6 @@ func TestPoisonousClaims(t *testing.T) {
 
 // River jobs that are not the engine's, in its own table, change nothing.
 func TestPoisonousRiverJobs(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	for i, job := range []struct{ kind, state, args, metadata string }{
 		{"JOB", "available", `{"tasks": "what?"}`, `{"tasks": 1}`},

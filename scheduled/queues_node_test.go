@@ -70,7 +70,6 @@ func (s *bench) finishAll(queue string, n int, acts map[string][]*enginetest.Att
 
 // Slots that are not shared stay with their queue; dedicated nodes work theirs only.
 func TestSlotsOfQueues(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"a": 2, "b": 1} }, handlers.Handle(s.Handle))
 	s.node(func(c *Config) { c.Queues = map[string]int{"x": 3} }, handlers.Handle(s.Handle))
@@ -100,7 +99,6 @@ func TestSlotsOfQueues(t *testing.T) {
 
 // What a node's configuration pauses, it does not work, and others do. A node that works nothing may lead.
 func TestConfigPaused(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	queues := func(paused ...store.Scope) func(*Config) {
 		return func(c *Config) { c.Queues, c.Paused = map[string]int{"default": 5, "side": 5}, paused }

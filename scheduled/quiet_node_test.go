@@ -23,7 +23,6 @@ const (
 // A quiet leader lets another lead, hands back what it has not begun, and finishes what runs. Nothing
 // else is late for it.
 func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	ahead := func(c *Config) { c.LookAhead = 10 * time.Second }
@@ -82,7 +81,6 @@ func TestQuietNodeLeavesTheWorkToOthers(t *testing.T) {
 // A node may be quiet before it begins, and stays so when it loses its session. Alone, it leaves what is
 // due where it is.
 func TestQuietNodeAlone(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.cut = true
 	registry, err := handlers.NewRegistry(handlers.Handle(s.Handle))
@@ -109,7 +107,6 @@ func TestQuietNodeAlone(t *testing.T) {
 
 // What River has for a quiet node stays there, and is taken up as soon as the node is no longer quiet.
 func TestQuietNodeFetchesNothing(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	s.Add("a", nil)

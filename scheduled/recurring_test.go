@@ -58,7 +58,6 @@ func gaps(lines []line, period time.Duration) (missing []time.Time) {
 // Recurring tasks fire at their times, each fire is an occurrence of its own that runs at once, and the task's row
 // keeps count until it ends.
 func TestRecurringTasksFire(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(

@@ -28,7 +28,6 @@ func (b *bench) leftRunning() {
 // A database is restored from a backup that was taken while a node worked: by the steps of UPGRADING.md nothing is
 // done again that was done after the backup, and the rest is done. What a killed node leaves stands for the backup.
 func TestRestoredDatabase(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("sent since", nil)
 	b.Add("running", nil)

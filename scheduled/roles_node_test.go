@@ -29,7 +29,6 @@ func (s *bench) findings() (found []string) {
 // A leader alone claims nothing, a worker alone leads nothing, and together they run tasks. The leader still leads when
 // it has got a second worker, and a worker does not take its place when it goes.
 func TestRoles(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	stopWorker := s.node(role(RoleWorker))
 	s.Add("first", nil)
@@ -85,7 +84,6 @@ func TestRoles(t *testing.T) {
 
 // A quiet node has no role, and has its own again afterwards.
 func TestRoleOfAQuietNode(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	node, _ := s.member(role(RoleLeader))
 	is := func(state, role string) {
@@ -103,7 +101,6 @@ func TestRoleOfAQuietNode(t *testing.T) {
 // A backlog of a later queue does not delay an earlier one: what falls free goes to the earlier queue, whatever the
 // priorities, as long as it has due tasks that are not claimed. Then the later queue goes on.
 func TestStrictQueues(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) {
 		c.Queues, c.StrictQueues = map[string]int{"critical": 1, "low": 1}, []string{"critical", "low"}

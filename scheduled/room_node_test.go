@@ -17,7 +17,6 @@ import (
 // Tasks that are due behind handlers of unknown end are not claimed for long: they go back once at most, and wait in
 // the queue, where a more urgent task overtakes them.
 func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) { c.Queues = map[string]int{"default": 2} })
 	s.Add("long 1", nil)
@@ -49,7 +48,6 @@ func TestTasksBehindLongHandlersWaitInTheQueue(t *testing.T) {
 // Tasks of transactional handlers are claimed for the connections that these may have, and so leave the slots to
 // others.
 func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	settings := s.Pool.Config()
 	settings.MaxConns = 4 // two of them for handlers
@@ -89,7 +87,6 @@ func TestTransactionalTasksHaveRoomByPlaces(t *testing.T) {
 
 // A leader that does not run a type itself sizes its batches by what the nodes that do have published.
 func TestLeaderOfAnotherServiceKnowsAverages(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) { c.Service = "leads" }, handlers.Handle(s.handleOther))
 	s.Sees("the other service leads", leadsLastSQL, 1)

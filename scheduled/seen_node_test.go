@@ -15,7 +15,6 @@ import (
 // What the store says of nodes is so of those that run: which leads, that they give signs of life, and
 // that they have ended.
 func TestNodesAsTheStoreSeesThem(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	work := func(service string, queues map[string]int) func(*Config) {
 		return func(c *Config) { c.Service, c.Version, c.Queues = service, "v1", queues }

@@ -20,7 +20,6 @@ func TestReadOnlySessionEnds(t *testing.T) {
 	t.Parallel()
 	for name, leads := range map[string]bool{"of the leader": true, "of another": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			s.cut = true
 			tr := s.prepare(nil, handlers.Handle(s.Handle))
@@ -45,7 +44,6 @@ func TestReadOnlySessionEnds(t *testing.T) {
 
 // A node that is led to a standby finds its way back, and loses nothing.
 func TestNodeSurvivesAFailover(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	stop := startNode(
 		t, f.nodes, nil,

@@ -15,7 +15,6 @@ import (
 // A stop interrupts handlers that take too long. The task of one that minds its context runs elsewhere at once, and no
 // attempt is used. The task of one that does not is lost with its node, and runs elsewhere when that is dead.
 func TestStopInterruptsWhatTakesTooLong(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	parts := []handlers.Part{handlers.Handle(b.Handle), handlers.Handle(
 		func(ctx context.Context, task *handlers.Task[quick]) error {

@@ -38,7 +38,6 @@ func (f *bench) enginesWire(w *enginetest.Wire) func(*Config) {
 // A node whose pool is silent for long begins again, although its session lives: it would lead and claim, and run
 // nothing.
 func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
@@ -68,7 +67,6 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 // Connections of the engine's pool that are forgotten, as by a firewall, hold nothing up for long while new ones can be
 // made.
 func TestForgottenConnectionsAreReplaced(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
@@ -99,7 +97,7 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	role := storetest.Role(t)
-	s := newBench(t)
+	s := benchOf(t)
 	var owner string
 	s.OK(s.Pool.QueryRow(t.Context(), "SELECT quote_ident(current_user)").Scan(&owner))
 	s.Exec("GRANT " + owner + " TO " + role)

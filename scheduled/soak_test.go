@@ -44,7 +44,7 @@ func TestSoak(t *testing.T) {
 			t.Fatalf("%s: %v", soakVariable, err)
 		}
 	}
-	s := newBench(t)
+	s := benchOf(t)
 	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	stop := s.soakLoad()
 	var samples []soakSample

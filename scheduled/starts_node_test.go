@@ -18,7 +18,6 @@ const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id =
 // Whoever asks about a task that has run for some seconds learns when and where it started, also after
 // somebody has edited it.
 func TestWhyTellsTheStartOfARunningAttempt(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(s.Handle))
 	s.Add("one", nil)

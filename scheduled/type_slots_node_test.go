@@ -43,7 +43,6 @@ func (p *pit) run(ctx context.Context, task *handlers.Task[quick]) error {
 // A type with a limit runs no more handlers at once than the limit, in all queues of the node together. Other types
 // have the other slots, its own tasks keep their order, and another node has its own limit.
 func TestTypeSlots(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	begun, let := make(chan string, 100), make(chan struct{})
 	pits := []*pit{{begun: begun, let: let}, {begun: begun, let: let}}

@@ -51,7 +51,6 @@ func (s *bench) why(id string) inspect.Explanation {
 
 // The whole life of a task that fails once and then completes, told while it goes on.
 func TestWhyOfANode(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) {
 		c.Version = "v1"
@@ -97,7 +96,6 @@ func TestWhyOfANode(t *testing.T) {
 
 // A task that is claimed, and that no node has taken up.
 func TestWhyOfAClaimThatWaits(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(nil, handlers.Handle(s.Handle))
 	s.Add("one", nil)

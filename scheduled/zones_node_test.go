@@ -13,7 +13,6 @@ import (
 
 // A node with other zone data plans anew when it begins to lead.
 func TestLeaderWithOtherZoneData(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var log enginetest.LogText
 	start := func(posix string) (stop func()) {

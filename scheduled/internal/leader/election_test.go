@@ -44,7 +44,6 @@ func TestProgress(t *testing.T) {
 
 // A leader that cannot claim, for a reason of its own, lets another lead.
 func TestLeaderWithoutProgressResigns(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	run := func() *Leader {
 		l := b.candidate(func(c *Config, _ *session.Registration) { c.PollInterval, c.Turned = time.Minute, func() {} })

@@ -7,7 +7,6 @@ import (
 // After a failover to a standby that was behind, the same numbers would be drawn again. The leader that finds another
 // timeline than that of the leader before it moves the sequence once, before its first claim.
 func TestNumbersMoveAfterAFailover(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	numbers := func() (last int64) {
 		const sql = `SELECT least(t.last_value, j.last_value)

@@ -92,7 +92,6 @@ func (b *bench) due(id string) {
 // The next task of a group starts when the one before has ended. Until then that one is tried again, was put off, or
 // was handed back. Other groups go on, and tasks without a group are in no order.
 func TestOrderOfAGroup(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for _, id := range []string{"a1", "a2", "a3", "b1"} {
@@ -134,7 +133,6 @@ func TestOrderOfAGroup(t *testing.T) {
 
 // A task that is handed back before it begins keeps its place, although others were due before it comes back.
 func TestOrderAfterAReleasedClaim(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Everything())
 	b.Add("a1", group("a"))
@@ -155,7 +153,6 @@ func TestOrderOverLanes(t *testing.T) {
 		store.Type("JOB"): "quick", store.Queue("default"): "mail", store.Everything(): "",
 	} {
 		t.Run(of.String(), func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.inOrder(of)
 			b.Add("first", group("a"))
@@ -202,7 +199,6 @@ func TestOrderAfterAnEdit(t *testing.T) {
 		"resume":     {`SELECT tasktable.pause('a1'); SELECT pg_sleep(0.001); SELECT tasktable.resume('a1')`, "a2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.inOrder(store.Type("JOB"))
 			for _, id := range []string{"a1", "a2"} { // long ago, so that a resumed task comes later
@@ -226,7 +222,6 @@ func TestOrderAfterAnEdit(t *testing.T) {
 
 // A task that runs again by itself is a new task for the order. So is a failed one that somebody retries.
 func TestOrderOfWhatRunsAnew(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	b.Add("a1", group("a"))
@@ -247,7 +242,6 @@ func TestOrderOfWhatRunsAnew(t *testing.T) {
 
 // A new leader keeps the order, and begins with the earliest task of a group.
 func TestANewLeaderKeepsTheOrder(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Queue("default"))
 	for i := range 5 {
@@ -276,7 +270,6 @@ func TestANewLeaderKeepsTheOrder(t *testing.T) {
 
 // A pass costs nothing for a group that waits for a retry: nothing is granted, and no task of the group is read.
 func TestABacklogBehindARetryCostsNoPass(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	b.Add("first", group("a"))
@@ -300,7 +293,6 @@ func TestABacklogBehindARetryCostsNoPass(t *testing.T) {
 
 // A task that is resumed waits until the one that was claimed meanwhile has ended, and then takes its place by its time.
 func TestAResumedTaskComesLater(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for i := range 3 {
@@ -321,7 +313,6 @@ func TestAResumedTaskComesLater(t *testing.T) {
 
 // If the data of the task that goes first cannot be claimed, that task fails, and no other.
 func TestABrokenTaskGoesFirst(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	b.Add("a1", group("a"))
@@ -339,7 +330,6 @@ func TestABrokenTaskGoesFirst(t *testing.T) {
 // Tasks that have waited for long behind a retry come before newer ones, at once when the task of another lane has
 // ended.
 func TestOrderOfOldTasks(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for i := range 4 {
@@ -376,7 +366,6 @@ func TestOrderOfOldTasks(t *testing.T) {
 
 // A lane that has no task of a group any more does not hold up the other lanes, although the leader takes it to have.
 func TestAnOutdatedLaneIsNotFirst(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	urgent := func(task *store.Task) { task.Group, task.Priority = "a", 5 }

@@ -12,7 +12,6 @@ import (
 
 // A pass that meets a task which an application has locked goes round it at once, and takes no less at a time for it.
 func TestPassGoesRoundLockedTasks(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 5 {
@@ -42,7 +41,6 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 // While nobody may write to the table, as while an index is made, each pass ends in good time, though each task is let
 // be only for a while: the leader has other things to do.
 func TestPassWhileTheTableIsLocked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 40 {
@@ -72,7 +70,6 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 // Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of
 // others.
 func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(1))
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
@@ -103,7 +100,6 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 		"the others than the transactional ones are urgent": {transactional, 0, 9, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			l := b.elected(slots(10), test.node)
 			for i := range 20 {
@@ -128,7 +124,6 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 
 // However many fires were missed, passes stay short, and claim other tasks meanwhile.
 func TestPassesAfterALongOutage(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const tasks = 12
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '* * * * *', 'tick ' || i, 'Europe/Berlin')
@@ -175,7 +170,7 @@ func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 		{1, "first EXECUTING, less urgent QUEUED, refused QUEUED, second QUEUED"},
 		{9, "first EXECUTING, less urgent EXECUTING, refused FAILED, second EXECUTING"},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		l := b.elected(slots(test.slots))
 		b.Add("first", func(task *store.Task) { task.Priority = 5 })
 		for id, priority := range map[string]int{"second": 5, "less urgent": 0, "refused": -5} {
@@ -197,7 +192,6 @@ func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 
 // A task that an application's trigger keeps from being resumed keeps no other one paused.
 func TestPauseThatCannotEnd(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(refuseSQL)
 	until := time.Now().Add(500 * time.Millisecond)

@@ -48,7 +48,6 @@ func TestReplacedLeaderCommitsNothing(t *testing.T) {
 		"a look":         {`SELECT 1 FROM work`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.Exec(`CREATE TABLE work (by text)`)
 			b.Exec(`INSERT INTO work VALUES ('nobody')`)
@@ -88,7 +87,6 @@ func (b *bench) wroteBy(want string) {
 // The commit of a connection that the leader has given up comes too late, because the leader has begun a new term. A
 // commit that is under way holds up the new term.
 func TestNewTermWaitsForCommits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`CREATE TABLE work (by text)`)
 	b.Exec(`INSERT INTO work VALUES ('nobody')`)
@@ -114,7 +112,6 @@ func TestNewTermWaitsForCommits(t *testing.T) {
 
 // A node that could not write that it leads tries again. After some time it lets another node lead.
 func TestTermIsBegunAgain(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l, other := b.candidate(), b.candidate()
 	tx, err := b.Pool.Begin(t.Context())
@@ -141,7 +138,6 @@ func TestTermIsBegunAgain(t *testing.T) {
 
 // A session that does not have the leader's lock where the leader's connection writes is given up.
 func TestTermNeedsTheSessionsLock(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.candidate()
 	b.OK(l.session.Ask(t.Context(), true))

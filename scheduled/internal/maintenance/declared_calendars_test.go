@@ -38,7 +38,6 @@ func (b *bench) wantCalendars(want string) {
 // The calendars of a service are those that its newest version declares. Those of others stay, and so does one that a
 // task still needs.
 func TestDeclaredCalendars(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
 	b.Did(tasks.SetCalendar(t.Context(), b.Pool, days(t, "own", "2027-01-01")))

@@ -33,7 +33,6 @@ func (p program) applyLimitsInTx(t *testing.T) error {
 // The limits of a service are those that its newest version declares. Those of other services, and those that somebody
 // has set, stay as they are.
 func TestDeclaredLimits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
 	b.Did(tasks.SetLimit(t.Context(), b.Pool, store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 9}))

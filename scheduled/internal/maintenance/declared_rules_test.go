@@ -31,7 +31,6 @@ func (b *bench) rules(what, want string) {
 // The newest version's rules hold, and those of others stay. A rule that cannot be declared is tried again, and keeps
 // no recurring task from being declared.
 func TestDeclaredRules(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	all := rules.New(rules.Config{})
 	rule := func(name string, event rules.Event) rules.Rule {

@@ -12,7 +12,6 @@ import (
 
 // The due tasks that a limit holds back are counted, with the age of the oldest. A limit that holds back none has 0.
 func TestLimitedTasksAreCounted(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	seen := &sight{at: time.Now()}

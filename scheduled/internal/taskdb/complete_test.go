@@ -11,7 +11,6 @@ import (
 
 // The cheap statement takes what is completed and current, and leaves the rest as it is: to the one that can tell why.
 func TestComplete(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("current", "edited", "cancelled", "lost")
 	holds := b.Take(noon)
@@ -46,7 +45,6 @@ func TestComplete(t *testing.T) {
 
 // A row that an application's transaction has locked keeps the others from being completed no longer than a moment.
 func TestCompleteBesideALock(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("free", "locked")
 	holds := b.Take(noon)
@@ -73,7 +71,6 @@ func TestCompleteBesideALock(t *testing.T) {
 
 // What the cheap statement writes is what the other would have.
 func TestCompleteWritesWhatSettleWrites(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("a", "b")
 	holds := b.Take(noon)

@@ -32,7 +32,6 @@ func (c *countedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 
 // A group of tasks with follow-ups takes as many statements as one task does: each statement is a round trip.
 func TestFollowUpsOfAGroupShareStatements(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const n = 60
 	for i := range n {

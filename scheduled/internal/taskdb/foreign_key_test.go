@@ -12,7 +12,6 @@ import (
 // An application has a table that refers to tasks. While it inserts a row there, the claim's lease is extended, its
 // start is written, and its outcome is recorded.
 func TestAForeignKeyHoldsNothingUp(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`CREATE TABLE public.parcels (task_id text REFERENCES tasktable.scheduled_tasks)`)
 	for name, settle := range map[string]func(taskdb.Claim) taskdb.Settlement{

@@ -35,7 +35,6 @@ func (b *bench) nextAt(id string, days int) {
 
 // A fire that was due before the leader has seen a change of its calendar is decided by the new days.
 func TestDueFiresAndAChangedCalendar(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.outs()
 	for _, move := range []string{"skip", "next", "previous"} {
@@ -68,7 +67,6 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 
 // WriteFires writes no fires that were computed by days which somebody has changed since, or is changing.
 func TestFiresOfACalendarThatChangesMeanwhile(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.outs()
 	b.Recur("nightly", "0 12 * * * out-of=company", noon.Add(-time.Hour), nil)

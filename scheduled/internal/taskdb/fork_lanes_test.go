@@ -15,7 +15,6 @@ import (
 
 // Recurring tasks have lanes of their own, without priorities.
 func TestRecurringLanes(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	list := func() (tasks, recurring string) {
 		t.Helper()
@@ -63,7 +62,6 @@ func TestRecurringLanes(t *testing.T) {
 
 // A recurring task is never claimed, whatever lanes are asked for, nor taken for the head of a lane of tasks.
 func TestRecurringTasksAreNotClaimed(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Hour)
 	b.Recur("recurring", "@hourly", noon, nil)
@@ -101,7 +99,6 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 // A task that somebody makes recurring while it runs is released, not claimed again; one that stops to recur is a
 // task like others.
 func TestMadeRecurringWhileItRuns(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	enginetest.Schedule(t, b.Pool, store.Task{
@@ -159,7 +156,6 @@ func TestUnpaused(t *testing.T) {
 
 // The pauses that hold at a time, by the table: those that are over at it, or end in it, do not.
 func TestPausesInForce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for name, ends := range map[string]*time.Time{
 		"for-ever": nil, "an-hour": new(noon.Add(time.Hour)), "just-over": new(noon),

@@ -11,7 +11,6 @@ import (
 )
 
 func TestForkPlansAndFires(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	enginetest.Schedule(t, b.Pool, store.Task{
 		Payload: job{Name: "tick"}, ID: "tick", At: noon,
@@ -52,7 +51,6 @@ func TestForkPlansAndFires(t *testing.T) {
 
 // An occurrence has all that its parent has, but for what makes it recur.
 func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "30 15 12 * * *", noon, func(task *store.Task) {
 		task.Queue, task.Priority, task.Entity, task.TenantID, task.MaxAttempts = "default", 7, "event:1", "acme", 3
@@ -90,7 +88,6 @@ func TestOccurrencesTakeAfterTheirParent(t *testing.T) {
 // An hour without a leader, with a task of each minute: latest runs once, all 60 times or up to its limit, none not
 // at all; what did not run says why.
 func TestAnHourOfDowntime(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for id, change := range map[string]func(*store.Recurrence){
 		"latest": func(*store.Recurrence) {},
@@ -131,7 +128,6 @@ func TestAnHourOfDowntime(t *testing.T) {
 }
 
 func TestForkEnds(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("twice", "@hourly", noon, func(task *store.Task) { task.Recurrence.MaxOccurrences = 2 })
 	b.Recur("until one", "@hourly", noon, func(task *store.Task) {

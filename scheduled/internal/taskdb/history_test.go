@@ -92,7 +92,6 @@ func TestEachEndHasALine(t *testing.T) {
 		}, "JOB rev=1 attempt=1 scheduled=real finished=real FAILED error=too odd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			c.end(b)
 			b.Exec(`CREATE FUNCTION since(at timestamptz) RETURNS text LANGUAGE sql AS $$ SELECT CASE WHEN at < '2030-01-01'

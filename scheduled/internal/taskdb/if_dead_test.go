@@ -73,7 +73,6 @@ func TestEachDeathSchedules(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			c.die(b)
 			var spawned int
@@ -90,7 +89,6 @@ func TestEachDeathSchedules(t *testing.T) {
 // within a moment as if a lock had timed out, and succeeds when the row is free. It must not wait for long, because
 // others wait for it.
 func TestDeathBesideALock(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Schedule(store.Task{ID: "undo", Payload: job{Name: "undo"}, Queue: "other"})
 	hold := b.TakeOne(mortal(5))
@@ -124,7 +122,6 @@ func TestDeathBesideALock(t *testing.T) {
 
 // A task that has just run, and that a death schedules again, starts a second after its last start.
 func TestDeathAfterItsTaskHasJustRun(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	undo := store.Task{ID: "undo", Payload: job{Name: "undo"}, At: noon, IfFinished: store.Rearm}
 	b.End(noon, enginetest.Completed(b.TakeOne(undo)))
@@ -143,7 +140,6 @@ func TestFollowUpsIfDead(t *testing.T) {
 	t.Parallel()
 	for name, edited := range map[string]bool{"dead": false, "edited meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			hold := b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}})
 			if edited {

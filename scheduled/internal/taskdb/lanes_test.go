@@ -20,7 +20,6 @@ func lanesText(lanes []taskdb.Lane) string {
 }
 
 func TestLanes(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	list := func() string {
 		t.Helper()

@@ -46,7 +46,6 @@ func TestSettleMakesNotices(t *testing.T) {
 		"lost at last": {lost, 1, "dead:failed failed:failed lost:lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.Exec(toldSQL)
 			task := job{Name: "one"}
@@ -66,7 +65,6 @@ func TestSettleMakesNotices(t *testing.T) {
 
 // A task whose outcome Postgres refuses to record fails, and is told.
 func TestABrokenTaskIsTold(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(toldSQL)
 	hold := b.TakeOne(store.Task{ID: "one", Payload: job{Name: "one"}})
@@ -88,7 +86,6 @@ func failHeld(b *bench, hold taskdb.Claim) {
 
 // A plain completed task pays only for the condition of the trigger: with rules, the trigger is not called once.
 func TestCompletedTasksCallNoTrigger(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(toldSQL)
 	calls := func(outcome string) string {

@@ -34,7 +34,6 @@ func (b *bench) row(id string) store.Row {
 
 // A claimed task that is paused does not pass the gate: it goes back, stays PAUSED, and has used no attempt.
 func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.paused(h, time.Time{})
@@ -56,7 +55,6 @@ func TestTheGateHonoursThePauseOfAClaimedTask(t *testing.T) {
 
 // A pause that ends before the claim does lets the claim go on.
 func TestAResumedClaimPassesTheGate(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.paused(h, time.Time{})
@@ -102,7 +100,6 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 		"again":   {do: again, outcome: taskdb.OutcomeCompleted, status: store.StatusPaused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 			answer := b.Ask(noon, h)[h.Fence]
@@ -137,7 +134,6 @@ func TestTheAttemptOfAPausedTaskIsRecorded(t *testing.T) {
 // A claimed task is paused until a time, and then fails because its claim cannot be settled. It stays a dead letter
 // when that time comes.
 func TestTheEndOfAPauseResumesNoDeadLetter(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.paused(h, noon.Add(time.Hour))

@@ -35,7 +35,6 @@ func (b *bench) pauseUntil(id string, until time.Time) {
 
 // A task that was paused until a time is queued again at it, for its own time.
 func TestResumeDue(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"until one", "until two", "for ever", "resumed", "cancelled", "edited"} {
 		b.Due(id)
@@ -87,7 +86,6 @@ func TestResumeDue(t *testing.T) {
 
 // A pause that is changed ends when it was last said to.
 func TestResumeDueAfterAChange(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("later", "never", "after all")
 	b.pauseUntil("later", noon.Add(time.Hour))
@@ -113,7 +111,6 @@ func TestResumeDueAfterAChange(t *testing.T) {
 
 // A task that somebody has locked is resumed later, and holds up no other task. Many tasks are resumed in steps.
 func TestResumeDueOfManyAndLocked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range taskdb.MaxResumed + 20 {
 		b.Due(fmt.Sprint(i))
@@ -136,7 +133,6 @@ func TestResumeDueOfManyAndLocked(t *testing.T) {
 
 // A recurring task does not fire by being resumed.
 func TestResumeDueOfARecurringTask(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon, nil)
 	b.Fires(noon)
@@ -159,7 +155,6 @@ func TestResumeDueOfARecurringTask(t *testing.T) {
 
 // What is paused between claim and gate does not start; it starts when no pause of it holds.
 func TestGateWhilePaused(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	for _, test := range []struct {

@@ -12,7 +12,6 @@ import (
 
 // Each way an attempt can end, on a row that is still the attempt's: the whole row and history, before and after.
 func TestSettle(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	say := func(s taskdb.Settlement, outcome string, to store.Status, message string) taskdb.Settlement {
 		s.Outcome, s.To, s.Error, s.Message = outcome, to, &message, &message
@@ -111,7 +110,6 @@ func TestSettle(t *testing.T) {
 
 // Whatever an attempt comes to, the row that was edited meanwhile keeps the edit: only the hold ends.
 func TestSettleSuperseded(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	edits := map[string]func(id string) (store.Receipt, error){
 		"rescheduled": func(id string) (store.Receipt, error) {
@@ -171,7 +169,6 @@ func TestSettleSuperseded(t *testing.T) {
 
 // A pause by plain SQL, which lets the attempt end, and run_now of what waits for its hold to end.
 func TestSettleAfterTwoEdits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'`)
@@ -205,7 +202,6 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 
 // An application's open transaction on one row: that one is reported as held, all others are settled at once.
 func TestSettleSkipsLockedRows(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const n = 50
 	for i := range n {
@@ -244,7 +240,6 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 
 // A claim after the lease was lost has another fence: the outcome of the first run does not touch the second's.
 func TestSettleOfALostFence(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	first := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.End(noon.Add(time.Minute), taskdb.Lost(first, "its lease ended"))

@@ -15,7 +15,6 @@ import (
 
 // A claim that is lost leaves what its node has written; a row that an application has locked is written later.
 func TestStartsAreWritten(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("free", "locked", "ended", "unwritten")
 	holds := b.Take(noon)

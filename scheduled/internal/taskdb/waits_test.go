@@ -13,7 +13,6 @@ import (
 // Waits that follow each other are one line of the history. The row counts them, and keeps the time at which the task
 // was due. The next real outcome ends that, and says how many they were.
 func TestWaitsAreOneLine(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	at := noon
 	end := func(h taskdb.Claim, outcome string, waits bool) taskdb.SettleResult {

@@ -27,7 +27,6 @@ func (tr *ownWorker) quickType(kind string) {
 // A batch of a quick type whose first task takes long goes back after about a second, but for the tasks that have a
 // slot each: they run on.
 func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	tr := s.prepare(func(c *Config) { c.Slots = map[string]int{"default": 2} }, handlers.Handle(s.Handle))
@@ -65,7 +64,6 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 
 // A batch whose only task is edited while it waits for its time ends at once, and does not keep its River job.
 func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.ahead = 2 * time.Hour
 	w := s.prepare(nil)
@@ -82,7 +80,6 @@ func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
 
 // A batch that is slow, but whose tasks take no slot of their own, goes back as well.
 func TestSlowBatchGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(
 		func(c *Config) { c.Slots = map[string]int{"default": 1} },
@@ -115,7 +112,6 @@ func TestSlowBatchGoesBack(t *testing.T) {
 
 // When a task of a serial job takes long, the others go back, and none runs beside it.
 func TestSerialBatchGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
 	for _, id := range []string{"hangs", "other 1", "other 2"} {
@@ -140,7 +136,6 @@ func TestSerialBatchGoesBack(t *testing.T) {
 // Payloads that take longer to come than the gate's answer is valid do not keep their tasks from starting, whatever
 // else is quick meanwhile.
 func TestLargePayloadsStart(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := enginetest.NewWire()
 	w.Rate = 4 << 20
@@ -175,7 +170,6 @@ func TestLargePayloadsStart(t *testing.T) {
 // A transactional task that waits for a connection holds no slot, and goes back after a second: others need no
 // connection.
 func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	plain := make(chan struct{})
 	s.node(func(c *Config) { c.Slots, c.Places = map[string]int{"default": 2}, 1 },
@@ -204,7 +198,6 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 
 // A task that takes long does not keep the rest of its job from running. The job says how far the node goes on.
 func TestBatchGoesOnPastItsWindow(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Add("slow", nil)
 	s.Add("then", nil) // a third task would go back, if a busy machine took longer than maxStint for this one

@@ -24,7 +24,7 @@ func sealing(t *testing.T) (*bench, store.Codec) {
 	t.Helper()
 	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
 	enginetest.OK(t, err)
-	b := newBench(t)
+	b := benchOf(t)
 	b.Tasks = store.New(store.Config{Service: "test", Codec: codec})
 	return b, codec
 }

@@ -35,7 +35,6 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }, part(s))
@@ -77,7 +76,6 @@ func TestLogOfACancelledAttempt(t *testing.T) {
 
 // The log names the type of a claim that ended before its handler began, and what the history says of it.
 func TestLogOfAClaimThatNeverStarted(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.ahead = 5 * time.Second
 	var log enginetest.LogText
@@ -96,7 +94,6 @@ func TestLogOfAClaimThatNeverStarted(t *testing.T) {
 
 // Where the node learns only afterwards that its transaction was committed, the log has the outcome of the history.
 func TestLogOfAnOutcomeThatWasRecordedBefore(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var log enginetest.LogText
 	s.node(func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -44,7 +44,6 @@ func TestGateAgain(t *testing.T) {
 		"is taken back": {`UPDATE tasktable.scheduled_tasks SET fence = nextval('tasktable.task_numbers')`, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			task := store.Task{
 				Payload: enginetest.Job{Name: "a"}, At: time.Now().Add(-time.Second), Expiration: time.Hour,
@@ -127,7 +126,6 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 		sql     string
 	}{"slow answers": {3, "SELECT"}, "slow extension": {0, slowUpdateSQL}} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			const expected = 20 * time.Second
 			b.Schedule(store.Task{

@@ -33,7 +33,6 @@ func (s *bench) checkHandBacks(since time.Time) {
 
 // A task that waited in vain for a connection stays as late as it is: its next claim has the same due time.
 func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	const n = 6
 	let := make(chan struct{})
@@ -60,7 +59,6 @@ func TestHandBackForAPlaceKeepsTheDueTime(t *testing.T) {
 
 // A task whose handler gets no transaction keeps its due time as well, and is not claimed again without a pause.
 func TestHandBackWithoutATransactionKeepsTheDueTime(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil,
 		handlers.HandleTx(func(context.Context, pgx.Tx, *handlers.Task[enginetest.Job]) error { return nil }))

@@ -13,7 +13,6 @@ import (
 
 // A job whose claims have been released comes after all: none of its tasks runs by it.
 func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(nil)
 	tr.begin()
@@ -48,7 +47,6 @@ func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
 // An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it,
 // the task fails.
 func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(nil)
 	tr.begin()
@@ -70,7 +68,6 @@ func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
 
 // A task whose type somebody has changed with the triggers switched off does not run by the old type's handler.
 func TestTypeChangedByHandGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
 	w.begin()

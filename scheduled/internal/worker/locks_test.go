@@ -13,7 +13,6 @@ import (
 // An application's open transaction on one row stalls the outcome of that task alone, whatever kind it is: all others
 // are recorded, and new ones claimed, started and recorded.
 func TestALockedRowStallsNoOther(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)

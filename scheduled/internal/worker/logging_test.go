@@ -23,7 +23,6 @@ func TestErrorsOfAttemptsAreLogged(t *testing.T) {
 		"at info": {slog.LevelInfo, true}, "at debug": {slog.LevelDebug, true}, "turned off": {slog.LevelDebug, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			var log enginetest.LogText
 			s.node(func(c *Config) {

@@ -19,7 +19,6 @@ import (
 
 // What a handler returns, attempt after attempt, and what becomes of its task.
 func TestRetries(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	oops := errors.New("oops")
 	scripts := map[string][]error{
@@ -147,7 +146,6 @@ func TestRetries(t *testing.T) {
 
 // The expiration counts for each attempt: what fails until it has run out is EXPIRED, with its last error.
 func TestExpiryBetweenAttempts(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	const expiration = 5 * time.Second // on a busy machine the first attempt takes a second to begin
 	s.node(func(c *Config) { c.Backoff = func(int, error) time.Duration { return expiration } })
@@ -164,7 +162,6 @@ func TestExpiryBetweenAttempts(t *testing.T) {
 
 // A task that waits for a slot beyond its expiry does not start.
 func TestExpiryWhileWaitingForASlot(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(func(c *Config) { c.Slots = map[string]int{"default": 1} })
 	s.Add("first", nil)

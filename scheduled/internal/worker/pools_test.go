@@ -13,7 +13,6 @@ import (
 
 // Handlers that have all connections of their pool keep no task from being claimed, started and settled.
 func TestExhaustedPoolStopsNothing(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil)
 	release := enginetest.Exhaust(t, s.txPool)

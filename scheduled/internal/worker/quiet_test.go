@@ -16,7 +16,6 @@ import (
 
 // What waits for a slot goes back at once, though what has the slot goes on.
 func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(func(c *Config) { c.Slots = map[string]int{"default": 1} }, handlers.Handle(s.Handle))
 	for _, id := range []string{"1", "2", "3"} {
@@ -41,7 +40,6 @@ func TestQuietNodeHandsBackWhatWaitsForASlot(t *testing.T) {
 
 // What waits for its transaction when the node becomes quiet does not start once it has one.
 func TestQuietNodeStartsNoTransaction(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(
 		nil,

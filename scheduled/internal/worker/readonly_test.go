@@ -11,7 +11,6 @@ import (
 
 // Connections of the pool alone that lead to a standby are given up.
 func TestReadOnlyPoolIsEvicted(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(nil)
 	var taken []*pgxpool.Conn

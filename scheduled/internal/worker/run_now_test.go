@@ -12,7 +12,6 @@ import (
 // A RunNow during an attempt holds, although the handler schedules its own task for a later time. What the handler asks
 // for holds, too.
 func TestRunNowDuringAnAttemptThatSchedulesItsOwnTask(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil)
 	later := time.Now().Add(24 * time.Hour)

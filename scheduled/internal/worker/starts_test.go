@@ -18,7 +18,6 @@ const startWrittenSQL = `SELECT count(*) FROM tasktable.running_tasks WHERE id =
 
 // A short attempt costs no statement but its settle, so its row does not say where it ran.
 func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(s.Handle))
 	s.Add("long", nil)
@@ -43,7 +42,6 @@ func TestStartsOfShortAttemptsAreNotWritten(t *testing.T) {
 
 // A transactional handler that waits for its connection has not started.
 func TestStartOfATransactionalHandlerIsThatOfItsCall(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	called := make(chan time.Time, 1)
 	end := make(chan struct{})

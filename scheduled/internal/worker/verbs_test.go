@@ -13,7 +13,6 @@ import (
 
 // Each verb on a task whose handler is running: what it answers, what becomes of the run, and what becomes of the task.
 func TestVerbsOnARunningTask(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(s.HandleDeaf)) // a run ends when the test says so, whatever its context
 	type outcome = store.Outcome
@@ -163,7 +162,6 @@ func TestVerbsOnARunningTask(t *testing.T) {
 
 // A cancel ends the handler's context within two seconds even if no notification comes.
 func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
@@ -185,7 +183,6 @@ func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
 
 // What is edited or cancelled between claim and start is handed back at once, not at its time.
 func TestEditsOfClaimedTasks(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.ahead = 10 * time.Second
@@ -231,7 +228,6 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 
 // A claim is handed back once, however often its row is edited before that is recorded.
 func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.ahead = 10 * time.Second
 	s.node(nil)
@@ -255,7 +251,6 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 
 // A task that is paused while it waits for a slot goes back at once, and does not start when the slot falls free.
 func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(slotsOf(1))
 	s.Add("first", nil)
