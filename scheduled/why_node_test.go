@@ -57,10 +57,7 @@ func TestWhyOfANode(t *testing.T) {
 		c.Backoff = func(int, error) time.Duration { return 3 * time.Second }
 	}, handlers.Handle(s.Handle))
 	s.Sees("the node leads", `SELECT count(*) = 1 FROM tasktable.node_states WHERE state = 'leads'`)
-	var number int64
-	s.OK(s.Pool.QueryRow(
-		t.Context(), `SELECT number FROM tasktable.node_states WHERE state = 'leads'`,
-	).Scan(&number))
+	number := enginetest.Ask[int64](s.Bench, `SELECT number FROM tasktable.node_states WHERE state = 'leads'`)
 	node := fmt.Sprintf("node %d (H)", number)
 	says := func(e inspect.Explanation, want string) {
 		t.Helper()

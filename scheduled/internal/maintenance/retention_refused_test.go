@@ -64,10 +64,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 				t.Errorf("left are %s\nwant %s", got, want)
 			}
 			r.endRound(t.Context(), round)
-			var note string
-			b.OK(b.Pool.QueryRow(
-				t.Context(), `SELECT retention_refused FROM tasktable.nodes`,
-			).Scan(&note))
+			note := enginetest.Ask[string](b.Bench, `SELECT retention_refused FROM tasktable.nodes`)
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
 				t.Errorf("the node's note is %q", note)
 			}

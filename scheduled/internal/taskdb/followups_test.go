@@ -139,9 +139,8 @@ func TestEachDeathSchedules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			c.die(b)
-			var spawned int
-			b.OK(b.Pool.QueryRow(t.Context(), `SELECT count(*) FROM tasktable.scheduled_tasks
-				WHERE id = 'undo' AND spawned_by = 'one' AND status = 'QUEUED'`).Scan(&spawned))
+			spawned := enginetest.Ask[int](b.Bench, `SELECT count(*) FROM tasktable.scheduled_tasks
+				WHERE id = 'undo' AND spawned_by = 'one' AND status = 'QUEUED'`)
 			if dies := spawned == 1; dies != c.dies {
 				t.Errorf("scheduled: %v, want %v", dies, c.dies)
 			}

@@ -209,9 +209,8 @@ func TestDueFiresAndAChangedCalendar(t *testing.T) {
 	}
 	for _, id := range []string{"skip", "next", "previous"} {
 		b.nextAt(id, 1)
-		var line string
-		b.OK(b.Pool.QueryRow(t.Context(), `SELECT concat_ws(' ', outcome, old, new)
-			FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = 'calendar'`, id).Scan(&line))
+		line := enginetest.Ask[string](b.Bench, `SELECT concat_ws(' ', outcome, old, new)
+			FROM tasktable.scheduled_task_changes WHERE task_id = $1 AND verb = 'calendar'`, id)
 		if id == "skip" && !strings.Contains(line, "is out (company: closed)") || !strings.HasPrefix(line, "moved") {
 			t.Errorf("the history of %s says %s", id, line)
 		}

@@ -231,10 +231,7 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	traced.linked(both[0], scheduling)
 	traced.linked(both[1], both[0].SpanContext())
 
-	var occurrence string
-	s.OK(s.Pool.QueryRow(
-		t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`,
-	).Scan(&occurrence))
+	occurrence := enginetest.Ask[string](s.Bench, `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`)
 	traced.linked(traced.of(occurrence, 1)[0], scheduling)
 }
 
