@@ -97,33 +97,6 @@ func TestDeafNodeIsNotReady(t *testing.T) {
 // onItsOwn marks the context of connections that do not go over the wire.
 type onItsOwn struct{}
 
-// A pool that does not answer makes the node not ready, though its session lives; it is asked again soon.
-func TestNodeWithAMutePoolIsNotReady(t *testing.T) {
-	f := newBench(t)
-	limit := enginetest.Limits(t, f.Pool)
-	w := enginetest.NewWire()
-	t.Cleanup(w.End)
-	node, _ := runNode(t, f.nodes, f.enginesWire(w), handlers.Handle(doNothing))
-	f.ready(node, patience)
-	w.Cut()
-	begin := time.Now()
-	f.failing(node, patience, CheckDatabase)
-	if took := time.Since(begin); took > limit(10*time.Second+session.AnswerLimit+2*time.Second) {
-		t.Errorf("not ready %s after the pool was cut off", took)
-	}
-	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
-	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
-		t.Errorf("%+v", ready)
-	}
-	begin = time.Now()
-	w.Mend()
-	f.ready(node, patience)
-	if took := time.Since(begin); took > limit(session.AnswerLimit+7*time.Second) {
-		t.Errorf("ready %s after it was mended", took)
-	}
-	t.Logf("ready %s after it was mended", time.Since(begin))
-}
-
 // TestStoppingNodeIsNotReady holds a stop up by a task that runs.
 func TestStoppingNodeIsNotReady(t *testing.T) {
 	f := newBench(t)
@@ -207,19 +180,29 @@ func (f *bench) enginesWire(w *enginetest.Wire) func(*Config) {
 	}
 }
 
-// A node whose pool is silent for long begins again, although its session lives: it would lead and claim, and run
-// nothing.
+// A node whose pool does not answer is not ready, though its session lives. When the pool is silent for long, the node
+// begins again: it would lead and claim, and run nothing.
 func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	f := newBench(t)
+	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
 	t.Cleanup(w.End)
 	v := newVisitor()
-	startNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
+	node, _ := runNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
+	f.ready(node, patience)
 	first := enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: "a"}})
 	enginetest.Receive(t, v.began, patience, "the task runs")
 	old := f.leading()
 	begin := time.Now()
 	w.Cut()
+	f.failing(node, patience, CheckDatabase)
+	if took := time.Since(begin); took > limit(10*time.Second+session.AnswerLimit+2*time.Second) {
+		t.Errorf("not ready %s after the pool was cut off", took)
+	}
+	t.Logf("not ready %s after the pool was cut off", time.Since(begin))
+	if ready := node.Ready(); !ready.Checks[0].OK || !ready.Checks[1].OK {
+		t.Errorf("%+v", ready)
+	}
 	if cause := enginetest.Receive(
 		t, v.ended, poolSilent+10*time.Second, "the handler's context ends",
 	); !errors.Is(cause, handlers.ErrLeaseLost) {
@@ -231,6 +214,7 @@ func TestNodeWithASilentPoolBeginsAgain(t *testing.T) {
 	w.Mend()
 	again := enginetest.Receive(t, v.began, 30*time.Second, "the task runs again")
 	close(v.let)
+	f.ready(node, patience)
 	if number := f.leading(); again.ID != first.ID || number <= old {
 		t.Errorf("task %s, node %d after %d", again.ID, number, old)
 	}
@@ -244,7 +228,7 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	t.Cleanup(w.End)
 	v := newVisitor()
 	close(v.let)
-	startNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
+	node, _ := runNode(t, f.nodes, f.enginesWire(w), handlers.Handle(v.handle))
 	for i := range 20 {
 		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", i)}})
 		enginetest.Receive(t, v.began, patience, "a task runs")
@@ -260,6 +244,7 @@ func TestForgottenConnectionsAreReplaced(t *testing.T) {
 	}
 	f.SeesWithin(30*time.Second, "all are completed", completedSQL, 40)
 	t.Logf("all ran within %s", time.Since(begin))
+	f.ready(node, patience)
 	if now := f.leading(); now != number {
 		t.Errorf("node %d leads, it was node %d", now, number)
 	}

@@ -282,9 +282,7 @@ func TestComplete(t *testing.T) {
 		!done[0].Current || done[0].Status != "COMPLETED" {
 		t.Errorf("completed %+v, %v", done, err)
 	}
-	if held := one64(t, b, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`); held != 3 {
-		t.Errorf("%d tasks are held", held)
-	}
+	b.Counts("tasks are held", 3, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)
 	states, err := b.CompleteOrSettle(t.Context(), b.Pool, new(int64(7)), all[1:])
 	b.OK(err)
 	found := taskdb.ByFence(states)
@@ -336,10 +334,4 @@ func TestCompleteWritesWhatSettleWrites(t *testing.T) {
 	if a, want := enginetest.StateOf(t, b.Pool, "a"), enginetest.StateOf(t, b.Pool, "b"); a != want {
 		t.Errorf("complete writes\n%s\nsettle writes\n%s", a, want)
 	}
-}
-
-func one64(t *testing.T, b *bench, sql string) (n int64) {
-	t.Helper()
-	enginetest.OK(t, b.Pool.QueryRow(t.Context(), sql).Scan(&n))
-	return n
 }
