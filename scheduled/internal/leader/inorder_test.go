@@ -19,6 +19,17 @@ func (b *bench) inOrder(of store.Scope) {
 	b.Did(b.Tasks.SetLimit(b.T.Context(), b.Pool, limit))
 }
 
+// firstOfTwo has a leader that has claimed a1, and keeps a2 of the same group for later.
+func (b *bench) firstOfTwo(of store.Scope) *Leader {
+	b.T.Helper()
+	b.inOrder(of)
+	b.Add("a1", group("a"))
+	b.Add("a2", group("a"))
+	l := b.elected(slots(20))
+	b.claims(l, "a1")
+	return l
+}
+
 // looks has the leader tick and make passes, as long as a pass is to follow at once. It returns the last pass.
 func (b *bench) looks(l *Leader) (last look) {
 	b.T.Helper()
@@ -76,6 +87,12 @@ func retried(in time.Duration) func(taskdb.Claim) taskdb.Settlement {
 	return func(c taskdb.Claim) taskdb.Settlement { return enginetest.Retried(c, in, "no") }
 }
 
+func failed(c taskdb.Claim) taskdb.Settlement {
+	one := enginetest.Retried(c, 0, "no")
+	one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
+	return one
+}
+
 func released(c taskdb.Claim) taskdb.Settlement { return taskdb.Released(c, "no slot") }
 
 func snoozed(c taskdb.Claim) taskdb.Settlement {
@@ -121,11 +138,7 @@ func TestOrderOfAGroup(t *testing.T) {
 	b.stays(l, "a1")
 	b.settles("a1", completed)
 	b.stays(l, "a2")
-	b.settles("a2", func(c taskdb.Claim) taskdb.Settlement {
-		one := retried(0)(c)
-		one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
-		return one
-	})
+	b.settles("a2", failed)
 	b.stays(l, "a3")
 	b.settles("a3", completed)
 	b.stays(l, "")
@@ -134,11 +147,7 @@ func TestOrderOfAGroup(t *testing.T) {
 // A task that is handed back before it begins keeps its place, although others were due before it comes back.
 func TestOrderAfterAReleasedClaim(t *testing.T) {
 	b := newBench(t)
-	b.inOrder(store.Everything())
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Everything())
 	b.settles("a1", released)
 	if attempt := b.Count(`SELECT attempt FROM tasktable.scheduled_tasks WHERE id = 'a1'`); attempt != 0 {
 		t.Errorf("attempt %d", attempt)
@@ -223,18 +232,10 @@ func TestOrderAfterAnEdit(t *testing.T) {
 // A task that runs again by itself is a new task for the order. So is a failed one that somebody retries.
 func TestOrderOfWhatRunsAnew(t *testing.T) {
 	b := newBench(t)
-	b.inOrder(store.Type("JOB"))
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Type("JOB"))
 	b.settles("a1", func(c taskdb.Claim) taskdb.Settlement { return enginetest.Again(c, time.Now().Add(time.Hour)) })
 	b.stays(l, "a2")
-	b.settles("a2", func(c taskdb.Claim) taskdb.Settlement {
-		one := retried(0)(c)
-		one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
-		return one
-	})
+	b.settles("a2", failed)
 	b.Add("a3", group("a"))
 	b.Exec(`SELECT tasktable.retry('a2', delay => interval '1 hour')`)
 	b.stays(l, "a3")
@@ -314,11 +315,7 @@ func TestAResumedTaskComesLater(t *testing.T) {
 // If the data of the task that goes first cannot be claimed, that task fails, and no other.
 func TestABrokenTaskGoesFirst(t *testing.T) {
 	b := newBench(t)
-	b.inOrder(store.Type("JOB"))
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Type("JOB"))
 	b.settles("a1", retried(0))
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT broken CHECK (id <> 'a1' OR status <> 'EXECUTING') NOT VALID`)
 	b.stays(l, "a2")
