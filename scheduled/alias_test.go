@@ -22,7 +22,6 @@ func (renamed) TaskType() string { return "RENAMED" }
 // Tasks of a type's old name run by its new handler, under the old name, until they are scheduled with the new one,
 // by their old ids.
 func TestTasksOfAnOldName(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	ran := make(chan string, 10)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[renamed]) error {
@@ -67,7 +66,6 @@ func TestTasksOfAnOldName(t *testing.T) {
 
 // A pause is of a name: the other goes on.
 func TestPauseOfAnOldName(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Did(s.Tasks.PauseScope(t.Context(), s.Pool, store.Type("JOB"), time.Time{}, ""))
 	s.node(

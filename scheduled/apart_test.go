@@ -30,7 +30,6 @@ current_database()); END $$`
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
 	for _, off := range []string{"1 hour", "-1 hour"} {
 		t.Run(off, func(t *testing.T) {
-			t.Parallel()
 			f := newBench(t)
 			f.Exec(fmt.Sprintf(asideSQL, off))
 			f.Pool.Reset() // connections made before have the true clock

@@ -52,7 +52,6 @@ var (
 
 // Each statement of a busy node that sets EXECUTING locks its rows first, and skips the rows that others have locked.
 func TestEachClaimSkipsLockedRows(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	sent := &statementLog{sent: map[string]bool{}}
 	settings := s.Pool.Config()

@@ -17,7 +17,6 @@ import (
 // Two services with types of their own on one table and one queue: each runs its own, whichever leads, and when one
 // of them is stuck or away, the other does not notice.
 func TestServicesShareATable(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var mu sync.Mutex
 	ranBy := map[string]string{}
@@ -101,7 +100,6 @@ func TestServicesShareATable(t *testing.T) {
 
 // Two nodes with the same types share the work, and each task runs once; also those that fail at first.
 func TestTwoNodesRunEachTaskOnce(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var mu sync.Mutex
 	runs := map[string]int{}

@@ -17,18 +17,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/seal"
 )
-
-// sealing is a stage whose tasks are encrypted.
-func sealing(t *testing.T) (*bench, store.Codec) {
-	t.Helper()
-	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
-	enginetest.OK(t, err)
-	s := newBench(t)
-	s.Tasks = store.New(store.Config{Service: "test", Codec: codec})
-	return s, codec
-}
 
 // secretTx is a payload for a handler with a transaction.
 type secretTx struct {
@@ -43,7 +32,8 @@ func (secretTx) TaskType() string { return "SECRET_TX" }
 func TestEncryptedPayloadsAreNowhere(t *testing.T) {
 	t.Parallel()
 	const canary = "cAnAry-of-a-payload-7x"
-	s, codec := sealing(t)
+	s := benchOf(t)
+	codec := s.Seal()
 	s.Exec(`CREATE TABLE public.jobs_seen (row text)`)
 	s.Exec(`CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.jobs_seen
 		VALUES (NEW::text); RETURN NULL; END $$`)

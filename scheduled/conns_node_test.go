@@ -1,7 +1,6 @@
 package scheduled
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -85,24 +84,6 @@ func (c *headcount) restart() (most int) {
 	return most
 }
 
-// logBuffer is what a node says.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // work schedules tasks of each kind, and waits until all have ended: such as retry, have follow-ups and
 // move themselves.
 func (s *bench) work(name string, n int) {
@@ -141,7 +122,7 @@ func TestConnectionBudget(t *testing.T) {
 			s := limited(t, conns+3+handlersConns)
 			s.cut = true
 			seen := s.countConns()
-			said := &logBuffer{}
+			said := &enginetest.LogText{}
 			s.node(func(c *Config) {
 				c.EngineConns, c.Logger = conns, slog.New(slog.NewTextHandler(said, nil))
 			}, handlers.Handle(workAtOnce))
@@ -212,7 +193,7 @@ func TestConnectionsRunOut(t *testing.T) {
 	t.Parallel()
 	s := limited(t, 3)
 	s.cut = true
-	said := &logBuffer{}
+	said := &enginetest.LogText{}
 	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) }, handlers.Handle(workAtOnce))
 	s.Add("one", nil)
 	enginetest.Eventually(t, patience, "the node says what it lacks", func() bool {

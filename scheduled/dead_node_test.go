@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"sync"
@@ -14,12 +15,12 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // Each end of a task that nobody asked for reaches OnDead once, and a lost attempt whose task runs again reaches
 // OnLost, with what is to be known about it.
 func TestOnDead(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	var h hook
 	over, busy := make(chan struct{}), make(chan struct{})
@@ -139,6 +140,119 @@ func TestOnDead(t *testing.T) {
 	for id, told := range h.told {
 		if _, wanted := want[id]; len(told) != 1 || !wanted {
 			t.Errorf("told of %s: %+v", id, told)
+		}
+	}
+}
+
+// Five hundred tasks die, by the errors of their handlers or because they expire, while sessions and pools are cut. Each
+// of them schedules its IfDead exactly once.
+func TestEachDeathIsCompensated(t *testing.T) {
+	t.Parallel()
+	const deaths = 500
+	b := benchOf(t)
+	fail := func(context.Context, *handlers.Task[enginetest.Job]) error { return errors.New("no") }
+	undo := func(context.Context, *handlers.Task[quick]) error { return nil }
+	for range 2 {
+		b.node(nil, handlers.Handle(fail), handlers.Handle(undo))
+	}
+	var tasks []store.Task
+	for i := range deaths {
+		name := fmt.Sprintf("%04d", i)
+		task := store.Task{
+			Payload: enginetest.Job{Name: name}, MaxAttempts: 1, IfDead: []store.Task{{Payload: quick{"undo-" + name}}},
+		}
+		if i%20 == 0 {
+			task.At, task.Expiration = b.Now().Add(-time.Minute), time.Second
+		}
+		tasks = append(tasks, task)
+	}
+	b.Did(b.Tasks.ScheduleMany(t.Context(), b.Pool, tasks))
+	for _, name := range []string{"tasktable engine", "tasktable session", "tasktable engine"} {
+		b.Sees("some have died", `SELECT count(*) > 0 FROM tasktable.scheduled_tasks WHERE type = 'JOB' AND finished_at IS NOT NULL`)
+		b.end(name)
+	}
+	b.SeesWithin(time.Minute, "each death has been followed", `SELECT count(*) = $1 FROM tasktable.scheduled_tasks
+		WHERE type = 'QUICK' AND status = 'COMPLETED'`, deaths)
+	b.Never("a task did not die, or was not followed by its own", `SELECT count(*) FROM tasktable.scheduled_tasks AS d
+		LEFT JOIN tasktable.scheduled_tasks AS u ON u.id = replace(d.id, 'JOB-', 'QUICK-undo-') AND u.spawned_by = d.id
+		WHERE d.type = 'JOB' AND (d.status NOT IN ('FAILED', 'EXPIRED') OR u.id IS NULL)`)
+	b.Never("something was scheduled twice", `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_task_changes
+		WHERE task_id LIKE 'task-QUICK-undo-%' GROUP BY task_id HAVING count(*) > 1) AS twice`)
+}
+
+// What the leader finds dead is told to the service whose it is, once, also where another service leads.
+func TestOnDeadOfAnotherService(t *testing.T) {
+	t.Parallel()
+	pool := storetest.Pool(t)
+	heard := map[string]chan Failure{}
+	for _, name := range []string{"leads", "no hook", "first", "second"} {
+		heard[name] = make(chan Failure, 10)
+		startNode(t, pool, func(c *Config) {
+			c.Service = name
+			if name != "no hook" {
+				c.OnDead = func(_ context.Context, dead Failure) { heard[name] <- dead }
+			}
+		}, handlers.Func(
+			map[bool]string{true: "OTHER", false: "JOB"}[name == "leads"], func(context.Context) error { return nil },
+		))
+		if name == "leads" {
+			enginetest.Eventually(t, patience, "it leads", func() bool {
+				var leads bool
+				err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks
+					WHERE locktype = 'advisory' AND objsubid = 2 AND objid = 0 AND granted
+					AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&leads)
+				return err == nil && leads
+			})
+		}
+		enginetest.Eventually(t, patience, name+" is up", func() bool {
+			var up bool
+			err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM tasktable.nodes AS n
+				JOIN pg_stat_activity AS a ON a.application_name = 'tasktable listener'
+				AND a.datname = current_database() WHERE n.service = $1)`, name).Scan(&up)
+			return err == nil && up
+		})
+	}
+	enginetest.Eventually(t, patience, "all listen", func() bool {
+		var listeners int
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name = 'tasktable listener' AND query LIKE '%LISTEN%dead%'`).Scan(&listeners)
+		return err == nil && listeners == 4
+	})
+	expires := func(id, payload string) {
+		enginetest.Schedule(t, pool, store.Task{
+			ID: id, Payload: store.JSON(payload), At: time.Now().Add(-time.Hour), Expiration: time.Second,
+		})
+	}
+	// The leader learns of the others with its tick.
+	enginetest.Eventually(t, patience, "the leader knows the others", func() bool {
+		expires("probe "+time.Now().String(), `{"type":"JOB"}`)
+		select {
+		case dead := <-heard["first"]:
+			return dead.Type == "JOB" && dead.Outcome == taskdb.OutcomeExpired && dead.Status == "EXPIRED"
+		case <-heard["leads"]: // as long as it knew of nobody else
+			return false
+		case <-time.After(time.Second):
+			return false
+		}
+	})
+	for len(heard["first"])+len(heard["leads"]) > 0 {
+		select {
+		case <-heard["first"]:
+		case <-heard["leads"]:
+		}
+	}
+	expires("theirs", `{"type":"JOB"}`)
+	if dead := enginetest.Receive(t, heard["first"], patience, "theirs is told of"); dead.ID != "theirs" ||
+		dead.Revision == 0 || dead.Error == "" {
+		t.Errorf("%+v", dead)
+	}
+	expires("ours", `{"type":"OTHER"}`)
+	if dead := enginetest.Receive(t, heard["leads"], patience, "ours is told of"); dead.ID != "ours" {
+		t.Errorf("%+v", dead)
+	}
+	for name, others := range heard {
+		if len(others) > 0 {
+			t.Errorf("%s also heard %+v", name, <-others)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package scheduled
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,7 +25,6 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 		"stopped": func(_ *Node, stop func(), runs *enginetest.Attempt) { runs.End <- nil; stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			s.node(nil, handlers.Handle(s.handleOther))
 			s.Sees("the other node leads", leadsLastSQL, 1)
@@ -61,7 +63,6 @@ VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks"
 
 // A job that River was not told of goes back, and then starts, long before River would look for it by itself.
 func TestUntoldJobStarts(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
@@ -95,4 +96,87 @@ func TestUntoldJobStarts(t *testing.T) {
 		t.Errorf("it began after %s", took)
 	}
 	s.Is("untold", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
+}
+
+// A statement of the leader that takes 8 s stops no handler: the session has nothing else to do than to be heard.
+func TestSlowStatementOfTheLeaderFencesNobody(t *testing.T) {
+	s := newBench(t)
+	s.Exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			PERFORM pg_sleep(8);
+			RETURN NEW;
+		EXCEPTION WHEN query_canceled THEN -- as a trigger may do that does not mind statement_timeout
+			PERFORM pg_sleep(6);
+			RETURN NEW;
+		END $$`)
+	s.Exec(`CREATE TRIGGER slow BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
+		WHEN (NEW.id = 'slow' AND NEW.status = 'EXECUTING' AND OLD.status = 'QUEUED') EXECUTE FUNCTION slow()`)
+	s.node(nil)
+	s.Add("runs", nil)
+	runs := s.Begins("runs")
+	began := time.Now()
+	s.Add("slow", nil)
+	s.Begins("slow").End <- nil
+	if took := time.Since(began); took < 7*time.Second {
+		t.Errorf("the claim took only %s", took)
+	}
+	if err := runs.Ctx.Err(); err != nil {
+		t.Errorf("the handler is stopped: %v", err)
+	}
+	runs.End <- nil
+	s.Is("runs", store.StatusCompleted, "COMPLETED")
+	s.Counts("nodes", 1, `SELECT count(*) FROM tasktable.nodes`)
+}
+
+// A leader whose connection is cut opens another. It goes on leading, and claims at once.
+func TestLeaderOpensItsConnectionAgain(t *testing.T) {
+	f := newBench(t)
+	v := newVisitor()
+	close(v.let)
+	startNode(t, f.nodes, nil, handlers.Handle(v.handle))
+	for round := range 3 {
+		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("before ", round)}})
+		enginetest.Receive(t, v.began, patience, "a task runs")
+		number := f.leading()
+		if n := f.end("tasktable leader"); n != 1 {
+			t.Fatalf("%d connections of a leader", n)
+		}
+		began := time.Now()
+		enginetest.Schedule(t, f.Pool, store.Task{Payload: enginetest.Job{Name: fmt.Sprint("after ", round)}})
+		enginetest.Receive(t, v.began, patience, "a task runs")
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("claims go on after %s", took)
+		}
+		if now := f.leading(); now != number {
+			t.Errorf("node %d leads after node %d", now, number)
+		}
+	}
+}
+
+// A stop interrupts handlers that take too long. The task of one that minds its context runs elsewhere at once, and no
+// attempt is used. The task of one that does not is lost with its node, and runs elsewhere when that is dead.
+func TestStopInterruptsWhatTakesTooLong(t *testing.T) {
+	b := newBench(t)
+	parts := []handlers.Part{handlers.Handle(b.Handle), handlers.Handle(
+		func(ctx context.Context, task *handlers.Task[quick]) error {
+			return b.HandleDeaf(ctx, &handlers.Task[enginetest.Job]{Execution: task.Execution})
+		})}
+	stop := b.node(func(c *Config) { c.ShutdownTimeout = 500 * time.Millisecond }, parts...)
+	b.Add("long", nil)
+	b.Add("deaf", func(task *store.Task) { task.Payload = quick{"deaf"} })
+	long, deaf := b.Begins("long"), b.Begins("deaf")
+	b.node(nil, parts...)
+	stop()
+	if cause := long.Ends(t, patience); !errors.Is(cause, handlers.ErrInterrupted) {
+		t.Errorf("the context ended by %v", cause)
+	}
+	again := b.Begins("long")
+	if again.Attempt != 1 {
+		t.Errorf("the second run counts as attempt %d", again.Attempt)
+	}
+	again.End <- nil
+	b.Is("long", store.StatusCompleted, taskdb.OutcomeInterrupted, taskdb.OutcomeCompleted)
+	b.Begins("deaf").End <- nil
+	b.Is("deaf", store.StatusCompleted, taskdb.OutcomeLost, taskdb.OutcomeCompleted)
+	deaf.End <- nil
+	b.Idle("long", "deaf")
 }

@@ -278,7 +278,7 @@ func (s *bench) disturb(m *model, stops []func(), node func() func()) {
 
 // limitsRun is a run with a seed.
 func limitsRun(t *testing.T, seed uint64) {
-	s := newBench(t)
+	s := benchOf(t)
 	limitOf := enginetest.Limits(t, s.Pool)
 	s.Exec(logClaimsSQL)
 	m := &model{dice: rand.New(rand.NewPCG(seed, 0)), tasks: map[string]store.Task{}, fails: map[string]int{}}

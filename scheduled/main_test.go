@@ -32,7 +32,15 @@ type bench struct {
 	cut   bool          // connections have been cut: it takes some seconds until all that was theirs is cleared away
 }
 
+// newBench makes a bench for a test that runs beside others.
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	return benchOf(t)
+}
+
+// benchOf is newBench for a test that has said so before, or runs alone.
+func benchOf(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{Bench: enginetest.New(t)}
 	b.nodes = b.poolOf(nil)

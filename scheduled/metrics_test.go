@@ -62,7 +62,6 @@ func (s *bench) script(ctx context.Context, e *handlers.Execution, snoozed *atom
 
 // After a run in which all kinds of things have happened the counters say what the history says, line by line.
 func TestMetricsOfAKnownRun(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
 	s.Add("lost", func(task *store.Task) { task.Queue = "one" })

@@ -17,7 +17,6 @@ import (
 // TestCutOffNodeStopsBeforeAnotherStarts shows the promise that one id never runs twice at once while handlers mind
 // their context: the node that nobody hears any more ends its handlers before another is given their tasks.
 func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	limit := enginetest.Limits(t, f.Pool)
 	w := enginetest.NewWire()
@@ -62,7 +61,6 @@ func TestCutOffNodeStopsBeforeAnotherStarts(t *testing.T) {
 // TestNodeCutOffWithinItsCommit leaves a transaction on the server that holds the task's row and will
 // never end by itself.
 func TestNodeCutOffWithinItsCommit(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	f.Exec(`CREATE TABLE effects (task_id text)`)
 	w := enginetest.NewWire()

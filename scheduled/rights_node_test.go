@@ -31,7 +31,7 @@ func bound(t *testing.T) (s *bench, application *pgxpool.Pool) {
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
 		Tenant: storetest.Role(t), Services: []string{"test"},
 	}
-	s = newBench(t)
+	s = benchOf(t)
 	var script strings.Builder
 	enginetest.OK(t, migrations.PrintRoles(&script, "", roles))
 	if _, err := s.Pool.Exec(t.Context(), script.String(), pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -32,7 +32,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	return &fleet{bench: newBench(t), ranBy: map[string][]string{}}
+	return &fleet{bench: benchOf(t), ranBy: map[string][]string{}}
 }
 
 // release starts a node of a service's version, which has some types and declares some recurring tasks.

@@ -192,7 +192,6 @@ func (r *rollout) serve() (stop func()) {
 // work and applications schedule by three drivers: no node loses its session, no task is lost or fails, no effect comes
 // twice, and what an application asks for in the midst of it is done.
 func TestMigrationsUnderLoad(t *testing.T) {
-	t.Parallel()
 	f := newBench(t)
 	f.Exec(`CREATE TABLE effects (task_id text)`)
 	r := &rollout{bench: f, stop: make(chan struct{})}
@@ -297,7 +296,6 @@ func TestInternalErrorsThatPass(t *testing.T) {
 			map[string]int{"plain": 2, "follows": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			s.node(nil, handlers.Handle(workAtOnce))
 			s.Add("first", nil)
@@ -319,7 +317,6 @@ func TestInternalErrorsThatPass(t *testing.T) {
 
 // A statement whose result a migration has changed is planned anew, and says nothing about the task it was for.
 func TestStalePlanIsNoDataError(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(`CREATE TABLE narrow (a int)`)
 	conn, err := s.Pool.Acquire(t.Context())

@@ -37,14 +37,14 @@ type soakSample struct {
 // TestSoak works a steady load off, and compares the last third of the time with the one before: memory, goroutines,
 // dead rows, looks and delays stay as they are.
 func TestSoak(t *testing.T) {
-	length := 3 * time.Second // and not beside other tests of this package, whose memory it would count
+	length := 6 * time.Second // and not beside other tests of this package, whose memory it would count
 	if text := os.Getenv(soakVariable); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("%s: %v", soakVariable, err)
 		}
 	}
-	s := newBench(t)
+	s := benchOf(t)
 	s.node(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
 	stop := s.soakLoad()
 	var samples []soakSample

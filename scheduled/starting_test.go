@@ -13,7 +13,6 @@ import (
 
 // What is due at once is heard of; without notifications it is seen within a second.
 func TestTasksDueAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
@@ -53,7 +52,6 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 	t.Parallel()
 	for name, lookAhead := range map[string]time.Duration{"ahead": 0, "not ahead": -1} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			limit := enginetest.Limits(t, s.Pool)
 			s.node(func(c *Config) { c.LookAhead = lookAhead })
@@ -81,7 +79,6 @@ func TestTasksStartAtTheirTime(t *testing.T) {
 
 // A task that waits for its time keeps no slot from one that is due: the look-ahead takes spare room only.
 func TestLookAheadKeepsNoSlot(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(func(c *Config) { c.LookAhead, c.Queues = 10*time.Second, map[string]int{"default": 2} })
@@ -100,7 +97,6 @@ func TestLookAheadKeepsNoSlot(t *testing.T) {
 
 // A node that stops hands back what it has claimed ahead: another may run it at its time.
 func TestStopReleasesWhatWaits(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(8 * time.Second)
@@ -131,7 +127,6 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 // The only node hands back, when it stops, also what it has claimed and River has not fetched. It would be EXECUTING
 // until another node leads.
 func TestStopLeavesNothingInRiver(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(`CREATE SEQUENCE public.fetches`)
 	s.Exec(`CREATE FUNCTION public.nothing() RETURNS trigger LANGUAGE plpgsql
@@ -154,7 +149,6 @@ func TestStopLeavesNothingInRiver(t *testing.T) {
 // The worker of a node that stops hands nothing back while a pass of that node is under way, because the pass could
 // claim it anew.
 func TestStopAwaitsThePass(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	stop := s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
 	at := time.Now().Add(9 * time.Second)

@@ -73,7 +73,6 @@ func TestWarningsOfAConfig(t *testing.T) {
 
 // The log says how many transactional handlers a node runs at once, because nothing in its own settings does.
 func TestNodeSaysItsPlaces(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var log enginetest.LogText
 	startNode(t, s.poolOf(conns(4)), func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },

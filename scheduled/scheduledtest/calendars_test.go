@@ -30,9 +30,7 @@ func TestRecurringTaskKeepsOutOfACalendar(t *testing.T) {
 	task, err := store.TaskOf(row)
 	enginetest.OK(t, err)
 	task.Recurrence.OutOf = []string{"company"}
-	if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, task)
 	for day, step := range []struct {
 		change func()
 		want   string

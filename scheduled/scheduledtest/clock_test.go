@@ -25,7 +25,7 @@ func TestNowIsTheTestsTime(t *testing.T) {
 			t.Parallel()
 			tx := begin(t, storetest.Pool(t))
 			at := time.Date(year, 5, 1, 17, 0, 0, 0, time.UTC)
-			schedule := func(ctx context.Context, tx pgx.Tx, names ...string) error {
+			addAll := func(ctx context.Context, tx pgx.Tx, names ...string) error {
 				var many []store.Task
 				for _, name := range names {
 					many = append(many, store.Task{Payload: reminder{name}})
@@ -46,7 +46,7 @@ func TestNowIsTheTestsTime(t *testing.T) {
 					if _, err := tasks.RunNow(ctx, tx, "task-REMINDER-next year"); err != nil {
 						return err
 					}
-					return schedule(ctx, tx, "in the handler")
+					return addAll(ctx, tx, "in the handler")
 				}),
 			))
 			ran := func(at time.Time) (events []string) {
@@ -60,18 +60,15 @@ func TestNowIsTheTestsTime(t *testing.T) {
 				return events
 			}
 			h.SetNow(t.Context(), at)
-			next := store.Task{Payload: reminder{"next year"}, At: at.AddDate(1, 0, 0)}
-			if _, err := tasks.Schedule(t.Context(), tx, next); err != nil {
-				t.Fatal(err)
-			}
-			enginetest.OK(t, schedule(t.Context(), tx, "first"))
+			schedule(t, tx, store.Task{Payload: reminder{"next year"}, At: at.AddDate(1, 0, 0)})
+			enginetest.OK(t, addAll(t.Context(), tx, "first"))
 			if got := ran(at.Add(-time.Second)); len(got) != 0 {
 				t.Errorf("before its time ran %v", got)
 			}
 			if got := ran(at); fmt.Sprint(got) != "[first follow-up in the handler next year]" {
 				t.Errorf("ran %v", got)
 			}
-			enginetest.OK(t, schedule(t.Context(), tx, many...))
+			enginetest.OK(t, addAll(t.Context(), tx, many...))
 			if got := ran(at); !slices.Equal(got, many) {
 				t.Errorf("of many, scheduled between two runs, ran %v", got)
 			}

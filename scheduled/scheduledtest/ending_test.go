@@ -100,9 +100,7 @@ func TestTaskPastItsDeadlineDoesNotRun(t *testing.T) {
 		if id == "late" {
 			task.Deadline = fivePM
 		}
-		if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, tx, task)
 	}
 	outcomes := map[string]store.AttemptOutcome{}
 	for _, one := range h.RunDueAt(t.Context(), fivePM) {
@@ -128,9 +126,7 @@ func TestWritesPastTheTimeoutAreNotKept(t *testing.T) {
 	run := func(h *scheduledtest.Harness, db store.DB) {
 		t.Helper()
 		task := store.Task{Payload: reminder{"a"}, At: fivePM, Timeout: time.Second}
-		if _, err := tasks.Schedule(t.Context(), db, task); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, db, task)
 		if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != store.AttemptRetried ||
 			!errors.Is(ran[0].Err, handlers.ErrDeadline) {
 			t.Errorf("ran %+v", ran)

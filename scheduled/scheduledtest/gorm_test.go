@@ -61,9 +61,7 @@ func TestGORMOnOnePool(t *testing.T) {
 			return inTx(ctx, orm, tx).Model(&event{ID: task.Payload.Event}).Update("reminded_at", task.StartedAt).Error
 		}),
 	))
-	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
-		t.Fatalf("ran %+v", ran)
-	}
+	runs(t, h, fivePM, "COMPLETED")
 	var reminded int
 	const sql = `SELECT count(*) FROM shop_events WHERE reminded_at = $1`
 	if err := sqlTx.QueryRowContext(t.Context(), sql, fivePM).Scan(&reminded); err != nil || reminded != 1 {

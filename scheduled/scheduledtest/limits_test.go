@@ -140,11 +140,7 @@ func TestRateInASQLTransaction(t *testing.T) {
 	h := scheduledtest.NewSQL(t, tx, registry(t,
 		handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil })))
 	for i := range 5 {
-		if _, err := tasks.Schedule(t.Context(), store.SQL(tx), store.Task{
-			Payload: reminder{fmt.Sprint(i)}, At: fivePM, TenantID: "clinic",
-		}); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, store.SQL(tx), store.Task{Payload: reminder{fmt.Sprint(i)}, At: fivePM, TenantID: "clinic"})
 	}
 	for after, want := range []int{2, 1, 1} {
 		if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Duration(after)*time.Second)); len(ran) != want {

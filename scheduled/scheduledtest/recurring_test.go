@@ -28,9 +28,7 @@ func hourly(t *testing.T, change func(*store.Task)) (*scheduledtest.Harness, pgx
 	if change != nil {
 		change(&task)
 	}
-	if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, task)
 	return scheduledtest.New(
 		t, tx, registry(t, handlers.Handle(func(context.Context, *handlers.Task[reminder]) error { return nil })),
 	), tx
@@ -85,18 +83,14 @@ func TestRecurringTaskFires(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			h, tx := hourly(t, func(task *store.Task) { task.Recurrence.CatchUp = test.policy })
-			if ran := h.RunDueAt(t.Context(), fivePM.Add(-time.Second)); len(ran) != 0 {
-				t.Errorf("ran before its time: %+v", ran)
-			}
+			runs(t, h, fivePM.Add(-time.Second))
 			if got := hours(t, h.RunDueAt(t.Context(), fivePM.Add(3*time.Hour))); got != test.ran {
 				t.Errorf("ran %s, want %s", got, test.ran)
 			}
 			if got := fmt.Sprint(skipped(t, tx)); got != test.skipped {
 				t.Errorf("skipped %s, want %s", got, test.skipped)
 			}
-			if ran := h.RunDueAt(t.Context(), fivePM.Add(3*time.Hour)); len(ran) != 0 {
-				t.Errorf("ran again: %+v", ran)
-			}
+			runs(t, h, fivePM.Add(3*time.Hour))
 			if got := hours(t, h.RunDueAt(t.Context(), fivePM.Add(4*time.Hour))); got != "4 COMPLETED" {
 				t.Errorf("an hour later ran %s", got)
 			}
@@ -154,9 +148,7 @@ func TestRecurringTaskInThePast(t *testing.T) {
 		{func(*store.Task) {}, 7 * time.Hour, "digest@2010-05-02T00:00:00Z"},
 	} {
 		step.edit(&task)
-		if _, err := tasks.Schedule(t.Context(), tx, task); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, tx, task)
 		if got := ids(step.after); got != step.want {
 			t.Errorf("%s after five: ran %s, want %s", step.after, got, step.want)
 		}
@@ -219,9 +211,7 @@ func TestPauseAndResume(t *testing.T) {
 func TestPauseUntil(t *testing.T) {
 	t.Parallel()
 	h, tx := hourly(t, nil)
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"one-off"}, At: fivePM}); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, store.Task{Payload: reminder{"one-off"}, At: fivePM})
 	if _, err := tasks.PauseUntil(t.Context(), tx, "task-REMINDER-one-off", fivePM.Add(30*time.Minute)); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,26 @@ func registry(t *testing.T, parts ...handlers.Part) *handlers.Registry {
 	return made
 }
 
+// schedule schedules a task, and fails the test if that fails.
+func schedule(t *testing.T, db store.DB, task store.Task) {
+	t.Helper()
+	_, err := tasks.Schedule(t.Context(), db, task)
+	enginetest.OK(t, err)
+}
+
+// runs has the tasks that are due at a time run, and compares what they come to.
+func runs(t *testing.T, h *scheduledtest.Harness, at time.Time, want ...store.AttemptOutcome) {
+	t.Helper()
+	var got []store.AttemptOutcome
+	ran := h.RunDueAt(t.Context(), at)
+	for _, one := range ran {
+		got = append(got, one.Outcome)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("ran %+v, want %v", ran, want)
+	}
+}
+
 var fivePM = time.Date(2030, 5, 1, 17, 0, 0, 0, time.UTC)
 
 func TestRunsWhatIsDueAndNothingElse(t *testing.T) {
@@ -71,9 +92,7 @@ func TestRunsWhatIsDueAndNothingElse(t *testing.T) {
 	for event, at := range map[string]time.Time{
 		"weekly": fivePM, "later": fivePM.Add(time.Second), "sooner": fivePM.Add(-time.Hour),
 	} {
-		if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{event}, At: at}); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, tx, store.Task{Payload: reminder{event}, At: at})
 	}
 	ran := h.RunDueAt(t.Context(), fivePM)
 	if len(ran) != 2 || ran[0].ID != "task-REMINDER-sooner" || ran[1].ID != "task-REMINDER-weekly" ||
@@ -104,18 +123,12 @@ func TestRetriesComeAtTheirOwnTimes(t *testing.T) {
 			panic("second")
 		})),
 	)
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
-		Payload: reminder{"x"}, At: fivePM, MaxAttempts: 2, Expiration: time.Hour,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, store.Task{Payload: reminder{"x"}, At: fivePM, MaxAttempts: 2, Expiration: time.Hour})
 	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" ||
 		!errors.Is(ran[0].Err, failure) {
 		t.Fatalf("first ran %+v", ran)
 	}
-	if ran := h.RunDueAt(t.Context(), fivePM.Add(10*time.Second-time.Microsecond)); len(ran) != 0 {
-		t.Fatalf("early ran %+v", ran)
-	}
+	runs(t, h, fivePM.Add(10*time.Second-time.Microsecond))
 	ran := h.RunDueAt(t.Context(), fivePM.Add(10*time.Second))
 	var panicked *handlers.PanicError
 	if len(ran) != 1 || ran[0].Outcome != "FAILED" || !errors.As(ran[0].Err, &panicked) {
@@ -130,14 +143,8 @@ func TestExpiredAtThatTime(t *testing.T) {
 		t.Error("ran after its expiration")
 		return nil
 	})))
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
-		Payload: reminder{"x"}, At: fivePM, Expiration: time.Hour,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Hour)); len(ran) != 1 || ran[0].Outcome != "EXPIRED" {
-		t.Fatalf("ran %+v", ran)
-	}
+	schedule(t, tx, store.Task{Payload: reminder{"x"}, At: fivePM, Expiration: time.Hour})
+	runs(t, h, fivePM.Add(time.Hour), "EXPIRED")
 }
 
 func TestTransactionalHandlers(t *testing.T) {
@@ -194,15 +201,9 @@ func TestTransactionalHandlers(t *testing.T) {
 // check expects the first attempt's effect to be rolled back and the second's to stay.
 func check(t *testing.T, h *scheduledtest.Harness, db store.DB) {
 	t.Helper()
-	if _, err := tasks.Schedule(t.Context(), db, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
-		t.Fatal(err)
-	}
-	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "RETRIED" {
-		t.Fatalf("first ran %+v", ran)
-	}
-	if ran := h.RunDueAt(t.Context(), fivePM.Add(time.Minute)); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
-		t.Fatalf("second ran %+v", ran)
-	}
+	schedule(t, db, store.Task{Payload: reminder{"x"}, At: fivePM})
+	runs(t, h, fivePM, "RETRIED")
+	runs(t, h, fivePM.Add(time.Minute), "COMPLETED")
 	rows, err := db.Query(t.Context(), "SELECT attempt FROM effect")
 	enginetest.OK(t, err)
 	attempts, err := pgx.CollectRows(rows, pgx.RowTo[int])
@@ -221,9 +222,7 @@ func TestEndlessTaskIsStopped(t *testing.T) {
 		handlers.Func("LOOP", func(context.Context) error { return handlers.RetryAfter(0, errors.New("not yet")) }),
 	))
 	snooze := store.Task{Payload: store.JSON(`{"type":"SNOOZE"}`), At: fivePM}
-	if _, err := tasks.Schedule(t.Context(), tx, snooze); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, snooze)
 	for i, want := range []int{1, 0, 1} {
 		at := fivePM.Add(time.Duration(i) * 500 * time.Millisecond)
 		if ran := h.RunDueAt(t.Context(), at); len(ran) != want {
@@ -231,9 +230,7 @@ func TestEndlessTaskIsStopped(t *testing.T) {
 		}
 	}
 	loop := store.Task{Payload: store.JSON(`{"type":"LOOP"}`), At: fivePM, MaxAttempts: store.MaxMaxAttempts}
-	if _, err := tasks.Schedule(t.Context(), tx, loop); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, loop)
 	defer func() {
 		if recover() == nil {
 			t.Error("an endless task was let run")
@@ -362,12 +359,8 @@ func TestErasureOfATenantRemovesFollowUps(t *testing.T) {
 		})),
 	)
 	visit := store.Task{Payload: reminder{"visit"}, At: fivePM, Entity: "visit:1", TenantID: "clinic"}
-	if _, err := tasks.Schedule(t.Context(), tx, visit); err != nil {
-		t.Fatal(err)
-	}
-	if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
-		t.Fatalf("ran %+v", ran)
-	}
+	schedule(t, tx, visit)
+	runs(t, h, fivePM, "COMPLETED")
 	mail, err := tasks.Get(t.Context(), tx, "the mail")
 	if err != nil || mail.Entity == nil || *mail.Entity != "visit:1" || mail.TenantID == nil ||
 		*mail.TenantID != "clinic" {
@@ -394,11 +387,7 @@ func TestWhyTellsWhatBecameOfFollowUps(t *testing.T) {
 			return nil
 		})),
 	)
-	if _, err := tasks.Schedule(t.Context(), tx, store.Task{
-		ID: "visit", Payload: reminder{"visit"}, At: fivePM,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	schedule(t, tx, store.Task{ID: "visit", Payload: reminder{"visit"}, At: fivePM})
 	for _, step := range []struct {
 		at   time.Time
 		want string
@@ -461,11 +450,7 @@ func TestRanTellsWhatTheHandlerLeft(t *testing.T) {
 		})),
 	)
 	for _, event := range []string{"works", "fails"} {
-		if _, err := tasks.Schedule(t.Context(), tx, store.Task{
-			ID: event, Payload: reminder{event}, At: fivePM,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		schedule(t, tx, store.Task{ID: event, Payload: reminder{event}, At: fivePM})
 	}
 	ran := map[string]scheduledtest.Ran{}
 	for _, one := range h.RunDueAt(t.Context(), fivePM) {

@@ -33,9 +33,7 @@ func TestRearmWhileTheTimeStandsStill(t *testing.T) {
 		if err != nil || done.Outcome != want {
 			t.Fatalf("round %d: %+v, %v", round, done, err)
 		}
-		if ran := h.RunDueAt(t.Context(), fivePM); len(ran) != 1 || ran[0].Outcome != "COMPLETED" {
-			t.Fatalf("round %d: ran %+v", round, ran)
-		}
+		runs(t, h, fivePM, "COMPLETED")
 	}
 	if len(keys) != 3 || keys[0] == keys[1] || keys[1] == keys[2] {
 		t.Errorf("keys %v", keys)
@@ -67,9 +65,7 @@ func TestLongChainOfFollowUps(t *testing.T) {
 					return nil
 				})),
 			)
-			if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
-				t.Fatal(err)
-			}
+			schedule(t, tx, store.Task{Payload: reminder{"x"}, At: fivePM})
 			ran := h.RunDueAt(t.Context(), fivePM)
 			if failed := strings.Contains(fatal.text, "does a chain of follow-ups never end?"); failed != endless ||
 				!endless && len(ran) != 15 {
@@ -101,9 +97,7 @@ func TestRanHasTheErrorOfItsEffects(t *testing.T) {
 				})
 			}
 			h := scheduledtest.New(t, tx, registry(t, run))
-			if _, err := tasks.Schedule(t.Context(), tx, store.Task{Payload: reminder{"x"}, At: fivePM}); err != nil {
-				t.Fatal(err)
-			}
+			schedule(t, tx, store.Task{Payload: reminder{"x"}, At: fivePM})
 			ran := h.RunDueAt(t.Context(), fivePM)
 			if len(ran) != 1 || ran[0].Outcome != "FAILED" || !errors.Is(ran[0].Err, store.ErrInvalid) ||
 				!strings.Contains(ran[0].Err.Error(), want) {

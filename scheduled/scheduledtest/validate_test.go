@@ -86,11 +86,9 @@ func TestPayloadIsAskedBeforeItsHandler(t *testing.T) {
 		handlers.Handle(forUser[byPointer](t)), handlers.Handle(forUser[*allPointer](t))))
 	for _, kind := range []string{"BY_VALUE", "BY_POINTER", "ALL_POINTER"} {
 		for id, field := range map[string]string{"new ": "user_id", "old ": "uid"} {
-			if _, err := tasks.Schedule(t.Context(), tx, store.Task{
+			schedule(t, tx, store.Task{
 				ID: id + kind, Payload: store.JSON(`{"type":"` + kind + `","` + field + `":"u"}`), At: fivePM,
-			}); err != nil {
-				t.Fatal(err)
-			}
+			})
 		}
 	}
 	all := h.RunDueAt(t.Context(), fivePM)

@@ -15,6 +15,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/seal"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -41,6 +42,15 @@ func New(t *testing.T) *Bench {
 		T: t, Pool: storetest.Pool(t), Queries: taskdb.Queries{Schema: schema},
 		Tasks: store.New(store.Config{Service: "test"}), steering: newSteering(),
 	}
+}
+
+// Seal has the bench's store encrypt payloads, by the codec that it returns.
+func (b *Bench) Seal() store.Codec {
+	b.T.Helper()
+	codec, err := seal.New(seal.Key{ID: "test", Secret: make([]byte, seal.SecretBytes)})
+	b.OK(err)
+	b.Tasks = store.New(store.Config{Service: "test", Codec: codec})
+	return codec
 }
 
 // OK fails the test because of an error.

@@ -18,6 +18,12 @@ func (l *LogText) Write(p []byte) (int, error) {
 	return l.Text.Write(p)
 }
 
+func (l *LogText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Text.String()
+}
+
 // Lines are those that contain all of the words.
 func (l *LogText) Lines(words ...string) (found []string) {
 	l.mu.Lock()

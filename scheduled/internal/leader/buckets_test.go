@@ -43,7 +43,6 @@ func (b *bench) agrees(l *Leader, rows int) {
 
 // Each group has its own tokens. The next leader knows how many are left, and a new rate counts from its set on.
 func TestRateOfEachGroup(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.rateEach(1, time.Hour, 2)
 	for _, id := range []string{"a1", "a2", "a3", "a4", "b1"} {
@@ -70,7 +69,6 @@ func TestRateOfEachGroup(t *testing.T) {
 
 // A limit that is removed and set again in the same term finds its buckets.
 func TestBucketsOfALimitThatComesBack(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.rateEach(1, time.Hour, 1)
 	b.Add("a1", group("a"))
@@ -97,7 +95,6 @@ WHEN (NEW.id = 'a2' AND NEW.status = 'EXECUTING') EXECUTE FUNCTION refuse()`
 
 // A claim that is rolled back takes no token, however often the leader tries.
 func TestFailedClaimsTakeNoTokens(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.rateEach(1, time.Hour, 3)
 	for _, id := range []string{"a1", "a2", "a3", "a4", "a5", "b1"} {
@@ -116,7 +113,6 @@ func TestFailedClaimsTakeNoTokens(t *testing.T) {
 // If the connection breaks at the commit, nobody knows whether tokens are taken. They count as taken until the next
 // term has read the buckets.
 func TestTokensOfAnUnknownCommit(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.rateEach(1, time.Hour, 1)
 	b.Add("a1", group("a"))
@@ -177,7 +173,6 @@ func TestKnownBuckets(t *testing.T) {
 
 // The buckets are read in parts, and those that are full are left out.
 func TestBucketsAreReadInParts(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.rateEach(1, time.Hour, 1)
 	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)

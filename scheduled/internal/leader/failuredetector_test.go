@@ -99,7 +99,6 @@ func (b *bench) isDead(node int64) bool {
 
 // Who leads next goes on with the count that the leader before it began.
 func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	silent, fresh := b.silent(), b.silent()
 	// As another leader has noted it, who is gone.
@@ -116,7 +115,6 @@ func TestNextLeaderKnowsSinceWhenNodesAreSilent(t *testing.T) {
 // A node that leads again counts from its own first look, as any new leader does, how long the others have been gone:
 // what it saw when it led before says nothing of one whose session has just broken, and whose handlers still run.
 func TestLeaderOnceMoreGivesNodesTheirTime(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected()
 	other := b.silent()

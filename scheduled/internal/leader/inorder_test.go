@@ -19,6 +19,17 @@ func (b *bench) inOrder(of store.Scope) {
 	b.Did(b.Tasks.SetLimit(b.T.Context(), b.Pool, limit))
 }
 
+// firstOfTwo has a leader that has claimed a1, and keeps a2 of the same group for later.
+func (b *bench) firstOfTwo(of store.Scope) *Leader {
+	b.T.Helper()
+	b.inOrder(of)
+	b.Add("a1", group("a"))
+	b.Add("a2", group("a"))
+	l := b.elected(slots(20))
+	b.claims(l, "a1")
+	return l
+}
+
 // looks has the leader tick and make passes, as long as a pass is to follow at once. It returns the last pass.
 func (b *bench) looks(l *Leader) (last look) {
 	b.T.Helper()
@@ -76,6 +87,12 @@ func retried(in time.Duration) func(taskdb.Claim) taskdb.Settlement {
 	return func(c taskdb.Claim) taskdb.Settlement { return enginetest.Retried(c, in, "no") }
 }
 
+func failed(c taskdb.Claim) taskdb.Settlement {
+	one := enginetest.Retried(c, 0, "no")
+	one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
+	return one
+}
+
 func released(c taskdb.Claim) taskdb.Settlement { return taskdb.Released(c, "no slot") }
 
 func snoozed(c taskdb.Claim) taskdb.Settlement {
@@ -92,7 +109,6 @@ func (b *bench) due(id string) {
 // The next task of a group starts when the one before has ended. Until then that one is tried again, was put off, or
 // was handed back. Other groups go on, and tasks without a group are in no order.
 func TestOrderOfAGroup(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for _, id := range []string{"a1", "a2", "a3", "b1"} {
@@ -122,11 +138,7 @@ func TestOrderOfAGroup(t *testing.T) {
 	b.stays(l, "a1")
 	b.settles("a1", completed)
 	b.stays(l, "a2")
-	b.settles("a2", func(c taskdb.Claim) taskdb.Settlement {
-		one := retried(0)(c)
-		one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
-		return one
-	})
+	b.settles("a2", failed)
 	b.stays(l, "a3")
 	b.settles("a3", completed)
 	b.stays(l, "")
@@ -134,13 +146,8 @@ func TestOrderOfAGroup(t *testing.T) {
 
 // A task that is handed back before it begins keeps its place, although others were due before it comes back.
 func TestOrderAfterAReleasedClaim(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.inOrder(store.Everything())
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Everything())
 	b.settles("a1", released)
 	if attempt := b.Count(`SELECT attempt FROM tasktable.scheduled_tasks WHERE id = 'a1'`); attempt != 0 {
 		t.Errorf("attempt %d", attempt)
@@ -155,7 +162,6 @@ func TestOrderOverLanes(t *testing.T) {
 		store.Type("JOB"): "quick", store.Queue("default"): "mail", store.Everything(): "",
 	} {
 		t.Run(of.String(), func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.inOrder(of)
 			b.Add("first", group("a"))
@@ -202,7 +208,6 @@ func TestOrderAfterAnEdit(t *testing.T) {
 		"resume":     {`SELECT tasktable.pause('a1'); SELECT pg_sleep(0.001); SELECT tasktable.resume('a1')`, "a2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.inOrder(store.Type("JOB"))
 			for _, id := range []string{"a1", "a2"} { // long ago, so that a resumed task comes later
@@ -226,20 +231,11 @@ func TestOrderAfterAnEdit(t *testing.T) {
 
 // A task that runs again by itself is a new task for the order. So is a failed one that somebody retries.
 func TestOrderOfWhatRunsAnew(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.inOrder(store.Type("JOB"))
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Type("JOB"))
 	b.settles("a1", func(c taskdb.Claim) taskdb.Settlement { return enginetest.Again(c, time.Now().Add(time.Hour)) })
 	b.stays(l, "a2")
-	b.settles("a2", func(c taskdb.Claim) taskdb.Settlement {
-		one := retried(0)(c)
-		one.Outcome, one.To = taskdb.OutcomeFailed, store.StatusFailed
-		return one
-	})
+	b.settles("a2", failed)
 	b.Add("a3", group("a"))
 	b.Exec(`SELECT tasktable.retry('a2', delay => interval '1 hour')`)
 	b.stays(l, "a3")
@@ -247,7 +243,6 @@ func TestOrderOfWhatRunsAnew(t *testing.T) {
 
 // A new leader keeps the order, and begins with the earliest task of a group.
 func TestANewLeaderKeepsTheOrder(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Queue("default"))
 	for i := range 5 {
@@ -276,7 +271,6 @@ func TestANewLeaderKeepsTheOrder(t *testing.T) {
 
 // A pass costs nothing for a group that waits for a retry: nothing is granted, and no task of the group is read.
 func TestABacklogBehindARetryCostsNoPass(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	b.Add("first", group("a"))
@@ -300,7 +294,6 @@ func TestABacklogBehindARetryCostsNoPass(t *testing.T) {
 
 // A task that is resumed waits until the one that was claimed meanwhile has ended, and then takes its place by its time.
 func TestAResumedTaskComesLater(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for i := range 3 {
@@ -321,13 +314,8 @@ func TestAResumedTaskComesLater(t *testing.T) {
 
 // If the data of the task that goes first cannot be claimed, that task fails, and no other.
 func TestABrokenTaskGoesFirst(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
-	b.inOrder(store.Type("JOB"))
-	b.Add("a1", group("a"))
-	b.Add("a2", group("a"))
-	l := b.elected(slots(20))
-	b.claims(l, "a1")
+	l := b.firstOfTwo(store.Type("JOB"))
 	b.settles("a1", retried(0))
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT broken CHECK (id <> 'a1' OR status <> 'EXECUTING') NOT VALID`)
 	b.stays(l, "a2")
@@ -339,7 +327,6 @@ func TestABrokenTaskGoesFirst(t *testing.T) {
 // Tasks that have waited for long behind a retry come before newer ones, at once when the task of another lane has
 // ended.
 func TestOrderOfOldTasks(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	for i := range 4 {
@@ -376,7 +363,6 @@ func TestOrderOfOldTasks(t *testing.T) {
 
 // A lane that has no task of a group any more does not hold up the other lanes, although the leader takes it to have.
 func TestAnOutdatedLaneIsNotFirst(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.inOrder(store.Type("JOB"))
 	urgent := func(task *store.Task) { task.Group, task.Priority = "a", 5 }

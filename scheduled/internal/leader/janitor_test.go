@@ -15,7 +15,6 @@ import (
 // A claim whose River job is gone, and which no node has, is taken back a minute after its lease has ended; others
 // are left.
 func TestAbandonedClaimsAreTakenBack(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	now := time.Now()
 	for _, id := range []string{"abandoned", "lapsed", "held", "locked"} {
@@ -60,7 +59,6 @@ func TestAbandonedClaimsAreTakenBack(t *testing.T) {
 // More claims than the walk reads at once can neither be taken back nor failed, because a trigger of the application
 // forbids it. They do not hide a claim whose lease has ended later.
 func TestClaimsThatNobodyCanEndHideNoOther(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(func(c *Config, node *session.Registration) {
 		c.AbandonedAfter, node.Types = 100*time.Millisecond, []string{} // it claims nothing anew

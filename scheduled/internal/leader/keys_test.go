@@ -38,7 +38,6 @@ func (b *bench) passUntil(l *Leader, want string) {
 // The leader finds the tasks of each group, also those that were scheduled before the limit, and hands over one job of
 // a group at a time. An edit of a task's group counts.
 func TestKeysOfTasks(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(20))
 	for _, id := range []string{"a1", "a2", "b1"} {
@@ -62,7 +61,6 @@ func TestKeysOfTasks(t *testing.T) {
 
 // If the limit counts by something else, the keys are set anew. Without it all tasks are claimed.
 func TestOtherKeys(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(20))
 	b.limitEach()
@@ -85,7 +83,6 @@ func TestOtherKeys(t *testing.T) {
 // A task whose transaction was open for long comes to its turn, although the leader has read on, and although an older
 // task of another group waits for its limit.
 func TestLateTasksOfKeys(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(20))
 	b.limitEach()
@@ -104,7 +101,6 @@ func TestLateTasksOfKeys(t *testing.T) {
 
 // If very many tasks have the same time, looks read them in parts. They forget keys that have no task.
 func TestKeysAreReadInParts(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.limitEach()
 	const each = 3 * taskdb.MaxKeysRead / 2
@@ -153,7 +149,6 @@ func TestKeysAreReadInParts(t *testing.T) {
 
 // A new leader goes through the old tasks of a group, one after the other, although it first learns of a newer one.
 func TestOldTasksOfAKey(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.limitEach()
 	for i := range 4 {
@@ -175,7 +170,6 @@ func TestOldTasksOfAKey(t *testing.T) {
 
 // A tick that finds a task whose key is not set yet has a pass follow.
 func TestATickFindsTasksWithoutAKey(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(20))
 	b.limitEach()

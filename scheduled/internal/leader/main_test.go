@@ -23,7 +23,15 @@ func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
 // bench is a database on which a test runs the engine's statements at chosen times, without a node.
 type bench struct{ *enginetest.Bench }
 
+// newBench makes a bench for a test that runs beside others.
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	return benchOf(t)
+}
+
+// benchOf is newBench for a test that has said so before, or runs alone.
+func benchOf(t *testing.T) *bench {
 	t.Helper()
 	return &bench{enginetest.New(t)}
 }

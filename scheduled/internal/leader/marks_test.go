@@ -51,7 +51,6 @@ func (b *bench) look(l *knownLanes) string {
 // A lane of a worked queue and type is found wherever its priority lies, also if it comes after others. Lanes that no
 // node works are not listed, and are not looked at again.
 func TestLookFindsLanes(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	insert := func(queue, kind string, priority int) {
 		b.Schedule(store.Task{
@@ -125,7 +124,6 @@ func TestMarkFrom(t *testing.T) {
 
 // A task whose transaction commits late is listed by the next look, though newer tasks of its lane were claimed.
 func TestLookSeesLateCommits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := newLanes()
 	l.work(nodeOf([]string{"JOB"}, "default"))
@@ -159,7 +157,6 @@ func TestLookSeesLateCommits(t *testing.T) {
 // The tasks before a mark are put behind the others, in their order, and keep the time at which they were due. A task
 // that cannot be moved keeps no other from it.
 func TestWalk(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	ids := []string{"a", "b", "refused", "c", "locked", "after"}
 	for _, id := range ids {
@@ -208,7 +205,6 @@ func TestWalk(t *testing.T) {
 
 // The next leader looks from where the last one did.
 func TestHandover(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	nodes := nodeOf([]string{"JOB", "OTHER"}, "default", "second")
 	former := newLanes()
@@ -268,7 +264,7 @@ func TestReachOfManyPairs(t *testing.T) {
 	for i := range 1000 {
 		queues = append(queues, fmt.Sprintf("queue%03d", i))
 	}
-	b := newBench(t)
+	b := benchOf(t)
 	l := newLanes()
 	l.work(nodeOf(kinds, queues...))
 	b.Schedule(store.Task{ID: "one", Payload: store.JSON(`{"type":"TYPE_10"}`), Queue: "queue500"})
@@ -290,7 +286,6 @@ func TestReachOfManyPairs(t *testing.T) {
 
 // While there may be lanes that the look has not listed, a look says so, and lists the rest later.
 func TestLookListsManyLanesInTurn(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const lanes = maxFound + maxFound/2
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)

@@ -2,17 +2,19 @@ package leader
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/plan"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
+	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // A pass that meets a task which an application has locked goes round it at once, and takes no less at a time for it.
 func TestPassGoesRoundLockedTasks(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 5 {
@@ -42,7 +44,6 @@ func TestPassGoesRoundLockedTasks(t *testing.T) {
 // While nobody may write to the table, as while an index is made, each pass ends in good time, though each task is let
 // be only for a while: the leader has other things to do.
 func TestPassWhileTheTableIsLocked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 40 {
@@ -72,7 +73,6 @@ func TestPassWhileTheTableIsLocked(t *testing.T) {
 // Of several new lanes a look from the marks on finds the highest first. Its tasks must not wait behind those of
 // others.
 func TestAPassKnowsNewLanesBeforeItClaims(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	l := b.elected(slots(1))
 	for id, priority := range map[string]int{"low": -10, "middle": 0, "high": 10} {
@@ -103,7 +103,6 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 		"the others than the transactional ones are urgent": {transactional, 0, 9, 0, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			l := b.elected(slots(10), test.node)
 			for i := range 20 {
@@ -128,7 +127,6 @@ func TestPassOfTypesWithAndWithoutPlaces(t *testing.T) {
 
 // However many fires were missed, passes stay short, and claim other tasks meanwhile.
 func TestPassesAfterALongOutage(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const tasks = 12
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB"}', '* * * * *', 'tick ' || i, 'Europe/Berlin')
@@ -175,7 +173,7 @@ func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 		{1, "first EXECUTING, less urgent QUEUED, refused QUEUED, second QUEUED"},
 		{9, "first EXECUTING, less urgent EXECUTING, refused FAILED, second EXECUTING"},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		l := b.elected(slots(test.slots))
 		b.Add("first", func(task *store.Task) { task.Priority = 5 })
 		for id, priority := range map[string]int{"second": 5, "less urgent": 0, "refused": -5} {
@@ -197,7 +195,6 @@ func TestPassBesideATaskThatCannotBeClaimed(t *testing.T) {
 
 // A task that an application's trigger keeps from being resumed keeps no other one paused.
 func TestPauseThatCannotEnd(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(refuseSQL)
 	until := time.Now().Add(500 * time.Millisecond)
@@ -218,5 +215,65 @@ func TestPauseThatCannotEnd(t *testing.T) {
 	if got, want := b.states(),
 		"first QUEUED, left out PAUSED, refused PAUSED, second QUEUED, third QUEUED"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// A line of the log names at most twenty tasks, and none that had expired.
+func TestClaimedIDs(t *testing.T) {
+	t.Parallel()
+	fence := int64(7)
+	var taken claimedIDs
+	var want []string
+	for i := range 3 * maxLoggedIDs {
+		task := taskdb.ClaimedTask{ID: fmt.Sprint(i)}
+		if i%2 == 1 {
+			task.Fence = &fence
+			want = append(want, task.ID)
+		}
+		taken = append(taken, task)
+	}
+	if got := taken.LogValue().Any().([]string); !slices.Equal(got, want[:20]) {
+		t.Errorf("ids %q", got)
+	}
+	if got := claimedIDs(nil).LogValue().Any().([]string); len(got) != 0 {
+		t.Errorf("of no task: %q", got)
+	}
+}
+
+func TestBatchesOf(t *testing.T) {
+	t.Parallel()
+	fence := int64(1)
+	of := func(sizes ...int) (found []*taskdb.ClaimedTask) {
+		for i, size := range sizes {
+			found = append(found, &taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
+		}
+		return found
+	}
+	for _, test := range []struct {
+		taken []*taskdb.ClaimedTask
+		size  int
+		want  string
+	}{
+		{nil, 3, "[]"},
+		{of(1, 1, 1, 1, 1, 1, 1), 3, "[3 3 1]"},
+		{of(1, 1), 250, "[2]"},
+		{of(600<<10, 600<<10, 100<<10, 1), 250, "[1 3]"},
+		{of(2<<20, 2<<20, 1), 250, "[1 1 1]"},
+		{of(512<<10, 512<<10, 512<<10), 250, "[2 1]"},
+	} {
+		sizes := []int{}
+		next := 0
+		for _, holds := range batchesOf(test.taken, test.size, plan.MaxBatchBytes) {
+			sizes = append(sizes, len(holds))
+			for _, h := range holds {
+				if h.ID != fmt.Sprint(next) {
+					t.Errorf("task %s, want %d: the order is lost", h.ID, next)
+				}
+				next++
+			}
+		}
+		if fmt.Sprint(sizes) != test.want || next != len(test.taken) {
+			t.Errorf("%d tasks by %d: %v, want %s", len(test.taken), test.size, sizes, test.want)
+		}
 	}
 }

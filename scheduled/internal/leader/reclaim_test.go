@@ -59,7 +59,6 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 		"all of the job has begun": {`{"window": 5, "began": 100}`, 37},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			const n, settled = 40, 3
 			for i := range n {
@@ -87,7 +86,6 @@ func TestTasksThatCannotHaveBegunAreNotLost(t *testing.T) {
 
 // A new leader claims due tasks first. Then it takes back the claims of dead nodes, which may take seconds.
 func TestTheFirstTickOfATermTakesNothingBack(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("held", nil)
 	b.runs(`{}`)
@@ -106,7 +104,6 @@ func TestTheFirstTickOfATermTakesNothingBack(t *testing.T) {
 // A node dies with some thousand quick tasks in hand. The leader takes them back in few transactions, because each
 // locks and reads all of the node's jobs anew.
 func TestManyClaimsOfADeadNodeAreTakenBackInFewSteps(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const n, maxSteps = 10 * maxReclaimed, 5
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
@@ -131,7 +128,6 @@ func TestManyClaimsOfADeadNodeAreTakenBackInFewSteps(t *testing.T) {
 // of one statement. The leader takes them back all the same, a few at a time. It leaves only the one that takes too
 // long by itself.
 func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("slowest", nil)
 	const n = 40
@@ -161,7 +157,6 @@ func TestSlowRowsOfADeadNodeAreTakenBack(t *testing.T) {
 // A trigger of the application's is slow and refuses the last row. To halve all claims takes longer than a step may, so
 // the next steps end fewer.
 func TestARefusedRowAmongSlowOnesIsFound(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("refused", nil)
 	const n = 40
@@ -185,7 +180,6 @@ func TestARefusedRowAmongSlowOnesIsFound(t *testing.T) {
 // A task of a dead node dies, and an application has locked the task that its death schedules. The other claims are
 // taken back at once, and this one when the lock is gone.
 func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("undo", func(task *store.Task) { task.At = time.Now().Add(time.Hour) })
 	const n = 60
@@ -216,7 +210,6 @@ func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {
 // What a dead node's handler is about to commit is not taken back. Its row is locked until it is known what comes of
 // it.
 func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("commits", nil)
 	b.Add("lost", nil)
@@ -236,7 +229,6 @@ func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
 // The transactions of a dead node's handlers end with the node, because a process that is stopped would keep their
 // locks.
 func TestTransactionsOfADeadNodesHandlersEnd(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Add("a", nil)
 	b.runs(`{}`)

@@ -42,7 +42,6 @@ func (b *bench) nextFire(id string) string {
 
 // TestZoneDataThatChange: planned fires come when the clocks show their time by the zone data that the leader has now.
 func TestZoneDataThatChange(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Zones = enginetest.ZonesOf(enginetest.SummerFromMarch)
 	begins := at("2035-03-01T00:00:00Z")
@@ -110,7 +109,6 @@ func TestZoneDataThatChange(t *testing.T) {
 // A round of the walk moves overlooked tasks although more fires were planned with other zone data than a round has
 // planned anew. The next round has the rest planned anew.
 func TestPlansForOtherZoneDataKeepNoTaskWaiting(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const rest = 7
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
@@ -145,7 +143,6 @@ func TestPlansForOtherZoneDataKeepNoTaskWaiting(t *testing.T) {
 
 // TestAnOwedFireOfAnotherZone: an edit of the zone of a task that is due does not take its fire away.
 func TestAnOwedFireOfAnotherZone(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("owed", "0 9 * * *", enginetest.Noon, func(task *store.Task) { task.Recurrence.TimeZone = "Europe/Berlin" })
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = clock_timestamp() - interval '1 second'

@@ -35,7 +35,6 @@ VALUES ('JOB', $1, $2::text::tasktable.river_job_state,
 
 // Each look knows all jobs: those that were there before by their ids, and the newer ones.
 func TestRiverJobs(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	insert := func(queue, state, client, metadata string) (id int64) {
 		t.Helper()
@@ -95,7 +94,6 @@ func TestRiverJobs(t *testing.T) {
 // However many jobs run for long, a look reads a bounded number of them. The leader notices within some looks that one
 // has ended, and at once what happens to the others.
 func TestLongJobsAreReadInTurn(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.river_job (id, kind, queue, state, attempted_at, attempted_by, max_attempts, args)
 		SELECT n, 'JOB', 'long', 'running', clock_timestamp() - interval '1 minute', ARRAY['a'], 1, '{}'

@@ -83,7 +83,6 @@ func cron(id, expression string) store.Task {
 // What is declared is scheduled; what is unchanged is not written to; what is changed is updated, without a fire;
 // what is not declared any more is cancelled, and is queued again when it is declared again.
 func TestDeclare(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	enginetest.Schedule(t, b.Pool, cron("scheduled", "@yearly"))
 	first := b.program("events", cron("a", "@hourly"), cron("b", "@daily"))
@@ -120,7 +119,6 @@ func TestDeclare(t *testing.T) {
 // Of two versions side by side, the one that was seen last for the first time holds; the other does nothing, however
 // often it looks, until the last node of the newer one is gone.
 func TestDeclareSideBySide(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	older, newer := b.program("events", cron("a", "@hourly")), b.program(
 		"events", cron("a", "@daily"), cron("b", "@daily"),
@@ -157,7 +155,6 @@ func TestDeclareSideBySide(t *testing.T) {
 
 // A version that declares nothing has no say; one that declares an empty list cancels all.
 func TestDeclareNothing(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	first := b.program("events", cron("a", "@hourly"))
 	first.deploy(1)
@@ -184,7 +181,6 @@ func TestDeclareNothing(t *testing.T) {
 
 // Services do not touch each other's tasks.
 func TestDeclareByTwoServices(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	events, users := b.program(
 		"events", cron("a", "@hourly"), cron("b", "@hourly"),
@@ -203,7 +199,6 @@ func TestDeclareByTwoServices(t *testing.T) {
 
 // What an operator did to a declared task stays: cancelled as well as paused, whatever versions come.
 func TestDeclareAfterAnOperator(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	first := b.program(
 		"events", cron("cancelled", "@hourly"), cron("paused", "@hourly"), cron("deleted", "@hourly"),
@@ -311,7 +306,6 @@ func TestDeclares(t *testing.T) {
 
 // What the code declares recurs, also if a task that does not recur had the id before.
 func TestDeclaredInThePlaceOfAPlainTask(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	enginetest.Schedule(t, b.Pool, store.Task{ID: "a", Payload: job{Name: "a"}})
 	events := b.program("events", cron("a", "@hourly"))

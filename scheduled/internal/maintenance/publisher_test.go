@@ -28,7 +28,6 @@ func (b *bench) wantDefaults(what, want string) {
 // A node publishes the defaults of its own types. It removes those that an earlier version of its service had, and
 // leaves those of other types, of other services and of people.
 func TestPublishedDefaults(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	tasks := store.New(store.Config{})
 	of := func(name string, attempts int) store.Defaults {

@@ -37,7 +37,7 @@ func TestRetainHistory(t *testing.T) {
 		},
 		{"for ever", -1, nil, 0, "[500 91 89]; [500 91 89]", "[500 91 89]; [500 91 89]"},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		for _, id := range []string{"lives", "deleted"} {
 			enginetest.Schedule(t, b.Pool, store.Task{ID: id, Payload: job{Name: id}, At: noon, Retention: test.own})
 			for _, age := range []int{500, 91, 89} {
@@ -92,7 +92,7 @@ func TestRetainNodesAndPauses(t *testing.T) {
 		{"31 days", 31 * day, "0 29 31"},
 		{"for ever", -1, "0 29 31 89 91"},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		for _, age := range []int{0, 29, 31, 89, 91} {
 			var over *time.Time
 			if age > 0 {
@@ -138,7 +138,7 @@ func TestRetainGoesOn(t *testing.T) {
 		},
 		2000: {{2 * 2000, Place{table: 1}}, {500, Place{table: 2}}, {0, Place{}}},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		// A page a row, so that batches have an end.
 		b.Exec(`ALTER TABLE tasktable.scheduled_tasks ALTER COLUMN message SET STORAGE PLAIN, DISABLE TRIGGER USER`)
 		b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, revision, status, finished_at, message)
@@ -178,7 +178,6 @@ func TestRetainGoesOn(t *testing.T) {
 
 // A period of months is as long as its days, whatever the clocks do; and no text of a type's name is more than a name.
 func TestRetainByOddTypes(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.old("odd", "A/B.c:d+e[f]<g>-_", 10*day, nil)
 	b.old("plain", "JOB", 10*day, nil)

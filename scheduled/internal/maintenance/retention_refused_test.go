@@ -37,7 +37,6 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			func(kept string) string { return kept + "; " + kept + "; " + kept }, "kept by us"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			var kept []string
 			for i := range 60 { // more than a page has
@@ -65,10 +64,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 				t.Errorf("left are %s\nwant %s", got, want)
 			}
 			r.endRound(t.Context(), round)
-			var note string
-			b.OK(b.Pool.QueryRow(
-				t.Context(), `SELECT retention_refused FROM tasktable.nodes`,
-			).Scan(&note))
+			note := enginetest.Ask[string](b.Bench, `SELECT retention_refused FROM tasktable.nodes`)
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
 				t.Errorf("the node's note is %q", note)
 			}
@@ -89,7 +85,6 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 
 // A batch goes past many pages of which each has a row that cannot be removed. The next batch is no smaller for it.
 func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, revision, status, finished_at)
@@ -118,7 +113,6 @@ func TestRetentionGoesPastManyPagesInOneBatch(t *testing.T) {
 
 // An application's open transaction on one row keeps that row alone.
 func TestRetentionGoesPastALockedRow(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 20 {
 		b.old(fmt.Sprintf("old %02d", i), "JOB", 91*day, nil)
@@ -146,7 +140,6 @@ func TestRetentionGoesPastALockedRow(t *testing.T) {
 
 // Retention looks for the task of a line of history only where the line is old enough to be removed.
 func TestRetentionDoesNotLookForTheTaskOfEachLine(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 30 {
 		b.Schedule(store.Task{Payload: job{Name: fmt.Sprint("lives ", i)}, At: noon.Add(-89 * day)})

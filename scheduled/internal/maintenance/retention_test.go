@@ -78,7 +78,6 @@ func (b *bench) left() string {
 
 // The answers of the HTTP API are kept for 24 hours, however long tasks are.
 func TestRetainAnswers(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for key, age := range map[string]time.Duration{"old": day + time.Second, "new": day - time.Second} {
 		_, err := b.Pool.Exec(b.T.Context(), `INSERT INTO tasktable.api_answers (caller, idempotency_key,
@@ -97,7 +96,6 @@ func TestRetainAnswers(t *testing.T) {
 
 // A session of the dashboard goes when it has expired, however long tasks are kept.
 func TestRetainSessions(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service)
 		VALUES ('ann', 'tt_', sha256('ann'), '{read}', 'people')`)
@@ -117,7 +115,6 @@ func TestRetainSessions(t *testing.T) {
 
 // The bucket of a limit that was removed goes when it has been full for a day.
 func TestRetainBuckets(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.limits (name, scope, max_running) VALUES ('limit', 'all', 1)`)
 	b.Did(b.Pool.Exec(t.Context(), `INSERT INTO tasktable.limit_buckets SELECT name, $1::timestamptz - age * interval '1 hour'
@@ -133,7 +130,6 @@ func TestRetainBuckets(t *testing.T) {
 // The bucket of a group goes when it has been full for an hour, or when its limit is gone. A bucket that the leader
 // writes stays.
 func TestRetainBucketsOfGroups(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.limits (name, scope, per) VALUES ('limit', 'all', 'group')`)
 	b.Exec(`INSERT INTO tasktable.limit_buckets (name, limit_key, full_at)
@@ -171,7 +167,7 @@ func TestRetainTasks(t *testing.T) {
 		{"for ever, but for a type", -1, map[string]time.Duration{"LOG": time.Minute}, "job89 job91 keeplong"},
 		{"a minute", time.Minute, nil, "keeplong"},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		b.old("job89", "JOB", 89*day, nil)
 		b.old("job91", "JOB", 91*day, nil)
 		b.old("log89", "LOG", 89*day, nil)
@@ -191,7 +187,6 @@ func TestRetainTasks(t *testing.T) {
 
 // A task of each month succeeds more rarely than tasks are kept. When it last did stays known.
 func TestRetainTheLastSuccess(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("monthly", "@monthly", noon.AddDate(1, 0, 0), nil)
 	b.Recur("over", "@monthly", noon.AddDate(1, 0, 0), nil)
@@ -218,7 +213,6 @@ func TestRetainTheLastSuccess(t *testing.T) {
 
 // To the microsecond.
 func TestRetainUntil(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.old("a", "JOB", 0, nil) // ends at noon
 	r := b.retainerOf(time.Hour, nil)
@@ -232,7 +226,6 @@ func TestRetainUntil(t *testing.T) {
 
 // What may still run is never removed, whatever its status and age, nor what somebody could still resume.
 func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{
 		"executing", "cancelled and held", "edited and held", "waiting", "paused", "retrying", "dead",
@@ -273,7 +266,6 @@ func TestRetainNeverRemovesWhatMayRun(t *testing.T) {
 
 // A declared task that has ended, or was cancelled by an operator, must be remembered, or it would begin anew.
 func TestRetainKeepsWhatIsDeclared(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"declared", "scheduled"} {
 		b.Recur(id, "@hourly", noon, nil)
@@ -288,7 +280,6 @@ func TestRetainKeepsWhatIsDeclared(t *testing.T) {
 
 // Old answers of the API go with each batch, because a round of large tables takes hours.
 func TestRetainRemovesAnswersInEachBatch(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
 		SELECT 'waits ' || i, '{"type": "JOB"}', '2100-01-01' FROM generate_series(1, 200) AS i`)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
+	"github.com/tasktable/tasktable/store"
 )
 
 // What is shown of lanes is put together from what was seen, each second, and what was counted, less often.
@@ -106,5 +109,85 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 	if len(got) > 15000 {
 		t.Errorf("%d series", len(got))
+	}
+}
+
+// A node shows all nodes' figures only while it leads and goes on looking. Otherwise they would be shown twice, or old.
+func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewPedanticRegistry()
+	m := New(Config{Registerer: registry, Service: "not UTF-8: \xff"})
+	if _, err := m.Register(); err != nil {
+		t.Fatal(err)
+	}
+	shows := func() bool { return enginetest.Has(enginetest.Scraped(t, registry), "nodes") }
+	if got := enginetest.Scraped(t, registry); got["node_up"] != 0 || got["leader"] != 0 ||
+		enginetest.Has(got, "slots default") || got["node_info  not UTF-8: ? "] != 1 {
+		t.Errorf("before it has begun: %v", got)
+	}
+	var leads atomic.Bool
+	m.Begun(func() NodeState {
+		return NodeState{Leads: leads.Load(), Slots: map[string]Usage{"default": {Size: 10, Used: 3}}}
+	})
+	m.Sees(taskdb.ListedLanes{}, []taskdb.LiveNode{{Number: 1, Held: true}, {Number: 2}})
+	m.found.Store(&tableCounts{})
+	if got := enginetest.Scraped(t, registry); got["node_up"] != 1 || got["slots_used default"] != 3 || shows() {
+		t.Errorf("it does not lead: %v", got)
+	}
+	leads.Store(true)
+	if got := enginetest.Scraped(t, registry); got["leader"] != 1 || got["nodes"] != 1 {
+		t.Errorf("it leads: %v", got)
+	}
+	m.seen.Store(&sight{at: time.Now().Add(-sightValid)})
+	if shows() {
+		t.Error("it has not looked for long")
+	}
+	m.Sees(taskdb.ListedLanes{}, nil)
+	m.Ended()
+	if shows() {
+		t.Error("it has ended")
+	}
+}
+
+// The due tasks that a limit holds back are counted, with the age of the oldest. A limit that holds back none has 0.
+func TestLimitedTasksAreCounted(t *testing.T) {
+	b := newBench(t)
+	c := b.surveyor()
+	seen := &sight{at: time.Now()}
+	shown := func() string {
+		t.Helper()
+		b.OK(c.count(t.Context(), seen))
+		var shown []string
+		c.config.Metrics.found.Load().collect(seen, func(name string, value float64, labels ...string) {
+			if word, of := strings.CutPrefix(name, "limit_"); of && (word == "waiting" || word == "oldest_due_age_seconds") {
+				shown = append(shown, fmt.Sprintf("%s %s %.0f", labels[0], word, value/10))
+			}
+		})
+		return strings.Join(shown, ", ")
+	}
+	if got := shown(); got != "" {
+		t.Errorf("without a limit: %s", got)
+	}
+	for _, name := range []string{"full", "free"} {
+		b.Did(b.Tasks.SetLimit(t.Context(), b.Pool,
+			store.Limit{Name: name, Of: store.Type(strings.ToUpper(name)), Rate: 1, Interval: time.Hour}))
+		seen.lanes.Limits = append(seen.lanes.Limits, taskdb.Limit{Name: name})
+	}
+	conn, err := b.Pool.Acquire(t.Context()) // the session of a live node holds its lock
+	b.OK(err)
+	defer conn.Release()
+	b.Did(conn.Exec(t.Context(), `WITH node AS (
+		INSERT INTO tasktable.nodes (service, version, host, types, queues)
+		VALUES ('tests', '1', 'one', '{FULL}', '{"default": 5}') RETURNING number::int)
+		SELECT pg_advisory_lock((class - CASE WHEN class >= 2147483648 THEN 4294967296 ELSE 0 END)::int, number)
+		FROM node, tasktable.lock_class('node') AS class`))
+	b.Exec(`INSERT INTO tasktable.limit_buckets VALUES ('full', clock_timestamp() + interval '1 hour')`)
+	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, scheduled_at)
+		SELECT i, '{"type": "FULL"}', clock_timestamp() FROM generate_series(1, 20) AS i`)
+	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET due_at = clock_timestamp() - interval '100 seconds' WHERE id = '7'`)
+	want := "full waiting 2, full oldest_due_age_seconds 10, free waiting 0, free oldest_due_age_seconds 0"
+	if got := shown(); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

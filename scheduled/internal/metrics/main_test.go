@@ -15,5 +15,6 @@ type bench struct{ *enginetest.Bench }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	t.Parallel()
 	return &bench{enginetest.New(t)}
 }

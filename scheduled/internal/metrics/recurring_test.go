@@ -46,7 +46,6 @@ func recurringShownIn(t *testing.T, m *Metrics, seen *sight) string {
 }
 
 func TestRecurringHealthIsShown(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	b.recurs("a never fired")
@@ -74,7 +73,6 @@ func TestRecurringHealthIsShown(t *testing.T) {
 
 // However many recurring tasks there are, 500 have series, and those that are declared in code are among them.
 func TestRecurringSeriesAreBounded(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	b.recurMany(600)

@@ -29,7 +29,6 @@ func (b *bench) surveyor() *TableStats {
 
 // Due tasks are counted by lane as far as it goes; an emptied lane is shown, empty, for a while.
 func TestCensusCountsDue(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	b.Exec(`INSERT INTO tasktable.scheduled_tasks (id, payload, priority, scheduled_at)
@@ -75,7 +74,6 @@ func TestCensusCountsDue(t *testing.T) {
 
 // A count that takes too long ends.
 func TestCensusLimit(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	slow := counted(t.Context(), c, "sleep", `SELECT pg_sleep(30)`, nil, func([]dueRow) { t.Error("it has rows") })
@@ -91,7 +89,6 @@ func TestCensusLimit(t *testing.T) {
 
 // Dead letters are counted without those that are archived, and those that are gone are shown as none.
 func TestCensusCountsDead(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	var found tableCounts
@@ -123,7 +120,6 @@ func TestCensusCountsDead(t *testing.T) {
 
 // What cannot be counted does not keep the rest from being counted.
 func TestCensusFailsInPart(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
 	b.OK(c.count(t.Context(), &sight{}))

@@ -100,7 +100,6 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 			1 schedule created by test`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.Schedule(
 				store.Task{Payload: job{Name: "a"}, At: noon},
@@ -134,7 +133,6 @@ func TestClaimLeavesWhatIsEditedMeanwhile(t *testing.T) {
 
 // A claim takes the tasks behind those that are locked, and no more than there is room for.
 func TestClaimStepsOverLockedRows(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
 		at := noon.Add(time.Duration(i-10) * time.Second)
@@ -168,7 +166,6 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 
 // A lane with very many locked tasks is given up after a while, so that the other lanes do not wait.
 func TestClaimGivesUpALaneThatIsLocked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 10 {
 		at := noon.Add(time.Duration(i-10) * time.Second)
@@ -194,7 +191,6 @@ END $$`)
 
 // Other transactions may lock each row that the claim has not taken.
 func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 20 {
 		b.Schedule(
@@ -222,7 +218,6 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 
 // While a transaction that references a task's row is open, the claim leaves the task. It takes the task afterwards.
 func TestClaimBesideAForeignKey(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("a", "b")
 	b.Exec(`CREATE TABLE refers (task_id text REFERENCES tasktable.scheduled_tasks (id))`)
@@ -238,7 +233,6 @@ func TestClaimBesideAForeignKey(t *testing.T) {
 }
 
 func TestClaimLeavesWhatIsSetAside(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("a", "b", "c")
 	if ids, err := b.claimAtNoon("a", "c", "none"); err != nil || fmt.Sprint(ids) != "[b]" {
@@ -249,7 +243,6 @@ func TestClaimLeavesWhatIsSetAside(t *testing.T) {
 // An application that has locked a task and then wants others, which the claim has written, waits for the claim at
 // most. Neither is ended by a deadlock.
 func TestClaimDoesNoHarmToApplications(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	limit := enginetest.Limits(t, b.Pool)
 	for i := range 20 {
@@ -277,7 +270,6 @@ func TestClaimDoesNoHarmToApplications(t *testing.T) {
 
 // Two leaders at once, as there may be for a moment after one was cut off, never claim the same task.
 func TestClaimTwiceAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const most = 300
 	for i := range most {

@@ -13,7 +13,6 @@ import (
 )
 
 func TestClaimTakesATask(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon, ExpectedExecutionTime: 2 * time.Minute})
 	b.Expect("before", "a", `
@@ -41,7 +40,6 @@ func TestClaimTakesATask(t *testing.T) {
 
 // A lease counts from the task's time, where it is claimed before that.
 func TestClaimAhead(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("a")
 	if far := b.ClaimFrom(noon.Add(-1001*time.Millisecond), time.Second, enginetest.Jobs(0, 10)); len(far) != 0 {
@@ -57,7 +55,6 @@ func TestClaimAhead(t *testing.T) {
 }
 
 func TestClaimExpires(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Schedule(
 		store.Task{Payload: job{Name: "late"}, At: noon, Expiration: time.Minute},
@@ -87,7 +84,6 @@ func TestClaimExpires(t *testing.T) {
 
 // The expiry counts from the task's time at every attempt, and the last error stays readable.
 func TestClaimExpiresBetweenAttempts(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}, Expiration: time.Minute})
 	b.End(noon.Add(time.Second), enginetest.Retried(h, 2*time.Minute, "mail server away"))
@@ -108,7 +104,6 @@ func TestClaimExpiresBetweenAttempts(t *testing.T) {
 
 // The oldest tasks of each lane are claimed, and no more than are granted. The answer is in their order.
 func TestClaimOrder(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	at := func(offset time.Duration) time.Time { return noon.Add(offset) }
 	b.Schedule(
@@ -133,7 +128,6 @@ func TestClaimOrder(t *testing.T) {
 
 // A look at lanes tells when their first tasks are due.
 func TestPeek(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for i := range 7 {
 		for _, priority := range []int{0, 5} {
@@ -158,7 +152,6 @@ func TestPeek(t *testing.T) {
 
 // What an application's open transaction has locked is left for later, and does not hold up the pass.
 func TestClaimSkipsLockedRows(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("a", "b")
 	unlock := enginetest.Lock(t, b.Pool, "a")
@@ -172,7 +165,6 @@ func TestClaimSkipsLockedRows(t *testing.T) {
 }
 
 func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	verbs := map[string]func(id string) (store.Receipt, error){
 		"cancelled": func(id string) (store.Receipt, error) { return enginetest.Tasks.Cancel(t.Context(), b.Pool, id) },
@@ -198,7 +190,6 @@ func TestClaimLeavesWhatIsNotWaiting(t *testing.T) {
 
 // The head of a lane, as the next claim would take it, is failed; the rest of the lane is not touched.
 func TestFailHead(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	past := time.Now().Add(-time.Minute)
 	b.Schedule(store.Task{Payload: job{Name: "first"}, At: past},

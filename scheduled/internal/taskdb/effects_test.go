@@ -17,7 +17,6 @@ import (
 )
 
 func TestAgain(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	done := b.End(noon.Add(time.Second), enginetest.Again(h, noon.Add(24*time.Hour)))
@@ -46,7 +45,6 @@ func TestAgain(t *testing.T) {
 
 // The "now" of a run_now is over once the task runs again, also where that is at the very time it had before.
 func TestAgainAfterRunNow(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for id, test := range map[string]struct {
 		at   time.Duration
@@ -72,7 +70,6 @@ func TestAgainAfterRunNow(t *testing.T) {
 
 // A user's edit, made while the handler ran, wins over what the handler asked for.
 func TestAgainAgainstAnEdit(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.Did(enginetest.Tasks.Reschedule(t.Context(), b.Pool, "a", noon.Add(time.Hour)))
@@ -98,7 +95,6 @@ func TestAgainAgainstAnEdit(t *testing.T) {
 
 // A row that an application has locked is not settled as simply completed: its Again would be forgotten.
 func TestAgainOnALockedRow(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("locked", "free", "plain")
 	holds := b.Take(noon)
@@ -136,7 +132,6 @@ func TestAgainOnALockedRow(t *testing.T) {
 }
 
 func TestFollowUps(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	done := b.End(noon.Add(time.Second), enginetest.FollowedBy(h,
@@ -163,7 +158,6 @@ func TestFollowUps(t *testing.T) {
 
 // A follow-up that was written to knows the task that asked for it. A new one belongs to that task's service.
 func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	later := noon.Add(time.Hour)
 	b.Schedule(store.Task{Payload: job{Name: "edited"}, At: later}, store.Task{
@@ -196,7 +190,6 @@ func TestFollowUpsKnowTheTaskThatAskedForThem(t *testing.T) {
 // The follow-ups of an attempt whose task was edited are applied. Those of a cancelled one are applied only where they
 // commit with the handler's writes, and those of one whose fence is lost never.
 func TestFollowUpsOfASupersededAttempt(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for name, test := range map[string]struct{ cancelled, inTx, applied bool }{
 		"edited": {false, false, true}, "cancelled": {true, false, false}, "cancelled, in its transaction": {true, true, true},
@@ -226,7 +219,6 @@ func TestFollowUpsOfASupersededAttempt(t *testing.T) {
 
 // A follow-up into a row that an application has locked holds up the task that asked for it, and no other.
 func TestFollowUpIntoALockedRow(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: job{Name: "target"}, At: noon.Add(time.Hour)},
 		store.Task{Payload: job{Name: "own row locked"}, At: noon},
@@ -271,7 +263,6 @@ func TestFollowUpIntoALockedRow(t *testing.T) {
 
 // A follow-up with the task's own id schedules the task anew, as Schedule would after it; a newer edit wins over it.
 func TestFollowUpOfTheTaskItself(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	self := store.Task{ID: "a", Payload: job{Name: "next"}, At: noon.Add(time.Hour)}
@@ -304,7 +295,6 @@ func TestFollowUpOfTheTaskItself(t *testing.T) {
 // A follows up B while B follows up A, each in a transaction of its own, at once, again and again: no deadlock, and
 // none of the follow-ups is lost.
 func TestCrossedFollowUps(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const rounds = 30
 	for round := range rounds {
@@ -353,7 +343,6 @@ func TestCrossedFollowUps(t *testing.T) {
 
 // What the database refuses fails the whole transaction and leaves all as it was; the settler then finds the culprit.
 func TestFollowUpThatTheDatabaseRefuses(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks ADD CONSTRAINT "no such names" CHECK (payload ->> 'name' <> 'bad')`)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})

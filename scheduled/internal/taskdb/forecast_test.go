@@ -38,7 +38,6 @@ func TestForecastIsWhatTheLeaderForks(t *testing.T) {
 		"has begun then": {"30 * * * *", "0 * * * *", noon.Add(30 * time.Minute), nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			now := c.begins.Add(-time.Second)
 			b.Recur("tick", c.cron, c.begins, func(of *store.Task) {

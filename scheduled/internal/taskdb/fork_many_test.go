@@ -16,7 +16,6 @@ import (
 
 // An expression or a zone that came by SQL and cannot be read fails its task, which says why, and no other.
 func TestForkFailsWhatCannotBeRead(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(enginetest.UncheckedRecurrencesSQL)
 	bad := map[string]struct{ cron, zone, why string }{
@@ -67,7 +66,6 @@ func TestForkFailsWhatCannotBeRead(t *testing.T) {
 
 // What others have locked, what is set aside, other lanes, what is paused, and what is due later is left as it is.
 func TestForkLeavesAlone(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"locked", "aside", "paused", "cancelled", "due"} {
 		b.Recur(id, "@hourly", noon, nil)
@@ -112,7 +110,6 @@ func TestForkLeavesAlone(t *testing.T) {
 
 // A fire whose occurrence exists, because somebody has made it, stays as it is; the task goes on.
 func TestForkDoesNotDouble(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon, nil)
 	b.Exec(`SELECT tasktable.fork_occurrence('tick', $1, NULL, 'somebody')`, noon)
@@ -134,7 +131,6 @@ func TestForkDoesNotDouble(t *testing.T) {
 
 // As many recurring tasks as are due fire, some hundreds a pass.
 func TestForkMany(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
 		$1) FROM generate_series(1, 300) AS i`, noon)
@@ -171,7 +167,6 @@ func TestForkMany(t *testing.T) {
 
 // More tasks than a pass looks at, which somebody has locked, do not keep the one behind them from firing.
 func TestForkStepsOverLocked(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '@hourly', 'tick ' || i, 'UTC',
 		$1) FROM generate_series(1, $2) AS i`, noon, taskdb.MaxForks+50)
@@ -192,7 +187,6 @@ func TestForkStepsOverLocked(t *testing.T) {
 
 // A pass makes some hundreds of occurrences. Those that are left come with the next passes, also those of one task.
 func TestForkManyOccurrences(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`SELECT tasktable.schedule_recurring('{"type":"JOB","name":"one of many"}', '* * * * *', 'tick ' || i, 'UTC',
 		$1, catch_up => 'all')
@@ -249,7 +243,6 @@ func TestForkManyOccurrences(t *testing.T) {
 
 // The pass forks in the engine's name, and inside its transaction nothing of its context is lost to the verbs it uses.
 func TestForkKeepsTheEnginesContext(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap = store.OverlapCancelRunning

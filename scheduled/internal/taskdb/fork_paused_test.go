@@ -11,7 +11,6 @@ import (
 
 // Of the pauses in the table, those that held at a fire count, of the task's queue, its type, or everything.
 func TestForkAfterAPause(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon, nil)
 	b.Recur("all", "@hourly", noon, func(task *store.Task) { task.Recurrence.CatchUpPaused = store.CatchUpAll })
@@ -48,7 +47,6 @@ func TestForkAfterAPause(t *testing.T) {
 
 // A task that was paused by itself, and resumed, is told from one that was edited.
 func TestForkAfterAResume(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	resume := func(id string, edit func()) {
 		t.Helper()
@@ -106,7 +104,6 @@ func TestForkAfterAResume(t *testing.T) {
 // What a task did not fire before it was paused, because it was not there yet or was another then, it has not
 // missed while paused.
 func TestForkAfterAResumeMissedNothing(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	now := time.Now()
 	enginetest.Schedule(

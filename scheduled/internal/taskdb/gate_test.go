@@ -14,7 +14,6 @@ import (
 )
 
 func TestGateLetsTheRightOneThrough(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{
 		ID: "a", Payload: job{Name: "n"}, Entity: "event:1", TenantID: "acme",
@@ -41,7 +40,6 @@ func TestGateLetsTheRightOneThrough(t *testing.T) {
 
 // By the database's clock a task is never let through before its time, nor from its expiry on.
 func TestGateWatchesTheTime(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon, Expiration: time.Minute})
 	taken := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 1))
@@ -71,7 +69,6 @@ func TestGateWatchesTheTime(t *testing.T) {
 // What commits between claim and gate keeps the task from starting; the claim is handed back, and the
 // row keeps the edit.
 func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	verb := func(do func(id string) (store.Receipt, error)) func(string) error {
 		return func(id string) error { _, err := do(id); return err }
@@ -153,7 +150,6 @@ func TestGateRefusesWhatWasEditedSinceTheClaim(t *testing.T) {
 
 // An edit that comes to the same as before is none: the claim goes on.
 func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	if receipt := enginetest.Schedule(t, b.Pool, store.Task{
@@ -169,7 +165,6 @@ func TestGateLetsAnUnchangedTaskThrough(t *testing.T) {
 
 // Either sign of an edit is enough, should one have come past the triggers.
 func TestGateSeesEditsPastTheTriggers(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
 	insert := func(id string) {
@@ -189,7 +184,6 @@ func TestGateSeesEditsPastTheTriggers(t *testing.T) {
 
 // Holds that are not the row's do not come back; the others do, each with its own answer.
 func TestGateAnswersManyAtOnce(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	var asked []taskdb.Claim
 	for i := range 20 {
@@ -219,7 +213,6 @@ func TestGateAnswersManyAtOnce(t *testing.T) {
 }
 
 func TestExtend(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"a", "locked", "lost"} {
 		b.Schedule(store.Task{
@@ -264,7 +257,6 @@ func TestExtend(t *testing.T) {
 }
 
 func TestRecheck(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	ids := []string{"as it was", "cancelled", "edited", "lost", "rearmed"}
 	for _, id := range ids {
@@ -304,7 +296,6 @@ func TestRecheck(t *testing.T) {
 // A trigger of an application may move a task without an edit, in the very update that claims it. The
 // Gate goes by the row.
 func TestGateGoesByTheTimeOfTheRow(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{ID: "a", Payload: job{Name: "n"}})
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)

@@ -18,7 +18,6 @@ const elevenOClock = "tick@2030-01-01T11:00:00Z"
 
 // What a fire at noon comes to while the occurrence of an hour before is in some state.
 func TestOverlapWithEachState(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	start := func(t *testing.T) taskdb.Claim {
 		t.Helper()
@@ -116,7 +115,6 @@ func TestOverlapWithEachState(t *testing.T) {
 
 // Who cancelled it can be read.
 func TestOverlapCancelsInTheParentsName(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap = store.OverlapCancelRunning
@@ -136,7 +134,6 @@ func TestOverlapCancelsInTheParentsName(t *testing.T) {
 // An occurrence that runs for long keeps all later ones from running, however many were skipped since; then
 // the next one runs.
 func TestOverlapWithALongRun(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "* * * * *", noon, nil)
 	b.Fires(noon)
@@ -179,7 +176,6 @@ func (b *bench) liveFrom(id string) (from time.Time) {
 
 // With several missed fires that all run, one in the way keeps all of them from running, or is cancelled once.
 func TestOverlapWithCatchUpAll(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for id, policy := range map[string]store.Overlap{
 		"skip": store.OverlapSkip, "allow": store.OverlapAllow, "cancel": store.OverlapCancelRunning,
@@ -205,7 +201,6 @@ func TestOverlapWithCatchUpAll(t *testing.T) {
 
 // A fire that does not run itself cancels nothing.
 func TestOverlapCancelsOnlyForWhatRuns(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
 		task.Recurrence.Overlap, task.Recurrence.CatchUp = store.OverlapCancelRunning, store.CatchUpNone
@@ -220,7 +215,6 @@ func TestOverlapCancelsOnlyForWhatRuns(t *testing.T) {
 
 // What somebody has put off to a later time than a fire's is not an earlier occurrence.
 func TestOverlapWithWhatWasPutOff(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon.Add(-time.Hour), nil)
 	b.Fires(noon.Add(-time.Hour))
@@ -242,7 +236,6 @@ func TestOverlapWithWhatWasPutOff(t *testing.T) {
 
 // One that was put off while it runs is in the way as long as it runs, and hides no other that has not ended.
 func TestOverlapWithWhatWasPutOffWhileItRuns(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Recur("tick", "@hourly", noon.Add(-time.Hour), nil)
 	b.Fires(noon.Add(-time.Hour))
@@ -265,7 +258,6 @@ func TestOverlapWithWhatWasPutOffWhileItRuns(t *testing.T) {
 // An occurrence to be cancelled that an application's open transaction has locked holds up its own parent
 // only, not the pass.
 func TestOverlapWithALockedOccurrence(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	for _, id := range []string{"tick", "other"} {
 		b.Recur(id, "@hourly", noon.Add(-time.Hour), func(task *store.Task) {
@@ -306,7 +298,6 @@ func TestAForkReadsFewOccurrences(t *testing.T) {
 	const ended = 3000
 	for _, overlap := range []store.Overlap{store.OverlapSkip, store.OverlapAllow} {
 		t.Run(string(overlap), func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.Recur("tick", "* * * * * *", noon, func(task *store.Task) { task.Recurrence.Overlap = overlap })
 			b.Fires(noon)

@@ -39,7 +39,6 @@ func TestPlansUnderStaleStatistics(t *testing.T) {
 		"never taken", "of few tasks", "of an emptied table", "of finished tasks", "of unfinished tasks",
 	} {
 		t.Run(statistics, func(t *testing.T) {
-			t.Parallel()
 			b := newBench(t)
 			b.fill(statistics)
 			for _, unfinished := range []int{planTasks / 1000, planTasks / 2, planTasks} {
@@ -58,7 +57,7 @@ func TestPlansWithTheEnginesRights(t *testing.T) {
 		Owner: storetest.Role(t), Engine: storetest.Role(t), Application: storetest.Role(t), Auditor: storetest.Role(t),
 		Tenant: storetest.Role(t), Services: []string{"test"},
 	}
-	b := newBench(t)
+	b := benchOf(t)
 	var script strings.Builder
 	b.OK(migrations.PrintRoles(&script, "", roles))
 	b.Exec(script.String())

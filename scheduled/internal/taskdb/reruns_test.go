@@ -90,7 +90,7 @@ func TestEndlessRerunsWait(t *testing.T) {
 		}, "20 × 2s "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if waits := newBench(t).waits(20, test.next); waits != test.waits {
+			if waits := benchOf(t).waits(20, test.next); waits != test.waits {
 				t.Errorf("waits %s, want %s", waits, test.waits)
 			}
 		})
@@ -122,7 +122,7 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 			1 schedule created by test
 			2 schedule rearmed by task a`},
 	} {
-		b := newBench(t)
+		b := benchOf(t)
 		done := b.End(noon.Add(took), test.next(b.TakeOne(store.Task{Payload: job{Name: "a"}})))
 		if len(done) != 1 || !done[0].Settled {
 			t.Errorf("%s: settled %+v", name, done)
@@ -134,7 +134,6 @@ func TestRerunAfterALongAttempt(t *testing.T) {
 // A follow-up is due as asked. If it has run within the last second, it waits for the rest of that second, unless it is
 // asked for later or is paused.
 func TestFollowUpThatHasJustRun(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	task := func(id string, in time.Duration) store.Task {
 		return store.Task{ID: id, Payload: job{Name: "x"}, At: noon.Add(in)}
@@ -163,7 +162,6 @@ func TestFollowUpThatHasJustRun(t *testing.T) {
 
 // A follow-up that changes nothing writes nothing, also where it would wait.
 func TestFollowUpsThatChangeNothing(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	b.Due("finished")
 	b.End(noon, enginetest.Completed(b.Take(noon)["finished"]))

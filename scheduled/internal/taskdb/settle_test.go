@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
 )
 
 // Each way an attempt can end, on a row that is still the attempt's: the whole row and history, before and after.
 func TestSettle(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	say := func(s taskdb.Settlement, outcome string, to store.Status, message string) taskdb.Settlement {
 		s.Outcome, s.To, s.Error, s.Message = outcome, to, &message, &message
@@ -111,7 +111,6 @@ func TestSettle(t *testing.T) {
 
 // Whatever an attempt comes to, the row that was edited meanwhile keeps the edit: only the hold ends.
 func TestSettleSuperseded(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	edits := map[string]func(id string) (store.Receipt, error){
 		"rescheduled": func(id string) (store.Receipt, error) {
@@ -171,7 +170,6 @@ func TestSettleSuperseded(t *testing.T) {
 
 // A pause by plain SQL, which lets the attempt end, and run_now of what waits for its hold to end.
 func TestSettleAfterTwoEdits(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	h := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET status = 'PAUSED'`)
@@ -205,7 +203,6 @@ func TestSettleAfterTwoEdits(t *testing.T) {
 
 // An application's open transaction on one row: that one is reported as held, all others are settled at once.
 func TestSettleSkipsLockedRows(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	const n = 50
 	for i := range n {
@@ -244,7 +241,6 @@ func TestSettleSkipsLockedRows(t *testing.T) {
 
 // A claim after the lease was lost has another fence: the outcome of the first run does not touch the second's.
 func TestSettleOfALostFence(t *testing.T) {
-	t.Parallel()
 	b := newBench(t)
 	first := b.TakeOne(store.Task{Payload: job{Name: "a"}})
 	b.End(noon.Add(time.Minute), taskdb.Lost(first, "its lease ended"))
@@ -266,4 +262,76 @@ func TestSettleOfALostFence(t *testing.T) {
 		LOST rev=1 attempt=1 scheduled=noon due=noon finished=1m0s error="its lease ended" node=7
 		COMPLETED rev=1 attempt=2 scheduled=noon due=1m0s started=1m0s finished=3m0s node=7
 		1 schedule created by test`)
+}
+
+// The cheap statement takes what is completed and current, and leaves the rest as it is: to the one that can tell why.
+func TestComplete(t *testing.T) {
+	b := newBench(t)
+	b.Due("current", "edited", "cancelled", "lost")
+	holds := b.Take(noon)
+	b.Schedule(store.Task{Payload: job{Name: "edited"}, ID: "edited", At: noon, Priority: 7})
+	b.Exec(`SELECT tasktable.cancel('cancelled')`)
+	lost := enginetest.Completed(holds["lost"])
+	lost.Fence++
+	all := []taskdb.Settlement{
+		enginetest.Completed(holds["current"]), enginetest.Completed(holds["edited"]),
+		enginetest.Completed(holds["cancelled"]), lost,
+	}
+	done, err := b.Complete(t.Context(), b.Pool, &noon, new(int64(7)), all)
+	if err != nil || len(done) != 1 || done[0].Fence != holds["current"].Fence || !done[0].Settled ||
+		!done[0].Current || done[0].Status != "COMPLETED" {
+		t.Errorf("completed %+v, %v", done, err)
+	}
+	b.Counts("tasks are held", 3, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`)
+	states, err := b.CompleteOrSettle(t.Context(), b.Pool, new(int64(7)), all[1:])
+	b.OK(err)
+	found := taskdb.ByFence(states)
+	for _, id := range []string{"edited", "cancelled"} {
+		if state := found[holds[id].Fence]; !state.Settled || state.Current {
+			t.Errorf("%s: %+v", id, state)
+		}
+	}
+	if state := found[lost.Fence]; state.Settled || state.Held {
+		t.Errorf("lost: %+v", state)
+	}
+}
+
+// A row that an application's transaction has locked keeps the others from being completed no longer than a moment.
+func TestCompleteBesideALock(t *testing.T) {
+	b := newBench(t)
+	b.Due("free", "locked")
+	holds := b.Take(noon)
+	unlock := enginetest.Lock(t, b.Pool, "locked")
+	all := []taskdb.Settlement{enginetest.Completed(holds["locked"]), enginetest.Completed(holds["free"])}
+	if done, err := b.Complete(t.Context(), b.Pool, nil, nil, all); !pg.IsTimeout(err) || len(done) != 0 {
+		t.Errorf("completed %+v, %v", done, err)
+	}
+	done, err := b.CompleteOrSettle(t.Context(), b.Pool, nil, all)
+	b.OK(err)
+	states := taskdb.ByFence(done)
+	if state := states[holds["free"].Fence]; !state.Settled {
+		t.Errorf("free: %+v", state)
+	}
+	if state := states[holds["locked"].Fence]; state.Settled || !state.Held {
+		t.Errorf("locked: %+v", state)
+	}
+	unlock()
+	if done, err := b.CompleteOrSettle(t.Context(), b.Pool, nil, all[:1]); err != nil || len(done) != 1 ||
+		!done[0].Settled {
+		t.Errorf("unlocked: %+v, %v", done, err)
+	}
+}
+
+// What the cheap statement writes is what the other would have.
+func TestCompleteWritesWhatSettleWrites(t *testing.T) {
+	b := newBench(t)
+	b.Due("a", "b")
+	holds := b.Take(noon)
+	b.Did(b.Complete(
+		t.Context(), b.Pool, &noon, new(int64(7)), []taskdb.Settlement{enginetest.Completed(holds["a"])},
+	))
+	b.End(noon, enginetest.Completed(holds["b"]))
+	if a, want := enginetest.StateOf(t, b.Pool, "a"), enginetest.StateOf(t, b.Pool, "b"); a != want {
+		t.Errorf("complete writes\n%s\nsettle writes\n%s", a, want)
+	}
 }

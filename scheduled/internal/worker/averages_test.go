@@ -55,7 +55,6 @@ func TestAverages(t *testing.T) {
 
 // A node writes its averages when one has changed by more than a quarter, and not after each run.
 func TestAveragesArePublishedWhenTheyHaveChanged(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
 	defer w.AwaitEnd()

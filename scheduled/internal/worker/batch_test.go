@@ -3,8 +3,10 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
+	"github.com/tasktable/tasktable/scheduled/internal/quiet"
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -27,7 +30,6 @@ func (tr *ownWorker) quickType(kind string) {
 // A batch of a quick type whose first task takes long goes back after about a second, but for the tasks that have a
 // slot each: they run on.
 func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	tr := s.prepare(func(c *Config) { c.Slots = map[string]int{"default": 2} }, handlers.Handle(s.Handle))
@@ -65,7 +67,6 @@ func TestBatchThatTakesTooLongGoesBack(t *testing.T) {
 
 // A batch whose only task is edited while it waits for its time ends at once, and does not keep its River job.
 func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.ahead = 2 * time.Hour
 	w := s.prepare(nil)
@@ -82,7 +83,6 @@ func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
 
 // A batch that is slow, but whose tasks take no slot of their own, goes back as well.
 func TestSlowBatchGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	tr := s.prepare(
 		func(c *Config) { c.Slots = map[string]int{"default": 1} },
@@ -115,7 +115,6 @@ func TestSlowBatchGoesBack(t *testing.T) {
 
 // When a task of a serial job takes long, the others go back, and none runs beside it.
 func TestSerialBatchGoesBack(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
 	for _, id := range []string{"hangs", "other 1", "other 2"} {
@@ -140,7 +139,6 @@ func TestSerialBatchGoesBack(t *testing.T) {
 // Payloads that take longer to come than the gate's answer is valid do not keep their tasks from starting, whatever
 // else is quick meanwhile.
 func TestLargePayloadsStart(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := enginetest.NewWire()
 	w.Rate = 4 << 20
@@ -175,7 +173,6 @@ func TestLargePayloadsStart(t *testing.T) {
 // A transactional task that waits for a connection holds no slot, and goes back after a second: others need no
 // connection.
 func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	plain := make(chan struct{})
 	s.node(func(c *Config) { c.Slots, c.Places = map[string]int{"default": 2}, 1 },
@@ -204,7 +201,6 @@ func TestTasksDoNotWaitForConnectionsOfOthers(t *testing.T) {
 
 // A task that takes long does not keep the rest of its job from running. The job says how far the node goes on.
 func TestBatchGoesOnPastItsWindow(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Add("slow", nil)
 	s.Add("then", nil) // a third task would go back, if a busy machine took longer than maxStint for this one
@@ -217,4 +213,120 @@ func TestBatchGoesOnPastItsWindow(t *testing.T) {
 	s.Sees("the job says so", `SELECT (metadata ->> 'began')::int = 2 FROM tasktable.river_job`)
 	slow.End <- nil
 	s.Is("slow", store.StatusCompleted, taskdb.OutcomeCompleted)
+}
+
+// A task begins only if few tasks before it are not recorded, unless the job says that the batch goes on.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	w := newWindow(3, 10)
+	has := func(step string, most int) {
+		t.Helper()
+		for place := range 10 {
+			if got := w.has(place); got != (place < most) {
+				t.Errorf("%s: place %d: %t, want the places before %d", step, place, got, most)
+			}
+		}
+	}
+	has("at the beginning", 3)
+	w.ends(1)
+	has("the second is over", 3)
+	w.ends(0)
+	has("the first is over, too", 5)
+	w.goesOn(7)
+	has("the job says that it goes on", 7)
+	for place := 2; place < 6; place++ {
+		w.ends(place)
+	}
+	has("the window has caught up", 9)
+}
+
+// A batch that has waited for its window looks once more after the last pause, and a node that stops begins nothing. In
+// neither case does it write to the job. It could not here, because it has no pool.
+func TestInWindowWritesNothingInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{config: Config{Quiet: quiet.New()}, stopping: make(chan struct{})}
+		j := &job{Worker: w, window: newWindow(1, 3)}
+		time.AfterFunc(windowLooks*windowPause-time.Nanosecond, func() { j.window.ends(0) })
+		if !j.inWindow(&run{place: 1}) {
+			t.Error("the window has moved during the last pause, and the task may not begin")
+		}
+		close(w.stopping)
+		if j.inWindow(&run{place: 2}) {
+			t.Error("a task begins while the node stops")
+		}
+	})
+}
+
+// A job whose claims have been released comes after all: none of its tasks runs by it.
+func TestReleasedJobThatComesAfterAllRunsNothing(t *testing.T) {
+	s := newBench(t)
+	tr := s.prepare(nil)
+	tr.begin()
+	s.Add("a", nil)
+	claims := s.claim(time.Minute, taskdb.Lane{Queue: "default", Type: "JOB"})
+	stray := taskdb.StrayJob{
+		ID: s.insertJob(claims), Queue: "default", Kind: "JOB", Tasks: riverjobs.EncodeClaims(claims),
+	}
+	s.Add("first", nil)
+	tr.batch(1, 0)
+	first := s.Begins("first") // the node works
+	unlock := enginetest.Lock(t, s.Pool, "a")
+	released := make(chan struct{})
+	go func() { tr.releaseStray(stray); close(released) }()
+	enginetest.Eventually(t, patience, "the job is in hand", func() bool {
+		return slices.Contains(tr.jobsInHand(), stray.ID)
+	})
+	// While it is being released.
+	tr.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims)
+	unlock()
+	first.End <- nil
+	enginetest.Receive(t, released, patience, "the job is released")
+	tr.Work(riverjobs.Job{ID: stray.ID, Queue: stray.Queue, Kind: stray.Kind}, claims) // and later
+	if row := s.Is("a", store.StatusQueued, taskdb.OutcomeReleased); row.Attempt != 0 {
+		t.Errorf("attempt %d", row.Attempt)
+	}
+	s.Is("first", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Sees("the River jobs are removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
+	s.Idle("a")
+}
+
+// An outcome that the database refuses keeps the River job: the claim can be found by it. When the database takes it,
+// the task fails.
+func TestUnrecordedOutcomeKeepsTheJob(t *testing.T) {
+	s := newBench(t)
+	tr := s.prepare(nil)
+	tr.begin()
+	s.Exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'
+		USING ERRCODE = '22000'; END $$`)
+	s.Add("a", nil)
+	tr.batch(1, 0)
+	a := s.Begins("a")
+	s.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	a.End <- nil
+	s.Passes(time.Now().Add(2 * time.Second))
+	s.Counts("River jobs know of the claim", 1, `SELECT count(*) FROM tasktable.river_job WHERE state = 'running'`)
+	s.Exec(`DROP TRIGGER refuse ON tasktable.scheduled_tasks`)
+	if row := enginetest.Await(t, s.Pool, "a", 40*time.Second, store.StatusFailed); row.Fence != nil {
+		t.Error("the task is still held")
+	}
+	s.Sees("the River job is removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
+}
+
+// A task whose type somebody has changed with the triggers switched off does not run by the old type's handler.
+func TestTypeChangedByHandGoesBack(t *testing.T) {
+	s := newBench(t)
+	w := s.prepare(nil)
+	w.begin()
+	s.Add("a", nil)
+	claims := s.claim(time.Minute, taskdb.Lane{Queue: "default", Type: "JOB"})
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER`)
+	s.Exec(`UPDATE tasktable.scheduled_tasks SET type = 'QUICK'`)
+	s.Exec(`ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`)
+	job := riverjobs.Job{ID: s.insertJob(claims), Queue: "default", Kind: "JOB"}
+	w.batches.Go(func() { w.Work(job, claims) })
+	s.Is("a", store.StatusQueued, taskdb.OutcomeReleased)
+	if got := s.ErrorOf("a"); got != "its type was changed by hand" {
+		t.Errorf("recorded as %q", got)
+	}
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,18 +15,7 @@ import (
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/seal"
 )
-
-// sealing is a bench whose tasks are encrypted.
-func sealing(t *testing.T) (*bench, store.Codec) {
-	t.Helper()
-	codec, err := seal.New(seal.Key{ID: "test", Secret: bytes.Repeat([]byte{7}, 32)})
-	enginetest.OK(t, err)
-	b := newBench(t)
-	b.Tasks = store.New(store.Config{Service: "test", Codec: codec})
-	return b, codec
-}
 
 // failing is a codec that fails, or takes its time, as it is told to.
 type failing struct {
@@ -55,8 +43,8 @@ func (f failing) Decode(ctx context.Context, name, kind, id string, data []byte)
 
 // What came of tasks that cannot be decoded, and what is told of them: the type and the rule, nothing of the payload.
 func TestPayloadsThatDoNotDecode(t *testing.T) {
-	t.Parallel()
-	s, codec := sealing(t)
+	s := newBench(t)
+	codec := s.Seal()
 	var down atomic.Bool
 	down.Store(true)
 	errDown := errors.New("the key service is down")
@@ -120,8 +108,8 @@ func TestPayloadsThatDoNotDecode(t *testing.T) {
 
 // A node without the codec runs nothing of what is encoded, not even with an empty payload; another one does.
 func TestNodeWithoutTheCodec(t *testing.T) {
-	t.Parallel()
-	s, codec := sealing(t)
+	s := newBench(t)
+	codec := s.Seal()
 	without := s.prepare(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		t.Errorf("ran with %q", task.Payload.Name)
 		return nil
@@ -146,8 +134,8 @@ func TestNodeWithoutTheCodec(t *testing.T) {
 // Follow-ups that cannot be encoded fail the attempt, and nothing of it remains: also not of a handler's transaction.
 // One that never can be fails the task.
 func TestFollowUpsThatCannotBeEncoded(t *testing.T) {
-	t.Parallel()
-	s, codec := sealing(t)
+	s := newBench(t)
+	codec := s.Seal()
 	s.Exec(`CREATE TABLE public.effects (attempt int)`)
 	var down atomic.Bool
 	s.node(func(c *Config) {
@@ -206,8 +194,8 @@ func TestDecodingThatTakesLong(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"edited", "left"} {
 		t.Run(id, func(t *testing.T) {
-			t.Parallel()
-			s, codec := sealing(t)
+			s := newBench(t)
+			codec := s.Seal()
 			decoding := make(chan chan struct{})
 			s.node(func(c *Config) {
 				c.Codec = failing{codec, nil, func() error {

@@ -19,7 +19,6 @@ func brief(c *Config) { c.StartAllowance = time.Second }
 
 // A handler that takes too long has its context ended in time, and its attempt counts.
 func TestDeadline(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(brief)
 	s.Add("a", func(task *store.Task) { task.ExpectedExecutionTime = 2 * time.Second })
@@ -50,7 +49,6 @@ func TestDeadline(t *testing.T) {
 // The timeout of a task ends the context before the expected time of five minutes is over, also if the handler extends
 // its lease. The wait before the retry is the task's own. The deadline ends the second attempt, and the task expires.
 func TestTimeoutBackoffAndDeadline(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(brief)
 	deadline := time.Now().Add(9 * time.Second)
@@ -82,7 +80,6 @@ func TestTimeoutBackoffAndDeadline(t *testing.T) {
 // A handler that does not mind its context loses the task: it runs again, and what the first one says
 // later does not count.
 func TestLeaseLapses(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(brief, handlers.Handle(s.HandleDeaf))
 	for _, id := range []string{"a", "last"} {
@@ -135,7 +132,6 @@ func TestHandlerHasItsExpectedTime(t *testing.T) {
 		"short allowance": time.Second, "long allowance": time.Minute,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			s.node(func(c *Config) { c.StartAllowance = allowance })
 			for _, expected := range []time.Duration{100 * time.Millisecond, 40 * time.Second} {
@@ -167,7 +163,6 @@ func TestHandlerHasItsExpectedTime(t *testing.T) {
 // A node ends a claim in its hand whose lease is over, though its handler goes on, and though nobody leads. The line of
 // the history says when the attempt began, and on which node.
 func TestNodeEndsLapsedClaims(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var mu sync.Mutex
 	var dead, again []failures.Failure
@@ -215,7 +210,6 @@ func TestNodeEndsLapsedClaims(t *testing.T) {
 }
 
 func TestExtendKeepsTheLease(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(brief)
 	s.Add("a", func(task *store.Task) { task.ExpectedExecutionTime = 3 * time.Second })

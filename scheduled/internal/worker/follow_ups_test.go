@@ -38,7 +38,6 @@ func fanOut(_ context.Context, task *handlers.Task[fan]) error {
 // An attempt with as many follow-ups as it may have is recorded. One with more fails at once, and one whose follow-ups
 // Postgres cannot schedule in time fails after a few tries. The text names the reason.
 func TestManyFollowUps(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.Exec(`CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$`)
@@ -77,7 +76,6 @@ func (step) TaskType() string { return "STEP" }
 
 // The steps of a chain do not wait for each other's second.
 func TestChainOfFollowUpsRunsAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[step]) error {
 		if task.Payload.Left > 0 {
@@ -97,7 +95,6 @@ func TestChainOfFollowUpsRunsAtOnce(t *testing.T) {
 
 // A result has the bound of a payload. What is larger fails the attempt for good, and other tasks go on.
 func TestLargeResult(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(func(_ context.Context, task *handlers.Task[fan]) error {
 		task.Result(strings.Repeat("x", task.Payload.Tasks-len(`""`)))
@@ -139,7 +136,6 @@ func TestFollowUpThatComesLate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newBench(t)
 			var log enginetest.LogText
 			late, called := make(chan struct{}), make(chan struct{})

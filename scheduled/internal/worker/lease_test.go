@@ -76,7 +76,6 @@ func TestLeaseContextWithALatestDeadline(t *testing.T) {
 
 // A handler that asks for a longer lease, and gets no answer, returns when its context ends.
 func TestExtendEndsWithTheHandlersContext(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	runs, asks, answered := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	w := s.prepare(nil, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
@@ -105,7 +104,6 @@ func TestExtendEndsWithTheHandlersContext(t *testing.T) {
 
 // An attempt whose lease has ended before it begins extends the lease first, and has all its time.
 func TestAttemptBeginsAfterItsLeaseHasEnded(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	w := s.prepare(nil)
 	w.begin()

@@ -36,7 +36,15 @@ type bench struct {
 	ahead  time.Duration // how long before their time a node's tasks are claimed
 }
 
+// newBench makes a bench for a test that runs beside others.
 func newBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	return benchOf(t)
+}
+
+// benchOf is newBench for a test that has said so before, or runs alone.
+func benchOf(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{Bench: enginetest.New(t)}
 	var err error

@@ -19,7 +19,6 @@ import (
 // The tasks of one River job, in one slot, settled together: whatever one of them does, the others are run and
 // recorded as if they were alone.
 func TestBatchMates(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	var noError *handlers.SnoozeError
 	var noJob *enginetest.Job

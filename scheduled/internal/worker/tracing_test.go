@@ -94,7 +94,6 @@ func (s *spans) linked(span sdktrace.ReadOnlySpan, to trace.SpanContext) {
 
 // A trace from the scheduling to the execution, and from there to what the handler does and schedules.
 func TestTraceFromScheduleToExecution(t *testing.T) {
-	t.Parallel()
 	s, traced := newBench(t), newSpans(t)
 	s.node(traced.on, handlers.Handle(func(ctx context.Context, task *handlers.Task[enginetest.Job]) error {
 		if task.ID != "first" {
@@ -151,7 +150,6 @@ func TestTraceFromScheduleToExecution(t *testing.T) {
 
 // Every kind of handler is traced, with its transaction; so are retries, each of which links to the scheduling.
 func TestTraceOfEachKindAndAttempt(t *testing.T) {
-	t.Parallel()
 	s, traced := newBench(t), newSpans(t)
 	twice := func(e *handlers.Execution) error {
 		if e.Attempt == 1 {
@@ -207,7 +205,6 @@ func (tracedSQL) TaskType() string { return "TRACED_SQL" }
 
 // Again links the next run to the one before; an occurrence links to where its recurring task was scheduled.
 func TestTraceOfChainsAndOccurrences(t *testing.T) {
-	t.Parallel()
 	s, traced, past := newBench(t), newSpans(t), time.Now().Add(-time.Hour)
 	s.node(traced.on, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		if task.ID == "chain" && task.ScheduledAt.Before(past) {
@@ -234,16 +231,12 @@ func TestTraceOfChainsAndOccurrences(t *testing.T) {
 	traced.linked(both[0], scheduling)
 	traced.linked(both[1], both[0].SpanContext())
 
-	var occurrence string
-	s.OK(s.Pool.QueryRow(
-		t.Context(), `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`,
-	).Scan(&occurrence))
+	occurrence := enginetest.Ask[string](s.Bench, `SELECT id FROM tasktable.scheduled_tasks WHERE parent_id = 'daily'`)
 	traced.linked(traced.of(occurrence, 1)[0], scheduling)
 }
 
 // What went wrong is told by its class alone: the text may hold what is in the payload.
 func TestTracesHaveNoTextOfErrors(t *testing.T) {
-	t.Parallel()
 	s, traced := newBench(t), newSpans(t)
 	const canary = "canary of a payload"
 	s.node(traced.on, handlers.Handle(func(_ context.Context, task *handlers.Task[enginetest.Job]) error {
@@ -286,7 +279,6 @@ func TestTracesHaveNoTextOfErrors(t *testing.T) {
 // Without a Tracer there are no spans. The handler and its follow-ups carry the span in which the task was scheduled. An
 // occurrence does not, because its trace would grow for as long as the recurring task fires.
 func TestNoTracerCarriesTheSpan(t *testing.T) {
-	t.Parallel()
 	s, traced := newBench(t), newSpans(t)
 	type sight struct{ scheduledIn, carried trace.SpanContext }
 	seen := make(chan sight, 2)

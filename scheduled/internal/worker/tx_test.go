@@ -29,7 +29,7 @@ func effectful(
 	t *testing.T, change func(*Config),
 ) (s *bench, both func(do func(kind string, schedule func(name string, change func(*store.Task))))) {
 	t.Helper()
-	s = newBench(t)
+	s = benchOf(t)
 	s.Exec(`CREATE TABLE effects (task_id text, attempt int, fence bigint)`)
 	const insert = `INSERT INTO effects VALUES ($1, $2, $3)`
 	s.node(change,

@@ -13,7 +13,6 @@ import (
 
 // Each verb on a task whose handler is running: what it answers, what becomes of the run, and what becomes of the task.
 func TestVerbsOnARunningTask(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(nil, handlers.Handle(s.HandleDeaf)) // a run ends when the test says so, whatever its context
 	type outcome = store.Outcome
@@ -163,7 +162,6 @@ func TestVerbsOnARunningTask(t *testing.T) {
 
 // A cancel ends the handler's context within two seconds even if no notification comes.
 func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.node(nil)
@@ -185,7 +183,6 @@ func TestCancelEndsTheContextWithoutNotify(t *testing.T) {
 
 // What is edited or cancelled between claim and start is handed back at once, not at its time.
 func TestEditsOfClaimedTasks(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	limit := enginetest.Limits(t, s.Pool)
 	s.ahead = 10 * time.Second
@@ -231,7 +228,6 @@ func TestEditsOfClaimedTasks(t *testing.T) {
 
 // A claim is handed back once, however often its row is edited before that is recorded.
 func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.ahead = 10 * time.Second
 	s.node(nil)
@@ -255,7 +251,6 @@ func TestClaimedTaskIsHandedBackOnce(t *testing.T) {
 
 // A task that is paused while it waits for a slot goes back at once, and does not start when the slot falls free.
 func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
-	t.Parallel()
 	s := newBench(t)
 	s.node(slotsOf(1))
 	s.Add("first", nil)
@@ -281,4 +276,44 @@ func TestAPauseOfATaskThatWaitsForASlot(t *testing.T) {
 	s.Did(s.Tasks.Resume(t.Context(), s.Pool, "second"))
 	s.Begins("second").End <- nil
 	s.Is("second", store.StatusCompleted, taskdb.OutcomeReleased, taskdb.OutcomeCompleted)
+}
+
+// A RunNow during an attempt holds, although the handler schedules its own task for a later time. What the handler asks
+// for holds, too.
+func TestRunNowDuringAnAttemptThatSchedulesItsOwnTask(t *testing.T) {
+	s := newBench(t)
+	s.node(nil)
+	later := time.Now().Add(24 * time.Hour)
+	for name, ask := range map[string]func(*enginetest.Attempt){
+		"again": func(a *enginetest.Attempt) { a.Again(later) },
+		"follow-up": func(a *enginetest.Attempt) {
+			a.FollowUp(store.Task{ID: a.ID, Payload: enginetest.Job{Name: "step 2"}, At: later})
+		},
+		"snooze": func(*enginetest.Attempt) {},
+	} {
+		s.Add(name, nil)
+		first := s.Begins(name)
+		ask(first)
+		receipt, err := s.Tasks.RunNow(t.Context(), s.Pool, name)
+		if err != nil || receipt.Outcome != store.RunsAgain {
+			t.Fatalf("%s: %+v, %v", name, receipt, err)
+		}
+		if name == "snooze" {
+			first.End <- handlers.Snooze(time.Hour)
+		} else {
+			first.End <- nil
+		}
+		second := s.Begins(name)
+		if got := second.Payload.Name; name == "follow-up" && got != "step 2" {
+			t.Errorf("%s: the second run has the payload of %q", name, got)
+		}
+		if sameKey := second.IdempotencyKey() == first.IdempotencyKey(); sameKey != (name == "snooze") {
+			t.Errorf("%s: keys %s and %s", name, first.IdempotencyKey(), second.IdempotencyKey())
+		}
+		second.End <- nil
+		row := enginetest.Await(t, s.Pool, name, patience, store.StatusCompleted)
+		if name != "snooze" && row.ScheduledAt.Before(later.Add(-time.Minute)) {
+			t.Errorf("%s: scheduled at %s", name, row.ScheduledAt)
+		}
+	}
 }
