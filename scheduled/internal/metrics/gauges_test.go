@@ -1,15 +1,11 @@
 package metrics
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -80,19 +76,11 @@ func TestManyLanesShown(t *testing.T) {
 // However many types and lanes there are, so many have series of their own, and the rest share one.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
-	var parts []handlers.Part
+	var types []string
 	for i := range maxTypeSeries - 10 {
-		parts = append(parts, handlers.Func(fmt.Sprintf("TYPE_%03d", i), func(context.Context) error { return nil }))
+		types = append(types, fmt.Sprintf("TYPE_%03d", i))
 	}
-	registered, err := handlers.NewRegistry(parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	registry := prometheus.NewPedanticRegistry()
-	m := New(Config{Registerer: registry, Types: registered.Types(), Queues: []string{"default"}})
-	if _, err := m.Register(); err != nil {
-		t.Fatal(err)
-	}
+	m, registry := registered(t, Config{Types: types, Queues: []string{"default"}})
 	for i := range 1000 {
 		m.Of(fmt.Sprintf("FOREIGN_%d", i)).Claimed.Inc()
 	}

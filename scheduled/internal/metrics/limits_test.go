@@ -18,9 +18,7 @@ func TestLimitedTasksAreCounted(t *testing.T) {
 	seen := &sight{at: time.Now()}
 	shown := func() string {
 		t.Helper()
-		if err := c.count(t.Context(), seen); err != nil {
-			t.Fatal(err)
-		}
+		c.counts(t, seen)
 		var shown []string
 		c.config.Metrics.found.Load().collect(seen, func(name string, value float64, labels ...string) {
 			if word, of := strings.CutPrefix(name, "limit_"); of && (word == "waiting" || word == "oldest_due_age_seconds") {

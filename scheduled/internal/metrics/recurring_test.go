@@ -57,9 +57,7 @@ func TestRecurringHealthIsShown(t *testing.T) {
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'e new'`)
 	b.Exec(`SELECT tasktable.pause('d paused')`)
 	seen := &sight{at: time.Now()}
-	if err := c.count(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
+	c.counts(t, seen)
 	// What is declared in code comes first.
 	want := "e new failed 0, e new missed 0, a never fired failed 0, a never fired missed 3, " +
 		"b well succeeded 1, b well failed 0, b well missed 0, c fails succeeded 3, c fails failed 2, c fails missed 2"
@@ -67,9 +65,7 @@ func TestRecurringHealthIsShown(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	seen.lanes.Paused = []taskdb.Pause{{Scope: "queue", Name: "default", PausedAt: time.Now()}}
-	if err := c.count(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
+	c.counts(t, seen)
 	if got := recurringShownIn(t, c.config.Metrics, seen); strings.Contains(got, "missed") ||
 		!strings.Contains(got, "c fails failed 2") {
 		t.Errorf("while its queue is paused: %s", got)
@@ -84,9 +80,7 @@ func TestRecurringSeriesAreBounded(t *testing.T) {
 	b.recurMany(600)
 	b.Exec(`UPDATE tasktable.scheduled_tasks SET declared_by = 'shop' WHERE id = 'r600'`)
 	seen := &sight{at: time.Now()}
-	if err := c.count(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
+	c.counts(t, seen)
 	got := recurringShownIn(t, c.config.Metrics, seen)
 	if n := strings.Count(got, "failed"); n != maxRecurringSeries || !strings.HasPrefix(got, "r600 ") {
 		t.Errorf("%d series: %.200s", n, got)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
@@ -14,11 +12,7 @@ import (
 // A node shows all nodes' figures only while it leads and goes on looking. Otherwise they would be shown twice, or old.
 func TestOnlyTheLeaderShowsWhatItSaw(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewPedanticRegistry()
-	m := New(Config{Registerer: registry, Service: "not UTF-8: \xff"})
-	if _, err := m.Register(); err != nil {
-		t.Fatal(err)
-	}
+	m, registry := registered(t, Config{Service: "not UTF-8: \xff"})
 	shows := func() bool { return enginetest.Has(enginetest.Scraped(t, registry), "nodes") }
 	if got := enginetest.Scraped(t, registry); got["node_up"] != 0 || got["leader"] != 0 ||
 		enginetest.Has(got, "slots default") || got["node_info  not UTF-8: ? "] != 1 {

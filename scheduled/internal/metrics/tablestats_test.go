@@ -1,15 +1,11 @@
 package metrics
 
 import (
-	"context"
 	"maps"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
@@ -18,14 +14,7 @@ import (
 // surveyor is the table statistics of a bench's database, taken step by step.
 func (b *bench) surveyor() *TableStats {
 	b.T.Helper()
-	registered, err := handlers.NewRegistry(handlers.Func("JOB", func(context.Context) error { return nil }))
-	if err != nil {
-		b.T.Fatal(err)
-	}
-	m := New(Config{Registerer: prometheus.NewPedanticRegistry(), Types: registered.Types()})
-	if _, err := m.Register(); err != nil {
-		b.T.Fatal(err)
-	}
+	m, _ := registered(b.T, Config{Types: []string{"JOB"}})
 	return NewTableStats(TableStatsConfig{
 		Housekeeping: session.NewHousekeeping(b.Pool), Statements: b.Queries, Metrics: m, Log: enginetest.Logger(),
 	})
@@ -136,9 +125,7 @@ func TestCensusFailsInPart(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	c := b.surveyor()
-	if err := c.count(t.Context(), &sight{}); err != nil {
-		t.Fatal(err)
-	}
+	c.counts(t, &sight{})
 	tx, err := b.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -157,9 +144,7 @@ func TestCensusFailsInPart(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.count(t.Context(), &sight{}); err != nil {
-		t.Fatal(err)
-	}
+	c.counts(t, &sight{})
 	if jobs := c.config.Metrics.found.Load().jobs; len(jobs) < 8 {
 		t.Errorf("%v", jobs)
 	}
