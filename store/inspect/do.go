@@ -195,7 +195,8 @@ func (i *Inspector) apply(
 
 // args checks an action on tasks, and returns it as doSQL takes it.
 func (a Action) args(tasks []Name, filter *Filter) (args arguments, err error) {
-	if args = (arguments{}); filter != nil {
+	args = arguments{}
+	if filter != nil {
 		if args, err = filter.args(); err != nil {
 			return nil, err
 		}
