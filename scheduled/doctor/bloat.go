@@ -18,9 +18,9 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(st.avg_width * (1 - st.null_frac)), 0)::
     FROM pg_stats AS st WHERE st.schemaname = n.nspname AND st.tablename = c.relname) AS w
 WHERE n.nspname = $1::text AND c.relkind = 'r' ORDER BY c.relname COLLATE "C"`
 
-type tableBloatRow struct {
+type bloatRow struct {
 	Name   string
-	Size   int64 // of its rows, without indexes and TOAST
+	Size   int64 // of a table's rows, without indexes and TOAST
 	Total  int64
 	Rows   int64
 	Wanted int64
@@ -30,7 +30,8 @@ type tableBloatRow struct {
 // indexBloatSQL does the same for btree indexes, with 16 bytes for header and pointer of each entry, on pages filled
 // to nine tenths. It leaves out River's GIN indexes, because their size says little.
 const indexBloatSQL = `
-SELECT i.oid::regclass::text AS name, pg_relation_size(i.oid) AS size, greatest(i.reltuples, 0)::bigint AS rows,
+SELECT i.oid::regclass::text AS name, pg_relation_size(i.oid) AS size, 0::bigint AS total,
+    greatest(i.reltuples, 0)::bigint AS rows,
     (greatest(i.reltuples, 0) * (16 + w.width) / 0.9)::bigint AS wanted, w.width > 0 AS known
 FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_am AS m ON m.oid = i.relam
 JOIN pg_class AS c ON c.oid = x.indrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -40,14 +41,6 @@ CROSS JOIN LATERAL (SELECT coalesce(sum(st.avg_width), 0)::float8 AS width
     WHERE a.attrelid = c.oid AND a.attnum = ANY (x.indkey::int2[])) AS w
 WHERE n.nspname = $1::text AND m.amname = 'btree' ORDER BY i.relname COLLATE "C"`
 
-type indexBloatRow struct {
-	Name   string
-	Size   int64
-	Rows   int64
-	Wanted int64
-	Known  bool
-}
-
 // bloatFactor is how many times its estimated size a table or index may have. It is large, because a busy table has
 // some bloat, and the estimate is rough.
 const bloatFactor = 4
@@ -55,18 +48,18 @@ const bloatFactor = 4
 // bloat reports unused space in tables and indexes. It slows down statements that read it, and Postgres does not give
 // it back by itself.
 func (e *examination) bloat(ctx context.Context) error {
-	tables, err := rows[tableBloatRow](ctx, e, tableBloatSQL, e.schema.String())
+	tables, err := rows[bloatRow](ctx, e, tableBloatSQL, e.schema.String())
 	if err != nil {
 		return err
 	}
-	indexes, err := rows[indexBloatRow](ctx, e, indexBloatSQL, e.schema.String())
+	indexes, err := rows[bloatRow](ctx, e, indexBloatSQL, e.schema.String())
 	if err != nil {
 		return err
 	}
 	bad, total := false, int64(0)
 	for _, one := range tables {
 		total += one.Total
-		if one.Known && e.bloated(one.Size, one.Wanted) {
+		if e.bloated(one) {
 			bad = true
 			e.warn("VACUUM FULL "+one.Name+"; when nothing runs, since it locks the table; pg_repack does it without; "+
 				"first see autovacuum and snapshots, or it grows again",
@@ -75,7 +68,7 @@ func (e *examination) bloat(ctx context.Context) error {
 		}
 	}
 	for _, one := range indexes {
-		if one.Known && e.bloated(one.Size, one.Wanted) {
+		if e.bloated(one) {
 			bad = true
 			e.warn("REINDEX INDEX CONCURRENTLY "+one.Name+";",
 				"index %s takes %s, and entries of %s would take about %s", one.Name, bytes(one.Size), several(one.Rows,
@@ -88,6 +81,6 @@ func (e *examination) bloat(ctx context.Context) error {
 	return nil
 }
 
-func (e *examination) bloated(size, wanted int64) bool {
-	return size > e.config.limits.bloat && size > bloatFactor*wanted
+func (e *examination) bloated(one bloatRow) bool {
+	return one.Known && one.Size > e.config.limits.bloat && one.Size > bloatFactor*one.Wanted
 }

@@ -66,22 +66,20 @@ func (e *examination) roundTrip(ctx context.Context) error {
 	return nil
 }
 
-const standbySQL = `SELECT pg_is_in_recovery() AS standby`
-
-type standbyRow struct{ Standby bool }
+const standbySQL = `SELECT pg_is_in_recovery()`
 
 // standby reports whether the server is a standby.
-func (e *examination) standby(found standbyRow) bool {
-	if found.Standby {
+func (e *examination) standby(is bool) bool {
+	if is {
 		e.fail("name all hosts in the database URL, such as postgres://…@db1,db2/app?target_session_attrs=read-write, "+
 			"or a host name that moves to the primary",
 			"the server is a standby: nothing can be scheduled or run on it")
 	}
-	return found.Standby
+	return is
 }
 
 func (e *examination) writable(ctx context.Context) error {
-	found, err := row[standbyRow](ctx, e, standbySQL)
+	found, err := value[bool](ctx, e, standbySQL)
 	if err != nil {
 		return err
 	}

@@ -144,10 +144,8 @@ func TestSettings(t *testing.T) {
 		bad, good, want string
 		level           Level
 	}{
-		"synchronous_commit": {"off", "local", "synchronous_commit is off", Warning},
-		"default_transaction_isolation": {
-			"'repeatable read'", "'read committed'", "fail where two meet", Warning,
-		},
+		"synchronous_commit":                  {"off", "local", "synchronous_commit is off", Warning},
+		"default_transaction_isolation":       {"'repeatable read'", "'read committed'", "fail where two meet", Warning},
 		"statement_timeout":                   {"'1s'", "'1min'", "statement_timeout is 1s", Warning},
 		"lock_timeout":                        {"'10ms'", "'1s'", "lock_timeout is 10ms", Warning},
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},

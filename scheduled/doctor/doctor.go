@@ -141,10 +141,7 @@ func Examine(ctx context.Context, config Config) (Report, error) {
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	schema, err := store.NewSchema(config.Schema)
-	if err != nil {
-		return Report{}, err
-	}
+	schema, _ := store.NewSchema(config.Schema) // it is valid
 	pool, err := ownPool(ctx, config.Pool)
 	if err != nil {
 		return Report{}, err
@@ -274,19 +271,18 @@ func (e *examination) failed(err error) {
 
 // rows runs a query that returns any number of rows.
 func rows[T any](ctx context.Context, e *examination, statement string, args ...any) ([]T, error) {
-	found, err := e.tx.Query(ctx, e.schema.SQL(statement), args...)
-	if err != nil {
-		return nil, err
-	}
+	found, _ := e.tx.Query(ctx, e.schema.SQL(statement), args...) // its error is that of the rows, too
 	return pgx.CollectRows(found, pgx.RowToStructByName[T])
 }
 
 // row runs a query that returns exactly one row.
 func row[T any](ctx context.Context, e *examination, statement string, args ...any) (T, error) {
-	found, err := e.tx.Query(ctx, e.schema.SQL(statement), args...)
-	if err != nil {
-		var none T
-		return none, err
-	}
+	found, _ := e.tx.Query(ctx, e.schema.SQL(statement), args...)
 	return pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[T])
+}
+
+// value runs a query that returns exactly one value.
+func value[T any](ctx context.Context, e *examination, statement string) (T, error) {
+	found, _ := e.tx.Query(ctx, e.schema.SQL(statement))
+	return pgx.CollectExactlyOneRow(found, pgx.RowTo[T])
 }

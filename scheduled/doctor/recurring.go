@@ -11,17 +11,15 @@ import (
 
 // recurringSQL reads the waiting recurring tasks by their index.
 const recurringSQL = `
-SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS zone,
+SELECT t.id::text AS id, t.cron::text AS cron, coalesce(t.time_zone::text, 'UTC') AS time_zone,
     coalesce(t.tenant_id::text, '') AS tenant_id,
     t.planned_revision IS NOT DISTINCT FROM t.revision AS planned, coalesce(t.planned_zone_data, '') AS zone_data
 FROM tasktable.scheduled_tasks AS t WHERE t.next_attempt_at IS NOT NULL AND t.cron IS NOT NULL
 ORDER BY t.next_attempt_at, t.id::text COLLATE "C" LIMIT 1000`
 
 type recurringRow struct {
+	calendars.Of
 	ID       string
-	Cron     string
-	Zone     string
-	TenantID string
 	Planned  bool
 	ZoneData string // the recurrence.Fingerprint of the zone when the leader planned the next fire, or ""
 }
@@ -42,7 +40,7 @@ func (e *examination) recurring(ctx context.Context) error {
 	}
 	bad, resting := 0, []string{}
 	for _, one := range found {
-		rule, err := book.Rule(one.rulesOf(), nil) // it also refuses a rule that never fires, such as 30 February
+		rule, err := book.Rule(one.Of, nil) // it also refuses a rule that never fires, such as 30 February
 		if err == nil && len(rule.Calendars()) > 0 && rule.NeverFires(time.Now()) {
 			resting = append(resting, line(one.ID)+" ("+strings.Join(rule.Calendars(), ", ")+")")
 		}
@@ -70,15 +68,11 @@ func (e *examination) recurring(ctx context.Context) error {
 	return e.declared(ctx)
 }
 
-func (r recurringRow) rulesOf() calendars.Of {
-	return calendars.Of{Cron: r.Cron, TimeZone: r.Zone, TenantID: r.TenantID}
-}
-
 // calendarsOf reads the days of the calendars of all tasks.
 func (e *examination) calendarsOf(ctx context.Context, found []recurringRow) (*calendars.Book, error) {
 	of := make([]calendars.Of, len(found))
 	for i, one := range found {
-		of[i] = one.rulesOf()
+		of[i] = one.Of
 	}
 	return calendars.Read(ctx, e.tx, e.schema, of...)
 }
@@ -122,18 +116,18 @@ func (e *examination) declared(ctx context.Context) error {
 func (e *examination) zoneData(found []recurringRow) {
 	zones := map[string]string{} // the fingerprint of this program's data, by zone
 	for _, one := range found {
-		if _, known := zones[one.Zone]; !known {
-			zones[one.Zone] = ""
-			if zone, err := time.LoadLocation(one.Zone); err == nil {
-				zones[one.Zone] = recurrence.Fingerprint(zone)
+		if _, known := zones[one.TimeZone]; !known {
+			zones[one.TimeZone] = ""
+			if zone, err := time.LoadLocation(one.TimeZone); err == nil {
+				zones[one.TimeZone] = recurrence.Fingerprint(zone)
 			}
 		}
 		other := one.Planned && one.ZoneData != "" && !strings.HasPrefix(one.ZoneData, "calendar ")
-		if mine := zones[one.Zone]; other && mine != "" && one.ZoneData != mine {
+		if mine := zones[one.TimeZone]; other && mine != "" && one.ZoneData != mine {
 			e.warn("update the zone data of all nodes and of this machine, and restart the nodes: the package tzdata, "+
 				"or the program if the machine has none",
 				"the leader has other data of time zone %s than this program, so the next fire of %s may come at "+
-					"another time after a change of the leader", line(one.Zone), line(one.ID))
+					"another time after a change of the leader", line(one.TimeZone), line(one.ID))
 			return
 		}
 	}

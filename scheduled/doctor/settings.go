@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -48,14 +49,7 @@ type wanting struct {
 }
 
 func is(values ...string) func(settingRow) bool {
-	return func(s settingRow) bool {
-		for _, value := range values {
-			if s.Value == value {
-				return true
-			}
-		}
-		return false
-	}
+	return func(s settingRow) bool { return slices.Contains(values, s.Value) }
 }
 
 func under(limit time.Duration) func(settingRow) bool {

@@ -55,9 +55,7 @@ type slotRow struct {
 	Catalog int64 // the same for the rows of the catalogs
 }
 
-const sightSQL = `SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS all`
-
-type sightRow struct{ All bool }
+const sightSQL = `SELECT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')`
 
 // snapshots checks for sessions, prepared transactions and replication slots that keep vacuum from removing dead
 // rows, because then the tables grow.
@@ -74,7 +72,7 @@ func (e *examination) snapshots(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sight, err := row[sightRow](ctx, e, sightSQL)
+	seesAll, err := value[bool](ctx, e, sightSQL)
 	if err != nil {
 		return err
 	}
@@ -93,7 +91,7 @@ func (e *examination) snapshots(ctx context.Context) error {
 	for _, slot := range slots {
 		e.slot(slot)
 	}
-	if !sight.All {
+	if !seesAll {
 		e.info("GRANT pg_read_all_stats TO "+named(e.report.Role)+";",
 			"of other roles' sessions one does not see how long they are in a transaction")
 	}
@@ -145,23 +143,21 @@ func (e *examination) slot(s slotRow) {
 	}
 }
 
-const notificationsSQL = `SELECT pg_notification_queue_usage() AS share`
-
-type notificationsRow struct{ Share float64 }
+const notificationsSQL = `SELECT pg_notification_queue_usage()`
 
 // notifications checks the queue of notifications. Tasktable sends none while the queue is half full.
 func (e *examination) notifications(ctx context.Context) error {
-	found, err := row[notificationsRow](ctx, e, notificationsSQL)
+	share, err := value[float64](ctx, e, notificationsSQL)
 	if err != nil {
 		return err
 	}
-	if found.Share > e.config.limits.notifications {
+	if share > e.config.limits.notifications {
 		e.warn("find who listens and is in a transaction: "+
 			"SELECT pid, application_name, xact_start FROM pg_stat_activity ORDER BY xact_start;",
 			"the server's queue of notifications is %.0f %% full: from a half on Tasktable sends none, and tasks due "+
-				"at once start up to a second late", 100*found.Share)
+				"at once start up to a second late", 100*share)
 		return nil
 	}
-	e.ok("the queue of notifications is %.0f %% full", 100*found.Share)
+	e.ok("the queue of notifications is %.0f %% full", 100*share)
 	return nil
 }

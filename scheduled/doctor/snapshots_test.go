@@ -75,7 +75,7 @@ func TestOtherServers(t *testing.T) {
 			"Postgres 19beta1 is newer than 18",
 		},
 		"a standby": {
-			func(e *examination) { e.standby(standbyRow{true}) }, Error,
+			func(e *examination) { e.standby(true) }, Error,
 			"the server is a standby: nothing can be scheduled or run on it",
 		},
 		"an unknown error": {
@@ -89,7 +89,7 @@ func TestOtherServers(t *testing.T) {
 			t.Errorf("%s: %+v", name, e.report.Findings)
 		}
 	}
-	if e := (&examination{}); e.standby(standbyRow{}) || len(e.report.Findings) != 0 {
+	if e := (&examination{}); e.standby(false) || len(e.report.Findings) != 0 {
 		t.Errorf("a primary: %+v", e.report.Findings)
 	}
 }

@@ -54,12 +54,10 @@ func TestAttention(t *testing.T) {
 		now.Format(time.RFC3339Nano))
 	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, "it moves"))
 	b.Exec(b.Pool, `UPDATE tasktable.pauses SET paused_at = '2026-01-01Z', paused_by = 'ann'`)
-	at := func(id string, ago time.Duration) string {
-		return fmt.Sprintf(", the first (%s) since %s", id, now.Add(-ago).UTC().Format(time.RFC3339))
-	}
 	since := func(id string, at time.Time) string {
 		return fmt.Sprintf(", the first (%s) since %s", id, at.UTC().Format(time.RFC3339))
 	}
+	at := func(id string, ago time.Duration) string { return since(id, now.Add(-ago)) }
 	want := []string{
 		"late warning 2 2 late tasks of type TEST in queue default" + at("late1", 3*time.Hour),
 		"dead warning 1 1 FAILED dead letter" + since("FAILED1", *b.Get("FAILED1").FinishedAt),

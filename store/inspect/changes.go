@@ -79,10 +79,11 @@ ORDER BY c.revision DESC OFFSET $2::text::bigint - 1 LIMIT 1`
 // Changes lists the edits of all tasks, the latest first by their revisions: who did what, by verbs and by plain SQL.
 // It reads at most 100,000 lines, unless the filter has an ID. The error wraps store.ErrInvalid for a bad filter.
 func (i *Inspector) Changes(ctx context.Context, db store.DB, filter ChangesFilter) (ChangesPage, error) {
-	if filter.Limit == 0 {
-		filter.Limit = defaultLimit
+	var err error
+	var args []any
+	if filter.Limit, err = pageSize(filter.Limit, defaultLimit, maxLimit); err == nil {
+		args, err = filter.args()
 	}
-	args, err := filter.args()
 	if err != nil {
 		return ChangesPage{}, fmt.Errorf("list changes: %w", err)
 	}
@@ -113,9 +114,6 @@ func (i *Inspector) Changes(ctx context.Context, db store.DB, filter ChangesFilt
 
 // args checks the filter and returns it as changesSQL takes it.
 func (f ChangesFilter) args() (args []any, err error) {
-	if f.Limit < 1 || f.Limit > maxLimit {
-		return nil, check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", maxLimit), f.Limit)
-	}
 	if f.After < 0 {
 		return nil, check.Invalid("after", "must not be negative", f.After)
 	}

@@ -176,31 +176,15 @@ func (i *Inspector) apply(
 	if len(tasks) == 1 {
 		doing = fmt.Sprintf("%s task %s", action.Verb, tasks[0].ID)
 	}
-	args, err := arguments{}, error(nil)
-	if on.Filter != nil {
-		args, err = on.Filter.args()
+	args, err := action.args(tasks, on.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	for _, one := range tasks {
-		if err == nil {
-			err = check.ID(one.ID)
-		}
+	if len(tasks) == 0 {
+		return nil, nil
 	}
-	until, wrong := check.BoundText("until", action.Until)
-	if err == nil {
-		err = wrong
-	}
-	encoded, wrong := json.Marshal(tasks)
-	if err == nil {
-		err = wrong
-	}
-	if err != nil || len(tasks) == 0 {
-		return nil, annotated(err, doing)
-	}
-	sql, bound := args.with("tasks", string(encoded), "by", i.config.Service,
-		"wake", strconv.FormatBool(!i.config.NoNotify), "until", until, "note", action.Note,
-		"after", check.IntervalText(action.After),
-		"step", check.IntervalText(action.Over/time.Duration(len(tasks))),
-	).bind(doSQL + rule.call + ` AS done`)
+	sql, bound := args.with("by", i.config.Service, "wake", strconv.FormatBool(!i.config.NoNotify)).
+		bind(doSQL + rule.call + ` AS done`)
 	receipts, err := query.Collect[store.Receipt](ctx, i.source, db, doing, sql, bound...)
 	if err == nil && on.Filter == nil {
 		receipts = withAbsent(receipts, on.IDs)
@@ -209,11 +193,26 @@ func (i *Inspector) apply(
 	return receipts, err
 }
 
-func annotated(err error, doing string) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
+// args checks an action on tasks, and returns it as doSQL takes it.
+func (a Action) args(tasks []Name, filter *Filter) (args arguments, err error) {
+	args = arguments{}
+	if filter != nil {
+		if args, err = filter.args(); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	for _, one := range tasks {
+		if err := check.ID(one.ID); err != nil {
+			return nil, err
+		}
+	}
+	until, err := check.BoundText("until", a.Until)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(tasks)
+	return args.with("tasks", string(encoded), "until", until, "note", a.Note,
+		"after", check.IntervalText(a.After), "step", check.IntervalText(a.Over/time.Duration(max(len(tasks), 1)))), err
 }
 
 // tasks returns the tasks as doSQL takes them. One without a revision or a status may have any.

@@ -86,6 +86,11 @@ func TestVerbs(t *testing.T) {
 // A row that a node has, or that is archived or recurs, is told as what the verb does to it.
 func TestEffectsOnATask(t *testing.T) {
 	t.Parallel()
+	for _, rule := range inspect.Verbs() {
+		if slices.Contains(rule.Answers(), store.Running) != (rule.First != "") {
+			t.Errorf("%s: a claimed task needs %q first", rule.Verb, rule.First)
+		}
+	}
 	now, fence, cron := time.Now(), int64(1), "@daily"
 	for want, c := range map[string]struct {
 		verb inspect.Verb

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -93,14 +94,14 @@ const (
 )
 
 // limit returns the size of a page.
-func (f Filter) limit(most int) (int, error) {
-	switch {
-	case f.Limit == 0:
-		return defaultLimit, nil
-	case f.Limit < 0 || f.Limit > most:
-		return 0, check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", most), f.Limit)
+func (f Filter) limit(most int) (int, error) { return pageSize(f.Limit, defaultLimit, most) }
+
+// pageSize returns the given size of a page. 0 stands for the usual one.
+func pageSize(given, usual, most int) (int, error) {
+	if given < 0 || given > most {
+		return 0, check.Invalid("limit", fmt.Sprintf("must be between 1 and %d", most), given)
 	}
-	return f.Limit, nil
+	return cmp.Or(given, usual), nil
 }
 
 // prefixUpperBound returns the first text, in the order of bytes, after all texts that begin with the prefix. If there

@@ -33,7 +33,7 @@ func TestForecastByOtherZoneData(t *testing.T) {
 	} {
 		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued,
 			Cron: "0 9 * * *", TimeZone: "Europe/Berlin", StartsAt: day(0, 30), NextFire: &c.planned,
-			PlannedZoneData: &c.data, PlannedWall: pointerTo(day(9, 0))}
+			PlannedZoneData: &c.data, PlannedWall: new(day(9, 0))}
 		forecast, err := task.Forecast(day(1, 0), nil, 2)
 		if err != nil || said(forecast) != c.want || forecast.ZoneDataDiffer != c.differ {
 			t.Errorf(
@@ -73,8 +73,8 @@ func TestForecast(t *testing.T) {
 	now := day(12, 0)
 	hourly := func(change func(*inspect.RecurringTask)) inspect.RecurringTask {
 		task := inspect.RecurringTask{ID: "r", Type: "TEST", Queue: "mail", Status: store.StatusQueued,
-			Cron: "0 * * * *", TimeZone: "UTC", StartsAt: day(0, 30), NextFire: pointerTo(day(13, 0)),
-			LastFire: pointerTo(day(12, 0)), OccurrenceCount: 12}
+			Cron: "0 * * * *", TimeZone: "UTC", StartsAt: day(0, 30), NextFire: new(day(13, 0)),
+			LastFire: new(day(12, 0)), OccurrenceCount: 12}
 		change(&task)
 		return task
 	}
@@ -87,19 +87,17 @@ func TestForecast(t *testing.T) {
 		most   int
 		want   string
 	}{
-		"planned": {func(*inspect.RecurringTask) {}, nil, 3, "13:00 14:00 15:00"},
-		"one":     {func(*inspect.RecurringTask) {}, nil, 1, "13:00"},
-		"overdue": {
-			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) }, nil, 3, "09:00! 13:00 14:00",
-		},
+		"planned":     {func(*inspect.RecurringTask) {}, nil, 3, "13:00 14:00 15:00"},
+		"one":         {func(*inspect.RecurringTask) {}, nil, 1, "13:00"},
+		"overdue":     {func(r *inspect.RecurringTask) { r.NextFire = new(day(9, 0)) }, nil, 3, "09:00! 13:00 14:00"},
 		"due now":     {func(r *inspect.RecurringTask) { r.NextFire = &now }, nil, 2, "12:00! 13:00"},
-		"not as cron": {func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(12, 20)) }, nil, 2, "12:20 13:00"},
+		"not as cron": {func(r *inspect.RecurringTask) { r.NextFire = new(day(12, 20)) }, nil, 2, "12:20 13:00"},
 		"to be planned": {
-			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom = nil, pointerTo(day(11, 59)) }, nil, 2,
+			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom = nil, new(day(11, 59)) }, nil, 2,
 			"13:00 14:00",
 		},
 		"planned late": {
-			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.LastFire = nil, pointerTo(day(10, 59)), nil },
+			func(r *inspect.RecurringTask) { r.NextFire, r.PlanFrom, r.LastFire = nil, new(day(10, 59)), nil },
 			nil, 2, "11:00! 13:00",
 		},
 		"in the future": {func(r *inspect.RecurringTask) {
@@ -114,24 +112,24 @@ func TestForecast(t *testing.T) {
 		},
 
 		"ends": {
-			func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 5,
+			func(r *inspect.RecurringTask) { r.EndsAt = new(day(14, 0)) }, nil, 5,
 			"13:00 14:00 then it ends at 2030-01-01T14:00:00Z",
 		},
 		"ends just then": {
-			func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(14, 0)) }, nil, 2,
+			func(r *inspect.RecurringTask) { r.EndsAt = new(day(14, 0)) }, nil, 2,
 			"13:00 14:00 then it ends at 2030-01-01T14:00:00Z",
 		},
-		"ends later": {func(r *inspect.RecurringTask) { r.EndsAt = pointerTo(day(15, 0)) }, nil, 2, "13:00 14:00"},
+		"ends later": {func(r *inspect.RecurringTask) { r.EndsAt = new(day(15, 0)) }, nil, 2, "13:00 14:00"},
 		"two are left": {
-			func(r *inspect.RecurringTask) { r.MaxOccurrences = pointerTo(14) }, nil, 5,
+			func(r *inspect.RecurringTask) { r.MaxOccurrences = new(14) }, nil, 5,
 			"13:00 14:00 then it ends after 14 occurrences; skipped ones do not count",
 		},
 		"no further fire": {
-			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)) },
+			func(r *inspect.RecurringTask) { r.NextFire = new(time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)) },
 			nil, 5, "9999-12-31T23:00 then the expression has no further fire",
 		},
 		"ended": {func(r *inspect.RecurringTask) {
-			r.Status, r.NextFire, r.Message = store.StatusCompleted, nil, pointerTo("ended after 12 occurrences")
+			r.Status, r.NextFire, r.Message = store.StatusCompleted, nil, new("ended after 12 occurrences")
 		}, nil, 5, "then it is COMPLETED: ended after 12 occurrences"},
 		"cancelled": {
 			func(r *inspect.RecurringTask) { r.Status, r.NextFire = store.StatusCancelled, nil }, nil, 5,
@@ -147,14 +145,14 @@ func TestForecast(t *testing.T) {
 			"13:00(task) 14:00(task)",
 		},
 		"paused until": {func(r *inspect.RecurringTask) {
-			r.Status, r.NextFire, r.PausedUntil = store.StatusPaused, nil, pointerTo(day(14, 0))
+			r.Status, r.NextFire, r.PausedUntil = store.StatusPaused, nil, new(day(14, 0))
 		}, nil, 3, "13:00(task) 14:00 15:00"},
 		"paused before it starts": {func(r *inspect.RecurringTask) {
 			r.Status, r.NextFire, r.StartsAt, r.LastFire = store.StatusPaused, nil, day(20, 0), nil
 		}, nil, 2, "20:00(task) 21:00(task)"},
 		"paused ones do not count": {func(r *inspect.RecurringTask) {
-			r.Status, r.NextFire, r.PausedUntil, r.MaxOccurrences = store.StatusPaused, nil, pointerTo(day(14, 0)),
-				pointerTo(14)
+			r.Status, r.NextFire, r.PausedUntil, r.MaxOccurrences = store.StatusPaused, nil, new(day(14, 0)),
+				new(14)
 		}, nil, 9, "13:00(task) 14:00 15:00 then it ends after 14 occurrences; skipped ones do not count"},
 		"scopes": {
 			func(*inspect.RecurringTask) {},
@@ -165,7 +163,7 @@ func TestForecast(t *testing.T) {
 		},
 		"for good": {func(*inspect.RecurringTask) {}, []store.Pause{{Scope: "all"}}, 1, "13:00(all)"},
 		"overdue and paused": {
-			func(r *inspect.RecurringTask) { r.NextFire = pointerTo(day(9, 0)) },
+			func(r *inspect.RecurringTask) { r.NextFire = new(day(9, 0)) },
 			[]store.Pause{until("all", "", day(12, 30))}, 2, "09:00!(all) 13:00",
 		},
 	} {
@@ -201,23 +199,23 @@ func TestListRecurring(t *testing.T) {
 	b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, store.Queue("mail"), time.Time{}, ""))
 
 	basic := inspect.RecurringTask{Type: "TEST", Queue: "default", Status: store.StatusQueued,
-		TenantID: pointerTo("acme"), Cron: "0 9 * * *", TimeZone: "UTC", StartsAt: far(0), OccurrenceCount: 3,
+		TenantID: new("acme"), Cron: "0 9 * * *", TimeZone: "UTC", StartsAt: far(0), OccurrenceCount: 3,
 		Health:  inspect.HealthNew,
 		Overlap: store.OverlapSkip, CatchUp: store.CatchUpLatest, CatchUpPaused: store.CatchUpNone, CatchUpLimit: 100,
-		Message: pointerTo("as planned")}
+		Message: new("as planned")}
 	of := func(id string, change func(*inspect.RecurringTask)) inspect.RecurringTask {
 		task := basic
-		task.ID, task.Entity = id, pointerTo("of "+id)
+		task.ID, task.Entity = id, new("of "+id)
 		change(&task)
 		return task
 	}
-	nine := pointerTo(far(540))
+	nine := new(far(540))
 	wanted := map[string]inspect.RecurringTask{
 		"unplanned": of("unplanned", func(r *inspect.RecurringTask) { r.OccurrenceCount, r.Message = 0, nil }),
 		"planned":   of("planned", func(r *inspect.RecurringTask) { r.NextFire = nine }),
 		"due":       of("due", func(*inspect.RecurringTask) {}),
 		"PAUSED": of("PAUSED", func(r *inspect.RecurringTask) {
-			r.Status, r.PausedUntil, r.Health = store.StatusPaused, pointerTo(far(60)), inspect.HealthPaused
+			r.Status, r.PausedUntil, r.Health = store.StatusPaused, new(far(60)), inspect.HealthPaused
 		}),
 		"CANCELLED": of("CANCELLED", func(r *inspect.RecurringTask) {
 			r.Status, r.Health = store.StatusCancelled, inspect.HealthEnded
@@ -228,13 +226,13 @@ func TestListRecurring(t *testing.T) {
 		"FAILED": of("FAILED", func(r *inspect.RecurringTask) {
 			r.Status, r.Health = store.StatusFailed, inspect.HealthEnded
 		}),
-		"full": {ID: "full", Type: "OTHER", Queue: "mail", Status: store.StatusQueued, Entity: pointerTo("member:7"),
-			TenantID: pointerTo("acme"), Cron: "@every 90s", TimeZone: "Europe/Berlin", StartsAt: far(0),
+		"full": {ID: "full", Type: "OTHER", Queue: "mail", Status: store.StatusQueued, Entity: new("member:7"),
+			TenantID: new("acme"), Cron: "@every 90s", TimeZone: "Europe/Berlin", StartsAt: far(0),
 			NextFire: nine, OccurrenceCount: 3, Overlap: store.OverlapAllow, CatchUp: store.CatchUpAll,
-			CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, Jitter: pointerTo(time.Minute),
-			EndsAt: pointerTo(far(600)), MaxOccurrences: pointerTo(9), IsPaused: true, Health: inspect.HealthPaused,
-			DeclaredBy: pointerTo("shop"),
-			Message:    pointerTo("as planned")},
+			CatchUpPaused: store.CatchUpLatest, CatchUpLimit: 7, Jitter: new(time.Minute),
+			EndsAt: new(far(600)), MaxOccurrences: new(9), IsPaused: true, Health: inspect.HealthPaused,
+			DeclaredBy: new("shop"),
+			Message:    new("as planned")},
 	}
 	for name, c := range map[string]struct {
 		filter inspect.RecurringFilter
@@ -302,7 +300,7 @@ func tidyRecurring(b *bench, task *inspect.RecurringTask) {
 	task.LastFire, task.StartsAt, task.HealthBasis = nil, task.StartsAt.UTC(), inspect.HealthBasis{}
 	for _, at := range []**time.Time{&task.NextFire, &task.EndsAt, &task.PausedUntil} {
 		if *at != nil {
-			*at = pointerTo((*at).UTC())
+			*at = new((*at).UTC())
 		}
 	}
 }

@@ -70,13 +70,8 @@ func followUpText(followUps []FollowUp, completed bool) string {
 	if first.Message != nil && *first.Message != "" {
 		text += ": " + brief(*first.Message, detailMost)
 	}
-	switch others := undone - 1; {
-	case others == 1:
-		text += "; 1 other of its follow-ups is not COMPLETED"
-	case others > 1:
-		text += fmt.Sprintf("; %d others of its follow-ups are not COMPLETED", others)
-	}
-	return text
+	return text + some(undone-1, "; 1 other of its follow-ups is not COMPLETED",
+		"; %d others of its follow-ups are not COMPLETED")
 }
 
 // putOffLine tells that the engine put a follow-up off before its first attempt, because it had run within the last
@@ -107,11 +102,11 @@ func (l *life) putOffLine(row *store.Row) (line StoryLine, ok bool) {
 func followUpLine(f FollowUp) StoryLine {
 	line := StoryLine{At: f.CreatedAt, Kind: "follow-up", Text: "its follow-up " + f.ID + " (" + f.Type + ") is " +
 		string(f.Status)}
-	if f.FinishedAt == nil {
-		line.Facts = append(line.Facts, Fact{Name: "scheduled_at", Value: f.ScheduledAt})
-	} else {
-		line.Facts = append(line.Facts, Fact{Name: "finished_at", Value: *f.FinishedAt})
+	at := Fact{Name: "scheduled_at", Value: f.ScheduledAt}
+	if f.FinishedAt != nil {
+		at = Fact{Name: "finished_at", Value: *f.FinishedAt}
 	}
+	line.Facts = []Fact{at}
 	if f.Message != nil && *f.Message != "" {
 		line.Facts = append(line.Facts, Fact{Name: "message", Value: brief(*f.Message, factMost)})
 	}

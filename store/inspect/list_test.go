@@ -73,6 +73,11 @@ func TestListFilters(t *testing.T) {
 		rows, err := b.Inspector.List(b.Ctx, b.Pool, c.filter)
 		b.Check(err)
 		same(b, name, ids(rows), c.want)
+		if c.filter.Limit == 0 {
+			total, err := b.Inspector.Count(b.Ctx, b.Pool, c.filter)
+			b.Check(err)
+			same(b, name+", counted", total.Count, len(rows))
+		}
 	}
 }
 

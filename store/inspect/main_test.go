@@ -60,6 +60,3 @@ func (b *bench) seed(sql string, args ...any) {
 
 // noDB fails the test when it is asked.
 func noDB(b *bench) store.DB { return testbench.NoDB{Bench: b.Bench} }
-
-// pointerTo is how a nullable column that is not null is read.
-func pointerTo[T any](value T) *T { return &value }

@@ -115,17 +115,15 @@ type nodeRow struct {
 // Nodes lists nodes by their numbers, and after them the nodes that have ended if the filter asks for these. It reads
 // neither tasks nor history.
 func (i *Inspector) Nodes(ctx context.Context, db store.DB, filter NodeFilter) ([]Node, error) {
-	if filter.Limit == 0 {
-		filter.Limit = 1000
+	limit, err := pageSize(filter.Limit, 1000, maxLimit)
+	if err == nil {
+		err = check.Text("service", filter.Service)
 	}
-	if filter.Limit < 1 || filter.Limit > 10000 {
-		return nil, fmt.Errorf("list nodes: %w", check.Invalid("limit", "must be between 1 and 10000", filter.Limit))
-	}
-	if err := check.Text("service", filter.Service); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	rows, err := query.Collect[nodeRow](ctx, i.source, db, "list nodes", nodesSQL,
-		strconv.FormatBool(filter.Ended), filter.Service, strconv.Itoa(filter.Limit))
+		strconv.FormatBool(filter.Ended), filter.Service, strconv.Itoa(limit))
 	nodes := make([]Node, len(rows))
 	for i, row := range rows {
 		nodes[i] = row.Node

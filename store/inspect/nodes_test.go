@@ -51,7 +51,7 @@ func tidyNodes(b *bench, nodes []inspect.Node) []inspect.Node {
 		}
 		for _, at := range []**time.Time{&n.ElectedAt, &n.LastSeen, &n.DeadAt} {
 			if *at != nil {
-				*at = pointerTo((*at).UTC())
+				*at = new((*at).UTC())
 			}
 		}
 		n.StartedAt = time.Time{}

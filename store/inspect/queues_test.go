@@ -39,13 +39,13 @@ func (b *bench) lane(queue, kind string, priority, due, waiting, running int) {
 // longAgo is a time that was.
 var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(hours int) *time.Time { return pointerTo(longAgo.Add(time.Duration(hours) * time.Hour)) }
+func at(hours int) *time.Time { return new(longAgo.Add(time.Duration(hours) * time.Hour)) }
 
 func inUTC(states []inspect.QueueState) []inspect.QueueState {
 	for i := range states {
 		for _, at := range []**time.Time{&states[i].OldestDue, &states[i].NextDue} {
 			if *at != nil {
-				*at = pointerTo((*at).UTC())
+				*at = new((*at).UTC())
 			}
 		}
 		for j := range states[i].Pauses {
@@ -84,7 +84,7 @@ func TestQueueStates(t *testing.T) {
 		b.must(b.Tasks.PauseScope(b.Ctx, b.Pool, pause.scope, pause.until, pause.reason))
 	}
 	mail := store.Pause{
-		Scope: "queue", Name: "mail", PausedBy: service, EndsAt: pointerTo(far(0)), Reason: pointerTo("it moves"),
+		Scope: "queue", Name: "mail", PausedBy: service, EndsAt: new(far(0)), Reason: new("it moves"),
 	}
 	kindB := store.Pause{Scope: "type", Name: "BB", PausedBy: service}
 	stopped := store.Pause{Scope: "queue", Name: "stopped", PausedBy: service}
@@ -94,7 +94,7 @@ func TestQueueStates(t *testing.T) {
 	}
 	queues := []inspect.QueueState{
 		{
-			Queue: "default", Due: 4, Waiting: 5, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(0)), Nodes: 2,
+			Queue: "default", Due: 4, Waiting: 5, Running: 2, OldestDue: at(0), NextDue: new(far(0)), Nodes: 2,
 			Slots: 16, Pauses: []store.Pause{kindB},
 		},
 		{Queue: "idle", Nodes: 1, Slots: 6},
@@ -105,11 +105,11 @@ func TestQueueStates(t *testing.T) {
 	lanes := []inspect.QueueState{
 		laneOf("AA", 5, inspect.QueueState{Queue: "default", Due: 1, OldestDue: at(0), Nodes: 1, Slots: 10}),
 		laneOf("AA", 0, inspect.QueueState{
-			Queue: "default", Due: 3, Waiting: 4, Running: 2, OldestDue: at(0), NextDue: pointerTo(far(3)), Nodes: 1,
+			Queue: "default", Due: 3, Waiting: 4, Running: 2, OldestDue: at(0), NextDue: new(far(3)), Nodes: 1,
 			Slots: 10,
 		}),
 		laneOf("BB", 0, inspect.QueueState{
-			Queue: "default", Waiting: 1, NextDue: pointerTo(far(0)), Nodes: 2, Slots: 16, Pauses: []store.Pause{kindB},
+			Queue: "default", Waiting: 1, NextDue: new(far(0)), Nodes: 2, Slots: 16, Pauses: []store.Pause{kindB},
 		}),
 		laneOf("AA", 0, inspect.QueueState{Queue: "lost", Due: 2, OldestDue: at(0)}),
 		laneOf("BB", 0, inspect.QueueState{

@@ -134,12 +134,9 @@ CROSS JOIN (SELECT NULL::timestamptz AS last_success, NULL::timestamptz AS last_
 // ListRecurring lists recurring tasks in the order of their ids, including tasks that are paused or have ended. It
 // reads only recurring tasks.
 func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter RecurringFilter) ([]RecurringTask, error) {
-	if filter.Limit == 0 {
-		filter.Limit = 100
-	}
-	if filter.Limit < 1 || filter.Limit > 10000 {
-		return nil, fmt.Errorf("list recurring tasks: %w", check.Invalid("limit", "must be between 1 and 10000",
-			filter.Limit))
+	limit, err := pageSize(filter.Limit, defaultLimit, maxLimit)
+	if err != nil {
+		return nil, fmt.Errorf("list recurring tasks: %w", err)
 	}
 	var args []any
 	for _, field := range []struct{ name, value string }{
@@ -156,15 +153,14 @@ func (i *Inspector) ListRecurring(ctx context.Context, db store.DB, filter Recur
 		sql = listPlansSQL
 	}
 	tasks, err := query.Collect[RecurringTask](ctx, i.source, db, "list recurring tasks", sql,
-		append(args, strconv.Itoa(filter.Limit))...)
+		append(args, strconv.Itoa(limit))...)
 	if err == nil {
 		err = i.readCalendars(ctx, db, tasks)
 	}
-	if filter.WithoutHealth || err != nil {
-		return tasks, err
-	}
 	for at := range tasks {
-		tasks[at].Health = tasks[at].health()
+		if !filter.WithoutHealth && err == nil {
+			tasks[at].Health = tasks[at].health()
+		}
 	}
 	return tasks, err
 }
@@ -185,11 +181,9 @@ func (i *Inspector) GetRecurring(ctx context.Context, db store.DB, id string) (R
 		return RecurringTask{}, err
 	}
 	if len(rows) > 0 {
-		if err := i.readCalendars(ctx, db, rows); err != nil {
-			return RecurringTask{}, err
-		}
+		err = i.readCalendars(ctx, db, rows)
 		rows[0].Health = rows[0].health()
-		return rows[0], nil
+		return rows[0], err
 	}
 	found, err := query.Value[bool](ctx, i.source, db, "get recurring task "+id, isTaskSQL, id)
 	switch {

@@ -29,8 +29,8 @@ type SeriesFilter struct {
 // Bucket counts the attempts that ended within a time, by outcome. Durations are nanoseconds in JSON. A bucket whose
 // end has passed does not change any more, except that retention removes old attempts. So a caller may keep it.
 type Bucket struct {
-	From      time.Time `json:"from"`
-	To        time.Time `json:"to"`
+	From      time.Time `json:"from" db:"-"`
+	To        time.Time `json:"to" db:"-"`
 	Completed int64     `json:"completed"`
 	Failed    int64     `json:"failed"`  // FAILED or EXPIRED, and not tried again
 	Retried   int64     `json:"retried"` // failed, and are retried
@@ -44,7 +44,7 @@ type Bucket struct {
 	// Estimated tells that only a part of the attempts was read, because the time has many. All numbers are then
 	// estimates, and DelayMax is the greatest delay that was read. A number of some thousands is right within some
 	// percent, and a number of a few may be far off, or 0.
-	Estimated bool `json:"estimated,omitempty"`
+	Estimated bool `json:"estimated,omitempty" db:"-"`
 }
 
 const (
@@ -148,15 +148,8 @@ func (f fences) sampled(most int) sample {
 
 // seriesRow is a row of seriesSQL: a bucket by its place in the series.
 type seriesRow struct {
-	Place     int
-	Completed int64
-	Failed    int64
-	Retried   int64
-	Lost      int64
-	Other     int64
-	DelayP50  *time.Duration
-	DelayP95  *time.Duration
-	DelayMax  *time.Duration
+	Place int
+	Bucket
 }
 
 // Series counts the attempts that ended within a time, by buckets, the earliest first. Buckets without attempts are
@@ -187,10 +180,12 @@ func (i *Inspector) Series(ctx context.Context, db store.DB, filter SeriesFilter
 		if row.Place < 0 || row.Place >= len(buckets) {
 			continue
 		}
-		one := &buckets[row.Place]
-		one.Completed, one.Failed, one.Retried = part.of(row.Completed), part.of(row.Failed), part.of(row.Retried)
-		one.Lost, one.Other = part.of(row.Lost), part.of(row.Other)
-		one.DelayP50, one.DelayP95, one.DelayMax = row.DelayP50, row.DelayP95, row.DelayMax
+		one := row.Bucket
+		one.From, one.To = buckets[row.Place].From, buckets[row.Place].To
+		for _, count := range []*int64{&one.Completed, &one.Failed, &one.Retried, &one.Lost, &one.Other} {
+			*count = part.of(*count)
+		}
+		buckets[row.Place] = one
 	}
 	for at := range buckets {
 		buckets[at].Estimated = part.runs > 0

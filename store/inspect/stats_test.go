@@ -59,7 +59,7 @@ func (b *bench) attempts(lines ...ended) {
 	for i, line := range lines {
 		var started *string
 		if line.delay >= 0 {
-			started = pointerTo(micros(line.ago + line.took))
+			started = new(micros(line.ago + line.took))
 		}
 		b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 			scheduled_at, due_at, started_at, finished_at, outcome)
@@ -91,9 +91,9 @@ func TestThroughput(t *testing.T) {
 		ended{"C", "COMPLETED", 90 * time.Minute, 0, 0}, ended{"D", "LOST", time.Minute, time.Second, 3 * time.Second},
 	)
 	b.attempts(lines...)
-	ms := func(n int) *time.Duration { return pointerTo(time.Duration(n) * time.Millisecond) }
-	s := func(n int) *time.Duration { return pointerTo(time.Duration(n) * time.Second) }
-	rate := func(part, of float64) *float64 { return pointerTo(part / of) }
+	ms := func(n int) *time.Duration { return new(time.Duration(n) * time.Millisecond) }
+	s := func(n int) *time.Duration { return new(time.Duration(n) * time.Second) }
+	rate := func(part, of float64) *float64 { return new(part / of) }
 	hour := []inspect.TypeStats{
 		{Type: "A", Completed: 100, Failed: 1, Retried: 1, Lost: 1, Expired: 1, Other: 2, FailureRate: rate(3, 103),
 			DelayP50: ms(49), DelayP95: ms(95), DelayP99: ms(99), TookP50: s(48), TookP95: s(94), TookP99: s(98)},
@@ -104,7 +104,7 @@ func TestThroughput(t *testing.T) {
 		},
 	}
 	one := inspect.TypeStats{
-		Completed: 1, FailureRate: pointerTo(0.0), DelayP50: ms(0), DelayP95: ms(0), DelayP99: ms(0), TookP50: ms(0),
+		Completed: 1, FailureRate: new(0.0), DelayP50: ms(0), DelayP95: ms(0), DelayP99: ms(0), TookP50: ms(0),
 		TookP95: ms(0), TookP99: ms(0),
 	}
 	oneOf := func(kind string, other int64) inspect.TypeStats {

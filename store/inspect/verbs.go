@@ -83,7 +83,8 @@ var (
 
 const hasEnded = "has ended, and stays as it is"
 
-// verbRules are in the order of their buttons. To add a verb, add it here.
+// verbRules are in the order of their buttons. To add a verb, add it here, and write its function in SQL beside those
+// of the others, between enter_verb and leave_verb.
 var verbRules = []VerbRule{
 	{
 		Verb: Retry, Label: "Retry", Does: "retries", Done: "due now, with all attempts",

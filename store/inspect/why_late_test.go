@@ -173,9 +173,7 @@ func TestWhyLateByAMoment(t *testing.T) {
 		"no pause":                       {0, 0, 4300 * time.Millisecond, false, ""},
 		"a pause that was over":          {-time.Minute, -time.Second, 4300 * time.Millisecond, false, ""},
 		"a pause of the time afterwards": {time.Second, time.Hour, 900 * time.Millisecond, false, ""},
-		"its own": {
-			-time.Minute, 2 * time.Second, 3 * time.Second, true, "; 3s late: it was paused until far(60)",
-		},
+		"its own":                        {-time.Minute, 2 * time.Second, 3 * time.Second, true, "; 3s late: it was paused until far(60)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

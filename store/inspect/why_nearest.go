@@ -88,6 +88,7 @@ SELECT near.id, bool_or(near.related) AS related FROM (
 type nearRow struct {
 	ID      string
 	Related bool // it has the same key, or the given id is its entity
+	Changes int  `db:"-"` // how many letters differ
 }
 
 // nearestMost is the greatest number of similar ids.
@@ -113,23 +114,16 @@ func (i *Inspector) nearest(ctx context.Context, db store.DB, id string, may may
 	if err != nil {
 		return nil, err
 	}
-	type candidate struct {
-		id      string
-		changes int
+	for i := range rows {
+		rows[i].Changes = levenshtein.ComputeDistance(id, rows[i].ID)
 	}
-	var like []candidate
-	for _, row := range rows {
-		if changes := levenshtein.ComputeDistance(id, row.ID); row.Related || changes <= max(3, len(id)/4) {
-			like = append(like, candidate{row.ID, changes})
-		}
-	}
-	slices.SortFunc(like, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.changes, b.changes),
-			cmp.Compare(a.id, b.id))
+	rows = slices.DeleteFunc(rows, func(row nearRow) bool { return !row.Related && row.Changes > max(3, len(id)/4) })
+	slices.SortFunc(rows, func(a, b nearRow) int {
+		return cmp.Or(cmp.Compare(a.Changes, b.Changes), cmp.Compare(a.ID, b.ID))
 	})
 	var ids []string
-	for _, one := range like[:min(len(like), nearestMost)] {
-		ids = append(ids, one.id)
+	for _, row := range rows[:min(len(rows), nearestMost)] {
+		ids = append(ids, row.ID)
 	}
 	return ids, nil
 }

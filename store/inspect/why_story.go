@@ -65,8 +65,7 @@ func (e *Explanation) tell(known life) {
 	}
 	slices.SortStableFunc(e.Story, func(a, b StoryLine) int { return a.At.Compare(b.At) })
 	e.Story = slices.CompactFunc(e.Story, func(a, b StoryLine) bool {
-		return a.At.Equal(b.At) && a.Kind == b.Kind &&
-			a.Text == b.Text
+		return a.At.Equal(b.At) && a.Kind == b.Kind && a.Text == b.Text
 	})
 }
 
@@ -108,13 +107,7 @@ func changeLine(c store.Change) StoryLine {
 	if c.Outcome == "deleted" {
 		was, is = nil, map[string]any{"status": was["status"], "scheduled_at": was["scheduled_at"]}
 	}
-	fields := map[string]bool{}
-	for _, side := range []map[string]any{was, is} {
-		for name := range side {
-			fields[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
+	for _, name := range fieldsOf(was, is) {
 		switch {
 		case name == "type" && c.Outcome == "created", name == "status" && c.Outcome != "edited" &&
 			c.Outcome != "deleted":
@@ -131,19 +124,21 @@ func changeLine(c store.Change) StoryLine {
 func payloadFacts(was, is any) (facts []Fact) {
 	before, _ := was.(map[string]any)
 	after, _ := is.(map[string]any)
-	fields := map[string]bool{}
-	for _, side := range []map[string]any{before, after} {
-		for name := range side {
-			fields[name] = true
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
+	for _, name := range fieldsOf(before, after) {
 		from, to := shown("", before[name]), shown("", after[name])
 		if encode(before[name]) != encode(after[name]) {
 			facts = append(facts, Fact{Name: "payload." + name, Was: from, Value: to})
 		}
 	}
 	return facts
+}
+
+// fieldsOf returns the names of the fields that one of the sides has, sorted.
+func fieldsOf(was, is map[string]any) []string {
+	both := map[string]any{}
+	maps.Copy(both, was)
+	maps.Copy(both, is)
+	return slices.Sorted(maps.Keys(both))
 }
 
 // decodeFields reads the old or the new side of a change. Numbers stay as they are written.
@@ -254,8 +249,7 @@ func (l *life) note(row *store.Row) *string {
 // late.
 func (l *life) madeAfter(revision int64, at time.Time) bool {
 	return slices.ContainsFunc(l.changes, func(c store.Change) bool {
-		return c.Revision == revision &&
-			c.ChangedAt.After(at)
+		return c.Revision == revision && c.ChangedAt.After(at)
 	})
 }
 

@@ -107,16 +107,10 @@ change: deleted by events-api
 func TestWhyOfOneThatRanAndWasDeleted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.due("one", nil)
-	b.due("two", nil)
-	b.AsEngine(func(tx pgx.Tx) {
-		b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
-			scheduled_at, due_at, started_at, finished_at, outcome)
-			SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at, $1, $1,
-				'COMPLETED' FROM tasktable.scheduled_tasks`, far(5))
-		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
-			SET status = 'COMPLETED', attempt = 1, next_attempt_at = NULL, finished_at = $1`, far(5))
-	})
+	for _, id := range []string{"one", "two"} {
+		b.due(id, nil)
+		lateness{b}.beganAt(id, far(5))
+	}
 	b.must(b.Tasks.Delete(b.Ctx, b.Pool, "one"))
 	b.because("one", "deleted", "deleted by events-api at T; it had completed at far(5)")
 	b.asOwner(func(tx pgx.Tx) {
@@ -155,18 +149,7 @@ func TestWhyTellsTheNote(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
 			b.due("one", nil)
-			b.AsEngine(func(tx pgx.Tx) {
-				b.Exec(tx, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
-					scheduled_at, due_at, started_at, finished_at, outcome, error)
-					SELECT nextval('tasktable.task_numbers'), id, type, revision, 1, scheduled_at, scheduled_at,
-						scheduled_at, clock_timestamp(), $1::text,
-						CASE WHEN $1::text <> 'COMPLETED' THEN $2::text END
-						FROM tasktable.scheduled_tasks`, test.outcome, test.message)
-				b.Exec(tx, `UPDATE tasktable.scheduled_tasks
-					SET status = $1, attempt = 1, next_attempt_at = NULL, finished_at = clock_timestamp(),
-					message = nullif($2, '')`,
-					test.status, test.message)
-			})
+			b.ended("one", test.outcome, test.status, test.message, 0)
 			if test.then != "" {
 				b.Exec(b.Pool, test.then)
 			}

@@ -66,8 +66,8 @@ func (b *bench) ended(id, outcome, status, message string, next time.Duration) {
 			scheduled_at, due_at, started_at, finished_at,
 			outcome, error, node) SELECT nextval('tasktable.task_numbers'), id, type, revision, attempt + 1,
 			scheduled_at, coalesce(next_attempt_at, scheduled_at),
-			clock_timestamp(), clock_timestamp(), $2, nullif($3, ''), 1 FROM tasktable.scheduled_tasks
-			WHERE id = $1`, id, outcome, message)
+			clock_timestamp(), clock_timestamp(), $2::text, CASE WHEN $2 <> 'COMPLETED' THEN nullif($3, '') END, 1
+			FROM tasktable.scheduled_tasks WHERE id = $1`, id, outcome, message)
 		b.Exec(tx, `UPDATE tasktable.scheduled_tasks
 			SET status = $2::text, attempt = attempt + 1, message = nullif($3, ''),
 			next_attempt_at = CASE WHEN $2::text = 'QUEUED' THEN clock_timestamp() + $4 END, fence = NULL,

@@ -100,14 +100,11 @@ func (l *limitOf) String() string {
 // limited tells of the limit for which a task waits, and of handlers that may hold it for ever.
 func (d reasonData) limited() string {
 	text := d.Limit.String()
-	switch {
-	case d.Hung == 0 || d.Limit.MaxRunning == nil || d.Limit.Running < *d.Limit.MaxRunning:
+	if d.Limit.MaxRunning == nil || d.Limit.Running < *d.Limit.MaxRunning {
 		return text
-	case d.Hung == 1:
-		return text + ", and 1 handler that does not return may hold it until its node is restarted"
 	}
-	return fmt.Sprintf("%s, and %d handlers that do not return may hold it until their nodes are restarted", text,
-		d.Hung)
+	return text + some(d.Hung, ", and 1 handler that does not return may hold it until its node is restarted",
+		", and %d handlers that do not return may hold it until their nodes are restarted")
 }
 
 // text returns the text for the code. It has no times, so that a program can show the times in any zone.
@@ -230,24 +227,27 @@ func (d reasonData) line() string {
 	if d.TypeSlots != nil && d.TypeClaimed >= *d.TypeSlots {
 		text += fmt.Sprintf(", and all slots of its type are taken (%d)", *d.TypeSlots)
 	}
-	switch d.Hung {
-	case 0:
-		return text
-	case 1:
-		return text + ", and 1 handler that does not return holds a slot of its nodes"
-	}
-	return fmt.Sprintf("%s, and %d handlers that do not return hold slots of its nodes", text, d.Hung)
+	return text + some(d.Hung, ", and 1 handler that does not return holds a slot of its nodes",
+		", and %d handlers that do not return hold slots of its nodes")
 }
 
 // howOften tells how many times something happened.
 func howOften(n *int) string {
-	switch {
-	case n == nil:
+	if n == nil {
 		return ""
-	case *n == 1:
-		return ", once"
 	}
-	return fmt.Sprintf(", %d times", *n)
+	return some(*n, ", once", ", %d times")
+}
+
+// some tells a number: nothing of 0, the text for one, or that for several with the number.
+func some(n int, one, several string) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return one
+	}
+	return fmt.Sprintf(several, n)
 }
 
 func tasks(n int) string { return plural(n, "task") }
@@ -279,13 +279,7 @@ func (r reasonRow) lack(row store.Row) string {
 			text = "no running node may lead, so nothing is claimed"
 		}
 	}
-	switch r.Data.Quiet {
-	case 0:
-		return text
-	case 1:
-		return text + " (1 node is quiet)"
-	}
-	return fmt.Sprintf("%s (%d nodes are quiet)", text, r.Data.Quiet)
+	return text + some(r.Data.Quiet, " (1 node is quiet)", " (%d nodes are quiet)")
 }
 
 // obstacle tells what else will keep the task from running. A running task needs only its own node and the leader.

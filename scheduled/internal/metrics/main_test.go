@@ -3,6 +3,8 @@ package metrics
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/store/storetest"
 	"github.com/tasktable/tasktable/store/storetest/leaks"
@@ -17,4 +19,24 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
 	return &bench{enginetest.New(t)}
+}
+
+// registered are metrics with a registry of their own.
+func registered(t *testing.T, config Config) (*Metrics, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	config.Registerer = registry
+	m := New(config)
+	if _, err := m.Register(); err != nil {
+		t.Fatal(err)
+	}
+	return m, registry
+}
+
+// counts takes one count, which must not fail.
+func (c *TableStats) counts(t *testing.T, seen *sight) {
+	t.Helper()
+	if err := c.count(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
 }

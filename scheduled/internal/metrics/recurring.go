@@ -44,21 +44,15 @@ CROSS JOIN LATERAL tasktable.recurring_health(t.id, t.revision, t.queue, t.type,
 ORDER BY t.declared_by IS NULL, t.id COLLATE "C"`
 
 type recurringRow struct {
+	calendars.Of   // its expression, time zone and tenant
 	ID             string
 	Queue          string
 	Type           string
-	Cron           string
-	TimeZone       string
-	TenantID       string
 	StartsAt       time.Time
 	LastSuccess    *time.Time
 	FailuresInARow int
 	Since, Until   time.Time // between which a fire must have an occurrence that has ended
 	Missed         int       `db:"-"`
-}
-
-func (r *recurringRow) rulesOf() calendars.Of {
-	return calendars.Of{Cron: r.Cron, TimeZone: r.TimeZone, TenantID: r.TenantID}
 }
 
 // countRecurring reads the health of recurring tasks, and the days of their calendars.
@@ -72,7 +66,7 @@ func (c *TableStats) countRecurring(ctx context.Context, found *tableCounts) err
 		}
 		of := make([]calendars.Of, len(rows))
 		for i := range rows {
-			of[i] = rows[i].rulesOf()
+			of[i] = rows[i].Of
 		}
 		book, err := calendars.Read(ctx, tx, schema, of...)
 		if err == nil {
@@ -85,7 +79,7 @@ func (c *TableStats) countRecurring(ctx context.Context, found *tableCounts) err
 func (found *tableCounts) hasRecurring(rows []recurringRow, book *calendars.Book) {
 	for i, row := range rows {
 		// If an expression cannot be read, the leader fails the task, which becomes a dead letter.
-		if rule, err := book.Rule(row.rulesOf(), nil); err == nil {
+		if rule, err := book.Rule(row.Of, nil); err == nil {
 			rows[i].Missed = rule.Anchored(row.StartsAt).Missed(row.LastSuccess, row.Since, row.Until, maxMissedShown)
 		}
 	}

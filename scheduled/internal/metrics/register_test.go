@@ -97,11 +97,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 // recurring tasks have the id of a task.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
-	registry := prometheus.NewPedanticRegistry()
-	m := New(Config{Registerer: registry, Types: []string{"JOB"}, Queues: []string{"default"}})
-	if _, err := m.Register(); err != nil {
-		t.Fatal(err)
-	}
+	m, registry := registered(t, Config{Types: []string{"JOB"}, Queues: []string{"default"}})
 	leads(m)
 	families, err := registry.Gather()
 	enginetest.OK(t, err)
