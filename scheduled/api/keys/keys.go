@@ -96,9 +96,9 @@ func (k *Keys) key(r row) Key {
 const createSQL = `
 INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at,
     types, queues)
-VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, $6::text,
-    $7::text::integer, coalesce($8::text, session_user), clock_timestamp() + $9::text::interval,
-    string_to_array($10::text, ','), string_to_array($11::text, ','))
+VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, nullif($6::text, ''),
+    nullif($7::text::integer, 0), coalesce(nullif($8::text, ''), session_user), clock_timestamp() + $9::text::interval,
+    string_to_array(nullif($10::text, ''), ','), string_to_array(nullif($11::text, ''), ','))
 ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING
 RETURNING ` + columns
 
@@ -124,8 +124,8 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 	}
 	secret = newSecret()
 	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(createSQL), key.Name, secret[:shownLength],
-		hashOf(secret), strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
-		intervalText(key.ExpiresIn), orNil(strings.Join(key.Types, ",")), orNil(strings.Join(key.Queues, ",")))
+		hashOf(secret), strings.Join(scopes, ","), key.Service, key.TenantID, strconv.Itoa(key.Rate), key.By,
+		intervalText(key.ExpiresIn), strings.Join(key.Types, ","), strings.Join(key.Queues, ","))
 	if err != nil {
 		return "", Key{}, err
 	}
@@ -158,7 +158,7 @@ func (k *Keys) List(ctx context.Context, db store.DB, includeRevoked bool) ([]Ke
 }
 
 const revokeSQL = `
-UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = coalesce($2::text, session_user)
+UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = coalesce(nullif($2::text, ''), session_user)
 WHERE name = $1::text AND revoked_at IS NULL
 RETURNING ` + columns
 
@@ -176,7 +176,7 @@ func (k *Keys) Revoke(ctx context.Context, db store.DB, name, by string) (Key, e
 	if !nameSyntax.MatchString(name) {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(revokeSQL), name, orNil(by))
+	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(revokeSQL), name, by)
 	if err != nil {
 		return Key{}, err
 	}
@@ -194,25 +194,11 @@ func listOf(text string) []string {
 	return strings.Split(text, ",")
 }
 
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func rateText(rate int) *string {
-	if rate == 0 {
-		return nil
-	}
-	return orNil(strconv.Itoa(rate))
-}
-
 // intervalText returns a duration in a form that every Postgres can read, cut off to the second, and nil for 0.
 func intervalText(d time.Duration) *string {
 	if d == 0 {
 		return nil
 	}
 	seconds := int64(d / time.Second)
-	return orNil(fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60))
+	return new(fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60))
 }
