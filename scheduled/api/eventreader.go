@@ -110,8 +110,8 @@ func (r *eventReader) query(ctx context.Context, tenant, statement string, args 
 	reads := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	found, err := run(ctx, r.api, Caller{Tenant: tenant}, reads, tenant != "", asked{},
 		func(c call) (*[]eventRow, error) {
-			events, err := pg.CollectRows[eventRow](ctx, bounded{c.db, eventsBytes}, "read events", c.schema.SQL(statement),
-				args...)
+			db := bounded{c.db, eventsBytes}
+			events, err := pg.CollectRows[eventRow](ctx, db, "read events", c.schema.SQL(statement), args...)
 			return &events, err
 		})
 	return deref(found), err

@@ -93,6 +93,31 @@ func (k *Keys) key(r row) Key {
 	return key
 }
 
+// keys runs a statement that returns keys.
+func (k *Keys) keys(ctx context.Context, db store.DB, doing, statement string, args ...any) ([]Key, error) {
+	if k.err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, k.err)
+	}
+	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(statement), args...)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]Key, len(rows))
+	for i, row := range rows {
+		keys[i] = k.key(row)
+	}
+	return keys, nil
+}
+
+// exec runs a statement that returns the numbers of keys, which nobody needs.
+func (k *Keys) exec(ctx context.Context, db store.DB, doing, statement string, args ...any) error {
+	if k.err != nil {
+		return fmt.Errorf("%s: %w", doing, k.err)
+	}
+	_, err := pg.CollectColumn[int64](ctx, db, doing, k.schema.SQL(statement), args...)
+	return err
+}
+
 const createSQL = `
 INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at,
     types, queues)
@@ -123,17 +148,17 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 		scopes[i] = string(scope)
 	}
 	secret = newSecret()
-	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(createSQL), key.Name, secret[:shownLength],
+	made, err := k.keys(ctx, db, doing, createSQL, key.Name, secret[:shownLength],
 		hashOf(secret), strings.Join(scopes, ","), key.Service, key.TenantID, strconv.Itoa(key.Rate), key.By,
 		intervalText(key.ExpiresIn), strings.Join(key.Types, ","), strings.Join(key.Queues, ","))
 	if err != nil {
 		return "", Key{}, err
 	}
-	if len(rows) == 0 {
+	if len(made) == 0 {
 		return "", Key{}, fmt.Errorf("%s: %w", doing, invalid(
 			"name must be that of no other key, unless that key is revoked, got %q", key.Name))
 	}
-	return secret, k.key(rows[0]), nil
+	return secret, made[0], nil
 }
 
 const listSQL = `
@@ -143,18 +168,7 @@ WHERE $1::text::boolean OR revoked_at IS NULL ORDER BY name, number`
 // List returns the keys, sorted by name, and the older of one name first. Expired keys are among them. Revoked keys are
 // only if asked for.
 func (k *Keys) List(ctx context.Context, db store.DB, includeRevoked bool) ([]Key, error) {
-	if k.err != nil {
-		return nil, fmt.Errorf("list keys: %w", k.err)
-	}
-	rows, err := pg.CollectRows[row](ctx, db, "list keys", k.schema.SQL(listSQL), strconv.FormatBool(includeRevoked))
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]Key, len(rows))
-	for i, row := range rows {
-		keys[i] = k.key(row)
-	}
-	return keys, nil
+	return k.keys(ctx, db, "list keys", listSQL, strconv.FormatBool(includeRevoked))
 }
 
 const revokeSQL = `
@@ -167,23 +181,20 @@ RETURNING ` + columns
 // have it.
 func (k *Keys) Revoke(ctx context.Context, db store.DB, name, by string) (Key, error) {
 	doing := fmt.Sprintf("revoke key %.100q", name)
-	if k.err != nil {
-		return Key{}, fmt.Errorf("%s: %w", doing, k.err)
-	}
 	if err := checkText("by", by); err != nil {
 		return Key{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if !nameSyntax.MatchString(name) {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(revokeSQL), name, by)
+	revoked, err := k.keys(ctx, db, doing, revokeSQL, name, by)
 	if err != nil {
 		return Key{}, err
 	}
-	if len(rows) == 0 {
+	if len(revoked) == 0 {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	return k.key(rows[0]), nil
+	return revoked[0], nil
 }
 
 // listOf returns nil for "".
