@@ -87,27 +87,27 @@ func readOnly[O any](ctx context.Context, a *API, do func(context.Context, call)
 
 // readAll adds a reading endpoint about all tenants, which a caller with a tenant may not use.
 func readAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
-	read(a, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
-		if c.caller.Tenant != "" {
-			return body, errAllTenants
-		}
-		return do(ctx, c, in)
-	})
+	refusing := forAll(&op, do)
+	read(a, op, refusing)
 }
 
 // changeAll adds a changing endpoint about all tenants, which a caller with a tenant may not use.
 func changeAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
-	changeMany(a, keys.Operate, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
+	refusing := forAll(&op, do)
+	changeMany(a, keys.Operate, op, refusing)
+}
+
+// forAll says in the description of an operation that it is about all tenants, and refuses a caller with a tenant.
+func forAll[I, B any](
+	op *huma.Operation, do func(context.Context, call, *I) (B, error),
+) func(context.Context, call, *I) (B, error) {
+	op.Description = strings.TrimSpace(op.Description + " A key of a tenant may not use it.")
+	return func(ctx context.Context, c call, in *I) (body B, err error) {
 		if c.caller.Tenant != "" {
 			return body, errAllTenants
 		}
 		return do(ctx, c, in)
-	})
-}
-
-func forAll(op huma.Operation) huma.Operation {
-	op.Description = strings.TrimSpace(op.Description + " A key of a tenant may not use it.")
-	return op
+	}
 }
 
 // changeMany adds a changing endpoint that is not on one task, so that conditions on a task are refused.

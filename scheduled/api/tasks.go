@@ -107,12 +107,9 @@ func (a *API) registerTasks() {
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
 	}, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
-		id := in.Body.id()
-		if id == "" {
-			var err error
-			if id, err = store.NewID(); err != nil {
-				return nil, err
-			}
+		id, err := in.Body.idOrNew()
+		if err != nil {
+			return nil, err
 		}
 		return c.schedule(ctx, id, in.Body, in.Conditions, in.Replacing)
 	})
@@ -228,12 +225,9 @@ func (c call) ofOthers(err error) error {
 func scheduleMany(ctx context.Context, c call, in *bulkInput) (Receipts, error) {
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
-		var err error
-		id := given.id()
-		if id == "" {
-			if id, err = store.NewID(); err != nil {
-				return Receipts{}, err
-			}
+		id, err := given.idOrNew()
+		if err != nil {
+			return Receipts{}, err
 		}
 		if tasks[i], err = c.task(store.Task{ID: id}, given); err != nil {
 			return Receipts{}, within(err, fmt.Sprintf("task %d of %d", i+1, len(tasks))) // as the store says it
