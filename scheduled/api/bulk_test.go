@@ -46,6 +46,7 @@ func TestBulk(t *testing.T) {
 		"none":                   {422, `{"tasks": []}`, "body.tasks: expected array length >= 1"},
 		"null":                   {422, `{"tasks": null}`, "body.tasks: expected array"},
 		"one is null":            {422, `{"tasks": [null]}`, "body.tasks[0]: expected object"},
+		"NUL in an id":           {422, `{"tasks": [` + hello + `, {"id": "a\u0000", "payload": {"type": "LOG"}}]}`, "task 2 of 2: id must be"},
 		"the store refuses one":  {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "cron": "0 25 * * *"}]}`, "task 2 of 2: cron"},
 		"a zero time":            {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "scheduled_at": "0001-01-01T00:00:00Z"}]}`, "task 2 of 2: scheduled_at must be after"},
 		"a recurring one is not": {422, `{"tasks": [` + hello + `, {"payload": {"type": "LOG"}, "time_zone": "UTC"}]}`, "task 2 of 2: cron is missing"},

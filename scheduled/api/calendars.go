@@ -68,14 +68,14 @@ type CalendarReceipt struct {
 
 func (a *API) registerCalendars() {
 	read(a, huma.Operation{
-		OperationID: "listCalendars", Method: http.MethodGet, Path: "/v1/calendars", Tags: []string{"recurring"},
+		OperationID: "listCalendars", Method: http.MethodGet, Path: "/v1/calendars",
 		Summary: "List calendars", Description: "A key of a tenant sees its own and the general ones.",
 	}, func(ctx context.Context, c call, _ *struct{}) (Calendars, error) {
 		found, err := c.tasks.ForTenant(c.caller.Tenant).Calendars(ctx, c.db)
 		return Calendars{each(found, calendarOf)}, err
 	})
 	read(a, huma.Operation{
-		OperationID: "getCalendar", Method: http.MethodGet, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
+		OperationID: "getCalendar", Method: http.MethodGet, Path: "/v1/calendars/{name}",
 		Summary: "Get a calendar", Description: "The tenant's, or else the general one.",
 		Errors: []int{http.StatusNotFound},
 	}, func(ctx context.Context, c call, in *CalendarPath) (Calendar, error) {
@@ -90,7 +90,7 @@ func (a *API) registerCalendars() {
 		return calendarOf(found), err
 	})
 	changeMany(a, keys.Operate, huma.Operation{
-		OperationID: "setCalendar", Method: http.MethodPut, Path: "/v1/calendars/{name}", Tags: []string{"recurring"},
+		OperationID: "setCalendar", Method: http.MethodPut, Path: "/v1/calendars/{name}",
 		Summary:     "Create a calendar, or replace its days",
 		Description: "The fires of the tasks that use it are planned anew.",
 	}, func(ctx context.Context, c call, in *setCalendarInput) (CalendarReceipt, error) {
@@ -100,7 +100,7 @@ func (a *API) registerCalendars() {
 			})
 	})
 	changeMany(a, keys.Operate, huma.Operation{
-		OperationID: "addDays", Method: http.MethodPost, Path: "/v1/calendars/{name}/days", Tags: []string{"recurring"},
+		OperationID: "addDays", Method: http.MethodPost, Path: "/v1/calendars/{name}/days",
 		Summary: "Add days to a calendar", Description: "If the calendar is absent, it is made.",
 	}, func(ctx context.Context, c call, in *setCalendarInput) (CalendarReceipt, error) {
 		return c.changeCalendar(in.CalendarPath, in.Body.Days,
@@ -110,7 +110,6 @@ func (a *API) registerCalendars() {
 	})
 	changeMany(a, keys.Operate, huma.Operation{
 		OperationID: "removeCalendar", Method: http.MethodDelete, Path: "/v1/calendars/{name}",
-		Tags:    []string{"recurring"},
 		Summary: "Remove a calendar", Description: "It is refused while a task uses the calendar.",
 	}, func(ctx context.Context, c call, in *removeCalendarInput) (CalendarReceipt, error) {
 		return c.changeCalendar(in.CalendarPath, nil,

@@ -20,19 +20,18 @@ import (
 // call is what an endpoint works with.
 type call struct {
 	*author
-	caller Caller
+	config Config
 	schema store.Schema
+	caller Caller
 	db     store.DB // the pool, or the call's transaction
 	// batches is db for several statements in one round trip.
 	batches batcher
-
-	checkPayload func(taskType string, payload []byte) error    // of the Config
-	doubts       func(taskType string, payload []byte) []string // of the Config
-	crew         *crewSeen                                      // nil: nothing is known
+	crew    *crewSeen // nil: nothing is known
 }
 
 // register adds an endpoint that needs the scope.
 func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(context.Context, *I) (*O, error)) {
+	op.Tags = []string{tagOf(op.Path)}
 	op.Metadata = map[string]any{"scope": scope}
 	op.Security = []map[string][]string{{"key": {}}}
 	op.Description += fmt.Sprintf("\n\nNeeds the scope `%s`.", scope)
@@ -47,6 +46,19 @@ func register[I, O any](a *API, scope keys.Scope, op huma.Operation, do func(con
 		}
 		return out, nil
 	})
+}
+
+// tagOf is the group of an operation in the document.
+func tagOf(path string) string {
+	switch noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/v1/"), "/"); noun {
+	case "tasks", "events":
+		return "tasks"
+	case "recurring", "calendars":
+		return "recurring"
+	case "dead-letters":
+		return "dead letters"
+	}
+	return "operations"
 }
 
 // bodyOnly is an answer without headers of its own.
@@ -75,27 +87,27 @@ func readOnly[O any](ctx context.Context, a *API, do func(context.Context, call)
 
 // readAll adds a reading endpoint about all tenants, which a caller with a tenant may not use.
 func readAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
-	read(a, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
-		if c.caller.Tenant != "" {
-			return body, errAllTenants
-		}
-		return do(ctx, c, in)
-	})
+	refusing := forAll(&op, do)
+	read(a, op, refusing)
 }
 
 // changeAll adds a changing endpoint about all tenants, which a caller with a tenant may not use.
 func changeAll[I, B any](a *API, op huma.Operation, do func(context.Context, call, *I) (B, error)) {
-	changeMany(a, keys.Operate, forAll(op), func(ctx context.Context, c call, in *I) (body B, err error) {
+	refusing := forAll(&op, do)
+	changeMany(a, keys.Operate, op, refusing)
+}
+
+// forAll says in the description of an operation that it is about all tenants, and refuses a caller with a tenant.
+func forAll[I, B any](
+	op *huma.Operation, do func(context.Context, call, *I) (B, error),
+) func(context.Context, call, *I) (B, error) {
+	op.Description = strings.TrimSpace(op.Description + " A key of a tenant may not use it.")
+	return func(ctx context.Context, c call, in *I) (body B, err error) {
 		if c.caller.Tenant != "" {
 			return body, errAllTenants
 		}
 		return do(ctx, c, in)
-	})
-}
-
-func forAll(op huma.Operation) huma.Operation {
-	op.Description = strings.TrimSpace(op.Description + " A key of a tenant may not use it.")
-	return op
+	}
 }
 
 // changeMany adds a changing endpoint that is not on one task, so that conditions on a task are refused.
@@ -150,10 +162,8 @@ func run[O any](
 	ctx context.Context, a *API, caller Caller, options pgx.TxOptions, inTx bool, asked asked,
 	do func(call) (*O, error),
 ) (out *O, err error) {
-	c := call{
-		author: a.author(caller), caller: caller, schema: a.answers.schema,
-		db: a.config.Pool, batches: a.config.Pool, checkPayload: a.config.CheckPayload, doubts: a.config.Doubts,
-	}
+	c := call{author: a.author(caller), config: a.config, schema: a.answers.schema, caller: caller,
+		db: a.config.Pool, batches: a.config.Pool}
 	if !inTx {
 		return do(c)
 	}

@@ -29,8 +29,7 @@ type deadGroupsAnswerBody struct {
 
 func (a *API) registerDeadLetters() {
 	read(a, huma.Operation{
-		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters",
-		Tags: []string{"dead letters"}, Summary: "List dead letters",
+		OperationID: "listDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters", Summary: "List dead letters",
 		Description: "Tasks that are FAILED or EXPIRED and that nobody has archived, the one that ended first first.",
 		Parameters:  filterParameters(inspect.DeadLetterFields()),
 	}, func(ctx context.Context, c call, in *deadListInput) (TaskPage, error) {
@@ -44,7 +43,7 @@ func (a *API) registerDeadLetters() {
 	})
 	read(a, huma.Operation{
 		OperationID: "groupDeadLetters", Method: http.MethodGet, Path: "/v1/dead-letters/groups",
-		Tags: []string{"dead letters"}, Summary: "Count dead letters by what went wrong",
+		Summary: "Count dead letters by what went wrong",
 		Description: "Dead letters of the same type and status, whose messages differ only in quoted texts and in " +
 			"words with a digit or an @, are one group. Its pattern has a * for these parts. It is a filter, too. " +
 			"The largest group comes first. Each has the id of one of its tasks as an example.",

@@ -78,7 +78,7 @@ type DefaultsReceipt struct {
 
 func (a *API) registerDefaults() {
 	readAll(a, huma.Operation{
-		OperationID: "listDefaults", Method: http.MethodGet, Path: "/v1/defaults", Tags: []string{"operations"},
+		OperationID: "listDefaults", Method: http.MethodGet, Path: "/v1/defaults",
 		Summary:     "List the defaults of types",
 		Description: "The values of fields that a task of the type leaves out when it is scheduled.",
 	}, func(ctx context.Context, c call, _ *struct{}) (AllDefaults, error) {
@@ -86,7 +86,7 @@ func (a *API) registerDefaults() {
 		return AllDefaults{each(all, func(one store.Defaults) Defaults { return Defaults(one) })}, err
 	})
 	readAll(a, huma.Operation{
-		OperationID: "getDefaults", Method: http.MethodGet, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
+		OperationID: "getDefaults", Method: http.MethodGet, Path: "/v1/defaults/{type}",
 		Summary: "Get the defaults of a type", Description: "Those that were set for just this type.",
 		Errors: []int{http.StatusNotFound},
 	}, func(ctx context.Context, c call, in *TypePath) (Defaults, error) {
@@ -102,7 +102,7 @@ func (a *API) registerDefaults() {
 		return Defaults{}, err
 	})
 	changeAll(a, huma.Operation{
-		OperationID: "setDefaults", Method: http.MethodPut, Path: "/v1/defaults/{type}", Tags: []string{"operations"},
+		OperationID: "setDefaults", Method: http.MethodPut, Path: "/v1/defaults/{type}",
 		Summary: "Set the defaults of a type", Description: "They replace all that the type had. Tasks that were " +
 			"scheduled before stay as they are.",
 	}, func(ctx context.Context, c call, in *setDefaultsInput) (DefaultsReceipt, error) {
@@ -119,7 +119,7 @@ func (a *API) registerDefaults() {
 	})
 	changeAll(a, huma.Operation{
 		OperationID: "removeDefaults", Method: http.MethodDelete, Path: "/v1/defaults/{type}",
-		Tags: []string{"operations"}, Summary: "Remove the defaults of a type",
+		Summary: "Remove the defaults of a type",
 	}, func(ctx context.Context, c call, in *removeDefaultsInput) (DefaultsReceipt, error) {
 		outcome, err := c.tasks.RemoveDefaults(ctx, c.db, in.Type)
 		return DefaultsReceipt{in.Type, outcome}, err

@@ -49,7 +49,7 @@ func (r *eventReader) now(ctx context.Context) (cursor, error) {
 
 // lately is now, at most a second old.
 func (r *eventReader) lately(ctx context.Context) (cursor, error) {
-	return r.nows.get(ctx, "", func(ctx context.Context) (cursor, error) { return r.now(ctx) })
+	return r.nows.get(ctx, "", eventsPause, func(ctx context.Context) (cursor, error) { return r.now(ctx) })
 }
 
 // page reads a span for a client, at most `most` lines and about eventsBytes.
@@ -57,7 +57,7 @@ func (r *eventReader) page(
 	ctx context.Context, caller Caller, at cursor, s span, now cursor, most int,
 ) (eventPage, error) {
 	key := fmt.Sprint(caller.Tenant, "/", at, "/", s, "/", now, "/", most)
-	return r.pages.get(ctx, key, func(ctx context.Context) (page eventPage, err error) {
+	return r.pages.get(ctx, key, eventsPause, func(ctx context.Context) (page eventPage, err error) {
 		ctx, cancel := context.WithTimeout(ctx, r.api.config.Timeout)
 		defer cancel()
 		give, err := r.api.shares.streamReads.Take(ctx, caller.Name, 1, r.api.config.Timeout)
@@ -110,14 +110,14 @@ func (r *eventReader) query(ctx context.Context, tenant, statement string, args 
 	reads := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	found, err := run(ctx, r.api, Caller{Tenant: tenant}, reads, tenant != "", asked{},
 		func(c call) (*[]eventRow, error) {
-			events, err := pg.CollectRows[eventRow](ctx, bounded{c.db, eventsBytes}, "read events", c.schema.SQL(statement),
-				args...)
+			db := bounded{c.db, eventsBytes}
+			events, err := pg.CollectRows[eventRow](ctx, db, "read events", c.schema.SQL(statement), args...)
 			return &events, err
 		})
 	return deref(found), err
 }
 
-// shared keeps the values of the last eventsPause, by key. While one stream reads a value, the others wait for it.
+// shared keeps the values that were read lately, by key. While one call reads a value, the others wait for it.
 type shared[V any] struct {
 	mu   sync.Mutex
 	read map[string]*reading[V]
@@ -130,11 +130,11 @@ type reading[V any] struct {
 	err   error
 }
 
-// get returns what do has read for the key. do is not cancelled with the stream that began to read.
+// get returns what do has read for the key within the last pause. do is not cancelled with the call that began to read.
 func (s *shared[V]) get(
-	ctx context.Context, key string, do func(context.Context) (V, error),
+	ctx context.Context, key string, pause time.Duration, do func(context.Context) (V, error),
 ) (value V, err error) {
-	one, mine := s.of(key)
+	one, mine := s.of(key, pause)
 	if mine {
 		defer close(one.done)
 		one.value, one.err = do(context.WithoutCancel(ctx))
@@ -149,13 +149,13 @@ func (s *shared[V]) get(
 }
 
 // of returns the reading of a key, and whether the caller is to read.
-func (s *shared[V]) of(key string) (one *reading[V], mine bool) {
+func (s *shared[V]) of(key string, pause time.Duration) (one *reading[V], mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, old := range s.read {
 		select {
 		case <-old.done:
-			if old.err != nil || time.Since(old.began) >= eventsPause {
+			if old.err != nil || time.Since(old.began) >= pause {
 				delete(s.read, name)
 			}
 		default:

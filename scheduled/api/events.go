@@ -45,8 +45,7 @@ type eventsInput struct {
 func (a *API) registerEvents() {
 	event := a.huma.OpenAPI().Components.Schemas.Schema(eventType, true, "Event")
 	register(a, keys.Read, huma.Operation{
-		OperationID: opEvents, Method: http.MethodGet, Path: eventsPath, Tags: []string{"tasks"},
-		Summary: "Follow what happens to the tasks",
+		OperationID: opEvents, Method: http.MethodGet, Path: eventsPath, Summary: "Follow what happens to the tasks",
 		Description: "A stream of server-sent events: each edit, and the outcome of each attempt. With the header " +
 			"Last-Event-ID it goes on after that event, and skips and repeats none. It goes back by 100,000 changes " +
 			"and 100,000 attempts at most. The order is roughly that of the commits, so two changes of a task may " +

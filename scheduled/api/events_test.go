@@ -80,6 +80,14 @@ func (f *following) changeOf(id string) api.Change {
 	}
 }
 
+// nextIsOf fails the test unless the next event is a change of a task.
+func (f *following) nextIsOf(id string) {
+	f.Helper()
+	if event := f.next(); event.Change == nil || event.Change.TaskID != id {
+		f.Fatalf("the next event is %+v, want a change of %s", event, id)
+	}
+}
+
 func (s *service) schedule(ctx context.Context, db store.DB, id string) {
 	s.Helper()
 	task := store.Task{ID: id, Payload: store.JSON(`{"type": "LOG"}`), At: time.Now().Add(time.Hour)}
@@ -175,13 +183,9 @@ func TestEventsFromTheMiddle(t *testing.T) {
 	begin.changeOf("a")
 	begin.end()
 	again := s.follow("all", begin.lastID)
-	if event := again.next(); event.Change == nil || event.Change.TaskID != "b" {
-		t.Errorf("after a comes %+v", event)
-	}
+	again.nextIsOf("b")
 	again.end()
-	if event := s.follow("all", again.lastID).next(); event.Change == nil || event.Change.TaskID != "c" {
-		t.Errorf("after b comes %+v", event)
-	}
+	s.follow("all", again.lastID).nextIsOf("c")
 }
 
 // Transactions that write at the same time and commit in any order lose no event, and no event comes twice, wherever
@@ -240,9 +244,7 @@ func TestEventsOfTransactionsAtOnce(t *testing.T) {
 	}
 	group.Wait()
 	s.schedule(t.Context(), s.pool, "last")
-	if event := f.next(); event.Change == nil || event.Change.TaskID != "last" {
-		t.Errorf("the last event is %+v", event)
-	}
+	f.nextIsOf("last")
 }
 
 // The pages of a large transaction have each line once, in the order of the numbers, although another transaction has
@@ -283,9 +285,7 @@ func TestEventsOfALargeTransaction(t *testing.T) {
 		}
 	}
 	s.schedule(t.Context(), s.pool, "last")
-	if event := f.next(); event.Change == nil || event.Change.TaskID != "last" {
-		t.Errorf("the last event is %+v", event)
-	}
+	f.nextIsOf("last")
 }
 
 // Lines that a dump has brought from another server have its transaction ids. They are no events when this server comes
@@ -300,9 +300,7 @@ func TestEventsOfADump(t *testing.T) {
 		s.schedule(t.Context(), s.pool, fmt.Sprint(n))
 	}
 	for n := range 100 {
-		if event := f.next(); event.Change == nil || event.Change.TaskID != fmt.Sprint(n) {
-			t.Fatalf("event %d is %+v", n, event.Change)
-		}
+		f.nextIsOf(fmt.Sprint(n))
 	}
 }
 

@@ -1,16 +1,13 @@
 package api_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/api"
-	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -19,23 +16,8 @@ func failing(t *testing.T) *service {
 	s := newService(t)
 	s.wants(201, "all", "PUT", "/v1/tasks/task", strings.Replace(base, "{", `{"max_attempts": 2, `, 1))
 	s.wants(200, "scheduler", "PATCH", "/v1/tasks/task", `{"payload": {"n": 12345678901234567890}}`)
-	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error {
-		return errors.New("no connection")
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	harness := scheduledtest.New(t, tx, registry)
-	for minute := range 2 {
-		harness.RunDueAt(t.Context(), time.Date(2100, 1, 1, 0, minute, 0, 0, time.UTC))
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.runDue(errors.New("no connection"),
+		time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2100, 1, 1, 0, 1, 0, 0, time.UTC))
 	return s
 }
 

@@ -68,15 +68,14 @@ type LimitReceipt struct {
 
 func (a *API) registerLimits() {
 	readAll(a, huma.Operation{
-		OperationID: "listLimits", Method: http.MethodGet, Path: "/v1/limits", Tags: []string{"operations"},
-		Summary:     "List limits",
+		OperationID: "listLimits", Method: http.MethodGet, Path: "/v1/limits", Summary: "List limits",
 		Description: "How many tasks may run at once, or start in an interval, and how many do.",
 	}, func(ctx context.Context, c call, _ *struct{}) (Limits, error) {
 		limits, err := c.tasks.Limits(ctx, c.db)
 		return Limits{each(limits, limitOf)}, err
 	})
 	changeAll(a, huma.Operation{
-		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}", Tags: []string{"operations"},
+		OperationID: "setLimit", Method: http.MethodPut, Path: "/v1/limits/{name}",
 		Summary: "Create or replace a limit",
 		Description: "It counts tasks over all nodes. Tasks that it keeps from starting wait. Tasks that run already " +
 			"go on.",
@@ -89,8 +88,7 @@ func (a *API) registerLimits() {
 		return LimitReceipt{in.Name, outcome}, err
 	})
 	changeAll(a, huma.Operation{
-		OperationID: "removeLimit", Method: http.MethodDelete, Path: "/v1/limits/{name}", Tags: []string{"operations"},
-		Summary: "Remove a limit",
+		OperationID: "removeLimit", Method: http.MethodDelete, Path: "/v1/limits/{name}", Summary: "Remove a limit",
 	}, func(ctx context.Context, c call, in *removeLimitInput) (LimitReceipt, error) {
 		outcome, err := c.tasks.RemoveLimit(ctx, c.db, in.Name)
 		return LimitReceipt{in.Name, outcome}, err

@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tasktable/tasktable/scheduled/api"
-	"github.com/tasktable/tasktable/scheduled/api/keys"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 // Calls are counted by operation and status, also those that are refused before an operation is known; and a task's id
@@ -17,17 +15,11 @@ import (
 func TestCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()
-	pool := storetest.Pool(t)
-	config := api.Config{Pool: pool, Metrics: registry, Authenticate: func(r *http.Request) (api.Caller, error) {
-		if r.Header.Get("Authorization") == "" {
-			return api.Caller{}, api.ErrUnauthenticated
-		}
-		return api.Caller{Name: "test", Scopes: []keys.Scope{keys.Read}}, nil
-	}}
-	served, err := api.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var config api.Config
+	s := newService(t, func(c *api.Config) {
+		c.Metrics = registry
+		config = *c
+	})
 	count := func() (series int) {
 		families, err := registry.Gather()
 		if err != nil {
@@ -39,18 +31,14 @@ func TestCallsAreCounted(t *testing.T) {
 		return series
 	}
 	series := count()
-	call := func(path, key string) {
-		request := httptest.NewRequest(http.MethodGet, path, nil)
-		request.Header.Set("Authorization", key)
-		served.Handler().ServeHTTP(httptest.NewRecorder(), request)
-	}
-	call("/v1/recurring", "key")
-	call("/v1/recurring/a", "key")
-	call("/v1/recurring/b", "key")
+	call := func(path, caller string) { s.serve(caller, httptest.NewRequest(http.MethodGet, path, nil)) }
+	call("/v1/recurring", "reader")
+	call("/v1/recurring/a", "reader")
+	call("/v1/recurring/b", "reader")
 	call("/v1/recurring", "")
-	call("/v1/nothing", "key")
-	pool.Close()
-	call("/v1/recurring", "key")
+	call("/v1/nothing", "reader")
+	s.pool.Close()
+	call("/v1/recurring", "reader")
 	want := map[[2]string]float64{
 		{"listRecurring", "2xx"}: 1, {"listRecurring", "4xx"}: 1, {"getRecurring", "4xx"}: 2, {"(none)", "4xx"}: 1,
 		{"listRecurring", "5xx"}: 1,

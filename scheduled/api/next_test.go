@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -64,19 +63,6 @@ func TestBodyOfReadme(t *testing.T) {
 		"scheduled_at": "`+s.wants(200, "all", "GET", "/v1/tasks/daily-report", "").field("scheduled_at")+`",
 		"expected_execution_time": 300, "overlap": "skip", "catch_up": "latest", "catch_up_paused": "none",
 		"catch_up_limit": 100, "cron"`, 1))
-}
-
-// A caller who has names for tasks uses them as ids: lists and pages show them as they are.
-func TestNameAsID(t *testing.T) {
-	t.Parallel()
-	s := newService(t)
-	const name = "Daily report of shop 7: Köln"
-	if got := s.wants(201, "all", "PUT", "/v1/tasks/"+url.PathEscape(name), hello).field("id"); got != name {
-		t.Errorf("id %q", got)
-	}
-	if list := s.wants(200, "all", "GET", "/v1/tasks?id_prefix=Daily+report", ""); !strings.Contains(list.text, name) {
-		t.Errorf("the list is %s", list.text)
-	}
 }
 
 // roundTrips counts the statements and batches that go to Postgres, but for the look at nodes and defaults every few seconds.

@@ -98,14 +98,14 @@ type QueueReceipt struct {
 
 func (a *API) registerOperations() {
 	readAll(a, huma.Operation{
-		OperationID: "listQueues", Method: http.MethodGet, Path: "/v1/queues", Tags: []string{"operations"},
+		OperationID: "listQueues", Method: http.MethodGet, Path: "/v1/queues",
 		Summary: "List queues", Description: "What is due, what waits, what runs, and who works it.",
 	}, func(ctx context.Context, c call, in *queuesInput) (Queues, error) {
 		queues, err := c.inspector.QueueStates(ctx, c.db, inspect.QueueFilter{Lanes: in.Lanes})
 		return Queues{pg.OrEmpty(queues)}, err
 	})
 	readAll(a, huma.Operation{
-		OperationID: "listNodes", Method: http.MethodGet, Path: "/v1/nodes", Tags: []string{"operations"},
+		OperationID: "listNodes", Method: http.MethodGet, Path: "/v1/nodes",
 		Summary: "List nodes", Description: "The processes that run tasks.",
 	}, func(ctx context.Context, c call, in *nodesInput) (Nodes, error) {
 		filter := inspect.NodeFilter{Service: in.Service, Ended: in.Ended, Limit: in.Limit}
@@ -113,7 +113,7 @@ func (a *API) registerOperations() {
 		return Nodes{pg.OrEmpty(nodes)}, err
 	})
 	readAll(a, huma.Operation{
-		OperationID: "readStats", Method: http.MethodGet, Path: "/v1/stats", Tags: []string{"operations"},
+		OperationID: "readStats", Method: http.MethodGet, Path: "/v1/stats",
 		Summary: "Count tasks and attempts", Description: "By type and status, and how long attempts waited and took.",
 	}, readStats)
 	a.registerQueuePauses()
@@ -124,8 +124,7 @@ func (a *API) registerOperations() {
 
 func (a *API) registerQueuePauses() {
 	changeAll(a, huma.Operation{
-		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause",
-		Tags: []string{"operations"}, Summary: "Pause a queue",
+		OperationID: "pauseQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/pause", Summary: "Pause a queue",
 		Description: "None of its tasks starts until it is resumed.",
 	}, func(ctx context.Context, c call, in *pauseQueueInput) (QueueReceipt, error) {
 		given := deref(in.Body)
@@ -139,7 +138,7 @@ func (a *API) registerQueuePauses() {
 	})
 	changeAll(a, huma.Operation{
 		OperationID: "resumeQueue", Method: http.MethodPost, Path: "/v1/queues/{queue}/resume",
-		Tags: []string{"operations"}, Summary: "Resume a queue",
+		Summary: "Resume a queue",
 	}, func(ctx context.Context, c call, in *resumeQueueInput) (QueueReceipt, error) {
 		outcome, err := c.tasks.ResumeScope(ctx, c.db, store.Queue(in.Queue))
 		return QueueReceipt{in.Queue, outcome, c.warnOfQueue(in.Queue)}, err

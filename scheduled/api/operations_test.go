@@ -41,46 +41,52 @@ func TestPauseAndResumeAQueue(t *testing.T) {
 		s.says(s.wants(422, "all", "POST", "/v1/queues/"+path, ""), says)
 	}
 	s.refuses("all", "POST", "/v1/queues/mail/pause", map[string]string{
-		`{"until": "soon"}`: "body.until: expected a time such as", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
+		`{"until": "2020-01-01T00:00:00Z"}`: "until must be a time to come", // such a pause would hold nothing back
+		`{"until": "soon"}`:                 "body.until: expected a time such as", `{"reason": "\u0000"}`: "reason must be UTF-8 without NUL",
 		`{"reason": "` + strings.Repeat("r", 513) + `"}`: "body.reason: expected length <= 512", `{"name": "a"}`: "body.name: unexpected property",
 	})
+}
+
+// step is a call on one of several things, its outcome, and what the list then has of the thing. "" is an empty list.
+type step struct{ method, path, body, outcome, listed string }
+
+// takes makes calls on the thing of a path, and compares the receipts, the list, and the thing if it can be read alone.
+func (s *service) takes(things, path, name string, steps []step) {
+	s.Helper()
+	for _, c := range append([]step{{"DELETE", "", "", "absent", ""}}, steps...) {
+		got := s.wants(200, "all", c.method, "/v1/"+things+path+c.path, c.body).text
+		listed := s.wants(200, "reader", "GET", "/v1/"+things, "").text
+		if want := `{` + name + `,"outcome":"` + c.outcome + `"}`; got != want || !strings.Contains(listed, c.listed) ||
+			(c.listed == "") != (listed == `{"`+things+`":[]}`) {
+			s.Errorf("%s %s: %s, then %s; want %s, %s", c.method, c.body, got, listed, want, c.listed)
+		}
+		one := s.call("reader", "GET", "/v1/"+things+path, "")
+		if one.status == 200 && listed != `{"`+things+`":[`+one.text+`]}` {
+			s.Errorf("one: %s, all %s", one.text, listed)
+		}
+	}
 }
 
 func TestLimitsOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	if got := s.wants(200, "reader", "GET", "/v1/limits", ""); got.text != `{"limits":[]}` {
-		t.Errorf("no limits: %s", got.text)
-	}
-	for _, c := range []struct{ method, body, outcome, limit string }{
-		{"PUT", `{"max_running": 5, "type": "CHARGE"}`, "created", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
-		{"PUT", `{"max_running": 5, "type": "CHARGE"}`, "unchanged", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
-		{"PUT", `{"rate": 100, "rate_interval": 60, "burst": 20, "queue": "mail"}`, "changed",
+	s.takes("limits", "/a", `"name":"a"`, []step{
+		{"PUT", "", `{"max_running": 5, "type": "CHARGE"}`, "created", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
+		{"PUT", "", `{"max_running": 5, "type": "CHARGE"}`, "unchanged", `"name":"a","type":"CHARGE","max_running":5,"running":0`},
+		{"PUT", "", `{"rate": 100, "rate_interval": 60, "burst": 20, "queue": "mail"}`, "changed",
 			`"name":"a","queue":"mail","rate":100,"rate_interval":60,"burst":20,"next_start_at"`},
-		{"PUT", `{"per": "group", "in_order": true}`, "changed",
+		{"PUT", "", `{"per": "group", "in_order": true}`, "changed",
 			`"name":"a","per":"group","in_order":true,"max_running":1,"running":0`},
-		{"PUT", `{"per": "tenant", "weights": {"large": 3}}`, "changed", `"name":"a","per":"tenant","weights":{"large":3}`},
-		{"DELETE", "", "deleted", ""},
-		{"DELETE", "", "absent", ""},
-	} {
-		got := s.wants(200, "all", c.method, "/v1/limits/a", c.body)
-		listed := s.wants(200, "reader", "GET", "/v1/limits", "")
-		if got.text != `{"name":"a","outcome":"`+c.outcome+`"}` || !strings.Contains(listed.text, c.limit) ||
-			(c.limit == "") != (listed.text == `{"limits":[]}`) {
-			t.Errorf("%s %s: %s, limits %s; want %s, %s", c.method, c.body, got.text, listed.text, c.outcome, c.limit)
-		}
-	}
+		{"PUT", "", `{"per": "tenant", "weights": {"large": 3}}`, "changed", `"name":"a","per":"tenant","weights":{"large":3}`},
+		{"DELETE", "", "", "deleted", ""},
+		{"DELETE", "", "", "absent", ""},
+	})
 	s.refuses("all", "PUT", "/v1/limits/a", map[string]string{
-		`{}`:                            "max_running or rate or per must be given",
-		`{"max_running": -1}`:           "max_running must be between 1 and 1000000",
-		`{"in_order": true, "rate": 1}`: "in_order must be given together with per",
-		`{"in_order": true, "per": "group", "max_running": 2}`: "max_running must be 1 with in_order",
-		`{"max_running": 1, "weights": {"large": 3}}`:          "weights must be given together with per",
-		`{"per": "group", "weights": {"large": 0}}`:            "weights must be between 1 and 1000",
-		`{"rate": 1, "rate_interval": 1e9}`:                    "rate_interval must be between 1s and 24h",
-		`{"max_running": 1, "type": "AB", "queue": "mail"}`:    "type and queue must not both be given",
-		`{"max_running": 1, "queue": "No"}`:                    "queue must be 1 to 64 of a-z",
-		`{"name": "a"}`:                                        "body.name: unexpected property",
+		`{}`:                                "max_running or rate or per must be given",
+		`{"rate": 1, "rate_interval": 1e9}`: "rate_interval must be between 1s and 24h",
+		`{"max_running": 1, "type": "AB", "queue": "mail"}`: "type and queue must not both be given",
+		`{"max_running": 1, "queue": "No"}`:                 "queue must be 1 to 64 of a-z",
+		`{"name": "a"}`:                                     "body.name: unexpected property",
 	})
 	s.says(s.wants(422, "all", "PUT", "/v1/limits/A", `{"max_running": 1}`), "name must be 1 to 64")
 }
@@ -88,29 +94,13 @@ func TestLimitsOverHTTP(t *testing.T) {
 func TestDefaultsOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	if got := s.wants(200, "reader", "GET", "/v1/defaults", ""); got.text != `{"defaults":[]}` {
-		t.Errorf("no defaults: %s", got.text)
-	}
-	for _, c := range []struct{ method, body, outcome, defaults string }{
-		{"PUT", `{"max_attempts": 3, "expiration": 60}`, "created", `"expiration":60,"max_attempts":3,"type":"A/B"`},
-		{"PUT", `{"max_attempts": 3, "expiration": 60}`, "unchanged", `"expiration":60,"max_attempts":3,"type":"A/B"`},
-		{"PUT", `{"queue": "mail", "backoff": "1m"}`, "changed", `"queue":"mail","type":"A/B"`},
-		{"DELETE", "", "deleted", ""},
-		{"DELETE", "", "absent", ""},
-	} {
-		got := s.wants(200, "all", c.method, "/v1/defaults/A%2FB", c.body)
-		listed := s.wants(200, "reader", "GET", "/v1/defaults", "")
-		if got.text != `{"type":"A/B","outcome":"`+c.outcome+`"}` || !strings.Contains(listed.text, c.defaults) ||
-			(c.defaults == "") != (listed.text == `{"defaults":[]}`) {
-			t.Errorf("%s %s: %s, defaults %s; want %s, %s", c.method, c.body, got.text, listed.text, c.outcome, c.defaults)
-		}
-		if c.defaults != "" {
-			one := s.wants(200, "reader", "GET", "/v1/defaults/A%2FB", "")
-			if listed.text != `{"defaults":[`+one.text+`]}` {
-				t.Errorf("one: %s, all %s", one.text, listed.text)
-			}
-		}
-	}
+	s.takes("defaults", "/A%2FB", `"type":"A/B"`, []step{
+		{"PUT", "", `{"max_attempts": 3, "expiration": 60}`, "created", `"expiration":60,"max_attempts":3,"type":"A/B"`},
+		{"PUT", "", `{"max_attempts": 3, "expiration": 60}`, "unchanged", `"expiration":60,"max_attempts":3,"type":"A/B"`},
+		{"PUT", "", `{"queue": "mail", "backoff": "1m"}`, "changed", `"queue":"mail","type":"A/B"`},
+		{"DELETE", "", "", "deleted", ""},
+		{"DELETE", "", "", "absent", ""},
+	})
 	s.says(s.wants(404, "reader", "GET", "/v1/defaults/A%2FB", ""), "the type has no defaults")
 	s.refuses("all", "PUT", "/v1/defaults/MAIL", map[string]string{
 		`{}`:                     "defaults must have a field",

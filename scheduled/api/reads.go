@@ -104,8 +104,7 @@ type Why struct {
 
 func (a *API) registerTaskReads() {
 	read(a, huma.Operation{
-		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Tags: []string{"tasks"},
-		Summary: "List tasks",
+		OperationID: "listTasks", Method: http.MethodGet, Path: "/v1/tasks", Summary: "List tasks",
 		Description: "Tasks of the same time are in the order of their ids. Repeat status for several ones, as in " +
 			"status=FAILED&status=EXPIRED.",
 		Parameters: filterParameters(inspect.FilterFields()),
@@ -118,20 +117,19 @@ func (a *API) registerTaskReads() {
 		return c.list(ctx, filter, in.Paging)
 	})
 	register(a, keys.Read, huma.Operation{
-		OperationID: opGetTask, Method: http.MethodGet, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		OperationID: opGetTask, Method: http.MethodGet, Path: "/v1/tasks/{id}",
 		Summary: "Read a task", Description: "With wait it answers when the status is final.",
 		Errors: []int{http.StatusNotFound},
 	}, a.getTask)
 	read(a, huma.Operation{
 		OperationID: "listExecutions", Method: http.MethodGet, Path: "/v1/tasks/{id}/executions",
-		Tags: []string{"tasks"}, Summary: "Read the outcome of each attempt",
-		Description: "Also of a task that was deleted.",
+		Summary: "Read the outcome of each attempt", Description: "Also of a task that was deleted.",
 	}, func(ctx context.Context, c call, in *executionsInput) (Executions, error) {
 		executions, err := c.tasks.Executions(ctx, c.db, in.ID, string(in.Status), in.Limit)
 		return Executions{pg.OrEmpty(executions)}, err
 	})
 	read(a, huma.Operation{
-		OperationID: "listChanges", Method: http.MethodGet, Path: "/v1/tasks/{id}/changes", Tags: []string{"tasks"},
+		OperationID: "listChanges", Method: http.MethodGet, Path: "/v1/tasks/{id}/changes",
 		Summary: "Read who changed a task", Description: "Also of a task that was deleted.",
 	}, func(ctx context.Context, c call, in *historyInput) (Changes, error) {
 		history, shortened, err := fitting(in.Limit, func(limit int) (store.History, error) {
@@ -140,10 +138,9 @@ func (a *API) registerTaskReads() {
 		return Changes{each(history.Changes, changeOf), shortened}, err
 	})
 	read(a, huma.Operation{
-		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why", Tags: []string{"tasks"},
+		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why",
 		Summary:     "Tell why a task does or does not run",
-		Description: "One sentence, what happens next, and the story of the task.",
-		Errors:      []int{http.StatusNotFound},
+		Description: "One sentence, what happens next, and the story of the task.", Errors: []int{http.StatusNotFound},
 	}, why)
 }
 

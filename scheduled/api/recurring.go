@@ -99,11 +99,11 @@ type Forecast struct {
 
 func (a *API) registerRecurring() {
 	read(a, huma.Operation{
-		OperationID: "listRecurring", Method: http.MethodGet, Path: "/v1/recurring", Tags: []string{"recurring"},
+		OperationID: "listRecurring", Method: http.MethodGet, Path: "/v1/recurring",
 		Summary: "List recurring tasks", Description: "To make or edit one, schedule a task with cron.",
 	}, listRecurring)
 	read(a, huma.Operation{
-		OperationID: "getRecurring", Method: http.MethodGet, Path: "/v1/recurring/{id}", Tags: []string{"recurring"},
+		OperationID: "getRecurring", Method: http.MethodGet, Path: "/v1/recurring/{id}",
 		Summary: "Read a recurring task and its next fires", Description: "The verbs are those of a task.",
 		Errors: []int{http.StatusNotFound},
 	}, getRecurring)

@@ -13,7 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/api"
+	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -136,6 +138,25 @@ func (s *service) untilWaiting(sessions int64) {
 		return value[int64](s, `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= sessions
 	})
+}
+
+// runDue runs the tasks that are due at each of the times. Their handler returns the result.
+func (s *service) runDue(result error, times ...time.Time) {
+	s.Helper()
+	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error { return result }))
+	if err != nil {
+		s.Fatal(err)
+	}
+	err = pgx.BeginFunc(s.Context(), s.pool, func(tx pgx.Tx) error {
+		harness := scheduledtest.New(s.T, tx, registry)
+		for _, at := range times {
+			harness.RunDueAt(s.Context(), at)
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
 }
 
 // liveNode registers a node, which lives until the test ends, and returns its number.

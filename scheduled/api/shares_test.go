@@ -201,6 +201,15 @@ func (s *service) large(count int) {
 		FROM generate_series(1, %d) AS n`, count))
 }
 
+// editLargely gives a task so many payloads of a quarter of a MiB, one after the other.
+func (s *service) editLargely(id string, times int) {
+	s.Helper()
+	for i := range times {
+		s.exec(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', $2::int, 'text', repeat('a', 260000)),
+			id => $1, scheduled_at => now() + interval '1 day')`, id, i)
+	}
+}
+
 const mostAnswer = 5 << 20
 
 // An answer has a bound, however large the payloads are.
@@ -245,10 +254,7 @@ func TestListsOfLargeTasks(t *testing.T) {
 func TestChangesOfALargeTask(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
-	for i := range 20 {
-		s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', %d, 'text',
-			repeat('a', 260000)), id => 'a', scheduled_at => now() + interval '1 day')`, i))
-	}
+	s.editLargely("a", 20)
 	got := s.wants(200, "all", "GET", "/v1/tasks/a/changes?limit=1000", "")
 	var history api.Changes
 	if got.json(t, &history); !history.Shortened || len(got.text) > mostAnswer || len(history.Changes) < 5 {
@@ -272,10 +278,7 @@ func TestEventsOfLargeTasks(t *testing.T) {
 	s := newService(t)
 	s.schedule(t.Context(), s.pool, "before")
 	f := s.follow("all", "")
-	for i := range 20 {
-		s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', %d, 'text',
-			repeat('a', 260000)), id => 'a', scheduled_at => now() + interval '1 day')`, i))
-	}
+	s.editLargely("a", 20)
 	f.lines.Buffer(nil, 2<<20)
 	var last int64
 	for range 20 {

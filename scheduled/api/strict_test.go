@@ -99,18 +99,6 @@ func TestNumbersAreRefusedInPlainWords(t *testing.T) {
 	s.wants(201, "all", "PUT", "/v1/tasks/b", `{"payload": {"type": "LOG"}, "jitter": 5.0, "retention": 1e3}`)
 }
 
-// A pause whose end has passed would hold nothing back.
-func TestPauseUntilThePast(t *testing.T) {
-	t.Parallel()
-	s := newService(t)
-	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
-	before := s.everything()
-	for _, path := range []string{"/v1/tasks/a/pause", "/v1/queues/mail/pause"} {
-		s.says(s.wants(422, "all", "POST", path, `{"until": "2020-01-01T00:00:00Z"}`), "until must be a time to come")
-	}
-	s.hasNotChanged(before)
-}
-
 // A body that only forgets cron does not end a recurring task, and one that has it does not make a plain task recur.
 func TestAKindIsKept(t *testing.T) {
 	t.Parallel()

@@ -102,29 +102,25 @@ type Replacing struct {
 
 func (a *API) registerTasks() {
 	change(a, keys.Schedule, huma.Operation{
-		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks", Tags: []string{"tasks"},
+		OperationID: "createTask", Method: http.MethodPost, Path: "/v1/tasks",
 		Summary: "Schedule a task", DefaultStatus: http.StatusCreated,
 		Description: "Creates a task. With the id of a task that exists it does what PUT does.",
 		Errors:      []int{http.StatusPreconditionFailed},
 	}, func(ctx context.Context, c call, in *createInput) (*receiptAnswer, error) {
-		id := in.Body.id()
-		if id == "" {
-			var err error
-			if id, err = store.NewID(); err != nil {
-				return nil, err
-			}
+		id, err := in.Body.idOrNew()
+		if err != nil {
+			return nil, err
 		}
 		return c.schedule(ctx, id, in.Body, in.Conditions, in.Replacing)
 	})
 	changeMany(a, keys.Schedule, huma.Operation{
-		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk", Tags: []string{"tasks"},
+		OperationID: "scheduleTasks", Method: http.MethodPost, Path: "/v1/tasks/bulk",
 		Summary: "Schedule up to 1,000 tasks",
 		Description: "Schedules all tasks in one transaction. If one is invalid, none is scheduled. Of two tasks " +
 			"with the same id the later one wins.",
 	}, scheduleMany)
 	change(a, keys.Schedule, huma.Operation{
-		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
-		Summary: "Schedule the task of an id",
+		OperationID: "putTask", Method: http.MethodPut, Path: "/v1/tasks/{id}", Summary: "Schedule the task of an id",
 		Description: "Creates the task, or edits the task that has the id. The body says everything that is wanted " +
 			"of the task, so a field that is missing gets its default. Only scheduled_at is kept. To change some " +
 			"fields, use PATCH. The answer is 201 if the task is new, and 200 " +
@@ -137,7 +133,7 @@ func (a *API) registerTasks() {
 		return c.schedule(ctx, in.ID, in.Body, in.Conditions, in.Replacing)
 	})
 	change(a, keys.Schedule, huma.Operation{
-		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}", Tags: []string{"tasks"},
+		OperationID: "patchTask", Method: http.MethodPatch, Path: "/v1/tasks/{id}",
 		Summary: "Change some fields of a task",
 		Description: "Changes the fields in the body and keeps the others (RFC 7396, JSON merge patch). null empties " +
 			"a field, or gives it the default that does not depend on the type. The fields of the payload are " +
@@ -187,7 +183,7 @@ func (c call) task(task store.Task, given map[string]json.RawMessage) (store.Tas
 	case c.caller.Tenant != "":
 		task.TenantID = c.caller.Tenant
 	}
-	if c.checkPayload == nil {
+	if c.config.CheckPayload == nil {
 		return task, nil
 	}
 	if given["payload"] != nil {
@@ -209,7 +205,7 @@ func (c call) task(task store.Task, given map[string]json.RawMessage) (store.Tas
 func (c call) checkOne(task store.Task) error {
 	payload, err := json.Marshal(task.Payload)
 	if err == nil {
-		err = c.checkPayload(task.Payload.TaskType(), payload)
+		err = c.config.CheckPayload(task.Payload.TaskType(), payload)
 	}
 	if err != nil {
 		return invalid(err.Error())
@@ -229,12 +225,9 @@ func (c call) ofOthers(err error) error {
 func scheduleMany(ctx context.Context, c call, in *bulkInput) (Receipts, error) {
 	tasks := make([]store.Task, len(in.Body.Tasks))
 	for i, given := range in.Body.Tasks {
-		var err error
-		id := given.id()
-		if id == "" {
-			if id, err = store.NewID(); err != nil {
-				return Receipts{}, err
-			}
+		id, err := given.idOrNew()
+		if err != nil {
+			return Receipts{}, err
 		}
 		if tasks[i], err = c.task(store.Task{ID: id}, given); err != nil {
 			return Receipts{}, within(err, fmt.Sprintf("task %d of %d", i+1, len(tasks))) // as the store says it

@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 )
 
@@ -25,6 +26,14 @@ func (TaskRequest) Schema(schemas huma.Registry) *huma.Schema {
 func (r TaskRequest) id() (id string) {
 	_ = json.Unmarshal(r["id"], &id) // the schema lets no other value pass
 	return id
+}
+
+// idOrNew returns the id of the task, and a new one if the request has none.
+func (r TaskRequest) idOrNew() (string, error) {
+	if id := r.id(); id != "" {
+		return id, nil
+	}
+	return store.NewID()
 }
 
 // reads reports whether the answer takes more statements than the one that schedules the task.

@@ -78,7 +78,7 @@ func operationID(rule inspect.VerbRule, noun string) string {
 func (a *API) registerVerb(rule inspect.VerbRule) {
 	op := huma.Operation{
 		OperationID: operationID(rule, "Task"), Method: http.MethodPost, Path: "/v1/tasks/{id}/" + rule.Path(),
-		Tags: []string{"tasks"}, Summary: rule.Summary, Description: "What it does to one task:\n\n" + rule.Help(),
+		Summary: rule.Summary, Description: "What it does to one task:\n\n" + rule.Help(),
 		Errors: []int{http.StatusNotFound, http.StatusPreconditionFailed},
 	}
 	if rule.Verb == inspect.Delete {
@@ -107,7 +107,7 @@ func (a *API) registerVerb(rule inspect.VerbRule) {
 func (a *API) registerVerbOnMany(rule inspect.VerbRule, dead bool) {
 	op := huma.Operation{
 		OperationID: operationID(rule, "Tasks"), Method: http.MethodPost, Path: "/v1/tasks/" + rule.Path(),
-		Tags: []string{"tasks"}, Summary: rule.Summary + ", many at once",
+		Summary: rule.Summary + ", many at once",
 		Description: "Selects tasks by their ids or by a filter, and changes at most 1,000 of them. Call again until " +
 			"no receipt comes, to change all. A filter without a status selects tasks that are " +
 			inspect.StatusWords(rule.Statuses) + ". dry_run counts the tasks and changes nothing.\n\n" + rule.Help(),
@@ -115,7 +115,6 @@ func (a *API) registerVerbOnMany(rule inspect.VerbRule, dead bool) {
 	scope, fields := keys.Scope(rule.Scope), inspect.FilterFields()
 	if dead {
 		op.OperationID, op.Path = operationID(rule, "DeadLetters"), "/v1/dead-letters/"+rule.Path()
-		op.Tags = []string{"dead letters"}
 		op.Description += "\nThe filter selects dead letters alone. {} selects all of them."
 		scope, fields = keys.Operate, inspect.DeadLetterFields()
 	}

@@ -111,21 +111,17 @@ func (a *API) look(ctx context.Context, id string) (store.Row, error) {
 }
 
 // ended knows which tasks have ended that calls wait for. However many calls there are, it asks the database once in
-// endedPause, in the turn of one of them.
+// endedPause.
 type ended struct {
 	schema store.Schema
 
 	mu      sync.Mutex
 	waiting map[string]int // how many calls wait for each task
 
-	turn chan struct{} // full while a call uses the fields below
-	open map[string]bool
-	at   time.Time // before the database was asked
+	open shared[[]string] // of these tasks
 }
 
-func newEnded(schema store.Schema) *ended {
-	return &ended{schema: schema, waiting: map[string]int{}, turn: make(chan struct{}, 1)}
-}
+func newEnded(schema store.Schema) *ended { return &ended{schema: schema, waiting: map[string]int{}} }
 
 // follow adds a call that waits for a task. The caller must call leave.
 func (e *ended) follow(id string) (leave func()) {
@@ -149,25 +145,12 @@ WHERE t.id = ANY (string_to_array($1::text, chr(10))) AND t.finished_at IS NULL`
 // has reports whether a task that the caller follows has ended, or does not exist. The answer may be endedPause old. It
 // is also true for a call that has just begun to wait. So the caller looks at the task itself.
 func (e *ended) has(ctx context.Context, pool *pgxpool.Pool, within time.Duration, id string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	select {
-	case e.turn <- struct{}{}:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	defer func() { <-e.turn }()
-	if now := time.Now(); now.Sub(e.at) >= endedPause {
-		open, err := pg.CollectColumn[string](ctx, pool, "ask which tasks have ended", e.schema.SQL(openSQL), e.ids())
-		if err != nil {
-			return false, err
-		}
-		e.at, e.open = now, map[string]bool{}
-		for _, one := range open {
-			e.open[one] = true
-		}
-	}
-	return !e.open[id], nil
+	open, err := e.open.get(ctx, "", endedPause, func(ctx context.Context) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		return pg.CollectColumn[string](ctx, pool, "ask which tasks have ended", e.schema.SQL(openSQL), e.ids())
+	})
+	return !slices.Contains(open, id), err
 }
 
 // ids are those of the tasks that calls wait for.

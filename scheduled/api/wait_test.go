@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tasktable/tasktable/handlers"
-	"github.com/tasktable/tasktable/scheduled/scheduledtest"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -34,18 +32,7 @@ func TestWaitForATask(t *testing.T) {
 		t.Fatalf("answer %d %s before the task has ended", got.status, got.text)
 	default:
 	}
-	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error { return nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tx, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheduledtest.New(t, tx, registry).RunDueAt(t.Context(), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.runDue(nil, time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	got := <-answered
 	if got.status != 200 || got.field("status") != "COMPLETED" {
 		t.Errorf("answer %d %s, want COMPLETED", got.status, got.text)

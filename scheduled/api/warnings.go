@@ -101,14 +101,14 @@ func (c call) warnings(ctx context.Context, task store.Task) (all []Warning) {
 		all = append(all, c.warnOfQueue(c.crew.queueOf(task))...)
 	}
 	all = append(all, c.warnOfEnd(ctx, task, time.Now())...)
-	if c.doubts == nil {
+	if c.config.Doubts == nil {
 		return all
 	}
 	payload, err := json.Marshal(task.Payload)
 	if err != nil {
 		return all
 	}
-	for _, doubt := range c.doubts(name, payload) {
+	for _, doubt := range c.config.Doubts(name, payload) {
 		all = append(all, Warning{"doubtful_payload", doubt})
 	}
 	return all

@@ -126,17 +126,7 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	err = within(ctx, Config{Server: server}.withDefaults(1), func(d *database) error {
-		n, err := startNode(ctx, d, Config{}.withDefaults(1), 0, nil)
-		if err != nil {
-			return err
-		}
-		if err := n.warm(ctx, d); err != nil {
-			return err
-		}
-		if err := n.stop(); err != nil {
-			return err
-		}
+	err = withNode(ctx, Config{Server: server}.withDefaults(1), func(d *database, _ *node) error {
 		if err := d.verify(ctx, "warm", warmTasks); err != nil {
 			t.Errorf("all is well: %v", err)
 		}

@@ -197,37 +197,32 @@ func TestKeysKillAndEndEarly(t *testing.T) {
 
 func TestWhatKeepsAProofFromBeingMade(t *testing.T) {
 	t.Parallel()
-	t.Run("no program", func(t *testing.T) {
-		t.Parallel()
-		r := newTrial(t)
-		r.Program = os.DevNull
-		if _, err := r.run(); err == nil || !strings.Contains(err.Error(), "start a node") {
-			t.Errorf("error %v", err)
-		}
-		r.wantDropped()
-	})
-	t.Run("ended before a task was accepted", func(t *testing.T) {
-		t.Parallel()
-		r := newTrial(t)
-		end := make(chan struct{}, 1)
-		end <- struct{}{}
-		r.End, r.Tasks = end, 0
-		if _, err := r.run(); err == nil || !strings.Contains(err.Error(), "nothing is proven") {
-			t.Errorf("error %v", err)
-		}
-		r.wantDropped()
-	})
-	t.Run("a node ends by itself", func(t *testing.T) {
-		t.Parallel()
-		r := newTrial(t)
-		r.Over = time.Hour
-		var once sync.Once
-		r.Show = func(Standing) { once.Do(r.killOneBehindItsBack) }
-		if _, err := r.run(); err == nil || !strings.Contains(err.Error(), "ended by itself") {
-			t.Errorf("error %v", err)
-		}
-		r.wantDropped()
-	})
+	for name, c := range map[string]struct {
+		change func(r *trial)
+		says   string
+	}{
+		"no program": {func(r *trial) { r.Program = os.DevNull }, "start a node"},
+		"ended before a task was accepted": {func(r *trial) {
+			end := make(chan struct{}, 1)
+			end <- struct{}{}
+			r.End, r.Tasks = end, 0
+		}, "nothing is proven"},
+		"a node ends by itself": {func(r *trial) {
+			r.Over = time.Hour
+			var once sync.Once
+			r.Show = func(Standing) { once.Do(r.killOneBehindItsBack) }
+		}, "ended by itself"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newTrial(t)
+			c.change(r)
+			if _, err := r.run(); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("error %v", err)
+			}
+			r.wantDropped()
+		})
+	}
 }
 
 func (r *trial) killOneBehindItsBack() {

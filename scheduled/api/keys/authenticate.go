@@ -88,7 +88,5 @@ RETURNING number`
 
 // noteUse writes last_used_at, unless it is less than a minute old.
 func (k *Keys) noteUse(ctx context.Context, db store.DB, key Key) error {
-	_, err := pg.CollectColumn[int64](ctx, db, "note the use of key "+key.Name, k.schema.SQL(noteUseSQL),
-		fmt.Sprint(key.Number))
-	return err
+	return k.exec(ctx, db, "note the use of key "+key.Name, noteUseSQL, fmt.Sprint(key.Number))
 }

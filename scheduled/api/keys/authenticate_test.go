@@ -11,7 +11,7 @@ import (
 
 func TestAuthenticate(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	expiring := reader("a")

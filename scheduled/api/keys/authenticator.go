@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -36,6 +37,8 @@ type Authenticator struct {
 	keys   *Keys
 	db     store.DB
 	logger *slog.Logger
+	// find finds the key of a secret in the database, and tells whether its use is noted already.
+	find func(ctx context.Context, secret string) (key Key, noted bool, err error)
 
 	mutex   sync.Mutex
 	answers map[[sha256.Size]byte]*answer
@@ -53,12 +56,10 @@ type answer struct {
 
 // NewAuthenticator returns an Authenticator.
 func NewAuthenticator(config AuthenticatorConfig) *Authenticator {
-	logger := config.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
-	return &Authenticator{keys: config.Keys, db: config.DB, logger: logger,
-		answers: map[[sha256.Size]byte]*answer{}}
+	a := &Authenticator{keys: config.Keys, db: config.DB, answers: map[[sha256.Size]byte]*answer{},
+		logger: cmp.Or(config.Logger, slog.New(slog.DiscardHandler))}
+	a.find = func(ctx context.Context, secret string) (Key, bool, error) { return a.keys.find(ctx, a.db, secret) }
+	return a
 }
 
 // Authenticate finds the key of a secret. Its errors are those of Keys.Authenticate. Use IsRefusal to tell a secret
@@ -114,7 +115,7 @@ func (a *Authenticator) ask(ctx context.Context, hash [sha256.Size]byte, to *ans
 	to.failed, to.err = true, errors.New("authenticate: the query has panicked")
 	func() {
 		defer a.settle(hash, to)
-		to.key, noted, to.err = a.keys.find(limited, a.db, secret)
+		to.key, noted, to.err = a.find(limited, secret)
 		to.failed = to.err != nil && !IsRefusal(to.err)
 		to.ended = to.failed && ctx.Err() != nil
 	}()

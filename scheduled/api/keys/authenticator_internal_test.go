@@ -10,12 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// fakeDB answers each query with the same key, or with none, or with an error, after a delay.
+// fakeDB finds the same key for each secret, or none, or an error, after a delay.
 type fakeDB struct {
 	asked atomic.Int64
 	delay time.Duration
@@ -23,66 +20,23 @@ type fakeDB struct {
 	err   error
 }
 
-func (f *fakeDB) Query(ctx context.Context, _ string, _ ...any) (pgx.Rows, error) {
+func (f *fakeDB) find(ctx context.Context, _ string) (key Key, noted bool, err error) {
 	f.asked.Add(1)
-	if f.delay > 0 {
-		select {
-		case <-time.After(f.delay):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	select {
+	case <-time.After(f.delay):
+	case <-ctx.Done():
+		return Key{}, false, ctx.Err()
 	}
-	if f.err != nil {
-		return nil, f.err
+	if f.none {
+		return Key{}, false, ErrUnknownKey
 	}
-	return &oneKey{done: f.none}, nil
-}
-
-// oneKey is the row of findSQL, noted already.
-type oneKey struct {
-	pgx.Rows
-	done bool
-}
-
-var foundColumns = []string{
-	"number", "name", "prefix", "scopes", "service", "tenant_id", "types", "queues", "rate", "created_at", "created_by", "expires_at",
-	"revoked_at", "revoked_by", "last_used_at", "expired", "noted",
-}
-
-func (o *oneKey) Close()                        {}
-func (o *oneKey) Err() error                    { return nil }
-func (o *oneKey) CommandTag() pgconn.CommandTag { return pgconn.CommandTag{} }
-func (o *oneKey) Next() bool                    { first := !o.done; o.done = true; return first }
-
-func (o *oneKey) FieldDescriptions() []pgconn.FieldDescription {
-	fields := make([]pgconn.FieldDescription, len(foundColumns))
-	for i, name := range foundColumns {
-		fields[i].Name = name
-	}
-	return fields
-}
-
-func (o *oneKey) Scan(targets ...any) error {
-	if scanner, ok := targets[0].(pgx.RowScanner); ok {
-		return scanner.ScanRow(o)
-	}
-	for i, target := range targets {
-		switch foundColumns[i] {
-		case "number":
-			*target.(*int64) = 7
-		case "name":
-			*target.(*string) = "a"
-		case "scopes":
-			*target.(*string) = "read"
-		case "noted":
-			*target.(*bool) = true
-		}
-	}
-	return nil
+	return Key{Number: 7, Name: "a", Scopes: []Scope{Read}}, true, f.err
 }
 
 func (f *fakeDB) authenticator() *Authenticator {
-	return NewAuthenticator(AuthenticatorConfig{Keys: New(Config{}), DB: f})
+	a := NewAuthenticator(AuthenticatorConfig{Keys: New(Config{})})
+	a.find = f.find
+	return a
 }
 
 func (f *fakeDB) wasAsked(t *testing.T, want int64) {

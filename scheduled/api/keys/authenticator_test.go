@@ -30,7 +30,7 @@ func (c *counting) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 // The use of a key is written once a minute, by whichever node comes first.
 func TestTheUseOfAKeyIsWritten(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	secret, _, err := all.Create(ctx, pool, reader("a"))
@@ -68,7 +68,7 @@ func TestTheUseOfAKeyIsWritten(t *testing.T) {
 // Who has locked the row holds up no call, and a use that cannot be written is no reason to refuse the key.
 func TestTheUseOfAKeyIsNotWritten(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	secret, _, err := all.Create(ctx, pool, reader("a"))

@@ -44,7 +44,7 @@ func idsOf(ctx context.Context, t *testing.T, db store.DB) string {
 
 func TestATenantsTransaction(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	w := newWithRoles(ctx, t)
 	tasks := store.New(store.Config{Service: "api"})
 	secret, _, err := w.keys.Create(ctx, w.engine, ofTenant("acme", "acme"))
@@ -124,7 +124,7 @@ func TestATenantsTransaction(t *testing.T) {
 // A key of a tenant without the role of tenants would have the tasks of all, so it neither comes to be nor gets in.
 func TestTenantsNeedTheirRole(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	stranger := storetest.Role(t)
 	w := newWithRoles(ctx, t)
 	_, key, err := w.keys.Create(ctx, w.engine, ofTenant("acme", "acme"))

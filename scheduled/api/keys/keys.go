@@ -93,12 +93,37 @@ func (k *Keys) key(r row) Key {
 	return key
 }
 
+// keys runs a statement that returns keys.
+func (k *Keys) keys(ctx context.Context, db store.DB, doing, statement string, args ...any) ([]Key, error) {
+	if k.err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, k.err)
+	}
+	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(statement), args...)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]Key, len(rows))
+	for i, row := range rows {
+		keys[i] = k.key(row)
+	}
+	return keys, nil
+}
+
+// exec runs a statement that returns the numbers of keys, which nobody needs.
+func (k *Keys) exec(ctx context.Context, db store.DB, doing, statement string, args ...any) error {
+	if k.err != nil {
+		return fmt.Errorf("%s: %w", doing, k.err)
+	}
+	_, err := pg.CollectColumn[int64](ctx, db, doing, k.schema.SQL(statement), args...)
+	return err
+}
+
 const createSQL = `
 INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, tenant_id, rate, created_by, expires_at,
     types, queues)
-VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, $6::text,
-    $7::text::integer, coalesce($8::text, session_user), clock_timestamp() + $9::text::interval,
-    string_to_array($10::text, ','), string_to_array($11::text, ','))
+VALUES ($1::text, $2::text, decode($3::text, 'hex'), string_to_array($4::text, ','), $5::text, nullif($6::text, ''),
+    nullif($7::text::integer, 0), coalesce(nullif($8::text, ''), session_user), clock_timestamp() + $9::text::interval,
+    string_to_array(nullif($10::text, ''), ','), string_to_array(nullif($11::text, ''), ','))
 ON CONFLICT (name) WHERE revoked_at IS NULL DO NOTHING
 RETURNING ` + columns
 
@@ -123,17 +148,17 @@ func (k *Keys) Create(ctx context.Context, db store.DB, key NewKey) (secret stri
 		scopes[i] = string(scope)
 	}
 	secret = newSecret()
-	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(createSQL), key.Name, secret[:shownLength],
-		hashOf(secret), strings.Join(scopes, ","), key.Service, orNil(key.TenantID), rateText(key.Rate), orNil(key.By),
-		intervalText(key.ExpiresIn), orNil(strings.Join(key.Types, ",")), orNil(strings.Join(key.Queues, ",")))
+	made, err := k.keys(ctx, db, doing, createSQL, key.Name, secret[:shownLength],
+		hashOf(secret), strings.Join(scopes, ","), key.Service, key.TenantID, strconv.Itoa(key.Rate), key.By,
+		intervalText(key.ExpiresIn), strings.Join(key.Types, ","), strings.Join(key.Queues, ","))
 	if err != nil {
 		return "", Key{}, err
 	}
-	if len(rows) == 0 {
+	if len(made) == 0 {
 		return "", Key{}, fmt.Errorf("%s: %w", doing, invalid(
 			"name must be that of no other key, unless that key is revoked, got %q", key.Name))
 	}
-	return secret, k.key(rows[0]), nil
+	return secret, made[0], nil
 }
 
 const listSQL = `
@@ -143,22 +168,11 @@ WHERE $1::text::boolean OR revoked_at IS NULL ORDER BY name, number`
 // List returns the keys, sorted by name, and the older of one name first. Expired keys are among them. Revoked keys are
 // only if asked for.
 func (k *Keys) List(ctx context.Context, db store.DB, includeRevoked bool) ([]Key, error) {
-	if k.err != nil {
-		return nil, fmt.Errorf("list keys: %w", k.err)
-	}
-	rows, err := pg.CollectRows[row](ctx, db, "list keys", k.schema.SQL(listSQL), strconv.FormatBool(includeRevoked))
-	if err != nil {
-		return nil, err
-	}
-	keys := make([]Key, len(rows))
-	for i, row := range rows {
-		keys[i] = k.key(row)
-	}
-	return keys, nil
+	return k.keys(ctx, db, "list keys", listSQL, strconv.FormatBool(includeRevoked))
 }
 
 const revokeSQL = `
-UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = coalesce($2::text, session_user)
+UPDATE tasktable.api_keys SET revoked_at = clock_timestamp(), revoked_by = coalesce(nullif($2::text, ''), session_user)
 WHERE name = $1::text AND revoked_at IS NULL
 RETURNING ` + columns
 
@@ -167,23 +181,20 @@ RETURNING ` + columns
 // have it.
 func (k *Keys) Revoke(ctx context.Context, db store.DB, name, by string) (Key, error) {
 	doing := fmt.Sprintf("revoke key %.100q", name)
-	if k.err != nil {
-		return Key{}, fmt.Errorf("%s: %w", doing, k.err)
-	}
 	if err := checkText("by", by); err != nil {
 		return Key{}, fmt.Errorf("%s: %w", doing, err)
 	}
 	if !nameSyntax.MatchString(name) {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	rows, err := pg.CollectRows[row](ctx, db, doing, k.schema.SQL(revokeSQL), name, orNil(by))
+	revoked, err := k.keys(ctx, db, doing, revokeSQL, name, by)
 	if err != nil {
 		return Key{}, err
 	}
-	if len(rows) == 0 {
+	if len(revoked) == 0 {
 		return Key{}, fmt.Errorf("%s: %w", doing, ErrUnknownKey)
 	}
-	return k.key(rows[0]), nil
+	return revoked[0], nil
 }
 
 // listOf returns nil for "".
@@ -194,25 +205,11 @@ func listOf(text string) []string {
 	return strings.Split(text, ",")
 }
 
-func orNil(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func rateText(rate int) *string {
-	if rate == 0 {
-		return nil
-	}
-	return orNil(strconv.Itoa(rate))
-}
-
 // intervalText returns a duration in a form that every Postgres can read, cut off to the second, and nil for 0.
 func intervalText(d time.Duration) *string {
 	if d == 0 {
 		return nil
 	}
 	seconds := int64(d / time.Second)
-	return orNil(fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60))
+	return new(fmt.Sprintf("%d:%02d:%02d", seconds/3600, seconds/60%60, seconds%60))
 }

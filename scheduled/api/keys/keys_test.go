@@ -22,7 +22,7 @@ import (
 
 func TestAKeyIsCreatedListedAndRevoked(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	secret, key, err := all.Create(ctx, pool, keys.NewKey{
@@ -77,7 +77,7 @@ func TestAKeyIsCreatedListedAndRevoked(t *testing.T) {
 
 func TestAKeyIsBoundToTypesAndQueues(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	wanted := reader("a")
@@ -125,7 +125,7 @@ func same(t *testing.T, got, want string) {
 // A bad key changes nothing, and leaves the caller's transaction as it was.
 func TestBadKeys(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	all := keys.New(keys.Config{})
 	_, _, err := all.Create(ctx, pool, reader("taken"))
@@ -172,7 +172,7 @@ func TestBadKeys(t *testing.T) {
 // The table refuses by itself what Go would have refused.
 func TestBadRowsCannotExist(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	pool := storetest.Pool(t)
 	const insert = `INSERT INTO tasktable.api_keys (name, prefix, secret_hash, scopes, service, rate,
 		expires_at, revoked_at)
@@ -203,7 +203,7 @@ func TestBadRowsCannotExist(t *testing.T) {
 
 func TestKeysOfAnotherSchemaAndDriver(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	url := storetest.EmptyURL(t)
 	pool, err := pgxpool.New(ctx, url)
 	check(t, err)

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,12 +17,6 @@ import (
 )
 
 func TestMain(m *testing.M) { storetest.Main(m, leaks.Check) }
-
-func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func check(t *testing.T, err error) {
 	t.Helper()

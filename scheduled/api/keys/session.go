@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 )
 
@@ -37,8 +36,8 @@ func (k *Keys) OpenSession(
 		return "", key, err
 	}
 	token = newSecret()
-	_, err = pg.CollectColumn[int64](ctx, db, "open a session of key "+key.Name, k.schema.SQL(openSessionSQL),
-		hashOf(token), fmt.Sprint(key.Number), intervalText(lifetime), intervalText(idleLimit))
+	err = k.exec(ctx, db, "open a session of key "+key.Name, openSessionSQL, hashOf(token), fmt.Sprint(key.Number),
+		intervalText(lifetime), intervalText(idleLimit))
 	if err != nil {
 		return "", key, err
 	}
@@ -76,11 +75,7 @@ RETURNING s.key_number AS number`
 // NoteSession notes that a session is used, so that it lasts for its idle limit from now on, or five minutes longer. It
 // writes at most once in five minutes. It is no error if the token belongs to no session.
 func (k *Keys) NoteSession(ctx context.Context, db store.DB, token string) error {
-	if k.err != nil {
-		return fmt.Errorf("note the use of a session: %w", k.err)
-	}
-	_, err := pg.CollectColumn[int64](ctx, db, "note the use of a session", k.schema.SQL(noteSessionSQL), hashOf(token))
-	return err
+	return k.exec(ctx, db, "note the use of a session", noteSessionSQL, hashOf(token))
 }
 
 const closeSessionSQL = `
@@ -88,9 +83,5 @@ DELETE FROM tasktable.api_sessions WHERE token_hash = decode($1::text, 'hex') RE
 
 // CloseSession signs a person out. From then on BySession does not know the token. It is no error if it did not before.
 func (k *Keys) CloseSession(ctx context.Context, db store.DB, token string) error {
-	if k.err != nil {
-		return fmt.Errorf("close a session: %w", k.err)
-	}
-	_, err := pg.CollectColumn[int64](ctx, db, "close a session", k.schema.SQL(closeSessionSQL), hashOf(token))
-	return err
+	return k.exec(ctx, db, "close a session", closeSessionSQL, hashOf(token))
 }

@@ -10,7 +10,7 @@ import (
 
 func TestSessions(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	w := newWithRoles(ctx, t)
 	secrets := map[string]string{}
 	open := func(name string) (token string) {
@@ -78,7 +78,7 @@ func TestSessions(t *testing.T) {
 // written at most once in five minutes.
 func TestIdleSessions(t *testing.T) {
 	t.Parallel()
-	ctx := deadline(t)
+	ctx := t.Context()
 	w := newWithRoles(ctx, t)
 	secret, _, err := w.keys.Create(ctx, w.engine, reader("ann"))
 	check(t, err)

@@ -174,12 +174,13 @@ func slow(histogram string) change {
 // Each alert fires in the situation it is for, and no other does; in a healthy run none.
 func TestAlertsFire(t *testing.T) {
 	t.Parallel()
-	const while = 30 * time.Minute
+	healthy := func(s *scene) { s.node(10) }
 	var all []string
 	for _, test := range []struct {
-		name string
-		run  func(s *scene)
-		want []string
+		name   string
+		run    func(s *scene)
+		change change // of the half hour after it
+		want   []string
 	}{
 		// It takes longest, so it begins first.
 		{"claims are lost", func(s *scene) {
@@ -193,8 +194,7 @@ func TestAlertsFire(t *testing.T) {
 			s.untilWithin(2*time.Minute, `sum(tasktable_executions_total{outcome="LOST"}) == 20`)
 			s.schedule(200, "", 0)
 			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableClaimsLost", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
+		}, nil, []string{"TasktableClaimsLost", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
 		{"healthy", func(s *scene) {
 			s.node(10)
 			for range 20 {
@@ -205,41 +205,35 @@ func TestAlertsFire(t *testing.T) {
 			s.until(
 				`sum(tasktable_executions_total{outcome="COMPLETED"}) >= 200 and sum(tasktable_tasks_dead_total) == 1`,
 			)
-			s.hold(while, scrapeEvery, nil)
-		}, nil},
+		}, nil, nil},
 		{"nodes have stopped", func(s *scene) {
 			s.node(10)
-			s.hold(while, scrapeEvery, nil)
+			s.hold(30*time.Minute, scrapeEvery, nil)
 			s.stop()
 			s.scrape(s.t, s.registry, scrapeEvery)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableNoLeader"}},
+		}, nil, []string{"TasktableNoLeader"}},
 		{"nobody has the type", func(s *scene) {
 			s.exec(`SELECT tasktable.schedule('{"type":"UNKNOWN"}', now() - interval '10 minutes')`)
 			s.node(10)
 			s.until(`tasktable_lane_depth{type="UNKNOWN"} == 1`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableNoNodeForLane"}},
+		}, nil, []string{"TasktableNoNodeForLane"}},
 		{"slots are busy", func(s *scene) {
 			s.node(1)
 			s.schedule(6, "block", 10*time.Minute)
 			s.until(`tasktable_lane_depth > 0 and on (queue) tasktable_slots_used == 1`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
+		}, nil, []string{"TasktableSlotsExhausted", "TasktableStartsLate", "TasktableTasksLate"}},
 		{"a queue is deep", func(s *scene) {
 			s.schedule(1100, "block", 0)
 			s.node(1)
 			s.until(`sum by (queue) (tasktable_lane_depth) > 1000 and on (queue) tasktable_slots_used == 1`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableQueueDeep", "TasktableSlotsExhausted"}},
+		}, nil, []string{"TasktableQueueDeep", "TasktableSlotsExhausted"}},
 		{"tasks wait for a host", func(s *scene) {
 			s.schedule(3, "", 10*time.Minute)
 			s.exec(`UPDATE tasktable.scheduled_tasks SET waits = 3, waiting_since = due_at, due_at = NULL,
 				next_attempt_at = now() + interval '1 day'`)
 			s.node(10)
 			s.until(`tasktable_lane_waiting == 3`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableTasksLate", "TasktableTasksWait"}},
+		}, nil, []string{"TasktableTasksLate", "TasktableTasksWait"}},
 		{"recurring tasks", func(s *scene) {
 			s.recurs("fails twice", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")
 			s.recurs("paused", 3*time.Hour, "COMPLETED", "FAILED", "FAILED")
@@ -250,8 +244,7 @@ func TestAlertsFire(t *testing.T) {
 			s.until(`tasktable_recurring_failures_in_a_row{id="fails twice"} == 2
 				and on () tasktable_recurring_intervals_without_success{id="failed once"} == 1
 				and on () tasktable_recurring_intervals_without_success{id="never fired"} == 0`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableRecurringOverdue"}},
+		}, nil, []string{"TasktableRecurringOverdue"}},
 		{"connections for transactions are busy", func(s *scene) {
 			s.node(100)
 			places := int(s.pool.Config().MaxConns) - 2
@@ -259,8 +252,7 @@ func TestAlertsFire(t *testing.T) {
 				s.exec(`SELECT tasktable.schedule('{"type":"TRANSFER","does":"block"}', now() - interval '10 minutes')`)
 			}
 			s.until(`tasktable_lane_depth > 0 and on () tasktable_transactions_used == tasktable_transactions`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate",
+		}, nil, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate",
 			"TasktableTasksLate", "TasktableTransactionsExhausted"}},
 		{"a pause is forgotten", func(s *scene) {
 			s.exec(`SELECT tasktable.pause_scope('queue', 'default')`)
@@ -268,66 +260,44 @@ func TestAlertsFire(t *testing.T) {
 			s.node(1)
 			s.until(`tasktable_lane_oldest_due_age_seconds > 300 and on () tasktable_lane_depth > 1000 and on () tasktable_pauses{scope="queue"} == 1`)
 			s.hold(25*time.Hour, 4*time.Minute, nil)
-		}, []string{"TasktablePausedForLong"}},
+		}, nil, []string{"TasktablePausedForLong"}},
 		{"after a downtime", func(s *scene) {
 			s.node(10)
 			s.schedule(100, "", time.Hour)
 			// The age is counted now and then, so it may be of before the last task completed.
 			s.until(`sum(tasktable_executions_total{outcome="COMPLETED"}) == 100
 				unless on () tasktable_lane_oldest_due_age_seconds > 300`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate"}},
+		}, nil, []string{"TasktableStartSLOFast", "TasktableStartSLOSlow", "TasktableStartsLate"}},
 		{"tasks fail", func(s *scene) {
 			s.node(10)
 			s.schedule(30, "fail", 0)
 			s.until(`sum(tasktable_executions_total{outcome="FAILED"}) == 30`)
-			s.hold(while, scrapeEvery, nil)
-		}, []string{"TasktableDeadLetters", "TasktableFailures", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
+		}, nil, []string{"TasktableDeadLetters", "TasktableFailures", "TasktableSuccessSLOFast", "TasktableSuccessSLOSlow"}},
 		{"a dead letter is left", func(s *scene) {
 			s.node(10)
 			s.schedule(1, "fail", 0)
 			s.until(`sum(tasktable_dead_letters) == 1`)
 			s.hold(2*time.Hour, time.Minute, nil)
-		}, []string{"TasktableDeadLettersLeft"}},
-		{"a node has no session", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, func(i int, name string, _ labels.Labels, value float64) float64 {
-				if name == "tasktable_node_up" && i > 10 && i < 14 {
-					return 0
-				}
-				return value
-			})
+		}, nil, []string{"TasktableDeadLettersLeft"}},
+		{"a node has no session", healthy, func(i int, name string, _ labels.Labels, value float64) float64 {
+			if name == "tasktable_node_up" && i > 10 && i < 14 {
+				return 0
+			}
+			return value
 		}, []string{"TasktableNodeWithoutSession"}},
-		{"a node flaps", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, grows("tasktable_node_lives_total", 0.2))
-		}, []string{"TasktableNodeFlapping"}},
-		{"settling is slow", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, slow("tasktable_settle_duration_seconds"))
-		}, []string{"TasktableSettleSlow"}},
-		{"settling fails", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, grows("tasktable_settle_failures_total", 1))
-		}, []string{"TasktableSettleFailing"}},
-		{"passes are slow", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, slow("tasktable_pass_duration_seconds"))
-		}, []string{"TasktablePassSlow"}},
-		{"passes fail", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, grows("tasktable_look_failures_total", 1))
-		}, []string{"TasktablePassFailing"}},
-		{"counts fail", func(s *scene) {
-			s.node(10)
-			s.hold(while, scrapeEvery, grows("tasktable_census_failures_total", 1))
-		}, []string{"TasktableMetricsIncomplete"}},
+		{"a node flaps", healthy, grows("tasktable_node_lives_total", 0.2), []string{"TasktableNodeFlapping"}},
+		{"settling is slow", healthy, slow("tasktable_settle_duration_seconds"), []string{"TasktableSettleSlow"}},
+		{"settling fails", healthy, grows("tasktable_settle_failures_total", 1), []string{"TasktableSettleFailing"}},
+		{"passes are slow", healthy, slow("tasktable_pass_duration_seconds"), []string{"TasktablePassSlow"}},
+		{"passes fail", healthy, grows("tasktable_look_failures_total", 1), []string{"TasktablePassFailing"}},
+		{"counts fail", healthy, grows("tasktable_census_failures_total", 1), []string{"TasktableMetricsIncomplete"}},
 	} {
 		all = append(all, test.want...)
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			test.run(s)
+			s.hold(30*time.Minute, scrapeEvery, test.change)
 			if got := fired(t, s.history); !slices.Equal(got, test.want) {
 				t.Errorf("fired: %q, want %q", got, test.want)
 			}

@@ -2,7 +2,6 @@ package rulestest
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"math"
 	"net/http/httptest"
@@ -160,26 +159,24 @@ func (s sample) Copy() chunks.Sample           { return s }
 
 // Querier makes a history Prometheus's storage.
 func (h *history) Querier(mint, maxt int64) (storage.Querier, error) {
-	return querier{h, mint, maxt}, nil
+	return &storage.MockQuerier{
+		SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+			return h.between(mint, maxt, matchers)
+		},
+	}, nil
 }
 
-type querier struct {
-	*history
-	mint, maxt int64
-}
-
-func (q querier) Select(
-	_ context.Context, _ bool, _ *storage.SelectHints, matchers ...*labels.Matcher,
-) storage.SeriesSet {
+// between are the series that match, with their samples of a time.
+func (h *history) between(mint, maxt int64, matchers []*labels.Matcher) storage.SeriesSet {
 	found := &seriesSet{at: -1}
-	for _, one := range q.series {
-		if slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.labels.Get(m.Name)) }) {
+	for _, one := range h.series {
+		if !one.matches(matchers) {
 			continue
 		}
-		from, _ := slices.BinarySearchFunc(one.samples, q.mint, func(s chunks.Sample, at int64) int {
+		from, _ := slices.BinarySearchFunc(one.samples, mint, func(s chunks.Sample, at int64) int {
 			return cmp.Compare(s.T(), at)
 		})
-		to, _ := slices.BinarySearchFunc(one.samples, q.maxt+1, func(s chunks.Sample, at int64) int {
+		to, _ := slices.BinarySearchFunc(one.samples, maxt+1, func(s chunks.Sample, at int64) int {
 			return cmp.Compare(s.T(), at)
 		})
 		found.all = append(found.all, storage.NewListSeries(one.labels, one.samples[from:to]))
@@ -188,19 +185,9 @@ func (q querier) Select(
 	return found
 }
 
-func (querier) LabelValues(
-	context.Context, string, *storage.LabelHints, ...*labels.Matcher,
-) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
+func (s *series) matches(matchers []*labels.Matcher) bool {
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(s.labels.Get(m.Name)) })
 }
-
-func (querier) LabelNames(
-	context.Context, *storage.LabelHints, ...*labels.Matcher,
-) ([]string, annotations.Annotations, error) {
-	return nil, nil, nil
-}
-
-func (querier) Close() error { return nil }
 
 type seriesSet struct {
 	all []storage.Series
@@ -257,7 +244,7 @@ func (h *history) record(t *testing.T, at time.Time) {
 // exists says whether there is a series like that.
 func (h *history) exists(matchers ...*labels.Matcher) bool {
 	for _, one := range h.series {
-		if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.labels.Get(m.Name)) }) {
+		if one.matches(matchers) {
 			return true
 		}
 	}
