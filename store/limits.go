@@ -155,16 +155,13 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 	if err := limit.Check(); err != nil {
 		return "", fmt.Errorf("set limit: %w", err)
 	}
-	var interval, kind, queue, per, weights *string
+	var interval, kind, queue, weights *string
 	if len(limit.Weights) > 0 {
 		text, err := json.Marshal(limit.Weights)
 		if err != nil {
 			return "", fmt.Errorf("set limit: %w", err)
 		}
 		weights = new(string(text))
-	}
-	if limit.Per != "" {
-		per = new(string(limit.Per))
 	}
 	if limit.Interval != 0 {
 		interval = new(check.IntervalText(limit.Interval))
@@ -176,8 +173,8 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		queue = &limit.Of.name
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
-		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per,
-		limit.InOrder, weights)
+		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(),
+		check.OrNil(string(limit.Per)), limit.InOrder, weights)
 	return Outcome(outcome), err
 }
 
