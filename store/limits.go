@@ -100,7 +100,7 @@ const (
 
 // Check returns the error, wrapping ErrInvalid, with which SetLimit would refuse the limit, or nil.
 func (l Limit) Check() error {
-	if err := checkLimitName(l.Name); err != nil {
+	if err := checkSlug("name", l.Name); err != nil {
 		return err
 	}
 	if err := l.Of.Check(); err != nil {
@@ -133,13 +133,6 @@ func (l Limit) Check() error {
 		return check.Invalid("rate_interval", "must be between 1s and 24h (0: 1s)", l.Interval)
 	}
 	return l.Weights.check()
-}
-
-func checkLimitName(name string) error {
-	if len(name) > 64 || !queueSyntax.MatchString(name) {
-		return check.Invalid("name", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%.100q", name))
-	}
-	return nil
 }
 
 const setLimitSQL = `
@@ -182,7 +175,7 @@ const removeLimitSQL = `SELECT tasktable.remove_limit($1::text)`
 
 // RemoveLimit removes a limit. It returns Deleted, or Absent if there is no such limit.
 func (s *Store) RemoveLimit(ctx context.Context, db DB, name string) (Outcome, error) {
-	if err := checkLimitName(name); err != nil {
+	if err := checkSlug("name", name); err != nil {
 		return "", fmt.Errorf("remove limit: %w", err)
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "remove limit "+name, removeLimitSQL, name)

@@ -236,7 +236,7 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	if row.Cron == nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, ErrNotRecurring)
 	}
-	rule, err := s.ForTenant(query.OrEmpty(row.TenantID)).Rule(ctx, db, *row.Cron, query.OrEmpty(row.TimeZone))
+	rule, err := s.ForTenant(orZero(row.TenantID)).Rule(ctx, db, *row.Cron, orZero(row.TimeZone))
 	if err != nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, err)
 	}

@@ -173,11 +173,15 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 				fmt.Sprintf("none for a %T", task.Payload)))
 		}
 	}
-	encoded, err := s.encodeMany(ctx, db, tasks)
+	wires, err := s.wires(ctx, db, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
-	return query.Collect[Receipt](ctx, s.source, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(),
+	encoded, err := json.Marshal(wires)
+	if err != nil {
+		return nil, fmt.Errorf("sync entity %s: encode %d tasks: %w", entity, len(tasks), err)
+	}
+	return query.Collect[Receipt](ctx, s.source, db, "sync entity "+entity, syncSQL, entity, string(encoded), s.author(),
 		s.wake(slices.ContainsFunc(tasks, soon)))
 }
 
@@ -230,18 +234,6 @@ func (s *Store) withCalendars(ctx context.Context, db DB, tasks []Task) ([]Task,
 		return nil, err
 	}
 	return s.moveDays(ctx, db, tasks)
-}
-
-func (s *Store) encodeMany(ctx context.Context, db DB, tasks []Task) (string, error) {
-	wires, err := s.wires(ctx, db, tasks)
-	if err != nil {
-		return "", err
-	}
-	encoded, err := json.Marshal(wires)
-	if err != nil {
-		return "", fmt.Errorf("encode %d tasks: %w", len(tasks), err)
-	}
-	return string(encoded), nil
 }
 
 // nonZero is digits for a number of which 0 is none.
