@@ -37,9 +37,5 @@ func (s *Store) erase(ctx context.Context, db DB, field, value string, entity, t
 	if value == "" {
 		return Erasure{}, fmt.Errorf("erase: %w", check.Invalid(field, "must be given", "an empty one"))
 	}
-	rows, err := query.Collect[Erasure](ctx, s.source, db, "erase "+field+" "+value, eraseSQL, entity, tenantID)
-	if err != nil {
-		return Erasure{}, err
-	}
-	return rows[0], nil
+	return query.One[Erasure](ctx, s.source, db, "erase "+field+" "+value, eraseSQL, entity, tenantID)
 }

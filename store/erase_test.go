@@ -238,7 +238,6 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	}
 }
 
-// Erasing is the caller's transaction, and what follows in it is recorded as ever.
 // Answers of the HTTP API may have payloads of the tenant in them.
 func TestEraseOfATenantsAnswers(t *testing.T) {
 	t.Parallel()
@@ -256,6 +255,7 @@ func TestEraseOfATenantsAnswers(t *testing.T) {
 	same(b, "whose answers are left", one[string](b, b.Pool, `SELECT string_agg(caller, ' ') FROM tasktable.api_answers`), "bob")
 }
 
+// Erasing is the caller's transaction, and what follows in it is recorded as ever.
 func TestEraseIsPartOfItsTransaction(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -100,7 +100,7 @@ const (
 
 // Check returns the error, wrapping ErrInvalid, with which SetLimit would refuse the limit, or nil.
 func (l Limit) Check() error {
-	if err := checkLimitName(l.Name); err != nil {
+	if err := checkSlug("name", l.Name); err != nil {
 		return err
 	}
 	if err := l.Of.Check(); err != nil {
@@ -135,13 +135,6 @@ func (l Limit) Check() error {
 	return l.Weights.check()
 }
 
-func checkLimitName(name string) error {
-	if len(name) > 64 || !queueSyntax.MatchString(name) {
-		return check.Invalid("name", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%.100q", name))
-	}
-	return nil
-}
-
 const setLimitSQL = `
 SELECT tasktable.set_limit(name => $1::text, max_running => $2::text::int, rate => $3::text::int,
     rate_interval => $4::text::interval, burst => $5::text::int, type => $6::text, queue => $7::text, by => $8::text,
@@ -155,16 +148,13 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 	if err := limit.Check(); err != nil {
 		return "", fmt.Errorf("set limit: %w", err)
 	}
-	var interval, kind, queue, per, weights *string
+	var interval, kind, queue, weights *string
 	if len(limit.Weights) > 0 {
 		text, err := json.Marshal(limit.Weights)
 		if err != nil {
 			return "", fmt.Errorf("set limit: %w", err)
 		}
 		weights = new(string(text))
-	}
-	if limit.Per != "" {
-		per = new(string(limit.Per))
 	}
 	if limit.Interval != 0 {
 		interval = new(check.IntervalText(limit.Interval))
@@ -176,8 +166,8 @@ func (s *Store) SetLimit(ctx context.Context, db DB, limit Limit) (Outcome, erro
 		queue = &limit.Of.name
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "set limit "+limit.Name, setLimitSQL, limit.Name,
-		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(), per,
-		limit.InOrder, weights)
+		nonZero(limit.MaxRunning), nonZero(limit.Rate), interval, nonZero(limit.Burst), kind, queue, s.author(),
+		check.OrNil(string(limit.Per)), limit.InOrder, weights)
 	return Outcome(outcome), err
 }
 
@@ -185,7 +175,7 @@ const removeLimitSQL = `SELECT tasktable.remove_limit($1::text)`
 
 // RemoveLimit removes a limit. It returns Deleted, or Absent if there is no such limit.
 func (s *Store) RemoveLimit(ctx context.Context, db DB, name string) (Outcome, error) {
-	if err := checkLimitName(name); err != nil {
+	if err := checkSlug("name", name); err != nil {
 		return "", fmt.Errorf("remove limit: %w", err)
 	}
 	outcome, err := query.Value[string](ctx, s.source, db, "remove limit "+name, removeLimitSQL, name)

@@ -14,48 +14,53 @@ import (
 func TestInsertByPlainSQL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	recurs := func(cron string) func(*store.Row) {
+		return func(r *store.Row) {
+			r.Cron, r.TimeZone, r.Overlap = &cron, pointerTo("UTC"), pointerTo(store.OverlapSkip)
+			r.CatchUp, r.CatchUpPaused = pointerTo(store.CatchUpLatest), pointerTo(store.CatchUpNone)
+			r.CatchUpLimit = pointerTo(100)
+		}
+	}
 	for _, insert := range []struct {
-		name, sql string
-		want      func(*store.Row)
+		name, columns, values string
+		change                func(*store.Row)
 	}{
-		{"least", `INSERT INTO tasktable.scheduled_tasks (id, payload)
-			VALUES ($1, '{"type": "TEST", "n": 1}')`, func(*store.Row) {}},
-		{"paused", `INSERT INTO tasktable.scheduled_tasks (id, payload, status)
-			VALUES ($1, '{"type": "TEST", "n": 1}', 'PAUSED')`,
-			func(row *store.Row) { row.Status, row.NextAttemptAt = store.StatusPaused, nil }},
-		{"done elsewhere", `INSERT INTO tasktable.scheduled_tasks (id, payload, status, finished_at, message)
-			VALUES ($1, '{"type": "TEST", "n": 1}', 'COMPLETED', '2020-01-01Z', 'imported')`,
-			func(row *store.Row) {
-				ended, message := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), "imported"
-				row.Status, row.NextAttemptAt, row.FinishedAt, row.Message = store.StatusCompleted, nil, &ended,
-					&message
+		{"least", ``, ``, func(*store.Row) {}},
+		{"paused", `, status`, `, 'PAUSED'`, func(r *store.Row) { r.Status = store.StatusPaused }},
+		{"done elsewhere", `, status, finished_at, message`, `, 'COMPLETED', '2020-01-01Z', 'imported'`,
+			func(r *store.Row) {
+				r.Status, r.Message = store.StatusCompleted, pointerTo("imported")
+				r.FinishedAt = pointerTo(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 			}},
-		{"claims to be held", `INSERT INTO tasktable.scheduled_tasks (id, payload, revision, attempt, fence,
-			lease_expires_at, next_attempt_at)
-			VALUES ($1, '{"type": "TEST", "n": 1}', -5, 7, 8, now(), '2020-01-01')`, func(*store.Row) {}},
+		{"claims to be held", `, revision, attempt, fence, lease_expires_at, next_attempt_at`,
+			`, -5, 7, 8, now(), '2020-01-01'`, func(*store.Row) {}},
+		{"least, recurring", `, cron`, `, '@daily'`, recurs("@daily")},
+		{"all, recurring", `, cron, time_zone, overlap, catch_up, catch_up_paused, catch_up_limit, jitter, ends_at,
+			max_occurrences, retention, status, paused_until`, `, '0 9 * * *', 'Europe/Berlin', 'allow', 'all', 'latest',
+			7, '1 hour', '2100-01-01Z', 9, '2 hours', 'PAUSED', '2100-01-01 01:00Z'`, func(r *store.Row) {
+			recurs("0 9 * * *")(r)
+			r.TimeZone, r.Overlap, r.CatchUp = pointerTo("Europe/Berlin"), pointerTo(store.OverlapAllow), pointerTo(store.CatchUpAll)
+			r.CatchUpPaused, r.CatchUpLimit, r.Jitter = pointerTo(store.CatchUpLatest), pointerTo(7), pointerTo(time.Hour)
+			r.EndsAt, r.MaxOccurrences, r.Retention = pointerTo(far(0)), pointerTo(9), pointerTo(2*time.Hour)
+			r.Status, r.PausedUntil = store.StatusPaused, pointerTo(far(60))
+		}},
+		{"claims to be planned and to run now", `, cron, planned_revision, next_attempt_at, run_now_at`,
+			`, '@daily', 1, '2000-01-01', '2000-01-01'`, recurs("@daily")},
 	} {
 		b.each(insert.name, func(b *bench) {
 			from := b.Now()
-			b.Exec(b.Pool, insert.sql, insert.name)
-			got := b.state(insert.name)
-			if got.Row.CreatedAt.Before(from) || got.Row.ScheduledAt.Before(from) || got.Row.Revision < 1 {
-				b.Errorf("got %s", pretty(got.Row))
-			}
-			want := &store.Row{
+			b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_tasks (id, payload`+insert.columns+`)
+				VALUES ($1, '{"type": "TEST", "n": 1}'`+insert.values+`)`, insert.name)
+			after := b.state(insert.name)
+			w := &want{b: b, found: after.Row, from: from, until: b.Now()}
+			w.row = store.Row{
 				ID: insert.name, Payload: []byte(`{"n": 1, "type": "TEST"}`), Type: "TEST", Queue: "default",
-				Status: store.StatusQueued, ScheduledAt: got.Row.ScheduledAt, ExpectedExecutionTime: 5 * time.Minute,
-				MaxAttempts: 10, Revision: got.Row.Revision, AskedRevision: got.Row.Revision,
-				NextAttemptAt: &got.Row.ScheduledAt, CreatedAt: got.Row.CreatedAt, LastStatusUpdate: got.Row.LastStatusUpdate,
+				Status: store.StatusQueued, ScheduledAt: *w.during("scheduled_at", &after.Row.ScheduledAt),
+				ExpectedExecutionTime: 5 * time.Minute, MaxAttempts: 10,
 			}
-			insert.want(want)
-			line := store.Change{
-				Revision: want.Revision, TaskID: insert.name, Verb: "sql", Outcome: "created", ChangedBy: b.Role(),
-				New: encoded(b, map[string]any{
-					"status": string(want.Status), "type": "TEST", "scheduled_at": instant(&want.ScheduledAt),
-				}),
-			}
-			line.ChangedAt = got.Changes[0].ChangedAt
-			same(b, "task", got, state{Row: want, Version: got.Version, Changes: []store.Change{line}})
+			insert.change(&w.row)
+			w.become(w.row.Status)
+			b.checkWhole(state{}, after, &w.row, "sql", "created", b.Role())
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -53,28 +54,19 @@ func wish(id string, racer int) store.Task {
 	return store.Task{ID: id, Payload: payload(racer), At: far(racer)}
 }
 
-func TestUpsertsOfOneNewIDAtOnce(t *testing.T) {
-	t.Parallel()
-	b := crowd(t)
-	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
-		receipts := race(b, func(racer int) (store.Receipt, error) {
-			return b.Tasks.Schedule(b.Ctx, b.Pool, wish(id, racer))
-		})
-		b.replay(id, receipts)
-	}
-}
-
 func TestUpsertsAndDeletesOfOneIDAtOnce(t *testing.T) {
 	t.Parallel()
 	b := crowd(t)
-	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
-		receipts := race(b, func(racer int) (store.Receipt, error) {
-			if racer%3 == 0 {
-				return b.Tasks.Delete(b.Ctx, b.Pool, id)
-			}
-			return b.Tasks.Schedule(b.Ctx, b.Pool, wish(id, racer))
-		})
-		b.replay(id, receipts)
+	for _, deletes := range []bool{false, true} {
+		for i := range 6 {
+			id := fmt.Sprint(i, deletes)
+			b.replay(id, race(b, func(racer int) (store.Receipt, error) {
+				if deletes && racer%3 == 0 {
+					return b.Tasks.Delete(b.Ctx, b.Pool, id)
+				}
+				return b.Tasks.Schedule(b.Ctx, b.Pool, wish(id, racer))
+			}))
+		}
 	}
 }
 

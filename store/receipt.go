@@ -35,26 +35,5 @@ type Receipt struct {
 	Outcome  Outcome `json:"outcome"`
 }
 
-// receiptRow is a Receipt as the SQL functions return it.
-type receiptRow struct {
-	Position *int64
-	ID       string
-	Revision *int64
-	Outcome  string
-}
-
-func (r receiptRow) receipt() Receipt {
-	receipt := Receipt{ID: r.ID, Outcome: Outcome(r.Outcome)}
-	if r.Revision != nil {
-		receipt.Revision = *r.Revision
-	}
-	return receipt
-}
-
-func receipts(rows []receiptRow) []Receipt {
-	done := make([]Receipt, len(rows))
-	for i, row := range rows {
-		done[i] = row.receipt()
-	}
-	return done
-}
+// selectReceipt is the beginning of a statement that returns Receipts.
+const selectReceipt = `SELECT id, coalesce(revision, 0) AS revision, outcome FROM tasktable.`

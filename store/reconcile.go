@@ -321,7 +321,7 @@ func (r *reconciliation) schedule(ctx context.Context, tasks []Task) error {
 }
 
 const cancelManySQL = `
-SELECT done.id, done.revision, done.outcome
+SELECT done.id, coalesce(done.revision, 0) AS revision, done.outcome
 FROM jsonb_array_elements_text($1::text::jsonb) AS orphan CROSS JOIN LATERAL tasktable.cancel(orphan, $2::text) AS done`
 
 func (r *reconciliation) cancel(ctx context.Context, ids []string) error {
@@ -332,10 +332,10 @@ func (r *reconciliation) cancel(ctx context.Context, ids []string) error {
 	if err != nil {
 		return fmt.Errorf("encode ids: %w", err)
 	}
-	receipts, err := r.store.call(ctx, r.tx, fmt.Sprintf("cancel %d orphans", len(ids)), cancelManySQL, string(list),
-		r.store.author())
+	receipts, err := query.Collect[Receipt](ctx, r.store.source, r.tx, fmt.Sprintf("cancel %d orphans", len(ids)),
+		cancelManySQL, string(list), r.store.author())
 	for _, receipt := range receipts {
-		r.report.Done[Outcome(receipt.Outcome)]++
+		r.report.Done[receipt.Outcome]++
 	}
 	return err
 }

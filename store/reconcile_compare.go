@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tasktable/tasktable/store/internal/check"
-	"github.com/tasktable/tasktable/store/internal/query"
 )
 
 // compareSQL pairs the wanted task (w), which the query yields, with the stored task (t), in the order of their ids.
@@ -336,13 +335,13 @@ func (p comparedPair) task(name string, payloads bool) (*Task, error) {
 		ID: *p.ID, Payload: payload, At: p.Wanted.Time, Expiration: orZero(p.Expiration),
 		ExpectedExecutionTime: p.Expected,
 		MaxAttempts:           int(p.MaxAttempts), Priority: int(p.Priority), Queue: p.Queue,
-		Entity: query.OrEmpty(p.Entity), TenantID: query.OrEmpty(p.TenantID), Group: query.OrEmpty(p.GroupKey),
+		Entity: orZero(p.Entity), TenantID: orZero(p.TenantID), Group: orZero(p.GroupKey),
 		Jitter: orZero(p.Jitter), Retention: orZero(p.Retention),
 		Backoff: orZero(p.Backoff), Timeout: orZero(p.Timeout), Deadline: orZero(p.Deadline),
 		NoDefaults: true, // the query has filled them in
 	}
 	var err error
-	if task.IfDead, err = ifDeadOf(*p.ID, json.RawMessage(query.OrEmpty(p.IfDead))); err != nil {
+	if task.IfDead, err = ifDeadOf(*p.ID, json.RawMessage(orZero(p.IfDead))); err != nil {
 		return nil, err
 	}
 	return task, task.Check()

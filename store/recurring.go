@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -164,25 +165,16 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 	if !cronSyntax.MatchString(text) {
 		return check.Invalid("cron", "must be 1 to 256 printable ASCII characters", fmt.Sprintf("%.100q", text))
 	}
-	zone := r.TimeZone
-	if zone == "" {
-		zone = "UTC"
+	wire.Cron, wire.TimeZone = &text, new(cmp.Or(r.TimeZone, "UTC"))
+	const catchUp = "must be latest, all or none"
+	if err := cmp.Or(
+		choose(&wire.Overlap, "overlap", "must be skip, allow or cancel_running", r.Overlap, OverlapSkip, OverlapAllow,
+			OverlapCancelRunning),
+		choose(&wire.CatchUp, "catch_up", catchUp, r.CatchUp, CatchUpLatest, CatchUpAll, CatchUpNone),
+		choose(&wire.CatchUpPaused, "catch_up_paused", catchUp, r.CatchUpPaused, CatchUpLatest, CatchUpAll, CatchUpNone),
+	); err != nil {
+		return err
 	}
-	wire.Cron, wire.TimeZone = &text, &zone
-	switch r.Overlap {
-	case "", OverlapSkip, OverlapAllow, OverlapCancelRunning:
-		wire.Overlap = check.OrNil(string(r.Overlap))
-	default:
-		return check.Invalid("overlap", "must be skip, allow or cancel_running", fmt.Sprintf("%q", r.Overlap))
-	}
-	for field, policy := range map[string]CatchUp{"catch_up": r.CatchUp, "catch_up_paused": r.CatchUpPaused} {
-		switch policy {
-		case "", CatchUpLatest, CatchUpAll, CatchUpNone:
-		default:
-			return check.Invalid(field, "must be latest, all or none", fmt.Sprintf("%q", policy))
-		}
-	}
-	wire.CatchUp, wire.CatchUpPaused = check.OrNil(string(r.CatchUp)), check.OrNil(string(r.CatchUpPaused))
 	if r.CatchUpLimit < 0 || r.CatchUpLimit > MaxCatchUpLimit {
 		return check.Invalid("catch_up_limit", "must be between 1 and 10000 (0: the default, 100)", r.CatchUpLimit)
 	}
@@ -244,7 +236,7 @@ func (s *Store) Backfill(ctx context.Context, db DB, id string, from, to time.Ti
 	if row.Cron == nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, ErrNotRecurring)
 	}
-	rule, err := s.ForTenant(query.OrEmpty(row.TenantID)).Rule(ctx, db, *row.Cron, query.OrEmpty(row.TimeZone))
+	rule, err := s.ForTenant(orZero(row.TenantID)).Rule(ctx, db, *row.Cron, orZero(row.TimeZone))
 	if err != nil {
 		return 0, fmt.Errorf("backfill task %s: %w", id, err)
 	}

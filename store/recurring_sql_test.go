@@ -9,51 +9,6 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-func TestRecurringInsertByPlainSQL(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for name, insert := range map[string]struct {
-		sql    string
-		change func(*store.Task)
-	}{
-		"least": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron)
-			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily')`,
-			func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
-		"all": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron, time_zone, overlap, catch_up,
-			catch_up_paused, catch_up_limit, jitter, ends_at,
-				max_occurrences, retention, status, paused_until)
-			VALUES ($1, '{"type": "TEST", "n": 1}', '0 9 * * *', 'Europe/Berlin', 'allow', 'all', 'latest', 7, '1 hour',
-				'2100-01-01Z', 9, '2 hours', 'PAUSED', '2100-01-01 01:00Z')`,
-			func(t *store.Task) {
-				t.Jitter, t.Retention = time.Hour, 2*time.Hour
-				*t.Recurrence = store.Recurrence{Cron: "0 9 * * *", TimeZone: "Europe/Berlin", Overlap: "allow",
-					CatchUp: "all", CatchUpPaused: "latest", CatchUpLimit: 7, EndsAt: far(0), MaxOccurrences: 9}
-			}},
-		"claims to be planned and to run now": {`INSERT INTO tasktable.scheduled_tasks (id, payload, cron,
-			planned_revision, next_attempt_at, run_now_at)
-			VALUES ($1, '{"type": "TEST", "n": 1}', '@daily', 1, '2000-01-01',
-				'2000-01-01')`, func(t *store.Task) { t.Recurrence.Cron = "@daily" }},
-	} {
-		b.each(name, func(b *bench) {
-			from := b.Now()
-			b.Exec(b.Pool, insert.sql, name)
-			after := b.state(name)
-			w := &want{b: b, found: after.Row, from: from, until: b.Now()}
-			task := recurs(name)
-			insert.change(&task)
-			task.At = *w.during("scheduled_at", &after.Row.ScheduledAt)
-			w.row.ID = name
-			w.hold(task)
-			w.row.Entity, w.row.TenantID, w.row.Expiration = nil, nil, nil
-			if w.row.PausedUntil = after.Row.PausedUntil; name == "all" {
-				w.row.PausedUntil = pointerTo(far(60))
-			}
-			w.become(after.Row.Status)
-			b.checkWhole(state{}, after, &w.row, "sql", "created", b.Role())
-		})
-	}
-}
-
 // What does not change anything draws no revision: the value that is there, and null for what has a default.
 func TestRecurringEditOfNothing(t *testing.T) {
 	t.Parallel()

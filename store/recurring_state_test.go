@@ -107,6 +107,7 @@ func (w *want) become(status store.Status) {
 		if moved && status == "QUEUED" {
 			r.OccurrenceCount = 0
 		}
+	case !waits && was == nil && r.FinishedAt != nil: // it was given
 	case !waits && (was == nil || was.Status != status):
 		r.FinishedAt = w.during("finished_at", w.found.FinishedAt)
 	}

@@ -154,30 +154,6 @@ func TestScheduleOfEachRecurringRow(t *testing.T) {
 	}
 }
 
-// A task that is to recur for ever is made without a time, at each start of a service.
-func TestScheduleOfARecurringTaskWithoutATimeAgain(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for _, way := range recurringWays {
-		b.each(way.name, func(b *bench) {
-			task := recurs(way.name)
-			task.At = time.Time{}
-			first, err := way.call(b, task)
-			b.Check(err)
-			before := b.state(way.name)
-			for range 3 {
-				again, err := way.call(b, task)
-				if err != nil || again != (store.Receipt{
-					ID: first.ID, Revision: first.Revision, Outcome: store.Unchanged,
-				}) {
-					b.Errorf("%+v, %v", again, err)
-				}
-			}
-			same(b, "task", b.state(way.name), before)
-		})
-	}
-}
-
 func TestCronIsARecurringTaskOfItsType(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

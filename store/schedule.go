@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-const scheduleSQL = `
-SELECT id, revision, outcome FROM tasktable.schedule(
+const scheduleSQL = selectReceipt + `schedule(
     payload => $1::text::jsonb, scheduled_at => $2::text::timestamptz, id => $3::text, priority => $4::text::int,
         queue => $5::text,
     expiration => $6::text::interval, expected_execution_time => $7::text::interval, max_attempts => $8::text::int,
@@ -57,7 +57,7 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
-	receipt, err := s.callOne(ctx, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt,
+	receipt, err := query.One[Receipt](ctx, s.source, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt,
 		wire.ID, nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
 		nonZero(wire.MaxAttempts), wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)),
 		wire.Jitter, wire.Retention,
@@ -97,9 +97,7 @@ func (s *Store) wire(ctx context.Context, task Task) (wireTask, error) {
 	return wire, err
 }
 
-const scheduleManySQL = `
-SELECT position, id, revision, outcome FROM tasktable.schedule_many($1::text::jsonb, $2::text,
-	$3::text::boolean, $4::text)
+const scheduleManySQL = selectReceipt + `schedule_many($1::text::jsonb, $2::text, $3::text::boolean, $4::text)
 ORDER BY position`
 
 // ScheduleMany schedules all tasks in one statement. It returns their receipts in the order of the tasks. If one task
@@ -127,12 +125,13 @@ func (s *Store) scheduleWires(ctx context.Context, db DB, wires []wireTask, near
 		return nil, fmt.Errorf("encode %d tasks: %w", len(wires), err)
 	}
 	doing := fmt.Sprintf("schedule %d tasks", len(wires))
-	rows, err := s.call(ctx, db, doing, scheduleManySQL, string(encoded), s.author(), s.wake(near), verb)
-	return receipts(rows), err
+	return query.Collect[Receipt](ctx, s.source, db, doing, scheduleManySQL, string(encoded), s.author(), s.wake(near),
+		verb)
 }
 
-const syncSQL = `
-SELECT position, id, revision, outcome FROM tasktable.sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean)`
+// The cancelled tasks have no position, so they come last.
+const syncSQL = selectReceipt + `sync($1::text, $2::text::jsonb, $3::text, $4::text::boolean) WITH ORDINALITY
+ORDER BY position, ordinality`
 
 // Sync makes the waiting and running tasks of an entity exactly the given ones. It schedules each given task, with
 // the entity filled in, and cancels the other tasks of the entity. It does not cancel the occurrences of a recurring
@@ -174,26 +173,19 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 				fmt.Sprintf("none for a %T", task.Payload)))
 		}
 	}
-	encoded, err := s.encodeMany(ctx, db, tasks)
+	wires, err := s.wires(ctx, db, tasks)
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: %w", entity, err)
 	}
-	rows, err := s.call(ctx, db, "sync entity "+entity, syncSQL, entity, encoded, s.author(),
-		s.wake(slices.ContainsFunc(tasks, soon)))
-	slices.SortStableFunc(rows, func(a, b receiptRow) int { return int(order(a) - order(b)) })
-	return receipts(rows), err
-}
-
-// order sorts the cancelled tasks last, which have no position.
-func order(row receiptRow) int64 {
-	if row.Position == nil {
-		return 1 << 30
+	encoded, err := json.Marshal(wires)
+	if err != nil {
+		return nil, fmt.Errorf("sync entity %s: encode %d tasks: %w", entity, len(tasks), err)
 	}
-	return *row.Position
+	return query.Collect[Receipt](ctx, s.source, db, "sync entity "+entity, syncSQL, entity, string(encoded), s.author(),
+		s.wake(slices.ContainsFunc(tasks, soon)))
 }
 
-const rescheduleSQL = `
-SELECT id, revision, outcome FROM tasktable.reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
+const rescheduleSQL = selectReceipt + `reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`
 
 // Reschedule moves a task to another time and changes nothing else. The outcome is Rescheduled, Rearmed, Unchanged,
 // Finished or Absent.
@@ -208,7 +200,8 @@ func (s *Store) Reschedule(ctx context.Context, db DB, id string, at time.Time) 
 	if err != nil {
 		return Receipt{}, fmt.Errorf("reschedule: %w", err)
 	}
-	return s.callOne(ctx, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(), s.wake(soon(Task{At: at})))
+	return query.One[Receipt](ctx, s.source, db, "reschedule task "+id, rescheduleSQL, id, text, s.author(),
+		s.wake(soon(Task{At: at})))
 }
 
 // wires checks and encodes each task.
@@ -241,18 +234,6 @@ func (s *Store) withCalendars(ctx context.Context, db DB, tasks []Task) ([]Task,
 		return nil, err
 	}
 	return s.moveDays(ctx, db, tasks)
-}
-
-func (s *Store) encodeMany(ctx context.Context, db DB, tasks []Task) (string, error) {
-	wires, err := s.wires(ctx, db, tasks)
-	if err != nil {
-		return "", err
-	}
-	encoded, err := json.Marshal(wires)
-	if err != nil {
-		return "", fmt.Errorf("encode %d tasks: %w", len(tasks), err)
-	}
-	return string(encoded), nil
 }
 
 // nonZero is digits for a number of which 0 is none.

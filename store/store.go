@@ -1,12 +1,8 @@
 package store
 
 import (
-	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store/internal/check"
 	"github.com/tasktable/tasktable/store/internal/query"
@@ -62,27 +58,6 @@ func (c Config) Check() error {
 		return err
 	}
 	return checkCodec(c.Codec)
-}
-
-// call runs a statement that returns receipts.
-func (s *Store) call(ctx context.Context, db DB, doing, statement string, args ...any) ([]receiptRow, error) {
-	rows, err := s.source.Rows(ctx, db, doing, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	receipts, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[receiptRow])
-	return receipts, query.Annotate(err, doing)
-}
-
-func (s *Store) callOne(ctx context.Context, db DB, doing, statement string, args ...any) (Receipt, error) {
-	receipts, err := s.call(ctx, db, doing, statement, args...)
-	if err != nil {
-		return Receipt{}, err
-	}
-	if len(receipts) != 1 {
-		return Receipt{}, fmt.Errorf("%s: %d answers instead of one", doing, len(receipts))
-	}
-	return receipts[0].receipt(), nil
 }
 
 // author returns the service, or nil, which stands for the database role.

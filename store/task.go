@@ -231,8 +231,13 @@ func CheckType(name string) error {
 
 // CheckQueue returns an error that wraps ErrInvalid if name cannot be the name of a queue, otherwise nil.
 func CheckQueue(name string) error {
+	return checkSlug("queue", name)
+}
+
+// checkSlug checks the name of a queue or of a limit.
+func checkSlug(field, name string) error {
 	if len(name) > 64 || !queueSyntax.MatchString(name) {
-		return check.Invalid("queue", "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%q", name))
+		return check.Invalid(field, "must be 1 to 64 of a-z, 0-9, inner - or _", fmt.Sprintf("%.100q", name))
 	}
 	return nil
 }

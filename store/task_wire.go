@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -103,32 +104,17 @@ func (t Task) wire() (wireTask, error) {
 		}
 		wire.ScheduledAt = &at
 	}
-	if err := t.wireRetries(&wire); err != nil {
-		return wireTask{}, err
-	}
-	if err := t.wireDurations(&wire); err != nil {
-		return wireTask{}, err
-	}
-	if wire.Entity, err = label("entity", t.Entity); err != nil {
-		return wireTask{}, err
-	}
-	if wire.TenantID, err = label("tenant_id", t.TenantID); err != nil {
-		return wireTask{}, err
-	}
-	if wire.GroupKey, err = label("group_key", t.Group); err != nil {
-		return wireTask{}, err
-	}
 	if err := t.checkDays(); err != nil {
 		return wireTask{}, err
 	}
-	if err := t.wireRecurrence(&wire); err != nil {
-		return wireTask{}, err
+	for _, part := range []func(*wireTask) error{
+		t.wireRetries, t.wireDurations, t.wireLabels, t.wireRecurrence, t.wireIfDead, t.wireWish,
+	} {
+		if err := part(&wire); err != nil {
+			return wireTask{}, err
+		}
 	}
-	if err := t.wireIfDead(&wire); err != nil {
-		return wireTask{}, err
-	}
-	err = t.wireWish(&wire)
-	return wire, err
+	return wire, nil
 }
 
 // wireRetries checks how attempts are repeated and when they end.
@@ -141,12 +127,6 @@ func (t Task) wireRetries(wire *wireTask) error {
 			return err
 		}
 		wire.Backoff = &t.Backoff
-	}
-	if t.Timeout != 0 {
-		if t.Timeout < time.Microsecond || t.Timeout > MaxTimeout {
-			return check.Invalid("timeout", "must be between 1µs and 7 days (0: none)", t.Timeout)
-		}
-		wire.Timeout = new(check.IntervalText(t.Timeout))
 	}
 	if !t.Deadline.IsZero() {
 		at, err := check.TimeText("deadline", t.Deadline)
@@ -165,31 +145,30 @@ func (t Task) wireRetries(wire *wireTask) error {
 }
 
 func (t Task) wireDurations(wire *wireTask) error {
-	if t.Expiration != 0 {
-		if t.Expiration < time.Microsecond || t.Expiration > MaxExpiration {
-			return check.Invalid("expiration", "must be between 1µs and 10 years (0: none)", t.Expiration)
+	const ten = "must be between 1µs and 10 years (0: none)"
+	for _, one := range []struct {
+		field, rule string
+		value, most time.Duration
+		to          **string
+	}{
+		{"timeout", "must be between 1µs and 7 days (0: none)", t.Timeout, MaxTimeout, &wire.Timeout},
+		{"expiration", ten, t.Expiration, MaxExpiration, &wire.Expiration},
+		{"expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)", t.ExpectedExecutionTime,
+			MaxExpectedExecutionTime, &wire.ExpectedExecutionTime},
+		{"jitter", "must be between 1µs and 24h (0: none)", t.Jitter, MaxJitter, &wire.Jitter},
+		{"retention", "must be between 1µs and 100 years (0: as configured)", t.Retention, MaxRetention,
+			&wire.Retention},
+		{"delay", ten, t.In, maxWish, &wire.Delay},
+		{"debounce", ten, t.Debounce, maxWish, &wire.Debounce},
+		{"unique_for", ten, t.UniqueFor, maxWish, &wire.UniqueFor},
+	} {
+		if one.value == 0 {
+			continue
 		}
-		text := check.IntervalText(t.Expiration)
-		wire.Expiration = &text
-	}
-	if t.ExpectedExecutionTime != 0 {
-		if t.ExpectedExecutionTime < time.Microsecond || t.ExpectedExecutionTime > MaxExpectedExecutionTime {
-			return check.Invalid("expected_execution_time", "must be between 1µs and 7 days (0: the default, 5m)",
-				t.ExpectedExecutionTime)
+		if one.value < time.Microsecond || one.value > one.most {
+			return check.Invalid(one.field, one.rule, one.value)
 		}
-		wire.ExpectedExecutionTime = new(check.IntervalText(t.ExpectedExecutionTime))
-	}
-	if t.Jitter != 0 {
-		if t.Jitter < time.Microsecond || t.Jitter > MaxJitter {
-			return check.Invalid("jitter", "must be between 1µs and 24h (0: none)", t.Jitter)
-		}
-		wire.Jitter = new(check.IntervalText(t.Jitter))
-	}
-	if t.Retention != 0 {
-		if t.Retention < time.Microsecond || t.Retention > MaxRetention {
-			return check.Invalid("retention", "must be between 1µs and 100 years (0: as configured)", t.Retention)
-		}
-		wire.Retention = new(check.IntervalText(t.Retention))
+		*one.to = new(check.IntervalText(one.value))
 	}
 	return nil
 }
@@ -210,9 +189,7 @@ func (t Task) id() (string, error) {
 	return id, check.ID(id)
 }
 
-func label(field, value string) (*string, error) {
-	if value == "" {
-		return nil, nil //nolint:nilnil // a label is optional
-	}
-	return &value, check.Text(field, value)
+func (t Task) wireLabels(wire *wireTask) error {
+	wire.Entity, wire.TenantID, wire.GroupKey = check.OrNil(t.Entity), check.OrNil(t.TenantID), check.OrNil(t.Group)
+	return cmp.Or(check.Text("entity", t.Entity), check.Text("tenant_id", t.TenantID), check.Text("group_key", t.Group))
 }

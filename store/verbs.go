@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store/internal/check"
+	"github.com/tasktable/tasktable/store/internal/query"
 )
 
-const cancelSQL = `SELECT id, revision, outcome FROM tasktable.cancel($1::text, $2::text)`
+const cancelSQL = selectReceipt + `cancel($1::text, $2::text)`
 
 // Cancel keeps a task from running. The outcome is Cancelled, Unchanged, Finished or Absent. After the commit no
 // attempt starts. If a handler runs, its context ends within about a second, and its outcome does not count.
@@ -18,7 +19,7 @@ func (s *Store) Cancel(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "cancel", cancelSQL, id, s.author())
 }
 
-const pauseSQL = `SELECT id, revision, outcome FROM tasktable.pause($1::text, $2::text, $3::text::timestamptz)`
+const pauseSQL = selectReceipt + `pause($1::text, $2::text, $3::text::timestamptz)`
 
 // Pause keeps a task from starting until Resume. The outcome is Paused, Unchanged, Finished or Absent. After the
 // commit no attempt of the task starts, even if a node has claimed the task already. Pause does not interrupt an
@@ -44,7 +45,7 @@ func (s *Store) PauseUntil(ctx context.Context, db DB, id string, until time.Tim
 	return s.verb(ctx, db, "pause", pauseSQL, id, s.author(), text)
 }
 
-const resumeSQL = `SELECT id, revision, outcome FROM tasktable.resume($1::text, $2::text)`
+const resumeSQL = selectReceipt + `resume($1::text, $2::text)`
 
 // Resume queues a paused task for the time it had, or at once if that time has passed. The outcome is Queued,
 // Unchanged, Finished or Absent.
@@ -52,7 +53,7 @@ func (s *Store) Resume(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "resume", resumeSQL, id, s.author())
 }
 
-const runNowSQL = `SELECT id, revision, outcome FROM tasktable.run_now($1::text, $2::text, $3::text::boolean)`
+const runNowSQL = selectReceipt + `run_now($1::text, $2::text, $3::text::boolean)`
 
 // RunNow queues a task to run at once. A paused, cancelled or finished task runs, too. The outcome is Queued, RunsAgain
 // or Absent. RunsAgain means that a node has claimed the task. The attempt goes on, and keeps its idempotency key. Once
@@ -69,7 +70,7 @@ func (s *Store) RunNow(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "run now", runNowSQL, id, s.author(), s.wake(true))
 }
 
-const retrySQL = `SELECT id, revision, outcome FROM tasktable.retry($1::text, $2::text, $3::text::boolean)`
+const retrySQL = selectReceipt + `retry($1::text, $2::text, $3::text::boolean)`
 
 // Retry queues a FAILED or EXPIRED task to run at once. The task has all its attempts again, and its expiration
 // counts from now. The outcome is Queued, Finished if the task is COMPLETED or SKIPPED, Absent, or Unchanged for
@@ -81,7 +82,7 @@ func (s *Store) Retry(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "retry", retrySQL, id, s.author(), s.wake(true))
 }
 
-const deleteSQL = `SELECT id, revision, outcome FROM tasktable.delete($1::text, $2::text)`
+const deleteSQL = selectReceipt + `delete($1::text, $2::text)`
 
 // Delete removes a task. Its history stays. The outcome is Deleted, Running or Absent. Running means that a node has
 // claimed the task, whether or not its attempt has begun. In that case Delete changes nothing, because without the
@@ -91,7 +92,7 @@ func (s *Store) Delete(ctx context.Context, db DB, id string) (Receipt, error) {
 	return s.verb(ctx, db, "delete", deleteSQL, id, s.author())
 }
 
-const archiveSQL = `SELECT id, revision, outcome FROM tasktable.archive($1::text, $2::text, $3::text)`
+const archiveSQL = selectReceipt + `archive($1::text, $2::text, $3::text)`
 
 // Archive marks a dead letter as dealt with, and stores the note. A dead letter is a FAILED or EXPIRED task. The
 // outcome is Archived, Absent, or Unchanged if the task is no dead letter or is archived already. An archived task is
@@ -107,5 +108,5 @@ func (s *Store) verb(ctx context.Context, db DB, name, statement, id string, arg
 	if err := check.ID(id); err != nil {
 		return Receipt{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return s.callOne(ctx, db, name+" task "+id, statement, append([]any{id}, args...)...)
+	return query.One[Receipt](ctx, s.source, db, name+" task "+id, statement, append([]any{id}, args...)...)
 }

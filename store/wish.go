@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,45 +13,25 @@ const maxWish = 87660 * time.Hour // 10 years
 
 // wireWish checks what Schedule is to do to a task that exists, and when a new one is due.
 func (t Task) wireWish(wire *wireTask) error {
-	for _, one := range []struct {
-		field, rule string
-		value       Choice
-		choices     []Choice
-		to          **string
-	}{
-		{"if_running", "must be again, or empty", t.IfRunning, []Choice{Again}, &wire.IfRunning},
-		{"if_finished", "must be rearm or keep, or empty", t.IfFinished, []Choice{Rearm, Keep}, &wire.IfFinished},
-		{"if_exists", "must be keep or reject, or empty", t.IfExists, []Choice{Keep, Reject}, &wire.IfExists},
-	} {
-		if one.value != "" && !slices.Contains(one.choices, one.value) {
-			return check.Invalid(one.field, one.rule, fmt.Sprintf("%q", one.value))
-		}
-		*one.to = check.OrNil(string(one.value))
+	if err := cmp.Or(
+		choose(&wire.IfRunning, "if_running", "must be again, or empty", t.IfRunning, Again),
+		choose(&wire.IfFinished, "if_finished", "must be rearm or keep, or empty", t.IfFinished, Rearm, Keep),
+		choose(&wire.IfExists, "if_exists", "must be keep or reject, or empty", t.IfExists, Keep, Reject),
+	); err != nil {
+		return err
 	}
 	if t.IfExists == Reject {
 		wire.IfExists = new(string(Keep)) // Schedule makes the error of the receipt
 	}
-	for _, one := range []struct {
-		field string
-		value time.Duration
-		to    **string
-	}{
-		{"delay", t.In, &wire.Delay}, {"debounce", t.Debounce, &wire.Debounce},
-		{"unique_for", t.UniqueFor, &wire.UniqueFor},
-	} {
-		if one.value == 0 {
-			continue
-		}
-		if one.value < time.Microsecond || one.value > maxWish {
-			return check.Invalid(one.field, "must be between 1µs and 10 years (0: none)", one.value)
-		}
-		if t.Recurrence != nil {
-			return check.Invalid(one.field, "must be empty for a task that recurs", one.value)
-		}
-		*one.to = new(check.IntervalText(one.value))
-	}
+	const recurs = "must be empty for a task that recurs"
 	_, keyed := t.Payload.(Keyed)
 	switch {
+	case t.Recurrence != nil && t.In != 0:
+		return check.Invalid("delay", recurs, t.In)
+	case t.Recurrence != nil && t.Debounce != 0:
+		return check.Invalid("debounce", recurs, t.Debounce)
+	case t.Recurrence != nil && t.UniqueFor != 0:
+		return check.Invalid("unique_for", recurs, t.UniqueFor)
 	case t.In != 0 && !t.At.IsZero():
 		return check.Invalid("delay", "must not be given together with scheduled_at", t.In)
 	case t.Debounce != 0 && t.Debounce < t.In, t.Debounce != 0 && t.In == 0:
@@ -58,6 +39,15 @@ func (t Task) wireWish(wire *wireTask) error {
 	case t.UniqueFor != 0 && t.ID == "" && !keyed:
 		return check.Invalid("unique_for", "needs an id, or a payload that is Keyed", t.UniqueFor)
 	}
+	return nil
+}
+
+// choose writes a value that is one of the choices, or empty, to a field of the wire.
+func choose[T ~string](to **string, field, rule string, value T, choices ...T) error {
+	if value != "" && !slices.Contains(choices, value) {
+		return check.Invalid(field, rule, fmt.Sprintf("%q", value))
+	}
+	*to = check.OrNil(string(value))
 	return nil
 }
 

@@ -46,16 +46,8 @@ func NewDays(spans []Span) (Days, error) {
 func (d Days) Has(day Date) bool { return d.has(day.number()) }
 
 func (d Days) has(day int64) bool {
-	low, high := 0, len(d.runs)
-	for low < high {
-		middle := (low + high) / 2
-		if d.runs[middle].to < day {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low < len(d.runs) && d.runs[low].from <= day
+	at, _ := slices.BinarySearchFunc(d.runs, day, func(r run, day int64) int { return cmp.Compare(r.to, day) })
+	return at < len(d.runs) && d.runs[at].from <= day
 }
 
 // Note returns the note of a day. If several spans have the day, it is the first note that is not empty.

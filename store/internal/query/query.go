@@ -38,35 +38,43 @@ func (s Source) Rows(ctx context.Context, db DB, doing, statement string, args .
 	return rows, Annotate(err, doing)
 }
 
-// Collect reads rows into structs by the names of their columns.
-func Collect[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) ([]T, error) {
+// read runs a statement and collects its rows.
+func read[R any](ctx context.Context, source Source, db DB, doing, statement string, args []any,
+	collect func(pgx.Rows) (R, error)) (result R, err error) {
 	rows, err := source.Rows(ctx, db, doing, statement, args...)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[T])
-	return found, Annotate(err, doing)
+	result, err = collect(rows)
+	return result, Annotate(err, doing)
+}
+
+// Collect reads rows into structs by the names of their columns.
+func Collect[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) ([]T, error) {
+	return read(ctx, source, db, doing, statement, args, func(rows pgx.Rows) ([]T, error) {
+		return pgx.CollectRows(rows, pgx.RowToStructByName[T])
+	})
+}
+
+// One reads the one row of a statement into a struct.
+func One[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) (T, error) {
+	return read(ctx, source, db, doing, statement, args, func(rows pgx.Rows) (T, error) {
+		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	})
 }
 
 // Values reads rows of one column.
 func Values[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) ([]T, error) {
-	rows, err := source.Rows(ctx, db, doing, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[T])
-	return found, Annotate(err, doing)
+	return read(ctx, source, db, doing, statement, args, func(rows pgx.Rows) ([]T, error) {
+		return pgx.CollectRows(rows, pgx.RowTo[T])
+	})
 }
 
 // Value reads the one row of a statement, which has one column.
-func Value[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) (value T,
-	err error) {
-	rows, err := source.Rows(ctx, db, doing, statement, args...)
-	if err != nil {
-		return value, err
-	}
-	value, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	return value, Annotate(err, doing)
+func Value[T any](ctx context.Context, source Source, db DB, doing, statement string, args ...any) (T, error) {
+	return read(ctx, source, db, doing, statement, args, func(rows pgx.Rows) (T, error) {
+		return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	})
 }
 
 // ErrUnmigrated is store.ErrUnmigrated.

@@ -40,12 +40,9 @@ func Base(id string) store.Task {
 // Waited makes the tasks that were due when they were scheduled claimable since then, as if they had waited.
 func (b *Bench) Waited() {
 	b.Helper()
-	b.Exec(b.Pool, WaitedSQL)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET next_attempt_at = due_at, due_at = NULL
+		WHERE due_at IS NOT NULL AND next_attempt_at IS NOT NULL`)
 }
-
-// WaitedSQL is the statement of Waited.
-const WaitedSQL = `UPDATE tasktable.scheduled_tasks SET next_attempt_at = due_at, due_at = NULL
-	WHERE due_at IS NOT NULL AND next_attempt_at IS NOT NULL`
 
 // Make inserts a row of a kind, in the state in which the engine's own statements leave it: with its attempts
 // counted, and with the messages and times of attempts.
