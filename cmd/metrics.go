@@ -113,7 +113,8 @@ func startBucket(into *time.Duration) func(string) error {
 	return func(given string) error {
 		value, err := time.ParseDuration(given)
 		if err != nil || !slices.Contains(monitoring.StartBuckets(), value) {
-			return errors.New("must be one of " + strings.Join(textsOf(monitoring.StartBuckets(), when.LengthText), ", "))
+			buckets := textsOf(monitoring.StartBuckets(), when.LengthText)
+			return errors.New("must be one of " + strings.Join(buckets, ", "))
 		}
 		*into = value
 		return nil

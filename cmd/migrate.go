@@ -99,7 +99,9 @@ func (m *migrate) options() []options.Option {
 func (m *migrate) withDatabase(do func(context.Context, *pgxpool.Pool) error) func(*cobra.Command) error {
 	return func(command *cobra.Command) error {
 		ctx := command.Context()
-		return m.onDatabase(ctx, &m.database, &m.log, func(d *database, _ *slog.Logger) error { return do(ctx, d.direct) })
+		return m.onDatabase(ctx, &m.database, &m.log, func(d *database, _ *slog.Logger) error {
+			return do(ctx, d.direct)
+		})
 	}
 }
 

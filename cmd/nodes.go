@@ -67,8 +67,8 @@ func (n *nodes) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("NODE", "STATE", "ROLE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "ENDED AT", "QUEUES",
-		"TYPES")
+	t := term.NewTable("NODE", "STATE", "ROLE", "SERVICE", "VERSION", "HOST", "SINCE", "LAST SEEN", "ENDED AT",
+		"QUEUES", "TYPES")
 	for _, node := range found {
 		types := strings.Join(slices.Sorted(slices.Values(node.Types)), " ")
 		seen := ""

@@ -56,8 +56,8 @@ func (s *noticeSettings) options() []options.Option {
 			Secret: true, Set: noticeTokens(&s.tokens),
 			Usage: "a token that is sent to the target of this name as Authorization: Bearer"},
 		{Flag: "dashboard-url", Variable: "TASKTABLE_DASHBOARD_URL", Kind: "url",
-			Set: options.Checked(&s.board, notice.CheckDashboardURL, "must be http:// or https://, a host, and perhaps a "+
-				"port and a path without a slash at its end, of at most 200 bytes"),
+			Set: options.Checked(&s.board, notice.CheckDashboardURL, "must be http:// or https://, a host, and "+
+				"perhaps a port and a path without a slash at its end, of at most 200 bytes"),
 			Usage: "the address at which people reach the dashboard, such as https://tasks.example.org; notices link " +
 				"to the pages of tasks there (default none: they name the command that tells why)"},
 	}

@@ -76,8 +76,8 @@ func (l *queuesList) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t := term.NewTable("QUEUE", "TYPE", "PRIORITY", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE", "LIMITED",
-		"PAUSED")
+	t := term.NewTable("QUEUE", "TYPE", "PRIORITY", "DUE", "WAITING", "RUNNING", "SLOTS", "NODES", "OLDEST DUE",
+		"LIMITED", "PAUSED")
 	for _, state := range states {
 		slots := term.CellOf(state.Slots)
 		if state.Slots == 0 && state.Due > 0 {

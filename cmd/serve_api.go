@@ -69,8 +69,8 @@ func origins(into *[]string) func(string) error {
 		parsed, err := url.Parse(item)
 		if err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Host == "" ||
 			item != parsed.Scheme+"://"+parsed.Host {
-			return "", errors.New("must be http:// or https:// and a host, with nothing after it, or several separated " +
-				"by commas")
+			return "", errors.New("must be http:// or https:// and a host, with nothing after it, or several " +
+				"separated by commas")
 		}
 		return item, nil
 	})

@@ -122,8 +122,8 @@ func (s *engineSettings) checkTypes(registry *handlers.Registry) error {
 }
 
 const (
-	queuesRule = "must be name=slots, or several separated by commas: each name once, of 1 to 64 of a-z, 0-9, inner - " +
-		"or _, with 1 to 10000 slots"
+	queuesRule = "must be name=slots, or several separated by commas: each name once, of 1 to 64 of a-z, 0-9, " +
+		"inner - or _, with 1 to 10000 slots"
 	typeSlotsRule    = "must be TYPE=slots, or several separated by commas: each type once, with 1 to 10000 slots"
 	strictQueuesRule = "must be names of queues separated by commas, each once, such as critical,default,low"
 	periodsRule      = "must be TYPE=period, or several separated by commas: each type once, with off or " +

@@ -77,8 +77,8 @@ func circuit(into *webhook.Circuit) func(string) error {
 func targets(into *[]string) func(string) error {
 	return options.Each(into, func(item string) (string, error) {
 		if _, err := webhook.New(webhook.Config{Allow: []string{item}}); err != nil {
-			return "", errors.New("must be a host such as example.org or *.example.org, an address, or a range such as " +
-				"10.1.0.0/16, or several separated by commas")
+			return "", errors.New("must be a host such as example.org or *.example.org, an address, or a range such " +
+				"as 10.1.0.0/16, or several separated by commas")
 		}
 		return item, nil
 	})

@@ -191,10 +191,10 @@ func TestPauseOfClaimedTasks(t *testing.T) {
 }
 
 // leftRunning has tasks that are due run on a node that is gone.
-func (b *bench) leftRunning() {
-	b.T.Helper()
-	claims := slices.Collect(maps.Values(b.Take(time.Now())))
-	b.Exec(`INSERT INTO tasktable.river_job
+func (s *bench) leftRunning() {
+	s.T.Helper()
+	claims := slices.Collect(maps.Values(s.Take(time.Now())))
+	s.Exec(`INSERT INTO tasktable.river_job
 			(state, kind, args, metadata, max_attempts, queue, attempted_by, attempted_at)
 		VALUES ('running', 'JOB', jsonb_build_object('tasks', $1::text), '{}', 1, 'default', ARRAY[$2::text], now())`,
 		riverjobs.EncodeClaims(claims), taskdb.ClientID(999_999))

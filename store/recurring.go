@@ -171,7 +171,8 @@ func (t Task) wireRecurrence(wire *wireTask) error {
 		choose(&wire.Overlap, "overlap", "must be skip, allow or cancel_running", r.Overlap, OverlapSkip, OverlapAllow,
 			OverlapCancelRunning),
 		choose(&wire.CatchUp, "catch_up", catchUp, r.CatchUp, CatchUpLatest, CatchUpAll, CatchUpNone),
-		choose(&wire.CatchUpPaused, "catch_up_paused", catchUp, r.CatchUpPaused, CatchUpLatest, CatchUpAll, CatchUpNone),
+		choose(&wire.CatchUpPaused, "catch_up_paused", catchUp, r.CatchUpPaused,
+			CatchUpLatest, CatchUpAll, CatchUpNone),
 	); err != nil {
 		return err
 	}

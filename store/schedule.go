@@ -57,8 +57,9 @@ func (s *Store) Schedule(ctx context.Context, db DB, task Task) (Receipt, error)
 	if err != nil {
 		return Receipt{}, fmt.Errorf("schedule: %w", err)
 	}
-	receipt, err := query.One[Receipt](ctx, s.source, db, "schedule task "+wire.ID, scheduleSQL, string(wire.Payload), wire.ScheduledAt,
-		wire.ID, nonZero(wire.Priority), wire.Queue, wire.Expiration, wire.ExpectedExecutionTime,
+	receipt, err := query.One[Receipt](ctx, s.source, db, "schedule task "+wire.ID, scheduleSQL,
+		string(wire.Payload), wire.ScheduledAt, wire.ID, nonZero(wire.Priority), wire.Queue, wire.Expiration,
+		wire.ExpectedExecutionTime,
 		nonZero(wire.MaxAttempts), wire.TenantID, wire.Entity, wire.IfFinished, s.author(), s.wake(soon(task)),
 		wire.Jitter, wire.Retention,
 		wire.Cron, wire.TimeZone, wire.Overlap, wire.CatchUp, wire.CatchUpPaused, digits(wire.CatchUpLimit),
@@ -181,8 +182,8 @@ func (s *Store) Sync(ctx context.Context, db DB, entity string, tasks ...Task) (
 	if err != nil {
 		return nil, fmt.Errorf("sync entity %s: encode %d tasks: %w", entity, len(tasks), err)
 	}
-	return query.Collect[Receipt](ctx, s.source, db, "sync entity "+entity, syncSQL, entity, string(encoded), s.author(),
-		s.wake(slices.ContainsFunc(tasks, soon)))
+	return query.Collect[Receipt](ctx, s.source, db, "sync entity "+entity, syncSQL, entity, string(encoded),
+		s.author(), s.wake(slices.ContainsFunc(tasks, soon)))
 }
 
 const rescheduleSQL = selectReceipt + `reschedule($1::text, $2::text::timestamptz, $3::text, $4::text::boolean)`

@@ -61,7 +61,8 @@ type Book struct {
 }
 
 const readSQL = `
-SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, c.days::text AS days_text FROM tasktable.calendars AS c
+SELECT c.name, c.tenant_id, c.changed_by, c.xmin::text AS version, c.days::text AS days_text
+FROM tasktable.calendars AS c
 WHERE (c.tenant_id, c.name) IN
     (SELECT one.value ->> 0, one.value ->> 1 FROM jsonb_array_elements($1::text::jsonb) AS one)`
 

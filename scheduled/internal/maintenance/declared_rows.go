@@ -17,18 +17,33 @@ import (
 type declaredRows struct {
 	*Declarer
 	kind     string // for people
-	from     string // the rows that code may declare, in SQL
 	declares bool
 	names    []string
 	set      func(ctx context.Context, tx pgx.Tx, place int) (store.Outcome, error) // the row of a place in names
 	remove   func(ctx context.Context, db store.DB, name string) (store.Outcome, error)
+
+	// These statements take the names and the service. They list the rows that somebody has set or another service
+	// declares, mark the rows, and list the rows that the service declares no longer.
+	othersSQL, markSQL, formerSQL string
 }
+
+const (
+	othersLimitsSQL = `
+SELECT l.name::text FROM tasktable.limits AS l
+WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2 ORDER BY l.name`
+	markLimitsSQL = `
+UPDATE tasktable.limits AS l SET declared_by = $2
+WHERE l.name = ANY ($1::text[]) AND l.declared_by IS DISTINCT FROM $2`
+	formerLimitsSQL = `
+SELECT l.name::text FROM tasktable.limits AS l
+WHERE l.name <> ALL ($1::text[]) AND l.declared_by = $2 ORDER BY l.name`
+)
 
 func (d *Declarer) limits() declaredRows {
 	tasks := d.store()
 	rows := declaredRows{
-		Declarer: d, kind: "limit", from: "tasktable.limits AS one WHERE true", declares: d.config.Limits != nil,
-		remove: tasks.RemoveLimit,
+		Declarer: d, kind: "limit", declares: d.config.Limits != nil, remove: tasks.RemoveLimit,
+		othersSQL: othersLimitsSQL, markSQL: markLimitsSQL, formerSQL: formerLimitsSQL,
 		set: func(ctx context.Context, tx pgx.Tx, place int) (store.Outcome, error) {
 			return tasks.SetLimit(ctx, tx, d.config.Limits[place])
 		},
@@ -39,12 +54,24 @@ func (d *Declarer) limits() declaredRows {
 	return rows
 }
 
+const (
+	othersCalendarsSQL = `
+SELECT c.name::text FROM tasktable.calendars AS c
+WHERE c.tenant_id = '' AND c.name = ANY ($1::text[]) AND c.declared_by IS DISTINCT FROM $2 ORDER BY c.name`
+	markCalendarsSQL = `
+UPDATE tasktable.calendars AS c SET declared_by = $2
+WHERE c.tenant_id = '' AND c.name = ANY ($1::text[]) AND c.declared_by IS DISTINCT FROM $2`
+	formerCalendarsSQL = `
+SELECT c.name::text FROM tasktable.calendars AS c
+WHERE c.tenant_id = '' AND c.name <> ALL ($1::text[]) AND c.declared_by = $2 ORDER BY c.name`
+)
+
 // calendars are the general ones. Code declares no calendar of a tenant.
 func (d *Declarer) calendars() declaredRows {
 	tasks := d.store()
 	rows := declaredRows{
-		Declarer: d, kind: "calendar", from: "tasktable.calendars AS one WHERE one.tenant_id = ''",
-		declares: d.config.Calendars != nil, remove: tasks.RemoveCalendar,
+		Declarer: d, kind: "calendar", declares: d.config.Calendars != nil, remove: tasks.RemoveCalendar,
+		othersSQL: othersCalendarsSQL, markSQL: markCalendarsSQL, formerSQL: formerCalendarsSQL,
 		set: func(ctx context.Context, tx pgx.Tx, place int) (store.Outcome, error) {
 			return tasks.SetCalendar(ctx, tx, d.config.Calendars[place])
 		},
@@ -55,12 +82,6 @@ func (d *Declarer) calendars() declaredRows {
 	return rows
 }
 
-// The texts follow declaredRows.from. $1 is the names that are declared, and $2 the service.
-const (
-	othersSQL = ` AND one.name = ANY ($1::text[]) AND one.declared_by IS DISTINCT FROM $2 ORDER BY one.name`
-	formerSQL = ` AND one.name <> ALL ($1::text[]) AND one.declared_by = $2 ORDER BY one.name`
-)
-
 var errOthers = errors.New("that somebody has set or another service declares must be removed first")
 
 // apply makes the rows that are declared, and marks them.
@@ -68,7 +89,7 @@ func (r declaredRows) apply(ctx context.Context, tx pgx.Tx) error {
 	if !r.declares {
 		return nil
 	}
-	others, err := r.list(ctx, tx, othersSQL)
+	others, err := r.list(ctx, tx, r.othersSQL)
 	if err == nil && len(others) > 0 {
 		err = fmt.Errorf("%ss %w: %s", r.kind, errOthers, strings.Join(others, ", "))
 	}
@@ -84,10 +105,7 @@ func (r declaredRows) apply(ctx context.Context, tx pgx.Tx) error {
 			r.config.Log.Info(r.kind+" declared", r.kind, name, "outcome", outcome)
 		}
 	}
-	table, which, _ := strings.Cut(r.from, " WHERE ")
-	mark := "UPDATE " + table + " SET declared_by = $2 WHERE " + which +
-		" AND one.name = ANY ($1::text[]) AND one.declared_by IS DISTINCT FROM $2"
-	_, err = tx.Exec(ctx, r.config.Statements.Schema.SQL(mark), pg.OrEmpty(r.names), r.config.Service)
+	_, err = tx.Exec(ctx, r.config.Statements.Schema.SQL(r.markSQL), pg.OrEmpty(r.names), r.config.Service)
 	return pg.Annotate(err, "mark declared "+r.kind+"s")
 }
 
@@ -97,7 +115,7 @@ func (r declaredRows) removeFormer(ctx context.Context, tx pgx.Tx) error {
 	if !r.declares {
 		return nil
 	}
-	former, err := r.list(ctx, tx, formerSQL)
+	former, err := r.list(ctx, tx, r.formerSQL)
 	if err != nil {
 		return err
 	}
@@ -118,7 +136,7 @@ func (r declaredRows) removeFormer(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-func (r declaredRows) list(ctx context.Context, tx pgx.Tx, which string) ([]string, error) {
+func (r declaredRows) list(ctx context.Context, tx pgx.Tx, statement string) ([]string, error) {
 	return pg.CollectColumn[string](ctx, tx, "list "+r.kind+"s",
-		r.config.Statements.Schema.SQL("SELECT one.name::text FROM "+r.from+which), pg.OrEmpty(r.names), r.config.Service)
+		r.config.Statements.Schema.SQL(statement), pg.OrEmpty(r.names), r.config.Service)
 }

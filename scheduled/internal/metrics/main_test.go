@@ -32,11 +32,3 @@ func registered(t *testing.T, config Config) (*Metrics, *prometheus.Registry) {
 	}
 	return m, registry
 }
-
-// counts takes one count, which must not fail.
-func (c *TableStats) counts(t *testing.T, seen *sight) {
-	t.Helper()
-	if err := c.count(t.Context(), seen); err != nil {
-		t.Fatal(err)
-	}
-}
