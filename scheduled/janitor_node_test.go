@@ -56,10 +56,12 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 	}
 }
 
-// untoldSQL is a River job for a claim, of which River is told nothing.
+// untoldSQL is a River job for a claim, of which River is told nothing. Its id is one that the sequence has not given
+// out. Otherwise a look of the leader just before the commit would take the job for one that is gone, because only the
+// leader inserts jobs, on the connection on which it looks.
 const untoldSQL = `
-INSERT INTO tasktable.river_job (kind, queue, state, args, metadata, priority, max_attempts, scheduled_at)
-VALUES ('JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
+INSERT INTO tasktable.river_job (id, kind, queue, state, args, metadata, priority, max_attempts, scheduled_at)
+VALUES (1000 + pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 'JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
 
 // A job that River was not told of goes back, and then starts, long before River would look for it by itself.
 func TestUntoldJobStarts(t *testing.T) {

@@ -100,6 +100,30 @@ END $$;
 CREATE TRIGGER log_claim AFTER UPDATE ON tasktable.scheduled_tasks FOR EACH ROW
 WHEN (NEW.fence IS DISTINCT FROM OLD.fence AND NEW.fence IS NOT NULL) EXECUTE FUNCTION log_claim()`
 
+// A rate is kept, and used up.
+func TestRateOfStarts(t *testing.T) {
+	s := newBench(t)
+	limitOf := enginetest.Limits(t, s.Pool)
+	s.set(store.Limit{Name: "rate", Of: store.Type("QUICK"), Rate: 50, Burst: 5})
+	s.node(func(c *Config) { c.Queues = map[string]int{"default": 20} },
+		handlers.Handle(func(context.Context, *handlers.Task[quick]) error { return nil }))
+	const n = 105
+	for i := range n {
+		s.Add(fmt.Sprint("quick ", i), func(task *store.Task) { task.Payload = quick{} })
+	}
+	s.Sees("all have run", fmt.Sprintf(`SELECT count(*) = %d FROM tasktable.scheduled_tasks WHERE status = 'COMPLETED'`, n))
+	took := enginetest.Ask[time.Duration](s.Bench,
+		`SELECT max(started_at) - min(started_at) FROM tasktable.scheduled_task_executions`)
+	// A start may come later than its claim by River's fetch and the gate. The tests of package plan compare claims.
+	late := limitOf(500 * time.Millisecond)
+	if took < 2*time.Second-late {
+		t.Errorf("%d tasks started in %s, want 2s at least", n, took)
+	}
+	if limit := limitOf(3 * time.Second); took > limit {
+		t.Errorf("%d tasks started in %s, want %s at most", n, took, limit)
+	}
+}
+
 // In no time are more tasks of a group claimed than the burst and its rate allow, also when the leader changes. The
 // tasks of one group do not use up the rate of another.
 func TestRatesOfGroups(t *testing.T) {

@@ -2,10 +2,12 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store"
@@ -44,6 +46,11 @@ func (b *bench) endsWith(task store.Task) {
 			ctx, cancel := context.WithTimeout(b.Ctx, 10*time.Second)
 			defer cancel()
 			err := schedule(ctx)
+			// Postgres 15.20 refuses an ON CONFLICT DO UPDATE that meets a hidden row, and names no task.
+			if refused := new(pgconn.PgError); name == "ScheduleMany" && errors.As(err, &refused) && refused.Code == "42501" &&
+				strings.Contains(refused.Message, "row-level security policy") {
+				return
+			}
 			for _, part := range []string{
 				`task "` + task.ID + `" can neither be read nor inserted`, "row level security", "trigger",
 			} {

@@ -224,7 +224,9 @@ func (b *bench) hotStatements() []hotStatement {
 		}
 		for i, query := range r.QueuedQueries {
 			name := fmt.Sprint(name, " ", i)
-			hot = append(hot, hotStatement{name: name, sql: query.SQL, most: most, args: query.Arguments})
+			// On a busy machine the scan of a lane would run into its time, and step over the rest.
+			sql := strings.ReplaceAll(query.SQL, "interval '250 ms' AS max_scan", "interval '1 hour' AS max_scan")
+			hot = append(hot, hotStatement{name: name, sql: sql, most: most, args: query.Arguments})
 		}
 	}
 	// Those that it locks, by averages that are rounded, and updates.
