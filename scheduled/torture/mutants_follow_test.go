@@ -67,13 +67,12 @@ var followMutants = []mutant{
 			"            RETURN tasktable.run_again(task_id, schedule.scheduled_by, schedule.wake);\n",
 			"            result.outcome := 'again';\n            RETURN result;\n"},
 	}},
-	// A task seldom waits for longer than the start allowance, so that goes, too.
 	{name: "a lease is not made longer for a task that has waited",
 		by: []string{"time"}, steer: crowded, edits: []edit{
+			{engine + "internal/worker/attempt.go", "if time.Until(leaseEnd) < expected+j.leaseMargin()+gateValid {",
+				"if leaseEnd.IsZero() {"},
 			{engine + "internal/worker/gate.go", "if a.lease.short(gateValid) {", "if a.lease == nil {"},
 			{engine + "internal/worker/gate.go", "if !a.stale(asked) && !a.lease.short(0) {", "if !a.stale(asked) {"},
-			{engine + "instance.go", "LookAhead: i.config.LookAhead, StartAllowance: i.config.StartAllowance,",
-				"LookAhead: i.config.LookAhead,"},
 		}},
 	{name: "a handler has half of its time", by: []string{"time"}, steer: busy, edits: []edit{
 		{engine + "internal/worker/lease.go", "now.Add(l.expected); deadline", "now.Add(l.expected / 2); deadline"},

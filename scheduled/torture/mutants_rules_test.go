@@ -11,7 +11,7 @@ var (
 	})
 	// Recurring tasks, some of which writers have locked.
 	scheduleLocked = steered("scheduleLocked", func(s *settings) {
-		s.Length, s.Hold = 15*time.Second, 3*time.Second
+		s.Length, s.Hold = 15*time.Second, 8*time.Second
 		s.Work = map[string]int{"one": 4, "recur": 1, "lock schedule": 2}
 	})
 	// Recurring tasks, of which an application's trigger refuses some occurrences.
