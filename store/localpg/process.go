@@ -79,11 +79,15 @@ func (f *folder) spawn(c cluster, cfg Config, port int, alive *lock) (*process, 
 		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
 	}
 	p := &process{port: port, cmd: cmd, exited: make(chan struct{}), log: f.logPath(), logFrom: from}
-	go func() { // else the server would stay a zombie; if others still use it, it may end only after Stop
-		p.err = p.cmd.Wait()
-		close(p.exited)
-	}()
+	go p.reap()
 	return p, nil
+}
+
+// reap waits for the end of the server, which would otherwise stay a zombie. If others still use the server, reap may
+// return only after Stop. The check of goroutines in storetest/leaks knows it by its name.
+func (p *process) reap() {
+	p.err = p.cmd.Wait()
+	close(p.exited)
 }
 
 func serverArgs(data string, port int, parameters map[string]string) []string {
