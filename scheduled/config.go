@@ -186,7 +186,6 @@ type Config struct {
 	censusEvery    time.Duration // for tests; 0: censusEvery
 	abandonedAfter time.Duration // for tests; 0: abandonedAfter
 	hungAfter      time.Duration // for tests; 0: worker.HungAfter
-	hookGrace      time.Duration // for tests; 0 means the default of failures.Config
 }
 
 func (c Config) withDefaults() Config {

@@ -52,7 +52,7 @@ func newFailureNotifier(config Config, pool *pgxpool.Pool, log *slog.Logger) *fa
 		}
 	}
 	return failures.New(failures.Config{
-		Dead: reading(config.OnDead), Lost: reading(config.OnLost), Log: log, Grace: config.hookGrace,
+		Dead: reading(config.OnDead), Lost: reading(config.OnLost), Log: log,
 	})
 }
 
