@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 
 	"github.com/tasktable/tasktable/scheduled/internal/riverjobs"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
@@ -129,4 +130,20 @@ func TestLongJobsAreReadInTurn(t *testing.T) {
 			ages[one.ID] = one.Age
 		}
 	}
+}
+
+// How long a job waits for a node counts by the database's clock. By that of a leader whose clock is an hour ahead, the
+// job would go back to the queue an hour too late if no node fetches it.
+func TestJobsHaveTheDatabasesTime(t *testing.T) {
+	b := newBench(t)
+	l := b.elected()
+	now := time.Now()
+	l.session.Clock.Learn(now.Add(time.Hour), now, now) // as if this process were an hour behind
+	lane, claims := taskdb.LaneKey{Queue: "default", Type: "JOB"}, []taskdb.Claim{{ID: "a", Fence: 1, Due: now}}
+	b.OK(l.transaction(t.Context(), func(tx pgx.Tx) error {
+		return l.insert(t.Context(), tx, []river.InsertManyParams{riverjobs.JobOf(lane, 1, false, claims)})
+	}))
+	b.Counts("jobs with the time of the database", 1, `SELECT count(*) FROM tasktable.river_job
+		WHERE created_at BETWEEN now() + interval '59 minutes' AND now() + interval '61 minutes'
+			AND created_at - scheduled_at = interval '1 hour'`)
 }

@@ -103,11 +103,12 @@ func NewClient(config ClientConfig) (*river.Client[pgx.Tx], error) {
 	return client, nil
 }
 
-// backdated gives each inserted job a past time, so that River treats it as due.
+// backdated gives each inserted job a past time, so that River treats it as due, and the database's time as that of its
+// creation. The leader counts from then how long a job waits for a node. River would write this process's time.
 func backdated(clock *session.Clock) river.HookInsertBeginFunc {
 	return func(_ context.Context, params *rivertype.JobInsertParams) error {
-		params.ScheduledAt = new(clock.Now().Add(-backdate))
-		params.CreatedAt = nil
+		now := clock.Now()
+		params.CreatedAt, params.ScheduledAt = &now, new(now.Add(-backdate))
 		return nil
 	}
 }
