@@ -187,7 +187,7 @@ func TestUnmigratedPrivatePostgresNamesTheMissingURL(t *testing.T) {
 	}
 }
 
-// limitedURL is a migrated database, by a role of which the server takes no more than so many connections at once.
+// limitedURL returns the URL of a migrated database for a role that may have most connections at once.
 func limitedURL(t *testing.T, most int) (limited, admin string) {
 	t.Helper()
 	role := storetest.Role(t)

@@ -102,7 +102,8 @@ type goldenCommand struct {
 	args []string
 }
 
-// goldenCommands runs each on a database of its own, where it always is fixedNow. What no test can fix, tidy takes out.
+// goldenCommands compares the output of each command with its files. Each command has a database of its own, and the
+// time fixedNow. tidy takes out of the output the parts that differ from run to run.
 func goldenCommands(t *testing.T, folder string, database func(*testing.T) []string, tidy func(string) string,
 	commands []goldenCommand) {
 	t.Helper()
@@ -123,7 +124,7 @@ func goldenCommands(t *testing.T, folder string, database func(*testing.T) []str
 
 func asItIs(text string) string { return text }
 
-// replaced takes out what a pattern finds, whatever that is today.
+// replaced returns a function that replaces each match of a pattern.
 func replaced(pattern, by string) func(string) string {
 	expression := regexp.MustCompile(pattern)
 	return func(text string) string { return expression.ReplaceAllString(text, by) }

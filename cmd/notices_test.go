@@ -80,7 +80,7 @@ func TestServeSendsNotices(t *testing.T) {
 		"--environment=staging 2", "--dashboard-url=https://tasks.example.org/board", "--queue=default=1")
 	run(t, variables, "notices", "recipients", "set", "ops", "--target=ops").want(t, exitOK)
 	run(t, variables, "notices", "set", "dead", "--event=failed", "--to=ops", "--digest=1s").want(t, exitOK)
-	// What is scheduled before the watch knows no queue of notices.
+	// A notice that is scheduled before the watch would not be in the queue of notices.
 	ask(t, url, `SELECT queue FROM tasktable.scheduled_tasks WHERE id = 'notice-watch' AND cron IS NOT NULL`, "notices")
 	tested := run(t, variables, "notices", "test", "ops", "--wait=1m")
 	tested.want(t, exitOK)

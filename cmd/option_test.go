@@ -18,7 +18,7 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// What the flags and variables of a node make of its Config.
+// Flags and variables of serve set the fields of the node's Config.
 func TestOptionsOfANode(t *testing.T) {
 	both := map[string]int{"default": 5, "mail": 2}
 	pauses := []store.Scope{store.Queue("mail"), store.Type("SEND:EMAIL")}
@@ -143,7 +143,7 @@ func resolveArgs(t *testing.T, opts []options.Option, variables, args []string) 
 func TestUnknownVariablesAreWarnedOf(t *testing.T) {
 	for _, test := range []struct {
 		entry string
-		want  string // in the warning; "": none
+		want  string // in the warning; "" if there is no warning
 	}{
 		{"TASKTABLE_POL_INTERVAL=5s", "variable=TASKTABLE_POL_INTERVAL did_you_mean=TASKTABLE_POLL_INTERVAL"},
 		{"TASKTABLE_QUEUE=a=1", "did_you_mean=TASKTABLE_QUEUES"},

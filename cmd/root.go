@@ -118,8 +118,8 @@ type program struct {
 	stdin           *os.File // nil: none
 	stdout          io.Writer
 	stderr          io.Writer
-	now             time.Time              // the time that tables show distances from; zero: the database's
-	restoreTerminal atomic.Pointer[func()] // called before the process exits at once; nil: nothing to restore
+	now             time.Time              // tables count from this time; the zero value is the database's time
+	restoreTerminal atomic.Pointer[func()] // called before the process exits at once; it may be nil
 }
 
 // newProgram returns a program without stdin. environ has the form of os.Environ.

@@ -9,8 +9,9 @@ import (
 
 var isVariable = regexp.MustCompile(`^[A-Z_]+=`)
 
-// testdata/usage.txt is a transcript of wrong command lines, each with what the program says. All fail before a
-// database is opened: one would be unreachable, exit code 4. What is secret in a line must not be in the answer.
+// testdata/usage.txt is a transcript of wrong command lines and the program's answers. Each command must fail before
+// it opens the database. The database is unreachable, so the exit code would then be 4. The answer must not have a
+// secret of the command line.
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	const transcript, secret = "usage.txt", "hunter2"

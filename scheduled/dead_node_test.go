@@ -168,7 +168,8 @@ func TestEachDeathIsCompensated(t *testing.T) {
 	}
 	b.Did(b.Tasks.ScheduleMany(t.Context(), b.Pool, tasks))
 	for _, name := range []string{"tasktable engine", "tasktable session", "tasktable engine"} {
-		b.Sees("some have died", `SELECT count(*) > 0 FROM tasktable.scheduled_tasks WHERE type = 'JOB' AND finished_at IS NOT NULL`)
+		b.Sees("some have died", `SELECT count(*) > 0 FROM tasktable.scheduled_tasks
+			WHERE type = 'JOB' AND finished_at IS NOT NULL`)
 		b.end(name)
 	}
 	b.SeesWithin(time.Minute, "each death has been followed", `SELECT count(*) = $1 FROM tasktable.scheduled_tasks

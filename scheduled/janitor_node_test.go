@@ -61,7 +61,8 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 // leader inserts jobs, on the connection on which it looks.
 const untoldSQL = `
 INSERT INTO tasktable.river_job (id, kind, queue, state, args, metadata, priority, max_attempts, scheduled_at)
-VALUES (1000 + pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 'JOB', $1, 'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
+VALUES (1000 + pg_sequence_last_value(pg_get_serial_sequence('tasktable.river_job', 'id')::regclass), 'JOB', $1,
+    'available', jsonb_build_object('tasks', $2::text), '{"tasks": 1}', 3, 1, now() - interval '1 hour')`
 
 // A job that River was not told of goes back, and then starts, long before River would look for it by itself.
 func TestUntoldJobStarts(t *testing.T) {

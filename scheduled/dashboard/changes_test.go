@@ -27,7 +27,8 @@ func TestChanges(t *testing.T) {
 	first := b.get("/changes").wants(t, http.StatusOK, "cancel cancelled task-59", "bob&lt;script&gt;",
 		`href="/admin/tasks/task-59"`, "12:00:00 UTC → 2100-01-01 13:00:00 UTC", "Next page").
 		lacks(t, markup, ">created<", "First page")
-	second := b.get(strings.TrimPrefix(first.next(), "/admin")).wants(t, http.StatusOK, "task-00", "task-05", "First page").lacks(t, "task-06", "Next page")
+	second := b.get(strings.TrimPrefix(first.next(), "/admin")).
+		wants(t, http.StatusOK, "task-00", "task-05", "First page").lacks(t, "task-06", "Next page")
 	if n := strings.Count(second.text, "<tr data-key"); n != 6 {
 		t.Errorf("%d changes on the second page", n)
 	}

@@ -272,7 +272,8 @@ func TestTooManyStreams(t *testing.T) {
 	for _, page := range []string{"/notices", "/keys"} {
 		streams = append(streams, w.open(page, "X-Person", "admin"))
 	}
-	if refused := w.ask("/keys/new", "admin").wants(t, http.StatusServiceUnavailable); refused.header.Get("Retry-After") == "" {
+	refused := w.ask("/keys/new", "admin").wants(t, http.StatusServiceUnavailable)
+	if refused.header.Get("Retry-After") == "" {
 		t.Errorf("the refusal of a third page has %v", refused.header)
 	}
 	streams = append(streams, w.open("/keys", "X-Person", "admin"))
@@ -312,7 +313,9 @@ func TestOpenPagePanics(t *testing.T) {
 	page.until("gold")
 	codec.broken.Store(true)
 	b.schedule(store.Task{ID: "other", Payload: store.JSON(`{"type": "REPORT"}`)}) // so that the page is read again
-	eventually(t, "the panic is not in the log", func() bool { return strings.Contains(b.log.String(), "an open page panicked") })
+	eventually(t, "the panic is not in the log", func() bool {
+		return strings.Contains(b.log.String(), "an open page panicked")
+	})
 	codec.broken.Store(false)
 	b.must(b.tasks.Pause(t.Context(), b.pool, "sealed"))
 	page.until("PAUSED")

@@ -180,7 +180,8 @@ func TestVerbsOfARecurringTask(t *testing.T) {
 	if b.row("nightly").Status != store.StatusQueued {
 		t.Fatal("cancelled without a confirmation")
 	}
-	b.post("/recurring/nightly/cancel", asked.hidden()...).wants(t, http.StatusOK, "nightly does not fire any more", "CANCELLED")
+	b.post("/recurring/nightly/cancel", asked.hidden()...).
+		wants(t, http.StatusOK, "nightly does not fire any more", "CANCELLED")
 	if b.row("nightly").Status != store.StatusCancelled || b.author("nightly") != "cancel by ann" {
 		t.Errorf("cancelled: %s, %s", b.row("nightly").Status, b.author("nightly"))
 	}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// FuzzParse: for each text there is an error, or a rule that gets on, and soon. TestAgainstBruteForce compares the fires.
+// FuzzParse: for each text there is an error, or a rule that gets on, and soon. TestAgainstBruteForce compares the
+// fires.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []struct{ expression, zone string }{
 		{"*/15 * * * *", "Europe/Berlin"}, {"0 30 2 * * ?", "America/New_York"}, {"@daily", "Asia/Beirut"},

@@ -113,7 +113,7 @@ func (e environment) get(name string) string {
 	return ""
 }
 
-// variable is what the option's variable says, or the file that another variable names.
+// variable reads the option from its variable. A secret option may also be in a file that another variable names.
 func (e environment) variable(o *Option) (resolved, error) {
 	found := resolved{text: e.get(o.Variable), origin: FromEnvironment, place: o.Variable}
 	if !o.Secret || o.Variable == "" {

@@ -96,8 +96,8 @@ func (b *bench) closing(service string, declared ...store.Calendar) program {
 
 func (b *bench) wantCalendars(want string) {
 	b.T.Helper()
-	const listSQL = `SELECT coalesce(string_agg(concat_ws(' ', name, days -> 0 ->> 'from', declared_by), ', ' ORDER BY name), '')
-		FROM tasktable.calendars`
+	const listSQL = `SELECT coalesce(string_agg(concat_ws(' ', name, days -> 0 ->> 'from', declared_by), ', '
+		ORDER BY name), '') FROM tasktable.calendars`
 	var got string
 	if err := b.Pool.QueryRow(b.T.Context(), listSQL).Scan(&got); err != nil || got != want {
 		b.T.Errorf("calendars %q, %v, want %q", got, err, want)
@@ -110,7 +110,8 @@ func TestDeclaredCalendars(t *testing.T) {
 	b := newBench(t)
 	tasks := store.New(store.Config{})
 	b.Did(tasks.SetCalendar(t.Context(), b.Pool, days(t, "own", "2027-01-01")))
-	first := b.closing("events", days(t, "company", "2027-12-24"), days(t, "fair", "2027-05-03"), days(t, "old", "2027-02-02"))
+	first := b.closing("events", days(t, "company", "2027-12-24"), days(t, "fair", "2027-05-03"),
+		days(t, "old", "2027-02-02"))
 	first.deploy(1)
 	first.looks()
 	b.wantCalendars("company 2027-12-24 events, fair 2027-05-03 events, old 2027-02-02 events, own 2027-01-01")
@@ -137,8 +138,8 @@ func (b *bench) limiting(service string, declared ...store.Limit) program {
 
 func (b *bench) wantLimits(want string) {
 	b.T.Helper()
-	const listSQL = `SELECT coalesce(string_agg(concat_ws(' ', name, scope_name, max_running, declared_by), ', ' ORDER BY name), '')
-		FROM tasktable.limits`
+	const listSQL = `SELECT coalesce(string_agg(concat_ws(' ', name, scope_name, max_running, declared_by), ', '
+		ORDER BY name), '') FROM tasktable.limits`
 	var got string
 	if err := b.Pool.QueryRow(b.T.Context(), listSQL).Scan(&got); err != nil || got != want {
 		b.T.Errorf("limits %q, %v, want %q", got, err, want)
@@ -163,7 +164,8 @@ func TestDeclaredLimits(t *testing.T) {
 	other.deploy(2)
 	other.looks()
 	b.wantLimits("charge CHARGE 5 events, mail mail 2 events, own  9, shop shop 1 shop")
-	if err := b.limiting("taker", store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 1}).applyLimitsInTx(t); !errors.Is(err, errOthers) {
+	taker := b.limiting("taker", store.Limit{Name: "own", Of: store.Everything(), MaxRunning: 1})
+	if err := taker.applyLimitsInTx(t); !errors.Is(err, errOthers) {
 		t.Errorf("the limit of somebody else: %v", err)
 	}
 	charge.MaxRunning = 7

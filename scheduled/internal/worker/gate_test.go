@@ -47,7 +47,8 @@ func TestPartOf(t *testing.T) {
 func attemptOf(claim taskdb.Claim, e *handlers.Execution, w *Worker) *attempt {
 	end := time.Now().Add(time.Hour)
 	return &attempt{
-		job: &job{Worker: w}, run: &run{Claim: claim}, execution: e, lease: withLease(context.Background(), end, end, time.Time{}),
+		job: &job{Worker: w}, run: &run{Claim: claim}, execution: e,
+		lease: withLease(context.Background(), end, end, time.Time{}),
 	}
 }
 
