@@ -76,7 +76,7 @@ func (n *nodes) run(ctx context.Context) error {
 			seen = n.Relative(*node.LastSeen)
 		}
 		t.Add(node.Number, term.Cell{Text: string(node.State), Color: nodeColors[node.State]}, node.Role,
-			node.Service, node.Version, node.Host, n.When(&node.StartedAt), seen, n.When(node.DeadAt), slotsText(node),
+			node.Service, node.Version, node.Host, n.When(&node.StartedAt), seen, n.When(node.DeadAt), node.SlotsText(),
 			types)
 	}
 	if !n.filter.Ended {

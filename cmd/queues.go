@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -149,23 +148,4 @@ func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueStat
 	}
 	fmt.Fprintln(l.Data)
 	return t.Print(l.Data, l.Colors, l.Width)
-}
-
-// slotsText returns a node's queues with their slots, such as "default=10 mail=2, shared, first default, then mail".
-func slotsText(node inspect.Node) string {
-	var parts []string
-	for _, queue := range sortedKeys(node.Queues) {
-		parts = append(parts, queue+"="+strconv.Itoa(node.Queues[queue]))
-	}
-	text := strings.Join(parts, " ")
-	if node.SharesSlots {
-		text += ", shared"
-	}
-	if len(node.StrictQueues) > 0 {
-		text += ", first " + strings.Join(node.StrictQueues, ", then ")
-	}
-	for _, kind := range sortedKeys(node.TypeSlots) {
-		text += ", at most " + strconv.Itoa(node.TypeSlots[kind]) + " of " + kind
-	}
-	return text
 }

@@ -129,9 +129,6 @@ func (s *Store) moveDays(ctx context.Context, db DB, tasks []Task) ([]Task, erro
 	return tasks, nil
 }
 
-// neverYears is after how many years a fire does not count, because nobody plans for so long.
-const neverYears = 20
-
 // checkCalendars refuses recurring tasks whose calendars do not exist, or leave no day. It asks the database only if a
 // task names calendars.
 func (s *Store) checkCalendars(ctx context.Context, db DB, tasks []Task) error {
@@ -171,10 +168,10 @@ func (s *Store) checkCalendars(ctx context.Context, db DB, tasks []Task) error {
 		if starts[i].After(from) {
 			from = starts[i].Add(-time.Nanosecond)
 		}
-		if next := rule.Next(from); next.IsZero() || next.After(from.AddDate(neverYears, 0, 0)) {
+		if rule.NeverFires(from) {
 			return check.Invalid("cron", fmt.Sprintf(
 				"must be able to fire, but its calendars %s leave no day for %d years",
-				strings.Join(rule.Calendars(), ", "), neverYears), one.Cron)
+				strings.Join(rule.Calendars(), ", "), recurrence.MaxYears), one.Cron)
 		}
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,12 +29,11 @@ type nodesView struct {
 // nodeLine is a node that has not ended.
 type nodeLine struct {
 	inspect.Node
-	QueuesText string
-	Slots      int
-	InHand     int // tasks that it has fetched
-	Filled     int // InHand, at most Slots
-	Running    int // tasks that have run for at least a second
-	Longest    *inspect.RunningTasks
+	Slots   int
+	InHand  int // tasks that it has fetched
+	Filled  int // InHand, at most Slots
+	Running int // tasks that have run for at least a second
+	Longest *inspect.RunningTasks
 }
 
 func nodesPage(ctx context.Context, v *visit) (any, error) {
@@ -67,7 +65,7 @@ func nodesPage(ctx context.Context, v *visit) (any, error) {
 }
 
 func nodeLineOf(node inspect.Node, work inspect.Work) nodeLine {
-	line := nodeLine{Node: node, QueuesText: queuesText(node), InHand: work.InHand[node.Number]}
+	line := nodeLine{Node: node, InHand: work.InHand[node.Number]}
 	for _, slots := range node.Queues {
 		line.Slots += slots
 	}
@@ -82,26 +80,6 @@ func nodeLineOf(node inspect.Node, work inspect.Work) nodeLine {
 		}
 	}
 	return line
-}
-
-// queuesText names the queues of a node with their slots, and the types with limits, such as
-// "default 10, mail 2 (shared), first default, then mail, at most 3 of LOG".
-func queuesText(node inspect.Node) string {
-	var parts []string
-	for _, queue := range slices.Sorted(maps.Keys(node.Queues)) {
-		parts = append(parts, queue+" "+strconv.Itoa(node.Queues[queue]))
-	}
-	text := strings.Join(parts, ", ")
-	if node.SharesSlots && text != "" {
-		text += " (shared)"
-	}
-	if len(node.StrictQueues) > 0 {
-		text += ", first " + strings.Join(node.StrictQueues, ", then ")
-	}
-	for _, kind := range slices.Sorted(maps.Keys(node.TypeSlots)) {
-		text += fmt.Sprintf(", at most %d of %s", node.TypeSlots[kind], kind)
-	}
-	return text
 }
 
 // mixedVersions tells which services have nodes of several versions, as during a deployment.

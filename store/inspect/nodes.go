@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tasktable/tasktable/store"
@@ -67,6 +70,26 @@ func (n Node) slotsOf(queue string) int {
 		slots += each
 	}
 	return slots
+}
+
+// SlotsText names the queues of the node with their slots, and the types with limits, such as
+// "default 10, mail 2 (shared), first default, then mail, at most 3 of LOG".
+func (n Node) SlotsText() string {
+	var parts []string
+	for _, queue := range slices.Sorted(maps.Keys(n.Queues)) {
+		parts = append(parts, queue+" "+strconv.Itoa(n.Queues[queue]))
+	}
+	text := strings.Join(parts, ", ")
+	if n.SharesSlots && text != "" {
+		text += " (shared)"
+	}
+	if len(n.StrictQueues) > 0 {
+		text += ", first " + strings.Join(n.StrictQueues, ", then ")
+	}
+	for _, kind := range slices.Sorted(maps.Keys(n.TypeSlots)) {
+		text += fmt.Sprintf(", at most %d of %s", n.TypeSlots[kind], kind)
+	}
+	return text
 }
 
 // isLive reports whether the node can run tasks.

@@ -138,13 +138,18 @@ func (r *Rule) With(days map[string]Days) *Rule {
 	return &bound
 }
 
-// NeverFires reports whether Next finds no fire after a time. Then the rule has none in 20 years at least. A rule whose
-// next fire is later than that may be reported either way. It takes a few milliseconds at most.
-func (r *Rule) NeverFires(after time.Time) bool { return r.Next(after).IsZero() }
+// MaxYears is after how many years a fire does not count, because nobody plans for so long.
+const MaxYears = 20
+
+// NeverFires reports whether a rule has no fire within MaxYears after a time. It takes a few milliseconds at most.
+func (r *Rule) NeverFires(after time.Time) bool {
+	next := r.Next(after)
+	return next.IsZero() || next.After(after.AddDate(MaxYears, 0, 0))
+}
 
 // mostSteps bounds a search. A step passes over a day at least, or finds out that a day is none. Therefore the search
-// covers 20 years, however few days are in.
-const mostSteps = 3 * 20 * 366
+// covers MaxYears, however few days are in.
+const mostSteps = 3 * MaxYears * 366
 
 // search looks for days on which a rule with options fires.
 type search struct {
