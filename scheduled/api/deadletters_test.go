@@ -152,7 +152,7 @@ func TestActOnDeadLettersRefuses(t *testing.T) {
 			`{"ids": ["1"], "filter": {}}`:        "body must have either ids or filter; an empty filter selects all",
 			`{}`:                                  "body must have either ids or filter; an empty filter selects all",
 			`{"ids": []}`:                         "body must have either ids or filter; an empty filter selects all",
-			`{"filter": null}`:                    "body must have either ids or filter; an empty filter selects all",
+			`{"filter": null}`:                    "body.filter: must not be null",
 			`{"filter": {"status": ["QUEUED"]}}`:  "filter.status must be one or several of FAILED, EXPIRED",
 			`{"filter": {"archived": true}}`:      "body.filter.archived: unexpected property",
 			`{"ids": ["1", ""]}`:                  "id must be 1 to 512 bytes",

@@ -37,8 +37,10 @@ type fieldsReader struct {
 
 // checkFields refuses two fields of one name in an object, because readers differ on which of the two counts. It
 // refuses a name that differs from that of the schema in its case, because encoding/json takes it for the field, so
-// that the object has two fields of one meaning. And it refuses numbers that encoding/json could not read, because its
-// error is for programmers in Go. A body that is no JSON is not looked at to its end.
+// that the object has two fields of one meaning. It refuses null, because the reader of the body takes it for a field
+// that is missing, and a filter or a limit with fewer fields selects more tasks. And it refuses numbers that
+// encoding/json could not read, because its error is for programmers in Go. A body that is no JSON is not looked at to
+// its end.
 func checkFields(body []byte, schemas huma.Registry, schema *huma.Schema) *Problem {
 	reader := fieldsReader{schemas: schemas, body: schema}
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -69,6 +71,8 @@ func (f *fieldsReader) take(token json.Token) *Problem {
 	in.value = false
 	in.place++
 	switch token := token.(type) {
+	case nil:
+		return f.checkNull()
 	case json.Number:
 		return f.checkNumber(string(token))
 	case json.Delim:
@@ -95,6 +99,13 @@ func (f *fieldsReader) takeName(in *level, name string) *Problem {
 		}
 	}
 	return nil // the schema refuses it
+}
+
+func (f *fieldsReader) checkNull() *Problem {
+	if schema := f.schema(); schema == nil || schema.Nullable || len(f.levels) == 0 {
+		return nil
+	}
+	return invalid(f.where() + ": must not be null: a field without a value is left out")
 }
 
 func (f *fieldsReader) checkNumber(number string) *Problem {

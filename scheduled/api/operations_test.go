@@ -104,7 +104,7 @@ func TestDefaultsOverHTTP(t *testing.T) {
 	s.says(s.wants(404, "reader", "GET", "/v1/defaults/A%2FB", ""), "the type has no defaults")
 	s.refuses("all", "PUT", "/v1/defaults/MAIL", map[string]string{
 		`{}`:                     "defaults must have a field",
-		`{"priority": null}`:     "defaults must have a field",
+		`{"priority": null}`:     "body.priority: must not be null",
 		`{"max_attempts": 0}`:    "must be between 1 and 1000",
 		`{"backoff": "soon"}`:    "backoff must be",
 		`{"queue": "No"}`:        "must be 1 to 64 of a-z",

@@ -44,7 +44,7 @@ func (c call) patchStatus(ctx context.Context, in *patchInput) (*receiptAnswer, 
 			"task; change the other fields by a call of their own")
 	}
 	var status store.Status
-	_ = json.Unmarshal(in.Body["status"], &status) // the schema lets a text or null pass
+	_ = json.Unmarshal(in.Body["status"], &status) // the schema lets only a text pass
 	verb, known := map[store.Status]inspect.Verb{
 		store.StatusPaused: inspect.Pause, store.StatusQueued: inspect.Resume, store.StatusCancelled: inspect.Cancel,
 	}[status]

@@ -28,6 +28,24 @@ func TestEmptyValuesAreRefused(t *testing.T) {
 	s.hasNotChanged(before)
 }
 
+// A filter without a field selects more tasks, and a limit without a type holds for all. So a variable that is not set
+// must not become a field that is missing.
+func TestNullIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.wants(201, "all", "PUT", "/v1/tasks/a", hello)
+	for field, path := range map[string]string{
+		"body.filter.entity": `POST /v1/tasks/delete {"filter": {"entity": null}}`,
+		"body.filter.status": `POST /v1/tasks/pause {"filter": {"type": "LOG", "status": null}}`,
+		"body.filter.type":   `POST /v1/dead-letters/retry {"filter": {"type": null}}`,
+		"body.type":          `PUT /v1/limits/one {"type": null, "max_running": 1}`,
+		"body.queue":         `PUT /v1/tasks/a {"payload": {"type": "LOG"}, "queue": null}`,
+	} {
+		parts := strings.SplitN(path, " ", 3)
+		s.refuses("all", parts[0], parts[1], map[string]string{parts[2]: field + ": must not be null"})
+	}
+}
+
 // Readers differ on which of two fields of one name counts.
 func TestTwinsAreRefused(t *testing.T) {
 	t.Parallel()

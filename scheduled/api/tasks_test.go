@@ -52,7 +52,7 @@ func TestInvalidTasksChangeNothing(t *testing.T) {
 		"an array":          {422, `[]`, "body: expected object"},
 		"null":              {422, `null`, "body: expected object"},
 		"no payload":        {422, `{}`, "body: expected required property payload to be present"},
-		"a null payload":    {422, `{"payload": null}`, "body.payload: expected object"},
+		"a null payload":    {422, `{"payload": null}`, "body.payload: must not be null"},
 		"an array payload":  {422, `{"payload": []}`, "body.payload: expected object"},
 		"no type":           {422, `{"payload": {"n": 1}}`, "body.payload: expected required property type to be present"},
 		"Type for type":     {422, `{"payload": {"Type": "LOG"}}`, "type"},
