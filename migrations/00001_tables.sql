@@ -464,8 +464,9 @@ CREATE TABLE tasktable.limits (
     rate          integer
         CONSTRAINT "rate must be between 1 and 1000000" CHECK (rate BETWEEN 1 AND 1000000),
     rate_interval interval
-        CONSTRAINT "rate_interval must be between 1 second and 24 hours"
-            CHECK (rate_interval BETWEEN interval '1 second' AND interval '24 hours'),
+        CONSTRAINT "rate_interval must be between 1 second and 24 hours, without months"
+            CHECK (rate_interval BETWEEN interval '1 second' AND interval '24 hours'
+                AND extract(year FROM rate_interval) = 0 AND extract(month FROM rate_interval) = 0),
     burst         integer
         CONSTRAINT "burst must be between 1 and 1000000" CHECK (burst BETWEEN 1 AND 1000000),
     -- The leader reads them as integers, so 3.0 and "3" are refused.
@@ -594,7 +595,8 @@ BEGIN
             ('deadline', 'No attempt starts after it, and the context of a running handler ends at it. Null: none.'),
             ('attempt', 'How many attempts of this revision have begun. It only counts.'),
             ('goes_first', 'The task was claimed by a limit in order. So it comes before the other tasks of its group '
-                'or tenant until it has ended, is scheduled for another time, or is resumed. Null: it was not.'),
+                'or tenant until it has ended, or is resumed, or has another time, group, queue or type. Null: it '
+                'was not.'),
             ('revision', 'Number of the latest edit. Every edit draws a new number.'),
             ('asked_revision', 'The revision that last asked for another payload or time, or to run again after '
                 'COMPLETED. The idempotency key of an attempt is {id}:{asked_revision}.'),

@@ -191,14 +191,6 @@ BEGIN
         IF OLD.finished_at IS NOT NULL AND NEW.status = 'QUEUED' AND NEW.scheduled_at <> OLD.scheduled_at THEN
             NEW.occurrence_count := 0;
         END IF;
-        -- A task that runs anew takes its place in the order by its time. So does a task that is resumed, because
-        -- another one may have gone first meanwhile. Only Again releases a claim here.
-        IF OLD.goes_first AND (OLD.finished_at IS NOT NULL OR NEW.scheduled_at <> OLD.scheduled_at
-            OR NEW.fence IS DISTINCT FROM OLD.fence
-            OR OLD.status = 'PAUSED' AND NEW.status <> 'PAUSED' AND OLD.fence IS NULL)
-        THEN
-            NEW.goes_first := NULL;
-        END IF;
         IF NEW.scheduled_at <> OLD.scheduled_at AND NEW.run_now_at IS NOT DISTINCT FROM OLD.run_now_at THEN
             NEW.run_now_at := NULL; -- the new time replaces an earlier run_now
         END IF;
@@ -287,6 +279,16 @@ BEGIN
     NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at THEN due END;
     NEW.limit_key := CASE WHEN NEW.cron IS NULL AND num_nonnulls(NEW.group_key, NEW.tenant_id) > 0
         THEN tasktable.limit_key_of(NEW.queue, NEW.type, NEW.group_key, NEW.tenant_id) ELSE '' END;
+    -- A task that runs anew takes its place in the order by its time. So does a task that is resumed or comes from
+    -- another group, queue or type, because another one may have gone first meanwhile. Only Again releases a claim
+    -- here.
+    IF TG_OP = 'UPDATE' AND OLD.goes_first AND (OLD.finished_at IS NOT NULL OR NEW.scheduled_at <> OLD.scheduled_at
+        OR (NEW.limit_key, NEW.queue, NEW.type) IS DISTINCT FROM (OLD.limit_key, OLD.queue, OLD.type)
+        OR NEW.fence IS DISTINCT FROM OLD.fence
+        OR OLD.status = 'PAUSED' AND NEW.status <> 'PAUSED' AND OLD.fence IS NULL)
+    THEN
+        NEW.goes_first := NULL;
+    END IF;
     -- This is not a trigger of its own, because the condition of such a trigger would slow down each insert more.
     IF TG_OP = 'INSERT' AND NEW.parent_id IS NOT NULL AND NEW.status IN ('QUEUED', 'PAUSED') THEN
         UPDATE tasktable.scheduled_tasks AS p SET open_occurrences_from = NEW.scheduled_at
@@ -462,8 +464,16 @@ BEGIN
         min(t.id) FILTER (WHERE t.cron IS NULL
             AND coalesce(t.due_at, t.next_attempt_at)
                 <> tasktable.due_of(t.id, t.scheduled_at, t.run_now_at, t.jitter)) AS wrong_time,
+        -- An occurrence has the id of its recurring task, @ and the fire time. A task that somebody has given such an
+        -- id would keep the occurrence from being made, also if the recurring task comes later.
+        min(t.id) FILTER (WHERE t.parent_id IS NULL AND t.id LIKE '%@%Z'
+            AND t.id ~ '@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.]\d{6})?Z$') AS wrong_id,
         min(t.next_attempt_at) AS next_attempt_at
     INTO made FROM inserted AS t;
+    IF made.wrong_id IS NOT NULL THEN
+        RAISE EXCEPTION 'id must not end in @ and a time, as those of occurrences do, got "%"', made.wrong_id
+            USING ERRCODE = 'check_violation', COLUMN = 'id';
+    END IF;
     IF made.wrong_type IS NOT NULL THEN
         RAISE EXCEPTION 'type of task "%" must be what its payload says: write the payload''s field "type"',
             made.wrong_type USING ERRCODE = 'check_violation', COLUMN = 'type';
@@ -583,17 +593,6 @@ BEGIN
             RAISE EXCEPTION 'tenant_id of task "%" must be the tenant of the call, %, not %', other.id,
                 quote_nullable(nullif(tenant, '')), quote_nullable(other.tenant_id)
                 USING ERRCODE = 'insufficient_privilege', COLUMN = 'tenant_id';
-        END IF;
-        IF TG_OP = 'INSERT' THEN
-            -- An occurrence has the id of its recurring task, @ and the fire time. A task that somebody has given such
-            -- an id would keep the occurrence from being made, also if the recurring task comes later. A tenant cannot
-            -- set parent_id.
-            SELECT i.id INTO other FROM inserted AS i
-            WHERE i.parent_id IS NULL AND i.id ~ '@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.]\d{6})?Z$' LIMIT 1;
-            IF FOUND THEN
-                RAISE EXCEPTION 'id must not end in @ and a time, as those of occurrences do, got "%"', other.id
-                    USING ERRCODE = 'check_violation', COLUMN = 'id';
-            END IF;
         END IF;
         RETURN NULL;
     END IF;

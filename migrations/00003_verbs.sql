@@ -536,53 +536,12 @@ COMMENT ON FUNCTION tasktable.sync IS 'Makes the waiting and running tasks of an
     'as schedule_many does, and cancels the others, which have a null position in the result. Each needs an id. '
     'Follow-ups, and occurrences of recurring tasks that are listed, are not cancelled.';
 
-CREATE FUNCTION tasktable.reschedule(id text, at timestamptz, by text DEFAULT NULL, wake boolean DEFAULT true)
-RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    task   record;
-    former text;
-    tenant text := nullif(current_setting('tasktable.tenant', true), '');
-    result tasktable.verb_outcome;
-BEGIN
-    IF reschedule.at IS NULL THEN
-        RAISE EXCEPTION 'at must be a time, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'at';
-    END IF;
-    result.id := reschedule.id;
-    SELECT t.status, t.revision, t.scheduled_at INTO task
-    FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = reschedule.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        result.outcome := 'absent';
-        RETURN result;
-    END IF;
-    result.revision := task.revision;
-    result.outcome := tasktable.schedule_outcome(task.status, false,
-        NOT tasktable.same_time(reschedule.at, task.scheduled_at), false);
-    IF result.outcome IN ('unchanged', 'finished') THEN
-        RETURN result;
-    END IF;
-    former := tasktable.enter_change('reschedule', reschedule.by, reschedule.wake);
-    UPDATE tasktable.scheduled_tasks AS t
-    SET scheduled_at = reschedule.at,
-        status = CASE WHEN result.outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
-        run_now_at = CASE WHEN result.outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
-    WHERE t.id = reschedule.id RETURNING t.revision INTO result.revision;
-    former := tasktable.leave_change(former);
-    IF NOT FOUND THEN
-        PERFORM tasktable.refuse_unwritten(reschedule.id);
-    END IF;
-    RETURN result;
-END $$;
-COMMENT ON FUNCTION tasktable.reschedule IS 'Changes the time of a task, and nothing else. Outcome: rescheduled, '
-    'rearmed, unchanged, finished or absent.';
-
 -- A verb of one task is one function: it enters, writes what it does to a task of that status, and leaves with the
 -- outcome. A write that finds no row makes the revision null. A verb must not write a task that is absent, because
 -- somebody may insert it meanwhile.
 CREATE TYPE tasktable.verb_task AS (
-    id text, revision bigint, status text, fence bigint, cron text, paused_until timestamptz, archived_at timestamptz,
-    again_at timestamptz, former text
+    id text, revision bigint, status text, fence bigint, cron text, scheduled_at timestamptz,
+    paused_until timestamptz, archived_at timestamptz, again_at timestamptz, former text
 );
 COMMENT ON TYPE tasktable.verb_task IS 'A task as its verb has found and locked it, and the context before the verb. '
     'The status is null if the task is absent.';
@@ -593,9 +552,14 @@ DECLARE
     task   tasktable.verb_task;
     tenant text := nullif(current_setting('tasktable.tenant', true), '');
 BEGIN
-    SELECT t.id, t.revision, t.status, t.fence, t.cron, t.paused_until, t.archived_at, t.again_at INTO task
-    FROM tasktable.scheduled_tasks AS t
-    WHERE t.id = enter_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
+    FOR look IN 1..2 LOOP
+        SELECT t.id, t.revision, t.status, t.fence, t.cron, t.scheduled_at, t.paused_until, t.archived_at, t.again_at
+        INTO task FROM tasktable.scheduled_tasks AS t
+        WHERE t.id = enter_verb.id AND (tenant IS NULL OR t.tenant_id = tenant) FOR NO KEY UPDATE;
+        -- If another transaction has deleted the task and scheduled it anew, the look that waited for it finds neither
+        -- of the two rows.
+        EXIT WHEN FOUND;
+    END LOOP;
     task.id := enter_verb.id;
     task.former := tasktable.enter_change(verb, by, wake);
     RETURN task;
@@ -617,6 +581,28 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION tasktable.leave_verb IS 'Ends a verb of one task, and returns its result. It is an error if the '
     'verb has written nothing although it meant to.';
+
+CREATE FUNCTION tasktable.reschedule(id text, at timestamptz, by text DEFAULT NULL, wake boolean DEFAULT true)
+RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
+DECLARE
+    task    tasktable.verb_task;
+    outcome text;
+BEGIN
+    IF at IS NULL THEN
+        RAISE EXCEPTION 'at must be a time, not null' USING ERRCODE = 'not_null_violation', COLUMN = 'at';
+    END IF;
+    task := tasktable.enter_verb('reschedule', id, by, wake);
+    outcome := tasktable.schedule_outcome(task.status, false, NOT tasktable.same_time(at, task.scheduled_at), false);
+    IF outcome IN ('rescheduled', 'rearmed') AND task.status IS NOT NULL THEN
+        UPDATE tasktable.scheduled_tasks AS t
+        SET scheduled_at = at, status = CASE WHEN outcome = 'rearmed' THEN 'QUEUED' ELSE t.status END,
+            run_now_at = CASE WHEN outcome = 'rearmed' THEN NULL ELSE t.run_now_at END
+        WHERE t.id = task.id RETURNING t.revision INTO task.revision;
+    END IF;
+    RETURN tasktable.leave_verb(task, outcome);
+END $$;
+COMMENT ON FUNCTION tasktable.reschedule IS 'Changes the time of a task, and nothing else. Outcome: rescheduled, '
+    'rearmed, unchanged, finished or absent.';
 
 CREATE FUNCTION tasktable.cancel(id text, by text DEFAULT NULL) RETURNS tasktable.verb_outcome LANGUAGE plpgsql AS $$
 DECLARE
@@ -720,12 +706,19 @@ CREATE FUNCTION tasktable.retry(
 DECLARE
     task tasktable.verb_task;
 BEGIN
-    IF delay < interval '0' OR delay > interval '24 hours' THEN
-        RAISE EXCEPTION 'delay of retry must be from 0 to 24 hours, got %', delay
+    delay := tasktable.in_hours(delay);
+    IF delay < interval '0' OR delay > interval '24 hours' OR extract(month FROM delay) <> 0
+        OR extract(year FROM delay) <> 0
+    THEN
+        RAISE EXCEPTION 'delay of retry must be from 0 to 24 hours, without months, got %', delay
             USING ERRCODE = 'check_violation', COLUMN = 'delay';
     END IF;
     task := tasktable.enter_verb('retry', id, by, wake);
     IF task.status IN ('FAILED', 'EXPIRED') THEN
+        IF task.cron IS NOT NULL AND delay > interval '0' THEN
+            RAISE EXCEPTION 'delay of retry must be null for the recurring task "%", which fires at its times', task.id
+                USING ERRCODE = 'check_violation', COLUMN = 'delay';
+        END IF;
         task.revision := tasktable.make_due(task.id, tasktable.asked_now() + coalesce(delay, interval '0'));
         RETURN tasktable.leave_verb(task, 'queued');
     END IF;

@@ -729,7 +729,8 @@ BEGIN
             WHEN id = ANY (ids) THEN 'id must not be that of another task of if_dead'
             WHEN octet_length(task_id) > CASE WHEN task_id ~ occurrence THEN 504 ELSE 476 END
                 AND task ->> 'id' IS NULL THEN 'id must be given, because the id of the task has over 476 bytes'
-            -- As in refuse_others_task. At the death nobody asks any more who has asked for the task.
+            -- As in refuse_others_task and after_tasks_insert. At the death nobody asks any more who has asked for
+            -- the task.
             WHEN starts_with(id, 'notice/') OR id = 'notice-watch'
                 OR task -> 'payload' ->> 'type' IN ('NOTICE', 'NOTICE_WATCH') THEN 'notices are the engine''s'
             WHEN id ~ occurrence THEN 'id must not end in @ and a time, as those of occurrences do' END;

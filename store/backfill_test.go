@@ -110,9 +110,9 @@ func TestBackfillKeepsWhatIsThere(t *testing.T) {
 		ID: "one", Payload: payload(1), At: past(0), Recurrence: &store.Recurrence{Cron: "*/10 * * * *"},
 	})
 	skipped, waiting := b.fork("one", "2020-01-01 00:10Z", "it was not its day"), b.fork("one", "2020-01-01 00:20Z")
-	const completed, foreign = "one@2020-01-01T00:30:00Z", "one@2020-01-01T00:40:00Z"
-	b.Make(completed, "COMPLETED")
-	b.Make(foreign, "QUEUED")
+	completed, foreign := b.fork("one", "2020-01-01 00:30Z"), b.fork("one", "2020-01-01 00:40Z")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET status = 'COMPLETED' WHERE id = $1`, completed)
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET parent_id = NULL WHERE id = $1`, foreign)
 	before := map[string]state{}
 	for _, id := range []string{skipped, waiting, completed, foreign} {
 		before[id] = b.state(id)

@@ -203,6 +203,7 @@ func TestWrongLimits(t *testing.T) {
 		"burst must be between":       {`'a', rate => 1, burst => 0`},
 		"rate_interval must be between": {
 			`'a', rate => 1, rate_interval => '0'`, `'a', rate => 1, rate_interval => '1 month'`,
+			`'a', rate => 1, rate_interval => '1 month -29 days'`,
 		},
 		"burst must be what the rate gives":               {`'a', rate => 1, rate_interval => '24 hours', burst => 4000`},
 		"rate must be given if rate_interval or burst is": {`'a', 1, burst => 1`},

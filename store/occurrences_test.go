@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,6 +88,29 @@ func TestForkCopiesTheContent(t *testing.T) {
 		same(b, "after a second fork", b.state(id), got)
 	}
 	same(b, "the recurring task", b.state("one"), parent)
+}
+
+// With the id of an occurrence a task would keep the occurrence of that fire from being made, and nobody would see it.
+func TestNoTaskTakesTheIDOfAnOccurrence(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Schedule(rich("one"))
+	const rule = "id must not end in @ and a time, as those of occurrences do"
+	for _, id := range []string{"one@2100-01-01T08:00:00Z", "one@2100-01-01T08:00:00.000001Z", "other@2100-01-01T08:00:00Z"} {
+		_, single := b.Tasks.Schedule(b.Ctx, b.Pool, base(id))
+		_, several := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("two"), base(id)})
+		for _, err := range []error{single, several} {
+			if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), rule) {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+		b.refused(`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ($1, '{"type": "TEST"}')`, rule, id)
+	}
+	b.Schedule(base("one@2100-01-01T08:00Z"))
+	same(b, "tasks", one[string](b, b.Pool, `SELECT string_agg(id, ' ' ORDER BY id) FROM tasktable.scheduled_tasks`),
+		"one one@2100-01-01T08:00Z")
+	occurrence := b.fork("one", "2100-01-01 08:00Z")
+	same(b, "an edit", b.Schedule(base(occurrence)).Outcome, store.Rescheduled)
 }
 
 func TestForkOfWhatDoesNotRun(t *testing.T) {

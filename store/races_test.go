@@ -220,6 +220,30 @@ func TestScheduleWaitsForWhatOthersDo(t *testing.T) {
 	}
 }
 
+// A task that another transaction deletes and schedules anew exists at each commit. So no verb calls it absent.
+func TestVerbsFindATaskThatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for sql, want := range map[string]string{
+		`cancel($1)`: "cancelled", `pause($1)`: "paused", `run_now($1)`: "queued", `delete($1)`: "deleted",
+		`reschedule($1, now() + interval '5 hours')`: "rescheduled",
+	} {
+		b.each(want, func(b *bench) {
+			b.Make(want, "QUEUED")
+			tx := b.Begin(pgx.TxOptions{})
+			b.doOn(tx, "delete", want)
+			b.doOn(tx, "identical", want)
+			call := start(b, func(conn *pgxpool.Conn) (outcome string, err error) {
+				return outcome, conn.QueryRow(b.Ctx, `SELECT outcome FROM tasktable.`+sql, want).Scan(&outcome)
+			}).blocked()
+			b.Check(tx.Commit(b.Ctx))
+			if got, err := call.result(); err != nil || got != want {
+				b.Errorf("%s: %s, %v", sql, got, err)
+			}
+		})
+	}
+}
+
 func TestUnchangedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

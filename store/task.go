@@ -93,9 +93,9 @@ type Validator interface {
 // for its default, even if the stored task has another value. The only exception is At, because a zero At keeps the
 // stored time. The defaults that the fields name hold unless the type has others, see Defaults.
 type Task struct {
-	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters. If a
-	// task of another type has the id, Schedule edits that task, which then has the new type. So give two types no
-	// common id.
+	// ID overrides the id that the payload gives (see Keyed). It has 1 to 512 bytes and no control characters. It must
+	// not end in @ and a time as those of occurrences do, see Recurrence, unless the occurrence exists. If a task of
+	// another type has the id, Schedule edits that task, which then has the new type. So give two types no common id.
 	ID string
 	// Payload is required. It is at most 256 KiB of JSON.
 	Payload Payload

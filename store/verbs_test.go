@@ -133,6 +133,29 @@ func (b *bench) call(db store.DB, verb, id string, task store.Task) (store.Recei
 	}
 }
 
+// A month has no fixed length, and a recurring task fires at its own times.
+func TestDelayOfRetry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Make("one", "FAILED")
+	b.MakeRecurring("recurring", "FAILED")
+	for delay, says := range map[string]string{
+		"-1 second": "delay of retry must be from 0 to 24 hours", "25 hours": "delay of retry must be from 0 to 24 hours",
+		"1200 month -36000 days": "delay of retry must be from 0 to 24 hours, without months",
+	} {
+		b.refused(`SELECT tasktable.retry('one', delay => $1::interval)`, says, delay)
+	}
+	b.refused(`SELECT tasktable.retry('recurring', delay => '1 hour')`, "delay of retry must be null for the recurring task")
+	for _, id := range []string{"one", "recurring"} {
+		same(b, id, b.Get(id).Status, store.StatusFailed)
+	}
+	b.Exec(b.Pool, `SELECT tasktable.retry('one', delay => '1 day'), tasktable.retry('recurring', delay => '0')`)
+	if late := one[time.Duration](b, b.Pool, `SELECT run_now_at - now() FROM tasktable.scheduled_tasks
+		WHERE id = 'one'`); late < 23*time.Hour || late > 24*time.Hour {
+		t.Errorf("due in %s", late)
+	}
+}
+
 func wrote(outcome store.Outcome) bool {
 	switch outcome {
 	case store.Unchanged, store.Finished, store.Running, store.Absent:

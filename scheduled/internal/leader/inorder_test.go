@@ -229,6 +229,36 @@ func TestOrderAfterAnEdit(t *testing.T) {
 	}
 }
 
+// A task that went first in its group does not go first in another one, also if it was moved while it ran.
+func TestOrderOfATaskFromAnotherGroup(t *testing.T) {
+	t.Parallel()
+	const move = `UPDATE tasktable.scheduled_tasks SET group_key = 'b' WHERE id = 'a1'`
+	for _, runs := range []bool{false, true} {
+		t.Run(fmt.Sprint("it runs: ", runs), func(t *testing.T) {
+			b := newBench(t)
+			b.inOrder(store.Type("JOB"))
+			b.Add("a1", func(task *store.Task) { task.Group, task.At = "a", time.Now().Add(-time.Hour) })
+			b.Add("b1", group("b"))
+			l := b.elected(slots(20))
+			b.claims(l, "a1 b1")
+			b.settles("b1", retried(time.Hour))
+			if runs {
+				b.Exec(move)
+				b.settles("a1", retried(time.Hour))
+			} else {
+				b.settles("a1", retried(time.Hour))
+				b.Exec(move)
+			}
+			b.due("a1")
+			b.stays(l, "")
+			b.due("b1")
+			b.stays(l, "b1")
+			b.settles("b1", completed)
+			b.claims(l, "a1")
+		})
+	}
+}
+
 // A task that runs again by itself is a new task for the order. So is a failed one that somebody retries.
 func TestOrderOfWhatRunsAnew(t *testing.T) {
 	b := newBench(t)
