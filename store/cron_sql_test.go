@@ -117,7 +117,7 @@ func TestCronInSQL(t *testing.T) {
 	pieces := []string{"*", "?", "0", "1", "5", "7", "08", "12", "23", "31", "59", "60", "99", "-", "-", "/", "/2",
 		"/7", "/60", ",", ",", "L", "W", "#2", "#6", "FRI", "monday", "JAN", "december", "SU", "LW", "L-3", "15W", "5L",
 		"@every", "1h", "H", "~", "\""}
-	for range 20000 {
+	for range 4000 {
 		fields := make([]string, 5+random.IntN(2))
 		for i := range fields {
 			fields[i] = "*"
@@ -137,7 +137,7 @@ func TestCronInSQL(t *testing.T) {
 			taken++
 		}
 	}
-	if taken < 2000 || taken > len(expressions)-3000 {
+	if taken < 400 || taken > len(expressions)-600 {
 		t.Errorf("%d of %d are taken: too few of one kind are compared", taken, len(expressions))
 	}
 }

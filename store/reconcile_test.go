@@ -190,36 +190,36 @@ func TestReconcileTakesTheEntityFromAnotherColumn(t *testing.T) {
 	}
 }
 
-// Batches on both sides: some 2,500 of each kind.
+// A batch has 1,000: each kind has some more.
 func TestReconcileMendsInBatches(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "TEST"}', '2100-01-01 00:00Z', 'task-TEST-' || n)
-		FROM generate_series(1, 7500) AS n`)
+		FROM generate_series(1, 3300) AS n`)
 	b.Exec(b.Pool, `SELECT tasktable.schedule('{"type": "OTHER"}', '2100-01-01 00:00Z', 'other')`)
 	query := `SELECT n AS key, CASE WHEN n % 3 = 0 THEN timestamptz '2100-01-01 00:00Z'
 		ELSE timestamptz '2100-01-01 00:01Z' END AS scheduled_at
-		FROM generate_series(1, 10000) AS n WHERE n % 3 < 2`
+		FROM generate_series(1, 4900) AS n WHERE n % 3 < 2`
 	report, err := b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: 2})
 	b.Check(err)
 	b.wantCounts(
-		report, "agree 2500, finished 0, missing 1667, cancelled 0, ended 0, time 2500, content 0, orphaned 2500",
+		report, "agree 1100, finished 0, missing 1067, cancelled 0, ended 0, time 1100, content 0, orphaned 1100",
 	)
 	same(b, "done", report.Done, map[store.Outcome]int{
-		store.Created: 1667, store.Rescheduled: 2500, store.Cancelled: 2500,
+		store.Created: 1067, store.Rescheduled: 1100, store.Cancelled: 1100,
 	})
 	queued := store.StatusQueued
 	at, wanted := far(0), far(1)
 	same(b, "examples", []store.ReconcileFinding{report.WrongTime, report.Orphaned}, []store.ReconcileFinding{
-		{Count: 2500, Examples: []store.ReconcileExample{
+		{Count: 1100, Examples: []store.ReconcileExample{
 			{ID: "task-TEST-1", Status: queued, At: &at, Wanted: &wanted},
 			{ID: "task-TEST-10", Status: queued, At: &at, Wanted: &wanted}}},
-		{Count: 2500, Examples: []store.ReconcileExample{
+		{Count: 1100, Examples: []store.ReconcileExample{
 			{ID: "task-TEST-1001", Status: queued, At: &at}, {ID: "task-TEST-1004", Status: queued, At: &at}}},
 	})
 	report, err = b.reconcile(store.ReconcileConfig{Query: query, Apply: true, Examples: -1})
 	b.Check(err)
-	b.wantCounts(report, "agree 6667, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
+	b.wantCounts(report, "agree 3267, finished 0, missing 0, cancelled 0, ended 0, time 0, content 0, orphaned 0")
 	if other := b.Get("other"); other.Status != queued {
 		b.Errorf("a task of another type is %s", other.Status)
 	}

@@ -59,13 +59,13 @@ func TestPlansOfTheAuditViews(t *testing.T) {
 		SELECT 'task-' || i, jsonb_build_object('type', type), type, 'queue' || i % 3, i % 5, i, CASE i % 2
 			WHEN 0 THEN 'COMPLETED' ELSE 'QUEUED' END,
 			at, CASE i % 2 WHEN 1 THEN at END, CASE i % 2 WHEN 0 THEN at END
-		FROM generate_series(1, 40000) AS i, concat('TYPE_', i % 10) AS type,
+		FROM generate_series(1, 10000) AS i, concat('TYPE_', i % 10) AS type,
 			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 5000) * interval '1 second') AS at`)
 	b.Exec(b.Pool, `INSERT INTO tasktable.scheduled_task_executions (fence, task_id, type, revision, attempt,
 		scheduled_at, due_at, started_at, finished_at, outcome)
-		SELECT i, 'task-' || i % 40000, concat('TYPE_', i % 10), i, 1, at, at, at, at, 'COMPLETED'
-		FROM generate_series(1, 100000) AS i,
-			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 100000) * interval '10 seconds') AS at`)
+		SELECT i, 'task-' || i % 10000, concat('TYPE_', i % 10), i, 1, at, at, at, at, 'COMPLETED'
+		FROM generate_series(1, 20000) AS i,
+			timezone('UTC', now() AT TIME ZONE 'UTC' + (i - 20000) * interval '50 seconds') AS at`)
 	b.Exec(b.Pool, `VACUUM ANALYZE tasktable.scheduled_tasks, tasktable.scheduled_task_executions`)
 	b.Node(`{"queue0": 3, "queue1": 3, "queue2": 3}`, `{TYPE_1,TYPE_2,TYPE_3}`, true)
 	const reason = ` FROM tasktable.task_reasons WHERE id = 'task-`

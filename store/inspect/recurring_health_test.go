@@ -128,8 +128,8 @@ func TestRecurringHealthReadsNewestOccurrences(t *testing.T) {
 		scheduled_at, finished_at)
 		SELECT p || '@' || i, '{"type": "TEST"}', 'TEST', i, p, CASE WHEN p = 'skips' THEN 'SKIPPED'
 			ELSE 'COMPLETED' END, f.at, f.at
-		FROM generate_series(1, 50000) AS i CROSS JOIN LATERAL (SELECT 'runs' AS p UNION ALL SELECT 'skips'
-			UNION ALL SELECT 'other' || i % 20000) AS p CROSS JOIN LATERAL (
+		FROM generate_series(1, 5000) AS i CROSS JOIN LATERAL (SELECT 'runs' AS p UNION ALL SELECT 'skips'
+			UNION ALL SELECT 'other' || i % 2000) AS p CROSS JOIN LATERAL (
 			SELECT clock_timestamp() - i * interval '1 second' AS at) AS f`)
 	for _, statistics := range []string{"never taken", "taken"} {
 		if statistics == "taken" {

@@ -56,14 +56,14 @@ func TestEachWayFindsTheSame(t *testing.T) {
 	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, entity, tenant_id, revision, status,
 			scheduled_at, finished_at, archived_at, next_attempt_at, fence, lease_expires_at, message, spawned_by,
 			waiting_since)
-		SELECT 'task ' || i * 7919 % 600, '{"type": "TEST"}', 'TYPE_' || i % 3, 'q' || i % 2, 'entity ' || i % 10,
+		SELECT 'task ' || i * 7919 % 300, '{"type": "TEST"}', 'TYPE_' || i % 3, 'q' || i % 2, 'entity ' || i % 10,
 			CASE WHEN i % 4 > 0 THEN 'tenant ' || i % 4 END, i, s.status, a.at,
 			CASE WHEN f.final THEN a.at + i % 7 * interval '1 second' END,
 			CASE WHEN s.status IN ('FAILED', 'EXPIRED') AND i % 5 = 0 THEN a.at END,
 			CASE WHEN s.status = 'QUEUED' AND NOT h.held THEN a.at END, CASE WHEN h.held THEN i END,
 			CASE WHEN h.held THEN a.at END, 'message ' || i % 11, CASE WHEN i % 50 = 0 THEN 'other' END,
 			CASE WHEN s.status = 'QUEUED' AND i % 2 = 0 THEN a.at END
-		FROM generate_series(1, 600) AS i
+		FROM generate_series(1, 300) AS i
 		CROSS JOIN LATERAL (SELECT (ARRAY['QUEUED', 'EXECUTING', 'COMPLETED', 'COMPLETED', 'FAILED', 'EXPIRED',
 			'CANCELLED', 'PAUSED', 'SKIPPED'])[1 + i * 31 % 9] AS status) AS s
 		CROSS JOIN LATERAL (SELECT s.status NOT IN ('QUEUED', 'EXECUTING', 'PAUSED') AS final) AS f
@@ -72,7 +72,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 		CROSS JOIN LATERAL (SELECT '2026-01-01 00:00Z'::timestamptz + i % 23 * interval '1 minute' AS at) AS a`)
 	all, err := b.Inspector.List(b.Ctx, b.Pool, inspect.Filter{Limit: 10000})
 	b.Check(err)
-	same(b, "tasks", len(all), 600)
+	same(b, "tasks", len(all), 300)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(words ...store.Status) []store.Status { return words }
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 				filter.Order, filter.LatestFirst, filter.Limit = order, latest, 40
 				want := ordered(all, c.has, order, latest)
 				// Few tasks of a sort, and short walks, so that each way is taken.
-				for _, limits := range [][2]int{{100, 1000}, {100, 0}} {
+				for _, limits := range [][2]int{{50, 1000}, {50, 0}} {
 					what := fmt.Sprint(name, " ", order, " ", latest, " ", limits)
 					i := inspect.Limited(b.Inspector, limits[0], limits[1])
 					same(b, what, searched(b, i, filter), want)

@@ -98,6 +98,8 @@ func TestOptions(t *testing.T) {
 			"2032-02-29 09:00, 2036-02-29 09:00"},
 		{"366 days on", "0 9 29 2 * out-of=a move=next", "", "a 2028-02-29..2029-02-28", "2025-01-01 00:00",
 			"2029-03-01 09:00, 2032-02-29 09:00"},
+		{"366 days on, asked for on the day itself", "0 9 29 2 * out-of=a move=next", "", "a 2028-02-29..2029-02-28",
+			"2029-03-01 00:00", "2029-03-01 09:00, 2032-02-29 09:00"},
 		{"367 days on is left out", "0 9 29 2 * out-of=a move=next", "", "a 2028-02-29..2029-03-01", "2025-01-01 00:00",
 			"2032-02-29 09:00, 2036-02-29 09:00"},
 		{"no move to before the day from which it counts", "0 9 * * SAT every=2 from=2027-01-02 keep-to=workdays move=previous", "", "",
