@@ -122,8 +122,13 @@ func TestAlertsAreComplete(t *testing.T) {
 func fired(t *testing.T, h *history) []string {
 	t.Helper()
 	var names []string
+	var recorded time.Time
+	// A minute apart, as the rules are evaluated where nobody sets that.
 	for _, at := range h.scrapes {
-		h.record(t, at)
+		if at.Sub(recorded) >= time.Minute {
+			h.record(t, at)
+			recorded = at
+		}
 	}
 	for _, rule := range rules(t) {
 		if rule.Record != "" {
