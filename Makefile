@@ -93,8 +93,8 @@ plots: ## Run the benches that the plots show, for some minutes, and draw them a
 pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
 	TASKTABLE_TEST_PAGES=all go test -C cmd/internal/browsertest -count=1 -timeout 10m -v -run 'TestPages'
 
-# Each group runs even if one before it has failed, and the failures are told once more at the end. The other modules run
-# beside the busy packages, because most of their time they wait.
+# Each group runs even if one before it has failed, and the failures are told once more at the end. The other modules
+# run beside the busy packages, because most of their time they wait.
 test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
