@@ -12,15 +12,18 @@ PARALLEL ?= 4
 # What several goroutines share is in these; the others' tests take twice the time with the race detector, so it is for make race.
 RACED := ./handlers ./handlers/webhook ./scheduled ./scheduled/api/... ./scheduled/internal/... ./scheduled/scheduledtest ./store ./store/inspect ./store/localpg ./store/seal ./store/storetest
 
-# Of the others, this one waits longest, so it begins first.
-WAITING := ./cmd
+# Of the others, these wait longest, so they begin first.
+WAITING := ./cmd ./scheduled/bench
 
-# These keep the processors busy, so they do not run beside those that measure times.
-BUSY := ./scheduled/dashboard ./scheduled/bench
+# This one keeps the processors busy, so it does not run beside those that measure times.
+BUSY := ./scheduled/dashboard
 
 # The modules below the root's, by their folders. They need what an application that imports the root's must not need. The
 # go command takes each by itself, so every target that looks at all packages goes through this list, too.
 MODULES := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*')))
+
+# In this one a page has a second to follow a change, so it runs alone.
+BROWSER := cmd/internal/browsertest
 
 # These measure how late tasks start, so they run alone.
 TIMED := ./scheduled/sizes
@@ -90,7 +93,8 @@ plots: ## Run the benches that the plots show, for some minutes, and draw them a
 pages: $(AXE) ## Look at each page of the dashboard in wide and narrow windows, in light and dark colors
 	TASKTABLE_TEST_PAGES=all go test -C cmd/internal/browsertest -count=1 -timeout 10m -v -run 'TestPages'
 
-# Each group runs even if one before it has failed, and the failures are told once more at the end.
+# Each group runs even if one before it has failed, and the failures are told once more at the end. The other modules
+# run beside the busy packages, because most of their time they wait.
 test: $(AXE) ## Check the format, vet, build, and run all tests
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	@if [ -z "$(RACE)" ]; then echo "no C compiler: the tests run without the race detector"; fi
@@ -104,8 +108,10 @@ test: $(AXE) ## Check the format, vet, build, and run all tests
 	group $(RACE) $(TEST) $(RACED); \
 	group -C scheduled/torture $(RACE) $(TEST) ./...; \
 	group -p 4 $(TEST) $(WAITING) $$(go list ./... | grep -v -x -F "$$(go list $(RACED) $(WAITING) $(BUSY) $(TIMED))"); \
-	group -p 3 $(TEST) $(BUSY); \
-	for module in $(filter-out scheduled/torture,$(MODULES)); do group -C $$module $(TEST) ./...; done; \
+	for module in $(filter-out scheduled/torture $(BROWSER),$(MODULES)); do group -C $$module $(TEST) ./...; done & \
+	group $(TEST) $(BUSY); \
+	wait; \
+	for module in $(filter $(BROWSER),$(MODULES)); do group -C $$module $(TEST) ./...; done; \
 	group $(TEST) $(TIMED); \
 	group -C scheduled/torture -tags mutants -run '^TestMutantsApply$$'
 	@if [ -e .bin/test.failed ]; then echo; echo "FAILED:"; grep -E '^ *--- FAIL: |^FAIL[[:space:]]|^panic: ' .bin/test.out; exit 1; fi

@@ -61,7 +61,11 @@ func programCommand(args []string) *exec.Cmd {
 	return cmd
 }
 
-func asProgramRuns(args []string) int { return ended(programCommand(args).Run()) }
+// asProgramRuns makes this process the program itself. A process of its own would take the time of a start twice.
+func asProgramRuns(args []string) int {
+	os.Args = append(os.Args[:1], args...)
+	return Execute()
+}
 
 func ended(err error) int {
 	var exit *exec.ExitError

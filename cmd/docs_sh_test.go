@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/store/storetest"
 )
@@ -94,13 +94,18 @@ func TestShellBlocks(t *testing.T) {
 	if err == nil {
 		shell, arguments = bash, []string{"-e", "-o", "pipefail", "-c"}
 	}
+	admin, err := pgxpool.New(t.Context(), storetest.EmptyURL(t)) // it outlives the databases of the blocks
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(admin.Close)
 	for _, b := range allBlocks(t, "sh") {
 		t.Run(b.where, func(t *testing.T) {
 			if strings.Contains(b.text, "<(") && bash == "" {
 				t.Skip("needs bash in PATH")
 			}
 			t.Parallel()
-			roles := documentedRoles(t) // before the database, in which they have rights: they are dropped after it
+			roles := documentedRoles(t, admin) // before the database, in which they have rights: they are dropped after it
 			url := documentedDatabase(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 			defer cancel()
@@ -113,8 +118,10 @@ func TestShellBlocks(t *testing.T) {
 				}
 			}
 			cmd.Env = append(roles, raceAtOnce, "PATH="+programs, "HOME="+cmd.Dir, "DATABASE_URL="+url,
-				"NEW_DATABASE_URL="+storetest.EmptyURL(t),
 				inDocs+"="+repository, docsPath+"="+os.Getenv("PATH"))
+			if strings.Contains(b.text, "$NEW_DATABASE_URL") {
+				cmd.Env = append(cmd.Env, "NEW_DATABASE_URL="+storetest.EmptyURL(t))
+			}
 			cmd.WaitDelay = time.Second
 			if output, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s\nA program that is not found is to be added to documentedPrograms.\n%s", b.where,
@@ -150,24 +157,20 @@ func fileProblem(path string) string {
 }
 
 // documentedRoles gives the roles that the documents make names of this run's own: roles are the whole server's.
-func documentedRoles(t *testing.T) (variables []string) {
+func documentedRoles(t *testing.T, admin *pgxpool.Pool) (variables []string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
 	suffix := fmt.Sprintf("tasktable_test_%016x_", rand.Uint64())
-	t.Cleanup(func() {
-		for _, role := range documentedRoleNames {
-			if _, err := conn.Exec(context.WithoutCancel(t.Context()), "DROP ROLE IF EXISTS "+suffix+role); err != nil {
-				t.Error(err)
-			}
-		}
-		_ = conn.Close(context.WithoutCancel(t.Context()))
-	})
+	var names []string
 	for _, role := range documentedRoleNames {
+		names = append(names, suffix+role)
 		variables = append(variables, "TASKTABLE_"+strings.ToUpper(role)+"_ROLE="+suffix+role)
 	}
+	t.Cleanup(func() {
+		_, err := admin.Exec(context.WithoutCancel(t.Context()), "DROP ROLE IF EXISTS "+strings.Join(names, ", "))
+		if err != nil {
+			t.Error(err)
+		}
+	})
 	return variables
 }
 

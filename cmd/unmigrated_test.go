@@ -12,6 +12,7 @@ import (
 // Each command that needs the tables says that they are missing, in which schema, and which command makes them.
 func TestCommandsOnAnUnmigratedSchema(t *testing.T) {
 	t.Parallel()
+	database := "DATABASE_URL=" + storetest.EmptyURL(t)
 	for name, test := range map[string]struct {
 		args   []string
 		code   int
@@ -27,7 +28,6 @@ func TestCommandsOnAnUnmigratedSchema(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			database := "DATABASE_URL=" + storetest.EmptyURL(t)
 			for schema, command := range map[string]string{"tasktable": "tasktable migrate",
 				"jobs": "tasktable migrate --schema jobs"} {
 				got := run(t, []string{database}, append(test.args, "--schema="+schema)...)

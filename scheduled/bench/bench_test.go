@@ -101,14 +101,15 @@ func TestEachBench(t *testing.T) {
 func TestPrint(t *testing.T) {
 	t.Setenv("DATABASE_URL", storetest.EmptyURL(t))
 	var table, object, progress bytes.Buffer
-	if err := runBench(t.Context(), []string{"herd", "-n", "50", "-rounds", "1"}, &table, &progress); err != nil ||
-		!strings.Contains(table.String(), "last_ms") || !strings.Contains(progress.String(), "verified: ") {
+	small := []string{"schedule", "-n", "50", "-rounds", "1"}
+	if err := runBench(t.Context(), small, &table, &progress); err != nil ||
+		!strings.Contains(table.String(), "bulk_per_s") || !strings.Contains(progress.String(), "verified: ") {
 		t.Errorf("%v: %s%s", err, &table, &progress)
 	}
-	err := runBench(t.Context(), []string{"herd", "-n", "50", "-rounds", "1", "-json"}, &object, io.Discard)
+	err := runBench(t.Context(), append(small, "-json"), &object, io.Discard)
 	var figures map[string]any
-	if err := errors.Join(err, json.Unmarshal(object.Bytes(), &figures)); err != nil || figures["bench"] != "herd" ||
-		figures["last_ms"] == nil {
+	if err := errors.Join(err, json.Unmarshal(object.Bytes(), &figures)); err != nil || figures["bench"] != "schedule" ||
+		figures["bulk_per_s"] == nil {
 		t.Errorf("%v: %s", err, &object)
 	}
 	for _, wrong := range [][]string{nil, {"drian"}, {"drain", "-n", "-1"}, {"drain", "-rounds", "0"}, {"drain", "x"}} {

@@ -44,9 +44,15 @@ type board struct {
 // newBoard serves a dashboard. Its people are authenticated by a key, or by the function of a change to its Config.
 func newBoard(t *testing.T, changes ...func(*dashboard.Config)) *board {
 	t.Helper()
+	return boardOf(t, storetest.Pool(t), changes...)
+}
+
+// boardOf is newBoard on a database that there is.
+func boardOf(t *testing.T, pool *pgxpool.Pool, changes ...func(*dashboard.Config)) *board {
+	t.Helper()
 	log := &logText{}
 	config := dashboard.Config{
-		Pool: storetest.Pool(t), Logger: slog.New(slog.NewTextHandler(log, nil)), Timeout: time.Minute, // a busy machine
+		Pool: pool, Logger: slog.New(slog.NewTextHandler(log, nil)), Timeout: time.Minute, // a busy machine
 		SignInRate: 10000,
 	}
 	for _, change := range changes {

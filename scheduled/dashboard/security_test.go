@@ -66,6 +66,10 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 			c.Authenticate = func(*http.Request) (dashboard.Person, error) { return person, err }
 		}
 	}
+	shared := newBoard(t) // nobody changes its database
+	shared.addPoison()
+	shared.exec(`DELETE FROM tasktable.pauses`)
+	before := shared.fingerprint()
 	for name, change := range map[string]func(*dashboard.Config){
 		"no session":           func(*dashboard.Config) {},
 		"unauthenticated":      refuse(dashboard.Person{Name: "x", Scopes: dashboard.All}, dashboard.ErrUnauthenticated),
@@ -78,10 +82,7 @@ func TestStrangersSeeAndDoNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBoard(t, change).noRedirects()
-			b.addPoison()
-			b.exec(`DELETE FROM tasktable.pauses`)
-			before := b.fingerprint()
+			b := boardOf(t, shared.pool, change).noRedirects()
 			paths := []string{"GET /", "GET /search?q=poison", "GET /live?page=/notices", "GET /nowhere", "POST /nowhere"}
 			for _, route := range all {
 				path := route.Method + " " + example(t, route.Path, examples)

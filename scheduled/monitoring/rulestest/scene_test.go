@@ -148,17 +148,14 @@ func (s *scene) node(slots int) {
 // held for long is another situation.
 const led = `tasktable_leader == 1 and on () tasktable_node_up == 1`
 
-// until scrapes until an expression has a result, and the node leads.
+// waitLimit bounds each wait.
+const waitLimit = time.Minute
+
+// until scrapes until an expression has a result, and the node leads. Almost no time passes in the history while it
+// waits, because on a slow machine an alert would fire meanwhile.
 func (s *scene) until(expression string) {
 	s.t.Helper()
-	s.untilWithin(30*time.Second, expression)
-}
-
-// untilWithin is until with a limit of its own, for an event that the engine brings about only after a minute.
-// Almost no time passes in the history while it waits, because on a slow machine an alert would fire meanwhile.
-func (s *scene) untilWithin(limit time.Duration, expression string) {
-	s.t.Helper()
-	deadline := time.NewTimer(limit)
+	deadline := time.NewTimer(waitLimit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
