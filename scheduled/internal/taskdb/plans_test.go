@@ -103,6 +103,8 @@ func (b *bench) fill(statistics string) {
 			FROM generate_series($1::int, $2::int) AS i CROSS JOIN mod(abs(hashint4(i)), 12) AS lane`, from, to)
 	}
 	b.Exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER, SET (autovacuum_enabled = false)`)
+	b.Exec(`INSERT INTO tasktable.river_job (kind, state, finalized_at, max_attempts, queue, args)
+		SELECT 'tasks', 'completed', now(), 1, 'n7.default', '{}' FROM generate_series(1, $1::int)`, planTasks)
 	switch statistics {
 	case "never taken":
 		insert(1, planTasks)
@@ -159,7 +161,7 @@ func (b *bench) revive(unfinished int) {
 type hotStatement struct {
 	name string
 	sql  string
-	most int // rows of tasks that it may read; a probe that finds none counts as one
+	most int // rows of tasks and jobs that it may read; a probe that finds none counts as one
 	args []any
 }
 
@@ -264,6 +266,7 @@ func (b *bench) hotStatements() []hotStatement {
 	add("abandoned", planMost, func(r *recorder) {
 		r.Queue(b.Schema.SQL(leader.AbandonedSQL), time.Minute, planMost, []string{})
 	})
+	add("stray jobs", 1, func(r *recorder) { b.QueueStrayJobs(&r.Batch, 7, []int64{1}) })
 	add("census", max(lanes, recurring)*planMost, func(r *recorder) { b.queueCensus(&r.Batch, found) })
 	return hot
 }
@@ -382,7 +385,7 @@ func (s hotStatement) faultOf(plan planNode) string {
 		if n.NodeType == "Hash Join" || n.NodeType == "Merge Join" || n.NodeType == "Seq Scan" && ours {
 			faults = append(faults, strings.TrimSpace(n.NodeType+" "+n.Relation))
 		}
-		if n.Relation == "scheduled_tasks" && strings.HasSuffix(n.NodeType, " Scan") {
+		if (n.Relation == "scheduled_tasks" || n.Relation == "river_job") && strings.HasSuffix(n.NodeType, " Scan") {
 			read += n.Loops * max(n.Rows+n.Removed, 1)
 		}
 		for _, child := range n.Plans {
@@ -391,7 +394,7 @@ func (s hotStatement) faultOf(plan planNode) string {
 	}
 	walk(plan)
 	if read > float64(s.most) {
-		faults = append(faults, fmt.Sprintf("%v rows of tasks read, not at most %d", read, s.most))
+		faults = append(faults, fmt.Sprintf("%v rows of tasks or jobs read, not at most %d", read, s.most))
 	}
 	return strings.Join(faults, "; ")
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // The jobs that River runs on this node, except those that the node has received. A job that was fetched within the
-// last seconds may still be on its way.
+// last seconds may still be on its way. Without an order, because Postgres would then read all jobs by their id.
 const strayJobsSQL = `
 SELECT id, queue, kind, coalesce(args ->> 'tasks', '') AS tasks FROM tasktable.river_job
 WHERE state = 'running' AND attempted_by[array_length(attempted_by, 1)] = $1::text AND id <> ALL ($2::bigint[])
     AND attempted_at < clock_timestamp() - interval '5 seconds'
-ORDER BY id LIMIT 500`
+LIMIT 500`
 
 // StrayJob is a River job that River runs on a node and that the node does not have in hand.
 type StrayJob struct {
@@ -33,11 +33,16 @@ func (s Queries) LookAtPool(
 ) (strays []StrayJob, err error) {
 	var batch pgx.Batch
 	batch.Queue(pg.ReadOnlySQL)
-	batch.Queue(s.Schema.SQL(strayJobsSQL), ClientID(number), inHand)
+	s.QueueStrayJobs(&batch, number, inHand)
 	results := pool.SendBatch(ctx, &batch)
 	defer func() { err = errors.Join(err, results.Close()) }()
 	if err := pg.RefuseReadOnly(results.QueryRow()); err != nil {
 		return nil, err
 	}
 	return pg.CollectNext[StrayJob](results, "read River's jobs of this node")
+}
+
+// QueueStrayJobs adds strayJobsSQL to a batch.
+func (s Queries) QueueStrayJobs(batch *pgx.Batch, number int64, inHand []int64) {
+	batch.Queue(s.Schema.SQL(strayJobsSQL), ClientID(number), inHand)
 }
