@@ -587,13 +587,13 @@ BEGIN
                 'latest time.'),
             ('expected_execution_time', 'How long an attempt may take. Then its lease ends, and the task runs again.'),
             ('retention', 'How long the task is kept after its end. Null: as long as the nodes are configured for.'),
-            ('max_attempts', 'After this many failed attempts of one revision the task is FAILED.'),
+            ('max_attempts', 'After this many failed attempts since the last edit the task is FAILED.'),
             ('backoff', 'The wait before a retry, such as "1m" or "10s x3 max 1h jitter 25%". Null: as its type or the '
                 'nodes are configured.'),
             ('timeout', 'How long after its start the context of a handler ends. Null: at the end of '
                 'expected_execution_time.'),
             ('deadline', 'No attempt starts after it, and the context of a running handler ends at it. Null: none.'),
-            ('attempt', 'How many attempts of this revision have begun. It only counts.'),
+            ('attempt', 'How many attempts have begun since the last edit. A pause is no edit. It only counts.'),
             ('goes_first', 'The task was claimed by a limit in order. So it comes before the other tasks of its group '
                 'or tenant until it has ended, or is resumed, or has another time, group, queue or type. Null: it '
                 'was not.'),
@@ -604,7 +604,7 @@ BEGIN
                 'claim. In a lane, which is a queue, a type and a priority, the smallest goes first. A task '
                 'that is due already when it is written can be claimed from then on, behind the others.'),
             ('due_at', 'When the waiting task was due, if that is before next_attempt_at. Lateness counts from here. '
-                'Null: it is due at next_attempt_at.'),
+                'Null: it is due at next_attempt_at. While a task is PAUSED: when it is due after that.'),
             ('fence', 'Number of the claim that holds the task, or null. Nobody can claim a held task, even after an '
                 'edit. The hold ends when the holder records an outcome, or when the leader takes the task back.'),
             ('lease_expires_at', 'End of the lease. After it the claim is lost, and the task can be claimed again.'),

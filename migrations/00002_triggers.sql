@@ -89,6 +89,7 @@ DECLARE
     owed   boolean := false; -- a fire was due before this edit, and still happens
     waits  boolean := false; -- the leader has yet to plan an earlier edit, from the time of that edit on
     same   boolean; -- the edit changes nothing but the status and the end of a pause
+    pauses boolean := false; -- a task that waits is paused or resumed, and nothing else
     broken text; -- the rule that the row breaks
     due    timestamptz; -- of a task that is not recurring
 BEGIN
@@ -174,6 +175,8 @@ BEGIN
             END IF;
             RETURN NEW;
         END IF;
+        pauses := same AND NEW.cron IS NULL AND OLD.fence IS NULL AND OLD.status IN ('QUEUED', 'PAUSED')
+            AND NEW.status IN ('QUEUED', 'PAUSED');
         IF NEW.status = 'EXECUTING' THEN
             IF OLD.status <> 'EXECUTING' THEN
                 RAISE EXCEPTION 'status of task "%" cannot be set to EXECUTING: only a claim does that', OLD.id
@@ -248,10 +251,14 @@ BEGIN
         NEW.planned_revision := NULL;
         NEW.open_occurrences_from := NULL;
     END IF;
-    NEW.waiting_since := NULL;
-    NEW.waits := NULL;
+    IF NOT pauses THEN
+        NEW.waiting_since := NULL;
+        NEW.waits := NULL;
+    END IF;
     IF NEW.status IN ('QUEUED', 'PAUSED') THEN
-        NEW.attempt := 0;
+        IF NOT pauses THEN
+            NEW.attempt := 0;
+        END IF;
         NEW.finished_at := NULL;
         IF TG_OP = 'UPDATE' AND OLD.finished_at IS NOT NULL THEN
             NEW.message := NULL;
@@ -270,13 +277,17 @@ BEGIN
     -- claimed, and no task goes before those that are due already. The leader looks at the last second anyway, so a
     -- task that is scheduled for now keeps its time.
     due := tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter);
+    IF pauses THEN -- a retry keeps its time over a pause, as due_at
+        due := greatest(due, coalesce(OLD.due_at, OLD.next_attempt_at));
+    END IF;
     NEW.next_attempt_at := CASE WHEN NEW.status <> 'QUEUED' OR NEW.fence IS NOT NULL THEN NULL
         WHEN owed OR waits THEN OLD.next_attempt_at
         -- The leader plans the next fire at once, counting from now. This is not a fire.
         WHEN NEW.cron IS NOT NULL THEN clock_timestamp()
         WHEN due < tasktable.asked_now() - interval '500 ms' THEN tasktable.asked_now()
         ELSE due END;
-    NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at THEN due END;
+    NEW.due_at := CASE WHEN NEW.cron IS NULL AND due < NEW.next_attempt_at OR pauses AND NEW.status = 'PAUSED'
+        THEN due END;
     NEW.limit_key := CASE WHEN NEW.cron IS NULL AND num_nonnulls(NEW.group_key, NEW.tenant_id) > 0
         THEN tasktable.limit_key_of(NEW.queue, NEW.type, NEW.group_key, NEW.tenant_id) ELSE '' END;
     -- A task that runs anew takes its place in the order by its time. So does a task that is resumed or comes from
@@ -393,6 +404,7 @@ BEGIN
     IF NEW.cron IS NULL
         AND coalesce(NEW.due_at, NEW.next_attempt_at)
             <> tasktable.due_of(NEW.id, NEW.scheduled_at, NEW.run_now_at, NEW.jitter)
+        AND coalesce(NEW.due_at, NEW.next_attempt_at) IS DISTINCT FROM coalesce(OLD.due_at, OLD.next_attempt_at)
     THEN
         RAISE EXCEPTION 'time of task "%" was changed by a trigger that fires after zzz_task_1_edit: give that trigger '
             'a name that sorts before it', NEW.id USING ERRCODE = 'check_violation', COLUMN = 'scheduled_at';

@@ -407,7 +407,8 @@ CREATE VIEW tasktable.task_reasons AS
         CASE WHEN t.finished_at IS NULL THEN o.missing END AS missing,
         jsonb_build_object('pause', CASE WHEN s.code = 'paused_scope' THEN z.pause END, 'pauses', y.pauses,
             'quiet', w.quiet, 'may_lead', w.may_lead, 'slots', w.slots -> (t.queue || ' ' || t.type),
-            'limit', CASE WHEN s.code = 'limited' THEN z.reached END) AS data
+            'limit', CASE WHEN s.code = 'limited' THEN z.reached END,
+            'due_at', CASE WHEN s.code = 'paused' THEN t.due_at END) AS data
     FROM tasktable.scheduled_tasks AS t
     CROSS JOIN (
         -- The nodes, the pauses and the limits that are reached, once for all tasks.
@@ -659,10 +660,10 @@ BEGIN
             ('{late_tasks, waiting_tasks, running_tasks, task_reasons, stuck_tasks, next_fires, follow_ups}', '{queue}',
                 'Its queue.'),
             ('{task_reasons, stuck_tasks, follow_ups}', '{status}', 'Its status.'),
-            ('{late_tasks, follow_ups}', '{attempt}', 'How many attempts of its revision have begun.'),
+            ('{late_tasks, follow_ups}', '{attempt}', 'How many attempts have begun since its last edit.'),
             ('{late_tasks, follow_ups}', '{message}', 'Its last error, or the note of its handler.'),
             ('{task_reasons, stuck_tasks}', '{reason}', 'The code in words.'),
-            ('{task_reasons, stuck_tasks}', '{due_at}', 'When it is due. Null: it does not wait to be claimed.'),
+            ('{task_reasons, stuck_tasks}', '{due_at}', 'When it is due, if it waits or is paused.'),
             ('{running_tasks, task_reasons, stuck_tasks}', '{lease_expires_at}', 'End of its lease, or null.'),
             ('{throughput_by_hour, delay_by_type_and_hour}', '{hour}', 'Start of the hour, in UTC, of the ends.'),
             ('{throughput_by_hour, delay_by_type_and_hour}', '{type}', 'The type.'),

@@ -28,6 +28,7 @@ DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I SET search_path = aside, pg_catal
 current_database()); END $$`
 
 func TestClocksAnHourApartChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, off := range []string{"1 hour", "-1 hour"} {
 		t.Run(off, func(t *testing.T) {
 			f := newBench(t)

@@ -37,7 +37,7 @@ type soakSample struct {
 // TestSoak works a steady load off, and compares the last third of the time with the one before: memory, goroutines,
 // dead rows, looks and delays stay as they are.
 func TestSoak(t *testing.T) {
-	length := 6 * time.Second // and not beside other tests of this package, whose memory it would count
+	length := 3 * time.Second // and not beside other tests of this package, whose memory it would count
 	if text := os.Getenv(soakVariable); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {

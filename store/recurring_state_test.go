@@ -98,7 +98,10 @@ func (w *want) become(status store.Status) {
 		r.LastStatusUpdate = *w.during("last_status_update", &w.found.LastStatusUpdate)
 	}
 	waits := status == "QUEUED" || status == "PAUSED"
-	if waits {
+	// A plain task that waits is paused or resumed, and nothing else: that is no edit.
+	pauses := waits && was != nil && was.Cron == nil && was.Fence == nil && was.FinishedAt == nil &&
+		(was.Status == "PAUSED") != (status == "PAUSED") && !moved && w.found.RunNowAt == was.RunNowAt
+	if waits && !pauses {
 		r.Attempt = 0
 	}
 	switch {

@@ -29,7 +29,7 @@ var taskFields = map[string]string{
 	"revision": "The number of the latest edit. It is the task's ETag.",
 	"asked_revision": "The revision that last asked for another payload or time, or to run again after COMPLETED. " +
 		"The idempotency key of a request or of a handler is {id}:{asked_revision}.",
-	"attempt":         "How many attempts of this revision have begun.",
+	"attempt":         "How many attempts have begun since the last edit. A pause is no edit.",
 	"message":         "The last error, or a note of the handler.",
 	"result":          "The result of the handler.",
 	"next_attempt_at": "When the task is due next.",

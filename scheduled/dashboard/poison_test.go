@@ -26,7 +26,7 @@ var poison = []string{
 // oddIDs are ids with which paths and addresses go wrong. Browsers take . and .. out of a path.
 var oddIDs = []string{
 	".", "..", "...", "../x", "a/b", "a//b", "/", "//", "?q=1", "#f", "%", "%2e%2e", "%2F", "a%2Fb", " ", " x ", "a+b", "a&b=c",
-	"new", "act", ";", "é", "\U0001F4A3", `\`, `C:\x`, "x@2030-01-01T00:00:00Z", strings.Repeat("é", 256),
+	"new", "act", ";", "é", "\U0001F4A3", `\`, `C:\x`, "x@2030-01-01T00:00Z", strings.Repeat("é", 256),
 }
 
 // poisonTypes are types, whose syntax leaves out quotes, spaces and parentheses.

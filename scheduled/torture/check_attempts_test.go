@@ -5,8 +5,8 @@ package torture
 // Outcomes whose attempt does not count.
 var refunded = map[string]bool{"RELEASED": true, "EXPIRED": true, "INTERRUPTED": true, "SNOOZED": true}
 
-// attemptsAreCounted: each claim counts one, an edit begins anew, and only what never began, was interrupted or put
-// off is given back.
+// attemptsAreCounted: each claim counts one, an edit begins anew, unless it only pauses or resumes, and only what never
+// began, was interrupted or put off is given back.
 func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 	x := h.in()
 	for _, a := range h.Audit {
@@ -16,6 +16,7 @@ func attemptsAreCounted(h *history, wrong reportFunc) (samples int) {
 		samples++
 		say := wrong.about(a.ID, "at %s: ", h.offset(a.At))
 		switch {
+		case a.pauses() && *a.Attempt == *a.OldAttempt:
 		case a.Op == "INSERT" || a.edits():
 			if s := *a.Status; (s == "QUEUED" || s == "PAUSED") && *a.Attempt != 0 {
 				say("revision %d begins with attempt %d", *a.Revision, *a.Attempt)

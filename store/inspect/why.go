@@ -34,6 +34,8 @@ type Explanation struct {
 	Shortened bool `json:"shortened,omitempty"`
 	// Nearest has similar ids, if the id was never scheduled.
 	Nearest []string `json:"nearest,omitempty"`
+
+	due *time.Time // when a paused task is due after its pause
 }
 
 // Upcoming is something that will happen if nothing changes.

@@ -120,7 +120,7 @@ func (e *Explanation) course(known life) (upcoming []Upcoming) {
 	at := func(t *time.Time, text string) { upcoming = append(upcoming, Upcoming{t, text}) }
 	row, code, free := *e.Row, e.Reason.Code, e.Row.NextAttemptAt
 	if code == "paused" {
-		free = resumed(row)
+		free = e.resumed()
 	}
 	names, ends := known.pausedAt(free, e.At)
 	scoped := len(names) > 0 || code == "paused_scope"
@@ -141,7 +141,7 @@ func (e *Explanation) course(known life) (upcoming []Upcoming) {
 	}
 	switch {
 	case code == "paused":
-		upcoming = whilePaused(row, e.At, waits)
+		upcoming = e.whilePaused(waits)
 	case code != "paused_scope":
 		at(free, "it is due"+waits)
 	case ends == nil:
@@ -190,19 +190,29 @@ func asked(r store.Row) time.Time {
 	return r.ScheduledAt
 }
 
+// dueOncePaused returns the time of a paused task: that of its retry, or else that for which it was scheduled.
+func (e *Explanation) dueOncePaused() time.Time {
+	due := asked(*e.Row)
+	if e.due != nil && (e.Row.Attempt > 0 || e.Row.Jitter == nil) && e.due.After(due) {
+		return *e.due
+	}
+	return due
+}
+
 // resumed returns the time at which a paused task will be resumed and due. Nil means that this is when somebody
 // resumes it.
-func resumed(r store.Row) *time.Time {
-	if due := asked(r); r.PausedUntil != nil && r.Cron == nil && due.After(*r.PausedUntil) {
+func (e *Explanation) resumed() *time.Time {
+	due, until := e.dueOncePaused(), e.Row.PausedUntil
+	if until != nil && e.Row.Cron == nil && due.After(*until) {
 		return &due
 	}
-	return r.PausedUntil
+	return until
 }
 
 // whilePaused returns what will happen to a task that is paused itself: its resume, and its time.
-func whilePaused(r store.Row, now time.Time, waits string) (upcoming []Upcoming) {
-	due := asked(r)
-	ahead := due.After(now) && r.Cron == nil && r.Fence == nil
+func (e *Explanation) whilePaused(waits string) (upcoming []Upcoming) {
+	r, due := e.Row, e.dueOncePaused()
+	ahead := due.After(e.At) && r.Cron == nil && r.Fence == nil
 	before := r.PausedUntil == nil || due.Before(*r.PausedUntil)
 	switch {
 	case r.PausedUntil == nil:
@@ -216,7 +226,7 @@ func whilePaused(r store.Row, now time.Time, waits string) (upcoming []Upcoming)
 		return upcoming
 	}
 	text := "it is due"
-	if r.Jitter != nil && r.RunNowAt == nil {
+	if r.Jitter != nil && r.RunNowAt == nil && due.Equal(asked(*r)) {
 		text += ", or up to " + rounded(*r.Jitter) + " later"
 	}
 	if before {

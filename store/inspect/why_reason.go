@@ -164,6 +164,7 @@ func (i *Inspector) reason(ctx context.Context, db store.DB, e *Explanation, kno
 	}
 	e.Reason = Reason{Code: r.Code, Text: r.text(*e.Row, known), Detail: r.Detail, Since: r.Since, Until: r.Until,
 		Obstacle: r.obstacle(*e.Row), Missing: r.Missing}
+	e.due = r.Data.DueAt
 	if e.Reason.Elsewhere, err = i.elsewhere(ctx, db, *e.Row, r.Detail, known.mayRead); err != nil {
 		return err
 	}

@@ -391,6 +391,20 @@ func TestWhyPromisesNoRunThatCannotHappen(t *testing.T) {
 	}
 }
 
+// A task that is to be retried three minutes after its time, and is paused until before that.
+func TestWhyOfAPausedRetry(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.Node(`{"default": 3}`, "{TEST}", true)
+	b.Make("one", "QUEUED")
+	b.must(b.Tasks.PauseUntil(b.Ctx, b.Pool, "one", far(2)))
+	e, err := b.Inspector.Why(b.Ctx, b.Pool, "one")
+	b.Check(err)
+	same(b, "what is next", e.Next[:2], []inspect.Upcoming{
+		{At: new(far(2)), Text: "the leader resumes it"}, {At: new(far(3)), Text: "it is due"},
+	})
+}
+
 // One that is due already, and whose time will be over an hour from now.
 func TestWhyOfOneThatIsDueAndExpiresPaused(t *testing.T) {
 	t.Parallel()

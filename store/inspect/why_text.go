@@ -44,7 +44,8 @@ type reasonData struct {
 	TypeClaimed int  `json:"type_claimed"` // claimed tasks of its type
 	Hung        int  `json:"hung"`         // handlers of its nodes that do not return
 
-	Limit *limitOf `json:"limit"` // that is reached, for the code limited
+	Limit *limitOf   `json:"limit"`  // that is reached, for the code limited
+	DueAt *time.Time `json:"due_at"` // when it is due after its pause, for the code paused
 }
 
 // maxAhead is the greatest number of tasks before a task that reason_of counts.

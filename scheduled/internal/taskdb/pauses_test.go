@@ -36,6 +36,37 @@ func (b *bench) pauseUntil(id string, until time.Time) {
 	}
 }
 
+// A pause is no edit. So a task that is to be retried keeps its attempts and the time of its retry, also if it was paused
+// while the attempt ran. An edit begins anew.
+func TestPauseKeepsTheRetry(t *testing.T) {
+	b := newBench(t)
+	for _, id := range []string{"waits", "runs", "snoozes", "edited"} {
+		b.Due(id)
+	}
+	pause := func(id string) { b.Did(enginetest.Tasks.Pause(t.Context(), b.Pool, id)) }
+	taken := b.Take(noon)
+	snoozed := enginetest.Retried(taken["snoozes"], time.Hour, "later")
+	snoozed.Outcome, snoozed.Refund = taskdb.OutcomeSnoozed, true
+	pause("runs")
+	b.End(noon, enginetest.Retried(taken["waits"], time.Hour, "no"), enginetest.Retried(taken["runs"], time.Hour, "no"),
+		snoozed, enginetest.Retried(taken["edited"], time.Hour, "no"))
+	for id := range taken {
+		pause(id)
+		if id == "edited" {
+			b.Exec(`UPDATE tasktable.scheduled_tasks SET priority = 5 WHERE id = $1`, id)
+		}
+		b.Did(enginetest.Tasks.Resume(t.Context(), b.Pool, id))
+	}
+	for id, want := range map[string]string{
+		"waits": "1 in 01:00:00", "runs": "1 in 01:00:00", "snoozes": "0 in 01:00:00", "edited": "0 in 00:00:00",
+	} {
+		if got := enginetest.Ask[string](b.Bench, `SELECT attempt || ' in ' || greatest(next_attempt_at - $2, '0')
+			FROM tasktable.scheduled_tasks WHERE id = $1`, id, noon); got != want {
+			t.Errorf("%s: %s, not %s", id, got, want)
+		}
+	}
+}
+
 // A task that was paused until a time is queued again at it, for its own time.
 func TestResumeDue(t *testing.T) {
 	b := newBench(t)

@@ -91,7 +91,8 @@ WITH locked AS MATERIALIZED (
         -- Nothing becomes claimable in the past. Claims that are handed back together keep their order.
         next_attempt_at = CASE WHEN l.next > l.now THEN l.next
             WHEN l.next IS NOT NULL THEN l.now + (l.place - 1) * interval '1 microsecond' END,
-        due_at = CASE WHEN l.next < l.now THEN l.next END,
+        -- A paused task keeps the time of its retry.
+        due_at = CASE WHEN l.current AND l.next_status = 'PAUSED' THEN l.next_due WHEN l.next < l.now THEN l.next END,
         attempt = CASE WHEN l.current AND l.refund THEN greatest(t.attempt - 1, 0) ELSE t.attempt END,
         fence = NULL,
         lease_expires_at = NULL,
