@@ -624,7 +624,7 @@ BEGIN
             ('message', 'The last error, or the note of the handler.'),
             ('result', 'The result of the handler.'),
             ('waiting_since', 'When the task was due, if its handler has put it off since then because something is '
-                'out of order. Lateness counts from here. An edit, and an attempt that fails, clear it.'),
+                'out of order. Lateness counts from here. An edit, a pause, and an attempt that fails, clear it.'),
             ('waits', 'How many times it was put off like this. Null: never.'),
             ('cron', 'Makes this a recurring task. At each fire the leader forks an occurrence, {id}@{fire time}.'),
             ('time_zone', 'Time zone of the cron expression; UTC by default.'),

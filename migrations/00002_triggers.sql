@@ -251,10 +251,8 @@ BEGIN
         NEW.planned_revision := NULL;
         NEW.open_occurrences_from := NULL;
     END IF;
-    IF NOT pauses THEN
-        NEW.waiting_since := NULL;
-        NEW.waits := NULL;
-    END IF;
+    NEW.waiting_since := NULL;
+    NEW.waits := NULL;
     IF NEW.status IN ('QUEUED', 'PAUSED') THEN
         IF NOT pauses THEN
             NEW.attempt := 0;
