@@ -132,7 +132,8 @@ func (a *auditRow) turns() bool {
 // a pause looks alike.
 func (a *auditRow) pauses() bool {
 	return a.Op == "UPDATE" && a.edits() && a.Fence == nil && a.OldFence == nil && !a.Recurs &&
-		(*a.OldStatus == "PAUSED" && *a.Status == "QUEUED" || *a.OldStatus == "QUEUED" && *a.Status == "PAUSED")
+		(*a.OldStatus == "PAUSED" && (*a.Status == "QUEUED" || *a.Status == "PAUSED") ||
+			*a.OldStatus == "QUEUED" && *a.Status == "PAUSED")
 }
 
 // pausesClaim says whether a claimed task is paused after the change, which draws no revision: until another

@@ -18,12 +18,15 @@ import (
 // Catalog holds the options of all commands, and the environment that they are read from.
 type Catalog struct {
 	environ   environment
-	variables []string // all environment variables that commands read
-	options   []Option // all options that the environment may give, each once
+	variables []string        // all environment variables that commands read
+	options   []Option        // all options that the environment may give, each once
+	known     map[string]bool // the keys of options
 }
 
 // NewCatalog returns an empty catalog. Its options are read from environ, which has the form of os.Environ.
-func NewCatalog(environ []string) *Catalog { return &Catalog{environ: environ} }
+func NewCatalog(environ []string) *Catalog {
+	return &Catalog{environ: environ, known: map[string]bool{}}
+}
 
 // Getenv returns the value of an environment variable, or "".
 func (c *Catalog) Getenv(name string) string { return c.environ.get(name) }
@@ -76,8 +79,8 @@ func (c *Catalog) register(o Option) {
 	if o.Secret {
 		c.variables = append(c.variables, o.Variable+variableOfFile)
 	}
-	same := func(other Option) bool { return other.key() == o.key() }
-	if !slices.ContainsFunc(c.options, same) {
+	if key := o.key(); !c.known[key] {
+		c.known[key] = true
 		c.options = append(c.options, o)
 	}
 }
