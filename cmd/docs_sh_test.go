@@ -105,7 +105,8 @@ func TestShellBlocks(t *testing.T) {
 				t.Skip("needs bash in PATH")
 			}
 			t.Parallel()
-			roles := documentedRoles(t, admin) // before the database, in which they have rights: they are dropped after it
+			// Before the database, in which they have rights, because they are dropped after it.
+			roles := documentedRoles(t, admin)
 			url := documentedDatabase(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*waitLimit)
 			defer cancel()

@@ -96,7 +96,9 @@ func TestNoTaskTakesTheIDOfAnOccurrence(t *testing.T) {
 	b := newBench(t)
 	b.Schedule(rich("one"))
 	const rule = "id must not end in @ and a time, as those of occurrences do"
-	for _, id := range []string{"one@2100-01-01T08:00:00Z", "one@2100-01-01T08:00:00.000001Z", "other@2100-01-01T08:00:00Z"} {
+	for _, id := range []string{
+		"one@2100-01-01T08:00:00Z", "one@2100-01-01T08:00:00.000001Z", "other@2100-01-01T08:00:00Z",
+	} {
 		_, single := b.Tasks.Schedule(b.Ctx, b.Pool, base(id))
 		_, several := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("two"), base(id)})
 		for _, err := range []error{single, several} {

@@ -108,8 +108,8 @@ func TestPrint(t *testing.T) {
 	}
 	err := runBench(t.Context(), append(small, "-json"), &object, io.Discard)
 	var figures map[string]any
-	if err := errors.Join(err, json.Unmarshal(object.Bytes(), &figures)); err != nil || figures["bench"] != "schedule" ||
-		figures["bulk_per_s"] == nil {
+	err = errors.Join(err, json.Unmarshal(object.Bytes(), &figures))
+	if err != nil || figures["bench"] != "schedule" || figures["bulk_per_s"] == nil {
 		t.Errorf("%v: %s", err, &object)
 	}
 	for _, wrong := range [][]string{nil, {"drian"}, {"drain", "-n", "-1"}, {"drain", "-rounds", "0"}, {"drain", "x"}} {

@@ -159,7 +159,8 @@ func TestActsOnDeadLetters(t *testing.T) {
 			t.Run(name+"/"+verb, func(t *testing.T) {
 				b := *shared
 				b.T = t
-				b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER; DELETE FROM tasktable.scheduled_tasks;` +
+				b.exec(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+					DELETE FROM tasktable.scheduled_tasks;` +
 					someDead)
 				confirm := b.post("/dead/"+verb, append(c.chosen, "back", "/dead?by=task")...).wants(t, http.StatusOK,
 					does+c.asked+"?")

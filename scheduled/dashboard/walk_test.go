@@ -70,7 +70,8 @@ func (b *board) fingerprint() string {
 	b.Helper()
 	var text strings.Builder
 	rows, err := b.pool.Query(b.Context(), `SELECT tablename FROM pg_tables WHERE schemaname = 'tasktable'
-		AND (tablename ~ '^(scheduled|notice|pause|limits|calendars|task_defaults)' OR tablename IN ('api_keys', 'nodes'))
+		AND (tablename ~ '^(scheduled|notice|pause|limits|calendars|task_defaults)'
+			OR tablename IN ('api_keys', 'nodes'))
 		ORDER BY 1`)
 	if err != nil {
 		b.Fatal(err)

@@ -128,8 +128,8 @@ func (a *auditRow) turns() bool {
 		*a.Status != *a.OldStatus
 }
 
-// pauses says whether the change pauses or resumes a plain task that waits, which keeps its attempts. A run_now that ends
-// a pause looks alike.
+// pauses says whether the change pauses or resumes a plain task that waits, which keeps its attempts. A run_now that
+// ends a pause looks alike.
 func (a *auditRow) pauses() bool {
 	return a.Op == "UPDATE" && a.edits() && a.Fence == nil && a.OldFence == nil && !a.Recurs &&
 		(*a.OldStatus == "PAUSED" && (*a.Status == "QUEUED" || *a.Status == "PAUSED") ||

@@ -36,8 +36,8 @@ func (b *bench) pauseUntil(id string, until time.Time) {
 	}
 }
 
-// A pause is no edit. So a task that is to be retried keeps its attempts and the time of its retry, also if it was paused
-// while the attempt ran. An edit begins anew.
+// A pause is no edit. So a task that is to be retried keeps its attempts and the time of its retry, also if it was
+// paused while the attempt ran. An edit begins anew.
 func TestPauseKeepsTheRetry(t *testing.T) {
 	b := newBench(t)
 	for _, id := range []string{"waits", "runs", "snoozes", "edited"} {
