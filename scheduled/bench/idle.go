@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tasktable/tasktable/scheduled/internal/session"
 )
 
 var idleBench = Bench{
@@ -73,9 +75,9 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 // TraceBatchEnd counts nothing.
 func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// ping is the default rule of pgxpool for when to test a connection. It counts the test as a transaction.
+// ping is the rule of the engine's pool for when to test a connection. It counts the test as a transaction.
 func (c *counter) ping(_ context.Context, params pgxpool.ShouldPingParams) bool {
-	if params.IdleDuration <= time.Second {
+	if params.IdleDuration <= session.PingAfter {
 		return false
 	}
 	c.statements.Add(1)

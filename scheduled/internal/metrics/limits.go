@@ -3,6 +3,8 @@ package metrics
 import (
 	"context"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 )
 
@@ -19,12 +21,12 @@ type limitedRow struct {
 }
 
 // countLimited counts what limits hold back. Without a limit it asks nothing.
-func (c *TableStats) countLimited(ctx context.Context, limits []taskdb.Limit, found *tableCounts) error {
+func (c *TableStats) countLimited(ctx context.Context, tx pgx.Tx, limits []taskdb.Limit, found *tableCounts) error {
 	if len(limits) == 0 {
 		found.limited = map[string]limitedRow{}
 		return nil
 	}
-	return counted(ctx, c, "count what limits hold back", countLimitedSQL, nil, func(rows []limitedRow) {
+	return counted(ctx, c, tx, "count what limits hold back", countLimitedSQL, nil, func(rows []limitedRow) {
 		found.limited = make(map[string]limitedRow, len(rows))
 		for _, row := range rows {
 			found.limited[row.Name] = row

@@ -56,8 +56,8 @@ type recurringRow struct {
 }
 
 // countRecurring reads the health of recurring tasks, and the days of their calendars.
-func (c *TableStats) countRecurring(ctx context.Context, found *tableCounts) error {
-	return c.config.Housekeeping.Do(ctx, time.Second, func(ctx context.Context, tx pgx.Tx) error {
+func (c *TableStats) countRecurring(ctx context.Context, tx pgx.Tx, found *tableCounts) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		schema := c.config.Statements.Schema
 		rows, err := pg.CollectRows[recurringRow](ctx, tx, "read the health of recurring tasks",
 			schema.SQL(readRecurringSQL), maxRecurringListed, maxRecurringSeries)

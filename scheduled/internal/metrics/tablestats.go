@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -111,30 +112,50 @@ func (c *TableStats) Run(ctx context.Context) {
 
 // count takes one count. A figure that cannot be counted keeps its last value, and does not stop the other counts.
 func (c *TableStats) count(ctx context.Context, seen *sight) error {
+	return c.read(ctx, func(ctx context.Context, tx pgx.Tx) error { return c.countAll(ctx, tx, seen) })
+}
+
+// countLimitSQL ends a statement of a count that takes longer.
+const countLimitSQL = `SET LOCAL statement_timeout = '1s'`
+
+// maxCount is how long all statements of a count may take.
+const maxCount = 10 * time.Second
+
+// read runs the statements of a count in one transaction, because an idle node should ask little of the database.
+func (c *TableStats) read(ctx context.Context, do func(context.Context, pgx.Tx) error) error {
+	return c.config.Housekeeping.Do(ctx, maxCount, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, countLimitSQL); err != nil {
+			return fmt.Errorf("limit the counts: %w", err)
+		}
+		return do(ctx, tx)
+	})
+}
+
+func (c *TableStats) countAll(ctx context.Context, tx pgx.Tx, seen *sight) error {
 	found := tableCounts{}
 	if before := c.config.Metrics.found.Load(); before != nil {
 		found = *before
 	}
 	err := errors.Join(
-		c.list(ctx, seen.nodes, &found),
-		c.countDue(ctx, seen.lanes, &found),
-		c.countLimited(ctx, seen.lanes.Limits, &found),
-		counted(ctx, c, "count tasks that wait", countWaitingSQL, nil, found.hasWaiting),
-		counted(ctx, c, "count River's jobs", countJobsSQL, nil, func(rows []jobsRow) { found.jobs = rows }),
-		counted(ctx, c, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
+		c.list(ctx, tx, seen.nodes, &found),
+		c.countDue(ctx, tx, seen.lanes, &found),
+		c.countLimited(ctx, tx, seen.lanes.Limits, &found),
+		counted(ctx, c, tx, "count tasks that wait", countWaitingSQL, nil, found.hasWaiting),
+		counted(ctx, c, tx, "count River's jobs", countJobsSQL, nil, func(rows []jobsRow) { found.jobs = rows }),
+		counted(ctx, c, tx, "count dead letters", CountDeadSQL, []any{maxDeadCounted}, func(rows []deadRow) {
 			found.hasDead(rows, c.config.Metrics)
 		}),
-		c.countRecurring(ctx, &found),
+		c.countRecurring(ctx, tx, &found),
 	)
 	c.config.Metrics.found.Store(&found)
 	return err
 }
 
-// counted reads rows within a second, and gives them to take.
+// counted reads rows and gives them to take. Its savepoint keeps the transaction alive if the statement fails.
 func counted[T any](
-	ctx context.Context, c *TableStats, doing, statement string, args []any, take func(rows []T),
+	ctx context.Context, c *TableStats, tx pgx.Tx, doing, statement string, args []any, take func(rows []T),
 ) error {
-	return c.config.Housekeeping.Do(ctx, time.Second, func(ctx context.Context, tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		rows, err := pg.CollectRows[T](ctx, tx, doing, c.config.Statements.Schema.SQL(statement), args...)
 		if err == nil {
 			take(rows)
@@ -144,13 +165,13 @@ func counted[T any](
 }
 
 // list lists the lanes that no node works. The leader's looks leave these out.
-func (c *TableStats) list(ctx context.Context, nodes []taskdb.LiveNode, found *tableCounts) error {
+func (c *TableStats) list(ctx context.Context, tx pgx.Tx, nodes []taskdb.LiveNode, found *tableCounts) error {
 	most := []any{nil, maxListed}
 	return errors.Join(
-		counted(ctx, c, "list lanes", taskdb.LanesSQL, most, func(lanes []taskdb.Lane) {
+		counted(ctx, c, tx, "list lanes", taskdb.LanesSQL, most, func(lanes []taskdb.Lane) {
 			found.lanes.Tasks = taskdb.Unworked(lanes, nodes)
 		}),
-		counted(ctx, c, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, most, func(lanes []taskdb.Lane) {
+		counted(ctx, c, tx, "list lanes of recurring tasks", taskdb.RecurringLanesSQL, most, func(lanes []taskdb.Lane) {
 			found.lanes.Recurring = taskdb.Unworked(lanes, nodes)
 		}),
 	)
@@ -182,13 +203,16 @@ var CountFiresSQL = strings.NewReplacer(
 type dueRow struct{ Tasks int }
 
 // countDue counts the tasks of each lane that are due and not claimed, up to a limit that keeps the count quick.
-func (c *TableStats) countDue(ctx context.Context, listed taskdb.ListedLanes, found *tableCounts) error {
+func (c *TableStats) countDue(ctx context.Context, tx pgx.Tx, listed taskdb.ListedLanes, found *tableCounts) error {
 	listed = listed.With(found.lanes)
 	limit := max(c.most.Now()/max(len(listed.Tasks)+len(listed.Recurring), 1), 10)
 	began := time.Now()
 	defer func() { c.most.Pace(time.Since(began), countSlow) }()
 	depth := map[laneLabels]int{}
 	count := func(doing, statement string, lanes []taskdb.Lane) error {
+		if len(lanes) == 0 {
+			return nil
+		}
 		var queues, kinds []string
 		var priorities []int
 		var heads []time.Time
@@ -197,7 +221,7 @@ func (c *TableStats) countDue(ctx context.Context, listed taskdb.ListedLanes, fo
 			priorities, heads = append(priorities, l.Priority), append(heads, l.Head)
 		}
 		args := []any{queues, kinds, priorities, heads, limit}
-		return counted(ctx, c, doing, statement, args, func(rows []dueRow) {
+		return counted(ctx, c, tx, doing, statement, args, func(rows []dueRow) {
 			for i, row := range rows {
 				depth[labelsOf(lanes[i])], c.lanes[labelsOf(lanes[i])] = row.Tasks, began
 			}

@@ -42,6 +42,11 @@ func NewPool(ctx context.Context, config PoolConfig) (*pgxpool.Pool, error) {
 	// The pool asks an idle connection whether it is alive. If the caller leaves meanwhile, pgx goes on for a minute,
 	// and a pool that closes waits for it.
 	settings.PingTimeout = AnswerLimit
+	if settings.ShouldPing == nil {
+		settings.ShouldPing = func(_ context.Context, params pgxpool.ShouldPingParams) bool {
+			return params.IdleDuration > PingAfter
+		}
+	}
 	// The engine's pool drops these hooks, because the service may use them to keep count of its own pool's
 	// connections.
 	settings.PrepareConn, settings.AfterRelease, settings.BeforeClose = nil, nil, nil
@@ -77,6 +82,11 @@ func (c PoolConfig) askConnect(ctx context.Context, settings *pgx.ConnConfig) er
 	Close(ctx, conn)
 	return nil
 }
+
+// PingAfter is how long a connection of the engine's pool is idle before the pool asks whether it is alive. With pgx's
+// default, a second, the statement before a task's start and the one after its end would take a round trip more on a
+// node that works now and then. A server that restarts ends the session, too, and the node then makes a new pool.
+const PingAfter = 15 * time.Second
 
 // AnswerLimit is how long an answer of the engine's pool may take. A later answer counts as no answer.
 const AnswerLimit = 5 * time.Second

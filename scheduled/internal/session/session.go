@@ -33,7 +33,10 @@ const (
 )
 
 // heartbeatSQL makes Postgres end a session whose process is stopped or gone. With it end its locks.
-const heartbeatSQL = `SET idle_session_timeout = '3s'; `
+const heartbeatSQL = `; SET idle_session_timeout = '3s'`
+
+// stayIdleSQL is for connections that are idle at times. Otherwise a limit of the role would end them.
+const stayIdleSQL = `SET idle_session_timeout = 0; `
 
 // settingsSQL is for the session and for the leader's connection. If the process is stopped in a transaction, Postgres
 // ends the connection after 2 s, and with it the locks of rows.
@@ -48,7 +51,7 @@ SET client_min_messages = 'warning';
 // engineSQL is for each connection of the engine. Its statements read rows that others change meanwhile. Under a
 // default of repeatable read, they would fail, or see an old snapshot. Keepalives make Postgres notice within seconds
 // that the client's machine is gone, and free its locks.
-const engineSQL = `
+const engineSQL = stayIdleSQL + `
 SET default_transaction_isolation = 'read committed';
 SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 3;
 ` + pg.PlanSettingsSQL
@@ -107,7 +110,7 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 		Quiet: config.Node.Quiet, config: config,
 	}
 	if err = CheckDirect(ctx, conn); err == nil {
-		err = set(ctx, conn, heartbeatSQL+settingsSQL, "tasktable session")
+		err = set(ctx, conn, settingsSQL+heartbeatSQL, "tasktable session")
 	}
 	if err = pg.Annotate(err, "prepare session"); err == nil {
 		err = s.register(ctx)
