@@ -89,36 +89,12 @@ func (r *Retention) Run(ctx context.Context) {
 		if at = next; at != (Place{}) {
 			return retainPause
 		}
-		r.endRound(ctx, round)
+		if err := r.endRound(ctx, round); err != nil && ctx.Err() == nil {
+			r.config.Log.Warn("retention could not remove full buckets, or write its note of refused rows", "error", err)
+		}
 		round = Retained{}
 		return retainEvery
 	})
-}
-
-const noteRefusedSQL = `
-UPDATE tasktable.nodes AS n SET retention_refused = CASE WHEN n.number = $1::bigint THEN $2::text END
-WHERE n.retention_refused IS DISTINCT FROM CASE WHEN n.number = $1::bigint THEN $2::text END`
-
-// endRound logs the result of a round. If the round could not remove some rows, endRound leaves a note in the nodes
-// table for doctor. This note replaces the note of any earlier leader.
-func (r *Retention) endRound(ctx context.Context, round Retained) {
-	if round.Rows > 0 {
-		r.config.Log.Info("old tasks and history removed", "rows", round.Rows)
-	}
-	var note *string
-	if round.Refused > 0 {
-		note = new(fmt.Sprintf("%d rows, the first of task %s: %s", round.Refused, round.Task, round.Why))
-	}
-	if err := r.removeBuckets(ctx); err != nil && ctx.Err() == nil {
-		r.config.Log.Warn("retention could not remove the full buckets of groups and tenants", "error", err)
-	}
-	err := r.config.Housekeeping.Do(ctx, session.AnswerLimit, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, r.config.Statements.Schema.SQL(noteRefusedSQL), r.config.Node, note)
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		r.config.Log.Warn("retention could not write its note about rows that it cannot remove", "error", err)
-	}
 }
 
 // Place is the place that a round has reached: the table, and the page to go on from. The zero value is the beginning

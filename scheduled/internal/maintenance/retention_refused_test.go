@@ -63,7 +63,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			if got, want := b.left(), test.left(strings.Join(kept, " ")); got != want {
 				t.Errorf("left are %s\nwant %s", got, want)
 			}
-			r.endRound(t.Context(), round)
+			b.OK(r.endRound(t.Context(), round))
 			note := enginetest.Ask[string](b.Bench, `SELECT retention_refused FROM tasktable.nodes`)
 			if !strings.Contains(note, "the first of task kept 00") || !strings.Contains(note, test.why) {
 				t.Errorf("the node's note is %q", note)
@@ -71,7 +71,7 @@ func TestRetentionGoesPastWhatItCannotRemove(t *testing.T) {
 			if lines := log.Lines("level=ERROR", "skips them", "kept 00", test.why); len(lines) == 0 {
 				t.Errorf("the log does not tell of it: %s", log.Text.String())
 			}
-			r.endRound(t.Context(), Retained{})
+			b.OK(r.endRound(t.Context(), Retained{}))
 			var noted bool
 			err := b.Pool.QueryRow(
 				t.Context(), `SELECT retention_refused IS NOT NULL FROM tasktable.nodes`,

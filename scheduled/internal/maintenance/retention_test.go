@@ -140,7 +140,7 @@ func TestRetainBucketsOfGroups(t *testing.T) {
 		SELECT 'limit', 'g:' || i, '2020-01-01' FROM generate_series(1, $1::int) AS i`, removedBuckets+1)
 	tx := b.Begin()
 	b.Did(tx.Exec(t.Context(), `SELECT FROM tasktable.limit_buckets WHERE limit_key = 'g:held' FOR UPDATE`))
-	b.OK(b.retainerOf(-1, nil).removeBuckets(t.Context()))
+	b.OK(b.retainerOf(-1, nil).endRound(t.Context(), Retained{}))
 	if got, want := enginetest.Ask[string](b.Bench, `SELECT string_agg(name || ' ' || limit_key, ', ' ORDER BY name, limit_key)
 		FROM tasktable.limit_buckets`), "limit g:full, limit g:held, limit g:used, removed "; got != want {
 		t.Errorf("left are %s, want %s", got, want)
