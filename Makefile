@@ -159,7 +159,7 @@ clients: ## Generate clients for Python and TypeScript, and use them
 # Needs a Docker daemon that has, or can pull, golang:1.26, postgres:18 and postgres:17-alpine.
 image: ## Build the image, serve by compose.yaml, and run a test on a Postgres in a container
 	TASKTABLE_TEST_IMAGE=1 go test -timeout 30m -count=1 -v -run '^TestImage$$' ./cmd
-	TASKTABLE_TEST_DATABASE_URL=container go test -timeout 5m -count=1 ./store/storetest/container ./store/seal
+	TASKTABLE_TEST_DATABASE_URL=container go test -timeout 5m -count=1 ./store/storetest/container ./store/storetest
 
 lint: $(GOLANGCI_LINT) ## Run golangci-lint
 	$(GOLANGCI_LINT) run ./...
