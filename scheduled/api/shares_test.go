@@ -196,7 +196,7 @@ func TestRevokedWhileItWaits(t *testing.T) {
 // large schedules tasks with payloads of a quarter of a MiB, whose ids are in the order of their times.
 func (s *service) large(count int) {
 	s.Helper()
-	s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'text', repeat('a', 262000)),
+	s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'text', repeat('&', 262000)),
 		id => 'large-' || lpad(n::text, 3, '0'), scheduled_at => now() + interval '1 day' + n * interval '1 second')
 		FROM generate_series(1, %d) AS n`, count))
 }
@@ -205,7 +205,7 @@ func (s *service) large(count int) {
 func (s *service) editLargely(id string, times int) {
 	s.Helper()
 	for i := range times {
-		s.exec(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', $2::int, 'text', repeat('a', 260000)),
+		s.exec(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', $2::int, 'text', repeat('&', 260000)),
 			id => $1, scheduled_at => now() + interval '1 day')`, id, i)
 	}
 }
