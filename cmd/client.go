@@ -89,6 +89,16 @@ func (c *client) time(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
+// pauseEnd reads --until. It refuses a time that has passed, as the API and the dashboard do, because the pause would
+// hold nothing back.
+func (c *client) pauseEnd(given term.Moment) (until time.Time, err error) {
+	until, err = options.Instant(c.Clock, "until", given)
+	if err == nil && !until.IsZero() && !until.After(c.Now) {
+		err = options.Usage("--until must be a time to come, got %q", string(given))
+	}
+	return until, err
+}
+
 // author is the name in the history. It is not TASKTABLE_SERVICE, because in a pod that names the node's service, and
 // the history would show a person's edits as the application's.
 func (c *client) author() string {

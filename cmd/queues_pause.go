@@ -128,12 +128,9 @@ func (q *queuesPause) check() error {
 }
 
 func (q *queuesPause) run(ctx context.Context) error {
-	until, err := options.Instant(q.Clock, "until", q.until)
+	until, err := q.pauseEnd(q.until)
 	if err != nil {
 		return err
-	}
-	if !until.IsZero() && !until.After(q.Now) {
-		return options.Usage("--until must be a time to come, got %q", string(q.until))
 	}
 	if slices.Contains(q.given, store.Everything()) {
 		if err := q.confirm(ctx, q.program, "pauses all tasks of all services"); err != nil {

@@ -95,6 +95,7 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		{"cancel_filter", exitOK, []string{"tasks", "cancel", "--entity=event:42", "--yes"}},
 		{"cancel_none", exitOK, []string{"tasks", "cancel", "--entity=event:7"}},
 		{"pause", exitOK, []string{"tasks", "pause", "task-LOG-3", "task-MAIL-1", "--until=+1d"}},
+		{"pause_in_the_past", exitUsage, []string{"tasks", "pause", "task-LOG-3", "--until=-1s"}},
 		{"pause_filter", exitOK, []string{"tasks", "pause", "--id-prefix=task-", "--yes"}},
 		{"resume", exitOK, []string{"tasks", "resume", "task-LOG-2", "task-LOG-1"}},
 		{"resume_filter", exitOK, []string{"tasks", "resume", "--type=LOG", "--yes"}},

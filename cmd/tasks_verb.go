@@ -60,7 +60,7 @@ func (v taskVerb) examples() string {
 			" --type SEND_EMAIL --limit 1 --yes        # one first\n"
 	}
 	for argument, line := range map[string]string{
-		"until": " task-SEND_EVENT_REMINDER-42 --until \"2026-11-23 08:00\"\n",
+		"until": " task-SEND_EVENT_REMINDER-42 --until \"tomorrow 08:00\"\n",
 		"over":  " --type SEND_EMAIL --message 421 --finished-from -2h --over 10m     # not all of them at once\n",
 		"note":  " task-SEND_EVENT_REMINDER-42 --note \"the member has left\"\n",
 	} {
@@ -154,7 +154,7 @@ func (v *tasksVerb) check() error {
 var undone = []store.Outcome{store.Absent, store.Running}
 
 func (v *tasksVerb) run(ctx context.Context) (err error) {
-	if v.action.Until, err = options.Instant(v.Clock, "until", v.until); err != nil {
+	if v.action.Until, err = v.pauseEnd(v.until); err != nil {
 		return err
 	}
 	if len(v.given) == 0 {

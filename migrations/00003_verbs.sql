@@ -975,17 +975,23 @@ DECLARE
     held   text[];
     a_held text;
     untils bigint[];
+    known  int := -1;
 BEGIN
     IF num_nonnulls(erase.entity, erase.tenant_id) <> 1 THEN
         RAISE EXCEPTION 'erase needs one of entity and tenant_id' USING ERRCODE = 'check_violation', COLUMN = 'entity';
     END IF;
-    -- All are locked before the first is deleted. So none is claimed meanwhile.
-    WITH task AS MATERIALIZED (
-        SELECT t.id::text AS id, t.fence IS NOT NULL AS held FROM tasktable.scheduled_tasks AS t
-        WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id ORDER BY t.id || '~' FOR UPDATE
-    )
-    SELECT coalesce(array_agg(task.id) FILTER (WHERE NOT task.held), '{}'),
-        coalesce(array_agg(task.id) FILTER (WHERE task.held), '{}') INTO ids, held FROM task;
+    -- All are locked before the first is deleted. So none is claimed meanwhile. A transaction for which this waits may
+    -- make a task, such as an occurrence or a task of if_dead, so look again until there are no others.
+    LOOP
+        WITH task AS MATERIALIZED (
+            SELECT t.id::text AS id, t.fence IS NOT NULL AS held FROM tasktable.scheduled_tasks AS t
+            WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id ORDER BY t.id || '~' FOR UPDATE
+        )
+        SELECT coalesce(array_agg(task.id) FILTER (WHERE NOT task.held), '{}'),
+            coalesce(array_agg(task.id) FILTER (WHERE task.held), '{}') INTO ids, held FROM task;
+        EXIT WHEN cardinality(ids) + cardinality(held) = known;
+        known := cardinality(ids) + cardinality(held);
+    END LOOP;
     FOREACH a_held IN ARRAY held LOOP
         PERFORM tasktable.cancel(a_held, 'erase');
     END LOOP;

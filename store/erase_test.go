@@ -238,6 +238,27 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	}
 }
 
+// What a task makes while the erasure waits for it, such as an occurrence, goes with it.
+func TestEraseOfATaskThatMakesAnother(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.MakeRecurring("nightly", "QUEUED")
+	b.Exec(b.Pool, `UPDATE tasktable.scheduled_tasks SET entity = 'event:1'`)
+	tx := b.Begin(pgx.TxOptions{})
+	b.Exec(tx, `SELECT FROM tasktable.scheduled_tasks FOR NO KEY UPDATE`) // as the leader does
+	b.Exec(tx, `SELECT tasktable.fork_occurrence('nightly', '2100-01-01 08:00Z')`)
+	call := start(b, func(conn *pgxpool.Conn) (store.Erasure, error) {
+		return b.Tasks.EraseEntity(b.Ctx, conn, "event:1")
+	}).blocked()
+	b.Check(tx.Commit(b.Ctx))
+	if gone, err := call.result(); err != nil || gone.Tasks != 2 {
+		t.Errorf("%+v, %v", gone, err)
+	}
+	for _, table := range []string{"scheduled_tasks", "scheduled_task_changes"} {
+		same(b, table, one[int](b, b.Pool, `SELECT count(*) FROM tasktable.`+table), 0)
+	}
+}
+
 // Answers of the HTTP API may have payloads of the tenant in them.
 func TestEraseOfATenantsAnswers(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func TestATestIsSent(t *testing.T) {
 	b := newBench(t, r.target(notice.KindNtfy))
 	b.recipient(rules.Recipient{Name: "ops", Target: "ops"})
 	b.schedule(store.Task{At: nine, Payload: store.JSON(`{"type": "NOTICE", "recipient": "ops", "test": true}`)})
-	if ran := b.run(nine); len(ran) != 1 || ran[0].Note != "told ops: Tasktable: a test of notices" {
+	if ran := b.run(nine); len(ran) != 1 || ran[0].Note != "told ops: a test of notices" {
 		t.Fatalf("ran %+v", ran)
 	}
 	if got := body(t, r); got != "Notices reach ops." {

@@ -59,10 +59,7 @@ func (m message) title() string {
 	if m.Environment != "" {
 		from = "Tasktable " + m.Environment + ": "
 	}
-	if m.Test {
-		return from + "a test of notices"
-	}
-	if len(m.Listed) == 0 {
+	if m.Test || len(m.Listed) == 0 {
 		return from + m.summary()
 	}
 	first := m.Listed[0]
@@ -120,6 +117,9 @@ var words = map[rules.Event]string{
 
 // summary is such as "9990 failed, 10 lost an attempt".
 func (m message) summary() string {
+	if m.Test {
+		return "a test of notices"
+	}
 	sums := map[rules.Event]int64{}
 	for _, one := range m.Counts {
 		sums[one.Event] += one.Count

@@ -69,7 +69,7 @@ func (n *Notices) send(ctx context.Context, t *handlers.Task[contract.Notice]) e
 	if err := n.deliver(ctx, t.Execution, to, m); err != nil {
 		return err
 	}
-	t.Note("told %s: %s", t.Payload.Recipient, m.title())
+	t.Note("told %s: %s", t.Payload.Recipient, m.summary()) // without ids, because erase does not find it
 	return nil
 }
 

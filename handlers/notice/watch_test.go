@@ -104,8 +104,9 @@ func TestTheWatchTellsEpisodes(t *testing.T) {
 			b.watched(nine.Add(10 * time.Minute))
 			b.want("good", b.rows(causesSQL), c.told, c.recovered)
 			b.rows(`DELETE FROM tasktable.scheduled_tasks WHERE id = 'nightly'`)
-			if ran := b.run(nine.Add(11 * time.Minute)); len(ran) != 2 || ran[0].Note != "told ops: Tasktable: "+map[rules.Event]string{
-				rules.Late: "one late", rules.Missed: "nightly missed fires", rules.Unsuccessful: "nightly without success"}[event] ||
+			ran := b.run(nine.Add(11 * time.Minute))
+			if len(ran) != 2 || ran[0].Note != "told ops: 1 "+map[rules.Event]string{
+				rules.Late: "late", rules.Missed: "missed fires", rules.Unsuccessful: "without success"}[event] ||
 				!strings.HasSuffix(ran[1].Note, " recovered") {
 				t.Errorf("ran %+v", ran)
 			}

@@ -260,6 +260,12 @@ func (a *API) authenticate(ctx huma.Context, next func(huma.Context)) {
 		a.refuse(ctx, refused.Code, refused.Detail)
 		return
 	}
+	end, refused := a.shares.turn(r, caller.Name)
+	if refused != nil {
+		a.refuse(ctx, refused.Code, refused.Detail)
+		return
+	}
+	defer end()
 	next(huma.WithValue(ctx, callerKey{}, caller))
 }
 

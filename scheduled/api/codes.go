@@ -53,6 +53,7 @@ const (
 	CodeKeyUnchecked     Code = "key_unchecked"
 	CodeTooManyBodies    Code = "too_many_bodies"
 	CodeTooManyReads     Code = "too_many_reads"
+	CodeTooManyChanges   Code = "too_many_changes"
 	CodeTooManyWaits     Code = "too_many_waits"
 	CodeTooManyStreams   Code = "too_many_streams"
 	CodeBusy             Code = "busy"
@@ -105,7 +106,8 @@ var codeRules = []codeRule{
 	{CodeEventTooOld, 422, false, "too much has happened since Last-Event-ID"},
 	{CodeTooManyCalls, 429, true, "the key or the address makes too many calls"},
 	{CodeTooManyBodies, 429, true, "the key has too many bytes of bodies under way"},
-	{CodeTooManyReads, 429, true, "the key has too many reading calls under way"},
+	{CodeTooManyReads, 429, true, "the key has too many calls under way for a reading one"},
+	{CodeTooManyChanges, 429, true, "the key has too many calls under way for one that changes something"},
 	{CodeTooManyWaits, 429, true, "the key has too many calls with wait under way"},
 	{CodeTooManyStreams, 429, true, "the key has too many streams of events open"},
 	{CodeClientGone, statusClientClosed, false, "the client closed the connection"},

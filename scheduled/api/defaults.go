@@ -30,7 +30,7 @@ func (d Defaults) MarshalJSON() ([]byte, error) {
 	if d.DeclaredBy != "" {
 		fields["declared_by"] = d.DeclaredBy
 	}
-	encoded, err := json.Marshal(fields)
+	encoded, err := form.Encode(fields, "")
 	if err != nil {
 		return nil, fmt.Errorf("encode the defaults of type %s: %w", d.Type, err)
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // eventReader reads the history for all streams of the process. Streams at the same place share a read. All streams
@@ -75,7 +75,7 @@ func (r *eventReader) page(
 		}
 		page.next, page.full = at.end(s, now), shortened || more
 		for _, one := range rows {
-			data, err := json.Marshal(one.event())
+			data, err := form.Encode(one.event(), "")
 			if err != nil {
 				return page, fmt.Errorf("encode an event: %w", err)
 			}

@@ -16,8 +16,8 @@ const (
 	maxBodies    = 32 << 20 // bytes of bodies
 	bodiesOfOne  = 8 << 20
 	minBodyBytes = 64 << 10 // so that a body counts as at least so much
-	maxReads     = 16       // reading calls
-	readsOfOne   = 4
+	maxCalls     = 16       // calls that read or change, each of which may have a connection
+	callsOfOne   = 4
 	maxWaits     = 100 // calls with ?wait
 	waitsOfOne   = 10
 	maxStreams   = 100 // streams of events
@@ -28,12 +28,12 @@ const (
 
 // shares bound the memory and the connections that calls take. A call holds its share until its answer is sent.
 type shares struct {
-	bodies, reads, waits, streams, streamReads *fairuse.Shares
+	bodies, calls, waits, streams, streamReads *fairuse.Shares
 }
 
 func newShares() shares {
 	return shares{
-		bodies: fairuse.NewShares(maxBodies, bodiesOfOne), reads: fairuse.NewShares(maxReads, readsOfOne),
+		bodies: fairuse.NewShares(maxBodies, bodiesOfOne), calls: fairuse.NewShares(maxCalls, callsOfOne),
 		waits: fairuse.NewShares(maxWaits, waitsOfOne), streams: fairuse.NewShares(maxStreams, streamsOfOne),
 		streamReads: fairuse.NewShares(streamReads, 1),
 	}
@@ -44,23 +44,36 @@ const (
 	opEvents  = "followEvents"
 )
 
-// take takes the share that a call needs. If there is none, it refuses the call.
+// take takes the share that a call needs from its beginning. If there is none, it refuses the call.
 func (s shares) take(op *huma.Operation, r *http.Request, caller string) (give func(), refused *Problem) {
-	of, n, patient := s.reads, int64(1), patience
-	code, most := CodeTooManyReads, fmt.Sprintf("%d reading calls", readsOfOne)
 	switch {
 	case r.Method != http.MethodGet && r.Body == http.NoBody:
 		return func() {}, nil
 	case r.Method != http.MethodGet:
-		of, n = s.bodies, bodyBytes(r)
-		code, most = CodeTooManyBodies, fmt.Sprintf("%d bytes of bodies", bodiesOfOne)
+		most := fmt.Sprintf("%d bytes of bodies", bodiesOfOne)
+		return takeOf(s.bodies, r, caller, bodyBytes(r), patience, CodeTooManyBodies, most)
 	case op.OperationID == opEvents:
-		of, patient = s.streams, 0
-		code, most = CodeTooManyStreams, fmt.Sprintf("%d streams", streamsOfOne)
+		return takeOf(s.streams, r, caller, 1, 0, CodeTooManyStreams, fmt.Sprintf("%d streams", streamsOfOne))
 	case op.OperationID == opGetTask && r.URL.Query().Get("wait") != "":
-		of, patient = s.waits, 0
-		code, most = CodeTooManyWaits, fmt.Sprintf("%d calls with wait", waitsOfOne)
+		return takeOf(s.waits, r, caller, 1, 0, CodeTooManyWaits, fmt.Sprintf("%d calls with wait", waitsOfOne))
 	}
+	return takeOf(s.calls, r, caller, 1, patience, CodeTooManyReads, fmt.Sprintf("%d calls", callsOfOne))
+}
+
+// turn takes what a changing call needs beside, once its body is there, so that a body that arrives slowly holds up no
+// other call. Without this share one key takes all connections: its calls wait for each other's locks, or for somebody
+// else's.
+func (s shares) turn(r *http.Request, caller string) (give func(), refused *Problem) {
+	if r.Method == http.MethodGet {
+		return func() {}, nil
+	}
+	return takeOf(s.calls, r, caller, 1, patience, CodeTooManyChanges, fmt.Sprintf("%d calls", callsOfOne))
+}
+
+// takeOf takes n of a share. code and most are those of a refusal because the caller has all of its part.
+func takeOf(
+	of *fairuse.Shares, r *http.Request, caller string, n int64, patient time.Duration, code Code, most string,
+) (give func(), refused *Problem) {
 	give, err := of.Take(r.Context(), caller, n, patient)
 	switch {
 	case err == nil:

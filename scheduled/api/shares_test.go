@@ -114,7 +114,7 @@ func TestReadsOfOneCaller(t *testing.T) {
 	}
 	until(t, "four calls wait for the lock", func() bool { return s.pool.Stat().AcquiredConns() == 5 })
 	refused := s.wants(429, "reader", "GET", "/v1/tasks", "")
-	s.says(refused, "one key may have 4 reading calls under way at once")
+	s.says(refused, "one key may have 4 calls under way at once")
 	if refused.header.Get("Retry-After") == "" {
 		t.Error("the refusal has no Retry-After")
 	}
@@ -129,6 +129,42 @@ func TestReadsOfOneCaller(t *testing.T) {
 		}
 	}
 	s.wants(200, "reader", "GET", "/v1/tasks", "")
+}
+
+// A caller whose calls wait for a lock does not take the connections of the others' calls.
+func TestChangesOfOneCaller(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusQueued)
+	lock, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := lock.Exec(t.Context(), `SELECT FROM tasktable.scheduled_tasks FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	under := []<-chan reply{
+		s.answering("all", "PATCH", "/v1/tasks/task", `{"priority": 1}`), // it has a body
+		s.answering("all", "POST", "/v1/tasks/task/pause", ""),
+		s.answering("all", "POST", "/v1/tasks/task/run-now", ""),
+		s.answering("all", "DELETE", "/v1/tasks/task", ""),
+	}
+	until(t, "four calls wait for the lock", func() bool { return s.pool.Stat().AcquiredConns() == 5 })
+	for path, body := range map[string]string{"/v1/tasks/task/resume": "", "/v1/tasks": hello} {
+		refused := s.wants(429, "all", "POST", path, body)
+		s.says(refused, "one key may have 4 calls under way at once")
+	}
+	s.wants(201, "scheduler", "POST", "/v1/tasks", hello)
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, answered := range under {
+		if got := <-answered; got.status >= 500 || got.status == 429 {
+			t.Errorf("answer %d %s", got.status, got.text)
+		}
+	}
+	s.wants(201, "all", "POST", "/v1/tasks", hello)
 }
 
 // One caller does not take all calls that wait, and many of them cost the database as much as one.
@@ -196,7 +232,7 @@ func TestRevokedWhileItWaits(t *testing.T) {
 // large schedules tasks with payloads of a quarter of a MiB, whose ids are in the order of their times.
 func (s *service) large(count int) {
 	s.Helper()
-	s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'text', repeat('a', 262000)),
+	s.exec(fmt.Sprintf(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'text', repeat('&', 262000)),
 		id => 'large-' || lpad(n::text, 3, '0'), scheduled_at => now() + interval '1 day' + n * interval '1 second')
 		FROM generate_series(1, %d) AS n`, count))
 }
@@ -205,7 +241,7 @@ func (s *service) large(count int) {
 func (s *service) editLargely(id string, times int) {
 	s.Helper()
 	for i := range times {
-		s.exec(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', $2::int, 'text', repeat('a', 260000)),
+		s.exec(`SELECT tasktable.schedule(jsonb_build_object('type', 'LOG', 'n', $2::int, 'text', repeat('&', 260000)),
 			id => $1, scheduled_at => now() + interval '1 day')`, id, i)
 	}
 }

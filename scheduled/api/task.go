@@ -107,11 +107,11 @@ func (t Task) MarshalJSON() ([]byte, error) {
 	type others Task
 	of := form.JSON(t.task)
 	delete(of, "id")
-	first, err := json.Marshal(of) // it has the payload, so it is not {}
+	first, err := form.Encode(of, "") // it has the payload, so it is not {}
 	if err != nil {
 		return nil, fmt.Errorf("encode task %s: %w", t.ID, err)
 	}
-	second, err := json.Marshal(others(t))
+	second, err := form.Encode(others(t), "")
 	if err != nil {
 		return nil, fmt.Errorf("encode task %s: %w", t.ID, err)
 	}

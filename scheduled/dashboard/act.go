@@ -27,6 +27,10 @@ type act struct {
 
 const manyTimes = 6
 
+// actsOfOne is how many acts of one person have a connection at once. They may wait for long for a lock on a task, and
+// people could otherwise look at no page meanwhile. For the same reason all acts together leave one connection.
+const actsOfOne = 2
+
 // done tells what an act has done.
 type done struct {
 	text string // a sentence for the person
@@ -100,6 +104,12 @@ func (d *Dashboard) perform(v *visit, a act) (made done, err error) {
 	if err := errors.Join(allow(v.person, a.needs, a.global), reserved(v.person, id, "")); err != nil {
 		return made, err
 	}
+	give, err := d.acts.Take(v.request.Context(), v.person.Name+"\n"+v.person.Tenant, 1, formPatience)
+	if err != nil {
+		return made, tell(http.StatusServiceUnavailable, "Busy",
+			"Too many acts are under way, because one of them waits for a task. Nothing was done. Try again.")
+	}
+	defer give()
 	err = d.begin(v, true, func(ctx context.Context) (err error) {
 		if made, err = a.do(ctx, v); err == nil && made.asks() {
 			err = errAsks

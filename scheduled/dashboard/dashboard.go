@@ -21,6 +21,7 @@ type Dashboard struct {
 	tabs      *kept[map[string]string]
 	signIns   *fairuse.Rates  // by address
 	forms     *fairuse.Shares // bytes of each person
+	acts      *fairuse.Shares // acts of each person that have a connection
 	handler   http.Handler
 }
 

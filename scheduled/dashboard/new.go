@@ -19,7 +19,8 @@ func New(config Config) (*Dashboard, error) {
 	}
 	d := &Dashboard{config: config.withDefaults(schema), schema: schema, views: http.NewServeMux(),
 		histories: newHistories(), attention: newKept[attentionRead](), tabs: newKept[map[string]string](),
-		signIns: fairuse.NewRates(), forms: fairuse.NewShares(formsOfAll, formsOfOne)}
+		signIns: fairuse.NewRates(), forms: fairuse.NewShares(formsOfAll, formsOfOne),
+		acts: fairuse.NewShares(max(int64(config.Pool.Config().MaxConns)-1, 1), actsOfOne)}
 	d.feeds = newFeeds(d)
 	if d.files, err = readFiles(); err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)

@@ -1,10 +1,14 @@
 package dashboard_test
 
 import (
+	"context"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
@@ -142,4 +146,51 @@ func TestTaskOfATenant(t *testing.T) {
 		*own.TenantID != "acme" || other.Status != store.StatusQueued {
 		t.Errorf("%+v, %s", own, other.Status)
 	}
+}
+
+// Acts that wait for a task leave connections, so that people can still look at pages.
+func TestActsThatWait(t *testing.T) {
+	t.Parallel()
+	b := newBoard(t, as("admin", dashboard.All, ""), func(c *dashboard.Config) {
+		config := c.Pool.Config()
+		config.MaxConns = 4
+		c.Pool = poolOf(t, config)
+	})
+	b.schedule(store.Task{ID: "one", Payload: reminder{EventID: "one"}, At: may2030})
+	blocker, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = blocker.Close(context.WithoutCancel(t.Context())) })
+	if _, err := blocker.Exec(t.Context(), `BEGIN; SELECT FROM tasktable.scheduled_tasks FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	form := url.Values{"revision": {b.revision("one")}}
+	for range 4 {
+		go func() {
+			answer, err := b.client.PostForm(b.url+"/tasks/one/cancel", form)
+			if err == nil {
+				err = answer.Body.Close()
+			}
+			ended <- err
+		}()
+	}
+	for range 2 { // the other two wait for the lock
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	b.get("/tasks/one").wants(t, http.StatusOK, "QUEUED")
+	refused := b.post("/tasks/one/cancel", "revision", form.Get("revision"))
+	refused.wants(t, http.StatusServiceUnavailable, "Too many acts")
+	if _, err := blocker.Exec(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	b.get("/tasks/one").wants(t, http.StatusOK, "CANCELLED")
 }

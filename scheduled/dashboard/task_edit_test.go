@@ -55,6 +55,22 @@ func (b *board) save(id string, form map[string]string, changed ...string) reply
 	return b.post(taskPage(id)+"/edit", fields...)
 }
 
+// A URL in a payload reads as the person wrote it, and not as \u0026 and \u003c, which are for scripts in pages.
+func TestPayloadsReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	payload := store.JSON(`{"type": "CALL", "url": "https://example.org/?a=1&b=<2>"}`)
+	b.schedule(store.Task{ID: "call", Payload: payload, IfDead: []store.Task{{Payload: payload}}})
+	want := html.EscapeString(`"url": "https://example.org/?a=1&b=<2>"`)
+	b.get(taskPage("call")).wants(t, 200, want)
+	form := editForm(b.get(taskPage("call") + "/edit"))
+	for _, name := range []string{"payload", "if_dead"} {
+		if !strings.Contains(form[name], html.UnescapeString(want)) {
+			t.Errorf("the form's %s is %s", name, form[name])
+		}
+	}
+}
+
 // Two people edit one task. The second one to save learns of it, loses nothing of what she wrote, and overwrites nothing
 // that she has not looked at.
 func TestTwoPeopleEditOneTask(t *testing.T) {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 	"github.com/tasktable/tasktable/store/inspect"
 )
 
@@ -64,7 +64,7 @@ func (v *visit) payload(ctx context.Context, row store.Row) (text string, shown 
 	if err != nil {
 		return "", true, err
 	}
-	indented, err := json.MarshalIndent(decoded, "", "  ")
+	indented, err := form.Encode(decoded, "  ")
 	if err != nil {
 		return "", true, fmt.Errorf("indent the payload: %w", err)
 	}

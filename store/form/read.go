@@ -94,7 +94,7 @@ func (f Field) checkText(text string) error {
 func (f Field) Text(task store.Task, zone *time.Location) string {
 	switch of := f.of(&task).(type) {
 	case *store.Payload, *[]store.Task:
-		encoded, _ := json.MarshalIndent(f.value(&task), "", "  ") // it is JSON already
+		encoded, _ := Encode(f.value(&task), "  ") // it is JSON already
 		if string(encoded) != "null" {
 			return string(encoded)
 		}

@@ -124,3 +124,22 @@ func TestNowIsTheDatabases(t *testing.T) {
 		}
 	}
 }
+
+// To compute the pattern of a message takes longer than to read its row. So a long list, or a tenant's, computes those
+// of its page alone.
+func TestPatternsOfThePageAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i := range 50 {
+		b.Schedule(store.Task{ID: fmt.Sprint(i), Payload: payload(1), At: far(i)})
+	}
+	b.Exec(b.Pool, `CREATE SEQUENCE public.patterns`)
+	b.Exec(b.Pool, `CREATE OR REPLACE FUNCTION tasktable.message_pattern(message text) RETURNS text
+		LANGUAGE plpgsql IMMUTABLE COST 1 AS $$ BEGIN RETURN nextval('public.patterns'); END $$`)
+	names, err := inspect.Limited(b.Inspector, 3, 3).Names(b.Ctx, b.Pool, inspect.Filter{Limit: 5})
+	b.Check(err)
+	patterns := one[int](b, b.Pool, `SELECT last_value FROM public.patterns`)
+	if len(names) != 5 || patterns != 5 {
+		t.Errorf("%d patterns were computed for %d tasks", patterns, len(names))
+	}
+}

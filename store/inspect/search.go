@@ -123,16 +123,18 @@ func find[T any](
 	}
 }
 
-// whole reads the tasks of a search by a statement that may read the whole table.
+// whole reads the tasks of a search by a statement that may read the whole table. It finds the ids of the page first.
+// Otherwise Postgres would compute the pattern of each message before it sorts, and not those of the page alone.
 func whole[T any](
 	ctx context.Context, i *Inspector, db store.DB, doing string, s search, columns string,
 ) ([]T, error) {
 	order, direction := orderings[s.filter.Order], s.direction()
-	sql := `SELECT` + columns + ` FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + order.has
+	sql := `SELECT` + columns + ` FROM (SELECT t.id FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + order.has
 	if s.filter.After != nil {
 		sql += order.after[direction]
 	}
-	sql, args := s.given(i.walkMost).bind(sql + order.ends[direction] + ` LIMIT @limit::bigint`)
+	sql, args := s.given(i.walkMost).bind(sql + order.ends[direction] + ` LIMIT @limit::bigint) AS page
+JOIN tasktable.scheduled_tasks AS t USING (id)` + order.ends[direction])
 	return query.Collect[T](ctx, i.source, db, doing, sql, args...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // StoryLine is one event in the story of a task.
@@ -151,7 +152,7 @@ func decodeFields(side json.RawMessage) map[string]any {
 }
 
 func encode(v any) string {
-	text, _ := json.Marshal(v) // v came from JSON, so that it can be encoded
+	text, _ := form.Encode(v, "") // v came from JSON, so that it can be encoded
 	return string(text)
 }
 
