@@ -312,7 +312,10 @@ func filesFor(schema store.Schema) (fs.FS, error) {
 	return rewritten, nil
 }
 
-const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
+// schemaExistsSQL does not ask quote_ident, because that quotes every name under quote_all_identifiers.
+const schemaExistsSQL = `
+SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
+    NOT EXISTS (SELECT 1 FROM pg_get_keywords() AS k WHERE k.word = $1 AND k.catcode <> 'U')`
 
 // schemaExists reports whether the schema exists. It refuses reserved words, which only Postgres knows.
 func schemaExists(ctx context.Context, on Queryer, schema store.Schema) (bool, error) {

@@ -151,6 +151,7 @@ func TestSettings(t *testing.T) {
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
 		"idle_session_timeout":                {"'10min'", "'0'", "it ends the listeners", Warning},
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
+		"standard_conforming_strings":         {"off", "on", "the other verbs fail", Error},
 	} {
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
 		found := p.finding("settings", test.level, setting+" is ", "(set by: database)", test.want)
@@ -162,6 +163,25 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s RESET %s`, database, setting))
+	}
+}
+
+// How sessions write times and names is no matter for a check.
+func TestADatabaseWithStylesOfItsOwn(t *testing.T) {
+	p := newPatient(t)
+	p.node()
+	before := p.examine(nil)
+	database := pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()
+	for _, style := range []string{
+		"timezone = 'Europe/Berlin'", "datestyle = 'German'", "intervalstyle = 'sql_standard'",
+		"quote_all_identifiers = on", "bytea_output = 'escape'", "extra_float_digits = 0", "search_path = ''",
+	} {
+		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s`, database, style))
+	}
+	pool := poolOf(t, p.url, nil)
+	report := p.examineBy(func(c *Config) { c.Pool = pool })
+	if report.Count(Error) != before.Count(Error) || report.Count(Warning) != before.Count(Warning) {
+		t.Errorf("before: %+v\nwith the styles: %+v", before.Findings, report.Findings)
 	}
 }
 

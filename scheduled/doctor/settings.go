@@ -69,6 +69,8 @@ var settings = []wanting{
 			"completed ones run again", ""},
 	{"session_replication_role", Error, is("replica"),
 		"triggers do not fire: edits draw no revision and are not recorded", ""},
+	{"standard_conforming_strings", Error, is("off"),
+		"backslashes in the schema's functions get another meaning: schedule and the other verbs fail", ""},
 	{"default_transaction_isolation", Warning, is("serializable", "repeatable read"),
 		"the engine's transactions fail where two meet, and are tried again", ""},
 	{"statement_timeout", Warning, under(5 * time.Second),
