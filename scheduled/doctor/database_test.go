@@ -151,6 +151,7 @@ func TestSettings(t *testing.T) {
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
 		"idle_session_timeout":                {"'10min'", "'0'", "it ends the listeners", Warning},
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
+		"client_encoding":                     {"LATIN1", "UTF8", "read wrongly by others", Error},
 		"standard_conforming_strings":         {"off", "on", "the other verbs fail", Error},
 	} {
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
@@ -163,6 +164,22 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s RESET %s`, database, setting))
+	}
+}
+
+func TestAnotherEncoding(t *testing.T) {
+	p := newPatient(t)
+	database := fmt.Sprintf("%s_latin1", p.pool.Config().ConnConfig.Database)
+	name := pgx.Identifier{database}.Sanitize()
+	p.exec(fmt.Sprintf(`CREATE DATABASE %s TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'`, name))
+	t.Cleanup(func() { p.on(p.connect(), fmt.Sprintf(`DROP DATABASE %s WITH (FORCE)`, name)) })
+	pool := poolOf(t, p.url, func(c *pgxpool.Config) { c.ConnConfig.Database = database })
+	report := p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"settings"} })
+	p.finds(report, "settings", Error, "server_encoding is LATIN1 (set by: server)")
+	for _, one := range report.Findings {
+		if strings.HasPrefix(one.Found, "client_encoding") {
+			t.Errorf("it is told twice: %+v", one)
+		}
 	}
 }
 

@@ -71,6 +71,12 @@ var settings = []wanting{
 		"triggers do not fire: edits draw no revision and are not recorded", ""},
 	{"standard_conforming_strings", Error, is("off"),
 		"backslashes in the schema's functions get another meaning: schedule and the other verbs fail", ""},
+	{"server_encoding", Error, func(s settingRow) bool { return s.Value != "UTF8" },
+		"ids and payloads with other characters than those of ASCII are refused, or read wrongly",
+		"dump the database, and restore it into one with ENCODING 'UTF8'"},
+	{"client_encoding", Error,
+		func(s settingRow) bool { return s.Value != "UTF8" && s.Source != "server" }, // the server's is server_encoding
+		"ids and payloads with other characters than those of ASCII are refused, or read wrongly by others", ""},
 	{"default_transaction_isolation", Warning, is("serializable", "repeatable read"),
 		"the engine's transactions fail where two meet, and are tried again", ""},
 	{"statement_timeout", Warning, under(5 * time.Second),
