@@ -72,7 +72,7 @@ func TestADatabaseWithStylesOfItsOwn(t *testing.T) {
 	check(t, migrations.Up(ctx, plain, ""))
 	for _, style := range []string{
 		"standard_conforming_strings = off", "quote_all_identifiers = on", "timezone = 'Europe/Berlin'",
-		"datestyle = 'German'", "intervalstyle = 'sql_standard'", "search_path = ''",
+		"datestyle = 'German'", "intervalstyle = 'sql_standard'", "search_path = ''", "idle_session_timeout = '300ms'",
 	} {
 		_, err := own.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s SET %s",
 			pgx.Identifier{own.Config().ConnConfig.Database}.Sanitize(), style))

@@ -149,7 +149,6 @@ func TestSettings(t *testing.T) {
 		"statement_timeout":                   {"'1s'", "'1min'", "statement_timeout is 1s", Warning},
 		"lock_timeout":                        {"'10ms'", "'1s'", "lock_timeout is 10ms", Warning},
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
-		"idle_session_timeout":                {"'10min'", "'0'", "it ends the listeners", Warning},
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
 		"client_encoding":                     {"LATIN1", "UTF8", "read wrongly by others", Error},
 		"standard_conforming_strings":         {"off", "on", "the other verbs fail", Error},

@@ -85,9 +85,6 @@ var settings = []wanting{
 		"schedule and the other verbs fail where they would wait for a moment", ""},
 	{"idle_in_transaction_session_timeout", Warning, under(10 * time.Second),
 		"it ends handlers of HandleTx that do something else within their transaction for so long", ""},
-	{"idle_session_timeout", Warning, func(s settingRow) bool { return s.milliseconds() > 0 },
-		"it ends the listeners, because they are idle most of the time: notifications are missed until they are back",
-		""},
 	{"transaction_timeout", Warning, under(time.Minute), "it ends handlers of HandleTx that take so long", ""},
 }
 

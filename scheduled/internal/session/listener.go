@@ -49,7 +49,7 @@ func (l Listener) listen(ctx context.Context) error {
 		return fmt.Errorf("connect listener: %w", err)
 	}
 	defer Close(ctx, conn)
-	statements := "SET application_name = 'tasktable listener'"
+	statements := awakeSQL + "SET application_name = 'tasktable listener'"
 	for channel := range l.Channels {
 		statements += "; LISTEN " + pgx.Identifier{channel}.Sanitize()
 	}

@@ -20,7 +20,10 @@ type PoolConfig struct {
 	Connect func(ctx context.Context) (*pgx.Conn, error)
 }
 
-const poolSQL = `SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; ` + engineSQL
+// awakeSQL keeps a server from ending connections that are idle for long, as those do that wait for notifications.
+const awakeSQL = `SET idle_session_timeout = 0; `
+
+const poolSQL = awakeSQL + `SET lock_timeout = '500ms'; SET idle_in_transaction_session_timeout = '5s'; ` + engineSQL
 
 // NewPool makes the pool for the engine's own statements. It is separate from the handlers' pool, so that handlers
 // that hold all connections of their pool cannot keep outcomes from being recorded. The joins of its statements go by

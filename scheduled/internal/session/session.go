@@ -150,7 +150,7 @@ func (s *Session) ConnectLeader(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect leader: %w", err)
 	}
-	if err := set(ctx, conn, settingsSQL, fmt.Sprintf("tasktable leader of node %d", s.Number)); err != nil {
+	if err := set(ctx, conn, awakeSQL+settingsSQL, fmt.Sprintf("tasktable leader of node %d", s.Number)); err != nil {
 		Close(ctx, conn)
 		return nil, fmt.Errorf("prepare the leader's connection: %w", err)
 	}
