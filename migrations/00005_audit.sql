@@ -120,8 +120,9 @@ CREATE FUNCTION tasktable.late_at(at timestamptz, after interval, most bigint) R
     (SELECT t.id::text, t.type::text, t.queue::text, t.priority::integer, t.tenant_id::text, t.entity::text,
         t.waiting_since, t.waits, t.message, NULL
     FROM tasktable.scheduled_tasks AS t
-    WHERE t.waiting_since < late_at.at - late_at.after AND t.next_attempt_at IS NOT NULL
-        AND t.next_attempt_at > late_at.at -- the others are found above
+    -- Without statistics Postgres takes a range that has only an end for a third of the table, and reads all of it.
+    WHERE t.waiting_since > '-infinity' AND t.waiting_since < late_at.at - late_at.after
+        AND t.next_attempt_at IS NOT NULL AND t.next_attempt_at > late_at.at -- the others are found above
         AND NOT EXISTS (SELECT FROM tasktable.pauses AS p WHERE (p.ends_at IS NULL OR p.ends_at > late_at.at)
             AND (p.scope = 'all' OR p.scope = 'queue' AND p.name = t.queue OR p.scope = 'type' AND p.name = t.type))
     ORDER BY t.waiting_since LIMIT 10000)

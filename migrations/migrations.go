@@ -243,8 +243,11 @@ type migrator struct {
 	river  *rivermigrate.Migrator[pgx.Tx]
 }
 
+const patientSQL = `SET idle_session_timeout = 0; SET statement_timeout = 0; SET lock_timeout = 0`
+
 // underLock runs do while no other process migrates the schema. The lock has its own connection. If it used one of
-// the pool, a pool of a single connection would have none left for the migrations.
+// the pool, a pool of a single connection would have none left for the migrations. It waits, and is then idle, for as
+// long as migrations take.
 func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*migrator) error) error {
 	name, err := store.NewSchema(schema)
 	if err != nil {
@@ -256,6 +259,9 @@ func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*
 	}
 	// Not ctx, because the connection must be closed even after ctx is done.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, patientSQL); err != nil {
+		return fmt.Errorf("prepare the connection of the lock: %w", err)
+	}
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey(name)); err != nil {
 		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
 	}
@@ -312,7 +318,10 @@ func filesFor(schema store.Schema) (fs.FS, error) {
 	return rewritten, nil
 }
 
-const schemaExistsSQL = `SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1), quote_ident($1) = $1`
+// schemaExistsSQL does not ask quote_ident, because that quotes every name under quote_all_identifiers.
+const schemaExistsSQL = `
+SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1),
+    NOT EXISTS (SELECT 1 FROM pg_get_keywords() AS k WHERE k.word = $1 AND k.catcode <> 'U')`
 
 // schemaExists reports whether the schema exists. It refuses reserved words, which only Postgres knows.
 func schemaExists(ctx context.Context, on Queryer, schema store.Schema) (bool, error) {

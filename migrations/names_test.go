@@ -2,9 +2,12 @@ package migrations_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
@@ -59,6 +62,29 @@ func TestTwoSchemasInOneDatabase(t *testing.T) {
 	if err != nil || len(history.Changes) != 1 || history.Changes[0].ChangedBy != "team_two" {
 		t.Errorf("got %+v, %v", history, err)
 	}
+}
+
+// The migrations make the same of a database whose sessions read strings and write names in another way.
+func TestADatabaseWithStylesOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	plain, own := emptyPool(ctx, t), emptyPool(ctx, t)
+	check(t, migrations.Up(ctx, plain, ""))
+	for _, style := range []string{
+		"standard_conforming_strings = off", "quote_all_identifiers = on", "timezone = 'Europe/Berlin'",
+		"datestyle = 'German'", "intervalstyle = 'sql_standard'", "search_path = ''", "idle_session_timeout = '300ms'",
+	} {
+		_, err := own.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s SET %s",
+			pgx.Identifier{own.Config().ConnConfig.Database}.Sanitize(), style))
+		check(t, err)
+	}
+	own.Reset() // new connections have the styles
+	check(t, migrations.Up(ctx, own, ""))
+	_, err := own.Exec(ctx, fmt.Sprintf("ALTER DATABASE %s RESET ALL",
+		pgx.Identifier{own.Config().ConnConfig.Database}.Sanitize()))
+	check(t, err)
+	own.Reset()
+	same(t, "the schema", dump(ctx, t, own, "tasktable", true), dump(ctx, t, plain, "tasktable", true))
 }
 
 func TestSchemaNamesThatAreRefused(t *testing.T) {

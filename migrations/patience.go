@@ -21,12 +21,13 @@ const (
 )
 
 // hurried returns the settings of a connection on which no statement waits long for a lock, unless the URL sets the
-// limit.
+// limit. Backslashes in strings stand for themselves on it, because the migrations are written so.
 func hurried(config *pgx.ConnConfig) *pgx.ConnConfig {
 	config = config.Copy()
 	if config.RuntimeParams["lock_timeout"] == "" {
 		config.RuntimeParams["lock_timeout"] = lockTimeout
 	}
+	config.RuntimeParams["standard_conforming_strings"] = "on"
 	return config
 }
 

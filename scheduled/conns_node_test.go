@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -110,6 +111,23 @@ func workAtOnce(_ context.Context, task *handlers.Task[enginetest.Job]) error {
 		task.FollowUp(store.Task{Payload: enginetest.Job{Name: task.ID + " followed"}})
 	}
 	return nil
+}
+
+// A database that ends idle connections does not end those of the engine, which wait for notifications.
+func TestTheEngineMayBeIdle(t *testing.T) {
+	s := newBench(t)
+	database := pgx.Identifier{s.Pool.Config().ConnConfig.Database}.Sanitize()
+	s.Exec(`ALTER DATABASE ` + database + ` SET idle_session_timeout = '300ms'`)
+	said := &enginetest.LogText{}
+	s.node(func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
+	s.Sees("the node listens", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database()
+		AND application_name = 'tasktable listener'`)
+	s.Exec(`ALTER DATABASE ` + database + ` RESET idle_session_timeout`)
+	s.Pool.Reset() // the test's own are ended
+	s.Passes(s.Now().Add(time.Second))
+	if text := said.String(); strings.Contains(text, "57P05") {
+		t.Errorf("it said\n%s", telling(text))
+	}
 }
 
 // A node that leads has EngineConns + 3 connections besides those of its pool. The server refuses any more. The node may

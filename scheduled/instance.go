@@ -222,6 +222,7 @@ func (i *instance) run(ctx context.Context) error {
 		i.health.note(reasonLost, CheckSession, CheckDatabase, CheckListener)
 		i.log.Error("session lost; handlers are stopped", "error", lost)
 		i.worker.Interrupt(handlers.ErrLeaseLost)
+		i.worker.Halt(handlers.ErrLeaseLost)
 	}
 	clean, riverStopped := i.stop(sessionCtx)
 	i.worker.Finish()
@@ -273,7 +274,7 @@ func within(ctx context.Context, limit time.Duration, done <-chan struct{}) bool
 // to end, and are then interrupted. stop reports whether everything was settled, and whether River has stopped, which
 // takes some time on a dead link.
 func (i *instance) stop(sessionCtx context.Context) (clean, riverStopped bool) {
-	i.worker.Halt()
+	i.worker.Halt(handlers.ErrInterrupted) // if it has not halted already, because the session is lost
 	stopped := make(chan struct{})
 	i.closing.Go(func() {
 		defer close(stopped)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tasktable/tasktable/handlers"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -122,6 +123,24 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	enginetest.Receive(t, stopped, patience, "the node stops")
 	s.Is("runs", store.StatusCompleted, taskdb.OutcomeCompleted)
 	s.Idle("0", "1", "2", "3", "4")
+}
+
+// What a node has claimed when its session is lost goes back, and the history does not say that the node was stopped.
+func TestALostSessionReleasesWhatWaits(t *testing.T) {
+	s := newBench(t)
+	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })
+	s.Add("waits", func(task *store.Task) { task.At = time.Now().Add(8 * time.Second) })
+	enginetest.Await(t, s.Pool, "waits", patience, store.StatusExecuting)
+	s.Sees("River has handed it out", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)
+	if s.end("tasktable session") != 1 {
+		t.Fatal("there is no session")
+	}
+	s.Sees("it goes back", `SELECT count(*) = 1 FROM tasktable.scheduled_task_executions
+		WHERE task_id = 'waits' AND outcome = 'RELEASED'`)
+	if why := s.ErrorOf("waits"); why != handlers.ErrLeaseLost.Error() {
+		t.Errorf("it says %q", why)
+	}
+	s.Begins("waits").End <- nil
 }
 
 // The only node hands back, when it stops, also what it has claimed and River has not fetched. It would be EXECUTING

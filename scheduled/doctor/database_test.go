@@ -150,6 +150,8 @@ func TestSettings(t *testing.T) {
 		"lock_timeout":                        {"'10ms'", "'1s'", "lock_timeout is 10ms", Warning},
 		"idle_in_transaction_session_timeout": {"'2s'", "'5min'", "idle_in_transaction_session_timeout is 2s", Warning},
 		"session_replication_role":            {"replica", "origin", "triggers do not fire", Error},
+		"client_encoding":                     {"LATIN1", "UTF8", "read wrongly by others", Error},
+		"standard_conforming_strings":         {"off", "on", "the other verbs fail", Error},
 	} {
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s = %s`, database, setting, test.bad))
 		found := p.finding("settings", test.level, setting+" is ", "(set by: database)", test.want)
@@ -161,6 +163,41 @@ func TestSettings(t *testing.T) {
 			}
 		}
 		p.exec(fmt.Sprintf(`ALTER DATABASE %s RESET %s`, database, setting))
+	}
+}
+
+func TestAnotherEncoding(t *testing.T) {
+	p := newPatient(t)
+	database := fmt.Sprintf("%s_latin1", p.pool.Config().ConnConfig.Database)
+	name := pgx.Identifier{database}.Sanitize()
+	p.exec(fmt.Sprintf(`CREATE DATABASE %s TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'`, name))
+	t.Cleanup(func() { p.on(p.connect(), fmt.Sprintf(`DROP DATABASE %s WITH (FORCE)`, name)) })
+	pool := poolOf(t, p.url, func(c *pgxpool.Config) { c.ConnConfig.Database = database })
+	report := p.examineBy(func(c *Config) { c.Pool, c.Only = pool, []string{"settings"} })
+	p.finds(report, "settings", Error, "server_encoding is LATIN1 (set by: server)")
+	for _, one := range report.Findings {
+		if strings.HasPrefix(one.Found, "client_encoding") {
+			t.Errorf("it is told twice: %+v", one)
+		}
+	}
+}
+
+// How sessions write times and names is no matter for a check.
+func TestADatabaseWithStylesOfItsOwn(t *testing.T) {
+	p := newPatient(t)
+	p.node()
+	before := p.examine(nil)
+	database := pgx.Identifier{p.pool.Config().ConnConfig.Database}.Sanitize()
+	for _, style := range []string{
+		"timezone = 'Europe/Berlin'", "datestyle = 'German'", "intervalstyle = 'sql_standard'",
+		"quote_all_identifiers = on", "bytea_output = 'escape'", "extra_float_digits = 0", "search_path = ''",
+	} {
+		p.exec(fmt.Sprintf(`ALTER DATABASE %s SET %s`, database, style))
+	}
+	pool := poolOf(t, p.url, nil)
+	report := p.examineBy(func(c *Config) { c.Pool = pool })
+	if report.Count(Error) != before.Count(Error) || report.Count(Warning) != before.Count(Warning) {
+		t.Errorf("before: %+v\nwith the styles: %+v", before.Findings, report.Findings)
 	}
 }
 

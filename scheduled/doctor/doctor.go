@@ -206,13 +206,17 @@ type examination struct {
 }
 
 // beginSQL begins each transaction. Its settings are LOCAL, because a pooler gives the connection to other clients
-// afterwards.
+// afterwards. The last ones decide how Postgres writes times and definitions. A database may have other defaults, and
+// then no index would be as the migrations make it.
 const beginSQL = `BEGIN READ ONLY;
 SET LOCAL statement_timeout = '5s';
 SET LOCAL lock_timeout = '1s';
 SET LOCAL idle_in_transaction_session_timeout = '20s';
 SET LOCAL search_path = pg_catalog, pg_temp;
-SET LOCAL client_min_messages = warning`
+SET LOCAL client_min_messages = warning;
+SET LOCAL standard_conforming_strings = on;
+SET LOCAL quote_all_identifiers = off;
+SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'`
 
 // run makes one check. An error in it becomes a finding.
 func (e *examination) run(ctx context.Context, check check) {

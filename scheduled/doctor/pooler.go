@@ -11,14 +11,15 @@ import (
 	"github.com/tasktable/tasktable/scheduled"
 )
 
-// serverSQL identifies a server and a database. A primary and its standby have different start times.
+// serverSQL identifies a server and a database. A primary and its standby have different start times. The time is a
+// number, because the session's connection may write times in any style.
 const serverSQL = `
-SELECT d.oid::bigint AS database, pg_postmaster_start_time() AS began
+SELECT d.oid::bigint AS database, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS began
 FROM pg_database AS d WHERE d.datname = current_database()`
 
 type serverRow struct {
 	Database int64
-	Began    time.Time
+	Began    int64
 }
 
 // pooler checks, as a node does at its start, whether the connections go through a pooler. The session's connection
@@ -59,7 +60,7 @@ func (e *examination) pooler(ctx context.Context) error {
 		return fmt.Errorf("ask the session's server: %w", err)
 	}
 	switch {
-	case there.Database != here.Database || !there.Began.Equal(here.Began):
+	case there != here:
 		e.fail("give both URLs the same server and database",
 			"TASKTABLE_SESSION_DATABASE_URL leads to another server or database than DATABASE_URL: "+
 				"what is scheduled on one is looked for on the other")

@@ -169,11 +169,12 @@ func (l *life) since() time.Time {
 }
 
 // claimOfSQL finds River's job by the tasks in it, which are fence:revision:attempt:due:length:id, one after the
-// other. It needs no index, because few jobs are unfinished at once.
+// other. It needs no index, because few jobs are unfinished at once. The leader's guess of the database's clock makes
+// created_at, so a job may seem to have been fetched before.
 const claimOfSQL = `
 SELECT j.state::text AS state, nullif(substring(j.attempted_by[array_length(j.attempted_by, 1)] FROM '-([0-9]+)$'),
     '')::bigint AS node,
-    j.attempted_at AS since, j.created_at AS claimed_at,
+    j.attempted_at AS since, least(j.created_at, j.attempted_at) AS claimed_at,
     coalesce(substring(j.args ->> 'tasks' FROM $1::text || ':[0-9]+:([0-9]+):')::int, 0) AS attempt
 FROM tasktable.river_job AS j
 WHERE j.state IN ('available', 'running') AND j.kind = $3::text

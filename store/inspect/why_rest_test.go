@@ -134,6 +134,27 @@ func TestWhyOfAClaimThatHasNotBegun(t *testing.T) {
 	}
 }
 
+// A claim comes before its fetch, even if the leader's guess of the database's clock was ahead.
+func TestWhyTellsAClaimBeforeItsFetch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.due("one", nil)
+	b.Exec(b.Pool, `INSERT INTO tasktable.river_job (state, kind, args, max_attempts, created_at, attempted_at,
+			attempted_by)
+		SELECT 'running', 'TEST', '{"tasks": "77:1:1:0:3:one"}', 1, now + interval '3 ms', now, '{"tasktable-9"}'
+		FROM clock_timestamp() AS now`)
+	b.AsEngine(func(tx pgx.Tx) {
+		b.Exec(tx, `UPDATE tasktable.scheduled_tasks SET fence = 77, next_attempt_at = NULL,
+			lease_expires_at = clock_timestamp() + interval '1 hour' WHERE id = 'one'`)
+	})
+	b.tells("one", `
+change: scheduled by events-api
+	scheduled_at: T
+execution: attempt 1 was claimed
+execution: attempt 1 was fetched by node 9
+`)
+}
+
 // Each way in which an attempt ends, but for those of TestWhyTellsAttempts.
 func TestWhyTellsHowAttemptsEnd(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
@@ -49,25 +48,11 @@ func TestPoolWithAForgottenConnectionCloses(t *testing.T) {
 	}
 }
 
-// A limit of the role does not end a connection of the engine that is idle, and the pool asks none that was used
-// within PingAfter whether it is alive.
-func TestIdleConnectionsStay(t *testing.T) {
+// The pool asks no connection that was used within PingAfter whether it is alive.
+func TestPingAfter(t *testing.T) {
 	t.Parallel()
 	settings, err := pgxpool.ParseConfig(storetest.URL(t))
 	enginetest.OK(t, err)
-	settings.ConnConfig.RuntimeParams["idle_session_timeout"] = "1000"
-	for name, sql := range map[string]string{"the pool's": poolSQL, "the leader's": settingsSQL, "the listener's": stayIdleSQL} {
-		conn, err := pgx.ConnectConfig(t.Context(), settings.ConnConfig)
-		enginetest.OK(t, err)
-		_, err = conn.Exec(t.Context(), sql)
-		enginetest.OK(t, err)
-		var limit string
-		enginetest.OK(t, conn.QueryRow(t.Context(), "SHOW idle_session_timeout").Scan(&limit))
-		if limit != "0" {
-			t.Errorf("%s connection may be idle for %s", name, limit)
-		}
-		enginetest.OK(t, conn.Close(t.Context()))
-	}
 	pool, err := NewPool(t.Context(), PoolConfig{Settings: settings, Conns: 2})
 	enginetest.OK(t, err)
 	t.Cleanup(pool.Close)

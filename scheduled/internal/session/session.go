@@ -35,7 +35,8 @@ const (
 // heartbeatSQL makes Postgres end a session whose process is stopped or gone. With it end its locks.
 const heartbeatSQL = `; SET idle_session_timeout = '3s'`
 
-// stayIdleSQL is for connections that are idle at times. Otherwise a limit of the role would end them.
+// stayIdleSQL keeps a limit of the role from ending connections that are idle for long, such as those that wait for
+// notifications.
 const stayIdleSQL = `SET idle_session_timeout = 0; `
 
 // settingsSQL is for the session and for the leader's connection. If the process is stopped in a transaction, Postgres

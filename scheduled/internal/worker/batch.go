@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"github.com/tasktable/tasktable/scheduled/internal/slots"
@@ -95,7 +96,7 @@ func (w *Worker) wait(granted, givenUp <-chan struct{}, atMost time.Duration) {
 	case <-granted:
 	case <-givenUp:
 	case <-timer.C:
-	case <-w.stopping:
+	case <-w.starting.Done():
 	case <-w.config.Quiet.Begins():
 	}
 }
@@ -144,8 +145,8 @@ func (b *batch) release(tasks int, why string) {
 // halted says why nothing new may start, or nothing if it may.
 func (w *Worker) halted() string {
 	select {
-	case <-w.stopping:
-		return "the node is shutting down"
+	case <-w.starting.Done():
+		return context.Cause(w.starting).Error()
 	case <-w.config.Quiet.Begins():
 		return "the node is quiet"
 	default:

@@ -245,13 +245,14 @@ func TestWindow(t *testing.T) {
 func TestInWindowWritesNothingInVain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{config: Config{Quiet: quiet.New()}, stopping: make(chan struct{})}
+		w := &Worker{config: Config{Quiet: quiet.New()}}
+		w.starting, w.stopStarting = context.WithCancelCause(t.Context())
 		j := &job{Worker: w, window: newWindow(1, 3)}
 		time.AfterFunc(windowLooks*windowPause-time.Nanosecond, func() { j.window.ends(0) })
 		if !j.inWindow(&run{place: 1}) {
 			t.Error("the window has moved during the last pause, and the task may not begin")
 		}
-		close(w.stopping)
+		w.stopStarting(handlers.ErrInterrupted)
 		if j.inWindow(&run{place: 2}) {
 			t.Error("a task begins while the node stops")
 		}

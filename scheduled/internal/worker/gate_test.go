@@ -93,7 +93,7 @@ func TestGateAgain(t *testing.T) {
 			for kind, tx := range map[string]pg.DB{"pgx": one, "sql": pg.SQLQuerier{DB: store.SQL(other)}} {
 				asked := time.Now()
 				var e handlers.Execution
-				err := attemptOf(h, &e, &Worker{config: config}).gateAgain(t.Context(), tx)
+				err := attemptOf(h, &e, &Worker{config: config, starting: t.Context()}).gateAgain(t.Context(), tx)
 				var refused *refusal
 				errors.As(err, &refused)
 				switch {
@@ -108,7 +108,8 @@ func TestGateAgain(t *testing.T) {
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
-			err = attemptOf(h, &handlers.Execution{}, &Worker{config: config}).gateAgain(ended, one)
+			w := &Worker{config: config, starting: t.Context()}
+			err = attemptOf(h, &handlers.Execution{}, w).gateAgain(ended, one)
 			if refused := new(refusal); !errors.As(err, &refused) || refused.Verdict != verdictNotReady {
 				t.Errorf("with a context that has ended: %v", err)
 			}
@@ -166,7 +167,7 @@ func TestGateAgainKeepsTheHandlersTime(t *testing.T) {
 			defer lease.close()
 			lease.expected = expected
 			var e handlers.Execution
-			a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context()})
+			a := attemptOf(claim, &e, &Worker{config: config, settling: t.Context(), starting: t.Context()})
 			a.lease = lease
 			b.OK(a.gateAgain(lease, &slowFirst{b.Pool, slow.answers}))
 			row, err := enginetest.Tasks.Get(t.Context(), b.Pool, claim.ID)

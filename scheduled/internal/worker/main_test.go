@@ -107,7 +107,7 @@ func (w *ownWorker) begin() {
 	telling.Go(func() { w.config.Failures.Run(ctx) })
 	w.b.T.Cleanup(func() {
 		w.b.LetGo()
-		w.Halt()
+		w.Halt(handlers.ErrInterrupted)
 		w.batches.Wait()
 		w.Finish()
 		cancel()

@@ -38,8 +38,8 @@ type Worker struct {
 	endHandlers  context.CancelCauseFunc
 	settling     context.Context // ends when the node gives up recording outcomes
 	endSettling  context.CancelFunc
-	stopping     chan struct{} // closed when nothing new may start any more
-	stopStarting func()        // closes it
+	starting     context.Context // ends when nothing new may start any more; its cause is the reason
+	stopStarting context.CancelCauseFunc
 	services     sync.WaitGroup
 	releasing    sync.WaitGroup // jobs that are being released
 
@@ -59,8 +59,8 @@ func New(ctx context.Context, config Config) *Worker {
 		tracing:   tracing.New(config.Tracer, config.Number),
 		slots:     slots.New(config.Slots, config.ShareSlots, config.StrictQueues...),
 		typeSlots: slots.New(config.TypeSlots, false),
-		txSlots:   slots.New(map[string]int{"": config.Places}, false), stopping: make(chan struct{}),
-		runs: map[int64]*run{}, jobs: map[int64]bool{}, overrunning: map[*run]time.Time{},
+		txSlots:   slots.New(map[string]int{"": config.Places}, false),
+		runs:      map[int64]*run{}, jobs: map[int64]bool{}, overrunning: map[*run]time.Time{},
 	}
 	w.gates = groupcommit.New(groupcommit.Config[*gateAsk]{
 		Commit: w.answerGates, Room: groupRoom, Weight: (*gateAsk).weight, Limit: w.gateSize.Now,
@@ -70,7 +70,7 @@ func New(ctx context.Context, config Config) *Worker {
 	})
 	w.handlers, w.endHandlers = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.settling, w.endSettling = context.WithCancel(context.WithoutCancel(ctx))
-	w.stopStarting = sync.OnceFunc(func() { close(w.stopping) })
+	w.starting, w.stopStarting = context.WithCancelCause(context.WithoutCancel(ctx))
 	return w
 }
 
@@ -89,8 +89,8 @@ func (w *Worker) Start(ctx context.Context) {
 	w.services.Go(func() { w.publishLoop(ctx) })
 }
 
-// Halt starts nothing new any more, and hands back the claims that wait.
-func (w *Worker) Halt() { w.stopStarting() }
+// Halt starts nothing new any more, and hands back the claims that wait, for the given reason.
+func (w *Worker) Halt(cause error) { w.stopStarting(cause) }
 
 // Interrupt ends the contexts of the running handlers, for the given reason.
 func (w *Worker) Interrupt(cause error) { w.endHandlers(cause) }

@@ -161,6 +161,7 @@ func (b *Bench) Node(queues, types string, leads bool) (number int64, kill func(
 	kill = func() {
 		if !closed {
 			closed = true
+			_, _ = conn.Exec(context.Background(), `SELECT pg_advisory_unlock_all()`) // the server notices a close late
 			_ = conn.Close(context.Background())
 		}
 	}
