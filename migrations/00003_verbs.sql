@@ -981,8 +981,9 @@ BEGIN
         RAISE EXCEPTION 'erase needs one of entity and tenant_id' USING ERRCODE = 'check_violation', COLUMN = 'entity';
     END IF;
     -- All are locked before the first is deleted. So none is claimed meanwhile. A transaction for which this waits may
-    -- make a task, such as an occurrence or a task of if_dead, so look again until there are no others.
-    LOOP
+    -- make a task, such as an occurrence or a task of if_dead, so look again. The looks have an end even if an
+    -- application goes on scheduling.
+    FOR look IN 1..5 LOOP
         WITH task AS MATERIALIZED (
             SELECT t.id::text AS id, t.fence IS NOT NULL AS held FROM tasktable.scheduled_tasks AS t
             WHERE t.entity = erase.entity OR t.tenant_id = erase.tenant_id ORDER BY t.id || '~' FOR UPDATE
