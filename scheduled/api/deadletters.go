@@ -23,8 +23,9 @@ type deadGroupsInput struct {
 
 // deadGroupsAnswerBody has the name that generated clients know its schema by.
 type deadGroupsAnswerBody struct {
-	Groups []inspect.Group `json:"groups" nullable:"false"`
-	More   bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
+	Groups    []inspect.Group `json:"groups" nullable:"false"`
+	More      bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
+	Shortened bool            `json:"shortened,omitempty" doc:"There are 20,000 dead letters or more. Those that ended last are counted."`
 }
 
 func (a *API) registerDeadLetters() {
@@ -61,5 +62,6 @@ func groupDeadLetters(ctx context.Context, c call, in *deadGroupsInput) (deadGro
 	groups, err := c.inspector.Groups(ctx, c.db, filter, inspect.Grouping(in.By))
 	return deadGroupsAnswerBody{
 		Groups: pg.OrEmpty(groups[:min(len(groups), in.Limit)]), More: len(groups) > in.Limit,
+		Shortened: len(groups) > 0 && groups[0].More,
 	}, err
 }

@@ -190,7 +190,7 @@ func (view *deadView) group(ctx context.Context, v *visit, filter inspect.Filter
 	groups, err := v.inspector.Groups(ctx, v.db, filter, inspect.Grouping(view.Query.Get("by")))
 	view.MoreGroups = len(groups) > maxDeadGroups
 	if len(groups) > 0 {
-		view.Count = groups[0].Total
+		view.Count, view.More = groups[0].Total, groups[0].More
 	}
 	for _, group := range groups[:min(len(groups), maxDeadGroups)] {
 		of := view.Query.but("by", "task", "type", group.Type, "status", string(group.Status), "pattern", group.Pattern,

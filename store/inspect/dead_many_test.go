@@ -155,6 +155,11 @@ func TestGroupsByAnotherField(t *testing.T) {
 			same(b, string(by)+": "+driver, strings.Join(got, " "), want)
 		}
 	}
+	latest, err := inspect.Limited(b.Inspector, 9, 3).Groups(b.Ctx, b.Pool, inspect.DeadLetters(), "")
+	b.Check(err)
+	if len(latest) != 1 || latest[0].Count != 3 || latest[0].Total != 3 || !latest[0].More {
+		t.Errorf("of more than three it counts %+v", latest)
+	}
 	if _, err := b.Inspector.Groups(b.Ctx, b.Pool, inspect.DeadLetters(), "queue"); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("by queue: %v", err)
 	}

@@ -11,10 +11,10 @@ func TaskCountsUpTo(ctx context.Context, i *Inspector, db store.DB, pages int64)
 	return i.taskCounts(ctx, db, "", false, pages)
 }
 
-// Limited returns an Inspector whose walks and sorts are at most so large.
+// Limited returns an Inspector whose walks, sorts and groups are at most so large.
 func Limited(i *Inspector, walkMost, sortMost int) *Inspector {
 	limited := *i
-	limited.walkMost, limited.sortMost = walkMost, sortMost
+	limited.walkMost, limited.sortMost, limited.groupMost = walkMost, sortMost, sortMost
 	return &limited
 }
 

@@ -30,9 +30,15 @@ type Group struct {
 	Oldest  *time.Time `json:"oldest,omitempty"` // when the first of them ended; nil if none has ended
 	Latest  *time.Time `json:"latest,omitempty"` // when the last of them ended
 	Example string     `json:"example"`          // the id of one of the tasks
-	// Total is how many tasks all groups have together, with those that the filter's Limit leaves out.
+	// Total is how many tasks all groups have together, with those that the filter's Limit leaves out. It is at most
+	// MaxGrouped.
 	Total int `json:"-"`
+	// More says that Total is MaxGrouped, so there may be more tasks. Those that ended first are then in no group.
+	More bool `json:"-"`
 }
+
+// MaxGrouped is how many tasks Groups counts, because it takes some 20 µs for each to find the form of its message.
+const MaxGrouped = 20_000
 
 // Grouping is a field by which Groups groups tasks, besides type, status and message.
 type Grouping string
@@ -49,19 +55,23 @@ const groupsSQL = `
 SELECT g.type, g.status, g.entity, g.tenant_id, g.pattern,
     CASE min(g.message) WHEN max(g.message) THEN min(g.message) ELSE g.pattern END AS message,
     count(*) AS count, min(g.finished_at) AS oldest, max(g.finished_at) AS latest, min(g.id) AS example,
-    (sum(count(*)) OVER ())::bigint AS total
+    (sum(count(*)) OVER ())::bigint AS total, sum(count(*)) OVER () >= @most::bigint AS more
 FROM (
     SELECT t.type, t.status, CASE WHEN @by = 'entity' THEN t.entity::text END AS entity,
         CASE WHEN @by = 'tenant' THEN t.tenant_id::text END AS tenant_id, t.finished_at,
             t.id::text COLLATE "C" AS id, ` + patternSQL + ` AS pattern,
         left(split_part(coalesce(t.message, ''), chr(10), 1), 240) COLLATE "C" AS message
-    FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
+    FROM (
+        SELECT t.id, t.type, t.status, t.entity, t.tenant_id, t.finished_at, t.message
+        FROM tasktable.scheduled_tasks AS t WHERE ` + filterSQL + `
+        ORDER BY t.finished_at DESC NULLS LAST LIMIT @most::bigint
+    ) AS t
 ) AS g
 GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3, 4, 5 LIMIT @limit::int`
 
 // Groups counts the tasks that the filter selects by type, by status and by the pattern of their message. If by is
 // not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of
-// groups. Its Order, LatestFirst and After have no effect. Groups reads the whole table.
+// groups. Its Order, LatestFirst and After have no effect. Of more than MaxGrouped tasks it counts those that ended last.
 func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by Grouping) ([]Group, error) {
 	if by != "" && by != ByEntity && by != ByTenant {
 		return nil, fmt.Errorf("group tasks: %w", check.Invalid("grouping", "must be entity or tenant",
@@ -75,6 +85,7 @@ func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by G
 	if err != nil {
 		return nil, fmt.Errorf("group tasks: %w", err)
 	}
-	sql, bound := args.with("by", string(by), "limit", strconv.Itoa(limit)).bind(groupsSQL)
+	sql, bound := args.with("by", string(by), "limit", strconv.Itoa(limit),
+		"most", strconv.Itoa(i.groupMost)).bind(groupsSQL)
 	return query.Collect[Group](ctx, i.source, db, "group tasks", sql, bound...)
 }

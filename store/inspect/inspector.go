@@ -12,7 +12,7 @@ type Inspector struct {
 	source query.Source // each call returns its Err
 	tasks  *store.Store
 
-	walkMost, sortMost, seriesMost int
+	walkMost, sortMost, seriesMost, groupMost int
 }
 
 // New returns an Inspector for the schema of the config. The config's Service is recorded as the author of the
@@ -21,6 +21,6 @@ func New(config store.Config) *Inspector {
 	schema, _ := store.NewSchema(config.Schema)
 	return &Inspector{
 		config: config, source: query.Source{Schema: schema, Err: config.Check()}, tasks: store.New(config),
-		walkMost: walkMost, sortMost: sortMost, seriesMost: seriesExact,
+		walkMost: walkMost, sortMost: sortMost, seriesMost: seriesExact, groupMost: MaxGrouped,
 	}
 }
