@@ -40,7 +40,7 @@ func TestClaimsThatNoNodeWorksGoBack(t *testing.T) {
 			}
 			leave(node, stop, runs)
 			row := s.Is("waits", store.StatusQueued, taskdb.OutcomeReleased)
-			if got := s.ErrorOf("waits"); row.Attempt != 0 || got != "no node had a slot for it in time" {
+			if got := s.ErrorOf("waits"); row.Attempt != 0 || got != "no node fetched it in time" {
 				t.Errorf("attempt %d, %q", row.Attempt, got)
 			}
 			s.Sees("its River job is gone", `SELECT count(*) = 0 FROM tasktable.river_job WHERE state = 'available'`)

@@ -29,7 +29,7 @@ const maxUnfetched = 2 * time.Second
 // nobody is the client of jobs that River runs on no node.
 const nobody = ""
 
-const whyUnfetched = "no node had a slot for it in time"
+const whyUnfetched = "no node fetched it in time"
 
 // sweep removes the jobs that River has finished. It also releases the tasks of jobs that could have begun but that
 // no node has fetched, because the nodes have no free slot after all, or are gone. These tasks use up no attempt. The
