@@ -25,7 +25,7 @@ type deadGroupsInput struct {
 type deadGroupsAnswerBody struct {
 	Groups    []inspect.Group `json:"groups" nullable:"false"`
 	More      bool            `json:"more,omitempty" doc:"There are more groups than the limit."`
-	Shortened bool            `json:"shortened,omitempty" doc:"There are 20,000 dead letters or more. Those that ended last are counted."`
+	Shortened bool            `json:"shortened,omitempty" doc:"Only the 20,000 that ended last are counted."`
 }
 
 func (a *API) registerDeadLetters() {

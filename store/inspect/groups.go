@@ -71,7 +71,8 @@ GROUP BY 1, 2, 3, 4, 5 ORDER BY count(*) DESC, max(g.finished_at) DESC, 1, 2, 3,
 
 // Groups counts the tasks that the filter selects by type, by status and by the pattern of their message. If by is
 // not "", it also groups by that field. The largest group comes first. The filter's Limit is the maximum number of
-// groups. Its Order, LatestFirst and After have no effect. Of more than MaxGrouped tasks it counts those that ended last.
+// groups. Its Order, LatestFirst and After have no effect. Of more than MaxGrouped tasks Groups counts those that ended
+// last.
 func (i *Inspector) Groups(ctx context.Context, db store.DB, filter Filter, by Grouping) ([]Group, error) {
 	if by != "" && by != ByEntity && by != ByTenant {
 		return nil, fmt.Errorf("group tasks: %w", check.Invalid("grouping", "must be entity or tenant",

@@ -90,7 +90,7 @@ func (r *Retention) Run(ctx context.Context) {
 			return retainPause
 		}
 		if err := r.endRound(ctx, round); err != nil && ctx.Err() == nil {
-			r.config.Log.Warn("retention could not remove full buckets, or write its note of refused rows", "error", err)
+			r.config.Log.Warn("retention could not remove full buckets, or note the refused rows", "error", err)
 		}
 		round = Retained{}
 		return retainEvery
