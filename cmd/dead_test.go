@@ -2,9 +2,11 @@ package cmd
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/storetest"
 )
 
@@ -82,6 +84,20 @@ UPDATE tasktable.scheduled_tasks SET message = 'image ' || id || ': too large' W
 	got = runFixed(t, variables, "dead", "retry", "--type=LOG", "--pattern=image * too large")
 	if got.want(t, exitUsage); !strings.Contains(got.stderr, `2 dead letters (2 FAILED of LOG: "image * too large")`) {
 		t.Errorf("the question of dead retry: %s", got.stderr)
+	}
+}
+
+// Of very many dead letters the groups count those that ended last, and a note says so.
+func TestVeryManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	variables := withDead(t)
+	execute(t, urlOf(variables), fmt.Sprintf(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, attempt, revision, message, finished_at)
+SELECT 'many-' || n, 'MANY', '{"type": "MANY"}', 'FAILED', 5, n, 'broken', now() FROM generate_series(1, %d) AS n;
+ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`, inspect.MaxGrouped))
+	got := runFixed(t, variables, "dead", "list", "--group")
+	if got.want(t, exitOK); !strings.Contains(got.stderr, "These are the counts of the 20000 that ended last.") {
+		t.Errorf("dead list --group: %s", got.stderr)
 	}
 }
 

@@ -15,9 +15,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
-	"strings"
 	"testing/fstest"
 
 	"github.com/jackc/pgx/v5"
@@ -243,29 +241,18 @@ type migrator struct {
 	river  *rivermigrate.Migrator[pgx.Tx]
 }
 
-const patientSQL = `SET idle_session_timeout = 0; SET statement_timeout = 0; SET lock_timeout = 0`
-
-// underLock runs do while no other process migrates the schema. The lock has its own connection. If it used one of
-// the pool, a pool of a single connection would have none left for the migrations. It waits, and is then idle, for as
-// long as migrations take.
+// underLock runs do while no other process migrates the schema.
 func underLock(ctx context.Context, pool *pgxpool.Pool, schema string, do func(*migrator) error) error {
 	name, err := store.NewSchema(schema)
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig.Copy())
+	conn, err := lock(ctx, pool, name)
 	if err != nil {
-		return fmt.Errorf("connect to migrate: %w", err)
+		return err
 	}
 	// Not ctx, because the connection must be closed even after ctx is done.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if _, err := conn.Exec(ctx, patientSQL); err != nil {
-		return fmt.Errorf("prepare the connection of the lock: %w", err)
-	}
-	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", lockKey(name)); err != nil {
-		return fmt.Errorf("wait for other migrations of schema %s: %w", name, err)
-	}
-
 	ours, err := hurriedPool(ctx, pool)
 	if err != nil {
 		return err
@@ -392,12 +379,4 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 		return applied{}, err
 	}
 	return found, nil
-}
-
-// lockKey returns the key of the migrations' lock. It cannot equal a key of the engine's locks, because those are
-// pairs of 32-bit numbers.
-func lockKey(schema store.Schema) int64 {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte("tasktable migrate " + strings.ToLower(schema.String())))
-	return int64(hash.Sum64())
 }

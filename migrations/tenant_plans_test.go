@@ -85,8 +85,8 @@ func TestListsOfATenantGoByItsIndex(t *testing.T) {
 // select. The rows of the page are then read by their ids.
 func readBy(t *testing.T, plan string) (rows int) {
 	t.Helper()
-	scans := regexp.MustCompile(`scheduled_tasks_tenant on scheduled_tasks .*actual rows=(\d+)|Rows Removed by Filter: (\d+)`).
-		FindAllStringSubmatch(plan, -1)
+	const read = `scheduled_tasks_tenant on scheduled_tasks .*actual rows=(\d+)|Rows Removed by Filter: (\d+)`
+	scans := regexp.MustCompile(read).FindAllStringSubmatch(plan, -1)
 	if len(scans) == 0 {
 		t.Fatalf("no scan in the plan:\n%s", plan)
 	}

@@ -125,7 +125,7 @@ func TestStopReleasesWhatWaits(t *testing.T) {
 	s.Idle("0", "1", "2", "3", "4")
 }
 
-// What a node has claimed when its session is lost goes back, and the history does not say that the node was stopped.
+// A node that loses its session hands its claims back. The history does not say that somebody has stopped the node.
 func TestALostSessionReleasesWhatWaits(t *testing.T) {
 	s := newBench(t)
 	s.node(func(c *Config) { c.LookAhead = 10 * time.Second })

@@ -238,7 +238,7 @@ func TestEraseOfATaskThatIsBeingClaimed(t *testing.T) {
 	}
 }
 
-// What a task makes while the erasure waits for it, such as an occurrence, goes with it.
+// A recurring task may make an occurrence while the erasure waits for its row. The erasure removes the occurrence, too.
 func TestEraseOfATaskThatMakesAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -85,6 +85,23 @@ func TestGroupDeadLetters(t *testing.T) {
 	})
 }
 
+// Of very many dead letters the groups count those that ended last, and the answer says so.
+func TestGroupManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.exec(fmt.Sprintf(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, attempt, revision, message, finished_at)
+SELECT 'many-' || n, 'MANY', '{"type": "MANY"}', 'FAILED', 5, n, 'broken', now() FROM generate_series(1, %d) AS n;
+ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`, inspect.MaxGrouped+1))
+	answer := answerTo[struct {
+		Groups    []inspect.Group
+		Shortened bool
+	}](s, "/v1/dead-letters/groups")
+	if len(answer.Groups) != 1 || answer.Groups[0].Count != inspect.MaxGrouped || !answer.Shortened {
+		t.Errorf("%+v", answer)
+	}
+}
+
 func TestActOnDeadLetters(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, retried, archived string }{

@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"cmp"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tasktable/tasktable/scheduled/dashboard"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/inspect"
 )
 
 // someDead are dead letters, put there past the triggers. Their errors differ behind the first 60 characters.
@@ -96,6 +98,17 @@ func TestDeadLettersAreShown(t *testing.T) {
 	} {
 		b.get(path).wants(t, http.StatusUnprocessableEntity, rule)
 	}
+}
+
+// Of very many dead letters the groups count those that ended last, and the page says so.
+func TestVeryManyDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newAdmin(t)
+	b.exec(fmt.Sprintf(`ALTER TABLE tasktable.scheduled_tasks DISABLE TRIGGER USER;
+INSERT INTO tasktable.scheduled_tasks (id, type, payload, status, attempt, revision, message, finished_at)
+SELECT 'many-' || n, 'MANY', '{"type": "MANY"}', 'FAILED', 5, n, 'broken', now() FROM generate_series(1, %d) AS n;
+ALTER TABLE tasktable.scheduled_tasks ENABLE TRIGGER USER`, inspect.MaxGrouped+1))
+	b.get("/dead").wants(t, http.StatusOK, "The groups are of the 20", "that ended last.", "MANY")
 }
 
 func TestDeadLettersOfATenant(t *testing.T) {

@@ -216,7 +216,9 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL client_min_messages = warning;
 SET LOCAL standard_conforming_strings = on;
 SET LOCAL quote_all_identifiers = off;
-SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO'; SET LOCAL intervalstyle = 'postgres'`
+SET LOCAL timezone = 'UTC';
+SET LOCAL datestyle = 'ISO';
+SET LOCAL intervalstyle = 'postgres'`
 
 // run makes one check. An error in it becomes a finding.
 func (e *examination) run(ctx context.Context, check check) {
