@@ -60,8 +60,8 @@ func (s shares) take(op *huma.Operation, r *http.Request, caller string) (give f
 	return takeOf(s.calls, r, caller, 1, patience, CodeTooManyReads, fmt.Sprintf("%d calls", callsOfOne))
 }
 
-// turn takes the share of connections that a changing call needs. The caller asks for it once the body is there, so that
-// a slow body holds up no other call. Without this share, calls of one key that wait for locks would take all
+// turn takes the share of connections that a changing call needs. The caller asks for it once the body is there, so
+// that a slow body holds up no other call. Without this share, calls of one key that wait for locks would take all
 // connections.
 func (s shares) turn(r *http.Request, caller string) (give func(), refused *Problem) {
 	if r.Method == http.MethodGet {
