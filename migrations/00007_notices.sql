@@ -234,8 +234,9 @@ COMMENT ON FUNCTION tasktable.add_cause IS 'Adds a cause to the notices of all r
 
 CREATE FUNCTION tasktable.after_death() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    task   record;
-    events text[] := ARRAY[lower(NEW.outcome)];
+    patience CONSTANT text := current_setting('lock_timeout');
+    task     record;
+    events   text[] := ARRAY[lower(NEW.outcome)];
 BEGIN
     IF NOT EXISTS (SELECT FROM tasktable.notice_rules) THEN
         RETURN NULL;
@@ -246,8 +247,12 @@ BEGIN
     IF NEW.outcome = 'LOST' AND task.status = 'FAILED' AND task.revision = NEW.revision THEN
         events := ARRAY['failed', 'lost'];
     END IF;
+    -- Another transaction may be making the same notice, and its process may be stopped. After this time the settle
+    -- fails, and the node repeats it in smaller parts, as after_task_end explains.
+    PERFORM set_config('lock_timeout', '20ms', true);
     PERFORM tasktable.add_cause(events, NEW.fence, NEW.finished_at, NEW.task_id, NEW.type, task.queue, task.tenant_id,
         task.entity);
+    PERFORM set_config('lock_timeout', patience, true);
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION tasktable.after_death IS 'Adds a task that failed for good or expired, and an attempt that was '

@@ -259,8 +259,8 @@ func (l *Leader) end(
 	return ended, left, nil
 }
 
-// lockedTime is how long a claim comes after the others whose task dies while an application has locked a task of its
-// if_dead. So the others are ended first, however many are locked, and it is still tried again at each tick.
+// lockedTime is how long a claim comes after the others whose end has waited for a lock, for example of a task of its
+// if_dead. So the others are ended first, however many wait, and it is still tried again at each tick.
 const lockedTime = time.Minute
 
 // settleEach settles all claims that can be settled until a time, and fails the tasks of those that Postgres refuses to

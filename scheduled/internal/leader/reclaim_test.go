@@ -207,6 +207,37 @@ func TestALockedTaskOfIfDeadHoldsNoOtherClaimUp(t *testing.T) {
 	}
 }
 
+// A transaction that makes a notice is slow to commit. Claims whose loss tells nobody are taken back at once, and the
+// others when it is over.
+func TestANoticeThatIsBeingMadeHoldsNoOtherClaimUp(t *testing.T) {
+	b := newBench(t)
+	b.Exec(`INSERT INTO tasktable.notice_recipients (name, target) VALUES ('ops', 'ops');
+		INSERT INTO tasktable.notice_rules (name, events, tenants) VALUES ('lost', '{lost}', '{told}');
+		INSERT INTO tasktable.notice_rule_recipients VALUES ('lost', 'ops')`)
+	const n, told = 60, 20
+	for i := range n {
+		b.Add(fmt.Sprintf("%02d", i), func(task *store.Task) {
+			if i%(n/told) == 0 {
+				task.TenantID = "told"
+			}
+		})
+	}
+	b.runs(`{}`)
+	tx := b.Begin()
+	b.Did(tx.Exec(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended('tasktable.notices', 0))`))
+	l := b.elected()
+	const held = `SELECT count(*) FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
+	for ticks := 0; b.Count(held) != told; ticks++ {
+		if ticks == 6 { // each waits for some locks
+			t.Fatalf("%d claims are left after %d ticks", b.Count(held), ticks)
+		}
+		b.Did(l.tick(t.Context()))
+	}
+	b.OK(tx.Commit(t.Context()))
+	b.takesBack(l)
+	b.Counts("claims are lost", n, `SELECT count(*) FROM tasktable.scheduled_task_executions WHERE outcome = 'LOST'`)
+}
+
 // What a dead node's handler is about to commit is not taken back. Its row is locked until it is known what comes of
 // it.
 func TestCommitUnderWayIsNotTakenBack(t *testing.T) {
