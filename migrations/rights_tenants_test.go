@@ -208,6 +208,13 @@ func TestATenantRunsTheLibrary(t *testing.T) {
 		done, err := inspector.Do(ctx, tx, inspect.Action{Verb: inspect.Retry},
 			inspect.Targets{Filter: new(inspect.DeadLetters())})
 		v.all(1, store.Queued, done.Receipts, err)
+		succeeds(t)(s.tasks.RunNow(ctx, tx, "acme daily"))
+		occurrences, err := inspector.List(ctx, tx, inspect.Filter{ParentID: "acme daily"})
+		if err != nil || len(occurrences) != 1 {
+			t.Fatalf("occurrences: %+v, %v", occurrences, err)
+		}
+		receipt, err := s.tasks.Cancel(ctx, tx, occurrences[0].ID)
+		v.does(store.Cancelled, receipt, err)
 		if _, err := s.tasks.Pauses(ctx, tx); err != nil {
 			t.Errorf("pauses: %v", err)
 		}
