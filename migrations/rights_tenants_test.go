@@ -208,6 +208,13 @@ func TestATenantRunsTheLibrary(t *testing.T) {
 		done, err := inspector.Do(ctx, tx, inspect.Action{Verb: inspect.Retry},
 			inspect.Targets{Filter: new(inspect.DeadLetters())})
 		v.all(1, store.Queued, done.Receipts, err)
+		succeeds(t)(s.tasks.RunNow(ctx, tx, "acme daily"))
+		occurrences, err := inspector.List(ctx, tx, inspect.Filter{ParentID: "acme daily"})
+		if err != nil || len(occurrences) != 1 {
+			t.Fatalf("occurrences: %+v, %v", occurrences, err)
+		}
+		receipt, err := s.tasks.Cancel(ctx, tx, occurrences[0].ID)
+		v.does(store.Cancelled, receipt, err)
 		if _, err := s.tasks.Pauses(ctx, tx); err != nil {
 			t.Errorf("pauses: %v", err)
 		}
@@ -287,51 +294,6 @@ func TestATenantMayDoNothingElse(t *testing.T) {
 		})
 	}
 	same(t, "everything", strings.Join(lines(ctx, t, s.admin, everythingSQL), "\n"), strings.Join(before, "\n"))
-}
-
-// Only occurrences have ids of occurrences, however a tenant schedules.
-func TestATenantTakesNoOccurrence(t *testing.T) {
-	t.Parallel()
-	ctx := deadline(t)
-	s := newTenants(ctx, t)
-	const fire = "@2040-01-02T00:00:00Z"
-	for id, allowed := range map[string]bool{
-		"acme daily" + fire: false, "acme one" + fire: false, "globex daily" + fire: false, "later" + fire: false,
-		"later" + strings.Replace(fire, "Z", ".000001Z", 1): false, "later" + fire + fire: false,
-		"later@x": true, "later" + fire + "x": true, "@2040-01-02": true, fire[1:]: true,
-	} {
-		for _, verb := range []string{
-			`schedule('{"type": "TEST"}', NULL, ID, tenant_id => 'acme')`,
-			`schedule_recurring('{"type": "TEST"}', '@hourly', ID, tenant_id => 'acme')`,
-			`schedule_many('[{"id": "other", "tenant_id": "acme", "payload": {"type": "TEST"}},
-				{"id": ID, "tenant_id": "acme", "payload": {"type": "TEST"}}]')`,
-		} {
-			quoted := "'" + id + "'"
-			if strings.HasPrefix(verb, "schedule_many") {
-				quoted = `"` + id + `"`
-			}
-			s.within(ctx, t, "acme", func(tx pgx.Tx) {
-				_, err := tx.Exec(ctx, `SELECT tasktable.`+strings.Replace(verb, "ID", quoted, 1))
-				var refused *pgconn.PgError
-				if allowed && err != nil || !allowed && (!errors.As(err, &refused) || refused.ColumnName != "id" ||
-					!strings.HasPrefix(refused.Message, "id must not end in @ and a time")) {
-					t.Errorf("%s of %s: %v", verb, id, err)
-				}
-			})
-		}
-	}
-	s.within(ctx, t, "acme", func(tx pgx.Tx) {
-		for _, statement := range []string{
-			`SELECT tasktable.run_now('acme daily')`, `SELECT tasktable.cancel(id) FROM tasktable.scheduled_tasks
-			WHERE parent_id = 'acme daily'`,
-		} {
-			succeeds(t)(tx.Exec(ctx, statement))
-		}
-		var occurrences int
-		check(t, tx.QueryRow(ctx, `SELECT count(*) FROM tasktable.scheduled_tasks WHERE parent_id = 'acme daily'`).
-			Scan(&occurrences))
-		same(t, "occurrences", fmt.Sprint(occurrences), "1")
-	})
 }
 
 // The role holds its tenant also where it has logged in itself, where a role only inherits its rights, and beside

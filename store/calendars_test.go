@@ -61,9 +61,7 @@ func TestCalendars(t *testing.T) {
 			t.Errorf("step %d: %s, %v, want %s", i, got, err, step.want)
 		}
 		row, err := b.Tasks.Calendar(b.Ctx, b.Pool, "company")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.Check(err)
 		var left []string
 		for _, span := range row.Days {
 			left = append(left, strings.TrimSpace(span.String()+" "+span.Note))
@@ -97,9 +95,7 @@ func TestCalendars(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"general", "acme's"} {
-		if _, err := b.Tasks.Cancel(b.Ctx, b.Pool, id); err != nil {
-			t.Fatal(err)
-		}
+		b.succeeds(b.Tasks.Cancel(b.Ctx, b.Pool, id))
 	}
 	if got, err := b.Tasks.RemoveCalendar(b.Ctx, b.Pool, "company"); err != nil || got != store.Deleted {
 		t.Errorf("a calendar of tasks that have ended: %s, %v", got, err)
@@ -114,9 +110,7 @@ func TestCalendars(t *testing.T) {
 func TestOptionsOfRecurrence(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if _, err := b.Tasks.SetCalendar(b.Ctx, b.Pool, store.Calendar{Name: "company", Days: spans(t, "2027-12-24")}); err != nil {
-		t.Fatal(err)
-	}
+	b.succeeds(b.Tasks.SetCalendar(b.Ctx, b.Pool, store.Calendar{Name: "company", Days: spans(t, "2027-12-24")}))
 	for text, r := range map[string]store.Recurrence{
 		"0 9 * * TUE every=2 from=2027-01-05": {Cron: "0 9 * * TUE", Every: 2,
 			From: recurrence.Date{Year: 2027, Month: time.January, Day: 5}},
@@ -127,17 +121,13 @@ func TestOptionsOfRecurrence(t *testing.T) {
 		id := "of " + text
 		b.Schedule(store.Task{ID: id, Payload: payload(1), Recurrence: &r})
 		row, err := b.Tasks.Get(b.Ctx, b.Pool, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.Check(err)
 		if strings.Contains(text, "workdays:") {
 			text = "0 9 * * * out-of=company keep-to=workdays,workdays:mon-thu move=next"
 		}
 		same(b, "stored", *row.Cron, text)
 		task, err := store.TaskOf(row)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.Check(err)
 		same(b, "whole text", task.Recurrence.Text(), text)
 		if got := b.Schedule(task); got.Outcome != store.Unchanged {
 			t.Errorf("%s: %s", text, got.Outcome)
@@ -152,9 +142,7 @@ func TestBadCalendars(t *testing.T) {
 		{Name: "company", Days: spans(t, "2027-12-24")}, {Name: "empty"},
 		{Name: "all", Days: spans(t, "2020-01-01..2029-12-31", "2030-01-01..2039-12-31", "2040-01-01..2049-12-31")},
 	} {
-		if _, err := b.Tasks.SetCalendar(b.Ctx, b.Pool, one); err != nil {
-			t.Fatal(err)
-		}
+		b.succeeds(b.Tasks.SetCalendar(b.Ctx, b.Pool, one))
 	}
 	backwards := recurrence.Span{From: recurrence.Date{Year: 2027, Month: 2, Day: 2}, To: recurrence.Date{Year: 2027, Month: 2, Day: 1}}
 	for rule, calendar := range map[string]store.Calendar{
@@ -221,9 +209,7 @@ func TestDaysOfOneOffTasks(t *testing.T) {
 	wantAt := func(want string) {
 		t.Helper()
 		row, err := b.Tasks.Get(b.Ctx, b.Pool, "one")
-		if err != nil {
-			t.Fatal(err)
-		}
+		b.Check(err)
 		same(b, "time", row.ScheduledAt.UTC().Format(time.RFC3339), want)
 	}
 	b.Schedule(task)
@@ -232,9 +218,7 @@ func TestDaysOfOneOffTasks(t *testing.T) {
 	task.Days.Move = recurrence.MovePrevious
 	b.Schedule(task)
 	wantAt("2027-03-25T08:00:00Z")
-	if _, err := b.Tasks.SetCalendar(b.Ctx, b.Pool, store.Calendar{Name: "company"}); err != nil {
-		t.Fatal(err)
-	}
+	b.succeeds(b.Tasks.SetCalendar(b.Ctx, b.Pool, store.Calendar{Name: "company"}))
 	wantAt("2027-03-25T08:00:00Z") // until it is scheduled again
 	if got, err := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{task}); err != nil || got[0].Outcome != store.Rescheduled {
 		t.Errorf("scheduled again after a change: %v, %v", got, err)

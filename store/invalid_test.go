@@ -294,24 +294,6 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 		"note must be UTF-8 without NUL": func() (any, error) { return b.Tasks.Archive(b.Ctx, db, "one", "a\x00b") },
 		"entity must be 1 to 512":        func() (any, error) { return b.Tasks.Sync(b.Ctx, db, "") },
 		"entity must be at most 512":     func() (any, error) { return b.Tasks.Sync(b.Ctx, db, "\x01") },
-		"limit must be": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: -1})
-		},
-		"limit must be between": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{Limit: 10001})
-		},
-		"status must be": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{Statuses: []store.Status{"\x00"}})
-		},
-		"tenant_id must be": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{TenantID: "\xff"})
-		},
-		"after must be at most": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{After: &store.Row{ID: "\xff"}})
-		},
-		"scheduled_from must be in the years": func() (any, error) {
-			return b.Inspector.List(b.Ctx, db, inspect.Filter{ScheduledFrom: time.Unix(math.MinInt64, 0)})
-		},
 		"service must be": func() (any, error) {
 			return store.New(store.Config{Service: "\n"}).Cancel(b.Ctx, db, "one")
 		},
@@ -327,26 +309,6 @@ func TestBadArgumentsOfVerbsAndReads(t *testing.T) {
 	} {
 		_, err := call()
 		b.wantInvalid(err, what)
-	}
-}
-
-func TestTheTransactionIsUsableAfterBadInput(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.Make("one", "QUEUED")
-	tx := b.Begin(pgx.TxOptions{})
-	b.Exec(tx, `CREATE TABLE mine AS SELECT 1`)
-	eachBad(func(name string, _, task store.Task, _, _ string) {
-		if _, err := b.Tasks.Schedule(b.Ctx, tx, task); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	})
-	before := b.state("one")
-	b.succeeds(b.Tasks.Cancel(b.Ctx, tx, "one"))
-	b.Check(tx.Commit(b.Ctx))
-	if after := b.state("one"); len(after.Changes) != len(before.Changes)+1 ||
-		after.Row.Status != store.StatusCancelled {
-		t.Errorf("got %s", pretty(after))
 	}
 }
 

@@ -109,9 +109,7 @@ func TestLimitWithWeights(t *testing.T) {
 		for j := range 1000 {
 			limit.Weights[fmt.Sprint(j)] = 1
 		}
-		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
-			t.Fatal(err)
-		}
+		b.succeeds(b.Tasks.SetLimit(t.Context(), b.Pool, limit))
 	}
 	limit.Name, limit.Weights = "a", store.Weights{"large": 3}
 	_, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit)
@@ -125,9 +123,7 @@ func TestAChangedRateKeepsItsTokens(t *testing.T) {
 	const nextIn = `SELECT extract(epoch FROM next_start_at - clock_timestamp())::int FROM tasktable.limit_states()`
 	set := func(limit store.Limit) {
 		t.Helper()
-		if _, err := b.Tasks.SetLimit(t.Context(), b.Pool, limit); err != nil {
-			t.Fatal(err)
-		}
+		b.succeeds(b.Tasks.SetLimit(t.Context(), b.Pool, limit))
 	}
 	hourly := store.Limit{Name: "a", Of: store.Everything(), Rate: 1, Interval: time.Hour, Burst: 10}
 	set(hourly)

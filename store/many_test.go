@@ -210,6 +210,7 @@ func TestSyncRefuses(t *testing.T) {
 	foreign.Entity = "event:2"
 	for name, call := range map[string]func() (any, error){
 		"no entity":      func() (any, error) { return b.Tasks.Sync(b.Ctx, b.Pool, "", of("two")) },
+		"no id":          func() (any, error) { return b.Tasks.Sync(b.Ctx, noDB(b), "event:1", of("")) },
 		"another's task": func() (any, error) { return b.Tasks.Sync(b.Ctx, b.Pool, "event:1", foreign) },
 	} {
 		if _, err := call(); !errors.Is(err, store.ErrInvalid) {

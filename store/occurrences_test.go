@@ -98,6 +98,7 @@ func TestNoTaskTakesTheIDOfAnOccurrence(t *testing.T) {
 	const rule = "id must not end in @ and a time, as those of occurrences do"
 	for _, id := range []string{
 		"one@2100-01-01T08:00:00Z", "one@2100-01-01T08:00:00.000001Z", "other@2100-01-01T08:00:00Z",
+		"one@2100-01-01T08:00:00Z@2100-01-01T08:00:00Z",
 	} {
 		_, single := b.Tasks.Schedule(b.Ctx, b.Pool, base(id))
 		_, several := b.Tasks.ScheduleMany(b.Ctx, b.Pool, []store.Task{base("two"), base(id)})
@@ -108,9 +109,12 @@ func TestNoTaskTakesTheIDOfAnOccurrence(t *testing.T) {
 		}
 		b.refused(`INSERT INTO tasktable.scheduled_tasks (id, payload) VALUES ($1, '{"type": "TEST"}')`, rule, id)
 	}
-	b.Schedule(base("one@2100-01-01T08:00Z"))
-	same(b, "tasks", one[string](b, b.Pool, `SELECT string_agg(id, ' ' ORDER BY id) FROM tasktable.scheduled_tasks`),
-		"one one@2100-01-01T08:00Z")
+	for _, id := range []string{
+		"one@2100-01-01T08:00Z", "one@x", "one@2100-01-01T08:00:00Zx", "@2100-01-01", "2100-01-01T08:00:00Z",
+	} {
+		b.Schedule(base(id))
+	}
+	same(b, "tasks", one[int](b, b.Pool, `SELECT count(*) FROM tasktable.scheduled_tasks`), 6)
 	occurrence := b.fork("one", "2100-01-01 08:00Z")
 	same(b, "an edit", b.Schedule(base(occurrence)).Outcome, store.Rescheduled)
 }

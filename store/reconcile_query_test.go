@@ -1,18 +1,14 @@
 package store_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/store"
-	"github.com/tasktable/tasktable/store/storetest"
 )
 
 const oneWanted = `SELECT 1 AS key, timestamptz '2100-01-01 00:00Z' AS scheduled_at`
@@ -242,23 +238,5 @@ func TestReconcileHasAStatementTimeout(t *testing.T) {
 	b.succeeds(b.Tasks.Reconcile(b.Ctx, tx, store.ReconcileConfig{Type: "TEST", Query: oneWanted, Timeout: time.Minute}))
 	if left := one[string](b, tx, `SHOW statement_timeout`); left != "77s" {
 		b.Errorf("afterwards statement_timeout is %s", left)
-	}
-}
-
-func TestReconcileInAnotherSchema(t *testing.T) {
-	t.Parallel()
-	pool, err := pgxpool.New(context.Background(), storetest.EmptyURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	b := benchOn(t, pool)
-	b.Check(migrations.Up(b.Ctx, pool, "jobs"))
-	b.Exec(pool, `CREATE SCHEMA tasktable; CREATE VIEW tasktable.wanted AS `+oneWanted)
-	b.Tasks = store.New(store.Config{Schema: "jobs"})
-	report, err := b.reconcile(store.ReconcileConfig{Query: `TABLE tasktable.wanted`, Apply: true})
-	b.Check(err)
-	if report.Done[store.Created] != 1 || b.Get("task-TEST-1") == nil {
-		b.Errorf("did %v", report.Done)
 	}
 }

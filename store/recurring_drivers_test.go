@@ -23,7 +23,14 @@ func TestOperationsInAnotherSchema(t *testing.T) {
 	t.Cleanup(pool.Close)
 	b := benchOn(t, pool)
 	b.Check(migrations.Up(b.Ctx, pool, "jobs"))
-	b.allOperations(pool, store.New(store.Config{Service: service, Schema: "jobs"}), "one")
+	inJobs := store.New(store.Config{Service: service, Schema: "jobs"})
+	b.allOperations(pool, inJobs, "one")
+	b.Exec(pool, `CREATE SCHEMA tasktable; CREATE VIEW tasktable.wanted AS `+oneWanted)
+	b.Tasks = inJobs
+	report, err := b.reconcile(store.ReconcileConfig{Query: `TABLE tasktable.wanted`, Apply: true})
+	if err != nil || report.Done[store.Created] != 1 || b.Get("task-TEST-1") == nil {
+		b.Errorf("Reconcile: %v, did %v", err, report.Done)
+	}
 }
 
 // allOperations does all there is to do with tasks of an entity, which it erases at the end.

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -58,13 +57,4 @@ func TestAnIDThatIsMadeOfAKeyKeepsItsType(t *testing.T) {
 	}
 	b.Schedule(store.Task{ID: "mine", Payload: typed("send-email"), At: far(0)})
 	b.Schedule(store.Task{ID: "mine", Payload: typed("send-email-welcome"), At: far(0)})
-}
-
-func TestSyncNeedsIDs(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	_, err := b.Tasks.Sync(b.Ctx, noDB(b), "event:1", store.Task{Payload: payload(1)})
-	if !errors.Is(err, store.ErrInvalid) {
-		t.Errorf("got %v", err)
-	}
 }

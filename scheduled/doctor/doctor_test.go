@@ -154,9 +154,7 @@ func TestUnreachable(t *testing.T) {
 func TestASilentServer(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer func() { _ = listener.Close() }()
 	pool := poolOf(t, fmt.Sprintf("postgres://u@%s/x?sslmode=disable", listener.Addr()), nil)
 	limits := defaultLimits

@@ -44,20 +44,24 @@ func at(t *testing.T, url string) *patient {
 	return &patient{t, ctx, url, poolOf(t, url+"&pool_max_conns=4", nil)}
 }
 
+// ok ends the test if a call has failed.
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // poolOf is a pool that is closed with the test.
 func poolOf(t *testing.T, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if change != nil {
 		change(config)
 	}
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(pool.Close)
 	return pool
 }
@@ -97,9 +101,7 @@ func (p *patient) until(what, query string, args ...any) {
 func (p *patient) connect() *pgx.Conn {
 	p.t.Helper()
 	conn, err := pgx.Connect(p.ctx, p.url)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	p.t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -118,18 +120,12 @@ func (p *patient) on(conn *pgx.Conn, statements ...string) {
 func (p *patient) node() {
 	p.t.Helper()
 	registry, err := handlers.NewRegistry(handlers.Func("TEST", func(context.Context) error { return nil }))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	pool, err := pgxpool.New(p.ctx, p.url)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	node, err := scheduled.New(scheduled.Config{Pool: pool, Handlers: registry, Service: "test", Version: "v1",
 		Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- node.Run(ctx) }()
@@ -189,9 +185,7 @@ func (p *patient) examineBy(change func(*Config)) Report {
 	config.limits.roundTrip = time.Second // the tests' machine may have much to do
 	change(&config)
 	report, err := Examine(p.ctx, config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	return report
 }
 

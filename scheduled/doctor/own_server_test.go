@@ -28,29 +28,21 @@ func TestAServerOfItsOwn(t *testing.T) {
 	}
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "tasktable-doctor-") // not t.TempDir: nobody may enter that as another user
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(dir, 0o755))
 	server, err := localpg.Start(t.Context(), localpg.Config{Dir: filepath.Join(dir, "postgres")})
 	if errors.Is(err, localpg.ErrNoPostgres) || errors.Is(err, localpg.ErrUnsupported) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
 	p := at(t, server.URL())
-	if err := migrations.Up(p.ctx, p.pool, ""); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, migrations.Up(p.ctx, p.pool, ""))
 	p.node()
 	if report := p.examine(nil); report.Worst() != OK {
 		t.Errorf("a new server is not well:\n%s", list(report))
@@ -86,18 +78,14 @@ func (p *patient) reload(setting, value string) {
 func (p *patient) encrypted(t *testing.T, dir string) {
 	certificate, key := selfSigned(t)
 	authority := filepath.Join(dir, "ca.pem")
-	if err := os.WriteFile(authority, []byte(certificate), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.WriteFile(authority, []byte(certificate), 0o644))
 	data := ask[string](p, `SELECT current_setting('data_directory')`)
 	for name, content := range map[string]string{"server.crt": certificate, "server.key": key} {
 		// The server writes them, so they are its own.
 		p.exec(fmt.Sprintf(`COPY (SELECT line FROM unnest(string_to_array(%s, E'\n')) AS line) TO %s`,
 			quoted(strings.TrimSpace(content)), quoted(filepath.Join(data, name))))
 	}
-	if err := os.Chmod(filepath.Join(data, "server.key"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, os.Chmod(filepath.Join(data, "server.key"), 0o600))
 	p.exec(`ALTER SYSTEM SET ssl = on`)
 	p.reload("ssl", "on")
 	look := func(mode string) Report {
@@ -114,22 +102,16 @@ func (p *patient) encrypted(t *testing.T, dir string) {
 func selfSigned(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	block := func(kind string, content []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 	}

@@ -24,19 +24,13 @@ func (p *patient) bouncer() *pgxpool.Pool {
 		p.t.Skip("needs pgbouncer in PATH: ", err)
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	port := listener.Addr().(*net.TCPAddr).Port
 	_ = listener.Close()
 	dir, err := os.MkdirTemp("", "tasktable-pgbouncer-") // not t.TempDir: nobody may enter that as another user
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, err)
 	p.t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, os.Chmod(dir, 0o777))
 	server := p.pool.Config().ConnConfig
 	behind := fmt.Sprintf("host=%s port=%d dbname=%s user=%s", server.Host, server.Port, server.Database, server.User)
 	if server.Password != "" { // PgBouncer refuses an empty one
@@ -45,18 +39,14 @@ func (p *patient) bouncer() *pgxpool.Pool {
 	settings := fmt.Sprintf("[databases]\ntest = %s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
 		"auth_type = any\npool_mode = transaction\nunix_socket_dir =\n", behind, port)
 	path := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(path, []byte(settings), 0o644); err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, os.WriteFile(path, []byte(settings), 0o644))
 	args := []string{path}
 	if os.Getuid() == 0 {
 		args = []string{"-u", "nobody", path}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, args...)
-	if err := cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	ok(p.t, cmd.Start())
 	p.t.Cleanup(func() {
 		cancel()
 		_ = cmd.Wait()

@@ -37,22 +37,16 @@ func TestStructureIsWhatTheMigrationsMake(t *testing.T) {
 	conn := p.connect()
 	p.on(conn, "SET search_path = pg_catalog")
 	found, err := conn.Query(p.ctx, structureOfSQL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	statements, err := pgx.CollectRows(found, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	var lines strings.Builder
 	for _, statement := range statements {
 		lines.WriteString(wrapped(statement) + "\n")
 	}
 	got := lines.String()
 	if *update {
-		if err := os.WriteFile("structure.sql", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, os.WriteFile("structure.sql", []byte(got), 0o644))
 		return
 	}
 	if got != structureSQL {
@@ -89,9 +83,7 @@ func wrapped(statement string) string {
 func TestStructureOfAnotherSchema(t *testing.T) {
 	t.Parallel()
 	p := at(t, storetest.EmptyURL(t))
-	if err := migrations.Up(p.ctx, p.pool, "jobs"); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, migrations.Up(p.ctx, p.pool, "jobs"))
 	examine := func(only ...string) Report {
 		return p.examineBy(func(c *Config) { c.Schema, c.Only = "jobs", only })
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +222,7 @@ func TestMaxRunningCountsWhatOthersHold(t *testing.T) {
 	}
 }
 
-// A tenant of weight 3 has three turns for one of another.
+// Tenants take turns over the calls. One of weight 3 has three turns for one of another.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	l := newLimited(t, nil,
@@ -234,28 +233,5 @@ func TestWeights(t *testing.T) {
 	}
 	for i, want := range []string{"a1", "b1", "b2", "b3", "a2", "b4", "a3", "a4"} {
 		l.runs(time.Duration(i)*time.Second, want)
-	}
-}
-
-// The groups or tenants take turns over the calls: the one that was served longest ago comes first.
-func TestTenantsTakeTurns(t *testing.T) {
-	t.Parallel()
-	l := newLimited(t, nil, store.Limit{Name: "turns", Of: store.Everything(), Per: store.PerTenant},
-		store.Limit{Name: "rate", Of: store.Everything(), Rate: 1})
-	for _, tenant := range []string{"a", "b", "c"} { // all of the first are due before
-		l.add(func(task *store.Task) { task.TenantID = tenant }, tenant+"1", tenant+"2")
-	}
-	var ran []string
-	for i := range 6 {
-		for _, one := range l.RunDueAt(t.Context(), fivePM.Add(time.Duration(i)*time.Second)) {
-			ran = append(ran, one.ID[:1])
-		}
-	}
-	if len(ran) == 6 {
-		slices.Sort(ran[:3])
-		slices.Sort(ran[3:])
-	}
-	if strings.Join(ran, "") != "abcabc" {
-		t.Errorf("served %v", ran)
 	}
 }

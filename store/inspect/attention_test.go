@@ -255,27 +255,3 @@ func TestCountUpTo(t *testing.T) {
 		}
 	}
 }
-
-func TestSearchGoesPageByPage(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	for i := range 5 {
-		b.Schedule(base(fmt.Sprint(i)))
-	}
-	for _, latest := range []bool{false, true} {
-		var got string
-		filter := inspect.Filter{Limit: 2, LatestFirst: latest}
-		for pages := 0; ; pages++ {
-			page, err := b.Inspector.Search(b.Ctx, b.Pool, filter)
-			b.Check(err)
-			for _, row := range page.Rows {
-				got += row.ID
-			}
-			if filter.After = page.After; page.After == nil {
-				same(b, "pages before the last", pages, 2)
-				break
-			}
-		}
-		same(b, "tasks", got, map[bool]string{false: "01234", true: "43210"}[latest])
-	}
-}

@@ -55,13 +55,14 @@ func TestEachWayFindsTheSame(t *testing.T) {
 	// Many tasks have the same times. Some were edited or cancelled while they ran.
 	b.seed(`INSERT INTO tasktable.scheduled_tasks (id, payload, type, queue, entity, tenant_id, revision, status,
 			scheduled_at, finished_at, archived_at, next_attempt_at, fence, lease_expires_at, message, spawned_by,
-			waiting_since)
+			parent_id, waiting_since)
 		SELECT 'task ' || i * 7919 % 300, '{"type": "TEST"}', 'TYPE_' || i % 3, 'q' || i % 2, 'entity ' || i % 10,
 			CASE WHEN i % 4 > 0 THEN 'tenant ' || i % 4 END, i, s.status, a.at,
 			CASE WHEN f.final THEN a.at + i % 7 * interval '1 second' END,
 			CASE WHEN s.status IN ('FAILED', 'EXPIRED') AND i % 5 = 0 THEN a.at END,
 			CASE WHEN s.status = 'QUEUED' AND NOT h.held THEN a.at END, CASE WHEN h.held THEN i END,
 			CASE WHEN h.held THEN a.at END, 'message ' || i % 11, CASE WHEN i % 50 = 0 THEN 'other' END,
+			CASE WHEN i % 60 = 0 THEN 'recurs' END,
 			CASE WHEN s.status = 'QUEUED' AND i % 2 = 0 THEN a.at END
 		FROM generate_series(1, 300) AS i
 		CROSS JOIN LATERAL (SELECT (ARRAY['QUEUED', 'EXECUTING', 'COMPLETED', 'COMPLETED', 'FAILED', 'EXPIRED',
@@ -87,6 +88,7 @@ func TestEachWayFindsTheSame(t *testing.T) {
 			return r.TenantID != nil && *r.TenantID == "tenant 2" && r.Status == "COMPLETED"
 		}},
 		"spawned": {inspect.Filter{SpawnedBy: "other"}, func(r store.Row) bool { return r.SpawnedBy != nil }},
+		"parent":  {inspect.Filter{ParentID: "recurs"}, func(r store.Row) bool { return r.ParentID != nil }},
 		"prefix":  {inspect.Filter{IDPrefix: "task 1"}, func(r store.Row) bool { return strings.HasPrefix(r.ID, "task 1") }},
 		"message": {inspect.Filter{Message: "age 7"}, func(r store.Row) bool { return *r.Message == "message 7" }},
 		"rare": {inspect.Filter{Statuses: of("FAILED", "EXECUTING", "PAUSED", "SKIPPED")}, func(r store.Row) bool {
@@ -108,7 +110,20 @@ func TestEachWayFindsTheSame(t *testing.T) {
 				return r.FinishedAt != nil && !r.FinishedAt.Before(start.Add(5*time.Minute)) &&
 					r.FinishedAt.Before(start.Add(9*time.Minute))
 			}},
+		"several": {inspect.Filter{
+			Type: "TYPE_1", Statuses: of("QUEUED", "FAILED"), Queue: "q1", ScheduledFrom: start.Add(5 * time.Minute),
+			ScheduledTo: start.Add(9 * time.Minute),
+		}, func(r store.Row) bool {
+			return r.Type == "TYPE_1" && (r.Status == "QUEUED" || r.Status == "FAILED") && r.Queue == "q1" &&
+				!r.ScheduledAt.Before(start.Add(5*time.Minute)) && r.ScheduledAt.Before(start.Add(9*time.Minute))
+		}},
+		"no such": {inspect.Filter{Type: "NO_SUCH"}, func(store.Row) bool { return false }},
+		"no time": {inspect.Filter{ScheduledFrom: start, ScheduledTo: start}, func(store.Row) bool { return false }},
 	} {
+		total, err := b.Inspector.Count(b.Ctx, b.Pool, c.filter)
+		b.Check(err)
+		order := cmp.Or(c.filter.Order, inspect.ByScheduled)
+		same(b, name+", counted", total.Count, len(ordered(all, c.has, order, false)))
 		for _, order := range []inspect.Order{inspect.ByScheduled, inspect.ByFinished, inspect.ByID} {
 			for _, latest := range []bool{false, true} {
 				filter := c.filter

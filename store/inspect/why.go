@@ -160,13 +160,8 @@ func (n nodeLife) String() string {
 
 // pauseLife is a row of the table pauses.
 type pauseLife struct {
-	Scope     string
-	Name      string
-	PausedAt  time.Time
-	PausedBy  string
-	EndsAt    *time.Time
+	store.Pause
 	ResumedBy *string
-	Reason    *string
 	// PlannedEnd is the time at which the pause would have ended, if somebody has ended it earlier.
 	PlannedEnd *time.Time
 }

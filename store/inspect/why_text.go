@@ -30,15 +30,15 @@ type reasonRow struct {
 
 // reasonData has the numbers and names that the text of a reason needs.
 type reasonData struct {
-	Pause   *pauseOf  `json:"pause"`    // the pause that holds the task, for the code paused_scope
-	Pauses  []pauseOf `json:"pauses"`   // other pauses that will keep it from running
-	Quiet   int       `json:"quiet"`    // quiet nodes
-	MayLead bool      `json:"may_lead"` // some node may lead
-	Slots   int       `json:"slots"`    // slots of its queue, on nodes that have its type
-	Higher  int       `json:"higher"`   // due tasks of a higher priority
-	Earlier int       `json:"earlier"`  // due tasks of queues that come first in a strict order
-	Equal   int       `json:"equal"`    // due tasks of its priority that are due before it
-	Claimed int       `json:"claimed"`  // claimed tasks of its queue
+	Pause   *pauseLife  `json:"pause"`    // the pause that holds the task, for the code paused_scope
+	Pauses  []pauseLife `json:"pauses"`   // other pauses that will keep it from running
+	Quiet   int         `json:"quiet"`    // quiet nodes
+	MayLead bool        `json:"may_lead"` // some node may lead
+	Slots   int         `json:"slots"`    // slots of its queue, on nodes that have its type
+	Higher  int         `json:"higher"`   // due tasks of a higher priority
+	Earlier int         `json:"earlier"`  // due tasks of queues that come first in a strict order
+	Equal   int         `json:"equal"`    // due tasks of its priority that are due before it
+	Claimed int         `json:"claimed"`  // claimed tasks of its queue
 
 	TypeSlots   *int `json:"type_slots"`   // slots of its type; nil: some of its nodes have no limit
 	TypeClaimed int  `json:"type_claimed"` // claimed tasks of its type
@@ -51,16 +51,7 @@ type reasonData struct {
 // maxAhead is the greatest number of tasks before a task that reason_of counts.
 const maxAhead = 10_000
 
-// pauseOf is a pause that holds now.
-type pauseOf struct {
-	Scope    string `json:"scope"`
-	Name     string `json:"name"`
-	PausedBy string `json:"paused_by"`
-}
-
-func (p pauseOf) String() string {
-	return pauseLife{Scope: p.Scope, Name: p.Name}.what() + " is paused by " + p.PausedBy
-}
+func (p pauseLife) String() string { return p.what() + " is paused by " + p.PausedBy }
 
 // limitOf is a limit that is reached.
 type limitOf struct {

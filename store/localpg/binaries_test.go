@@ -109,9 +109,7 @@ exec /bin/sleep 600`)
 		t.Fatal("got", err)
 	}
 	alive, err := openLock(filepath.Join(dir, "server.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer alive.release()
 	if err := alive.wait(deadline(t)); err != nil {
 		t.Fatal("the server given up still runs:", err)
@@ -123,9 +121,7 @@ func TestDataDecidesTheVersion(t *testing.T) {
 	var all []string
 	for _, major := range []int{14, 16, 15} {
 		bin := filepath.Join(openDir(t), fmt.Sprint(major))
-		if err := os.Mkdir(bin, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.Mkdir(bin, 0o755))
 		script(t, bin, "postgres", fmt.Sprintf(`echo "postgres (PostgreSQL) %d.1"`, major))
 		script(t, bin, "initdb", "exit 1")
 		all = append(all, filepath.Dir(bin)+"/*")
@@ -137,9 +133,7 @@ func TestDataDecidesTheVersion(t *testing.T) {
 		want int
 	}{{"", 14}, {"data-15", 15}, {"data-16", 16}, {"data-17", 16}, {"data-99", 16}, {"data-150.unfinished-1", 16}} {
 		if step.data != "" {
-			if err := os.Mkdir(f.path(step.data), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			check(t, os.Mkdir(f.path(step.data), 0o700))
 		}
 		got, err := f.choose(deadline(t), slog.New(slog.DiscardHandler))
 		if err != nil || got.major != step.want {
@@ -153,13 +147,9 @@ func TestWrongVersionInDataFolder(t *testing.T) {
 	dir := openDir(t)
 	f := mustOpen(t, dir)
 	data := f.path(dataName(installed(t).major))
-	if err := os.Mkdir(data, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(data, 0o700))
 	mustRefuse(t, testConfig(dir), "is not a data folder of Postgres")
-	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("13\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte("13\n"), 0o600))
 	mustRefuse(t, testConfig(dir), "holds data of Postgres 13")
 }
 
@@ -180,12 +170,8 @@ func TestParseMajor(t *testing.T) {
 
 func script(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755))
+	check(t, os.Chmod(filepath.Join(dir, name), 0o755))
 }
 
 func installed(t *testing.T) binaries {

@@ -41,9 +41,7 @@ func TestDownloadFromMaven(t *testing.T) {
 	repository = maven.URL
 	f := mustOpen(t, openDir(t))
 	got, err := f.choose(deadline(t), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if got.major != 17 || got.dir != f.path("binaries-17/bin") {
 		t.Fatalf("got %+v", got)
 	}

@@ -65,16 +65,10 @@ func startChild(t *testing.T, dir string, as *syscall.Credential, binary string)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, cmd.Start())
 	c := &child{cmd: cmd, stdin: stdin}
 	t.Cleanup(c.kill)
 	line, err := bufio.NewReader(stdout).ReadString('\n')
@@ -101,9 +95,7 @@ func (c *child) leave(t *testing.T) {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return path
 }
 
@@ -117,13 +109,9 @@ func testConfig(dir string) Config {
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "localpg-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o755))
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -138,12 +126,18 @@ func deadline(t *testing.T) context.Context {
 }
 
 // mustStart starts a server that is certainly stopped at the end of the test.
-func mustStart(t *testing.T, dir string) *Server {
+// check ends the test if a call has failed.
+func check(t *testing.T, err error) {
 	t.Helper()
-	server, err := Start(deadline(t), testConfig(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustStart(t *testing.T, dir string) *Server {
+	t.Helper()
+	server, err := Start(deadline(t), testConfig(dir))
+	check(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -154,9 +148,7 @@ func mustStart(t *testing.T, dir string) *Server {
 
 func mustStop(t *testing.T, server *Server) {
 	t.Helper()
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, server.Stop())
 }
 
 // mustRefuse expects an error of Start that has a text.
@@ -170,9 +162,7 @@ func mustRefuse(t *testing.T, cfg Config, want string) {
 func mustOpen(t *testing.T, dir string) *folder {
 	t.Helper()
 	f, err := openFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return f
 }
 
@@ -191,18 +181,14 @@ func crashed(t *testing.T, dir string, pid, port int) {
 		t.Fatal(data, err)
 	}
 	text := fmt.Sprintf("%d\n%s\n1700000000\n%d\n\n127.0.0.1\n\nready   \n", pid, data[0], port)
-	if err := os.WriteFile(filepath.Join(data[0], "postmaster.pid"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(data[0], "postmaster.pid"), []byte(text), 0o600))
 }
 
 func mustQuery[T any](t *testing.T, url, query string) (got T) {
 	t.Helper()
 	ctx := deadline(t)
 	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer closeConn(conn)
 	if err := conn.QueryRow(ctx, query).Scan(&got); err != nil {
 		t.Fatal(query, err)
@@ -214,9 +200,7 @@ func mustExec(t *testing.T, url, statement string) {
 	t.Helper()
 	ctx := deadline(t)
 	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer closeConn(conn)
 	if _, err := conn.Exec(ctx, statement); err != nil {
 		t.Fatal(statement, err)

@@ -26,9 +26,7 @@ type rogue struct {
 func startRogue(t *testing.T) *rogue {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	r := &rogue{listener: listener}
 	r.served.Go(r.accept)
 	t.Cleanup(r.stop)
@@ -72,9 +70,7 @@ func TestAStrangerOnThePortLearnsNoPassword(t *testing.T) {
 	dir := openDir(t)
 	mustStop(t, mustStart(t, dir))
 	password, err := os.ReadFile(filepath.Join(dir, "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	stranger := startRogue(t)
 	crashed(t, dir, 2147483646, stranger.listener.Addr().(*net.TCPAddr).Port) // no process has this number
 	server := mustStart(t, dir)

@@ -83,9 +83,7 @@ func TestRecoveryAfterACrash(t *testing.T) {
 	dir := openDir(t)
 	first := mustStart(t, dir)
 	mustExec(t, first.URL(), keptSQL)
-	if err := syscall.Kill(postmaster(t, dir), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	check(t, syscall.Kill(postmaster(t, dir), syscall.SIGKILL))
 	second := mustStart(t, dir) // while the orphans of the first are still ending
 	mustKeep(t, second.URL())
 	mustStop(t, second)
@@ -125,12 +123,8 @@ func TestUnprivilegedUser(t *testing.T) {
 	uid, _ := strconv.ParseUint(nobody.Uid, 10, 32)
 	gid, _ := strconv.ParseUint(nobody.Gid, 10, 32)
 	dir := filepath.Join(openDir(t), "postgres")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Mkdir(dir, 0o700))
+	check(t, os.Chown(dir, int(uid), int(gid)))
 	mustRefuse(t, testConfig(dir), "must belong to the caller")
 	there := startChild(t, dir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, copySelf(t))
 	if !isUp(t, there.url) {
@@ -143,20 +137,14 @@ func TestUnprivilegedUser(t *testing.T) {
 func copySelf(t *testing.T) string {
 	t.Helper()
 	from, err := os.Open(self(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer func() { _ = from.Close() }()
 	path := filepath.Join(openDir(t), "copy")
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, err := io.Copy(to, from); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, to.Close())
 	return path
 }

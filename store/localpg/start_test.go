@@ -51,9 +51,7 @@ func TestServerIsPrivateAndApart(t *testing.T) {
 		t.Error("a wrong password is let in")
 	}
 	info, err := os.Stat(filepath.Join(dir, "password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("the password file has mode %#o", info.Mode().Perm())
 	}
@@ -85,9 +83,7 @@ func TestAnotherDatabase(t *testing.T) {
 	cfg := testConfig(dir)
 	cfg.Database = `od"d näme`
 	server, err := Start(deadline(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer mustStop(t, server)
 	if got := mustQuery[string](t, server.URL(), "SELECT current_database()"); got != cfg.Database {
 		t.Fatalf("connected to %q, want %q", got, cfg.Database)
@@ -120,20 +116,14 @@ func TestTakenPort(t *testing.T) {
 	}
 	defer func() { _ = listener.Close() }()
 	alive, err := openLock(f.path("server.lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	bin := installed(t)
 	data := f.path(dataName(bin.major))
 	as, err := f.account.ownerOf(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p, err := f.spawn(cluster{bin, data, as}, testConfig(dir), port, alive)
 	alive.handOver()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	<-p.exited
 	if err := p.failure(); !errors.Is(err, errPortTaken) {
 		t.Fatal("a port lost by a race is not recognised:", err)
@@ -179,9 +169,7 @@ func TestBadConfig(t *testing.T) {
 func TestFolderOpenToEverybodyIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.Chmod(dir, 0o777))
 	mustRefuse(t, testConfig(dir), "writable by everybody")
 }
 
@@ -200,13 +188,9 @@ func TestRootNeedsAReachableFolder(t *testing.T) {
 func TestMadeFoldersIgnoreTheUmask(t *testing.T) {
 	t.Parallel()
 	who, err := serverAccount()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	dir := filepath.Join(openDir(t), "a", "b")
-	if err := makeFolder(dir, who); err != nil {
-		t.Fatal(err)
-	}
+	check(t, makeFolder(dir, who))
 	want := []fs.FileMode{0o700, 0o700}
 	if who != nil {
 		want = []fs.FileMode{0o755, 0o711}
@@ -214,9 +198,7 @@ func TestMadeFoldersIgnoreTheUmask(t *testing.T) {
 	var got []fs.FileMode
 	for _, path := range []string{filepath.Dir(dir), dir} {
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		got = append(got, info.Mode().Perm())
 	}
 	if !slices.Equal(got, want) {
@@ -227,9 +209,7 @@ func TestMadeFoldersIgnoreTheUmask(t *testing.T) {
 func TestLogIsSetAside(t *testing.T) {
 	t.Parallel()
 	dir := openDir(t)
-	if err := os.WriteFile(filepath.Join(dir, "postgres.log"), make([]byte, maxLog+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(filepath.Join(dir, "postgres.log"), make([]byte, maxLog+1), 0o600))
 	mustStop(t, mustStart(t, dir))
 	if info, err := os.Stat(filepath.Join(dir, "postgres.log")); err != nil || info.Size() > maxLog {
 		t.Fatal("the log goes on growing:", err)

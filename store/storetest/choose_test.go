@@ -62,9 +62,7 @@ func TestAnInstalledPostgresIsChosenBeforeAContainer(t *testing.T) {
 	before := registered.Swap(&start)
 	defer registered.Store(before)
 	base, stop, err := choose(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	if asked || !strings.HasPrefix(base.Host, "127.0.0.1:") {
 		t.Errorf("the server is %s, and a container was asked for: %t", base.Host, asked)
 	}

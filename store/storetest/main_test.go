@@ -36,9 +36,7 @@ func TestMainRunsTheChecksAskedFor(t *testing.T) {
 func TestStoretestNeedsNoTestcontainers(t *testing.T) {
 	t.Parallel()
 	listed, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	for _, heavy := range []string{"testcontainers", "moby", "goleak", "docker"} {
 		for line := range strings.Lines(string(listed)) {
 			if strings.Contains(line, heavy) {

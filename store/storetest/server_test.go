@@ -18,12 +18,18 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-func mustShare(t *testing.T) *server {
+// ok ends the test if a call has failed.
+func ok(t *testing.T, err error) {
 	t.Helper()
-	s, err := shared()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustShare(t *testing.T) *server {
+	t.Helper()
+	s, err := shared()
+	ok(t, err)
 	return s
 }
 
@@ -56,9 +62,7 @@ func TestDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	t.Run("test", func(t *testing.T) {
 		ctx := deadline(t)
 		conn, err := pgx.Connect(ctx, URL(t)) // and left open: its end must not need the test's cooperation
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		name = conn.Config().Database
 		if !exists(t, s, name) {
@@ -75,9 +79,7 @@ func TestLeftoversAreDroppedAndLivingOnesKept(t *testing.T) {
 	s, ctx := mustShare(t), deadline(t)
 	living := newNames(s.names.beside)
 	holder, err := pgx.Connect(ctx, s.base.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	defer func() { _ = holder.Close(context.Background()) }()
 	template := living.template(living.test(0)) // other runs of this test are on the same server
 	if _, err := holder.Exec(ctx, "SELECT pg_advisory_lock($1, $2), pg_advisory_lock_shared($3, $4)",
@@ -95,9 +97,7 @@ func TestLeftoversAreDroppedAndLivingOnesKept(t *testing.T) {
 	}
 	for _, name := range gone {
 		for exists(t, s, name) { // another process may be at it, and then this call leaves it to that one
-			if err := s.dropLeftovers(ctx); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, s.dropLeftovers(ctx))
 		}
 	}
 	for _, name := range keep {
@@ -111,21 +111,13 @@ func TestTemplateIsMadeOnceAndNamedAfterTheMigrations(t *testing.T) {
 	t.Parallel()
 	s := mustShare(t)
 	first, err := s.prepareTemplate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	var before, after uint32
 	oid := "SELECT oid FROM pg_database WHERE datname = $1"
-	if err := s.admin.QueryRow(deadline(t), oid, first).Scan(&before); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, s.admin.QueryRow(deadline(t), oid, first).Scan(&before))
 	second, err := s.prepareTemplate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.admin.QueryRow(deadline(t), oid, second).Scan(&after); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
+	ok(t, s.admin.QueryRow(deadline(t), oid, second).Scan(&after))
 	if first != second || before != after {
 		t.Errorf("the template was made again: %s (%d) and %s (%d)", first, before, second, after)
 	}
@@ -141,9 +133,7 @@ func TestTemplateIsMadeOnceAndNamedAfterTheMigrations(t *testing.T) {
 func TestGivenServer(t *testing.T) {
 	t.Parallel()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	cmd := exec.CommandContext(deadline(t), binary, "-test.run=^TestPoolIsUsable$", "-test.v")
 	cmd.Env = append(os.Environ(), URLVariable+"="+EmptyURL(t))
 	out, err := cmd.CombinedOutput()
@@ -175,9 +165,7 @@ func TestWithDatabase(t *testing.T) {
 		"postgres://u:p%40ss@[::1]:5433/a?application_name=": "postgres://u:p%40ss@[::1]:5433/mine?application_name=",
 	} {
 		base, err := parseURL(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, err)
 		if got := withDatabase(base, "mine"); got != want {
 			t.Errorf("%s: got %s, want %s", from, got, want)
 		}
@@ -196,9 +184,7 @@ func TestLeakedConnectionFailsTheTest(t *testing.T) {
 	t.Parallel()
 	pool := Pool(t)
 	conn, err := pool.Acquire(deadline(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, err)
 	bad := &failing{TB: t}
 	closePool(bad, pool, 10*time.Millisecond)
 	conn.Release()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -45,32 +44,20 @@ func newSteering() *steering {
 
 // Handle is a handler that tells the test that an attempt has begun. It ends as the test says, or with its context.
 func (b *Bench) Handle(ctx context.Context, task *handlers.Task[Job]) error {
-	return b.steer(ctx, task.ID, task, ctx.Done())
+	return b.steer(ctx, task, ctx.Done())
 }
 
 // HandleDeaf is Handle for a handler that does not mind its context.
 func (b *Bench) HandleDeaf(ctx context.Context, task *handlers.Task[Job]) error {
-	return b.steer(ctx, task.ID, task, nil)
-}
-
-// HandleFired is Handle for occurrences: the test waits for their attempts under the recurring task's id.
-func (b *Bench) HandleFired(ctx context.Context, task *handlers.Task[Job]) error {
-	parent, _, _ := strings.Cut(task.ID, "@")
-	return b.steer(ctx, parent, task, ctx.Done())
-}
-
-// HandleFiredDeaf is HandleFired for a handler that does not mind its context.
-func (b *Bench) HandleFiredDeaf(ctx context.Context, task *handlers.Task[Job]) error {
-	parent, _, _ := strings.Cut(task.ID, "@")
-	return b.steer(ctx, parent, task, nil)
+	return b.steer(ctx, task, nil)
 }
 
 // errOver is the error of attempts that nobody waits for any more.
 var errOver = errors.New("the test is over")
 
-func (b *Bench) steer(ctx context.Context, id string, task *handlers.Task[Job], done <-chan struct{}) error {
+func (b *Bench) steer(ctx context.Context, task *handlers.Task[Job], done <-chan struct{}) error {
 	a := &Attempt{Task: task, Ctx: ctx, End: make(chan error, 1)}
-	b.Of(id) <- a
+	b.Of(task.ID) <- a
 	select {
 	case err := <-a.End:
 		return err

@@ -226,13 +226,19 @@ func Lock(t *testing.T, pool *pgxpool.Pool, id string) (unlock func()) {
 // Expect compares the whole of a task, row and history, with a text as stateOf writes it.
 func (b *Bench) Expect(what, id, want string) {
 	b.T.Helper()
+	b.sameLines(what, id, StateOf(b.T, b.Pool, id), want)
+}
+
+// sameLines compares lines about a task. Indentation and empty lines of the wanted ones do not count.
+func (b *Bench) sameLines(what, id, got, want string) {
+	b.T.Helper()
 	var lines []string
 	for line := range strings.Lines(want) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, line)
 		}
 	}
-	if got := StateOf(b.T, b.Pool, id); got != strings.Join(lines, "\n") {
+	if got != strings.Join(lines, "\n") {
 		b.T.Errorf("%s: task %s is\n%s\nwant\n%s", what, id, got, strings.Join(lines, "\n"))
 	}
 }

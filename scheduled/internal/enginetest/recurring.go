@@ -43,15 +43,7 @@ func (b *Bench) Fires(now time.Time, aside ...string) (looked int) {
 // line for each occurrence, or for several in a row that differ in their times only.
 func (b *Bench) Recurs(what, id, want string) {
 	b.T.Helper()
-	var lines []string
-	for line := range strings.Lines(want) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
-		}
-	}
-	if got := b.Family(id); got != strings.Join(lines, "\n") {
-		b.T.Errorf("%s: task %s is\n%s\nwant\n%s", what, id, got, strings.Join(lines, "\n"))
-	}
+	b.sameLines(what, id, b.Family(id), want)
 }
 
 // Family writes a recurring task and its occurrences as text.
