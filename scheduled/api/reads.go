@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -81,14 +82,14 @@ type Changes struct {
 
 // Change is one edit of a task, by a verb or by plain SQL.
 type Change struct {
-	Revision  int64     `json:"revision"`
-	TaskID    string    `json:"task_id"`
-	Verb      string    `json:"verb"`
-	Outcome   string    `json:"outcome"`
-	ChangedAt time.Time `json:"changed_at"`
-	ChangedBy string    `json:"changed_by"`
-	Old       Value     `json:"old,omitempty" doc:"The columns before, as Postgres writes them."`
-	New       Value     `json:"new,omitempty" doc:"The columns after, as Postgres writes them."`
+	Revision  int64           `json:"revision"`
+	TaskID    string          `json:"task_id"`
+	Verb      string          `json:"verb"`
+	Outcome   string          `json:"outcome"`
+	ChangedAt time.Time       `json:"changed_at"`
+	ChangedBy string          `json:"changed_by"`
+	Old       json.RawMessage `json:"old,omitempty" doc:"The columns before, as Postgres writes them."`
+	New       json.RawMessage `json:"new,omitempty" doc:"The columns after, as Postgres writes them."`
 }
 
 // Why tells why a task does or does not run, and its story.
@@ -147,7 +148,7 @@ func (a *API) registerTaskReads() {
 func changeOf(one store.Change) Change {
 	return Change{
 		Revision: one.Revision, TaskID: one.TaskID, Verb: one.Verb, Outcome: one.Outcome,
-		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: Value(one.Old), New: Value(one.New),
+		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: one.Old, New: one.New,
 	}
 }
 
