@@ -210,7 +210,7 @@ func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
 		pauses, err := store.New(config).Pauses(ctx, db)
 		var paused []string
 		for _, pause := range pauses {
-			scope := scopeOf(pause)
+			scope := pause.Of().String()
 			if name, ok := strings.CutPrefix(scope, "queue:"); ok && name != "all" {
 				scope = name
 			}
