@@ -241,8 +241,5 @@ func (c *calendarsCommand) read() ([]recurrence.Span, error) {
 
 // done prints the outcome for the calendar.
 func (c *calendarsCommand) done(outcome store.Outcome, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.nameOutcomes([]nameOutcome{{c.name, outcome}})
+	return c.outcomes([]nameOutcome{{"name", c.name, outcome}}, err)
 }

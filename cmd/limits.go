@@ -196,24 +196,7 @@ func (s *limitsSet) run(ctx context.Context) error {
 		return err
 	}
 	outcome, err := s.tasks.SetLimit(ctx, s.pool, s.limit)
-	if err != nil {
-		return err
-	}
-	return s.nameOutcomes([]nameOutcome{{s.limit.Name, outcome}})
-}
-
-// nameOutcome is the outcome for one limit or calendar.
-type nameOutcome struct {
-	Name    string        `json:"name"`
-	Outcome store.Outcome `json:"outcome"`
-}
-
-func (c *client) nameOutcomes(done []nameOutcome) error {
-	t := term.NewTable("NAME", "OUTCOME")
-	for _, one := range done {
-		t.Add(one.Name, one.Outcome)
-	}
-	return c.List(done, t, "")
+	return s.outcomes([]nameOutcome{{"name", s.limit.Name, outcome}}, err)
 }
 
 // limits completes the names of limits.
@@ -238,19 +221,8 @@ func (p *program) limitsRemoveCommand() *cobra.Command {
 }
 
 func (c *client) removeLimits(ctx context.Context, names []string) error {
-	var done []nameOutcome
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		for _, name := range names {
-			outcome, err := c.tasks.RemoveLimit(ctx, tx, name)
-			if err != nil {
-				return err
-			}
-			done = append(done, nameOutcome{name, outcome})
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.nameOutcomes(done)
+	return c.outcomes(together(ctx, c.pool, names, func(tx pgx.Tx, name string) (nameOutcome, error) {
+		outcome, err := c.tasks.RemoveLimit(ctx, tx, name)
+		return nameOutcome{"name", name, outcome}, err
+	}))
 }

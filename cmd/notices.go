@@ -111,10 +111,7 @@ func (c *client) outcome(name, outcome string, err error) error {
 	}
 	t := term.NewTable("NAME", "OUTCOME")
 	t.Add(name, outcome)
-	return c.One(struct {
-		Name    string `json:"name"`
-		Outcome string `json:"outcome"`
-	}{name, outcome}, t)
+	return c.One(nameOutcome{"name", name, store.Outcome(outcome)}, t)
 }
 
 // ruleNames completes the names of rules.

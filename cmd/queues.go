@@ -106,18 +106,8 @@ func atLeast(count int, more bool) term.Cell {
 
 // pausedBy names the scopes.
 func pausedBy(pauses []store.Pause) term.Cell {
-	var scopes []string
-	for _, pause := range pauses {
-		scopes = append(scopes, scopeOf(pause))
-	}
+	scopes := textsOf(pauses, func(pause store.Pause) string { return pause.Of().String() })
 	return term.Cell{Text: strings.Join(scopes, ", "), Color: term.Yellow}
-}
-
-func scopeOf(pause store.Pause) string {
-	if pause.Name == "" {
-		return pause.Scope
-	}
-	return pause.Scope + ":" + pause.Name
 }
 
 // printPauses prints all pauses that hold. If one queue was asked for, it prints those of that queue.
@@ -129,8 +119,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueStat
 	if l.filter.Queue != "" {
 		pauses = slices.DeleteFunc(pauses, func(pause store.Pause) bool {
 			return !slices.ContainsFunc(states, func(state inspect.QueueState) bool {
-				return slices.ContainsFunc(state.Pauses,
-					func(its store.Pause) bool { return scopeOf(its) == scopeOf(pause) })
+				return slices.ContainsFunc(state.Pauses, func(its store.Pause) bool { return its.Of() == pause.Of() })
 			})
 		})
 	}
@@ -143,7 +132,7 @@ func (l *queuesList) printPauses(ctx context.Context, states []inspect.QueueStat
 		if pause.EndsAt != nil {
 			until = l.When(pause.EndsAt)
 		}
-		t.Add(term.Cell{Text: scopeOf(pause), Color: term.Yellow}, l.When(&pause.PausedAt), pause.PausedBy, until,
+		t.Add(term.Cell{Text: pause.Of().String(), Color: term.Yellow}, l.When(&pause.PausedAt), pause.PausedBy, until,
 			pause.Reason)
 	}
 	fmt.Fprintln(l.Data)

@@ -63,37 +63,16 @@ func parseScope(given string) (store.Scope, error) {
 // resumed replaces the library's outcome queued in the output, because nobody would understand "queued" of a queue.
 const resumed store.Outcome = "resumed"
 
-// scopeOutcome is the outcome for one scope.
-type scopeOutcome struct {
-	Scope   string        `json:"scope"`
-	Outcome store.Outcome `json:"outcome"`
-}
-
 // inOrder applies the verb to all scopes in one transaction. Every caller goes in the order of the names, so that two
 // transactions cannot deadlock.
 func (s *scopeArguments) inOrder(ctx context.Context, c *client,
 	do func(pgx.Tx, store.Scope) (store.Outcome, error)) error {
 	ordered := slices.Clone(s.given)
 	slices.SortFunc(ordered, func(a, b store.Scope) int { return strings.Compare(a.String(), b.String()) })
-	done := make([]scopeOutcome, 0, len(ordered))
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		for _, scope := range ordered {
-			outcome, err := do(tx, scope)
-			if err != nil {
-				return err
-			}
-			done = append(done, scopeOutcome{scope.String(), outcome})
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	t := term.NewTable("SCOPE", "OUTCOME")
-	for _, one := range done {
-		t.Add(one.Scope, one.Outcome)
-	}
-	return c.List(done, t, "")
+	return c.outcomes(together(ctx, c.pool, ordered, func(tx pgx.Tx, scope store.Scope) (nameOutcome, error) {
+		outcome, err := do(tx, scope)
+		return nameOutcome{"scope", scope.String(), outcome}, err
+	}))
 }
 
 // queuesPause is the command queues pause.
@@ -231,7 +210,7 @@ func (c *client) pausedScopes(ctx context.Context, prefix string) []string {
 		pauses, err := store.New(config).Pauses(ctx, db)
 		var paused []string
 		for _, pause := range pauses {
-			scope := scopeOf(pause)
+			scope := pause.Of().String()
 			if name, ok := strings.CutPrefix(scope, "queue:"); ok && name != "all" {
 				scope = name
 			}

@@ -3,14 +3,15 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tasktable/tasktable/cmd/internal/term"
 	"github.com/tasktable/tasktable/store"
+	"github.com/tasktable/tasktable/store/form"
 )
 
 // receipts prints the outcome of a verb for each task. It returns an error if some tasks have one of the outcomes in
@@ -44,25 +45,45 @@ func (c *client) receipts(receipts []store.Receipt, none string, undone ...store
 	return fmt.Errorf("of %d tasks %s", len(receipts), strings.Join(missed, ", "))
 }
 
-// each applies a verb to tasks in one transaction, and prints the receipts in the order given. It goes in the order of
-// the ids, so that two transactions cannot deadlock.
-func (c *client) each(ctx context.Context, ids []string, do func(pgx.Tx, string) (store.Receipt, error),
-	undone ...store.Outcome) error {
-	done := map[string]store.Receipt{}
-	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		for _, id := range slices.Sorted(slices.Values(ids)) {
-			receipt, err := do(tx, id)
+// together does something for each of several things in one transaction.
+func together[T, R any](ctx context.Context, pool *pgxpool.Pool, things []T, do func(pgx.Tx, T) (R, error)) (
+	done []R, err error,
+) {
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		for _, thing := range things {
+			result, err := do(tx, thing)
 			if err != nil {
 				return err
 			}
-			done[id] = receipt
+			done = append(done, result)
 		}
 		return nil
 	})
+	return done, err
+}
+
+// nameOutcome is the outcome for one thing that is no task, such as a limit.
+type nameOutcome struct {
+	kind, name string // kind is the key of the name in JSON: name, type or scope
+	outcome    store.Outcome
+}
+
+// MarshalJSON writes an object such as {"type": "MAIL", "outcome": "created"}.
+func (n nameOutcome) MarshalJSON() ([]byte, error) {
+	name, err := form.Encode(n.name, "")
+	return fmt.Appendf(nil, `{%q: %s, "outcome": %q}`, n.kind, name, n.outcome), err
+}
+
+// outcomes prints the outcome for each of at least one thing.
+func (c *client) outcomes(done []nameOutcome, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.receipts(inOrder(slices.Collect(maps.Values(done)), ids), "", undone...)
+	t := term.NewTable(strings.ToUpper(done[0].kind), "OUTCOME")
+	for _, one := range done {
+		t.Add(one.name, one.outcome)
+	}
+	return c.List(done, t, "")
 }
 
 // inOrder returns the receipts in the order of the ids.

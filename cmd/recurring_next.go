@@ -303,15 +303,5 @@ func fireNote(fire inspect.Fire, own term.Clock) term.Cell {
 	if fire.Overdue {
 		notes = append(notes, "overdue")
 	}
-	for _, by := range fire.Paused {
-		switch by {
-		case "task":
-			notes = append(notes, "the task is paused")
-		case "all":
-			notes = append(notes, "everything is paused")
-		default:
-			notes = append(notes, by+" is paused")
-		}
-	}
-	return term.Cell{Text: strings.Join(notes, ", "), Color: term.Yellow}
+	return term.Cell{Text: strings.Join(append(notes, fire.Holds()...), ", "), Color: term.Yellow}
 }

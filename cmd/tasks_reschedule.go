@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -53,7 +54,12 @@ func (r *tasksReschedule) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.each(ctx, r.given, func(tx pgx.Tx, id string) (store.Receipt, error) {
+	sorted := slices.Sorted(slices.Values(r.given)) // so that two transactions cannot deadlock
+	receipts, err := together(ctx, r.pool, sorted, func(tx pgx.Tx, id string) (store.Receipt, error) {
 		return r.tasks.Reschedule(ctx, tx, id, at)
-	}, store.Absent)
+	})
+	if err != nil {
+		return err
+	}
+	return r.receipts(inOrder(receipts, r.given), "", store.Absent)
 }

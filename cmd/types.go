@@ -97,7 +97,7 @@ func (s *typesSet) check() (err error) {
 
 func (s *typesSet) run(ctx context.Context) error {
 	outcome, err := s.tasks.SetDefaults(ctx, s.pool, s.defaults)
-	return s.typeOutcome(s.name, outcome, err)
+	return s.outcomes([]nameOutcome{{"type", s.name, outcome}}, err)
 }
 
 func (p *program) typesRemoveCommand() *cobra.Command {
@@ -111,19 +111,6 @@ service has defaults for the type, its next node that starts sets them again. Ou
 		Example: `  tasktable types remove CHARGE`,
 	}, c.options(), options.One("TYPE", &name, c.types), c.opened(func(ctx context.Context) error {
 		outcome, err := c.tasks.RemoveDefaults(ctx, c.pool, name)
-		return c.typeOutcome(name, outcome, err)
+		return c.outcomes([]nameOutcome{{"type", name, outcome}}, err)
 	}))
-}
-
-// typeOutcome prints the outcome for a type.
-func (c *client) typeOutcome(name string, outcome store.Outcome, err error) error {
-	if err != nil {
-		return err
-	}
-	t := term.NewTable("TYPE", "OUTCOME")
-	t.Add(name, outcome)
-	return c.List([]struct {
-		Type    string        `json:"type"`
-		Outcome store.Outcome `json:"outcome"`
-	}{{name, outcome}}, t, "")
 }

@@ -132,6 +132,6 @@ type Change struct {
 	Outcome   string          `json:"outcome"`
 	ChangedAt time.Time       `json:"changed_at"`
 	ChangedBy string          `json:"changed_by"`
-	Old       json.RawMessage `json:"old,omitempty"`
-	New       json.RawMessage `json:"new,omitempty"`
+	Old       json.RawMessage `json:"old,omitempty" doc:"The columns before, as Postgres writes them."`
+	New       json.RawMessage `json:"new,omitempty" doc:"The columns after, as Postgres writes them."`
 }

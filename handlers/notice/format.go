@@ -45,7 +45,7 @@ func webhookRequest(m message) webhookcontract.HTTPRequest {
 	}
 	data := map[string]any{
 		"id": m.ID, "rule": m.Rule, "recipient": m.Recipient, "title": m.title(), "text": m.text(), "total": m.Total,
-		"counts": orEmpty(m.Counts), "tasks": orEmpty(m.Listed),
+		"counts": append([]count{}, m.Counts...), "tasks": append([]cause{}, m.Listed...), // never null
 	}
 	if m.Environment != "" {
 		data["environment"] = m.Environment
@@ -54,13 +54,6 @@ func webhookRequest(m message) webhookcontract.HTTPRequest {
 		data["from"], data["to"] = m.From.UTC().Format(time.RFC3339Nano), m.To.UTC().Format(time.RFC3339Nano)
 	}
 	return jsonRequest(map[string]any{"type": kind, "timestamp": m.To.UTC().Format(time.RFC3339Nano), "data": data})
-}
-
-func orEmpty[T any](values []T) []T {
-	if values == nil {
-		return []T{}
-	}
-	return values
 }
 
 func jsonRequest(body any) webhookcontract.HTTPRequest {

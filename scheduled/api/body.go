@@ -40,9 +40,6 @@ func readBody(
 		(err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json")) {
 		return refusal(CodeNotJSON, "the body must be JSON; set Content-Type: application/json")
 	}
-	if depthOf(body) > MaxDepth {
-		return refusal(CodeMalformed, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
-	}
 	if refused := checkFields(body, schemas, schema); refused != nil {
 		return refused
 	}
@@ -67,24 +64,4 @@ func bodyBytes(r *http.Request) int64 {
 		return MaxBodyBytes
 	}
 	return max(r.ContentLength, minBodyBytes)
-}
-
-// depthOf is the greatest number of JSON objects and arrays within each other.
-func depthOf(body []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
 }

@@ -80,7 +80,7 @@ func (r eventRow) event() Event {
 	if r.Kind == "change" {
 		return Event{Kind: r.Kind, Change: &Change{
 			Revision: r.Number, TaskID: r.TaskID, Verb: deref(r.Verb), Outcome: r.Outcome, ChangedAt: r.At,
-			ChangedBy: deref(r.By), Old: Value(r.Old), New: Value(r.New),
+			ChangedBy: deref(r.By), Old: r.Old, New: r.New,
 		}}
 	}
 	return Event{Kind: r.Kind, Execution: &store.Execution{

@@ -39,8 +39,8 @@ type fieldsReader struct {
 // refuses a name that differs from that of the schema in its case, because encoding/json takes it for the field, so
 // that the object has two fields of one meaning. It refuses null, because the reader of the body takes it for a field
 // that is missing, and a filter or a limit with fewer fields selects more tasks. And it refuses numbers that
-// encoding/json could not read, because its error is for programmers in Go. A body that is no JSON is not looked at to
-// its end.
+// encoding/json could not read, because its error is for programmers in Go. More than MaxDepth levels are refused, too.
+// A body that is no JSON is not looked at to its end.
 func checkFields(body []byte, schemas huma.Registry, schema *huma.Schema) *Problem {
 	reader := fieldsReader{schemas: schemas, body: schema}
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -80,7 +80,9 @@ func (f *fieldsReader) take(token json.Token) *Problem {
 		if token == '{' {
 			next.names = map[string]bool{}
 		}
-		f.levels = append(f.levels, next)
+		if f.levels = append(f.levels, next); len(f.levels) > MaxDepth {
+			return refusal(CodeMalformed, fmt.Sprintf("the body must have at most %d levels of nesting", MaxDepth))
+		}
 	}
 	return nil
 }

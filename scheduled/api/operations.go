@@ -50,20 +50,14 @@ type Stats struct {
 // TypeStats are the attempts of one type. Delays are from the due time to the start, durations from the start to the
 // end, both in seconds.
 type TypeStats struct {
-	Type        string   `json:"type"`
-	Completed   int64    `json:"completed"`
-	Failed      int64    `json:"failed" doc:"They are not retried."`
-	Retried     int64    `json:"retried"`
-	Lost        int64    `json:"lost" doc:"Their node died, or their lease ended."`
-	Expired     int64    `json:"expired"`
-	Other       int64    `json:"other"`
-	FailureRate *float64 `json:"failure_rate,omitempty"`
-	DelayP50    *Seconds `json:"delay_p50,omitempty"`
-	DelayP95    *Seconds `json:"delay_p95,omitempty"`
-	DelayP99    *Seconds `json:"delay_p99,omitempty"`
-	TookP50     *Seconds `json:"took_p50,omitempty"`
-	TookP95     *Seconds `json:"took_p95,omitempty"`
-	TookP99     *Seconds `json:"took_p99,omitempty"`
+	inspect.TypeStats
+
+	DelayP50 *Seconds `json:"delay_p50,omitempty"`
+	DelayP95 *Seconds `json:"delay_p95,omitempty"`
+	DelayP99 *Seconds `json:"delay_p99,omitempty"`
+	TookP50  *Seconds `json:"took_p50,omitempty"`
+	TookP95  *Seconds `json:"took_p95,omitempty"`
+	TookP99  *Seconds `json:"took_p99,omitempty"`
 }
 
 // QueuePath names a queue in the path of a call.
@@ -162,9 +156,8 @@ func readStats(ctx context.Context, c call, in *statsInput) (Stats, error) {
 
 func typeStatsOf(one inspect.TypeStats) TypeStats {
 	return TypeStats{
-		Type: one.Type, Completed: one.Completed, Failed: one.Failed, Retried: one.Retried, Lost: one.Lost,
-		Expired: one.Expired, Other: one.Other, FailureRate: one.FailureRate,
-		DelayP50: secondsOf(one.DelayP50), DelayP95: secondsOf(one.DelayP95), DelayP99: secondsOf(one.DelayP99),
+		TypeStats: one,
+		DelayP50:  secondsOf(one.DelayP50), DelayP95: secondsOf(one.DelayP95), DelayP99: secondsOf(one.DelayP99),
 		TookP50: secondsOf(one.TookP50), TookP95: secondsOf(one.TookP95), TookP99: secondsOf(one.TookP99),
 	}
 }

@@ -12,15 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
-)
-
-// Codes of Postgres that the API answers in a way of its own.
-const (
-	codeNotAllowed    = "42501" // insufficient_privilege: a trigger or a right refused it
-	codeSerialization = "40001"
-	codeDeadlock      = "40P01"
-	codeLocked        = "55P03" // lock_timeout
 )
 
 var (
@@ -58,15 +51,15 @@ func (a *API) answer(ctx context.Context, err error) error {
 		return errNoTask
 	case errors.Is(err, store.ErrNotRecurring):
 		return refusal(CodeNotRecurring, "the task is not a recurring one")
-	case hasCode(err, codeSerialization, codeDeadlock): // others wrote the same rows
+	case pg.IsConflict(err):
 		return errConflict
-	case hasCode(err, codeLocked):
+	case pg.IsLocked(err):
 		return refusal(CodeLocked, "somebody else has locked the task for too long; try again")
 	case unbound == "type":
 		return refusal(CodeTypeNotAllowed, text)
 	case unbound == "queue":
 		return refusal(CodeQueueNotAllowed, text)
-	case isNotAllowed(err):
+	case pg.IsNotAllowed(err):
 		return refusal(CodeNotAllowed, "the database does not allow it")
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return refusal(CodeClientGone, "the client closed the connection")
@@ -98,14 +91,6 @@ func ruleOf(err error) string {
 		return text
 	}
 	return bulkPlace.FindString(before) + rule
-}
-
-// isNotAllowed reports whether a right or a trigger of the database refused the call.
-func isNotAllowed(err error) bool { return hasCode(err, codeNotAllowed) }
-
-func hasCode(err error, codes ...string) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && slices.Contains(codes, refused.Code)
 }
 
 // awayClasses are the classes of codes with which the database, or a pooler, says that it restarts, is full, or has

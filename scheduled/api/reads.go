@@ -80,16 +80,7 @@ type Changes struct {
 }
 
 // Change is one edit of a task, by a verb or by plain SQL.
-type Change struct {
-	Revision  int64     `json:"revision"`
-	TaskID    string    `json:"task_id"`
-	Verb      string    `json:"verb"`
-	Outcome   string    `json:"outcome"`
-	ChangedAt time.Time `json:"changed_at"`
-	ChangedBy string    `json:"changed_by"`
-	Old       Value     `json:"old,omitempty" doc:"The columns before, as Postgres writes them."`
-	New       Value     `json:"new,omitempty" doc:"The columns after, as Postgres writes them."`
-}
+type Change = store.Change
 
 // Why tells why a task does or does not run, and its story.
 type Why struct {
@@ -135,20 +126,13 @@ func (a *API) registerTaskReads() {
 		history, shortened, err := fitting(in.Limit, func(limit int) (store.History, error) {
 			return c.tasks.RecentHistory(ctx, c.db, in.ID, limit)
 		})
-		return Changes{each(history.Changes, changeOf), shortened}, err
+		return Changes{pg.OrEmpty(history.Changes), shortened}, err
 	})
 	read(a, huma.Operation{
 		OperationID: "whyTask", Method: http.MethodGet, Path: "/v1/tasks/{id}/why",
 		Summary:     "Tell why a task does or does not run",
 		Description: "One sentence, what happens next, and the story of the task.", Errors: []int{http.StatusNotFound},
 	}, why)
-}
-
-func changeOf(one store.Change) Change {
-	return Change{
-		Revision: one.Revision, TaskID: one.TaskID, Verb: one.Verb, Outcome: one.Outcome,
-		ChangedAt: one.ChangedAt, ChangedBy: one.ChangedBy, Old: Value(one.Old), New: Value(one.New),
-	}
 }
 
 // list reads a page. Without a cursor it goes past the pages before the wanted one.

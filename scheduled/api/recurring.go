@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
-	"time"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,56 +15,27 @@ import (
 
 // Recurring is a recurring task, which itself never runs.
 type Recurring struct {
-	ID              string        `json:"id"`
-	Type            string        `json:"type"`
-	Queue           string        `json:"queue"`
-	Status          store.Status  `json:"status"`
-	Entity          string        `json:"entity,omitempty"`
-	TenantID        string        `json:"tenant_id,omitempty"`
-	Cron            string        `json:"cron"`
-	TimeZone        string        `json:"time_zone"`
-	Every           int           `json:"every,omitempty" doc:"The options of cron: each Nth week, day or month."`
-	EveryFrom       string        `json:"from,omitempty" format:"date" doc:"The day from which every counts."`
-	OutOf           []string      `json:"out_of,omitempty" nullable:"false" doc:"Not on days of these calendars."`
-	KeepTo          []string      `json:"keep_to,omitempty" nullable:"false" doc:"Only on days of these calendars."`
-	Move            string        `json:"move,omitempty" enum:"next,previous" doc:"Where a fire on another day moves."`
-	StartsAt        time.Time     `json:"starts_at" doc:"From when it fires."`
-	NextFire        *time.Time    `json:"next_fire,omitempty"`
-	LastFire        *time.Time    `json:"last_fire,omitempty"`
-	OccurrenceCount int           `json:"occurrence_count"`
-	Overlap         store.Overlap `json:"overlap"`
-	CatchUp         store.CatchUp `json:"catch_up"`
-	CatchUpPaused   store.CatchUp `json:"catch_up_paused"`
-	CatchUpLimit    int           `json:"catch_up_limit"`
-	Jitter          Seconds       `json:"jitter,omitempty"`
-	EndsAt          *time.Time    `json:"ends_at,omitempty"`
-	MaxOccurrences  int           `json:"max_occurrences,omitempty"`
-	PausedUntil     *time.Time    `json:"paused_until,omitempty"`
-	IsPaused        bool          `json:"is_paused" doc:"It, its queue, its type or everything is paused."`
-	DeclaredBy      string        `json:"declared_by,omitempty" doc:"The service whose code declares it."`
-	Message         string        `json:"message,omitempty" doc:"Why it has ended."`
+	inspect.RecurringTask
 
-	Health         inspect.Health `json:"health" enum:"ok,new,failing,overdue,paused,ended" doc:"How occurrences end."`
-	LastSuccess    *time.Time     `json:"last_success,omitempty" doc:"When the newest that COMPLETED ended."`
-	LastFailure    *time.Time     `json:"last_failure,omitempty" doc:"When the newest that FAILED or EXPIRED ended."`
-	LastError      string         `json:"last_error,omitempty" doc:"The first line of its message."`
-	FailuresInARow int            `json:"failures_in_a_row" doc:"FAILED or EXPIRED since the last success."`
+	Jitter    Seconds  `json:"jitter,omitempty"` // instead of the nanoseconds
+	Every     int      `json:"every,omitempty" doc:"The options of cron: each Nth week, day or month."`
+	EveryFrom string   `json:"from,omitempty" format:"date" doc:"The day from which every counts."`
+	OutOf     []string `json:"out_of,omitempty" nullable:"false" doc:"Not on days of these calendars."`
+	KeepTo    []string `json:"keep_to,omitempty" nullable:"false" doc:"Only on days of these calendars."`
+	Move      string   `json:"move,omitempty" enum:"next,previous" doc:"Where a fire on another day moves."`
+}
+
+// TransformSchema lists the health before the failures, as the document always has.
+func (Recurring) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
+	slices.Reverse(schema.Required[len(schema.Required)-2:])
+	return schema
 }
 
 func recurringOf(t inspect.RecurringTask) Recurring {
 	_, options, _ := recurrence.Split(t.Cron) // the database has checked it
 	from, _ := options.From.MarshalText()
-	return Recurring{
-		ID: t.ID, Type: t.Type, Queue: t.Queue, Status: t.Status, Entity: deref(t.Entity), TenantID: deref(t.TenantID),
-		Cron: t.Cron, TimeZone: t.TimeZone, StartsAt: t.StartsAt, NextFire: t.NextFire, LastFire: t.LastFire,
-		OccurrenceCount: t.OccurrenceCount, Overlap: t.Overlap, CatchUp: t.CatchUp, CatchUpPaused: t.CatchUpPaused,
-		CatchUpLimit: t.CatchUpLimit, Jitter: deref(secondsOf(t.Jitter)), EndsAt: t.EndsAt,
-		MaxOccurrences: deref(t.MaxOccurrences), PausedUntil: t.PausedUntil, IsPaused: t.IsPaused,
-		DeclaredBy: deref(t.DeclaredBy), Message: deref(t.Message), Health: t.Health, LastSuccess: t.LastSuccess,
-		LastFailure: t.LastFailure, LastError: deref(t.LastError), FailuresInARow: t.FailuresInARow,
-		Every: options.Every, EveryFrom: string(from), OutOf: options.OutOf, KeepTo: options.KeepTo,
-		Move: string(options.Move),
-	}
+	return Recurring{RecurringTask: t, Jitter: deref(secondsOf(t.Jitter)), Every: options.Every,
+		EveryFrom: string(from), OutOf: options.OutOf, KeepTo: options.KeepTo, Move: string(options.Move)}
 }
 
 type recurringListInput struct {

@@ -38,21 +38,6 @@ func (payload) Schema(schemas huma.Registry) *huma.Schema {
 	})
 }
 
-// Value is any JSON value. It is kept as it is, so that large numbers keep their digits.
-type Value json.RawMessage
-
-// MarshalJSON returns the value as it is.
-func (v Value) MarshalJSON() ([]byte, error) { return v, nil }
-
-// UnmarshalJSON keeps the value as it is.
-func (v *Value) UnmarshalJSON(given []byte) error {
-	*v = append((*v)[:0], given...)
-	return nil
-}
-
-// Schema allows every JSON value.
-func (Value) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
-
 func deref[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
@@ -64,27 +49,27 @@ func deref[T any](p *T) (value T) {
 type Task struct {
 	task store.Task // its fields stand beside these
 
-	ID               string       `json:"id"`
-	Type             string       `json:"type"`
-	Status           store.Status `json:"status"`
-	Revision         int64        `json:"revision"`
-	AskedRevision    int64        `json:"asked_revision"`
-	Attempt          int          `json:"attempt"`
-	Message          string       `json:"message,omitempty"`
-	Result           Value        `json:"result,omitempty"`
-	NextAttemptAt    *time.Time   `json:"next_attempt_at,omitempty"`
-	RunNowAt         *time.Time   `json:"run_now_at,omitempty"`
-	PausedUntil      *time.Time   `json:"paused_until,omitempty"`
-	StartedAt        *time.Time   `json:"started_at,omitempty"`
-	FinishedAt       *time.Time   `json:"finished_at,omitempty"`
-	LastStatusUpdate time.Time    `json:"last_status_update"`
-	CreatedAt        time.Time    `json:"created_at"`
-	ScheduledBy      string       `json:"scheduled_by,omitempty"`
-	OccurrenceCount  int          `json:"occurrence_count,omitempty"`
-	ParentID         string       `json:"parent_id,omitempty"`
-	SpawnedBy        string       `json:"spawned_by,omitempty"`
-	ArchivedAt       *time.Time   `json:"archived_at,omitempty"`
-	ArchivedNote     string       `json:"archived_note,omitempty"`
+	ID               string          `json:"id"`
+	Type             string          `json:"type"`
+	Status           store.Status    `json:"status"`
+	Revision         int64           `json:"revision"`
+	AskedRevision    int64           `json:"asked_revision"`
+	Attempt          int             `json:"attempt"`
+	Message          string          `json:"message,omitempty"`
+	Result           json.RawMessage `json:"result,omitempty"`
+	NextAttemptAt    *time.Time      `json:"next_attempt_at,omitempty"`
+	RunNowAt         *time.Time      `json:"run_now_at,omitempty"`
+	PausedUntil      *time.Time      `json:"paused_until,omitempty"`
+	StartedAt        *time.Time      `json:"started_at,omitempty"`
+	FinishedAt       *time.Time      `json:"finished_at,omitempty"`
+	LastStatusUpdate time.Time       `json:"last_status_update"`
+	CreatedAt        time.Time       `json:"created_at"`
+	ScheduledBy      string          `json:"scheduled_by,omitempty"`
+	OccurrenceCount  int             `json:"occurrence_count,omitempty"`
+	ParentID         string          `json:"parent_id,omitempty"`
+	SpawnedBy        string          `json:"spawned_by,omitempty"`
+	ArchivedAt       *time.Time      `json:"archived_at,omitempty"`
+	ArchivedNote     string          `json:"archived_note,omitempty"`
 
 	Executions []store.Execution `json:"executions,omitzero" nullable:"false"`
 }
@@ -94,7 +79,7 @@ func taskOf(row store.Row) Task {
 	return Task{
 		task: task, ID: row.ID, Type: row.Type, Status: row.Status,
 		Revision: row.Revision, AskedRevision: row.AskedRevision, Attempt: row.Attempt, Message: deref(row.Message),
-		Result: Value(row.Result), NextAttemptAt: row.NextAttemptAt,
+		Result: row.Result, NextAttemptAt: row.NextAttemptAt,
 		RunNowAt: row.RunNowAt, PausedUntil: row.PausedUntil, StartedAt: row.StartedAt, FinishedAt: row.FinishedAt,
 		LastStatusUpdate: row.LastStatusUpdate, CreatedAt: row.CreatedAt, ScheduledBy: deref(row.ScheduledBy),
 		OccurrenceCount: row.OccurrenceCount, ParentID: deref(row.ParentID), SpawnedBy: deref(row.SpawnedBy),

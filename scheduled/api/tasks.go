@@ -13,6 +13,7 @@ import (
 
 	notice "github.com/tasktable/tasktable/handlers/notice/contract"
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 )
@@ -216,7 +217,7 @@ func (c call) checkOne(task store.Task) error {
 // ofOthers explains the refusal of the database to a caller with a tenant: the id is that of a task of another tenant,
 // because ids are unique over all tenants.
 func (c call) ofOthers(err error) error {
-	if unbound, _ := keys.Unbound(err); c.caller.Tenant != "" && unbound == "" && isNotAllowed(err) {
+	if unbound, _ := keys.Unbound(err); c.caller.Tenant != "" && unbound == "" && pg.IsNotAllowed(err) {
 		return refusal(CodeIDTaken, "the id is taken; choose another, for example with the tenant's name in it")
 	}
 	return err

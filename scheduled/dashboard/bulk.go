@@ -13,10 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 	"github.com/tasktable/tasktable/store/when"
@@ -246,7 +244,7 @@ const presentSQL = `
 SELECT t.id::text AS id, t.type::text AS type, t.status::text AS status, t.revision,
     t.archived_at IS NOT NULL AS archived,
     tasktable.message_pattern(t.message) AS pattern
-FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))`
+FROM tasktable.scheduled_tasks AS t WHERE t.id = ANY ($1::text[])`
 
 // present reads tasks as they are now.
 func (v *visit) present(ctx context.Context, tasks []inspect.Name) (map[string]presentTask, error) {
@@ -254,17 +252,10 @@ func (v *visit) present(ctx context.Context, tasks []inspect.Name) (map[string]p
 	for i, task := range tasks {
 		ids[i] = task.ID
 	}
-	encoded, err := json.Marshal(ids)
+	found, err := pg.CollectRows[presentTask](ctx, v.db, fmt.Sprintf("read %d tasks", len(ids)),
+		v.board.schema.SQL(presentSQL), ids)
 	if err != nil {
-		return nil, fmt.Errorf("encode %d ids: %w", len(ids), err)
-	}
-	rows, err := v.db.Query(ctx, v.board.schema.SQL(presentSQL), string(encoded))
-	if err != nil {
-		return nil, fmt.Errorf("read %d tasks: %w", len(ids), err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[presentTask])
-	if err != nil {
-		return nil, fmt.Errorf("read %d tasks: %w", len(ids), err)
+		return nil, err
 	}
 	present := make(map[string]presentTask, len(found))
 	for _, task := range found {
@@ -367,10 +358,4 @@ func (b *bulk) facts(names []inspect.Name) (facts []fact) {
 		facts = append(facts, fact{nil, "", fmt.Sprintf("And %d more kinds.", more)})
 	}
 	return facts
-}
-
-// hasCode reports whether Postgres refused a statement with a code.
-func hasCode(err error, code string) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == code
 }

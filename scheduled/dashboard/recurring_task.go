@@ -37,9 +37,8 @@ type recurringTaskView struct {
 type fireView struct {
 	inspect.Fire
 
-	Wall  string
-	Holds []string // the pauses that hold it
-	Days  string   // what calendars do to it
+	Wall string
+	Days string // what calendars do to it
 }
 
 type occurrenceView struct {
@@ -104,9 +103,6 @@ func firesOf(forecast inspect.Forecast) []fireView {
 	var fires []fireView
 	for _, fire := range forecast.Fires {
 		view := fireView{Fire: fire, Wall: wall(fire.At)}
-		for _, by := range fire.Paused {
-			view.Holds = append(view.Holds, pauseWords(by))
-		}
 		if fire.MovedFrom != nil {
 			view.Days = "moved from " + wall(*fire.MovedFrom) + ": " + fire.Why
 		}
@@ -126,17 +122,6 @@ func zoneOrUTC(name string) *time.Location {
 		return zone
 	}
 	return time.UTC
-}
-
-// pauseWords tells what is paused: task, or a Scope as text.
-func pauseWords(by string) string {
-	switch by {
-	case "task":
-		return "the task is paused"
-	case "all":
-		return "everything is paused"
-	}
-	return by + " is paused"
 }
 
 func occurrenceViewOf(one inspect.Occurrence) occurrenceView {

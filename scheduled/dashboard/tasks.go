@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/dashboard/internal/words"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/inspect"
 )
@@ -268,7 +269,7 @@ func (v *visit) countQuickly(ctx context.Context, filter inspect.Filter, most in
 		return 0, false, fmt.Errorf("count tasks: %w", err)
 	}
 	found, more, err = v.inspector.CountUpTo(ctx, tx, filter, most)
-	if hasCode(err, "57014") { // query_canceled
+	if pg.IsCanceled(err) {
 		return 0, false, errTooSlow
 	}
 	return found, more, err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/api/keys"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 )
@@ -147,7 +148,7 @@ func scheduleTask(ctx context.Context, v *visit) (done, error) {
 	case errors.Is(err, store.ErrInvalid):
 		noteInvalid(wrong, err)
 		return v.showNewTask(ctx, wrong, "")
-	case unbound == "" && hasCode(err, "42501"): // insufficient_privilege: a trigger of the database has refused it
+	case unbound == "" && pg.IsNotAllowed(err): // a trigger of the database has refused it
 		wrong.note("id", errors.New("must not be that of the engine or of another tenant"))
 		return v.showNewTask(ctx, wrong, "")
 	case err != nil:

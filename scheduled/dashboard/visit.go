@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/store"
 	"github.com/tasktable/tasktable/store/form"
 	"github.com/tasktable/tasktable/store/inspect"
@@ -89,19 +90,21 @@ func (d *Dashboard) begin(v *visit, acts bool, do func(context.Context) error) e
 	own := d.config.Store
 	own.Service = v.person.Name
 	v.tasks, v.inspector = store.New(own), inspect.New(own)
-	if v.person.Tenant == "" && !acts {
-		v.db = d.config.Pool
-		if err := d.config.Pool.QueryRow(ctx, nowSQL).Scan(&v.now); err != nil {
-			return fmt.Errorf("read the time: %w", err)
+	on := func(db store.DB) (err error) {
+		v.db = db
+		if v.now, err = pg.QueryOne[time.Time](ctx, db, "read the time", nowSQL); err != nil {
+			return err
 		}
 		return do(ctx)
+	}
+	if v.person.Tenant == "" && !acts {
+		return on(d.config.Pool)
 	}
 	mode := pgx.ReadOnly
 	if acts {
 		mode = pgx.ReadWrite
 	}
 	return pgx.BeginTxFunc(ctx, d.config.Pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
-		v.db = tx
 		if types, queues := v.person.Types, v.person.Queues; acts && types+queues != "" {
 			if err := d.config.Keys.Bind(ctx, tx, strings.Split(types, ","), strings.Split(queues, ",")); err != nil {
 				return err
@@ -112,9 +115,6 @@ func (d *Dashboard) begin(v *visit, acts bool, do func(context.Context) error) e
 				return err
 			}
 		}
-		if err := tx.QueryRow(ctx, nowSQL).Scan(&v.now); err != nil {
-			return fmt.Errorf("read the time: %w", err)
-		}
-		return do(ctx)
+		return on(tx)
 	})
 }

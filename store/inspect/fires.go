@@ -30,6 +30,21 @@ type Fire struct {
 	Why       string     `json:"why,omitempty"`
 }
 
+// Holds says what is paused, such as "everything is paused", for each of Paused.
+func (f Fire) Holds() []string {
+	holds := make([]string, len(f.Paused))
+	for i, by := range f.Paused {
+		switch by {
+		case "task":
+			by = "the task"
+		case "all":
+			by = "everything"
+		}
+		holds[i] = by + " is paused"
+	}
+	return holds
+}
+
 // Forecast has the coming fires of a recurring task, provided that nobody edits or pauses the task.
 type Forecast struct {
 	Task RecurringTask `json:"task"`

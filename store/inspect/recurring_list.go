@@ -23,7 +23,7 @@ type RecurringTask struct {
 	Cron     string       `json:"cron"`
 	TimeZone string       `json:"time_zone"`
 	// StartsAt is the time for which the task was scheduled. It does not fire before that.
-	StartsAt time.Time `json:"starts_at"`
+	StartsAt time.Time `json:"starts_at" doc:"From when it fires."`
 	// NextFire is the planned next fire. It is nil until the leader has planned it, while the task is paused, and
 	// after the task has ended.
 	NextFire        *time.Time     `json:"next_fire,omitempty"`
@@ -39,18 +39,18 @@ type RecurringTask struct {
 	PausedUntil     *time.Time     `json:"paused_until,omitempty"`
 	// IsPaused tells that everything, the task's queue or its type is paused. If the task itself is paused, its
 	// Status is PAUSED.
-	IsPaused   bool    `json:"is_paused"`
-	DeclaredBy *string `json:"declared_by,omitempty"`
-	Message    *string `json:"message,omitempty"` // why the task has ended
+	IsPaused   bool    `json:"is_paused" doc:"It, its queue, its type or everything is paused."`
+	DeclaredBy *string `json:"declared_by,omitempty" doc:"The service whose code declares it."`
+	Message    *string `json:"message,omitempty" doc:"Why it has ended."`
 	// LastSuccess is when the newest occurrence that COMPLETED ended. LastFailure is the same for FAILED and EXPIRED,
 	// and LastError is the first line of its message. Each is nil if there is none among the 1000 newest occurrences.
-	LastSuccess *time.Time `json:"last_success,omitempty"`
-	LastFailure *time.Time `json:"last_failure,omitempty"`
-	LastError   *string    `json:"last_error,omitempty"`
+	LastSuccess *time.Time `json:"last_success,omitempty" doc:"When the newest that COMPLETED ended."`
+	LastFailure *time.Time `json:"last_failure,omitempty" doc:"When the newest that FAILED or EXPIRED ended."`
+	LastError   *string    `json:"last_error,omitempty" doc:"The first line of its message."`
 	// FailuresInARow is how many occurrences FAILED or EXPIRED since the newest that COMPLETED. A failed attempt that
 	// is to be retried is no failure yet.
-	FailuresInARow int    `json:"failures_in_a_row"`
-	Health         Health `json:"health"`
+	FailuresInARow int    `json:"failures_in_a_row" doc:"FAILED or EXPIRED since the last success."`
+	Health         Health `json:"health" enum:"ok,new,failing,overdue,paused,ended" doc:"How occurrences end."`
 	// PlanFrom is the time from which the leader will plan the next fire. It is nil once the fire is planned.
 	PlanFrom *time.Time `json:"-"`
 	// PlannedZoneData is the recurrence.Fingerprint of the zone data by which the leader planned NextFire.

@@ -93,9 +93,9 @@ type StatsFilter struct {
 type TypeStats struct {
 	Type      string `json:"type"`
 	Completed int64  `json:"completed"`
-	Failed    int64  `json:"failed"`  // failed, and are not retried
+	Failed    int64  `json:"failed" doc:"They are not retried."`
 	Retried   int64  `json:"retried"` // failed, and are retried
-	Lost      int64  `json:"lost"`    // their node died or their lease ended
+	Lost      int64  `json:"lost" doc:"Their node died, or their lease ended."`
 	Expired   int64  `json:"expired"` // expired before they could begin
 	Other     int64  `json:"other"`   // snoozed, superseded, interrupted, released, cancelled
 	// FailureRate is the part of the attempts that failed, were retried or were lost, among these and the completed

@@ -23,8 +23,7 @@ func (v *rawValue) Set(text string) error {
 	return nil
 }
 
-func (v *rawValue) joined() string { return strings.Join(v.given, ",") }
-func (v *rawValue) String() string { return v.joined() }
+func (v *rawValue) String() string { return strings.Join(v.given, ",") }
 
 // Type is shown behind the flag in the help. The help shows nothing for "bool".
 func (v *rawValue) Type() string {

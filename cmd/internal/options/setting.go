@@ -39,7 +39,7 @@ type resolved struct {
 func (e environment) lookup(flags *pflag.FlagSet, o *Option) (resolved, error) {
 	byDefault := resolved{text: o.Default, origin: FromDefault}
 	if flag := flags.Lookup(o.Flag); flag != nil && flag.Changed {
-		if given := flag.Value.(*rawValue).joined(); given != "" || o.NotEmpty {
+		if given := flag.Value.String(); given != "" || o.NotEmpty {
 			return resolved{text: given, origin: FromFlag, place: "--" + o.Flag}, nil
 		}
 		return byDefault, nil

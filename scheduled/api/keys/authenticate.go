@@ -47,7 +47,7 @@ func (k *Keys) find(ctx context.Context, db store.DB, secret string) (key Key, n
 	if err != nil {
 		return Key{}, false, err
 	}
-	key = k.key(found.row)
+	key = found.key()
 	switch {
 	case key.RevokedAt != nil:
 		return key, false, fmt.Errorf("authenticate %s: %w", key.Name, ErrRevoked)

@@ -32,12 +32,12 @@ type Key struct {
 	Number     int64      `json:"number"`
 	Name       string     `json:"name"`
 	Prefix     string     `json:"prefix"` // the first 8 characters of the secret
-	Scopes     []Scope    `json:"scopes"`
-	Service    string     `json:"service"`             // tasks are scheduled in its name
-	TenantID   string     `json:"tenant_id,omitempty"` // the key has the tasks of this tenant alone; "": of all tenants
-	Types      []string   `json:"types,omitempty"`     // see NewKey
-	Queues     []string   `json:"queues,omitempty"`    // see NewKey
-	Rate       int        `json:"rate,omitempty"`      // calls a second; 0: no limit of its own
+	Scopes     []Scope    `json:"scopes" db:"-"`
+	Service    string     `json:"service"`                 // tasks are scheduled in its name
+	TenantID   string     `json:"tenant_id,omitempty"`     // the key has the tasks of this tenant; "": of all
+	Types      []string   `json:"types,omitempty" db:"-"`  // see NewKey
+	Queues     []string   `json:"queues,omitempty" db:"-"` // see NewKey
+	Rate       int        `json:"rate,omitempty"`          // calls a second; 0: no limit of its own
 	CreatedAt  time.Time  `json:"created_at"`
 	CreatedBy  string     `json:"created_by"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"` // nil: never

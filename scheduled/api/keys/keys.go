@@ -56,37 +56,22 @@ func New(config Config) *Keys {
 	return k
 }
 
-// columns are those of a row. Scopes are read as text, because every driver can scan text.
+// columns are those of a row.
 const columns = `number, name, prefix, array_to_string(scopes, ',') AS scopes, service,
     coalesce(tenant_id, '') AS tenant_id, coalesce(array_to_string(types, ','), '') AS types,
     coalesce(array_to_string(queues, ','), '') AS queues, coalesce(rate, 0) AS rate, created_at, created_by,
     expires_at, revoked_at,
     revoked_by, last_used_at`
 
+// row is a Key as it is read. Its lists are texts, because every driver can scan text.
 type row struct {
-	Number     int64
-	Name       string
-	Prefix     string
-	Scopes     string
-	Service    string
-	TenantID   string
-	Types      string
-	Queues     string
-	Rate       int
-	CreatedAt  time.Time
-	CreatedBy  string
-	ExpiresAt  *time.Time
-	RevokedAt  *time.Time
-	RevokedBy  *string
-	LastUsedAt *time.Time
+	Key
+	Scopes, Types, Queues string
 }
 
-func (k *Keys) key(r row) Key {
-	key := Key{
-		Number: r.Number, Name: r.Name, Prefix: r.Prefix, Service: r.Service, TenantID: r.TenantID, Rate: r.Rate,
-		CreatedAt: r.CreatedAt, CreatedBy: r.CreatedBy, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
-		RevokedBy: r.RevokedBy, LastUsedAt: r.LastUsedAt, Types: listOf(r.Types), Queues: listOf(r.Queues),
-	}
+func (r row) key() Key {
+	key := r.Key
+	key.Types, key.Queues = listOf(r.Types), listOf(r.Queues)
 	for scope := range strings.SplitSeq(r.Scopes, ",") {
 		key.Scopes = append(key.Scopes, Scope(scope))
 	}
@@ -104,7 +89,7 @@ func (k *Keys) keys(ctx context.Context, db store.DB, doing, statement string, a
 	}
 	keys := make([]Key, len(rows))
 	for i, row := range rows {
-		keys[i] = k.key(row)
+		keys[i] = row.key()
 	}
 	return keys, nil
 }

@@ -61,7 +61,7 @@ func (k *Keys) BySession(ctx context.Context, db store.DB, token string) (key Ke
 	if err != nil {
 		return Key{}, false, err
 	}
-	return k.key(found.row), found.Noted, nil
+	return found.key(), found.Noted, nil
 }
 
 // The five minutes are added, so that a use that was not written does not end the session too early.

@@ -58,6 +58,12 @@ func IsCanceled(err error) bool { return is(err, "57014") }
 // IsLocked reports whether a statement waited too long for another transaction.
 func IsLocked(err error) bool { return is(err, "55P03") }
 
+// IsConflict reports whether a statement failed because others wrote the same rows, by a deadlock or otherwise.
+func IsConflict(err error) bool { return is(err, "40001", "40P01") }
+
+// IsNotAllowed reports whether a right or a trigger refused a statement (insufficient_privilege).
+func IsNotAllowed(err error) bool { return is(err, "42501") }
+
 // IsReadOnly reports whether a server refused a write because it is read-only.
 func IsReadOnly(err error) bool { return is(err, "25006") }
 
