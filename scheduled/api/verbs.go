@@ -132,7 +132,7 @@ func (a *API) registerVerbOnMany(rule inspect.VerbRule, dead bool) {
 		if dead {
 			done.Receipts = withUnchanged(done.Receipts, on.IDs)
 		}
-		return Applied{each(done.Receipts, receiptOf), max(len(done.Chosen), len(on.IDs)), done.More}, err
+		return Applied{each(done.Receipts, receiptOf), max(len(done.Chosen), len(done.Receipts)), done.More}, err
 	})
 }
 

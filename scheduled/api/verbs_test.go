@@ -61,9 +61,10 @@ func TestVerbs(t *testing.T) {
 			}
 		})
 	}
-	got := s.wants(200, "all", "POST", "/v1/tasks/cancel", `{"ids": ["none", "run-now QUEUED"]}`)
-	if all := s.outcomes(got); all != "none absent, run-now QUEUED cancelled" {
-		t.Errorf("by ids: %s", all)
+	got := s.wants(200, "all", "POST", "/v1/tasks/cancel", `{"ids": ["none", "run-now QUEUED", "none"]}`)
+	if all := s.outcomes(got); all != "none absent, run-now QUEUED cancelled" ||
+		!strings.HasSuffix(got.text, `"selected":2}`) {
+		t.Errorf("by ids: %s", got.text)
 	}
 }
 
