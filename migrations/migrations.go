@@ -38,8 +38,8 @@ var ErrUnmigrated = errors.New("the database is not migrated")
 // ErrNodes is wrapped by the error of Down if nodes are at work, because they would go on without their tables.
 var ErrNodes = errors.New("nodes are at work")
 
-// ErrNewer is wrapped by the error of Down if a newer version of this library has migrated the schema. This version does
-// not know what is to be removed.
+// ErrNewer is wrapped by the error of Down if a newer version of this library has migrated the schema. This version
+// does not know what is to be removed.
 var ErrNewer = errors.New("a newer version has migrated the database")
 
 const versionTable = "goose_db_version"
@@ -158,8 +158,8 @@ func (m *migrator) refuseNewer(ctx context.Context) error {
 		return err
 	}
 	if applied.tasktable > newest.Own || applied.river > newest.River {
-		return fmt.Errorf("%w: schema %s is at version %d, and River's part at %d, but this version knows only %d and %d: "+
-			"use the newer one", ErrNewer, m.schema, applied.tasktable, applied.river, newest.Own, newest.River)
+		return fmt.Errorf("%w: schema %s is at version %d, and River's part at %d, but this version knows only %d and "+
+			"%d: use the newer one", ErrNewer, m.schema, applied.tasktable, applied.river, newest.Own, newest.River)
 	}
 	return nil
 }
