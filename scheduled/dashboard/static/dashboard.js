@@ -41,11 +41,19 @@
       if (now.getAttribute(name) !== value && name !== "open") now.setAttribute(name, value);
     }
   };
+  // A row that has another place is moved, so that it stays chosen.
+  const keyOf = (node) => node.dataset && node.dataset.key;
   const morph = (now, next) => {
+    const kept = new Set([...next.childNodes].map(keyOf));
+    for (const gone of [...now.childNodes]) if (keyOf(gone) && !kept.has(keyOf(gone))) gone.remove();
     let at = now.firstChild;
     for (const wanted of [...next.childNodes]) {
       let found = at;
-      while (found && !same(found, wanted)) found = found.nextSibling;
+      while (found && !same(found, wanted)) found = keyOf(found) && !keyOf(wanted) ? null : found.nextSibling;
+      if (found && found !== at && keyOf(found)) {
+        now.insertBefore(found, at);
+        at = found;
+      }
       if (!found) {
         const made = document.importNode(wanted, true);
         if (made.nodeName === "TR" || made.nodeName === "LI") made.classList.add("changed-now");
