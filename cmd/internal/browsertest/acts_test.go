@@ -255,7 +255,9 @@ func TestALivePageKeepsWhatIsChosen(t *testing.T) {
 	b := s.operator("ann")
 	b.look("/tasks?order=scheduled_at")
 	b.is(`document.querySelector("#live").dataset.state === "on"`)
-	b.do(chromedp.Click(`//input[@aria-label="Select b"]`), chromedp.Click(`//input[@aria-label="Select d"]`))
+	b.do(chromedp.Click(`//input[@aria-label="Select b"]`))
+	b.press("jjjj")
+	b.do(chromedp.KeyEvent("x")) // the row of d has the focus
 	rows := `[...document.querySelectorAll("#main tr[data-key]")].map(row => row.dataset.key).join("")`
 	chosen := rows + ` + " " + [...document.querySelectorAll("#main input[name=task]:checked")]
 		.map(box => box.closest("tr").dataset.key).join("")`
@@ -263,6 +265,7 @@ func TestALivePageKeepsWhatIsChosen(t *testing.T) {
 	s.schedule("e", time.Minute)
 	b.is(rows + `=== "eabcd"`)
 	b.is(chosen + ` === "eabcd bd"`)
+	b.is(`document.querySelector("#main tr.chosen").dataset.key === "d"`)
 	s.schedule("f", 90*time.Minute)
 	if _, err := s.tasks.Delete(t.Context(), s.pool, "a"); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@
       next.innerHTML = JSON.parse(event.data);
       morph(main, next.content);
       tellTimes();
-      choose(chosen, false);
+      choose(chosenRow && chosenRow.isConnected ? rows().indexOf(chosenRow) : chosen, false);
     };
     stream.onerror = () => {
       tell("lost");
@@ -139,12 +139,13 @@
     button.hidden = false;
     button.addEventListener("click", () => dialog.showModal());
   }
-  let chosen = -1;
+  let chosen = -1, chosenRow = null; // the row stays the chosen one when others come before it
   const rows = () => [...main.querySelectorAll("tbody tr")];
   const choose = (index, scroll) => {
     const all = rows();
     if (all.length === 0 || index < 0) return;
     chosen = Math.min(index, all.length - 1);
+    chosenRow = all[chosen];
     all.forEach((row, i) => row.classList.toggle("chosen", i === chosen));
     if (scroll) {
       all[chosen].scrollIntoView({ block: "nearest" });
