@@ -38,6 +38,10 @@ var ErrUnmigrated = errors.New("the database is not migrated")
 // ErrNodes is wrapped by the error of Down if nodes are at work, because they would go on without their tables.
 var ErrNodes = errors.New("nodes are at work")
 
+// ErrNewer is wrapped by the error of Down if a newer version of this library has migrated the schema. This version
+// does not know what is to be removed.
+var ErrNewer = errors.New("a newer version has migrated the database")
+
 const versionTable = "goose_db_version"
 
 // Up brings the schema to this library's version. It changes nothing in a schema that is up to date or newer. Schema
@@ -104,7 +108,8 @@ func (m *migrator) dropUnread(ctx context.Context) error {
 }
 
 // Down removes everything that Up made, with all tasks and their history. The schema itself and goose's version table
-// stay. The error wraps ErrNodes if nodes are at work, and store.ErrReadOnly if the server takes no writes.
+// stay. The error wraps ErrNodes if nodes are at work, ErrNewer if the schema is newer than this library, and
+// store.ErrReadOnly if the server takes no writes. Down waits for locks as Up does.
 //
 // Single migrations cannot be undone. That is not necessary for a rollback of the program, because an older program
 // works with a newer schema.
@@ -117,18 +122,46 @@ func Down(ctx context.Context, pool *pgxpool.Pool, schema string) error {
 		if err := CheckReleased(ctx, m.conn, m.schema); err != nil {
 			return err
 		}
+		if err := m.refuseNewer(ctx); err != nil {
+			return err
+		}
 		if err := m.refuseNodes(ctx); err != nil {
 			return err
 		}
-		everything := &rivermigrate.MigrateOpts{TargetVersion: -1}
-		if _, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, everything); err != nil {
+		err = patiently(ctx, func() error {
+			_, err := m.river.Migrate(ctx, rivermigrate.DirectionDown, &rivermigrate.MigrateOpts{TargetVersion: -1})
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("remove River's tables from schema %s: %w", m.schema, err)
 		}
-		if _, err := m.goose.DownTo(ctx, 0); err != nil {
+		err = patiently(ctx, func() error {
+			_, err := m.goose.DownTo(ctx, 0)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("remove schema %s: %w", m.schema, err)
 		}
 		return nil
 	})
+}
+
+// refuseNewer returns an error that wraps ErrNewer if the schema has migrations that this library does not have. goose
+// refuses them, too, but only when River's tables are gone.
+func (m *migrator) refuseNewer(ctx context.Context) error {
+	applied, err := versionsIn(ctx, m.conn, m.schema)
+	if err != nil {
+		return err
+	}
+	newest, err := Newest()
+	if err != nil {
+		return err
+	}
+	if applied.tasktable > newest.Own || applied.river > newest.River {
+		return fmt.Errorf("%w: schema %s is at version %d, and River's part at %d, but this version knows only %d and "+
+			"%d: use the newer one", ErrNewer, m.schema, applied.tasktable, applied.river, newest.Own, newest.River)
+	}
+	return nil
 }
 
 // Version is the state of one migration.
@@ -353,9 +386,14 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 	if err := CheckReleased(ctx, pool, name); err != nil {
 		return applied{}, err
 	}
+	return versionsIn(ctx, pool, name)
+}
+
+// versionsIn returns the highest applied versions in a schema that exists.
+func versionsIn(ctx context.Context, on Queryer, name store.Schema) (found applied, err error) {
 	highest := func(sql string) (int64, error) {
 		var version int64
-		err := pool.QueryRow(ctx, name.SQL(sql)).Scan(&version)
+		err := on.QueryRow(ctx, name.SQL(sql)).Scan(&version)
 		var missing *pgconn.PgError
 		if errors.As(err, &missing) && missing.Code == "42P01" {
 			return 0, nil // there is no such table, because nothing is applied
@@ -368,7 +406,6 @@ func appliedVersions(ctx context.Context, pool *pgxpool.Pool, schema string) (ap
 		}
 		return version, nil
 	}
-	var found applied
 	found.tasktable, err = highest(
 		`SELECT coalesce(max(version_id), 0) FROM tasktable.goose_db_version WHERE is_applied`)
 	if err != nil {

@@ -221,9 +221,9 @@ func recorded(t *testing.T, file string) (statements []statement) {
 // about tables or functions.
 func collected(t *testing.T) (statements []statement) {
 	t.Helper()
-	shared := collector{
-		files:     append(parsed(t, "store/internal/query"), parsed(t, "scheduled/internal/taskdb")...),
-		constants: map[string]ast.Expr{},
+	shared := collector{constants: map[string]ast.Expr{}}
+	for _, folder := range []string{"store/internal/query", "scheduled/internal/taskdb", "scheduled/internal/pg"} {
+		shared.files = append(shared.files, parsed(t, folder)...)
 	}
 	shared.collect()
 	for _, folder := range []string{

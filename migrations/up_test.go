@@ -165,6 +165,53 @@ func TestDownWithoutUp(t *testing.T) {
 	unmigrated(ctx, t, pool, "tasktable migration 1")
 }
 
+// goose refuses what it does not know only when River's tables are gone.
+func TestDownRemovesNothingOfANewerSchema(t *testing.T) {
+	t.Parallel()
+	for _, newer := range []string{
+		`INSERT INTO tasktable.goose_db_version (version_id, is_applied) VALUES (99, true)`,
+		`INSERT INTO tasktable.river_migration (line, version) VALUES ('main', 99)`,
+	} {
+		ctx := deadline(t)
+		pool := storetest.Pool(t)
+		apply(ctx, t, pool, newer)
+		before := dump(ctx, t, pool, "tasktable", true)
+		if err := migrations.Down(ctx, pool, ""); !errors.Is(err, migrations.ErrNewer) {
+			t.Errorf("%s: %v", newer, err)
+		}
+		same(t, "schema", dump(ctx, t, pool, "tasktable", true), before)
+	}
+}
+
+// A transaction that has read the tasks makes Down wait. It would otherwise leave the tasks without River's tables and
+// without their audit.
+func TestDownGivesWay(t *testing.T) {
+	t.Parallel()
+	ctx := deadline(t)
+	pool := storetest.Pool(t)
+	tx, err := pool.Begin(ctx)
+	check(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	succeeds(t)(tx.Exec(ctx, `SELECT FROM tasktable.scheduled_tasks`))
+	done := make(chan error, 1)
+	go func() { done <- migrations.Down(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
+	for waiting := map[string]bool{}; len(waiting) < 2; { // by when the wait began
+		select {
+		case err := <-done:
+			t.Fatalf("Down ended while the table was locked: %v", err)
+		default:
+		}
+		for _, wait := range lines(ctx, t, pool, `SELECT l.pid || ' ' || a.query_start FROM pg_locks AS l
+			JOIN pg_stat_activity AS a USING (pid)
+			WHERE NOT l.granted AND l.relation = 'tasktable.scheduled_tasks'::regclass`) {
+			waiting[wait] = true
+		}
+	}
+	check(t, tx.Commit(ctx))
+	check(t, <-done)
+	unmigrated(ctx, t, pool, "tasktable migration 1")
+}
+
 func TestUpEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(deadline(t))

@@ -51,10 +51,10 @@ func New(config Config) (*Node, error) {
 // the ShutdownTimeout, interrupts the other handlers without using up an attempt, and returns nil.
 //
 // Run returns an error if it cannot begin. This is so if the database is out of reach, if it is not migrated
-// (migrations.ErrUnmigrated), if the session goes through a pooler (ErrPooler), or if another node's metrics are
-// registered in Config.Metrics. Once Run has begun, it does not give up. When it loses touch with the database, it
-// stops its handlers, and begins again as a new node as soon as it can. It returns ErrPooler even then, if it meets a
-// pooler.
+// (migrations.ErrUnmigrated), if row level security hides tasks from the node's role, if the session goes through a
+// pooler (ErrPooler), or if another node's metrics are registered in Config.Metrics. Once Run has begun, it does not
+// give up. When it loses touch with the database, it stops its handlers, and begins again as a new node as soon as it
+// can. It returns ErrPooler even then, if it meets a pooler.
 func (n *Node) Run(ctx context.Context) error {
 	n.health.note(reasonStarting, CheckNode, CheckSession, CheckDatabase, CheckListener)
 	n.health.turns()

@@ -16,6 +16,7 @@ import (
 	"github.com/tasktable/tasktable/migrations"
 	"github.com/tasktable/tasktable/scheduled/internal/enginetest"
 	"github.com/tasktable/tasktable/scheduled/internal/maintenance"
+	"github.com/tasktable/tasktable/scheduled/internal/pg"
 	"github.com/tasktable/tasktable/scheduled/internal/session"
 	"github.com/tasktable/tasktable/scheduled/internal/taskdb"
 	"github.com/tasktable/tasktable/store"
@@ -134,6 +135,49 @@ func TestANodeWithTheEnginesRights(t *testing.T) {
 	); err != nil || len(rows) != 10 {
 		t.Errorf("the application sees %d tasks: %v", len(rows), err)
 	}
+}
+
+// A role with rights that somebody has granted by hand runs nodes, until row level security hides the tasks from it.
+// Then its node stops, because as the leader it would find nothing to claim, and a node with the engine's role leads.
+func TestANodeThatSeesNoTasks(t *testing.T) {
+	t.Parallel()
+	byHand := storetest.Role(t)
+	s, _ := bound(t)
+	good := s.nodes
+	config := s.Pool.Config()
+	config.ConnConfig.User, config.ConnConfig.Password = byHand, storetest.RolePassword
+	hand, err := pgxpool.NewWithConfig(t.Context(), config)
+	s.OK(err)
+	t.Cleanup(hand.Close)
+	security := func(is string) {
+		for _, table := range []string{"tasks", "task_executions", "task_changes"} {
+			s.Exec(`ALTER TABLE tasktable.scheduled_` + table + ` ` + is + ` ROW LEVEL SECURITY`)
+		}
+	}
+	security("DISABLE")
+	s.Exec(`GRANT USAGE ON SCHEMA tasktable TO ` + byHand)
+	for _, all := range []string{"TABLES", "SEQUENCES", "FUNCTIONS"} {
+		s.Exec(`GRANT ALL ON ALL ` + all + ` IN SCHEMA tasktable TO ` + byHand)
+	}
+	s.nodes = hand
+	s.node(nil, handlers.Handle(workAtOnce))
+	s.Sees("the node leads", `SELECT count(elected_at) = 1 FROM tasktable.nodes`)
+	s.nodes = good
+	s.node(nil, handlers.Handle(workAtOnce))
+	s.Add("before", nil)
+	s.Is("before", store.StatusCompleted, "COMPLETED")
+
+	security("ENABLE")
+	s.Add("after", nil)
+	s.Is("after", store.StatusCompleted, "COMPLETED")
+	registry, err := handlers.NewRegistry(handlers.Handle(workAtOnce))
+	s.OK(err)
+	node, err := New(Config{Pool: hand, Handlers: registry, Logger: enginetest.Logger()})
+	s.OK(err)
+	if err := node.Run(t.Context()); !errors.Is(err, pg.ErrHidden) {
+		t.Errorf("a node that begins: %v", err)
+	}
+	s.Sees("the first node is dead", `SELECT count(dead_at) = 1 AND count(*) = 2 FROM tasktable.nodes`)
 }
 
 // What the leader does of its own accord, and erasure, need no more either.

@@ -34,12 +34,16 @@ type Config struct {
 // time, so that this second look also finds a task whose commit takes a little longer than the notified one's.
 const wakeEvery = 10 * time.Millisecond
 
+// started has a monotonic reading. If the machine's clock were asked, nobody would notify for as long as it was set
+// back.
+var started = time.Now()
+
 // Store schedules tasks and reads them. It holds no connection. It is safe for concurrent use.
 type Store struct {
 	config   Config
 	source   query.Source // each call returns its Err, so that New needs no error and fits in a package variable
 	tenant   string       // whose calendars it is about; see ForTenant
-	lastWake atomic.Int64
+	lastWake atomic.Int64 // nanoseconds since started, and wakeEvery
 }
 
 // New returns a Store. It does not report a malformed configuration. The first call on the Store does.
@@ -78,7 +82,7 @@ func (s *Store) wake(likely bool) string {
 	if !likely {
 		return "true" // the SQL function decides again, by the database's clock
 	}
-	now, last := time.Now().UnixNano(), s.lastWake.Load()
+	now, last := int64(time.Since(started)+wakeEvery), s.lastWake.Load()
 	if now-last < int64(wakeEvery) || !s.lastWake.CompareAndSwap(last, now) {
 		return "false"
 	}

@@ -123,7 +123,7 @@ func (a *API) registerQueuePauses() {
 	}, func(ctx context.Context, c call, in *pauseQueueInput) (QueueReceipt, error) {
 		given := deref(in.Body)
 		if !given.Until.IsZero() {
-			if err := toCome(given.Until); err != nil {
+			if err := c.toCome(ctx, given.Until); err != nil {
 				return QueueReceipt{}, err
 			}
 		}

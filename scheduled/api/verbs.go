@@ -96,7 +96,7 @@ func (a *API) registerVerb(rule inspect.VerbRule) {
 	change(a, keys.Scope(rule.Scope), op, func(
 		ctx context.Context, c call, in *argumentsInput,
 	) (*receiptAnswer, error) {
-		action, err := deref(in.Body).action(rule.Verb)
+		action, err := c.action(ctx, rule.Verb, deref(in.Body))
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (a *API) registerVerbOnMany(rule inspect.VerbRule, dead bool) {
 	}
 	op.RequestBody = a.argumentsOf(op.OperationID, append([]string{"ids", "filter", "limit", "dry_run"}, rule.Takes...))
 	changeMany(a, scope, op, func(ctx context.Context, c call, in *manyInput) (Applied, error) {
-		action, err := in.Body.action(rule.Verb)
+		action, err := c.action(ctx, rule.Verb, in.Body)
 		if err != nil {
 			return Applied{}, err
 		}
@@ -162,19 +162,20 @@ func (a *API) argumentsOf(operation string, takes []string) *huma.RequestBody {
 	}}
 }
 
-// toCome refuses the end of a pause that has passed, because the pause would hold nothing back.
-func toCome(until time.Time) error {
-	if now := time.Now(); !until.After(now) {
-		return invalid("until must be a time to come, and it is now " + now.UTC().Format(time.RFC3339))
+// toCome refuses the end of a pause that has passed by the database's clock, because the pause would hold nothing back.
+func (c call) toCome(ctx context.Context, until time.Time) error {
+	now, err := c.tasks.Now(ctx, c.db)
+	if err == nil && !until.After(now) {
+		err = invalid("until must be a time to come, and it is now " + now.UTC().Format(time.RFC3339))
 	}
-	return nil
+	return err
 }
 
 // action reads the arguments of a verb.
-func (b verbBody) action(verb inspect.Verb) (inspect.Action, error) {
+func (c call) action(ctx context.Context, verb inspect.Verb, b verbBody) (inspect.Action, error) {
 	action := inspect.Action{Verb: verb, Note: b.Note, Over: b.Over.Duration()}
 	if b.Until != nil {
-		if err := toCome(*b.Until); err != nil {
+		if err := c.toCome(ctx, *b.Until); err != nil {
 			return action, err
 		}
 		action.Until = *b.Until

@@ -157,3 +157,31 @@ func TestPauseUntil(t *testing.T) {
 		t.Errorf("paused until %v, want for ever", row.PausedUntil)
 	}
 }
+
+// asideSQL gives the database a clock that is an hour behind that of this machine: a function that is found before
+// Postgres's own.
+const asideSQL = `
+CREATE SCHEMA aside;
+CREATE FUNCTION aside.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$
+	SELECT pg_catalog.clock_timestamp() - interval '1 hour' $$;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = aside, pg_catalog, public', current_database()); END $$`
+
+// A machine whose clock is an hour ahead takes a pause until what has passed by its own clock alone.
+func TestPauseUntilIsByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.make("task", store.StatusQueued)
+	s.exec(asideSQL)
+	s.pool.Reset() // connections made before have the true clock
+	until := func(ago time.Duration) string {
+		return fmt.Sprintf(`"until": %q`, time.Now().Add(-ago).UTC().Format(time.RFC3339))
+	}
+	for path, body := range map[string]string{
+		"/v1/tasks/task/pause": "{%s}", "/v1/tasks/pause": `{"ids": ["task"], %s}`, "/v1/queues/mail/pause": "{%s}",
+	} {
+		s.wants(200, "all", "POST", path, fmt.Sprintf(body, until(30*time.Minute)))
+		s.refuses("all", "POST", path, map[string]string{
+			fmt.Sprintf(body, until(90*time.Minute)): "until must be a time to come",
+		})
+	}
+}

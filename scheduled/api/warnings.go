@@ -100,7 +100,7 @@ func (c call) warnings(ctx context.Context, task store.Task) (all []Warning) {
 	if c.crew != nil {
 		all = append(all, c.warnOfQueue(c.crew.queueOf(task))...)
 	}
-	all = append(all, c.warnOfEnd(ctx, task, time.Now())...)
+	all = append(all, c.warnOfEnd(ctx, task)...)
 	if c.config.Doubts == nil {
 		return all
 	}
@@ -116,7 +116,7 @@ func (c call) warnings(ctx context.Context, task store.Task) (all []Warning) {
 
 // warnOfEnd warns of a recurring task that has no fire between now and its end. Without a time the task may exist, and
 // then @every counts from a time that is not known here.
-func (c call) warnOfEnd(ctx context.Context, task store.Task, now time.Time) []Warning {
+func (c call) warnOfEnd(ctx context.Context, task store.Task) []Warning {
 	r := task.Recurrence
 	if r == nil || r.EndsAt.IsZero() {
 		return nil
@@ -124,6 +124,10 @@ func (c call) warnOfEnd(ctx context.Context, task store.Task, now time.Time) []W
 	rule, err := c.tasks.ForTenant(task.TenantID).Rule(ctx, c.db, r.Text(), r.TimeZone)
 	if err != nil {
 		return nil // the store has refused it, or the answer does without the warning
+	}
+	now, err := c.tasks.Now(ctx, c.db)
+	if err != nil {
+		return nil
 	}
 	next := now
 	if !task.At.IsZero() || !strings.HasPrefix(r.Cron, "@every") {

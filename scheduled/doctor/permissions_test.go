@@ -96,6 +96,19 @@ func TestWhatTheEngineLacks(t *testing.T) {
 	}
 }
 
+// Somebody has given a role all rights by hand. Row level security hides the tasks from it nevertheless.
+func TestARoleThatSeesNoTasks(t *testing.T) {
+	r := newRoles(t)
+	r.exec(`GRANT USAGE ON SCHEMA tasktable TO ` + r.nobody)
+	for _, all := range []string{"TABLES", "SEQUENCES", "FUNCTIONS"} {
+		r.exec(`GRANT ALL ON ALL ` + all + ` IN SCHEMA tasktable TO ` + r.nobody)
+	}
+	r.finds(r.as(r.nobody, "permissions"), "permissions", Error,
+		"row level security hides tasks from role "+r.nobody+": it may run no node")
+	r.exec(`GRANT ` + r.Engine + ` TO ` + r.nobody)
+	r.well(r.as(r.nobody, "permissions"))
+}
+
 // A verb that a migration has made anew is refused to applications until the script has run again.
 func TestWhatTheApplicationLacks(t *testing.T) {
 	r := newRoles(t)

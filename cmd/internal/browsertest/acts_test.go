@@ -244,3 +244,33 @@ func TestPausedQueue(t *testing.T) {
 		})
 	}
 }
+
+// A live list gets another order, a new row, and loses one. What somebody has chosen stays chosen.
+func TestALivePageKeepsWhatIsChosen(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i, id := range []string{"a", "b", "c", "d", "e"} {
+		s.schedule(id, time.Duration(i+1)*time.Hour)
+	}
+	b := s.operator("ann")
+	b.look("/tasks?order=scheduled_at")
+	b.is(`document.querySelector("#live").dataset.state === "on"`)
+	b.do(chromedp.Click(`//input[@aria-label="Select b"]`))
+	b.press("jjjj")
+	b.do(chromedp.KeyEvent("x")) // the row of d has the focus
+	rows := `[...document.querySelectorAll("#main tr[data-key]")].map(row => row.dataset.key).join("")`
+	chosen := rows + ` + " " + [...document.querySelectorAll("#main input[name=task]:checked")]
+		.map(box => box.closest("tr").dataset.key).join("")`
+	b.is(chosen + ` === "abcde bd"`)
+	s.schedule("e", time.Minute)
+	b.is(rows + `=== "eabcd"`)
+	b.is(chosen + ` === "eabcd bd"`)
+	b.is(`document.querySelector("#main tr.chosen").dataset.key === "d"`)
+	s.schedule("f", 90*time.Minute)
+	if _, err := s.tasks.Delete(t.Context(), s.pool, "a"); err != nil {
+		t.Fatal(err)
+	}
+	b.is(rows + `=== "efbcd"`)
+	s.schedule("b", 10*time.Hour)
+	b.is(chosen + ` === "efcdb db"`)
+}

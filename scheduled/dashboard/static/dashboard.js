@@ -41,11 +41,19 @@
       if (now.getAttribute(name) !== value && name !== "open") now.setAttribute(name, value);
     }
   };
+  // A row that has another place is moved, so that it stays chosen.
+  const keyOf = (node) => node.dataset && node.dataset.key;
   const morph = (now, next) => {
+    const kept = new Set([...next.childNodes].map(keyOf));
+    for (const gone of [...now.childNodes]) if (keyOf(gone) && !kept.has(keyOf(gone))) gone.remove();
     let at = now.firstChild;
     for (const wanted of [...next.childNodes]) {
       let found = at;
-      while (found && !same(found, wanted)) found = found.nextSibling;
+      while (found && !same(found, wanted)) found = keyOf(found) && !keyOf(wanted) ? null : found.nextSibling;
+      if (found && found !== at && keyOf(found)) {
+        now.insertBefore(found, at);
+        at = found;
+      }
       if (!found) {
         const made = document.importNode(wanted, true);
         if (made.nodeName === "TR" || made.nodeName === "LI") made.classList.add("changed-now");
@@ -92,7 +100,7 @@
       next.innerHTML = JSON.parse(event.data);
       morph(main, next.content);
       tellTimes();
-      choose(chosen, false);
+      choose(chosenRow && chosenRow.isConnected ? rows().indexOf(chosenRow) : chosen, false);
     };
     stream.onerror = () => {
       tell("lost");
@@ -131,12 +139,13 @@
     button.hidden = false;
     button.addEventListener("click", () => dialog.showModal());
   }
-  let chosen = -1;
+  let chosen = -1, chosenRow = null; // the row stays the chosen one when others come before it
   const rows = () => [...main.querySelectorAll("tbody tr")];
   const choose = (index, scroll) => {
     const all = rows();
     if (all.length === 0 || index < 0) return;
     chosen = Math.min(index, all.length - 1);
+    chosenRow = all[chosen];
     all.forEach((row, i) => row.classList.toggle("chosen", i === chosen));
     if (scroll) {
       all[chosen].scrollIntoView({ block: "nearest" });

@@ -99,6 +99,7 @@ func (k *laneKeys) queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 		if len(one.keys) >= k.maxOf() {
 			continue
 		}
+		one.setBack(now)
 		from := one.read
 		if late := (place{at: now.Add(-lateKeys)}); !one.full && late.before(from) {
 			from = late
@@ -115,6 +116,20 @@ func (k *laneKeys) queue(s taskdb.Queries, batch *pgx.Batch, now time.Time) {
 	k.part = max(taskdb.MaxKeysRead/max(len(k.asked), 1), minPart)
 	s.QueueKeys(batch, k.asked, now.Add(soon), k.part)
 	s.QueueHeads(batch, k.probed)
+}
+
+// setBack takes the marks of a lane back if the database's clock was set back. Tasks that were scheduled since, and
+// that have no key yet, would otherwise wait for the walk.
+func (l *keyedLane) setBack(now time.Time) {
+	if !l.read.at.After(now.Add(time.Second)) {
+		return
+	}
+	l.read = before(now.Add(-lateCommit))
+	for _, known := range l.keys {
+		if known.at.After(now) {
+			known.mark = mark{at: now}
+		}
+	}
 }
 
 // read reads the answers of a look.

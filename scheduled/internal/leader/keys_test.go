@@ -99,6 +99,28 @@ func TestLateTasksOfKeys(t *testing.T) {
 	})
 }
 
+// After the database's clock was set back, looks read what was scheduled since, also tasks that have no key yet.
+func TestKeysAfterTheClockWasSetBack(t *testing.T) {
+	b := newBench(t)
+	l := b.elected(slots(20))
+	b.limitEach()
+	b.Add("first", group("a"))
+	b.passUntil(l, "g:a")
+	for _, one := range l.lanes.keys.lanes {
+		one.read.at = time.Now().Add(time.Hour) // as the clock showed before
+		for _, known := range one.keys {
+			known.at = one.read.at
+		}
+	}
+	b.Add("second", group("a"))
+	b.Add("none", nil)
+	b.Exec(`UPDATE tasktable.scheduled_tasks SET next_attempt_at = next_attempt_at - interval '5 seconds'
+		WHERE id IN ('second', 'none')`) // as if some seconds had passed until the leader knew the clock
+	b.passUntil(l, "g:a, g:")
+	b.Exec(`DELETE FROM tasktable.river_job WHERE metadata ->> 'key' = 'g:a'`)
+	b.passUntil(l, "g:, g:a")
+}
+
 // If very many tasks have the same time, looks read them in parts. They forget keys that have no task.
 func TestKeysAreReadInParts(t *testing.T) {
 	b := newBench(t)

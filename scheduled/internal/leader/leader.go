@@ -127,7 +127,8 @@ type look struct {
 const resumesSQL = `
 SELECT EXISTS (SELECT 1 FROM tasktable.scheduled_tasks AS t WHERE t.paused_until <= statement_timestamp()
     AND t.status = 'PAUSED') AS resumes,
-    statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only`
+    statement_timestamp() AS now, current_setting('transaction_read_only') = 'on' AS read_only,
+    ` + pg.HiddenSQL + ` AS hidden`
 
 // ticked is the answer to the one round trip of a tick.
 type ticked struct {
@@ -137,7 +138,7 @@ type ticked struct {
 	now     time.Time
 	resumes bool // pauses of single tasks have ended
 
-	readOnly bool
+	readOnly, hidden bool
 }
 
 // tick is the leader's look each second. It reads nodes, lanes and River's jobs in one round trip, takes back lost
@@ -157,8 +158,11 @@ func (l *Leader) tick(ctx context.Context) (look, error) {
 		l.lanes.narrow = l.lanes.narrow || pg.IsCanceled(err)
 		return look{next: -1, tick: -1}, fmt.Errorf("tick: %w", err)
 	}
-	if seen.readOnly {
+	if seen.readOnly || seen.hidden {
 		l.session.Close(ctx)
+		if seen.hidden {
+			return look{next: -1, tick: -1}, pg.ErrHidden
+		}
 		return look{next: -1, tick: -1}, pg.ErrReadOnly
 	}
 	l.session.Clock.Learn(seen.now, sent, time.Now())
@@ -206,7 +210,7 @@ func (l *Leader) readTick(results pgx.BatchResults) (seen ticked, err error) {
 	if seen.listed, seen.more, err = l.lanes.read(results, l.session.Clock.Now()); err != nil {
 		return seen, err
 	}
-	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly); err != nil {
+	if err := results.QueryRow().Scan(&seen.resumes, &seen.now, &seen.readOnly, &seen.hidden); err != nil {
 		return seen, err
 	}
 	if err := l.jobs.Read(results); err != nil {

@@ -93,6 +93,19 @@ func RefuseReadOnly(answer pgx.Row) error {
 	return nil
 }
 
+// ErrHidden ends the connections of a role from which row level security hides tasks. Postgres gives no error to such a
+// role. As the leader it would find nothing to claim, and no other node would lead.
+var ErrHidden = errors.New("row level security hides tasks from the node's role; connect as the engine's role, which " +
+	"the SQL of \"tasktable migrate roles\" makes")
+
+// HiddenSQL is the condition for that, in the default schema.
+const HiddenSQL = `(row_security_active('tasktable.scheduled_tasks'::regclass) AND NOT EXISTS (
+    SELECT 1 FROM pg_policy AS p
+    WHERE p.polrelid = 'tasktable.scheduled_tasks'::regclass AND p.polpermissive AND p.polcmd IN ('*', 'r')
+        AND pg_get_expr(p.polqual, p.polrelid) = 'true'
+        AND EXISTS (SELECT 1 FROM unnest(p.polroles) AS one (role)
+            WHERE one.role = 0 OR pg_has_role(one.role, 'USAGE'))))`
+
 // PoolAnswered reports whether a server that takes writes answered a statement on a pool, even if the answer is an
 // error. An error of class 28, the refusal of a user or a password, does not count. A pool opens connections by itself,
 // so the refusal means that the node needs new credentials. A node whose pool has not answered for some time begins

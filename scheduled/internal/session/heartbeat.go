@@ -54,20 +54,21 @@ func (s *Session) Alive() bool { return s.Unanswered() < Timeout }
 // Unanswered is how long ago the last answered question was sent.
 func (s *Session) Unanswered() time.Duration { return time.Since(*s.answeredAt.Load()) }
 
-const askSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on',
+const askSQL = `SELECT clock_timestamp(), current_setting('transaction_read_only') = 'on', ` + pg.HiddenSQL + `,
 	CASE WHEN $2 THEN pg_try_advisory_lock($1, 0) ELSE false END`
 
-// Ask learns the database's clock, and whether the server has become read-only. If tries is true, it tries for the
-// leader's lock. It does not wait for the lock, because a statement that waits keeps a snapshot open, and that stops
-// vacuum.
+// Ask learns the database's clock, whether the server has become read-only, and whether tasks have become hidden from
+// the node's role. If tries is true, it tries for the leader's lock. It does not wait for the lock, because a statement
+// that waits keeps a snapshot open, and that stops vacuum.
 func (s *Session) Ask(ctx context.Context, tries bool) error {
 	var now time.Time
-	var readOnly, leads bool
+	var readOnly, hidden, leads bool
 	s.mu.Lock()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	sent := time.Now()
-	err := s.Conn.QueryRow(ctx, askSQL, pg.LockClass(s.Schema, "leader"), tries).Scan(&now, &readOnly, &leads)
+	err := s.Conn.QueryRow(ctx, s.config.Schema.SQL(askSQL), pg.LockClass(s.Schema, "leader"), tries).
+		Scan(&now, &readOnly, &hidden, &leads)
 	received := time.Now()
 	s.mu.Unlock()
 	switch {
@@ -76,6 +77,9 @@ func (s *Session) Ask(ctx context.Context, tries bool) error {
 	case readOnly:
 		s.Close(ctx)
 		return pg.ErrReadOnly
+	case hidden:
+		s.Close(ctx)
+		return pg.ErrHidden
 	case leads:
 		s.leading.Store(true)
 	case tries:

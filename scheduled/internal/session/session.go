@@ -113,6 +113,9 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 	if err = CheckDirect(ctx, conn); err == nil {
 		err = set(ctx, conn, settingsSQL+heartbeatSQL, "tasktable session")
 	}
+	if err == nil {
+		err = s.refuseHidden(ctx) // before there is a row of a node that never begins
+	}
 	if err = pg.Annotate(err, "prepare session"); err == nil {
 		err = s.register(ctx)
 	}
@@ -124,6 +127,16 @@ func Open(ctx context.Context, config Config) (*Session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// refuseHidden returns pg.ErrHidden if row level security hides tasks from the role. Ask goes on to look at that.
+func (s *Session) refuseHidden(ctx context.Context) error {
+	var hidden bool
+	err := s.Conn.QueryRow(ctx, s.config.Schema.SQL("SELECT "+pg.HiddenSQL)).Scan(&hidden)
+	if err == nil && hidden {
+		err = pg.ErrHidden
+	}
+	return err
 }
 
 // CheckDirect returns ErrPooler if the connection goes through a pooler. Open makes the same check for its session.

@@ -54,8 +54,7 @@ func (b *batch) next() *run {
 		case first.decided.Load(): // it was edited while it waited
 			b.runs = b.runs[1:]
 		case b.early(first) > 0:
-			b.leave()
-			b.wait(nil, first.givenUp(), b.early(first))
+			b.awaitDue(first)
 		case !b.enter(): // some time has passed, or tasks went back
 		case b.lateIn(first) < 0 && time.Since(b.since) > maxStint:
 			b.release(b.due(), "the tasks before it took too long")
@@ -65,6 +64,16 @@ func (b *batch) next() *run {
 		}
 	}
 	return nil
+}
+
+// awaitDue waits until the first task is due, but not for long, because the database's clock may be set meanwhile. If
+// it was set back so far that the task is due much later, all tasks go back.
+func (b *batch) awaitDue(first *run) {
+	b.leave()
+	b.wait(nil, first.givenUp(), min(b.early(first), checkEvery))
+	if b.early(first) > maxEarly && !first.decided.Load() {
+		b.release(len(b.runs), "the database's clock was set back, and it is due much later now")
+	}
 }
 
 // early is how long from now a task will be due.

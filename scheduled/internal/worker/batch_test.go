@@ -74,10 +74,38 @@ func TestBatchEndsWhenItsTaskIsGivenUp(t *testing.T) {
 	at := func(in time.Duration) func(*store.Task) {
 		return func(task *store.Task) { task.At = time.Now().Add(in) }
 	}
-	s.Add("a", at(time.Hour))
+	s.Add("a", at(maxEarly-time.Second))
 	w.batch(1, 0)
 	s.Add("a", at(3*time.Hour))
 	s.Is("a", store.StatusQueued, taskdb.OutcomeReleased)
+	s.Sees("the River job is removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
+}
+
+// The database's clock is set back while a claimed task waits for its time. If it is due much later now, it goes back,
+// and otherwise waits. When the clock is right again, it does not wait as long as it would have had to.
+func TestClockIsSetWhileATaskWaits(t *testing.T) {
+	s := newBench(t)
+	s.ahead = maxEarly
+	w := s.prepare(nil, handlers.Handle(func(context.Context, *handlers.Task[enginetest.Job]) error { return nil }))
+	w.begin()
+	set := func(by time.Duration) {
+		sent := time.Now()
+		w.config.Clock.Learn(s.Now().Add(by), sent, time.Now())
+	}
+	due := s.Now().Add(2 * time.Second)
+	s.Add("a", func(task *store.Task) { task.At = due })
+	set(-12 * time.Second)
+	w.batch(1, 0)
+	enginetest.Eventually(t, patience, "the node has it", func() bool { return w.Count() == 1 })
+	set(0)
+	s.Is("a", store.StatusCompleted, taskdb.OutcomeCompleted)
+	s.Never("it waited by the wrong clock", `SELECT count(*) FROM tasktable.scheduled_task_executions
+		WHERE started_at > $1::timestamptz + interval '8 s'`, due)
+
+	s.Add("b", func(task *store.Task) { task.At = s.Now().Add(10 * time.Second) })
+	w.batch(1, 0)
+	set(-time.Hour)
+	s.Is("b", store.StatusQueued, taskdb.OutcomeReleased)
 	s.Sees("the River job is removed", `SELECT count(*) = 0 FROM tasktable.river_job`)
 }
 

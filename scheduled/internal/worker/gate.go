@@ -202,8 +202,9 @@ func (a *attempt) gateAgain(ctx context.Context, tx pg.DB) error {
 }
 
 // maxEarly is how long a claimed task may wait on a node until it is due. It is the longest look-ahead and a little
-// more. A row may name a much later time if somebody moved the task with the triggers switched off. Such a task goes
-// back to the queue, because it would occupy one of River's workers.
+// more. A row may name a much later time if somebody moved the task with the triggers switched off. The time may also
+// be much later because the database's clock was set back. Such a task goes back to the queue, because it would occupy
+// one of River's workers.
 const maxEarly = 15 * time.Second
 
 // refuse ends a claim that the gate did not let through.
