@@ -54,8 +54,8 @@ func (r *tasksReschedule) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sorted := slices.Sorted(slices.Values(r.given)) // so that two transactions cannot deadlock
-	receipts, err := together(ctx, r.pool, sorted, func(tx pgx.Tx, id string) (store.Receipt, error) {
+	ids := slices.Compact(slices.Sorted(slices.Values(r.given))) // sorted, so that two transactions cannot deadlock
+	receipts, err := together(ctx, r.pool, ids, func(tx pgx.Tx, id string) (store.Receipt, error) {
 		return r.tasks.Reschedule(ctx, tx, id, at)
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func TestTasksAsTablesAndJSON(t *testing.T) {
 		{"schedule_recurring", exitOK, []string{"tasks", "schedule", "--id=new", "--type=LOG", "--cron=@daily",
 			"--at=2100-01-01"}},
 		{"reschedule", exitFailed, []string{"tasks", "reschedule", "task-MAIL-1", "nobody", "task-MAIL-2", "task-LOG-2",
-			"--at=2026-11-22T19:00:00+01:00"}},
+			"task-MAIL-1", "--at=2026-11-22T19:00:00+01:00"}},
 		{"cancel", exitFailed, []string{"tasks", "cancel", "task-MAIL-1", "nobody", "task-LOG-1", "task-LOG-2",
 			"task-MAIL-1"}},
 		{"cancel_filter", exitOK, []string{"tasks", "cancel", "--entity=event:42", "--yes"}},
