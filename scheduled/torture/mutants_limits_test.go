@@ -31,10 +31,11 @@ var limitMutants = []mutant{
 			{engine + "internal/plan/limits.go", "job.State != Available && job.State != Running",
 				"job.State != Running"},
 		}},
-	{name: "a limit counts the jobs of one type alone", by: []string{"limit"}, steer: wide, edits: []edit{
-		{engine + "internal/taskdb/limits.go", `l.Scope == "type" && l.ScopeName == kind`,
-			`l.Scope == "type" && l.ScopeName != kind`},
-	}},
+	{name: "a limit counts the jobs of one type alone",
+		by: []string{"limit", "group limit"}, steer: wide, edits: []edit{
+			{engine + "internal/taskdb/limits.go", `l.Scope == "type" && l.ScopeName == kind`,
+				`l.Scope == "type" && l.ScopeName != kind`},
+		}},
 	{name: "jobs do not say of which group they are", by: []string{"group limit"}, steer: wide, edits: []edit{
 		{engine + "internal/riverjobs/view.go", "Key: metadata.Key, ", ""},
 	}},
