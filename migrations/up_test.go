@@ -165,7 +165,7 @@ func TestDownWithoutUp(t *testing.T) {
 	unmigrated(ctx, t, pool, "tasktable migration 1")
 }
 
-// goose refuses what it does not know only when River's tables are gone.
+// Down refuses a newer schema before it removes anything. goose would refuse it when River's tables are gone.
 func TestDownRemovesNothingOfANewerSchema(t *testing.T) {
 	t.Parallel()
 	for _, newer := range []string{
@@ -189,26 +189,7 @@ func TestDownGivesWay(t *testing.T) {
 	t.Parallel()
 	ctx := deadline(t)
 	pool := storetest.Pool(t)
-	tx, err := pool.Begin(ctx)
-	check(t, err)
-	defer func() { _ = tx.Rollback(ctx) }()
-	succeeds(t)(tx.Exec(ctx, `SELECT FROM tasktable.scheduled_tasks`))
-	done := make(chan error, 1)
-	go func() { done <- migrations.Down(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
-	for waiting := map[string]bool{}; len(waiting) < 2; { // by when the wait began
-		select {
-		case err := <-done:
-			t.Fatalf("Down ended while the table was locked: %v", err)
-		default:
-		}
-		for _, wait := range lines(ctx, t, pool, `SELECT l.pid || ' ' || a.query_start FROM pg_locks AS l
-			JOIN pg_stat_activity AS a USING (pid)
-			WHERE NOT l.granted AND l.relation = 'tasktable.scheduled_tasks'::regclass`) {
-			waiting[wait] = true
-		}
-	}
-	check(t, tx.Commit(ctx))
-	check(t, <-done)
+	givesWay(ctx, t, pool, "scheduled_tasks", "ACCESS SHARE", migrations.Down)
 	unmigrated(ctx, t, pool, "tasktable migration 1")
 }
 
@@ -236,29 +217,36 @@ func TestUpGivesWay(t *testing.T) {
 			t.Parallel()
 			ctx := deadline(t)
 			pool := storetest.Pool(t)
-			tx, err := pool.Begin(ctx)
-			check(t, err)
-			defer func() { _ = tx.Rollback(ctx) }()
-			succeeds(t)(tx.Exec(ctx, `LOCK TABLE tasktable.`+table+` IN ACCESS EXCLUSIVE MODE`))
-			done := make(chan error, 1)
-			go func() { done <- migrations.Up(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
-			waiting := map[string]bool{} // by when the wait began
-			for gaveWay := false; len(waiting) < 2 || !gaveWay; {
-				select {
-				case err := <-done:
-					t.Fatalf("Up ended while the table was locked: %v", err)
-				default:
-				}
-				now := strings.Join(lines(ctx, t, pool, `SELECT l.pid || ' ' || a.query_start FROM pg_locks AS l
-					JOIN pg_stat_activity AS a USING (pid)
-					WHERE NOT l.granted AND l.relation = 'tasktable.`+table+`'::regclass`), " ")
-				if now != "" {
-					waiting[now] = true
-				}
-				gaveWay = now == "" && len(waiting) > 0
-			}
-			check(t, tx.Commit(ctx))
-			check(t, <-done)
+			givesWay(ctx, t, pool, table, "ACCESS EXCLUSIVE", migrations.Up)
 		})
 	}
+}
+
+// givesWay locks a table in an open transaction. The migration waits for it, lets others through, and waits again.
+func givesWay(ctx context.Context, t *testing.T, pool *pgxpool.Pool, table, mode string,
+	migrate func(context.Context, *pgxpool.Pool, string) error) {
+	t.Helper()
+	tx, err := pool.Begin(ctx)
+	check(t, err)
+	defer func() { _ = tx.Rollback(ctx) }()
+	succeeds(t)(tx.Exec(ctx, `LOCK TABLE tasktable.`+table+` IN `+mode+` MODE`))
+	done := make(chan error, 1)
+	go func() { done <- migrate(ctx, poolOn(ctx, t, pool.Config().ConnString(), 1), "") }()
+	waits := map[string]bool{} // each with the time of its beginning
+	for gaveWay := false; len(waits) < 2 || !gaveWay; {
+		select {
+		case err := <-done:
+			t.Fatalf("the migration ended while the table was locked: %v", err)
+		default:
+		}
+		now := strings.Join(lines(ctx, t, pool, `SELECT l.pid || ' ' || a.query_start FROM pg_locks AS l
+			JOIN pg_stat_activity AS a USING (pid)
+			WHERE NOT l.granted AND l.relation = 'tasktable.`+table+`'::regclass`), " ")
+		if now != "" {
+			waits[now] = true
+		}
+		gaveWay = now == "" && len(waits) > 0
+	}
+	check(t, tx.Commit(ctx))
+	check(t, <-done)
 }

@@ -166,7 +166,7 @@ CREATE FUNCTION aside.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATIL
 	SELECT pg_catalog.clock_timestamp() - interval '1 hour' $$;
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = aside, pg_catalog, public', current_database()); END $$`
 
-// A machine whose clock is an hour ahead takes a pause until what has passed by its own clock alone.
+// The clock of the API's machine is an hour ahead. A pause may end at a time that only this clock has passed.
 func TestPauseUntilIsByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

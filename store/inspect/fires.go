@@ -30,7 +30,7 @@ type Fire struct {
 	Why       string     `json:"why,omitempty"`
 }
 
-// Holds says what is paused, such as "everything is paused", for each of Paused.
+// Holds has a sentence for each of Paused, such as "everything is paused".
 func (f Fire) Holds() []string {
 	holds := make([]string, len(f.Paused))
 	for i, by := range f.Paused {

@@ -99,7 +99,7 @@ func TestLateTasksOfKeys(t *testing.T) {
 	})
 }
 
-// After the database's clock was set back, looks read what was scheduled since, also tasks that have no key yet.
+// The database's clock was set back. Looks read the tasks that were scheduled since, also those that have no key yet.
 func TestKeysAfterTheClockWasSetBack(t *testing.T) {
 	b := newBench(t)
 	l := b.elected(slots(20))
