@@ -248,10 +248,7 @@ func (p *prepared) oneBatch(queue string, n int) {
 		if err != nil {
 			return err
 		}
-		var holds []taskdb.Claim
-		for _, c := range taken {
-			holds = append(holds, c.Claim())
-		}
+		holds := enginetest.ClaimsOf(taken)
 		if len(holds) != n {
 			return fmt.Errorf("claimed %d tasks, want %d", len(holds), n)
 		}

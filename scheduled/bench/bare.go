@@ -57,7 +57,7 @@ func (b *bareEngine) work(ctx context.Context) (claimed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(taken), b.complete(ctx, taken)
+	return b.complete(ctx, taken)
 }
 
 // look measures two times: how long the leader's look at the lanes takes, and how long the statements take with which
@@ -73,10 +73,12 @@ func (b *bareEngine) look(ctx context.Context) (peek, pass time.Duration, claime
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	return peek, time.Since(began), len(taken), b.complete(ctx, taken)
+	pass = time.Since(began)
+	claimed, err = b.complete(ctx, taken)
+	return peek, pass, claimed, err
 }
 
-func (b *bareEngine) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error) {
+func (b *bareEngine) claim(ctx context.Context) (taken []taskdb.ClaimedLane, err error) {
 	err = pgx.BeginFunc(ctx, b.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
 			return fmt.Errorf("enter the engine's context: %w", err)
@@ -90,7 +92,7 @@ func (b *bareEngine) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err
 	return taken, err
 }
 
-func (b *bareEngine) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedTask, error) {
+func (b *bareEngine) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.Lane) ([]taskdb.ClaimedLane, error) {
 	var due []taskdb.Grant
 	for _, l := range lanes {
 		if l.DueIn <= 0 {
@@ -103,18 +105,21 @@ func (b *bareEngine) claimFrom(ctx context.Context, tx pgx.Tx, lanes []taskdb.La
 	return b.statements.Claim(ctx, tx, nil, 0, scheduled.DefaultStartAllowance, due)
 }
 
-func (b *bareEngine) complete(ctx context.Context, taken []taskdb.ClaimedTask) error {
+// complete returns the number of tasks.
+func (b *bareEngine) complete(ctx context.Context, taken []taskdb.ClaimedLane) (int, error) {
 	now := time.Now()
-	ended := make([]taskdb.Settlement, len(taken))
-	for i, c := range taken {
-		ended[i] = taskdb.Settlement{
-			Claim: c.Claim(), Type: c.Type, ScheduledAt: &c.Due, StartedAt: &now,
-			Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
+	var ended []taskdb.Settlement
+	for _, lane := range taken {
+		for _, c := range lane.Tasks {
+			ended = append(ended, taskdb.Settlement{
+				Claim: c.Claim, Type: lane.Grant.Type, ScheduledAt: &c.Due, StartedAt: &now,
+				Outcome: taskdb.OutcomeCompleted, Edited: taskdb.OutcomeSuperseded, To: store.StatusCompleted,
+			})
 		}
 	}
 	if len(ended) == 0 {
-		return nil
+		return 0, nil
 	}
 	_, err := b.statements.CompleteOrSettle(ctx, b.conn, nil, ended)
-	return err
+	return len(ended), err
 }

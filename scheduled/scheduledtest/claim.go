@@ -1,8 +1,10 @@
 package scheduledtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +25,15 @@ const heldInlineSQL = `
 SELECT queue::text AS queue, type::text AS type, priority::int AS priority, limit_key
 FROM tasktable.scheduled_tasks WHERE fence IS NOT NULL`
 
-// claim takes due tasks, as a leader would whose only node works all queues and has many slots.
-func (r inlineRun) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err error) {
+// claimedTask is a task that was taken from a lane.
+type claimedTask struct {
+	taskdb.ClaimedTask
+	lane taskdb.LaneKey
+}
+
+// claim takes due tasks, as a leader would whose only node works all queues and has many slots. It returns them in the
+// order in which they run.
+func (r inlineRun) claim(ctx context.Context) (taken []claimedTask, err error) {
 	if err := r.fork(ctx); err != nil {
 		return nil, err
 	}
@@ -50,8 +59,16 @@ func (r inlineRun) claim(ctx context.Context) (taken []taskdb.ClaimedTask, err e
 				return err
 			}
 		}
-		taken, err = r.take(ctx, plan.New(in))
+		lanes, err := r.take(ctx, plan.New(in))
+		for _, lane := range lanes {
+			for _, c := range slices.Concat(lane.Tasks, lane.Expired) {
+				taken = append(taken, claimedTask{c, lane.Grant.Key()})
+			}
+		}
 		return err
+	})
+	slices.SortFunc(taken, func(a, b claimedTask) int {
+		return cmp.Or(cmp.Compare(b.lane.Priority, a.lane.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 	})
 	return taken, err
 }
@@ -156,7 +173,7 @@ func (r inlineRun) heads(
 }
 
 // take claims by a plan, as the leader does.
-func (r inlineRun) take(ctx context.Context, next *plan.Plan) (taken []taskdb.ClaimedTask, err error) {
+func (r inlineRun) take(ctx context.Context, next *plan.Plan) (taken []taskdb.ClaimedLane, err error) {
 	if peeks := next.Peeks(inlineMostPerPass); len(peeks) > 0 {
 		found, err := r.statements.Peek(ctx, r.q, &r.now, 0, peeks)
 		if err != nil {
@@ -164,8 +181,8 @@ func (r inlineRun) take(ctx context.Context, next *plan.Plan) (taken []taskdb.Cl
 		}
 		next.Peeked(peeks, found)
 	}
-	for again := true; again; {
-		grants := next.Grants(inlineMostPerPass - len(taken))
+	for again, most := true, inlineMostPerPass; again; {
+		grants := next.Grants(most)
 		if len(grants) == 0 {
 			break
 		}
@@ -178,6 +195,9 @@ func (r inlineRun) take(ctx context.Context, next *plan.Plan) (taken []taskdb.Cl
 		some, err := r.statements.Claim(ctx, r.q, &r.now, 0, scheduled.DefaultStartAllowance, grants)
 		if err != nil {
 			return nil, err
+		}
+		for _, lane := range some {
+			most -= lane.Len()
 		}
 		taken, again = append(taken, some...), next.Claimed(some)
 	}

@@ -22,7 +22,7 @@ func (e ending) Deadline() (time.Time, bool) { return e.at, true }
 // passed as was left until it by the time of the test.
 func within(ctx context.Context, answer taskdb.GateAnswer) (context.Context, func()) {
 	now := time.Now()
-	at, timeout := answer.Deadline(now), time.Duration(answer.Timeout*float64(time.Second))
+	at, timeout := answer.Deadline(now), answer.Timeout()
 	if end := now.Add(timeout); timeout > 0 && (at.IsZero() || end.Before(at)) {
 		at = end
 	}

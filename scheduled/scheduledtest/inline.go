@@ -91,13 +91,13 @@ func (i inline) runDue(ctx context.Context, now time.Time) ([]Ran, error) {
 		if first == 0 {
 			first = math.MaxInt64
 			for _, c := range claimed {
-				if c.Fence != nil { // it is newer than all tasks that were there before
-					first = min(first, *c.Fence)
+				if c.Fence != 0 { // it is newer than all tasks that were there before
+					first = min(first, c.Fence)
 				}
 			}
 		}
 		// A limit in order has the tasks that were there before run in as many passes.
-		if slices.ContainsFunc(claimed, func(c taskdb.ClaimedTask) bool { return c.Revision > first }) {
+		if slices.ContainsFunc(claimed, func(c claimedTask) bool { return c.Revision > first }) {
 			made++
 		}
 		for _, c := range claimed {
@@ -204,12 +204,12 @@ func (r inlineRun) mine(lanes []taskdb.Lane, paused []taskdb.Pause) []taskdb.Lan
 }
 
 // one passes a claimed task through the gate, runs it and settles it.
-func (r inlineRun) one(ctx context.Context, c taskdb.ClaimedTask) (Ran, error) {
-	ran := Ran{ID: c.ID, Type: c.Type, Attempt: c.Attempt, Outcome: store.AttemptExpired}
-	if c.Fence == nil {
+func (r inlineRun) one(ctx context.Context, c claimedTask) (Ran, error) {
+	ran := Ran{ID: c.ID, Type: c.lane.Type, Attempt: c.Attempt, Outcome: store.AttemptExpired}
+	if c.Fence == 0 {
 		return ran, nil
 	}
-	h := c.Claim()
+	h := c.Claim
 	answers, err := r.statements.Gate(ctx, r.q, &r.now, []taskdb.Claim{h}, true)
 	if err != nil {
 		return ran, err

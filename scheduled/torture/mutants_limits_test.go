@@ -44,8 +44,8 @@ var limitMutants = []mutant{
 			"AND ('~', clock.now + lane.ahead)"},
 	}},
 	{name: "the bucket of a group is not taken from", by: []string{"group rate"}, steer: grouped, edits: []edit{
-		{engine + "internal/plan/limits.go", "tokens[taskdb.BucketOf{Name: limit.Name, Key: key}]++",
-			"tokens[taskdb.BucketOf{Name: limit.Name, Key: key[:0]}]++"},
+		{engine + "internal/plan/limits.go", "tokens[taskdb.BucketOf{Name: limit.Name, Key: key}] +=",
+			"tokens[taskdb.BucketOf{Name: limit.Name, Key: key[:0]}] +="},
 	}},
 	{name: "groups have no weights", by: []string{"weights"}, steer: grouped, edits: []edit{
 		{engine + "internal/taskdb/limits.go", `return max(l.Weights[strings.TrimPrefix(key, l.Prefix())], 1)`,

@@ -115,9 +115,8 @@ func (b *Bench) InTx(do func(tx pgx.Tx)) {
 }
 
 // ClaimFrom claims as a pass does. The start allowance is 1 minute.
-func (b *Bench) ClaimFrom(now time.Time, lookAhead time.Duration, grants ...taskdb.Grant) []taskdb.ClaimedTask {
+func (b *Bench) ClaimFrom(now time.Time, lookAhead time.Duration, grants ...taskdb.Grant) (taken []taskdb.ClaimedLane) {
 	b.T.Helper()
-	var taken []taskdb.ClaimedTask
 	b.InTx(func(tx pgx.Tx) {
 		b.Did(tx.Exec(b.T.Context(), taskdb.EnterSQL))
 		var err error
@@ -126,6 +125,16 @@ func (b *Bench) ClaimFrom(now time.Time, lookAhead time.Duration, grants ...task
 		}
 	})
 	return taken
+}
+
+// ClaimsOf returns the claims of the tasks that are to run.
+func ClaimsOf(taken []taskdb.ClaimedLane) (claims []taskdb.Claim) {
+	for _, lane := range taken {
+		for _, c := range lane.Tasks {
+			claims = append(claims, c.Claim)
+		}
+	}
+	return claims
 }
 
 // Jobs grants some plain JOB tasks.
@@ -139,10 +148,8 @@ func Jobs(priority, tasks int) taskdb.Grant {
 func (b *Bench) Take(now time.Time) map[string]taskdb.Claim {
 	b.T.Helper()
 	holds := map[string]taskdb.Claim{}
-	for _, c := range b.ClaimFrom(now, 0, Jobs(0, 1000)) {
-		if c.Fence != nil {
-			holds[c.ID] = c.Claim()
-		}
+	for _, c := range ClaimsOf(b.ClaimFrom(now, 0, Jobs(0, 1000))) {
+		holds[c.ID] = c
 	}
 	return holds
 }

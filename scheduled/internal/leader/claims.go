@@ -85,7 +85,7 @@ const (
 func (l *Leader) claimOnce(
 	ctx context.Context, firesFirst bool, slow []taskdb.LaneKey,
 ) (found look, next *plan.Plan, err error) {
-	var taken []taskdb.ClaimedTask
+	var taken []taskdb.ClaimedLane
 	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 		listed, more, err := l.look(ctx, tx)
 		if err != nil || more { // a lane that the look has not listed may be more urgent
@@ -156,7 +156,7 @@ const maxClaiming = time.Second
 // claim claims at most so many tasks by a plan, and hands them to River.
 func (l *Leader) claim(
 	ctx context.Context, tx pgx.Tx, next *plan.Plan, most int,
-) (taken []taskdb.ClaimedTask, err error) {
+) (taken []taskdb.ClaimedLane, err error) {
 	began, aside := time.Now(), l.quarantinedIDs()
 	if peeks := next.Peeks(most); len(peeks) > 0 {
 		found, err := l.statements.Peek(ctx, tx, nil, l.config.LookAhead, peeks, aside...)
@@ -166,9 +166,8 @@ func (l *Leader) claim(
 		next.Peeked(peeks, found)
 		l.lanes.keys.peeked(peeks, found, len(aside) == 0)
 	}
-	var jobs []river.InsertManyParams
 	for again := true; again && time.Since(began) < maxClaiming; {
-		grants := next.Grants(most - len(taken))
+		grants := next.Grants(most)
 		if len(grants) == 0 {
 			break
 		}
@@ -177,14 +176,15 @@ func (l *Leader) claim(
 		if err != nil {
 			return nil, err
 		}
-		jobs = append(jobs, l.jobsOf(some, grants)...)
-		taken = append(taken, some...)
-		again = next.Claimed(some)
+		for _, lane := range some {
+			most -= lane.Len()
+		}
+		taken, again = append(taken, some...), next.Claimed(some)
 	}
 	if err := l.spend(ctx, tx, next.Tokens(taken)); err != nil {
 		return nil, err
 	}
-	return taken, l.insert(ctx, tx, jobs)
+	return taken, l.insert(ctx, tx, l.jobsOf(taken))
 }
 
 // insert hands jobs to River.
@@ -202,32 +202,17 @@ func (l *Leader) insert(ctx context.Context, tx pgx.Tx, jobs []river.InsertManyP
 }
 
 // jobsOf makes River jobs of claimed tasks. The tasks of a job are of one lane.
-func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs []river.InsertManyParams) {
-	lanes, order, known := map[taskdb.LaneKey][]*taskdb.ClaimedTask{}, []taskdb.LaneKey(nil), l.rates()
-	for i := range taken {
-		key := taken[i].Key()
-		if taken[i].Fence == nil { // it had expired
-			continue
-		}
-		lane := lanes[key]
-		if lane == nil {
-			order = append(order, key)
-		}
-		lanes[key] = append(lane, &taken[i]) // a pointer, because the rows are large
-	}
-	granted := map[taskdb.LaneKey]taskdb.Grant{} // a task whose priority a trigger has changed has none
-	for _, one := range grants {
-		granted[one.Key()] = one
-	}
-	for _, key := range order {
-		one, limited := granted[key], granted[key].Jobs > 0
-		batches := batchesOf(lanes[key], one.JobSize(len(lanes[key])), plan.MaxBatchBytes)
+func (l *Leader) jobsOf(taken []taskdb.ClaimedLane) (jobs []river.InsertManyParams) {
+	known := l.rates()
+	for _, lane := range taken {
+		one, limited := lane.Grant, lane.Grant.Jobs > 0
+		size := one.JobSize(len(lane.Tasks))
+		batches := batchesOf(lane.Tasks, size, plan.MaxBatchBytes)
 		if limited && len(batches) > one.Jobs {
-			batches = batchesOf(lanes[key], one.JobSize(len(lanes[key])), math.MaxInt)
+			batches = batchesOf(lane.Tasks, size, math.MaxInt)
 		}
 		for _, claims := range batches {
-			window := known.Window(key.Type)
-			jobs = append(jobs, riverjobs.JobOf(key, window, limited, claims))
+			jobs = append(jobs, riverjobs.JobOf(one.Key(), known.Window(one.Type), limited, claims))
 		}
 	}
 	return jobs
@@ -235,7 +220,7 @@ func (l *Leader) jobsOf(taken []taskdb.ClaimedTask, grants []taskdb.Grant) (jobs
 
 // batchesOf cuts claimed tasks into batches. Each batch has at most size tasks, and at most so many bytes of payloads
 // unless it is a single task.
-func batchesOf(taken []*taskdb.ClaimedTask, size, most int) (batches [][]taskdb.Claim) {
+func batchesOf(taken []taskdb.ClaimedTask, size, most int) (batches [][]taskdb.Claim) {
 	bytes := 0
 	for i, c := range taken {
 		last := len(batches) - 1
@@ -243,7 +228,7 @@ func batchesOf(taken []*taskdb.ClaimedTask, size, most int) (batches [][]taskdb.
 			batches, bytes = append(batches, make([]taskdb.Claim, 0, min(size, len(taken)-i))), 0
 			last++
 		}
-		batches[last] = append(batches[last], c.Claim())
+		batches[last] = append(batches[last], c.Claim)
 		bytes += c.Bytes
 	}
 	return batches
@@ -254,12 +239,12 @@ const maxLoggedIDs = 20
 
 // claimedIDs are the ids of claimed tasks as the log has them: the first ones, without those that had expired. They are
 // collected only if the line is written.
-type claimedIDs []taskdb.ClaimedTask
+type claimedIDs []taskdb.ClaimedLane
 
 func (c claimedIDs) LogValue() slog.Value {
 	ids := make([]string, 0, maxLoggedIDs)
-	for _, task := range c {
-		if task.Fence != nil && len(ids) < maxLoggedIDs {
+	for _, lane := range c {
+		for _, task := range lane.Tasks[:min(len(lane.Tasks), maxLoggedIDs-len(ids))] {
 			ids = append(ids, task.ID)
 		}
 	}
@@ -267,7 +252,7 @@ func (c claimedIDs) LogValue() slog.Value {
 }
 
 // recordClaimed notes the tasks that a committed transaction has claimed, and reports those that had expired.
-func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) (claimed, expired int) {
+func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedLane) (claimed, expired int) {
 	l.lanes.tasks.claimed(taken, l.session.Clock.Now())
 	l.lanes.keys.claimed(taken, l.session.Clock.Now())
 	if len(taken) > 0 {
@@ -275,14 +260,15 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 	}
 	plan.Rates{Bytes: l.sizes}.Learn(taken)
 	var dead []failures.Failure
-	for _, c := range taken {
-		if of := l.metrics.Of(c.Type); c.Fence != nil {
-			of.Claimed.Inc()
-		} else {
+	for _, lane := range taken {
+		of := l.metrics.Of(lane.Grant.Type)
+		of.Claimed.Add(float64(len(lane.Tasks)))
+		claimed += len(lane.Tasks)
+		for _, c := range lane.Expired {
 			of.Recorded(taskdb.OutcomeExpired)
 			dead = append(dead, failures.Failure{
 				ID:       c.ID,
-				Type:     c.Type,
+				Type:     lane.Grant.Type,
 				Outcome:  taskdb.OutcomeExpired,
 				Status:   string(store.StatusExpired),
 				Revision: c.Revision,
@@ -295,5 +281,5 @@ func (l *Leader) recordClaimed(ctx context.Context, taken []taskdb.ClaimedTask) 
 		l.notifyFailures(ctx, dead...)
 		l.log.Warn("tasks expired before they could start", "tasks", len(dead))
 	}
-	return len(taken) - len(dead), len(dead)
+	return claimed, len(dead)
 }

@@ -351,13 +351,16 @@ func (k *laneKeys) granted(grants []taskdb.Grant) {
 }
 
 // claimed moves the marks of keys to the last of some claimed tasks, but not past now.
-func (k *laneKeys) claimed(taken []taskdb.ClaimedTask, now time.Time) {
-	for _, c := range taken {
-		if one := k.find(c.Key()); c.LimitKey != "" && one != nil {
-			one.move(earlier(c.Since, now), 1)
+func (k *laneKeys) claimed(taken []taskdb.ClaimedLane, now time.Time) {
+	for _, lane := range taken {
+		if lane.Grant.LimitKey == "" {
+			continue
 		}
-		if c.LimitKey != "" && c.Since.Unix() == 0 {
-			k.release(c.LimitKey)
+		if one := k.find(lane.Grant.Key()); one != nil {
+			one.move(earlier(lane.Last, now), lane.Len())
+		}
+		if lane.Last.Unix() == 0 {
+			k.release(lane.Grant.LimitKey)
 		}
 	}
 }

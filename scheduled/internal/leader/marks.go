@@ -178,15 +178,10 @@ func (m *laneMarks) learn(rows []taskdb.Lane, now time.Time) (more bool) {
 
 // claimed moves the marks to the last of some claimed tasks, but not past now. A task that is due before one that was
 // claimed ahead of its time may still be scheduled.
-func (m *laneMarks) claimed(taken []taskdb.ClaimedTask, now time.Time) {
-	last, tasks := map[taskdb.LaneKey]time.Time{}, map[taskdb.LaneKey]int{}
-	for _, c := range taken {
-		key := c.Key()
-		last[key], tasks[key] = later(last[key], earlier(c.Since, now)), tasks[key]+1
-	}
-	for key, until := range last {
-		if place, known := m.find(key); known {
-			m.lanes[place].move(until, tasks[key])
+func (m *laneMarks) claimed(taken []taskdb.ClaimedLane, now time.Time) {
+	for _, lane := range taken {
+		if place, known := m.find(lane.Grant.Key()); known {
+			m.lanes[place].move(earlier(lane.Last, now), lane.Len())
 		}
 	}
 }

@@ -218,7 +218,8 @@ func TestHandover(t *testing.T) {
 	want := b.look(&former)
 	now := time.Now().Add(-time.Minute)
 	for range 4 { // the marks of two lanes move
-		taken := slices.Repeat([]taskdb.ClaimedTask{{Queue: "default", Type: "JOB", Priority: 1, Since: now}}, maxBehind)
+		taken := []taskdb.ClaimedLane{{Grant: enginetest.Jobs(1, maxBehind),
+			Tasks: make([]taskdb.ClaimedTask, maxBehind), Last: now}}
 		now = now.Add(time.Millisecond)
 		former.tasks.claimed(taken, now)
 	}

@@ -221,16 +221,15 @@ func TestPauseThatCannotEnd(t *testing.T) {
 // A line of the log names at most twenty tasks, and none that had expired.
 func TestClaimedIDs(t *testing.T) {
 	t.Parallel()
-	fence := int64(7)
+	of := func(id int) []taskdb.ClaimedTask {
+		return []taskdb.ClaimedTask{{Claim: taskdb.Claim{ID: fmt.Sprint(id)}}}
+	}
 	var taken claimedIDs
 	var want []string
-	for i := range 3 * maxLoggedIDs {
-		task := taskdb.ClaimedTask{ID: fmt.Sprint(i)}
-		if i%2 == 1 {
-			task.Fence = &fence
-			want = append(want, task.ID)
-		}
-		taken = append(taken, task)
+	for i := range maxLoggedIDs {
+		tasks := slices.Concat(of(2*i), of(2*i+1))
+		taken = append(taken, taskdb.ClaimedLane{Tasks: tasks, Expired: of(100 + i)})
+		want = append(want, tasks[0].ID, tasks[1].ID)
 	}
 	if got := taken.LogValue().Any().([]string); !slices.Equal(got, want[:20]) {
 		t.Errorf("ids %q", got)
@@ -242,15 +241,14 @@ func TestClaimedIDs(t *testing.T) {
 
 func TestBatchesOf(t *testing.T) {
 	t.Parallel()
-	fence := int64(1)
-	of := func(sizes ...int) (found []*taskdb.ClaimedTask) {
+	of := func(sizes ...int) (found []taskdb.ClaimedTask) {
 		for i, size := range sizes {
-			found = append(found, &taskdb.ClaimedTask{ID: fmt.Sprint(i), Fence: &fence, Bytes: size})
+			found = append(found, taskdb.ClaimedTask{Claim: taskdb.Claim{ID: fmt.Sprint(i)}, Bytes: size})
 		}
 		return found
 	}
 	for _, test := range []struct {
-		taken []*taskdb.ClaimedTask
+		taken []taskdb.ClaimedTask
 		size  int
 		want  string
 	}{

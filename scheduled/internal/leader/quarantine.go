@@ -23,7 +23,7 @@ func (l *Leader) claimApart(
 	ctx context.Context, by *plan.Plan, one taskdb.Grant,
 ) (gaveUp bool, err error) {
 	var head *taskdb.LaneHead
-	var taken []taskdb.ClaimedTask
+	var taken []taskdb.ClaimedLane
 	one.Tasks = 1
 	err = l.transaction(ctx, func(tx pgx.Tx) (err error) {
 		if _, err := tx.Exec(ctx, taskdb.EnterSQL); err != nil {
@@ -44,7 +44,7 @@ func (l *Leader) claimApart(
 				if err := l.spend(ctx, tx, by.Tokens(taken)); err != nil {
 					return err
 				}
-				return l.insert(ctx, tx, l.jobsOf(taken, nil))
+				return l.insert(ctx, tx, l.jobsOf(taken))
 			})
 		})
 	})

@@ -50,8 +50,8 @@ func (b *bench) old(id, kind string, age time.Duration, change func(*store.Task)
 	}
 	enginetest.Schedule(b.T, b.Pool, task)
 	lane := taskdb.Grant{Lane: taskdb.Lane{Queue: "default", Type: kind}, Tasks: 10}
-	for _, c := range b.ClaimFrom(task.At, 0, lane) {
-		s := enginetest.Completed(c.Claim())
+	for _, c := range enginetest.ClaimsOf(b.ClaimFrom(task.At, 0, lane)) {
+		s := enginetest.Completed(c)
 		s.Type = kind
 		b.End(noon.Add(-age), s)
 	}

@@ -178,7 +178,7 @@ func (m *meter) spend(tokens int) {
 
 // Tokens is how many tokens claimed tasks take of each bucket. A task that had expired takes none. A limit with an
 // overfull bucket is among them even if they take none of it, so that its bucket is written anew.
-func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[taskdb.BucketOf]int {
+func (p *Plan) Tokens(taken []taskdb.ClaimedLane) map[taskdb.BucketOf]int {
 	tokens := map[taskdb.BucketOf]int{}
 	for _, limit := range p.input.Limits {
 		if limit.Interval <= 0 {
@@ -187,32 +187,14 @@ func (p *Plan) Tokens(taken []taskdb.ClaimedTask) map[taskdb.BucketOf]int {
 		if limit.Overfull {
 			tokens[taskdb.BucketOf{Name: limit.Name}] = 0
 		}
-		for _, c := range taken {
-			if key, counts := limit.KeyOf(c.Queue, c.Type, c.LimitKey); counts && c.Fence != nil {
-				tokens[taskdb.BucketOf{Name: limit.Name, Key: key}]++
+		for _, lane := range taken {
+			of := lane.Grant.Key()
+			if key, counts := limit.KeyOf(of.Queue, of.Type, of.LimitKey); counts && len(lane.Tasks) > 0 {
+				tokens[taskdb.BucketOf{Name: limit.Name, Key: key}] += len(lane.Tasks)
 			}
 		}
 	}
 	return tokens
-}
-
-// moved counts claimed tasks whose lane a trigger of the application has changed at the claim. Each has a job of its
-// own.
-func (p *Plan) moved(got map[taskdb.LaneKey]int) {
-	granted := map[taskdb.LaneKey]bool{}
-	for _, one := range p.lanes {
-		if one.grant.Tasks > 0 {
-			granted[one.Key()] = true
-		}
-	}
-	for key, tasks := range got {
-		if !granted[key] {
-			for range tasks {
-				p.input.Jobs = append(p.input.Jobs,
-					Job{Queue: key.Queue, Type: key.Type, State: Available, Tasks: 1, Key: key.LimitKey})
-			}
-		}
-	}
 }
 
 // refill is in how long the leader looks again for tokens of some limits. It is 0 if none of them lacks any. The leader

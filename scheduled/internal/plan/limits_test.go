@@ -102,22 +102,6 @@ func TestOverfullBuckets(t *testing.T) {
 	}
 }
 
-// Jobs of tasks that a trigger has moved to another lane count, too.
-func TestMovedTasksCount(t *testing.T) {
-	t.Parallel()
-	nodes := []taskdb.LiveNode{node(1, map[string]int{"default": 5}, "A")}
-	p := planOf(Input{Nodes: nodes, Limits: []taskdb.Limit{runsAtMost("type A", 2)}, Rates: known},
-		[]seen{{lane: "default A 0", due: []time.Duration{-1, -1, -1, -1}}}, 100)
-	if got := grantsOf(p.Grants(100)); got != "default A 0: 2/2" {
-		t.Fatalf("grants %s", got)
-	}
-	moved := taskdb.ClaimedTask{Queue: "default", Type: "A", Priority: 7, Fence: new(int64(1))}
-	p.Claimed([]taskdb.ClaimedTask{moved, moved})
-	if got := p.Grants(100); len(got) > 0 {
-		t.Errorf("then %s", grantsOf(got))
-	}
-}
-
 // Tasks of a limit are not claimed ahead of their time.
 func TestLimitsLookNotAhead(t *testing.T) {
 	t.Parallel()
@@ -147,16 +131,15 @@ func TestLimitsAreNeverExceeded(t *testing.T) {
 			}
 		}
 		p := planOf(Input{Nodes: m.nodes, Jobs: jobs, Limits: limits, Rates: known, LookAhead: time.Second}, m.lanes, m.most)
-		all, tasks := slices.Clone(jobs), []taskdb.ClaimedTask(nil)
+		all, tasks := slices.Clone(jobs), []taskdb.ClaimedLane(nil)
 		for again := true; again; {
-			var taken []taskdb.ClaimedTask
+			var taken []taskdb.ClaimedLane
 			for _, grant := range p.Grants(m.most) {
 				some := grant.Tasks
 				if random.IntN(3) == 0 {
 					some = random.IntN(some + 1)
 				}
-				one := taskdb.ClaimedTask{Queue: grant.Queue, Type: grant.Type, Priority: grant.Priority, Fence: new(int64(1))}
-				taken = append(taken, slices.Repeat([]taskdb.ClaimedTask{one}, some)...)
+				taken = append(taken, someOf(grant, some))
 				for size := grant.JobSize(some); some > 0; some -= size {
 					all = append(all, waits(grant.Queue, grant.Type, min(some, size)))
 				}
@@ -177,9 +160,9 @@ func TestLimitsAreNeverExceeded(t *testing.T) {
 					before++
 				}
 			}
-			for _, task := range tasks {
-				if limit.Of(task.Queue, task.Type) {
-					started++
+			for _, lane := range tasks {
+				if limit.Of(lane.Grant.Queue, lane.Grant.Type) {
+					started += lane.Len()
 				}
 			}
 			if running > max(*limit.MaxRunning, before) || limit.Interval > 0 && started > max(limit.Tokens(), 0) {
@@ -215,12 +198,12 @@ func TestTokensOfGroups(t *testing.T) {
 	if got := grants(); got != "g: 20; g:a 2; g:b 4" {
 		t.Fatalf("grants %s", got)
 	}
-	claimed := func(key string, n int) (taken []taskdb.ClaimedTask) {
-		one := taskdb.ClaimedTask{Queue: "default", Type: "A", LimitKey: key, Fence: new(int64(1))}
-		return append(slices.Repeat([]taskdb.ClaimedTask{one}, n), taskdb.ClaimedTask{Queue: "default", Type: "A",
-			LimitKey: key}) // which had expired
+	claimed := func(key string, n int) taskdb.ClaimedLane {
+		lane := someOf(taskdb.Grant{Lane: of(key)}, n)
+		lane.Expired = make([]taskdb.ClaimedTask, 1)
+		return lane
 	}
-	taken := slices.Concat(claimed("g:a", 2), claimed("g:b", 1), claimed("g:", 1))
+	taken := []taskdb.ClaimedLane{claimed("g:a", 2), claimed("g:b", 1), claimed("g:", 1)}
 	if got, want := fmt.Sprint(p.Tokens(taken)), "map[{all }:4 {type A g:a}:2 {type A g:b}:1]"; got != want {
 		t.Errorf("tokens %s, want %s", got, want)
 	}

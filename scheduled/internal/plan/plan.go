@@ -332,16 +332,15 @@ func (p *Plan) spread(room *ledger) {
 // Claimed learns which tasks a claim by Grants has taken. It reports whether lanes have given fewer tasks than the
 // leader has seen there. Then the leader claims by Grants again. Other lanes get the room of a lane that has given too
 // few twice.
-func (p *Plan) Claimed(taken []taskdb.ClaimedTask) (again bool) {
+func (p *Plan) Claimed(taken []taskdb.ClaimedLane) (again bool) {
 	got := map[taskdb.LaneKey]int{}
-	for _, c := range taken {
-		got[c.Key()]++
+	for _, lane := range taken {
+		got[lane.Grant.Key()] += lane.Len()
 	}
 	for of, tokens := range p.Tokens(taken) {
 		p.spent[of] += tokens
 	}
 	meters := p.meters()
-	p.moved(got)
 	for _, one := range p.lanes {
 		if one.grant.Tasks == 0 {
 			continue

@@ -286,39 +286,43 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+// someOf are so many tasks that were claimed by a grant.
+func someOf(grant taskdb.Grant, tasks int) taskdb.ClaimedLane {
+	return taskdb.ClaimedLane{Grant: grant, Tasks: make([]taskdb.ClaimedTask, tasks)}
+}
+
 // Lanes whose tasks others have locked leave their room to other lanes. Near tasks of theirs may be had.
 func TestClaimed(t *testing.T) {
 	t.Parallel()
 	in := Input{Nodes: []taskdb.LiveNode{node(1, map[string]int{"default": 4}, "A", "B")}, LookAhead: time.Second}
-	take := func(lanes ...string) (taken []taskdb.ClaimedTask) {
+	take := func(lanes ...string) (taken []taskdb.ClaimedLane) {
 		for _, text := range lanes {
-			one := laneOf(text, 0)
-			taken = append(taken, taskdb.ClaimedTask{Queue: one.Queue, Type: one.Type, Priority: one.Priority})
+			taken = append(taken, someOf(taskdb.Grant{Lane: laneOf(text, 0)}, 1))
 		}
 		return taken
 	}
 	for _, test := range []struct {
 		name  string
 		lanes []seen
-		taken [][]taskdb.ClaimedTask
+		taken [][]taskdb.ClaimedLane
 		want  string // the grants of each claim
 	}{
 		{"one lane has given less than its room", []seen{{"default A 0", count(9, 1)}},
-			[][]taskdb.ClaimedTask{take("default A 0")}, "default A 0: 4/4"},
+			[][]taskdb.ClaimedLane{take("default A 0")}, "default A 0: 4/4"},
 		{"one lane has given nothing", []seen{{"default A 0", count(9, 1)}},
-			[][]taskdb.ClaimedTask{nil, nil, nil}, "default A 0: 4/4 | default A 0: 4/4 | default A 0: 2/1 near | "},
+			[][]taskdb.ClaimedLane{nil, nil, nil}, "default A 0: 4/4 | default A 0: 4/4 | default A 0: 2/1 near | "},
 		{"all that was seen", []seen{{"default A 0", count(2, 1)}, {"default B 0", count(1, 1)}},
-			[][]taskdb.ClaimedTask{take("default A 0", "default A 0", "default B 0")},
+			[][]taskdb.ClaimedLane{take("default A 0", "default A 0", "default B 0")},
 			"default A 0: 2/4; default B 0: 1/4"},
 		{"others get the room", []seen{{"default A 1", count(9, 1)}, {"default B 0", count(9, 1)}},
-			[][]taskdb.ClaimedTask{take("default A 1"), nil, take("default B 0", "default B 0", "default B 0")},
+			[][]taskdb.ClaimedLane{take("default A 1"), nil, take("default B 0", "default B 0", "default B 0")},
 			"default A 1: 4/4 | default A 1: 3/4 | default B 0: 3/4"},
 		{"rows that were just edited keep their place",
 			[]seen{{"default A 1", count(3, 1)}, {"default B 0", count(9, 1)}},
-			[][]taskdb.ClaimedTask{take("default A 1", "default B 0"), take("default A 1", "default A 1")},
+			[][]taskdb.ClaimedLane{take("default A 1", "default B 0"), take("default A 1", "default A 1")},
 			"default A 1: 3/4; default B 0: 1/4 | default A 1: 2/4"},
 		{"and near tasks what is left", []seen{{"default A 1", count(3, 1)}, {"default B 0", count(1, 1)}},
-			[][]taskdb.ClaimedTask{take("default B 0"), nil, nil},
+			[][]taskdb.ClaimedLane{take("default B 0"), nil, nil},
 			"default A 1: 3/4; default B 0: 1/4 | default A 1: 3/4 | default A 1: 1/0 near | "},
 	} {
 		p, got := planOf(in, test.lanes, 100), []string{}

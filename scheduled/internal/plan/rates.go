@@ -64,13 +64,15 @@ func (r Rates) endsSoon(job Job) bool {
 const payloadWeight = 20
 
 // Learn learns the size of payloads from claimed tasks.
-func (r Rates) Learn(taken []taskdb.ClaimedTask) {
-	for _, c := range taken {
-		was, known := r.Bytes[c.Type]
-		if !known {
-			was = c.Bytes
+func (r Rates) Learn(taken []taskdb.ClaimedLane) {
+	for _, lane := range taken {
+		for _, c := range lane.Tasks {
+			was, known := r.Bytes[lane.Grant.Type]
+			if !known {
+				was = c.Bytes
+			}
+			r.Bytes[lane.Grant.Type] = was + (c.Bytes-was)/payloadWeight
 		}
-		r.Bytes[c.Type] = was + (c.Bytes-was)/payloadWeight
 	}
 }
 

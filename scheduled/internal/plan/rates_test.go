@@ -40,11 +40,15 @@ func TestFits(t *testing.T) {
 func TestPayloadSizesAreLearned(t *testing.T) {
 	t.Parallel()
 	known := Rates{Bytes: map[string]int{}}
-	known.Learn([]taskdb.ClaimedTask{{Type: "A", Bytes: 200000}, {Type: "B", Bytes: 100}})
+	of := func(kind string, bytes, n int) taskdb.ClaimedLane {
+		return taskdb.ClaimedLane{Grant: taskdb.Grant{Lane: taskdb.Lane{Type: kind}},
+			Tasks: slices.Repeat([]taskdb.ClaimedTask{{Bytes: bytes}}, n)}
+	}
+	known.Learn([]taskdb.ClaimedLane{of("A", 200000, 1), of("B", 100, 1)})
 	if known.Bytes["A"] != 200000 || known.Bytes["B"] != 100 {
 		t.Errorf("after the first: %v", known.Bytes)
 	}
-	known.Learn(slices.Repeat([]taskdb.ClaimedTask{{Type: "A", Bytes: 100}}, 200))
+	known.Learn([]taskdb.ClaimedLane{of("A", 100, 200)})
 	if got := known.Bytes["A"]; got < 100 || got > 200 {
 		t.Errorf("after many small ones: %d", got)
 	}

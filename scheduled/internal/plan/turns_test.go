@@ -226,14 +226,13 @@ func TestLimitsOfGroupsAreNeverExceeded(t *testing.T) {
 		p.Peeked(peeks, times)
 		all := slices.Clone(jobs)
 		for again := true; again; {
-			var taken []taskdb.ClaimedTask
+			var taken []taskdb.ClaimedLane
 			for _, grant := range p.Grants(100) {
 				some := grant.Tasks
 				if random.IntN(3) == 0 {
 					some = random.IntN(some + 1)
 				}
-				taken = append(taken, slices.Repeat([]taskdb.ClaimedTask{{Queue: grant.Queue, Type: grant.Type,
-					LimitKey: grant.LimitKey, Fence: new(int64(1))}}, some)...)
+				taken = append(taken, someOf(grant, some))
 				for size := grant.JobSize(some); some > 0; some -= size {
 					one := waits(grant.Queue, grant.Type, min(some, size))
 					one.Key = grant.LimitKey

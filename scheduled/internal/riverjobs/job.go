@@ -84,11 +84,14 @@ func JobOf(lane taskdb.LaneKey, window int, serial bool, claims []taskdb.Claim) 
 // EncodeClaims writes claims as fence:revision:attempt:due:length:id, one after the other. Because of the length, an
 // id may contain any character.
 func EncodeClaims(claims []taskdb.Claim) string {
-	var packed strings.Builder
+	var packed []byte
 	for _, c := range claims {
-		fmt.Fprintf(&packed, "%d:%d:%d:%d:%d:%s", c.Fence, c.Revision, c.Attempt, c.Due.UnixMicro(), len(c.ID), c.ID)
+		for _, number := range [...]int64{c.Fence, c.Revision, int64(c.Attempt), c.Due.UnixMicro(), int64(len(c.ID))} {
+			packed = append(strconv.AppendInt(packed, number, 10), ':')
+		}
+		packed = append(packed, c.ID...)
 	}
-	return packed.String()
+	return string(packed)
 }
 
 // DecodeClaims reads what EncodeClaims has written. Its error says at which task and number the text is wrong.

@@ -3,9 +3,12 @@ package taskdb
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tasktable/tasktable/scheduled/internal/pg"
 )
@@ -19,12 +22,12 @@ WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
     -- Dead index entries may lie before the head that was listed.
-    SELECT queue, type, priority, head, tasks, CASE WHEN near THEN $2::interval ELSE interval '0' END AS ahead,
-        interval '250 ms' AS max_scan
+    SELECT number::int, queue, type, priority, head, tasks,
+        CASE WHEN near THEN $2::interval ELSE interval '0' END AS ahead, interval '250 ms' AS max_scan
     FROM unnest($4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::int[], $9::boolean[])
-        AS l (queue, type, priority, head, tasks, near)
+        WITH ORDINALITY AS l (queue, type, priority, head, tasks, near, number)
 ), locked AS MATERIALIZED (
-    SELECT waiting.*
+    SELECT lane.number, waiting.*
     FROM lane CROSS JOIN clock CROSS JOIN LATERAL (
         SELECT t.ctid AS tid, t.next_attempt_at AS since,
             -- An edit past the checks can bring a time that would not fit the client's.
@@ -58,8 +61,8 @@ WITH clock AS MATERIALIZED (
     FROM locked CROSS JOIN clock
     WHERE t.ctid = locked.tid
     -- Postgres tells the stored size without reading a large payload.
-    RETURNING t.id, t.type, t.queue, t.priority, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due,
-        locked.since, coalesce(pg_column_size(t.payload), 0) AS bytes, NULL::text AS limit_key
+    RETURNING locked.number, t.id, t.type, t.fence, t.revision, t.attempt, t.scheduled_at, locked.due, locked.since,
+        coalesce(pg_column_size(t.payload), 0) AS bytes
 ), ended AS (
     SELECT nextval('tasktable.task_numbers') AS fence, u.id AS task_id, u.type, u.revision, u.attempt, u.scheduled_at,
         u.due AS due_at, NULL::timestamptz AS started_at, clock.now AS finished_at, 'EXPIRED' AS outcome,
@@ -67,18 +70,15 @@ WITH clock AS MATERIALIZED (
     FROM updated AS u CROSS JOIN clock
     WHERE u.fence IS NULL
 ), ` + recordedSQL + `
-SELECT u.id::text AS id, u.type::text AS type, u.queue::text AS queue, u.priority::int AS priority,
-    u.fence, u.revision, u.attempt, u.due, u.since, u.bytes, coalesce(u.limit_key, '') AS limit_key
-FROM updated AS u`
+SELECT u.number, u.id::text, coalesce(u.fence, 0), u.revision, u.attempt, u.due, u.since, u.bytes FROM updated AS u`
 
 // claimKeyedSQL and peekKeyedSQL do the same in lanes of one group or tenant. For lanes in order see inorder.go.
 var claimKeyedSQL, peekKeyedSQL = ofKeys.Replace(claimSQL), ofKeys.Replace(peekSQL)
 
 // ofKeys turns a statement about lanes into one about lanes with a limit key, whose keys are the last parameter.
 var ofKeys = strings.NewReplacer(
-	"tasks, CASE", "tasks, limit_key, CASE",
-	"$9::boolean[])", "$9::boolean[], $11::text[])", "head, tasks, near)", "head, tasks, near, limit_key)",
-	"$8::boolean[])", "$8::boolean[], $10::text[])", "most, near, number)", "most, near, limit_key, number)",
+	"head, tasks,\n", "head, tasks, limit_key,\n", "near, number)", "near, limit_key, number)",
+	"$9::boolean[])", "$9::boolean[], $11::text[])", "$8::boolean[])", "$8::boolean[], $10::text[])",
 	// These two conditions are those of the index of keys. Postgres must not use the index of all tasks, in which the
 	// tasks of a key may lie behind a million others. Only the index of keys has them in this order.
 	"t.priority = lane.priority",
@@ -91,7 +91,6 @@ var ofKeys = strings.NewReplacer(
 	"AND (t.limit_key, t.next_attempt_at) BETWEEN (lane.limit_key, lane.head) AND "+
 		"(lane.limit_key, clock.now + CASE WHEN lane.near THEN $2::interval ELSE interval '0' END)",
 	"ORDER BY t.next_attempt_at", "ORDER BY t.limit_key, t.next_attempt_at",
-	"NULL::text AS limit_key", "t.limit_key",
 )
 
 // Claim is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
@@ -104,31 +103,24 @@ type Claim struct {
 	Due      time.Time
 }
 
-// ClaimedTask is a task that a pass has taken. A task that is to run has a fence. A task that the pass has expired has
-// none.
+// ClaimedTask is a task that a pass has taken.
 type ClaimedTask struct {
-	ID       string
-	Type     string
-	Queue    string
-	Priority int
-	Fence    *int64
-	Revision int64
-	Attempt  int
-	Due      time.Time
-	Since    time.Time // from when on it could be claimed; 1970 if it goes first of its group or tenant
-	Bytes    int       // size of the stored payload
-	LimitKey string    // of the lane
+	Claim
+	Bytes int // size of the stored payload
 }
 
-// Claim returns the claim of a task that was claimed. It must not be called for a task that has expired.
-func (c ClaimedTask) Claim() Claim {
-	return Claim{ID: c.ID, Fence: *c.Fence, Revision: c.Revision, Attempt: c.Attempt, Due: c.Due}
+// ClaimedLane has the tasks that a pass has taken from a lane by a grant, in their order. There is at least one. The
+// lane is that of the grant, even if a trigger of the application gives the tasks another one at the claim.
+type ClaimedLane struct {
+	Grant   Grant
+	Tasks   []ClaimedTask // are to run
+	Expired []ClaimedTask // have ended; their fences are 0
+	// Last is from when on the last of them could be claimed. It is in 1970 if that goes first of its group or tenant.
+	Last time.Time
 }
 
-// Key names the lane of the task.
-func (c ClaimedTask) Key() LaneKey {
-	return LaneKey{Queue: c.Queue, Type: c.Type, Priority: c.Priority, LimitKey: c.LimitKey}
-}
+// Len is how many tasks were taken.
+func (l ClaimedLane) Len() int { return len(l.Tasks) + len(l.Expired) }
 
 // Grant is how many tasks a claim may take from a lane.
 type Grant struct {
@@ -152,34 +144,72 @@ func (g Grant) JobSize(claimed int) int {
 // and LeaveSQL or the end of the transaction.
 func (s Queries) Claim(
 	ctx context.Context, q pg.DB, now *time.Time, lookAhead, allowance time.Duration, grants []Grant, aside ...string,
-) ([]ClaimedTask, error) {
-	var taken []ClaimedTask
-	plain, keyed := apart(grants, func(g *Grant) string { return g.LimitKey })
-	claim := func(statement string, grants []Grant, more ...any) error {
-		if len(grants) == 0 {
-			return nil
+) (taken []ClaimedLane, err error) {
+	claim := func(statement string, grants []Grant, more ...any) {
+		if err != nil || len(grants) == 0 {
+			return
 		}
 		columns := columnsOfLanes(column(grants, func(g *Grant) LaneAt { return LaneAt{g.Key(), g.Head} }))
-		some, err := pg.CollectRows[ClaimedTask](ctx, q, "claim", s.Schema.SQL(statement), slices.Concat(
-			[]any{now, lookAhead, allowance}, columns, []any{
-				column(grants, func(g *Grant) int { return g.Tasks }),
-				column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
-			}, more)...)
-		taken = append(taken, some...)
-		return err
-	}
-	err := claim(claimSQL, plain)
-	if err == nil {
-		var ordered []Grant
-		keyed, ordered = apart(keyed, func(g *Grant) string { return g.InOrder })
-		keyOf := func(g *Grant) string { return g.LimitKey }
-		if err = claim(claimKeyedSQL, keyed, column(keyed, keyOf)); err == nil {
-			err = claim(claimInOrderSQL, ordered, column(ordered, keyOf),
-				column(ordered, func(g *Grant) string { return g.InOrder }))
+		var rows pgx.Rows
+		args := slices.Concat([]any{now, lookAhead, allowance}, columns, []any{
+			column(grants, func(g *Grant) int { return g.Tasks }),
+			column(grants, func(g *Grant) bool { return g.Near }), pg.OrEmpty(aside),
+		}, more)
+		rows, err = q.Query(ctx, s.Schema.SQL(statement), args...)
+		if err == nil {
+			var some []ClaimedLane
+			some, err = readClaimed(rows, grants)
+			taken = append(taken, some...)
 		}
 	}
-	slices.SortFunc(taken, inOrder)
-	return taken, err
+	plain, keyed := apart(grants, func(g *Grant) string { return g.LimitKey })
+	keyed, ordered := apart(keyed, func(g *Grant) string { return g.InOrder })
+	keyOf := func(g *Grant) string { return g.LimitKey }
+	claim(claimSQL, plain)
+	claim(claimKeyedSQL, keyed, column(keyed, keyOf))
+	claim(claimInOrderSQL, ordered, column(ordered, keyOf), column(ordered, func(g *Grant) string { return g.InOrder }))
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	slices.SortFunc(taken, func(a, b ClaimedLane) int {
+		return cmp.Or(cmp.Compare(b.Grant.Priority, a.Grant.Priority),
+			slices.CompareFunc(a.Tasks, b.Tasks, ClaimedTask.compare))
+	})
+	return taken, nil
+}
+
+// readClaimed reads the rows of claimSQL. pgx.RowToStructByName would allocate for each of them.
+func readClaimed(rows pgx.Rows, grants []Grant) (taken []ClaimedLane, err error) {
+	var number int
+	var since time.Time
+	var one ClaimedTask
+	lanes := make([]ClaimedLane, len(grants))
+	_, err = pgx.ForEachRow(rows, []any{
+		&number, &one.ID, &one.Fence, &one.Revision, &one.Attempt, &one.Due, &since, &one.Bytes,
+	}, func() error {
+		lane := &lanes[number-1]
+		if since.After(lane.Last) {
+			lane.Last = since
+		}
+		tasks := &lane.Tasks
+		if one.Fence == 0 {
+			tasks = &lane.Expired
+		}
+		*tasks = append(*tasks, one)
+		return nil
+	})
+	for i, lane := range lanes {
+		if lane.Grant = grants[i]; lane.Len() > 0 {
+			slices.SortFunc(lane.Tasks, ClaimedTask.compare) // Postgres would take ten times as long to sort them
+			taken = append(taken, lane)
+		}
+	}
+	return taken, err //nolint:wrapcheck // Claim does
+}
+
+// compare compares the places of two tasks of a priority.
+func (c ClaimedTask) compare(other ClaimedTask) int {
+	return cmp.Or(c.Due.Compare(other.Due), cmp.Compare(c.ID, other.ID))
 }
 
 // apart parts lanes into those without and those with a limit key.
@@ -192,11 +222,6 @@ func apart[T any](lanes []T, keyOf func(*T) string) (plain, keyed []T) {
 		}
 	}
 	return plain, keyed
-}
-
-// inOrder compares the places of two claimed tasks. Postgres would take ten times as long to sort them.
-func inOrder(a, b ClaimedTask) int {
-	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
 }
 
 // peekSQL tells in how long each of the first tasks of some lanes is due, in nanoseconds.

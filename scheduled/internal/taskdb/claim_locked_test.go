@@ -26,7 +26,7 @@ func (b *bench) claimAtNoon(aside ...string) (ids []string, err error) {
 			b.T.Context(), tx, &noon, 0, time.Minute, []taskdb.Grant{enginetest.Jobs(0, 1000)},
 			aside...,
 		)
-		for _, c := range taken {
+		for _, c := range enginetest.ClaimsOf(taken) {
 			ids = append(ids, c.ID)
 		}
 		return err
@@ -145,7 +145,7 @@ func TestClaimStepsOverLockedRows(t *testing.T) {
 	claim := func(what string, lookAhead time.Duration, want string, grants ...taskdb.Grant) {
 		t.Helper()
 		var got []string
-		for _, c := range b.ClaimFrom(noon, lookAhead, grants...) {
+		for _, c := range enginetest.ClaimsOf(b.ClaimFrom(noon, lookAhead, grants...)) {
 			got = append(got, c.ID)
 		}
 		if fmt.Sprint(got) != want {
@@ -183,7 +183,7 @@ END $$`)
 	const lockSQL = `SELECT FROM tasktable.scheduled_tasks WHERE id LIKE 'high %' AND id <> 'high 9' FOR UPDATE`
 	b.Did(tx.Exec(t.Context(), lockSQL))
 	began := time.Now()
-	taken := b.ClaimFrom(noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1))
+	taken := enginetest.ClaimsOf(b.ClaimFrom(noon, 0, enginetest.Jobs(5, 1), enginetest.Jobs(0, 1)))
 	if took := time.Since(began); len(taken) != 1 || taken[0].ID != "low" || took < 250*time.Millisecond {
 		t.Errorf("claimed %+v within %s; want low alone, after a quarter of a second", taken, took)
 	}
@@ -204,8 +204,8 @@ func TestClaimLocksNoMoreThanItTakes(t *testing.T) {
 			t.Context(), tx, &noon, 0, time.Minute,
 			[]taskdb.Grant{enginetest.Jobs(5, 20), enginetest.Jobs(0, 1)},
 		)
-		if err != nil || len(taken) != 21 {
-			t.Fatalf("claimed %d tasks, %v; want 21", len(taken), err)
+		if n := len(enginetest.ClaimsOf(taken)); err != nil || n != 21 {
+			t.Fatalf("claimed %d tasks, %v; want 21", n, err)
 		}
 		var free int
 		const freeSQL = `SELECT count(*) FROM (SELECT FROM tasktable.scheduled_tasks FOR UPDATE SKIP LOCKED) AS t`

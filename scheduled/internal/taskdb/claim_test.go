@@ -22,12 +22,12 @@ func TestClaimTakesATask(t *testing.T) {
 		t.Fatalf("claimed before its time: %v", early)
 	}
 	taken := b.ClaimFrom(noon.Add(time.Second), 0, enginetest.Jobs(0, 10))
-	if len(taken) != 1 || taken[0].Fence == nil {
+	if len(taken) != 1 || len(taken[0].Tasks) != 1 {
 		t.Fatalf("claimed %+v", taken)
 	}
-	got := taken[0]
-	if got.ID != "a" || got.Type != "JOB" || got.Queue != "default" || got.Priority != 0 || got.Attempt != 1 ||
-		!got.Due.Equal(noon) || *got.Fence <= got.Revision {
+	got := taken[0].Tasks[0]
+	if got.ID != "a" || got.Attempt != 1 || !got.Due.Equal(noon) || got.Fence <= got.Revision ||
+		!taken[0].Last.Equal(noon) {
 		t.Errorf("claimed %+v", got)
 	}
 	b.Expect("claimed", "a", `
@@ -46,12 +46,30 @@ func TestClaimAhead(t *testing.T) {
 		t.Fatalf("claimed beyond the look-ahead: %v", far)
 	}
 	if near := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 10)); len(near) != 1 ||
-		!near[0].Due.Equal(noon) {
+		!near[0].Last.Equal(noon) {
 		t.Fatalf("claimed %v", near)
 	}
 	b.Expect("claimed", "a", `
 		EXECUTING rev=1 attempt=1 scheduled=noon fence lease_expires_at=6m0s
 		1 schedule created by test`)
+}
+
+// A task counts for the lane that the leader has granted, so that limits hold. A trigger of the application cannot give
+// it another one at the claim.
+func TestClaimOfATaskThatATriggerMoves(t *testing.T) {
+	b := newBench(t)
+	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon})
+	b.Exec(`
+CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.priority := 7; RETURN NEW; END $$;
+CREATE TRIGGER move BEFORE UPDATE OF status ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION move()`)
+	grants := []taskdb.Grant{enginetest.Jobs(7, 10), enginetest.Jobs(0, 10)}
+	taken := b.ClaimFrom(noon, 0, grants...)
+	if len(taken) != 1 || taken[0].Grant != grants[1] || len(taken[0].Tasks) != 1 {
+		t.Errorf("claimed %+v", taken)
+	}
+	if got := enginetest.Ask[int](b.Bench, `SELECT priority FROM tasktable.scheduled_tasks`); got != 7 {
+		t.Errorf("priority %d: the trigger has done nothing", got)
+	}
 }
 
 func TestClaimExpires(t *testing.T) {
@@ -63,12 +81,9 @@ func TestClaimExpires(t *testing.T) {
 	)
 	now := noon.Add(time.Minute)
 	taken := b.ClaimFrom(now, 0, enginetest.Jobs(0, 10))
-	fences := map[string]bool{}
-	for _, c := range taken {
-		fences[c.ID] = c.Fence != nil
-	}
-	if fmt.Sprint(fences) != "map[just:true late:false never:true]" {
-		t.Errorf("claimed, true to run: %v", fences)
+	if run := enginetest.ClaimsOf(taken); len(run) != 2 || run[0].ID != "just" || run[1].ID != "never" ||
+		taken[0].Len() != 3 || taken[0].Expired[0].ID != "late" {
+		t.Errorf("claimed: %+v", taken)
 	}
 	b.Expect("expired", "late", `
 		EXPIRED rev=1 attempt=0 scheduled=noon finished=1m0s message="expired before it could start"
@@ -116,8 +131,8 @@ func TestClaimOrder(t *testing.T) {
 	)
 	for _, want := range []string{"[high mid old low old]", "[mid new]", "[mid near]", "[]"} {
 		var got []string
-		for _, c := range b.ClaimFrom(noon, 2*time.Second,
-			enginetest.Jobs(-5, 1), enginetest.Jobs(0, 1), enginetest.Jobs(100, 1)) {
+		for _, c := range enginetest.ClaimsOf(b.ClaimFrom(noon, 2*time.Second,
+			enginetest.Jobs(-5, 1), enginetest.Jobs(0, 1), enginetest.Jobs(100, 1))) {
 			got = append(got, c.ID)
 		}
 		if fmt.Sprint(got) != want {

@@ -40,8 +40,7 @@ SELECT asked.fence, clock.now, t.payload, t.type, t.queue, t.priority, t.entity,
     date_part('epoch', greatest(asked.due, t.first_due) - clock.now) AS due_in,
     date_part('epoch', t.lease_expires_at - clock.now) AS lease,
     date_part('epoch', least(greatest(t.expected_execution_time, interval '0'), interval '168 hours')) AS expected,
-    coalesce(date_part('epoch', t.timeout), 0) AS timeout,
-    coalesce(date_part('epoch', t.deadline - clock.now), 'infinity') AS ends_in
+    date_part('epoch', t.timeout) AS timeout, date_part('epoch', t.deadline - clock.now) AS ends_in
 FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::timestamptz[]) AS asked (id, fence, revision, due)
 CROSS JOIN (SELECT coalesce($1::timestamptz, transaction_timestamp()) AS now) AS clock
 -- Read once, not for each task. Without pauses it is null, and null overlaps nothing.
@@ -85,8 +84,8 @@ type GateAnswer struct {
 	Backoff      *string // the task's own
 	Lease        float64
 	Expected     float64
-	Timeout      float64 // seconds; 0: none
-	EndsIn       float64 // seconds until the task's deadline; infinite: it has none
+	timeout      *float64 // seconds
+	endsIn       *float64 // seconds until the task's deadline
 }
 
 // columns points to the fields for gateSQL's columns, in their order.
@@ -95,7 +94,7 @@ func (g *GateAnswer) columns() []any {
 		&g.Fence, &g.Now, &g.Payload, &g.Type, &g.Queue, &g.Priority, &g.Entity, &g.TenantID, &g.GroupKey,
 		&g.ScheduledAt,
 		&g.MaxAttempts, &g.Trace, &g.Asked, &g.WaitingSince, &g.Backoff,
-		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected, &g.Timeout, &g.EndsIn,
+		&g.Verdict, &g.DueIn, &g.Lease, &g.Expected, &g.timeout, &g.endsIn,
 	}
 }
 
@@ -116,10 +115,18 @@ func (g GateAnswer) Execution(h Claim) *handlers.Execution {
 
 // Deadline is the task's deadline by the clock of this process, which asked the gate then. Zero: the task has none.
 func (g GateAnswer) Deadline(asked time.Time) (at time.Time) {
-	if in := g.EndsIn * float64(time.Second); in < math.MaxInt64 {
-		at = asked.Add(time.Duration(in))
+	if g.endsIn != nil && *g.endsIn < math.MaxInt64/1e9 {
+		at = asked.Add(time.Duration(*g.endsIn * 1e9))
 	}
 	return at
+}
+
+// Timeout is how long the handler may run. Zero: the task does not say.
+func (g GateAnswer) Timeout() time.Duration {
+	if g.timeout == nil {
+		return 0
+	}
+	return time.Duration(*g.timeout * 1e9)
 }
 
 // TextOf returns the text, or "" for nil.

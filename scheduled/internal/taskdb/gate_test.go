@@ -43,7 +43,7 @@ func TestGateWatchesTheTime(t *testing.T) {
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon, Expiration: time.Minute})
 	taken := b.ClaimFrom(noon.Add(-time.Second), time.Second, enginetest.Jobs(0, 1))
-	h := taken[0].Claim()
+	h := taken[0].Tasks[0].Claim
 	for _, test := range []struct {
 		now  time.Duration
 		want string

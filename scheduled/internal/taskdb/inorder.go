@@ -48,9 +48,9 @@ const joinFirstSQL = `
 var claimInOrderSQL = strings.NewReplacer(
 	"FROM unnest($4::text[]", "FROM (SELECT lane.*, first.* FROM unnest($4::text[]",
 	"$11::text[])", "$11::text[], $12::text[])",
-	"AS l (queue, type, priority, head, tasks, near, limit_key)",
-	"AS lane (queue, type, priority, head, tasks, near, limit_key, in_order)"+joinFirstSQL+") AS l",
-	"tasks, limit_key, CASE", "tasks, limit_key, first, first_at, CASE",
+	"AS l (queue, type, priority, head, tasks, near, limit_key, number)",
+	"AS lane (queue, type, priority, head, tasks, near, limit_key, in_order, number)"+joinFirstSQL+") AS l",
+	"tasks, limit_key,\n", "tasks, limit_key, first, first_at,\n",
 	"BETWEEN (lane.limit_key, lane.head) AND (lane.limit_key, clock.now + lane.ahead)",
 	"BETWEEN (lane.limit_key, coalesce(lane.first_at, lane.head)) "+
 		"AND (lane.limit_key, least(clock.now + lane.ahead, lane.first_at))\n            "+

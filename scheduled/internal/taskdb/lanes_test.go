@@ -111,7 +111,8 @@ func TestRecurringTasksAreNotClaimed(t *testing.T) {
 		t.Errorf("claimed %v", taken)
 	}
 	b.Schedule(store.Task{Payload: job{Name: "plain"}, At: past})
-	if taken := b.ClaimFrom(noon, time.Hour, enginetest.Jobs(0, 1)); len(taken) != 1 || taken[0].ID != "plain" {
+	if taken := enginetest.ClaimsOf(b.ClaimFrom(noon, time.Hour, enginetest.Jobs(0, 1))); len(taken) != 1 ||
+		taken[0].ID != "plain" {
 		t.Errorf("claimed %v", taken)
 	}
 	b.Schedule(store.Task{Payload: job{Name: "another"}, At: past})

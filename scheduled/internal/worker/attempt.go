@@ -113,7 +113,7 @@ func (j *job) begin(r *run, answer taskdb.GateAnswer, asked time.Time) (a *attem
 	}
 	e := answer.Execution(r.Claim)
 	lease := withLease(j.tracing.Begin(j.handlers, e), leaseEnd.Add(-j.leaseMargin()), leaseEnd, answer.Deadline(asked))
-	lease.expected, lease.timeout = expected, time.Duration(answer.Timeout*float64(time.Second))
+	lease.expected, lease.timeout = expected, answer.Timeout()
 	a = &attempt{job: j, run: r, execution: e, lease: lease, asked: asked, startedAt: e.StartedAt,
 		backoff: answer.Backoff}
 	e.WithExtend(func(_ context.Context, d time.Duration) error {

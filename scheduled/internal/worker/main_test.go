@@ -130,15 +130,13 @@ func (w *ownWorker) batch(n, window int) {
 
 // claim claims the due tasks of lanes, in the order of their ids.
 func (b *bench) claim(allowance time.Duration, lanes ...taskdb.Lane) (claims []taskdb.Claim) {
-	for _, c := range b.claimTasks(allowance, lanes...) {
-		claims = append(claims, c.Claim())
-	}
+	claims = enginetest.ClaimsOf(b.claimTasks(allowance, lanes...))
 	slices.SortFunc(claims, func(a, b taskdb.Claim) int { return strings.Compare(a.ID, b.ID) })
 	return claims
 }
 
 // claimTasks is claim for what a leader knows of the tasks.
-func (b *bench) claimTasks(allowance time.Duration, lanes ...taskdb.Lane) (taken []taskdb.ClaimedTask) {
+func (b *bench) claimTasks(allowance time.Duration, lanes ...taskdb.Lane) (taken []taskdb.ClaimedLane) {
 	if len(lanes) == 0 {
 		return nil
 	}
@@ -157,7 +155,7 @@ func (b *bench) claimTasks(allowance time.Duration, lanes ...taskdb.Lane) (taken
 	if err != nil {
 		b.T.Error(err)
 	}
-	return slices.DeleteFunc(taken, func(c taskdb.ClaimedTask) bool { return c.Fence == nil })
+	return taken
 }
 
 // insertJob inserts the River job of claims, which River is not to fetch, and returns its id.
@@ -187,9 +185,11 @@ func (w *ownWorker) serve() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			for _, c := range b.claimTasks(w.config.StartAllowance, w.lanes()...) {
-				job := riverjobs.Job{ID: *c.Fence, Queue: c.Queue, Kind: c.Type}
-				w.batches.Go(func() { w.Work(job, []taskdb.Claim{c.Claim()}) })
+			for _, lane := range b.claimTasks(w.config.StartAllowance, w.lanes()...) {
+				for _, c := range lane.Tasks {
+					job := riverjobs.Job{ID: c.Fence, Queue: lane.Grant.Queue, Kind: lane.Grant.Type}
+					w.batches.Go(func() { w.Work(job, []taskdb.Claim{c.Claim}) })
+				}
 			}
 			<-tick.C
 		}
