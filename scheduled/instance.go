@@ -46,7 +46,7 @@ type instance struct {
 }
 
 var (
-	// errFenced ends an instance whose session did not answer in time.
+	// errFenced ends an instance whose session did not answer within session.Timeout, which is 3 s.
 	errFenced = errors.New("the session did not answer in time")
 	// errStuck ends an instance that leads, and whose loop makes no turns. Its session lives, so no other node would
 	// lead.

@@ -131,16 +131,17 @@ func pausedAnew(changes []*auditRow, i int) bool {
 	return i == 0 || changes[i-1].Until == nil || !a.Until.Equal(*changes[i-1].Until)
 }
 
-// pauseEnd is the first edit after number i that does not leave the task paused until the same time; or
-// nil. A handler that asks for another run while its task is paused draws a revision, and so does a writer
-// that reschedules it.
+// pauseEnd is the first change after number i that does not leave the task paused until the same time, or nil. A later
+// pause may have no end. A handler that asks for another run while its task is paused draws a revision, and so does a
+// writer that reschedules it.
 func pauseEnd(changes []*auditRow, i int) *auditRow {
 	until := changes[i].Until
-	for j, a := range changes[i+1:] {
+	for _, a := range changes[i+1:] {
 		if a.edits() && a.Op != "DELETE" && *a.Status == "PAUSED" && a.Until != nil && a.Until.Equal(*until) {
 			continue
 		}
-		if a.edits() || a.turns() || final[*a.Status] || pausedAnew(changes, i+1+j) {
+		pausedAnew := a.Op != "DELETE" && *a.Status == "PAUSED" && (a.Until == nil || !a.Until.Equal(*until))
+		if a.edits() || a.turns() || final[*a.Status] || pausedAnew {
 			return a
 		}
 	}

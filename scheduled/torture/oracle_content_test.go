@@ -187,6 +187,18 @@ var waitCases = []oracleCase{
 			t.line("changes", "a", revision, revision)
 		})
 	}},
+	{name: "a pause without an end takes the place of one", steps: func(t *script) {
+		t.schedule("a", nil)
+		until := t.now.Add(time.Second)
+		t.verb("pause", "a", "paused", func(a *auditRow) { a.Status, a.Until = new("PAUSED"), new(until) })
+		t.begin()
+		t.change("a", "writer-1", func(a *auditRow) { a.Until = nil })
+		t.begin()
+		revision := t.draw() // its attempt had begun, and asks for another run
+		t.change("a", "tasktable engine", func(a *auditRow) { a.Revision = new(revision) })
+		t.line("changes", "a", revision, revision)
+		t.verb("cancel", "a", "cancelled", func(a *auditRow) { a.Status = new("CANCELLED") })
+	}},
 	{name: "a pause ends too late", wrong: []string{"pause until"}, steps: func(t *script) {
 		pausedFor(t, time.Second+resumedWithin+100*time.Millisecond)
 	}},

@@ -211,8 +211,9 @@ func (s *search) lastIn(day int64) (last int64, found bool) {
 	return 0, false
 }
 
-// target returns the first day, at or after day, on which the rule fires, be it by a move. An earlier source never
-// moves to a later day than a later source. Therefore the first source that reaches day is the one.
+// target returns the first day, at or after day, on which the rule fires, be it by a move of at most MaxMoveDays. An
+// earlier source never moves to a later day than a later source. Therefore the first source that reaches day is the
+// one.
 func (s *search) target(day int64) int64 {
 	source := s.source(s.firstSource(day))
 	for source < never {

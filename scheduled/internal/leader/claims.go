@@ -20,10 +20,10 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// pass resumes tasks whose pause has ended, and fires the recurring tasks that are due. Then it claims as many due
-// tasks as there is room for, and hands them to River, in one transaction. If the data of some task cannot be claimed,
-// or if a statement takes too long, the pass tries again with half as many tasks. A single task that cannot be claimed
-// is given up (quarantine.go).
+// pass resumes tasks whose pause has ended, sets limit keys, and fires the recurring tasks that are due, each in
+// transactions of its own. Then one transaction claims as many tasks as there is room for, and hands them to River. If
+// the data of some task cannot be claimed, or if a statement takes too long, the pass tries again with half as many
+// tasks. A single task that cannot be claimed is given up (quarantine.go).
 func (l *Leader) pass(ctx context.Context) (look, error) {
 	began := time.Now()
 	if l.pausesEnd {
@@ -51,10 +51,10 @@ func (l *Leader) pass(ctx context.Context) (look, error) {
 		case l.conn.IsClosed() || !pg.IsDataError(err) && !pg.IsTimeout(err):
 			return look{}, err
 		case l.claims.Shrink(l.claims.Now()): // try again
-		case next == nil || len(next.Last()) == 0: // it could not look
+		case next == nil || len(next.LastGrants()) == 0: // it failed before it claimed
 			return look{next: stuckPause, stuck: true}, nil
 		default:
-			one := next.Last()[0]
+			one := next.LastGrants()[0]
 			gaveUp, apartErr := l.claimApart(ctx, next, one)
 			switch {
 			case apartErr != nil && !pg.IsTimeout(apartErr):
@@ -104,7 +104,7 @@ func (l *Leader) claimOnce(
 	switch {
 	case err != nil:
 		return look{}, next, fmt.Errorf("pass: %w", err)
-	case next == nil:
+	case next == nil: // the next pass comes at once, and looks at the lanes that this one has not seen
 		return look{}, &plan.Plan{}, nil
 	}
 	found.claimed, found.expired = l.recordClaimed(ctx, taken)
@@ -149,8 +149,8 @@ func (l *Leader) look(ctx context.Context, tx pgx.Tx) (listed taskdb.ListedLanes
 	return listed, more || changed, nil
 }
 
-// maxClaiming is how long a pass begins further statements that claim. Each of them stands for lanes whose tasks others
-// have locked.
+// maxClaiming is how long a pass repeats its claim, because others have locked or edited rows. After that the other
+// lanes wait for the next pass.
 const maxClaiming = time.Second
 
 // claim claims at most so many tasks by a plan, and hands them to River.

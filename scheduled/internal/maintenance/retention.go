@@ -38,9 +38,11 @@ type Config struct {
 // RetentionConfig is the configuration of Retention.
 type RetentionConfig struct {
 	Config
-	Period time.Duration            // how long finished tasks and their history are kept; -1: for ever
-	ByType map[string]time.Duration // overrides Period for the tasks of a type
-	Node   int64                    // number of this node
+	// Period is how long finished tasks and their history are kept. A node takes 90 days if nobody has said otherwise.
+	// -1 keeps them for ever. ByType overrides Period for the tasks of a type.
+	Period time.Duration
+	ByType map[string]time.Duration
+	Node   int64 // number of this node
 }
 
 // NewRetention makes the retention. It removes nothing before Run.

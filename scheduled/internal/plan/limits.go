@@ -40,7 +40,8 @@ type counted struct {
 	key   string // of the group or tenant; "" if the limit counts all tasks together
 }
 
-// running is how many tasks run, or are about to, as River's jobs tell.
+// running is how many River jobs run or wait. A job that a limit counts runs one task at a time. These are the jobs of
+// all nodes, and only the leader makes new ones, so that a limit holds over all nodes.
 type running map[counted]int
 
 func countRunning(limits []taskdb.Limit, jobs []Job) running {
@@ -63,7 +64,7 @@ func countRunning(limits []taskdb.Limit, jobs []Job) running {
 	return number
 }
 
-// countsOf lists as what the limits count a queue's tasks of a type and key.
+// countsOf lists the limits that count a queue's tasks of a type and key, each with the key under which it counts them.
 func countsOf(limits []taskdb.Limit, queue, kind, key string) []counted {
 	found := []counted{}
 	for i, limit := range limits {
@@ -74,8 +75,8 @@ func countsOf(limits []taskdb.Limit, queue, kind, key string) []counted {
 	return found
 }
 
-// Counted returns the limits with the numbers of their tasks that run, or are about to, as River's jobs tell. With Per
-// it is the number of the group or tenant of which most run.
+// Counted returns the limits with their Running set from River's jobs. With Per it is the number of the group or tenant
+// that has the most.
 func Counted(limits []taskdb.Limit, jobs []Job) []taskdb.Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -155,8 +156,8 @@ func (l *lane) allowed(limits []*meter, fits int) int {
 // maxClaimed bounds the jobs in a product, so that it does not overflow.
 const maxClaimed = 1 << 20
 
-// spend deducts tasks that are granted to the lane. Each gets a River job of its own while there are jobs left, because
-// the use of all slots gains more than fewer jobs would.
+// spend deducts tasks that are granted to the lane. It deducts a job for each task while the limit has jobs left. The
+// claim may make fewer jobs of them.
 func (l *lane) spend(limits []*meter, tasks int) {
 	if len(limits) == 0 {
 		return

@@ -7,7 +7,8 @@
 //  3. then the higher priority,
 //  4. then the task that has been due for longer, or will be due sooner.
 //
-// A task does not rise with time. Those of a low priority wait for as long as there are others of a higher one.
+// The priority of a task does not rise with time. The task waits while those of a higher priority take all the room
+// that it needs.
 //
 // A ledger has an entry for each node. The entry says how many slots are free in each queue. It also says how many
 // places are free. A place is a second limit beside the slot. A type may have a limit of places, and handlers that take
@@ -17,7 +18,8 @@
 // The plan deducts the jobs that wait in River first. Then it goes through the tasks in their order. It deducts each
 // batch from the node with the most room among those that work its queue and type. River may bring the batch to any of
 // these nodes. Because the leader claims only as much as can begin within about a second, claimed tasks do not wait
-// behind handlers that run for long.
+// behind handlers that run for long. If the queues of a node share its slots, without a strict order, each queue counts
+// all of them as its own. Then as many tasks may wait on the node as it has slots, for each queue.
 //
 // If a due task fits on no node, the plan reserves for it, on each of its nodes, the slot or place that it lacks there.
 // If it lacks a slot, later tasks of its queue get no slot there. Otherwise quick tasks would take the rest of a slot
@@ -35,8 +37,8 @@
 // The list of lanes does not have the number of their tasks. If only one lane has room, it gets all of it. If several
 // have, the leader looks at their tasks first (Peeks, Peeked). After a claim the plan learns how many tasks it took
 // (Claimed). A lane may have given fewer than the leader had seen there, because others have locked or just edited
-// rows. Then the leader claims again. If the lane gives too few once more, the plan gives up its due tasks for now:
-// other lanes get their room, and the lane counts as one whose tasks are near their time.
+// rows. Then the leader claims again. If the lane gives too few once more, the plan takes no more of its due tasks, and
+// other lanes get their room. If no limit counts the lane, it may still give tasks that are near their time.
 package plan
 
 import (
@@ -68,7 +70,7 @@ type Plan struct {
 	First time.Duration
 	// Then is how long the leader waits after a pass that claimed nothing: until another lane is within the look-ahead,
 	// or until a task that is near its time becomes due. Tasks that are due already do not shorten it, see Full. It is
-	// negative if there is no such task.
+	// negative if there is no such task. Grants makes it shorter if a limit has a token again before.
 	Then time.Duration
 	// Full says that a lane has due tasks and got nothing, because its nodes have no room, or because as many tasks run
 	// as a limit allows. The leader then looks again after a short pause, or when a slot of its own node becomes free.
@@ -284,8 +286,8 @@ func (p *Plan) Grants(most int) []taskdb.Grant {
 	return p.grants
 }
 
-// Last returns the last answer of Grants.
-func (p *Plan) Last() []taskdb.Grant { return p.grants }
+// LastGrants returns the last answer of Grants.
+func (p *Plan) LastGrants() []taskdb.Grant { return p.grants }
 
 // atMost is how many tasks of the lane may be claimed.
 func (l *lane) atMost() int {
@@ -305,7 +307,7 @@ func (l *lane) size() int {
 
 // spread begins the grant of each lane, and sets over how many River jobs its tasks are spread. Due tasks are spread
 // over all slots. Near tasks are spread over half of the jobs that may still wait on their nodes, and each lane has its
-// part of these. The other half is for tasks that come near their time later.
+// part of these. The other half is left for tasks that come near their time later, unless each task needs a job.
 func (p *Plan) spread(room *ledger) {
 	near := map[*entry]int{}
 	for _, one := range p.lanes {
@@ -359,8 +361,8 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedLane) (again bool) {
 		}
 		again = true
 		switch {
-		// A claim cannot take a row that was edited just before it; the next one can. In order it may also have found
-		// that another task goes first, and then the next look learns of that.
+		// A claim cannot take a row that is edited while it runs. The next one can. In order it may also have found that
+		// another task goes first, and then the next look learns of that.
 		case !one.short && one.InOrder == "":
 			one.short = true
 		case one.near || p.input.LookAhead <= 0 || len(limits) > 0:

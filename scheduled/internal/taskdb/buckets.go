@@ -13,7 +13,8 @@ type BucketOf struct {
 	Key  string // of the group or tenant; "" if the limit counts all tasks together
 }
 
-// Bucket is a row of the table limit_buckets. A bucket without a row is full.
+// Bucket is a row of the table limit_buckets. A token comes in every Limit.Interval, until there are Limit.Burst of
+// them and the bucket is full. A bucket without a row is full, too.
 type Bucket struct {
 	BucketOf
 

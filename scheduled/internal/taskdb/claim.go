@@ -16,12 +16,12 @@ import (
 // claimSQL locks some tasks of each lane, the oldest first, and updates them. It locks no other rows.
 //
 // It steps over rows that others have locked. It leaves a row that was edited after the statement began to the next
-// pass, because the update cannot see the row's new version.
+// claim, because the update cannot see the row's new version.
 const claimSQL = `
 WITH clock AS MATERIALIZED (
     SELECT coalesce($1::timestamptz, clock_timestamp()) AS now
 ), lane AS MATERIALIZED (
-    -- Dead index entries may lie before the head that was listed.
+    -- The scan begins at the head that was listed, because dead index entries may lie before it.
     SELECT number::int, queue, type, priority, head, tasks,
         CASE WHEN near THEN $2::interval ELSE interval '0' END AS ahead, interval '250 ms' AS max_scan
     FROM unnest($4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::int[], $9::boolean[])
@@ -93,8 +93,8 @@ var ofKeys = strings.NewReplacer(
 	"ORDER BY t.next_attempt_at", "ORDER BY t.limit_key, t.next_attempt_at",
 )
 
-// Claim is a claim of one task. It travels in a River job. The statements of gate, settle and reclaim find the task by
-// it.
+// Claim says that a node may run one task, once. It travels in a River job. The statements of gate, settle and reclaim
+// find the task by it.
 type Claim struct {
 	ID       string
 	Fence    int64
@@ -115,7 +115,8 @@ type ClaimedLane struct {
 	Grant   Grant
 	Tasks   []ClaimedTask // are to run
 	Expired []ClaimedTask // have ended; their fences are 0
-	// Last is from when on the last of them could be claimed. It is in 1970 if that goes first of its group or tenant.
+	// Last is the latest next_attempt_at of them. It is in 1970 for a task that goes first of its group or tenant
+	// (inorder.go), so that the mark of the lane stays.
 	Last time.Time
 }
 
@@ -171,6 +172,7 @@ func (s Queries) Claim(
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	// River fetches the jobs of a priority in the order in which they were inserted.
 	slices.SortFunc(taken, func(a, b ClaimedLane) int {
 		return cmp.Or(cmp.Compare(b.Grant.Priority, a.Grant.Priority),
 			slices.CompareFunc(a.Tasks, b.Tasks, ClaimedTask.compare))

@@ -14,12 +14,13 @@ import (
 	"github.com/tasktable/tasktable/store"
 )
 
-// The gate's verdicts.
+// The gate's verdicts. Refused says what becomes of a claim that may not start. One that is early, edited or paused is
+// handed back, and does not count as an attempt.
 const (
 	VerdictGo      = "go"      // start the handler
 	VerdictEarly   = "early"   // the task is not due yet
-	VerdictExpired = "expired" // the task's expiration has passed
-	VerdictEdited  = "edited"  // the task was edited or cancelled since the claim
+	VerdictExpired = "expired" // the task's expiration or deadline has passed
+	VerdictEdited  = "edited"  // the task was edited, paused or cancelled since the claim
 	VerdictPaused  = "paused"  // a pause holds for the task's queue, its type or everything
 )
 
@@ -160,8 +161,8 @@ func (s Queries) Gate(
 	return byFence, nil
 }
 
-// The worker asks recheckSQL each second for the holds that run or wait: whether they are still held,
-// edited or cancelled. It does not read payloads.
+// recheckSQL tells of each claim whether it still holds its task, and whether somebody has edited or cancelled that.
+// The worker asks it each second for the tasks that it runs or is about to run. It does not read payloads.
 const recheckSQL = `
 SELECT asked.fence, (t.fence IS NOT NULL) AS held, coalesce(t.status = 'EXECUTING'
     AND t.revision = asked.revision, false) AS current,
@@ -181,7 +182,7 @@ type RecheckRow struct {
 	Cancelled bool
 }
 
-// Recheck asks for the state of claims. A claim that is gone has no row in the answer.
+// Recheck asks for the state of claims. Each has a row. Held is false if the claim is gone.
 func (s Queries) Recheck(ctx context.Context, q pg.DB, holds []Claim) ([]RecheckRow, error) {
 	return pg.CollectRows[RecheckRow](ctx, q, fmt.Sprintf("recheck %d tasks", len(holds)),
 		s.Schema.SQL(recheckSQL), idsOf(holds), fencesOf(holds), revisionsOf(holds))
