@@ -361,8 +361,8 @@ func (p *Plan) Claimed(taken []taskdb.ClaimedLane) (again bool) {
 		}
 		again = true
 		switch {
-		// A claim cannot take a row that is edited while it runs. The next one can. In order it may also have found that
-		// another task goes first, and then the next look learns of that.
+		// A claim cannot take a row that is edited while it runs. The next one can. In order it may also have found
+		// that another task goes first, and then the next look learns of that.
 		case !one.short && one.InOrder == "":
 			one.short = true
 		case one.near || p.input.LookAhead <= 0 || len(limits) > 0:
