@@ -245,9 +245,10 @@ func (i *instance) run(ctx context.Context) error {
 }
 
 // farewell marks the node as gone, because it has no tasks left that the leader would have to take back. It uses the
-// pool, because the session may be in the middle of a statement. If it fails, the leader finds out by itself.
+// pool, because the session may be in the middle of a statement. It may take as long as any statement of the pool,
+// because a busy server needs more than a moment. If it fails, the leader finds out by itself.
 func (i *instance) farewell(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, session.CloseLimit)
+	ctx, cancel := context.WithTimeout(ctx, session.AnswerLimit)
 	defer cancel()
 	if _, err := i.pool.Exec(ctx, i.statements.Schema.SQL(taskdb.FarewellSQL), i.session.Number); err != nil {
 		i.log.Warn("node could not mark itself as gone; the leader will do it", "error", err)
