@@ -48,8 +48,8 @@ const deadListHelp = `Lists dead letters, the latest first, one page at a time. 
 next page. It lists dead letters that match all given filters. With --group it counts them instead, by type, by status
 and by the last error. Errors that differ only in quoted texts and in words with digits, such as ids and addresses,
 count as one, in which a * stands for these parts. In JSON each group has this pattern, and --pattern takes it. With
---group-by it counts them by entity or by tenant, too. It counts at most 20,000, those that ended last. The command
-reads the whole table, so it is for people and reports.
+--group-by it counts them by entity or by tenant, too. It counts at most 20,000 letters, and leaves out the older ones.
+The command reads the whole table, so it is for people and reports.
 
 ` + term.MomentHelp + `
 

@@ -286,7 +286,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// someOf are so many tasks that were claimed by a grant.
+// someOf returns what a claim by the grant has taken.
 func someOf(grant taskdb.Grant, tasks int) taskdb.ClaimedLane {
 	return taskdb.ClaimedLane{Grant: grant, Tasks: make([]taskdb.ClaimedTask, tasks)}
 }

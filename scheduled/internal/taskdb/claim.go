@@ -93,8 +93,8 @@ var ofKeys = strings.NewReplacer(
 	"ORDER BY t.next_attempt_at", "ORDER BY t.limit_key, t.next_attempt_at",
 )
 
-// Claim says that a node may run one task, once. It travels in a River job. The statements of gate, settle and reclaim
-// find the task by it.
+// Claim says that a node may run one task, once. A River job carries it. Each statement that asks the gate, settles a
+// task or takes it back names the claim.
 type Claim struct {
 	ID       string
 	Fence    int64

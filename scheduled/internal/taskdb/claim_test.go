@@ -60,7 +60,11 @@ func TestClaimOfATaskThatATriggerMoves(t *testing.T) {
 	b := newBench(t)
 	b.Schedule(store.Task{Payload: job{Name: "a"}, At: noon})
 	b.Exec(`
-CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.priority := 7; RETURN NEW; END $$;
+CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.priority := 7;
+    RETURN NEW;
+END $$;
 CREATE TRIGGER move BEFORE UPDATE OF status ON tasktable.scheduled_tasks FOR EACH ROW EXECUTE FUNCTION move()`)
 	grants := []taskdb.Grant{enginetest.Jobs(7, 10), enginetest.Jobs(0, 10)}
 	taken := b.ClaimFrom(noon, 0, grants...)
